@@ -1,0 +1,64 @@
+# What the build needs from outside: Debian packages (tools/setup lists them) and libtorch. No downloads, no third-party source.
+find_package(tomlplusplus REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(Threads REQUIRED)
+
+if(TRIREME_WITH_TORCH)
+  # The same search as tools/setup, unless the caller named a torch through CMAKE_PREFIX_PATH or Torch_DIR.
+  if(NOT Torch_DIR)
+    execute_process(COMMAND ${PROJECT_SOURCE_DIR}/tools/find_torch OUTPUT_VARIABLE torch_folder ERROR_VARIABLE torch_error
+                    OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE torch_missing)
+    if(NOT torch_missing)
+      list(APPEND CMAKE_PREFIX_PATH ${torch_folder}/share/cmake)
+    endif()
+  endif()
+  find_package(Torch QUIET)
+  if(NOT Torch_FOUND)
+    message(FATAL_ERROR "libtorch was not found. ${torch_error}\nRun tools/setup, or configure with -DTRIREME_WITH_TORCH=OFF.")
+  endif()
+  message(STATUS "libtorch ${Torch_VERSION} in ${TORCH_INSTALL_PREFIX}")
+  # TorchConfig puts its compile flags here; ours come from cmake/trireme.cmake.
+  if(TRIREME_WITH_CUDA STREQUAL "AUTO")
+    set(TRIREME_CUDA ${TORCH_CUDA_FOUND})
+  else()
+    set(TRIREME_CUDA ${TRIREME_WITH_CUDA})
+  endif()
+  if(TRIREME_CUDA AND NOT TARGET torch_cuda)
+    message(FATAL_ERROR "TRIREME_WITH_CUDA=ON, but the torch in ${TORCH_INSTALL_PREFIX} was built without CUDA")
+  endif()
+
+  # One target carries torch: its headers as SYSTEM, and one precompiled header that all users share.
+  add_library(trireme_torch STATIC ${PROJECT_SOURCE_DIR}/cmake/torch_pch.cpp)
+  set_target_properties(trireme_torch PROPERTIES EXPORT_NAME torch)
+  target_link_libraries(trireme_torch PUBLIC ${TORCH_LIBRARIES})
+  # The users' warning flags exactly: -Wpedantic changes predefined macros, and a header built without it would not be used.
+  target_compile_options(trireme_torch PRIVATE ${TRIREME_WARNINGS})
+  target_precompile_headers(trireme_torch PRIVATE <torch/torch.h>)
+  if(CCACHE AND TRIREME_CCACHE)
+    target_compile_options(trireme_torch PRIVATE -fpch-preprocess)
+  endif()
+  set_property(GLOBAL APPEND PROPERTY TRIREME_LIBRARIES trireme_torch)
+endif()
+
+if(TRIREME_TESTS)
+  find_package(GTest REQUIRED)
+  find_package(rapidcheck REQUIRED)
+  include(GoogleTest)
+  # The test programs' shared precompiled header and what all of them link.
+  add_library(trireme_test_main STATIC ${PROJECT_SOURCE_DIR}/cmake/test_pch.cpp)
+  target_link_libraries(trireme_test_main PUBLIC GTest::gtest GTest::gmock GTest::gtest_main rapidcheck)
+  # As in the programs that use its header: CMake would compile those with -fPIE and this library with -fPIC.
+  set_target_properties(trireme_test_main PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_features(trireme_test_main PUBLIC cxx_std_20)
+  # -O0: tests are compiled more often than they run; what they test is optimised.
+  target_compile_options(trireme_test_main PUBLIC ${TRIREME_WARNINGS} $<$<CONFIG:Release>:-O0>)
+  target_compile_definitions(trireme_test_main PUBLIC TRIREME_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_precompile_headers(trireme_test_main PRIVATE <gmock/gmock.h> <gtest/gtest.h> <rapidcheck.h> <fstream> <map> <sstream> <string>
+                            <vector>)
+  if(CCACHE AND TRIREME_CCACHE)
+    target_compile_options(trireme_test_main PUBLIC -fpch-preprocess)
+  endif()
+endif()

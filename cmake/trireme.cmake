@@ -1,0 +1,88 @@
+# How every folder of the house is built: one library, one test program, the same flags.
+include(GNUInstallDirs)
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE AND PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+set(TRIREME_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Werror)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  list(APPEND TRIREME_WARNINGS -Wno-restrict)  # g++ 12 sees overlaps in std::string that are not there (GCC bug 105651)
+endif()
+
+if(PROJECT_IS_TOP_LEVEL)
+  find_program(CCACHE ccache)
+  if(CCACHE AND TRIREME_CCACHE)
+    # The base folder, NOHASHDIR and the sloppiness list make the cache hit across clones and with precompiled headers.
+    set(CMAKE_CXX_COMPILER_LAUNCHER
+        ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_PCH_EXTSUM=1
+        CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
+  endif()
+  find_program(MOLD mold)
+  if(MOLD)
+    add_link_options(-fuse-ld=mold)
+  endif()
+  if(TRIREME_SANITIZE)
+    add_compile_options(-fsanitize=${TRIREME_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    add_link_options(-fsanitize=${TRIREME_SANITIZE})
+  endif()
+  enable_testing()
+endif()
+
+# trireme_library(NAME [DEPENDS folder...] [TORCH_DEPENDS folder...] [TORCH] [LINK target...] [EXCLUDE file...])
+#   the library trireme::NAME from this folder's sources, and the test program trireme_NAME_test from its *_test.cpp.
+#   DEPENDS  folders whose headers it may include; TORCH_DEPENDS those that are only there with torch;
+#   TORCH  it may include torch itself;  LINK  other libraries it needs;  EXCLUDE  sources that belong to no library.
+function(trireme_library name)
+  cmake_parse_arguments(arg "TORCH" "" "DEPENDS;TORCH_DEPENDS;LINK;EXCLUDE" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cpp)
+  file(GLOB tests CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *_test.cpp)
+  list(REMOVE_ITEM sources "" ${tests} ${arg_EXCLUDE})
+
+  add_library(trireme_${name} STATIC ${sources})
+  add_library(trireme::${name} ALIAS trireme_${name})
+  set_target_properties(trireme_${name} PROPERTIES EXPORT_NAME ${name})
+  target_include_directories(trireme_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+                                                    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_compile_features(trireme_${name} PUBLIC cxx_std_20)
+  target_compile_options(trireme_${name} PRIVATE ${TRIREME_WARNINGS})
+  if(TRIREME_WITH_TORCH)
+    list(APPEND arg_DEPENDS ${arg_TORCH_DEPENDS})
+  endif()
+  list(TRANSFORM arg_DEPENDS PREPEND trireme_)
+  target_link_libraries(trireme_${name} PUBLIC ${arg_DEPENDS})
+  target_link_libraries(trireme_${name} PRIVATE ${arg_LINK})
+  if(arg_TORCH)
+    target_link_libraries(trireme_${name} PUBLIC trireme_torch)
+    target_precompile_headers(trireme_${name} REUSE_FROM trireme_torch)
+  endif()
+  set_property(GLOBAL APPEND PROPERTY TRIREME_LIBRARIES trireme_${name})
+
+  if(TRIREME_TESTS AND tests)
+    trireme_test(${name} SOURCES ${tests} LINK trireme_${name})
+  endif()
+endfunction()
+
+# trireme_test(NAME SOURCES file... LINK target...)
+#   the test program trireme_NAME_test; each of its tests is one of ctest's. Fixtures are found through TRIREME_SOURCE_DIR.
+function(trireme_test name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+  set(target trireme_${name}_test)
+  add_executable(${target} ${arg_SOURCES})
+  target_link_libraries(${target} PRIVATE ${arg_LINK} trireme_test_main)
+  target_precompile_headers(${target} REUSE_FROM trireme_test_main)
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests POSITION_INDEPENDENT_CODE OFF)
+  gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_PREFIX ${name}. PROPERTIES TIMEOUT 300)
+endfunction()
+
+# trireme_script_test(NAME COMMAND word...): a test that is a command; exit status 0 is success.
+function(trireme_script_test name)
+  cmake_parse_arguments(arg "" "" "COMMAND" ${ARGN})
+  add_test(NAME ${name} COMMAND ${arg_COMMAND} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300)
+endfunction()

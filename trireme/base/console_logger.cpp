@@ -1,0 +1,20 @@
+#include "trireme/base/console_logger.hpp"
+
+#include <utility>
+
+namespace trireme {
+
+ConsoleLogger::ConsoleLogger(LogSink sink, std::string prefix) : sink_(std::move(sink)), prefix_(std::move(prefix)) {}
+
+void ConsoleLogger::add_scalars_from_list(const std::vector<LogItem>& entries, std::int64_t iteration_step) {
+  std::string line;
+  if (!prefix_.empty()) line.append(prefix_).append(" ");
+  line.append("step=").append(std::to_string(iteration_step));
+  // A bad format throws here, while nothing is written yet.
+  for (const LogItem& item : entries)
+    line.append(" ").append(log_word(item.tag)).append("=").append(format_scalar(item));
+  line += '\n';
+  sink_(line);
+}
+
+}  // namespace trireme

@@ -1,0 +1,10 @@
+#pragma once
+// CRC-32C (Castagnoli), the checksum inside TensorBoard's record files.
+#include <cstdint>
+#include <string_view>
+
+namespace trireme {
+
+std::uint32_t crc32c(std::string_view bytes);
+
+}  // namespace trireme

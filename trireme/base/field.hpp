@@ -1,0 +1,39 @@
+#pragma once
+// A named value for a log line or a span. It only looks at what it names: nothing is copied or turned into text unless
+// the line is really written.
+#include <concepts>
+#include <cstdint>
+#include <string_view>
+#include <variant>
+
+namespace trireme {
+
+/// Made in the call and used in the call: `log.info("saved", {{"step", 400}, {"path", path}})`. Do not keep one.
+struct Field {
+  using Value = std::variant<bool, std::int64_t, std::uint64_t, double, std::string_view>;
+
+  template <class T>
+  Field(std::string_view name, const T& seen) : key(name), value(look_at(seen)) {}
+
+  std::string_view key;
+  Value value;
+
+ private:
+  // One template instead of overloads: a string literal would rather become a bool than a string_view.
+  template <class T>
+  static Value look_at(const T& seen) {
+    if constexpr (std::same_as<T, bool>) {
+      return seen;
+    } else if constexpr (std::signed_integral<T>) {
+      return static_cast<std::int64_t>(seen);
+    } else if constexpr (std::unsigned_integral<T>) {
+      return static_cast<std::uint64_t>(seen);
+    } else if constexpr (std::floating_point<T>) {
+      return static_cast<double>(seen);
+    } else {
+      return std::string_view(seen);
+    }
+  }
+};
+
+}  // namespace trireme

@@ -1,0 +1,87 @@
+#include "trireme/base/file_output.hpp"
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "trireme/base/error.hpp"
+
+namespace trireme {
+namespace {
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+/// `named` is the file the user knows of.
+int open_or_throw(const std::filesystem::path& path, int flags, const std::filesystem::path& named) {
+  const int fd = ::open(path.c_str(), flags | O_CREAT | O_CLOEXEC, 0644);
+  require<ConfigError>(fd >= 0, named.string(), ": cannot be opened for writing: ", reason(errno));
+  return fd;
+}
+
+[[noreturn]] void throw_not_written(const std::filesystem::path& path, std::size_t bytes, int error) {
+  throw DataError(text(path.string(), ": cannot write ", bytes, " bytes: ", reason(error),
+                       "\n  fix: make room on that disk, or write to another"));
+}
+
+}  // namespace
+
+int write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written > 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(written));
+    } else if (written == 0) {
+      return EIO;
+    } else if (errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
+AppendFile::AppendFile(std::filesystem::path path)
+    : path_(std::move(path)), fd_(open_or_throw(path_, O_RDWR | O_APPEND, path_)) {}
+
+AppendFile::~AppendFile() { ::close(fd_); }
+
+void AppendFile::append(std::string_view record) {
+  const off_t before = ::lseek(fd_, 0, SEEK_END);
+  const int error = write_all(fd_, record);
+  if (error == 0) return;
+  // A device such as /dev/stdout cannot be cut; then half a record is what its reader gets.
+  [[maybe_unused]] const int cut = before >= 0 ? ::ftruncate(fd_, before) : -1;
+  throw_not_written(path_, record.size(), error);
+}
+
+bool AppendFile::ends_with(char byte) const {
+  struct stat facts{};
+  if (::fstat(fd_, &facts) != 0 || facts.st_size == 0) return true;
+  char last = '\0';
+  return ::pread(fd_, &last, 1, facts.st_size - 1) == 1 && last == byte;
+}
+
+void replace_file(const std::filesystem::path& path, std::string_view contents) {
+  const std::string temporary = text(path.string(), ".tmp", ::getpid());
+  const int fd = open_or_throw(temporary, O_WRONLY | O_TRUNC, path);
+  int error = write_all(fd, contents);
+  if (::close(fd) != 0 && error == 0) error = errno;
+  if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error == 0) return;
+  ::unlink(temporary.c_str());
+  throw_not_written(path, contents.size(), error);
+}
+
+void make_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  require<ConfigError>(!error, folder.string(), ": cannot be made a folder: ", error.message());
+}
+
+}  // namespace trireme

@@ -1,0 +1,26 @@
+#pragma once
+// Scalars to TensorBoard.
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "trireme/base/event_file.hpp"
+#include "trireme/base/log_item.hpp"
+#include "trireme/base/wall_clock.hpp"
+
+namespace trireme {
+
+/// TensorBoard keeps values as 32-bit floats; integers too.
+class TensorBoardLogger final : public Logger {
+ public:
+  explicit TensorBoardLogger(const std::filesystem::path& folder, WallClock clock = system_wall_clock());
+
+  void add_scalars_from_list(const std::vector<LogItem>& entries, std::int64_t iteration_step) override;
+
+  const std::filesystem::path& path() const { return events_.path(); }
+
+ private:
+  EventFile events_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,129 @@
+#pragma once
+// Where the time of a rank goes: spans, counters and arrows to a Chrome trace (ui.perfetto.dev, chrome://tracing, HTA).
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "trireme/base/field.hpp"
+
+namespace trireme {
+
+/// Nanoseconds since 1970.
+using TraceClock = std::function<std::int64_t()>;
+
+/// The wall clock as it was when this was called, carried on by the steady clock: it never jumps, and the traces of
+/// several hosts lie over each other as well as their clocks agree.
+TraceClock steady_trace_clock();
+
+struct TraceOptions {
+  int rank = 0;
+  int world_size = 1;
+  std::string backend{};
+  TraceClock clock = steady_trace_clock();
+  std::size_t max_events = 1'000'000;  // those that come later are dropped and counted: a forgotten tracer is bounded
+};
+
+/// One "ph" of the trace event format. Its place is a lane: a thread, or a device stream.
+struct TraceEvent {
+  char phase;  // X span, C counter, s and f: begin and end of an arrow
+  int lane = 0;
+  std::int64_t start_ns = 0;
+  std::int64_t duration_ns = 0;
+  std::uint64_t id = 0;  // of an arrow
+  std::string name{};
+  std::string category{};
+  std::string args{};  // a JSON object, or nothing
+};
+
+/// Off until enable(); thread-safe. Names given to it are copied, and only while it is on.
+class Tracer {
+ public:
+  using Args = std::initializer_list<Field>;
+
+  explicit Tracer(TraceOptions options);
+
+  void enable() { enabled_.store(true, std::memory_order_relaxed); }
+  void disable() { enabled_.store(false, std::memory_order_relaxed); }
+  bool enabled() const { return enabled_.load(std::memory_order_relaxed); }
+
+  /// A curve: memory in use, tokens in flight.
+  void counter(std::string_view name, double value);
+
+  /// An arrow from the span that is open here to the one where arrow_finish is called with the same name and id,
+  /// usually on another rank (send -> recv). `id` must be one of its kind in the whole job.
+  void arrow_start(std::string_view name, std::uint64_t id) { add_arrow('s', name, id); }
+  void arrow_finish(std::string_view name, std::uint64_t id) { add_arrow('f', name, id); }
+
+  /// What the calling thread's lane is called. Remembered also while off.
+  void name_thread(std::string_view name);
+
+  /// A new lane that no thread writes to by itself, such as a CUDA stream: see add_span.
+  int new_lane(std::string_view name);
+
+  /// A span that was timed elsewhere, in the nanoseconds of the tracer's clock. Spans of one lane must nest.
+  void add_span(int lane, std::string_view name, std::string_view category, std::int64_t start_ns,
+                std::int64_t duration_ns, Args args = {});
+
+  std::int64_t now_ns() const { return options_.clock(); }
+  std::size_t dropped() const;
+
+  /// Forgets the events, not the names of lanes.
+  void clear();
+
+  /// Compressed if `path` ends in .gz. The events stay. Spans still open are not in it.
+  void write(const std::filesystem::path& path) const;
+
+ private:
+  friend class Span;
+
+  void add_arrow(char phase, std::string_view name, std::uint64_t id);
+  void add_from_this_thread(TraceEvent event);
+  int lane_of_this_thread();  // these two want the lock held
+  void keep(TraceEvent event);
+  std::string json() const;
+
+  const TraceOptions options_;
+  const std::int64_t base_ns_;
+  std::atomic<bool> enabled_{false};
+
+  mutable std::mutex mutex_;  // guards all below
+  std::vector<TraceEvent> events_;
+  std::map<std::thread::id, int> lanes_;
+  std::vector<std::string> lane_names_;  // by lane; empty: not named
+  std::size_t dropped_ = 0;
+};
+
+/// Measures its scope: `Span span(tracer, "forward", "compute", {{"microbatch", 3}});`. While the tracer is off it
+/// costs a load and a branch: no allocation, no clock.
+class [[nodiscard]] Span {
+ public:
+  Span(Tracer& tracer, std::string_view name, std::string_view category, Tracer::Args args = {}) : tracer_(tracer) {
+    if (tracer.enabled()) [[unlikely]]
+      begin(name, category, args);
+  }
+  ~Span() {
+    if (event_) [[unlikely]]
+      end();
+  }
+  Span(const Span&) = delete;
+  Span& operator=(const Span&) = delete;
+
+ private:
+  void begin(std::string_view name, std::string_view category, Tracer::Args args);
+  void end();
+
+  Tracer& tracer_;
+  std::optional<TraceEvent> event_{};
+};
+
+}  // namespace trireme

@@ -1,0 +1,139 @@
+#include <functional>
+#include <new>
+
+#include <CLI/CLI.hpp>
+
+#include "trireme/cli/commands.hpp"
+#include "trireme/config/parse.hpp"
+#include "trireme/config/presets.hpp"
+
+namespace trireme {
+namespace {
+
+/// What the words chose. Settings (--section.key VALUE) are taken out before the library sees the rest: their names are
+/// the config's, and the config checks them.
+struct Choice {
+  std::function<ExitCode(Console&)> run;
+  Settings overrides;
+};
+
+void add_schedule(CLI::App& app, Choice& choice) {
+  auto options = std::make_shared<ScheduleOptions>();
+  CLI::App* cmd = app.add_subcommand("schedule", "Draw a pipeline schedule, check it, and say what it costs");
+  cmd->add_option("name", options->name, "afab, 1f1b, interleaved-1f1b, zb1p, zbv or dualpipe-v")->required();
+  cmd->add_option("--stages", options->stages, "pipeline ranks")->capture_default_str();
+  cmd->add_option("--microbatches", options->microbatches, "microbatches of a step")->capture_default_str();
+  cmd->add_option("--virtual-stages", options->virtual_stages, "chunks a rank, for interleaved-1f1b")
+      ->capture_default_str();
+  cmd->add_option("--forward", options->costs.F, "time of a stage's forward")->capture_default_str();
+  cmd->add_option("--input-grad", options->costs.I, "time of its input gradient")->capture_default_str();
+  cmd->add_option("--weight-grad", options->costs.W, "time of its weight gradient")->capture_default_str();
+  cmd->add_option("--transfer", options->costs.transfer, "time from one rank to the next")->capture_default_str();
+  cmd->add_option("--svg", options->svg, "write a picture to this file");
+  cmd->add_flag("--text", options->print_text, "print the steps themselves, one line a rank");
+  cmd->footer("Example:\n  trireme schedule 1f1b --stages 4 --microbatches 8");
+  cmd->callback(
+      [options, &choice] { choice.run = [options](Console& console) { return run_schedule(*options, console); }; });
+}
+
+using ConfigRun = ExitCode (*)(const ConfigOptions&, Console&);
+
+CLI::App* add_config_command(CLI::App& parent, Choice& choice, const char* name, const char* what, ConfigRun run,
+                             const std::shared_ptr<ConfigOptions>& options) {
+  CLI::App* cmd = parent.add_subcommand(name, what);
+  cmd->callback([options, run, &choice] {
+    choice.run = [options, run, &choice](Console& console) {
+      options->overrides = choice.overrides;
+      return run(*options, console);
+    };
+  });
+  return cmd;
+}
+
+void add_config(CLI::App& app, Choice& choice) {
+  CLI::App* config = app.add_subcommand("config", "Show, check or translate a config");
+  config->require_subcommand(1);
+  const char* settings = "Any key can be set: --section.key VALUE.";
+
+  auto show = std::make_shared<ConfigOptions>();
+  CLI::App* cmd = add_config_command(*config, choice, "show",
+                                     "Print every key, its value and where it came from, and what the model amounts to",
+                                     run_config_show, show);
+  cmd->add_option("file", show->file, "config file; none: defaults and settings");
+  cmd->add_option("-n,--ranks", show->ranks, "ranks that will be started");
+  std::string presets;
+  for (const std::string& name : preset_names()) presets += " " + name;
+  cmd->footer(text(settings, "\nPresets:", presets,
+                   "\n\nExample:\n  trireme config show --model.preset llama3-8b --parallelism.tp 4 -n 8"));
+
+  auto check = std::make_shared<ConfigOptions>();
+  cmd = add_config_command(*config, choice, "check", "Report every rule that a config breaks, before anything starts",
+                           run_config_check, check);
+  cmd->add_option("file", check->file, "config file")->required();
+  cmd->add_option("-n,--ranks", check->ranks, "ranks that will be started");
+  cmd->footer(text(settings, "\n\nExample:\n  trireme config check examples/tiny.toml -n 4 --parallelism.tp 2"));
+
+  auto import = std::make_shared<ConfigOptions>();
+  cmd = add_config_command(*config, choice, "import", "Translate another trainer's config and print ours",
+                           run_config_import, import);
+  cmd->add_option("file", import->file,
+                  "nanotron YAML, torchtitan TOML, DeepSpeed JSON, Megatron script, Hugging Face JSON")
+      ->required();
+  cmd->add_option("--from", import->from,
+                  "nanotron, torchtitan, megatron, deepspeed, trainer or hf; default: by the file");
+  cmd->add_option("-o,--output", import->output, "file to write; default: standard output");
+  cmd->footer("Example:\n  trireme config import config_tiny_llama.yaml -o run.toml");
+}
+
+void add_doctor(CLI::App& app, Choice& choice) {
+  CLI::App* cmd = app.add_subcommand("doctor", "Say what this machine and this build can do");
+  cmd->footer("Example:\n  trireme doctor");
+  cmd->callback([&choice] { choice.run = [](Console& console) { return run_doctor(console); }; });
+}
+
+ExitCode report(Console& console, const std::string& what, ExitCode code) {
+  console.err << "error: " << what << "\n";
+  if (code == ExitCode::internal) console.err << "  this is a fault of trireme's own: please report it\n";
+  return code;
+}
+
+}  // namespace
+
+int run_command_line(int argc, const char* const* argv, Console& console) {
+  CLI::App app{"Distributed training for the PyTorch C++ API"};
+  app.name("trireme");
+  app.set_version_flag("--version", "trireme " TRIREME_VERSION);
+  app.require_subcommand(1);
+  app.footer("trireme COMMAND --help says more.");
+  Choice choice;
+  add_schedule(app, choice);
+  add_config(app, choice);
+  add_doctor(app, choice);
+
+  ExitCode code = ExitCode::done;
+  try {
+    std::vector<std::string> words(argv + std::min(argc, 1), argv + argc), rest;
+    if (!words.empty() && words.front() == "config") {
+      choice.overrides = take_flags(words, rest);
+    } else {
+      rest = words;
+    }
+    std::ranges::reverse(rest);  // as the library wants them
+    app.parse(std::move(rest));
+    code = choice.run(console);
+  } catch (const CLI::Success& e) {  // --help, --version
+    app.exit(e, console.out, console.err);
+  } catch (const CLI::ParseError& e) {
+    code = report(console, text(e.what(), "\n  fix: trireme --help, or trireme COMMAND --help"), ExitCode::config);
+  } catch (const Error& e) {
+    code = report(console, e.what(), e.exit_code());
+  } catch (const std::bad_alloc&) {
+    code = report(console, "out of memory", ExitCode::out_of_memory);
+  } catch (const std::exception& e) {
+    code = report(console, e.what(), ExitCode::internal);
+  }
+  console.out.flush();
+  return static_cast<int>(code);
+}
+
+}  // namespace trireme

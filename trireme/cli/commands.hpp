@@ -1,0 +1,51 @@
+#pragma once
+// What each command of `trireme` does, once its words have been read (command_line.cpp). Each is in a file of its name.
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "trireme/base/error.hpp"
+#include "trireme/base/terminal.hpp"
+#include "trireme/config/setting.hpp"
+#include "trireme/schedule/replay.hpp"
+
+namespace trireme {
+
+/// Where a command writes: results to `out`, warnings and errors to `err`.
+struct Console {
+  std::ostream& out;
+  std::ostream& err;
+  TerminalFacts terminal;  // of `out`
+};
+
+struct ScheduleOptions {
+  std::string name;
+  int stages = 4;
+  int microbatches = 8;
+  int virtual_stages = 2;
+  StepCosts costs;
+  std::string svg;          // file to write; empty: none
+  bool print_text = false;  // the text form instead of a drawing
+};
+ExitCode run_schedule(const ScheduleOptions& options, Console& console);
+
+struct ConfigOptions {
+  std::string file;    // empty: defaults and flags only
+  Settings overrides;  // --a.b value
+  int ranks = 0;       // 0: not known
+  std::string from;    // import: the trainer, when it cannot be told from the file
+  std::string output;  // import: file to write; empty: standard output
+};
+ExitCode run_config_show(const ConfigOptions& options, Console& console);
+ExitCode run_config_check(const ConfigOptions& options, Console& console);
+ExitCode run_config_import(const ConfigOptions& options, Console& console);
+
+ExitCode run_doctor(Console& console);
+/// The part of the doctor's report that only a build with libtorch can give.
+std::vector<std::vector<std::string>> libtorch_report();
+
+/// Reads the words, runs the command, prints what went wrong; the process's exit code.
+int run_command_line(int argc, const char* const* argv, Console& console);
+
+}  // namespace trireme

@@ -1,0 +1,113 @@
+#include "trireme/config/config.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "trireme/base/human.hpp"
+#include "trireme/cli/commands.hpp"
+#include "trireme/config/import.hpp"
+#include "trireme/config/show.hpp"
+#include "trireme/config/toml_file.hpp"
+#include "trireme/config/validate.hpp"
+#include "trireme/layout/grid.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr int kMaxDrawnRanks = 64;
+
+Started started(const ConfigOptions& options) {
+  require<ConfigError>(options.ranks >= 0, "-n ", options.ranks, ": a number of ranks is at least 1");
+  return {.ranks = options.ranks, .how = options.ranks > 0 ? text("-n ", options.ranks) : "", .ranks_of_a_host = 0};
+}
+
+void print_warnings(const std::vector<std::string>& warnings, Console& console) {
+  for (const std::string& warning : warnings) console.err << "warning: " << warning << "\n";
+}
+
+std::string group_list(const Grid& grid, Axis axis) {
+  std::string out = name(axis);
+  for (const std::vector<int>& group : grid.groups({axis})) {
+    std::string ranks;
+    for (const int rank : group) ranks += text(ranks.empty() ? "" : ",", rank);
+    out += text(" {", ranks, "}");
+  }
+  return out;
+}
+
+/// The grid and, when it is small enough to read, the groups along each axis that has more than one rank.
+std::string describe_layout(const ParallelismConfig& p) {
+  const Grid grid = Grid::dense({.pp = static_cast<int>(p.pp),
+                                 .dp = static_cast<int>(std::max<std::int64_t>(1, p.dp)),
+                                 .cp = static_cast<int>(p.cp),
+                                 .tp = static_cast<int>(p.tp)},
+                                p.order);
+  std::string out = text("layout       ", grid.str(), " · ", grid.size(), grid.size() == 1 ? " rank" : " ranks",
+                         p.dp < 0 ? " a replica (dp: what is left)" : "", " · zero ", p.zero, "\n");
+  if (grid.size() <= kMaxDrawnRanks)
+    for (const auto& [axis, degree] : grid.axes())
+      if (degree > 1) out += text("             ", group_list(grid, axis), "\n");
+  return out;
+}
+
+std::string describe_batch(const Config& c) {
+  const TrainingConfig& t = c.training;
+  const std::int64_t dp = std::max<std::int64_t>(1, c.parallelism.dp);
+  const std::int64_t tokens = t.global_batch_size * t.seq_len;
+  return text("batch        ", t.micro_batch_size, " sequences × ", thousands(t.seq_len), " tokens × ", t.grad_accum,
+              " microbatches × dp ", dp, " = ", thousands(tokens), " tokens a step · ", thousands(t.steps),
+              " steps = ", human_count(static_cast<double>(tokens) * static_cast<double>(t.steps)), " tokens\n");
+}
+
+}  // namespace
+
+ExitCode run_config_show(const ConfigOptions& options, Console& console) {
+  LoadedConfig loaded = load_config(options.file, options.overrides);
+  throw_if_any(loaded.violations);
+  // A config without a model is still worth seeing, so rules across keys only warn here.
+  derive(loaded, started(options));
+  std::vector<std::string> warnings;
+  for (const Violation& v : validate(loaded, started(options), warnings)) warnings.push_back(v.headline);
+  console.out << show(loaded);
+  const std::string model = describe_model(loaded);
+  if (!model.empty()) {
+    console.out << "\n# ---\n";
+    std::string line;
+    for (std::istringstream lines(model); std::getline(lines, line);) console.out << "# " << line << "\n";
+  }
+  print_warnings(warnings, console);
+  return ExitCode::done;
+}
+
+ExitCode run_config_check(const ConfigOptions& options, Console& console) {
+  LoadedConfig loaded = load_config(options.file, options.overrides);
+  print_warnings(check_config(loaded, started(options)), console);
+  console.out << describe_model(loaded) << describe_layout(loaded.config.parallelism) << describe_batch(loaded.config);
+  console.out << "ok           " << options.file << " fits together\n";
+  return ExitCode::done;
+}
+
+ExitCode run_config_import(const ConfigOptions& options, Console& console) {
+  require<ConfigError>(options.overrides.empty(), "config import takes no settings: ",
+                       options.overrides.empty() ? "" : str(options.overrides.front().place),
+                       "\n  fix: set them in the file it writes");
+  const auto from = framework_by_name(options.from);
+  require<ConfigError>(options.from.empty() || from, "--from ", options.from,
+                       " is no trainer that we know\n  fix: nanotron, torchtitan, megatron, deepspeed, trainer or hf");
+  const Imported imported = import_config(options.file, read_config_file(options.file), from);
+  for (const std::string& note : imported.notes) console.err << "not translated: " << note << "\n";
+  const std::string toml = text("# from ", options.file, " (", name(imported.from), ")\n", imported.toml);
+  if (options.output.empty()) {
+    console.out << toml;
+    return ExitCode::done;
+  }
+  std::ofstream file(options.output, std::ios::binary);
+  file << toml << std::flush;
+  require<ConfigError>(file.good(), "cannot write ", options.output, ": ", std::strerror(errno));
+  console.out << "written to " << options.output << "\n";
+  return ExitCode::done;
+}
+
+}  // namespace trireme

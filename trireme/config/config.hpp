@@ -1,0 +1,204 @@
+#pragma once
+// What the user asked for: plain structs, and the only place where defaults stand. fields.cpp says what each key means.
+// Zero stands for "not given, derive it" where a comment says so; derive.cpp fills those in.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+struct RunConfig {
+  std::string name = "run-%date-%jobid";
+  std::string dir = "runs";
+  std::int64_t seed = 42;
+};
+
+/// rope_scaling of a Hugging Face config.json. An empty type is plain RoPE.
+struct RopeScaling {
+  std::string rope_type;
+  double factor = 1;
+  double low_freq_factor = 1;
+  double high_freq_factor = 4;
+  std::int64_t original_max_position_embeddings = 0;
+};
+
+/// Keys as in a Hugging Face config.json. A preset or `hf` gives the sizes, any key beside it overrides one.
+struct ModelConfig {
+  std::string preset;
+  std::string hf;
+  std::string model_type = "llama";
+  std::int64_t hidden_size = 0;
+  std::int64_t num_hidden_layers = 0;
+  std::int64_t num_attention_heads = 0;
+  std::int64_t num_key_value_heads = 0;  // 0: as many as attention heads
+  std::int64_t head_dim = 0;             // 0: hidden_size / num_attention_heads
+  std::int64_t intermediate_size = 0;    // 0: 4 hidden_size for gpt2; must be given for the others
+  std::int64_t vocab_size = 0;
+  std::int64_t max_position_embeddings = 2048;
+  std::string hidden_act = "silu";
+  double norm_eps = 1e-5;
+  double rope_theta = 10000;
+  RopeScaling rope_scaling;
+  bool tie_word_embeddings = false;
+  bool attention_bias = false;
+  bool qk_norm = false;
+  std::int64_t sliding_window = 0;  // 0: none
+  std::int64_t num_local_experts = 0;
+  std::int64_t num_experts_per_tok = 2;
+  std::int64_t moe_intermediate_size = 0;  // 0: intermediate_size
+  double router_aux_loss_coef = 0;
+  double initializer_range = 0.02;
+  double embd_pdrop = 0;
+  double resid_pdrop = 0;
+  double attention_dropout = 0;
+  std::string dtype = "auto";
+  std::string init = "random";
+};
+
+struct TokenizerConfig {
+  std::string path;
+};
+
+struct DataSource {
+  std::string path;
+  double weight = 1;
+};
+
+/// A stage of training with its own data. One is enough.
+struct DataStage {
+  std::int64_t start_step = 1;
+  std::int64_t seq_len = 0;  // 0: training.seq_len
+  std::vector<DataSource> sources;
+};
+
+struct TrainingConfig {
+  std::int64_t steps = 1000;
+  std::int64_t seq_len = 1024;
+  // Any two of these three; 0: derived. One microbatch of one sequence when none is given.
+  std::int64_t micro_batch_size = 0;
+  std::int64_t grad_accum = 0;
+  std::int64_t global_batch_size = 0;
+  double max_norm = 1;
+};
+
+struct OptimizerConfig {
+  std::string name = "adamw";
+  double lr = 3e-4;
+  std::vector<double> betas = {0.9, 0.95};
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+  std::vector<std::string> no_decay = {"norm", "bias"};
+  double momentum = 0.9;
+  bool nesterov = false;
+  double skip_z = 0;
+};
+
+struct LrSchedulerConfig {
+  std::int64_t warmup_steps = 0;
+  std::string decay = "cosine";
+  std::int64_t decay_steps = 0;  // 0: all steps after the warm-up
+  double min_lr = 0;
+};
+
+struct ParallelismConfig {
+  std::int64_t dp = -1;  // -1: what is left
+  std::int64_t zero = 1;
+  std::int64_t tp = 1;
+  bool sequence_parallel = true;
+  std::int64_t pp = 1;
+  std::string pp_schedule = "1f1b";
+  std::int64_t virtual_stages = 1;
+  std::vector<std::int64_t> stages;  // empty: by cost
+  std::int64_t cp = 1;
+  std::string cp_method = "ring";
+  std::int64_t ep = 1;
+  std::int64_t expert_tp = 0;  // 0: tp
+  std::string order = "tp-cp-dp-pp";
+  std::int64_t replicate = 1;
+  bool reshard_after_forward = true;
+  bool overlap_comm = true;
+  double bucket_mb = 25;
+  std::int64_t max_live_parameters = 1'000'000'000;
+  std::int64_t max_reuse_distance = 1'000'000'000;
+  std::int64_t persistence_threshold = 100'000;
+  std::string zero_unit = "layer";
+};
+
+struct PrecisionConfig {
+  std::string param = "auto";  // auto: model.dtype
+  std::string reduce = "float32";
+  std::string accumulate = "float32";
+  std::string master = "float32";
+  std::string states = "float32";
+};
+
+struct LossScaleConfig {
+  double initial = 65536;
+  std::int64_t growth_interval = 1000;
+  std::int64_t hysteresis = 2;
+};
+
+struct ActivationCheckpointConfig {
+  std::string mode = "none";
+};
+
+struct CheckpointConfig {
+  std::int64_t interval = 200;
+  std::int64_t keep = 2;
+  std::string resume = "auto";
+  bool async = true;
+  bool export_hf = false;
+  std::string format = "trireme";
+};
+
+struct MetricsConfig {
+  std::int64_t interval = 10;
+  std::string console = "auto";
+  bool tensorboard = true;
+  std::vector<std::string> hub_command;  // empty: off
+};
+
+struct ProfilerConfig {
+  std::vector<std::int64_t> steps;
+  std::string memory_snapshot = "on_oom";
+  std::int64_t wait = 1;
+  std::int64_t warmup = 1;
+  std::int64_t active = 3;
+  bool with_stack = false;
+  std::string dir = "trace";
+};
+
+struct CommConfig {
+  std::string backend = "auto";
+  double init_timeout_s = 300;
+  double timeout_s = 100;
+  std::string check = "fast";
+  bool deterministic = false;
+  bool share_gpu = false;
+};
+
+struct ChecksConfig {
+  std::int64_t replicas_every = 0;  // 0: off
+  std::string non_finite = "stop";
+};
+
+struct Config {
+  RunConfig run;
+  ModelConfig model;
+  TokenizerConfig tokenizer;
+  std::vector<DataStage> data;
+  TrainingConfig training;
+  OptimizerConfig optimizer;
+  LrSchedulerConfig lr_scheduler;
+  ParallelismConfig parallelism;
+  PrecisionConfig precision;
+  LossScaleConfig loss_scale;
+  ActivationCheckpointConfig activation_checkpoint;
+  CheckpointConfig checkpoint;
+  MetricsConfig metrics;
+  ProfilerConfig profiler;
+  CommConfig comm;
+  ChecksConfig checks;
+};
+
+}  // namespace trireme

@@ -1,0 +1,40 @@
+#pragma once
+// Every key of the config as one table: its name, its value, what it means, what it may be.
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "trireme/config/config.hpp"
+
+namespace trireme {
+
+using FieldValue = std::variant<std::string*, std::int64_t*, double*, bool*, std::vector<std::string>*,
+                                std::vector<std::int64_t>*, std::vector<double>*>;
+
+struct Field {
+  std::string key;  // "parallelism.tp", "data.0.sources.0.path"
+  FieldValue value;
+  const char* meaning;
+  // Rules on the value alone; for lists they hold for each element. Rules across keys are in validate.cpp.
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  bool above_min = false;  // min itself is not allowed
+  std::vector<std::string> choices = {};
+};
+
+/// The fields of `config`, in the order in which they are printed. They point into it: a change of `config.data`'s
+/// length makes those of its elements invalid.
+std::vector<Field> fields(Config& config);
+
+/// The value as TOML writes it: 3, 0.1, true, "text", [1, 2].
+std::string toml_text(const FieldValue& value);
+std::string toml_string(const std::string& value);
+
+/// "parallelism" of "parallelism.tp"; "data" of "data.0.seq_len".
+std::string section_of(const std::string& key);
+/// "tp" of "parallelism.tp".
+std::string leaf_of(const std::string& key);
+
+}  // namespace trireme

@@ -1,0 +1,51 @@
+#pragma once
+// Files, flags and presets to one Config that remembers where each value came from.
+#include <map>
+#include <string>
+#include <vector>
+
+#include "trireme/config/config.hpp"
+#include "trireme/config/setting.hpp"
+#include "trireme/config/violation.hpp"
+
+namespace trireme {
+
+struct Origin {
+  enum class Kind { standard, preset, hf, file, flag, derived };
+  Kind kind = Kind::standard;
+  Place place;
+};
+const char* name(Origin::Kind kind);
+
+struct LoadedConfig {
+  Config config;
+  std::map<std::string, Origin> origins;  // by key; a key that is not here has its default
+  std::string file;                       // as the user named it; empty when there is none
+  std::vector<Violation> violations;      // found so far; validate() adds those across keys
+
+  /// Where the value of a key stands; for a default, the key itself.
+  Place place_of(const std::string& key) const;
+  bool is_given(const std::string& key) const { return origins.contains(key); }
+};
+
+/// The settings among the words of a command line, "--a.b value", "--a.b=value" and other trainers' flags ("--bf16");
+/// `rest` gets the other words, in their order. A word is a setting when its name has a dot or is another trainer's.
+Settings take_flags(const std::vector<std::string>& words, std::vector<std::string>& rest);
+
+/// The same when all words must be settings. Throws ConfigError for one that is none.
+Settings parse_flags(const std::vector<std::string>& words);
+
+/// Defaults, then preset or model.hf, then the file's settings, then the flags'. Unknown keys, wrong types and bad
+/// values become violations, so that they are reported together with everything else. `excerpt_of` gives a line of the
+/// file.
+LoadedConfig load_settings(const std::string& file, const std::string& file_text, const Settings& from_file,
+                           const Settings& from_flags);
+
+/// Reads a TOML file (or none, when `path` is empty) and flags. Throws ConfigError for a file that is not TOML.
+LoadedConfig load_config(const std::string& path, const Settings& flags);
+LoadedConfig load_config(const std::string& path, const std::vector<std::string>& flags = {});
+/// The same for TOML that is already in memory.
+LoadedConfig load_config_text(const std::string& file, const std::string& toml,
+                              const std::vector<std::string>& flags = {});
+
+}  // namespace trireme

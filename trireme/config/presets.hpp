@@ -1,0 +1,15 @@
+#pragma once
+// Models by name, from their public config.json.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/config/config.hpp"
+
+namespace trireme {
+
+std::vector<std::string> preset_names();
+/// Nothing when there is no such preset.
+std::optional<ModelConfig> find_preset(const std::string& name);
+
+}  // namespace trireme

@@ -1,0 +1,182 @@
+#include "trireme/layout/placement.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "trireme/base/error.hpp"
+
+namespace trireme {
+namespace {
+
+int64_t divide_up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+
+/// All cuts of one dim, as one.
+struct DimCut {
+  std::vector<Axis> axes;  // outer first
+  int64_t degree = 1;
+  std::vector<Chunk> chunks;  // empty: the dim is not cut into chunks
+  bool padded = false;
+};
+
+std::vector<DimCut> by_dim(const Placement& placement, const Shape& shape, const Grid& grid) {
+  std::vector<DimCut> dims(shape.size());
+  AxisSet seen;
+  for (const Cut& cut : placement.cuts) {
+    const auto fail = [&](const auto&... why) {
+      throw ConfigError(
+          text(name(cut.axis), " cuts dim ", cut.dim, " of a tensor of shape ", tuple_text(shape), ": ", why...));
+    };
+    if (cut.dim < 0 || cut.dim >= static_cast<int>(shape.size()))
+      fail("it has ", shape.size(), " dims, counted from 0");
+    if (seen.contains(cut.axis)) fail("the axis is listed twice; it cuts one dim");
+    seen = seen | cut.axis;
+    DimCut& dim = dims[cut.dim];
+    if (!cut.chunks.empty() && !dim.chunks.empty())
+      fail("its chunks are stated twice; state them with one of its axes");
+    dim.axes.push_back(cut.axis);
+    dim.degree *= grid.degree(cut.axis);
+    dim.padded = dim.padded || cut.padded;
+    if (!cut.chunks.empty()) dim.chunks = cut.chunks;
+  }
+  return dims;
+}
+
+/// "dim 0 of size 10, cut by dp x tp = 2 x 4"
+std::string describe(size_t dim, int64_t size, const DimCut& cut, const Grid& grid) {
+  std::string axes, degrees;
+  for (Axis axis : cut.axes) {
+    axes += text(axes.empty() ? "" : " x ", name(axis));
+    degrees += text(degrees.empty() ? "" : " x ", grid.degree(axis));
+  }
+  return text("dim ", dim, " of size ", size, ", cut by ", axes, " = ", degrees);
+}
+
+void check_dim(size_t dim, int64_t size, const DimCut& cut, const Grid& grid) {
+  const auto ensure = [&](bool ok, const auto&... rule) {
+    if (!ok) throw ConfigError(text(describe(dim, size, cut, grid), ": ", rule...));
+  };
+  if (cut.chunks.empty()) {
+    ensure(cut.padded || size % cut.degree == 0, "the size must be divisible by ", cut.degree);
+    return;
+  }
+  ensure(!cut.padded, "a dim of several chunks cannot be padded");
+  int64_t left = size;
+  for (const Chunk& chunk : cut.chunks) {
+    ensure(0 < chunk.size && chunk.size <= left, "the chunks must be positive and add up to ", size);
+    left -= chunk.size;
+    const int64_t units = chunk.units == 0 ? chunk.size : chunk.units;
+    ensure(units > 0 && chunk.size % units == 0, "a chunk of ", chunk.size, " is not divisible into ", units, " units");
+    ensure(units % cut.degree == 0 || cut.degree % units == 0, "a chunk of ", chunk.size, " has ", units,
+           " units: one of ", cut.degree, " and ", units, " must divide the other");
+  }
+  ensure(left == 0, "the chunks add up to ", size - left, ", not ", size);
+}
+
+std::vector<DimCut> checked(const Placement& placement, const Shape& shape, const Grid& grid) {
+  numel(shape);
+  std::vector<DimCut> dims = by_dim(placement, shape, grid);
+  for (size_t dim = 0; dim < dims.size(); ++dim) check_dim(dim, shape[dim], dims[dim], grid);
+  return dims;
+}
+
+/// A range of one dim that a rank keeps, and how many of the ranks along the dim's axes keep it.
+struct Part {
+  Range local, global;
+  int64_t replicas = 1;
+};
+
+/// What the rank with combined index `index` keeps of a dim of `size`.
+std::vector<Part> parts_of(const DimCut& cut, int64_t size, int64_t index) {
+  if (cut.chunks.empty()) {
+    const int64_t rows = divide_up(size, cut.degree);
+    const Range global{std::min(index * rows, size), std::min((index + 1) * rows, size)};
+    return {{{0, global.size()}, global}};
+  }
+  std::vector<Part> parts;
+  int64_t local_begin = 0, chunk_begin = 0;
+  for (const Chunk& chunk : cut.chunks) {
+    const int64_t units = chunk.units == 0 ? chunk.size : chunk.units;
+    const int64_t replicas = std::max<int64_t>(cut.degree / units, 1);  // neighbours that share a unit
+    const int64_t rows = chunk.size / (cut.degree / replicas);
+    const int64_t begin = chunk_begin + index / replicas * rows;
+    parts.push_back({{local_begin, local_begin + rows}, {begin, begin + rows}, replicas});
+    local_begin += rows;
+    chunk_begin += chunk.size;
+  }
+  return parts;
+}
+
+int64_t combined_index(const DimCut& cut, const Grid& grid, int rank) {
+  int64_t index = 0;
+  for (Axis axis : cut.axes) index = index * grid.degree(axis) + grid.coord(rank, axis);
+  return index;
+}
+
+}  // namespace
+
+Cut fused_qkv(Axis axis, int dim, int64_t heads, int64_t kv_heads, int64_t head_dim) {
+  const Chunk q{heads * head_dim, heads}, kv{kv_heads * head_dim, kv_heads};
+  return {axis, dim, {q, kv, kv}};
+}
+
+Cut gate_up(Axis axis, int dim, int64_t ffn) { return {axis, dim, {{ffn, 0}, {ffn, 0}}}; }
+
+void check(const Placement& placement, const Shape& shape, const Grid& grid) { checked(placement, shape, grid); }
+
+Shape local_shape(const Placement& placement, const Shape& shape, const Grid& grid) {
+  const std::vector<DimCut> dims = checked(placement, shape, grid);
+  Shape local;
+  // Index 0 is never short of rows, and of chunks all ranks keep equally many.
+  for (size_t dim = 0; dim < dims.size(); ++dim) local.push_back(parts_of(dims[dim], shape[dim], 0).back().local.end);
+  return local;
+}
+
+std::vector<Piece> pieces(const Placement& placement, const Shape& shape, const Grid& grid, int rank) {
+  const std::vector<DimCut> dims = checked(placement, shape, grid);
+  std::vector<Piece> result{{.slices = {}, .replicas = grid.size() / grid.degree(cut_axes(placement))}};
+  for (size_t dim = 0; dim < dims.size(); ++dim) {
+    const std::vector<Part> parts = parts_of(dims[dim], shape[dim], combined_index(dims[dim], grid, rank));
+    std::vector<Piece> finer;
+    for (const Piece& piece : result)
+      for (const Part& part : parts) {
+        if (part.global.size() == 0) continue;
+        Piece& next = finer.emplace_back(piece);
+        next.slices.local_slices.push_back({part.local.begin, part.local.end, {}});
+        next.slices.global_slices.push_back({part.global.begin, part.global.end, {}});
+        next.replicas *= part.replicas;
+      }
+    result = std::move(finer);
+  }
+  return result;
+}
+
+ShardedInfo sharded_info(const Placement& placement, const Shape& shape, const Grid& grid, int rank) {
+  ShardedInfo info{grid.peers(rank, cut_axes(placement)), {}, shape};
+  for (Piece& piece : pieces(placement, shape, grid, rank))
+    info.local_global_slices_pairs.push_back(std::move(piece.slices));
+  return info;
+}
+
+std::vector<int> same_piece_peers(const Placement& placement, const Shape& shape, const Grid& grid, int rank,
+                                  size_t piece, AxisSet axes) {
+  const std::vector<Piece> mine = pieces(placement, shape, grid, rank);
+  require(piece < mine.size(), "rank ", rank, " keeps ", mine.size(), " pieces; there is no number ", piece);
+  const auto keeps_it = [&](const Piece& other) {
+    return other.slices.global_slices == mine[piece].slices.global_slices;
+  };
+  std::vector<int> ranks;
+  for (int peer : grid.peers(rank, axes))
+    if (std::ranges::any_of(pieces(placement, shape, grid, peer), keeps_it)) ranks.push_back(peer);
+  return ranks;
+}
+
+AxisSet cut_axes(const Placement& placement) {
+  AxisSet axes;
+  for (const Cut& cut : placement.cuts) axes = axes | cut.axis;
+  return axes;
+}
+
+AxisSet grad_sum_axes(const Placement& placement, AxisSet token_axes) { return token_axes - cut_axes(placement); }
+
+}  // namespace trireme

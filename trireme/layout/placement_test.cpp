@@ -1,0 +1,265 @@
+#include "trireme/layout/placement.hpp"
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/layout/copies.hpp"
+#include "trireme/layout/test_words.hpp"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string text_of(const Placement& placement, const Shape& shape, const Grid& grid, int rank) {
+  return str(sharded_info(placement, shape, grid, rank).local_global_slices_pairs);
+}
+
+TEST(Placement, TheSeedsExample) {
+  const Grid grid({{Axis::tp, 2}, {Axis::dp, 3}});  // ranks 0 and 3 are peers along tp
+  const Placement weight{.cuts = {{Axis::tp, 1}}};
+  const ShardedInfo rank3{{0, 3}, parse_slices_pairs("0,8,None|0,32,None#0,8,None|32,64,None"), {8, 64}};
+  EXPECT_EQ(sharded_info(weight, {8, 64}, grid, 3), rank3);
+  EXPECT_EQ(text_of(weight, {8, 64}, grid, 0), "0,8,None|0,32,None#0,8,None|0,32,None");
+  EXPECT_EQ(local_shape(weight, {8, 64}, grid), (Shape{8, 32}));
+  EXPECT_EQ(pieces(weight, {8, 64}, grid, 3).at(0).replicas, 3);
+}
+
+TEST(Placement, GradientsAreSummedOverCpEvenWhenDpIsOne) {
+  const Grid grid({{Axis::dp, 1}, {Axis::cp, 2}, {Axis::tp, 2}});
+  const Placement weight{.cuts = {{Axis::tp, 0}}};
+  const AxisSet axes = grad_sum_axes(weight, {Axis::dp, Axis::cp});
+  EXPECT_EQ(axes, (AxisSet{Axis::dp, Axis::cp}));
+  EXPECT_EQ(grid.peers(0, axes), (std::vector{0, 2}));
+  EXPECT_EQ(grad_sum_axes({.cuts = {{Axis::tp, 0}, {Axis::dp, 1}}}, {Axis::dp, Axis::cp}), AxisSet(Axis::cp));
+}
+
+TEST(Placement, FusedQkvKeepsHeadsWhole) {
+  const Placement qkv{.cuts = {fused_qkv(Axis::tp, 0, 4, 2, 8)}};  // q 32, k 16, v 16 rows
+  const Grid grid = Grid::dense({.tp = 2});
+  EXPECT_EQ(local_shape(qkv, {64, 5}, grid), (Shape{32, 5}));
+  EXPECT_EQ(text_of(qkv, {64, 5}, grid, 1),
+            "0,16,None|0,5,None#16,32,None|0,5,None;16,24,None|0,5,None#40,48,None|0,5,None;"
+            "24,32,None|0,5,None#56,64,None|0,5,None");
+}
+
+TEST(Placement, KvHeadsAreRepeatedWhereTpIsLarger) {
+  const Placement qkv{.cuts = {fused_qkv(Axis::tp, 0, 4, 2, 8)}};
+  const Grid grid = Grid::dense({.dp = 2, .tp = 4});
+  EXPECT_EQ(local_shape(qkv, {64}, grid), (Shape{24}));
+  EXPECT_EQ(text_of(qkv, {64}, grid, 3), "0,8,None#24,32,None;8,16,None#40,48,None;16,24,None#56,64,None");
+  const std::vector<Piece> mine = pieces(qkv, {64}, grid, 3);
+  EXPECT_EQ(mine[0].replicas, 2);
+  EXPECT_EQ(mine[1].replicas, 4);
+  EXPECT_EQ(same_piece_peers(qkv, {64}, grid, 3, 0, Axis::tp), (std::vector{3}));
+  EXPECT_EQ(same_piece_peers(qkv, {64}, grid, 3, 1, Axis::tp), (std::vector{2, 3}));
+  EXPECT_EQ(same_piece_peers(qkv, {64}, grid, 3, 2, {Axis::dp, Axis::tp}), (std::vector{2, 3, 6, 7}));
+  EXPECT_THROW(same_piece_peers(qkv, {64}, grid, 3, 3, Axis::tp), InternalError);
+}
+
+TEST(Placement, GateUpIsTwoChunks) {
+  const Placement up{.cuts = {gate_up(Axis::tp, 0, 6)}};
+  EXPECT_EQ(text_of(up, {12}, Grid::dense({.tp = 2}), 1), "0,3,None#3,6,None;3,6,None#9,12,None");
+}
+
+TEST(Placement, APaddedDimEndsShortOrEmpty) {
+  const Placement vocabulary{.cuts = {{.axis = Axis::tp, .dim = 0, .padded = true}}};
+  const Grid grid = Grid::dense({.tp = 4});
+  EXPECT_EQ(local_shape(vocabulary, {5}, grid), (Shape{2}));
+  EXPECT_EQ(text_of(vocabulary, {5}, grid, 2), "0,1,None#4,5,None");
+  EXPECT_EQ(text_of(vocabulary, {5}, grid, 3), "");
+}
+
+TEST(Placement, OfTwoAxesOnOneDimTheFirstIsTheOuter) {
+  const Grid grid = Grid::dense({.dp = 2, .tp = 2});
+  EXPECT_EQ(text_of({.cuts = {{Axis::tp, 0}, {Axis::dp, 0}}}, {8}, grid, 1), "0,2,None#4,6,None");  // tp = 1, dp = 0
+  EXPECT_EQ(text_of({.cuts = {{Axis::dp, 0}, {Axis::tp, 0}}}, {8}, grid, 1), "0,2,None#2,4,None");
+}
+
+TEST(Placement, ErrorsNameDimSizeAxisDegreeAndRule) {
+  const Grid grid = Grid::dense({.dp = 2, .tp = 3});
+  const auto refused = [&](const Placement& placement, const Shape& shape, const char* message) {
+    EXPECT_THAT(message_of<ConfigError>([&] { check(placement, shape, grid); }), HasSubstr(message));
+  };
+  refused({.cuts = {{Axis::tp, 1}}}, {6, 10}, "dim 1 of size 10, cut by tp = 3: the size must be divisible by 3");
+  refused({.cuts = {{Axis::dp, 0}, {Axis::tp, 0}}}, {9}, "cut by dp x tp = 2 x 3: the size must be divisible by 6");
+  refused({.cuts = {{Axis::tp, 2}}}, {6, 9},
+          "tp cuts dim 2 of a tensor of shape (6, 9): it has 2 dims, counted from 0");
+  refused({.cuts = {{Axis::tp, -1}}}, {6, 9}, "tp cuts dim -1");
+  refused({.cuts = {{Axis::tp, 0}, {Axis::tp, 1}}}, {6, 9}, "the axis is listed twice");
+  refused({.cuts = {fused_qkv(Axis::tp, 0, 6, 2, 4)}}, {40},
+          "dim 0 of size 40, cut by tp = 3: a chunk of 8 has 2 units: one of 3 and 2 must divide the other");
+  refused({.cuts = {gate_up(Axis::tp, 0, 6)}}, {13}, "the chunks add up to 12, not 13");
+  refused({.cuts = {gate_up(Axis::tp, 0, 6)}}, {11}, "the chunks must be positive and add up to 11");
+  refused({.cuts = {{Axis::tp, 0, {{-3, 0}, {9, 0}}}}}, {6}, "the chunks must be positive");
+  refused({.cuts = {{Axis::tp, 0, {{6, 4}}}}}, {6}, "a chunk of 6 is not divisible into 4 units");
+  refused({.cuts = {{Axis::tp, 0, {{6, -3}}}}}, {6}, "into -3 units");
+  refused({.cuts = {{Axis::tp, 0, {{6, 0}}, true}}}, {6}, "cannot be padded");
+  refused({.cuts = {{Axis::tp, 0, {{6, 0}}}, {Axis::dp, 0, {{6, 0}}}}}, {6}, "chunks are stated twice");
+  refused({}, {-1}, "a size is negative");
+}
+
+// Note [Any placement]: for a given shape and grid, each axis cuts a dim or none; a dim is cut plainly where it is
+// divisible, else padded, or is a concatenation of chunks with any units that are allowed.
+Placement any_placement(const Shape& shape, const Grid& grid) {
+  std::vector<Axis> axes{Axis::dp, Axis::cp, Axis::tp};
+  if (toss()) std::ranges::reverse(axes);
+  Placement placement;
+  std::vector<int> degree(shape.size(), 1), last_cut(shape.size(), -1);
+  for (Axis axis : axes) {
+    const int dim = pick(-1, static_cast<int>(shape.size()) - 1);
+    if (dim < 0) continue;
+    last_cut[dim] = static_cast<int>(placement.cuts.size());
+    degree[dim] *= grid.degree(axis);
+    placement.cuts.push_back({axis, dim});
+  }
+  for (size_t dim = 0; dim < shape.size(); ++dim) {
+    if (last_cut[dim] < 0) continue;
+    Cut& cut = placement.cuts[last_cut[dim]];
+    if (toss()) {
+      cut.padded = shape[dim] % degree[dim] != 0 || toss();
+      continue;
+    }
+    for (int64_t left = shape[dim]; left > 0;) {
+      const int64_t size = pick(1, static_cast<int>(left));
+      std::vector<int64_t> units;
+      for (int64_t u = 1; u <= size; ++u)
+        if (size % u == 0 && (u % degree[dim] == 0 || degree[dim] % u == 0)) units.push_back(u);
+      cut.chunks.push_back({size, units[pick(0, static_cast<int>(units.size()) - 1)]});
+      left -= size;
+    }
+  }
+  return placement;
+}
+
+Shape any_shape() {
+  Shape shape(pick(0, 3));
+  for (int64_t& size : shape) size = pick(1, 12);
+  return shape;
+}
+
+Grid any_grid() {
+  const auto degree = [] { return pick(1, 3); };
+  const Degrees degrees{.pp = pick(1, 2), .dp = degree(), .cp = degree(), .tp = degree()};
+  const std::vector<const char*> orders{"tp-cp-dp-pp", "pp-dp-cp-tp", "cp-tp-pp-dp"};
+  return Grid::dense(degrees, orders[pick(0, 2)]);
+}
+
+/// visit(index) for each element of a box in a row-major array.
+template <class Visit>
+void for_each_index(const Box& box, const Shape& shape, const Visit& visit, size_t dim = 0, int64_t index = 0) {
+  if (dim == box.size()) return visit(index);
+  for (int64_t at = box[dim].begin; at < box[dim].end; ++at)
+    for_each_index(box, shape, visit, dim + 1, index * shape[dim] + at);
+}
+
+std::vector<int64_t> indices(const Box& box, const Shape& shape) {
+  std::vector<int64_t> list;
+  for_each_index(box, shape, [&](int64_t index) { list.push_back(index); });
+  return list;
+}
+
+RC_GTEST_PROP(PlacementProperty, EveryElementIsKeptByAsManyRanksAsSaid, ()) {
+  const Shape shape = any_shape();
+  const Grid grid = any_grid();
+  const Placement placement = any_placement(shape, grid);
+  std::vector<int> holders(numel(shape));
+  const auto for_each_piece = [&](const auto& visit) {
+    for (int rank = 0; rank < grid.size(); ++rank)
+      for (const Piece& piece : pieces(placement, shape, grid, rank)) visit(piece);
+  };
+  for_each_piece([&](const Piece& piece) {
+    for (int64_t index : indices(box_of(piece.slices.global_slices), shape)) ++holders[index];
+  });
+  RC_ASSERT(std::ranges::find(holders, 0) == holders.end());
+  for_each_piece([&](const Piece& piece) {
+    for (int64_t index : indices(box_of(piece.slices.global_slices), shape))
+      RC_ASSERT(holders[index] == piece.replicas);
+  });
+}
+
+RC_GTEST_PROP(PlacementProperty, LocalSlicesFillTheLocalShapeButForPadding, ()) {
+  const Shape shape = any_shape();
+  const Grid grid = any_grid();
+  const Placement placement = any_placement(shape, grid);
+  const Shape local = local_shape(placement, shape, grid);
+  const bool padded = std::ranges::any_of(placement.cuts, &Cut::padded);
+  const int rank = pick(0, grid.size() - 1);
+  const ShardedInfo info = sharded_info(placement, shape, grid, rank);
+  RC_ASSERT(validated(info, local) == info);  // inside both shapes, equal sizes, no overlap
+  RC_ASSERT(parse_slices_pairs(str(info.local_global_slices_pairs)) == info.local_global_slices_pairs);
+  int64_t filled = 0;
+  for (const SlicesPair& pair : info.local_global_slices_pairs)
+    filled += static_cast<int64_t>(indices(box_of(pair.local_slices), local).size());
+  RC_ASSERT(filled <= numel(local));
+  if (!padded) RC_ASSERT(filled == numel(local));
+}
+
+RC_GTEST_PROP(PlacementProperty, PeersOfAPieceAreThoseThatKeepIt, ()) {
+  const Shape shape = any_shape();
+  const Grid grid = any_grid();
+  const Placement placement = any_placement(shape, grid);
+  const int rank = pick(0, grid.size() - 1);
+  const std::vector<Piece> mine = pieces(placement, shape, grid, rank);
+  for (size_t i = 0; i < mine.size(); ++i) {
+    const std::vector<int> peers =
+        same_piece_peers(placement, shape, grid, rank, i, {Axis::pp, Axis::dp, Axis::cp, Axis::tp});
+    RC_ASSERT(static_cast<int64_t>(peers.size()) == mine[i].replicas);
+  }
+}
+
+/// A tensor as the ranks of one layout keep it.
+struct Spread {
+  Shape local_shape;
+  std::vector<std::vector<SlicesPair>> slices;  // by rank
+  std::vector<std::vector<int64_t>> values;     // by rank; -1 is padding
+};
+
+Spread any_spread(const Shape& shape) {
+  const Grid grid = any_grid();
+  const Placement placement = any_placement(shape, grid);
+  Spread spread{local_shape(placement, shape, grid), {}, {}};
+  for (int rank = 0; rank < grid.size(); ++rank)
+    spread.slices.push_back(sharded_info(placement, shape, grid, rank).local_global_slices_pairs);
+  spread.values.assign(grid.size(), std::vector<int64_t>(numel(spread.local_shape), -1));
+  return spread;
+}
+
+/// The values of `to`, which must be unset, from those of `from`.
+Spread moved(const Spread& from, Spread to) {
+  for (size_t rank = 0; rank < to.slices.size(); ++rank)
+    for (const Copy& copy : plan_copies(from.slices, to.slices[rank], static_cast<int>(rank))) {
+      const std::vector<int64_t> source = indices(copy.overlap.from_local, from.local_shape),
+                                 target = indices(copy.overlap.to_local, to.local_shape);
+      RC_ASSERT(source.size() == target.size());
+      for (size_t i = 0; i < source.size(); ++i) {
+        RC_ASSERT(to.values[rank][target[i]] == -1);  // each element once
+        to.values[rank][target[i]] = from.values[copy.from_rank][source[i]];
+      }
+    }
+  return to;
+}
+
+RC_GTEST_PROP(PlacementProperty, FromAnyLayoutToAnyOtherNothingIsLost, ()) {
+  const Shape shape = any_shape();
+  const Slices everything = slices_of(resolve(Slices(shape.size()), shape));
+  Spread whole{shape, {{{everything, everything}}}, {{}}};
+  for (int64_t i = 0; i < numel(shape); ++i) whole.values[0].push_back(i);
+  const Spread unset_b = any_spread(shape), unset_c = any_spread(shape);
+  Spread unset_whole = whole;
+  std::ranges::fill(unset_whole.values[0], -1);
+
+  const Spread a = moved(whole, any_spread(shape));
+  const Spread c = moved(moved(a, unset_b), unset_c);
+  RC_ASSERT(c.values == moved(a, unset_c).values);
+  RC_ASSERT(c.values == moved(whole, unset_c).values);
+  RC_ASSERT(moved(c, unset_whole).values == whole.values);
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,146 @@
+#include "trireme/layout/split.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "trireme/base/error.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kMaxSeqLen = int64_t{1} << 31;  // its square fits in 64 bits
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// Costs this close, relatively, are equal: sums of the same numbers in another order.
+constexpr double kRounding = 1e-12;
+
+class LayerSplit {
+ public:
+  LayerSplit(const std::vector<double>& costs, int num_chunks, double first_cost, double last_cost)
+      : costs_(costs),
+        num_layers_(static_cast<int>(costs.size())),
+        num_chunks_(num_chunks),
+        first_cost_(first_cost),
+        last_cost_(last_cost) {}
+
+  /// The smallest possible cost of the costliest chunk.
+  double smallest_maximum() const {
+    return solve([](double cost, double rest) { return std::max(cost, rest); }).front().front();
+  }
+
+  /// The split with the smallest sum of squares of which no chunk costs more than `limit`.
+  std::vector<Range> most_even(double limit) const {
+    const auto add_square = [&](double cost, double rest) {
+      return cost > limit * (1 + kRounding) ? kInfinity : cost * cost + rest;
+    };
+    const Table best = solve(add_square);
+    std::vector<Range> chunks;
+    int begin = 0;
+    for (int chunk = 0; chunk < num_chunks_; ++chunk) {
+      int end = 0;
+      for_each_end(chunk, begin, [&](int candidate, double cost) {
+        const double total = add_square(cost, best[chunk + 1][candidate]);
+        if (end == 0 && total <= best[chunk][begin] * (1 + kRounding)) end = candidate;
+      });
+      chunks.push_back({begin, end});
+      begin = end;
+    }
+    return chunks;
+  }
+
+ private:
+  using Table = std::vector<std::vector<double>>;
+
+  /// table[c][l]: the best `merge` of the costs of chunks c.. over all ways to give them layers l.. .
+  template <class Merge>
+  Table solve(Merge merge) const {
+    Table table(num_chunks_ + 1, std::vector<double>(num_layers_ + 1, kInfinity));
+    table[num_chunks_][num_layers_] = 0;
+    for (int chunk = num_chunks_ - 1; chunk >= 0; --chunk)
+      for (int begin = chunk; begin < num_layers_; ++begin)
+        for_each_end(chunk, begin, [&](int end, double cost) {
+          table[chunk][begin] = std::min(table[chunk][begin], merge(cost, table[chunk + 1][end]));
+        });
+    return table;
+  }
+
+  /// visit(end, cost of layers begin..end as this chunk), for ends that leave a layer for every later chunk.
+  template <class Visit>
+  void for_each_end(int chunk, int begin, Visit visit) const {
+    const bool first = chunk == 0, last = chunk == num_chunks_ - 1;
+    double cost = (first ? first_cost_ : 0) + (last ? last_cost_ : 0);
+    const int chunks_after = num_chunks_ - 1 - chunk;
+    for (int end = begin + 1; end <= num_layers_ - chunks_after; ++end) {
+      cost += costs_[end - 1];
+      if (!last || end == num_layers_) visit(end, cost);
+    }
+  }
+
+  const std::vector<double>& costs_;
+  int num_layers_, num_chunks_;
+  double first_cost_, last_cost_;
+};
+
+void check_cost(double cost) {
+  require<ConfigError>(0 <= cost && cost <= 1e100, "cost ", cost, " of a layer: must be from 0 to 1e100");
+}
+
+}  // namespace
+
+std::vector<Range> layers_over_stages(const std::vector<double>& costs, int num_chunks, double first_cost,
+                                      double last_cost) {
+  require<ConfigError>(num_chunks >= 1, "pipeline chunks = ", num_chunks, ": must be at least 1");
+  require<ConfigError>(
+      costs.size() >= static_cast<size_t>(num_chunks), costs.size(), " layers cannot fill ", num_chunks,
+      " pipeline chunks: each needs a layer\n  fix: lower parallelism.pp or parallelism.virtual_stages");
+  std::ranges::for_each(costs, check_cost);
+  check_cost(first_cost);
+  check_cost(last_cost);
+  const LayerSplit split(costs, num_chunks, first_cost, last_cost);
+  return split.most_even(split.smallest_maximum());
+}
+
+std::vector<Range> tokens_over_cp(int64_t seq_len, int cp, int cp_rank, CpSplit split) {
+  require<ConfigError>(cp >= 1, "parallelism.cp = ", cp, ": must be at least 1");
+  require<ConfigError>(0 <= cp_rank && cp_rank < cp, "cp rank ", cp_rank, ": cp = ", cp, " has ranks 0 to ", cp - 1);
+  require<ConfigError>(0 <= seq_len && seq_len <= kMaxSeqLen, "seq_len = ", seq_len, ": must be from 0 to 2^31");
+  if (cp == 1) return {{0, seq_len}};
+  const bool zigzag = split == CpSplit::zigzag;
+  const int64_t parts = zigzag ? int64_t{2} * cp : cp;
+  require<ConfigError>(seq_len % parts == 0, "seq_len = ", seq_len, " is not divisible by ",
+                       zigzag ? "2 x cp = " : "cp = ", parts, "\n  fix: a multiple of it, such as ",
+                       (seq_len / parts + 1) * parts);
+  const int64_t length = seq_len / parts;
+  const auto part = [&](int64_t index) { return Range{index * length, (index + 1) * length}; };
+  if (!zigzag) return {part(cp_rank)};
+  return {part(cp_rank), part(parts - 1 - cp_rank)};
+}
+
+int64_t causal_work(const std::vector<Range>& queries) {
+  const auto pairs_below = [](int64_t position) { return position * (position + 1) / 2; };
+  int64_t pairs = 0;
+  for (auto [begin, end] : queries) pairs += pairs_below(end) - pairs_below(begin);
+  return pairs;
+}
+
+Range ElementSplit::padded(int rank) const {
+  require<ConfigError>(0 <= rank && rank < ranks, "rank ", rank, ": the elements are split over ", ranks, " ranks");
+  return {rank * per_rank, (rank + 1) * per_rank};
+}
+
+Range ElementSplit::real(int rank) const {
+  const Range mine = padded(rank);
+  return {std::min(mine.begin, numel), std::min(mine.end, numel)};
+}
+
+ElementSplit elements_over_ranks(int64_t numel, int ranks, int64_t alignment) {
+  // Within these the padded total fits in 64 bits.
+  constexpr int64_t kMaxNumel = int64_t{1} << 60, kMaxAlignment = int64_t{1} << 30;
+  require<ConfigError>(0 <= numel && numel <= kMaxNumel, "numel = ", numel, ": must be from 0 to 2^60");
+  require<ConfigError>(ranks >= 1, "ranks = ", ranks, ": must be at least 1");
+  require<ConfigError>(1 <= alignment && alignment <= kMaxAlignment, "alignment = ", alignment,
+                       ": must be from 1 to 2^30");
+  const auto divide_up = [](int64_t a, int64_t b) { return a / b + (a % b != 0); };
+  return {numel, divide_up(divide_up(numel, ranks), alignment) * alignment, ranks};
+}
+
+}  // namespace trireme

@@ -1,0 +1,143 @@
+#include "trireme/schedule/draw.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+#include "trireme/base/error.hpp"
+
+namespace trireme {
+namespace {
+
+struct Look {
+  const char* ansi;  // foreground and background
+  const char* fill;  // colour in SVG
+};
+// In the order of Op: forward green, backward blue, its halves light blue and teal.
+constexpr std::array<Look, 4> kLooks{
+    {{"\x1b[30;42m", "#8ecf8e"}, {"\x1b[97;44m", "#7fa8e6"}, {"\x1b[30;46m", "#a9d3f2"}, {"\x1b[30;43m", "#5fb8b0"}}};
+const Look& look(Op op) { return kLooks[static_cast<std::size_t>(op)]; }
+
+std::string label(const Schedule& schedule, const Step& step) {
+  const std::string whole = str(step);
+  return schedule.chunks_per_rank() > 1 ? whole : whole.substr(whole.find_first_not_of("0123456789"));
+}
+
+/// The shortest step: it gets one unit of the drawing.
+double time_unit(const Replay& replay) {
+  double unit = std::numeric_limits<double>::infinity();
+  for (const RankReplay& rank : replay.ranks)
+    for (const Interval& step : rank.steps)
+      if (step.end > step.start) unit = std::min(unit, step.end - step.start);
+  return std::isfinite(unit) ? unit : 1;
+}
+
+std::size_t longest_label(const Schedule& schedule) {
+  std::size_t longest = 1;
+  for (const Program& program : schedule.programs)
+    for (const Step& step : program) longest = std::max(longest, label(schedule, step).size());
+  return longest;
+}
+
+std::string fixed(double value, int digits = 2) {
+  std::array<char, 64> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), "%.*f", digits, value);
+  return buffer.data();
+}
+
+/// The label, cut or filled up to `width` columns, with a space at the end where there is room.
+std::string cell(std::string name, int width, bool color) {
+  const auto room = static_cast<std::size_t>(width);
+  if (name.size() > room) name = name.substr(name.find_first_of("FBIW"), 1);
+  if (name.size() == room) return name;
+  name.resize(room, color ? ' ' : '-');
+  name.back() = ' ';
+  return name;
+}
+
+}  // namespace
+
+std::string draw_text(const Schedule& schedule, const Replay& replay, const DrawOptions& options) {
+  const double unit = time_unit(replay);
+  const std::size_t margin = text("rank ", schedule.ranks() - 1, " ").size();
+  const int room = std::max(8, options.width - static_cast<int>(margin));
+  const auto units = static_cast<int>(std::ceil(replay.makespan / unit - 1e-9));
+  const int columns_a_unit = std::clamp(room / std::max(1, units), 1, static_cast<int>(longest_label(schedule)) + 1);
+  const auto column = [&](double time) { return static_cast<int>(std::lround(time / unit * columns_a_unit)); };
+  const int shown = std::min(room, column(replay.makespan));
+
+  std::string out;
+  for (int r = 0; r < schedule.ranks(); ++r) {
+    std::string head = text("rank ", r);
+    head.resize(margin, ' ');
+    out += head;
+    int at = 0;
+    const Program& program = schedule.programs[static_cast<std::size_t>(r)];
+    const std::vector<Interval>& times = replay.ranks[static_cast<std::size_t>(r)].steps;
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      const int begin = column(times[i].start), end = std::min(shown, column(times[i].end));
+      if (begin >= end) continue;
+      out += std::string(static_cast<std::size_t>(begin - at), '.');
+      const std::string drawn = cell(label(schedule, program[i]), end - begin, options.color);
+      out += options.color ? look(program[i].op).ansi + drawn + "\x1b[0m" : drawn;
+      at = end;
+    }
+    out += std::string(static_cast<std::size_t>(std::max(0, shown - at)), '.');
+    out += "\n";
+  }
+  if (shown < column(replay.makespan))
+    out += text("(the first ", fixed(100.0 * shown / column(replay.makespan), 0),
+                "% of the time; --svg FILE draws all of it)\n");
+  return out;
+}
+
+std::string draw_svg(const Schedule& schedule, const Replay& replay) {
+  constexpr int kRow = 30, kBar = 24, kLeft = 64, kTop = 34;
+  const double scale = (8.0 * static_cast<double>(longest_label(schedule)) + 6) / time_unit(replay);
+  const double width = kLeft + replay.makespan * scale + 10;
+  const int height = kTop + schedule.ranks() * kRow + 30;
+
+  std::string out =
+      text("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", fixed(width, 0), "\" height=\"", height,
+           "\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n");
+  std::string caption = summary(schedule, replay);
+  out += text("<text x=\"8\" y=\"20\" font-size=\"14\">", caption.substr(0, caption.find('\n')), "</text>\n");
+  for (int r = 0; r < schedule.ranks(); ++r) {
+    const int y = kTop + r * kRow;
+    out += text("<text x=\"8\" y=\"", y + 17, "\">rank ", r, "</text>\n<rect x=\"", kLeft, "\" y=\"", y, "\" width=\"",
+                fixed(replay.makespan * scale), "\" height=\"", kBar, "\" fill=\"#eeeeee\"/>\n");
+    const Program& program = schedule.programs[static_cast<std::size_t>(r)];
+    const std::vector<Interval>& times = replay.ranks[static_cast<std::size_t>(r)].steps;
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      const double x = kLeft + times[i].start * scale, w = (times[i].end - times[i].start) * scale;
+      out += text("<g><title>", str(program[i]), ": ", fixed(times[i].start), " to ", fixed(times[i].end),
+                  "</title><rect x=\"", fixed(x), "\" y=\"", y, "\" width=\"", fixed(w), "\" height=\"", kBar,
+                  "\" fill=\"", look(program[i].op).fill, "\" stroke=\"white\"/><text x=\"", fixed(x + w / 2),
+                  "\" y=\"", y + 17, "\" text-anchor=\"middle\">", label(schedule, program[i]), "</text></g>\n");
+    }
+  }
+  out += text(
+      "<text x=\"8\" y=\"", height - 8,
+      "\" fill=\"#555555\">F forward, B backward, I input gradient, W weight gradient; grey is idle</text>\n</svg>\n");
+  return out;
+}
+
+std::string summary(const Schedule& schedule, const Replay& replay) {
+  int live = 0, held = 0;
+  for (const RankReplay& rank : replay.ranks) {
+    live = std::max(live, rank.peak_live);
+    held = std::max(held, rank.peak_held);
+  }
+  const auto stages = [&](int chunks) { return fixed(static_cast<double>(chunks) / replay.chunks_per_rank); };
+  std::string out = text(schedule.name, ": ", schedule.ranks(), " ranks, ", schedule.microbatches, " microbatches, ",
+                         schedule.chunks_per_rank(), schedule.chunks_per_rank() == 1 ? " chunk" : " chunks",
+                         " a rank: makespan ", fixed(replay.makespan), ", bubble ", fixed(replay.bubble), " (",
+                         fixed(100 * replay.bubble_fraction, 1), "% of the work)\n");
+  out += text("activations held at most by a rank: ", stages(live),
+              " microbatches of a stage until the input gradient, ", stages(held), " until the weight gradient\n");
+  return out;
+}
+
+}  // namespace trireme

@@ -1,0 +1,228 @@
+#include "trireme/schedule/generate.hpp"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <functional>
+
+#include "trireme/base/error.hpp"
+
+namespace trireme {
+namespace {
+
+/// Writes a rank's program. Microbatches of one op and chunk follow one another, so only op and chunk are named.
+class Writer {
+ public:
+  explicit Writer(std::vector<int> chunks) : chunks_(std::move(chunks)), next_(chunks_.size()) {}
+
+  int done(Op op, std::size_t local) const { return next_[local][index(op)]; }
+
+  void add(Op op, std::size_t local = 0) {
+    int& microbatch = next_[local][index(op)];
+    program_.push_back({op, chunks_[local], microbatch});
+    ++microbatch;
+    if (op == Op::B) next_[local][index(Op::W)] = microbatch;  // I and B share a counter; B does W's work too
+    if (op == Op::I) pending_.push_back(local);
+  }
+  void forward(std::size_t local = 0) { add(Op::F, local); }
+  void backward(std::size_t local = 0) { add(Op::B, local); }
+  void input(std::size_t local = 0) { add(Op::I, local); }
+  void weight(std::size_t local = 0) { add(Op::W, local); }
+  /// The weight gradient that has waited longest, of whichever chunk.
+  void oldest_weight() {
+    weight(pending_.front());
+    pending_.pop_front();
+  }
+  bool has_pending() const { return !pending_.empty(); }
+
+  /// The program without the microbatches from `microbatches` on.
+  ///
+  /// Note [Phantom microbatches]: some schedules are only defined for enough microbatches. They are written for enough,
+  /// and the steps of those that do not exist are left out. No order between the rest changes, and a step never waits
+  /// for another microbatch, so a schedule without deadlock stays one.
+  Program take(int microbatches) && {
+    std::erase_if(program_, [&](const Step& step) { return step.microbatch >= microbatches; });
+    return std::move(program_);
+  }
+
+ private:
+  static std::size_t index(Op op) { return op == Op::F ? 0 : op == Op::W ? 2 : 1; }
+
+  std::vector<int> chunks_;
+  std::vector<std::array<int, 3>> next_;  // by local chunk: how many F, I or B, W there are
+  std::deque<std::size_t> pending_;       // local chunks whose W is put off
+  Program program_;
+};
+
+Writer v_shape(int rank, int ranks) { return Writer({rank, 2 * ranks - 1 - rank}); }
+
+void repeat(int times, const std::function<void()>& body) {
+  for (int i = 0; i < times; ++i) body();
+}
+
+struct Known {
+  const char* name;
+  const char* alias;
+  int fixed_chunks;  // a rank; 0 = as the config says
+  std::function<Program(int rank, int ranks, int microbatches, int virtual_stages)> program;
+};
+
+const std::vector<Known>& known_schedules() {
+  const auto flat = [](Program (*make)(int, int, int)) {
+    return [make](int r, int p, int m, int) { return make(r, p, m); };
+  };
+  static const std::vector<Known> known = {
+      {"afab", "gpipe", 1, flat(all_forward_all_backward)},
+      {"1f1b", "", 1, flat(one_f_one_b)},
+      {"interleaved-1f1b", "", 0, interleaved},
+      {"zb1p", "zero-bubble", 1, flat(zb1p)},
+      {"zbv", "", 2, flat(zbv)},
+      {"dualpipe-v", "", 2, flat(dualpipe_v)},
+  };
+  return known;
+}
+
+const Known* find_schedule(std::string_view name) {
+  const auto& known = known_schedules();
+  const auto it =
+      std::ranges::find_if(known, [&](const Known& k) { return name == k.name || (name == k.alias && *k.alias); });
+  return it == known.end() ? nullptr : &*it;
+}
+
+}  // namespace
+
+Program all_forward_all_backward(int rank, int /*ranks*/, int microbatches) {
+  Writer w({rank});
+  repeat(microbatches, [&] { w.forward(); });
+  repeat(microbatches, [&] { w.backward(); });
+  return std::move(w).take(microbatches);
+}
+
+Program one_f_one_b(int rank, int ranks, int microbatches) {
+  const int warmup = std::min(ranks - 1 - rank, microbatches);
+  Writer w({rank});
+  repeat(warmup, [&] { w.forward(); });
+  repeat(microbatches - warmup, [&] { w.forward(), w.backward(); });
+  repeat(warmup, [&] { w.backward(); });
+  return std::move(w).take(microbatches);
+}
+
+Program interleaved(int rank, int ranks, int microbatches, int virtual_stages) {
+  if (virtual_stages == 1) return one_f_one_b(rank, ranks, microbatches);
+  // Microbatches go through in rounds of `ranks`: a round passes the first chunk, then the second, ... (see
+  // Note [Phantom microbatches] for a last round that is not full).
+  const int rounds = (microbatches + ranks - 1) / ranks;
+  const int total = rounds * ranks * virtual_stages;
+  std::vector<int> chunks;
+  for (int v = 0; v < virtual_stages; ++v) chunks.push_back(v * ranks + rank);
+  const auto local = [&](int k) { return static_cast<std::size_t>(k / ranks % virtual_stages); };
+
+  const int warmup = std::min(2 * (ranks - 1 - rank) + (virtual_stages - 1) * ranks, total);
+  Writer w(chunks);
+  int f = 0, b = 0;
+  const auto forward = [&] { w.forward(local(f++)); };
+  const auto backward = [&] { w.backward(chunks.size() - 1 - local(b++)); };
+  repeat(warmup, forward);
+  repeat(total - warmup, [&] { forward(), backward(); });
+  repeat(warmup, backward);
+  return std::move(w).take(microbatches);
+}
+
+Program zb1p(int rank, int ranks, int microbatches) {
+  const int warmup = std::min(ranks - 1 - rank, microbatches);
+  Writer w({rank});
+  repeat(warmup, [&] { w.forward(); });
+  repeat(microbatches - warmup, [&] {
+    w.forward();
+    w.input();
+    if (w.done(Op::I, 0) - w.done(Op::W, 0) > rank) w.weight();
+  });
+  repeat(warmup, [&] { w.input(), w.weight(); });
+  while (w.done(Op::W, 0) < microbatches) w.weight();
+  return std::move(w).take(microbatches);
+}
+
+Program zbv(int rank, int ranks, int microbatches) {
+  const int written = std::max(microbatches, 2 * ranks - 1);
+  Writer w = v_shape(rank, ranks);
+  // Fill: down the V, then both sides, then the first gradients come back up its second side.
+  repeat(2 * (ranks - rank) - 1, [&] { w.forward(0); });
+  repeat(rank, [&] { w.forward(1), w.forward(0); });
+  repeat(ranks - rank, [&] { w.forward(1), w.input(1), w.weight(1); });
+  // Steady: six steps for one microbatch of each chunk.
+  while (w.done(Op::F, 1) < written) {
+    if (w.done(Op::F, 0) < written) w.forward(0);
+    w.input(0), w.weight(0), w.forward(1), w.input(1), w.weight(1);
+  }
+  // Drain: input gradients first where a rank below waits for them; the weight gradients put off fill the end.
+  repeat(rank, [&] { w.input(0), w.input(1); });
+  repeat(ranks - rank, [&] { w.input(0), w.weight(0); });
+  for (const std::size_t local : {std::size_t{1}, std::size_t{0}})
+    while (w.done(Op::W, local) < written) w.weight(local);
+  return std::move(w).take(microbatches);
+}
+
+Program dualpipe_v(int rank, int ranks, int microbatches) {
+  const int written = std::max(microbatches, 2 * ranks);
+  const int behind = ranks - 1 - rank;  // ranks nearer to the bottom of the V
+  Writer w = v_shape(rank, ranks);
+  // Fill.
+  repeat(2 * behind, [&] { w.forward(0); });
+  repeat(rank + 1, [&] { w.forward(0), w.forward(1); });
+  repeat(behind, [&] { w.input(1), w.oldest_weight(), w.forward(1); });
+  // Steady: a forward of one chunk beside a backward of the other, twice a microbatch.
+  repeat(written - 2 * ranks + rank + 1, [&] { w.forward(0), w.backward(1), w.forward(1), w.backward(0); });
+  repeat(behind, [&] { w.backward(1), w.forward(1), w.backward(0); });
+  // Drain: the second half of these gives the input gradients alone, and the weight gradients fill what follows.
+  const int drain = 2 * (rank + 1);
+  for (int i = 0; i < drain; ++i) w.add(i < rank + 1 ? Op::B : Op::I, i % 2 == 0 ? 1 : 0);
+  repeat(behind, [&] { w.oldest_weight(), w.input(0); });
+  while (w.has_pending()) w.oldest_weight();
+  return std::move(w).take(microbatches);
+}
+
+const std::vector<std::string>& schedule_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const Known& k : known_schedules()) all.emplace_back(k.name);
+    return all;
+  }();
+  return names;
+}
+
+std::string canonical_schedule(std::string_view name) {
+  const Known* known = find_schedule(name);
+  return known ? known->name : "";
+}
+
+int chunks_per_rank(std::string_view name, int virtual_stages) {
+  const Known* known = find_schedule(name);
+  return known && known->fixed_chunks ? known->fixed_chunks : virtual_stages;
+}
+
+Schedule make_schedule(std::string_view name, int ranks, int microbatches, int virtual_stages) {
+  const Known* known = find_schedule(name);
+  if (!known) {
+    std::string names;
+    for (const std::string& n : schedule_names()) names += " " + n;
+    throw ConfigError(text("unknown schedule '", name, "'\n  fix: one of", names));
+  }
+  require<ConfigError>(ranks >= 1, "schedule ", name, ": stages = ", ranks, ": must be at least 1");
+  require<ConfigError>(microbatches >= 1, "schedule ", name, ": microbatches = ", microbatches, ": must be at least 1");
+  require<ConfigError>(virtual_stages >= 1, "schedule ", name, ": virtual_stages = ", virtual_stages,
+                       ": must be at least 1");
+
+  const int per_rank = known->fixed_chunks ? known->fixed_chunks : virtual_stages;
+  Schedule schedule{.name = known->name,
+                    .microbatches = microbatches,
+                    .rank_of_chunk = std::vector<int>(static_cast<std::size_t>(ranks * per_rank)),
+                    .edges = chain(ranks * per_rank),
+                    .programs = {}};
+  for (int r = 0; r < ranks; ++r) {
+    schedule.programs.push_back(known->program(r, ranks, microbatches, virtual_stages));
+    for (const Step& step : schedule.programs.back()) schedule.rank_of_chunk[static_cast<std::size_t>(step.chunk)] = r;
+  }
+  return schedule;
+}
+
+}  // namespace trireme

@@ -1,0 +1,40 @@
+#pragma once
+// A pipeline schedule: the program of every rank, and where every chunk of the model lives.
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/schedule/step.hpp"
+
+namespace trireme {
+
+/// Activations go from one chunk to the other, their gradients come back.
+struct Edge {
+  int from;
+  int to;
+  bool operator==(const Edge&) const = default;
+};
+
+/// Plain data: it can be printed, read back, replayed and drawn without ranks and without a model.
+struct Schedule {
+  std::string name;
+  int microbatches = 0;
+  std::vector<int> rank_of_chunk;
+  std::vector<Edge> edges;
+  std::vector<Program> programs;  // by pipeline rank
+
+  int ranks() const { return static_cast<int>(programs.size()); }
+  int chunks() const { return static_cast<int>(rank_of_chunk.size()); }
+  int chunks_per_rank() const { return ranks() == 0 ? 0 : chunks() / ranks(); }
+  bool operator==(const Schedule&) const = default;
+};
+
+/// The edges of a model whose chunks follow one another: 0 -> 1 -> 2 ...
+std::vector<Edge> chain(int chunks);
+
+/// A header line, a line with the rank of each chunk, the edges unless they are a chain, then one line a rank.
+std::string str(const Schedule& schedule);
+/// The reverse of `str`. Throws ConfigError that names the line.
+Schedule parse_schedule(std::string_view text);
+
+}  // namespace trireme
