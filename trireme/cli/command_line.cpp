@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "trireme/cli/commands.hpp"
+#include "trireme/config/nearest.hpp"
 #include "trireme/config/parse.hpp"
 #include "trireme/config/presets.hpp"
 
@@ -91,6 +92,17 @@ void add_doctor(CLI::App& app, Choice& choice) {
   cmd->callback([&choice] { choice.run = [](Console& console) { return run_doctor(console); }; });
 }
 
+/// The library would only say that a command is missing.
+void check_command(const CLI::App& app, const std::vector<std::string>& words) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
+  if (words.empty() || words.front().starts_with('-') || std::ranges::find(names, words.front()) != names.end()) return;
+  const std::string near = nearest(words.front(), names);
+  throw ConfigError(text("unknown command '", words.front(), "'",
+                         near.empty() ? "" : text("; did you mean '", near, "'?"),
+                         "\n  fix: trireme --help lists them"));
+}
+
 ExitCode report(Console& console, const std::string& what, ExitCode code) {
   console.err << "error: " << what << "\n";
   if (code == ExitCode::internal) console.err << "  this is a fault of trireme's own: please report it\n";
@@ -113,6 +125,7 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
   ExitCode code = ExitCode::done;
   try {
     std::vector<std::string> words(argv + std::min(argc, 1), argv + argc), rest;
+    check_command(app, words);
     if (!words.empty() && words.front() == "config") {
       choice.overrides = take_flags(words, rest);
     } else {

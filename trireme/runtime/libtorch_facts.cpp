@@ -27,7 +27,7 @@ LibtorchFacts libtorch_facts() {
   facts.nccl = has_class("_ZTIN4c10d16ProcessGroupNCCLE");
   facts.cuda = torch::cuda::is_available();
   if (facts.cuda)
-    for (std::size_t i = 0; i < torch::cuda::device_count(); ++i) facts.gpus.push_back(text("cuda:", i));
+    for (int i = 0; i < static_cast<int>(torch::cuda::device_count()); ++i) facts.gpus.push_back(text("cuda:", i));
   return facts;
 }
 

@@ -47,10 +47,17 @@ std::string fixed(double value, int digits = 2) {
   return buffer.data();
 }
 
-/// The label, cut or filled up to `width` columns, with a space at the end where there is room.
-std::string cell(std::string name, int width, bool color) {
+/// What fits into `width` columns: the label, or op and microbatch, or the op alone; the last two in lower case for a
+/// rank's later chunks. Filled up, with a space at the end where there is room.
+std::string cell(const Schedule& schedule, const Program& program, const Step& step, int width, bool color) {
   const auto room = static_cast<std::size_t>(width);
-  if (name.size() > room) name = name.substr(name.find_first_of("FBIW"), 1);
+  std::string name = label(schedule, step);
+  if (name.size() > room) {
+    name = name.substr(name.find_first_of("FBIW"));
+    const bool later = std::ranges::any_of(program, [&](const Step& other) { return other.chunk < step.chunk; });
+    if (later) name[0] = static_cast<char>(name[0] - 'A' + 'a');
+    if (name.size() > room) name.resize(1);
+  }
   if (name.size() == room) return name;
   name.resize(room, color ? ' ' : '-');
   name.back() = ' ';
@@ -80,7 +87,7 @@ std::string draw_text(const Schedule& schedule, const Replay& replay, const Draw
       const int begin = column(times[i].start), end = std::min(shown, column(times[i].end));
       if (begin >= end) continue;
       out += std::string(static_cast<std::size_t>(begin - at), '.');
-      const std::string drawn = cell(label(schedule, program[i]), end - begin, options.color);
+      const std::string drawn = cell(schedule, program, program[i], end - begin, options.color);
       out += options.color ? look(program[i].op).ansi + drawn + "\x1b[0m" : drawn;
       at = end;
     }

@@ -32,6 +32,13 @@ TEST(DrawText, GetsNarrowerAndThenSaysThatItIsCut) {
   EXPECT_THAT(cut, testing::HasSubstr("(the first 48% of the time; --svg FILE draws all of it)"));
 }
 
+TEST(DrawText, TellsChunksByCaseWhereThereIsNoRoomForNumbers) {
+  const Schedule schedule = make_schedule("zbv", 2, 1);
+  EXPECT_EQ(draw_text(schedule, replay(schedule), {.width = 20}),
+            "rank 0 F..fiw..IW\n"
+            "rank 1 .Ff..iwIW.\n");
+}
+
 TEST(DrawText, ColorsOnlyWhenAsked) {
   const Schedule schedule = make_schedule("1f1b", 1, 1);
   EXPECT_EQ(draw_text(schedule, replay(schedule), {.color = true}),

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Breaks the rules of tools/check_layers.py one at a time, and sees that each is found."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools" / "check_layers.py"
+
+
+class Layers(unittest.TestCase):
+    def check(self, files):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder) / "trireme"
+            house = {
+                "base/CMakeLists.txt": "trireme_library(base)",
+                "base/error.hpp": "",
+                "layout/CMakeLists.txt": "trireme_library(layout DEPENDS base)",
+                "layout/grid.cpp": '#include "trireme/base/error.hpp"\n#include <vector>\n',
+                "comm/CMakeLists.txt": "trireme_library(comm DEPENDS base layout TORCH)",
+                "comm/group.hpp": '#include <ATen/core/Tensor.h>\n#include "trireme/layout/grid.hpp"\n',
+                "cli/CMakeLists.txt": "# words\ntrireme_library(cli DEPENDS base\n  TORCH_DEPENDS comm LINK x)",
+                "cli/main.cpp": '#include "trireme/comm/group.hpp"\n',
+            }
+            for path, text in {**house, **files}.items():
+                file = root / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text)
+            run = subprocess.run([sys.executable, TOOL, root], capture_output=True, text=True)
+            return run.returncode, run.stdout + run.stderr
+
+    def assert_found(self, files, message):
+        code, output = self.check(files)
+        self.assertEqual(code, 1, output)
+        self.assertIn(message, output)
+
+    def test_a_house_in_order_passes(self):
+        self.assertEqual(self.check({}), (0, "4 layers, no violation\n"))
+
+    def test_an_include_upwards(self):
+        self.assert_found({"base/a.cpp": '\n#include "trireme/layout/grid.hpp"\n'},
+                          "trireme/base/a.cpp:2: base/ may not include layout/ (it declares: nothing)")
+
+    def test_angle_brackets_do_not_hide_it(self):
+        self.assert_found({"base/a.cpp": "#include <trireme/layout/grid.hpp>\n"}, "base/ may not include layout/")
+
+    def test_torch_in_the_lower_deck(self):
+        self.assert_found({"layout/a.cpp": "#include <torch/torch.h>\n"}, "trireme/layout/a.cpp:1: layout/ may not see torch")
+        self.assert_found({"layout/CMakeLists.txt": "trireme_library(layout DEPENDS base TORCH)"}, "layout/ is of the lower deck and declares TORCH")
+        self.assert_found({"layout/CMakeLists.txt": "trireme_library(layout DEPENDS base comm)"}, "layout/ is of the lower deck and declares comm/")
+
+    def test_a_cycle(self):
+        self.assert_found({"base/CMakeLists.txt": "trireme_library(base DEPENDS layout)"}, "cycle: ")
+
+    def test_a_folder_without_a_library(self):
+        self.assert_found({"stray/a.cpp": ""}, "stray/ has no trireme_library(stray ...)")
+
+
+unittest.main()
