@@ -25,6 +25,9 @@ def check(ok, *what):
 
 
 def equal(found, wanted, what):
+    if isinstance(wanted, list) and len(found) == len(wanted) and found != wanted:  # thousands of values: show the first
+        i = next(i for i, (f, w) in enumerate(zip(found, wanted)) if f != w)
+        found, wanted, what = found[i], wanted[i], f"{what}, entry {i} of {len(wanted)}"
     check(found == wanted, f"{what}: found {found!r}, wanted {wanted!r}")
 
 

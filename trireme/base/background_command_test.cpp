@@ -1,5 +1,6 @@
 #include "trireme/base/background_command.hpp"
 
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <string>
@@ -9,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/temp_folder.hpp"
@@ -59,7 +61,17 @@ TEST(BackgroundCommand, HandsOverItsWordsAsTheyAre) {
   EXPECT_EQ(file_contents(folder / "words"), "a b|$HOME|'\"||");
 }
 
-TEST(BackgroundCommand, ReadsNothing) { EXPECT_TRUE(end_of({"sh", "-c", "! read line"}).ok); }
+TEST(BackgroundCommand, ReadsNothing) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  ASSERT_EQ(::write(ends[1], "line\n", 5), 5);
+  const int our_stdin = ::dup(STDIN_FILENO);
+  ::dup2(ends[0], STDIN_FILENO);  // something there is to read, if it looked
+  const CommandEnd end = end_of({"sh", "-c", "! read line"});
+  ::dup2(our_stdin, STDIN_FILENO);
+  for (const int fd : {our_stdin, ends[0], ends[1]}) ::close(fd);
+  EXPECT_TRUE(end.ok);
+}
 
 TEST(BackgroundCommand, ThatIsNotThereIsAConfigErrorThatNamesIt) {
   try {

@@ -78,7 +78,7 @@ struct InternalError : detail::ErrorOf<ExitCode::internal> {
 template <class... Parts>
 std::string text(const Parts&... parts) {
   std::ostringstream out;
-  (out << ... << parts);
+  static_cast<void>((out << ... << parts));
   return out.str();
 }
 

@@ -121,6 +121,7 @@ TEST(Stream, StaysInRange) {
     const std::uint64_t n = random.bits(3 * i + 2) >> i % 64 | 1;  // of all sizes
     ASSERT_TRUE(stream.uniform(index) >= 0 && stream.uniform(index) < 1) << index;
     ASSERT_TRUE(stream.uniform_float(index) >= 0 && stream.uniform_float(index) < 1) << index;
+    ASSERT_EQ(std::fmod(stream.uniform_float(index), 0x1p-24F), 0) << index;  // finer ones would round, and up to 1
     ASSERT_LT(std::abs(stream.normal(index)), 8.6) << index;
     ASSERT_LT(stream.below(index, n), n) << index;
   }

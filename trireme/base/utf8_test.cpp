@@ -1,6 +1,7 @@
 #include "trireme/base/utf8.hpp"
 
 #include <string>
+#include <string_view>
 
 #include <gtest/gtest.h>
 
@@ -32,6 +33,8 @@ TEST(ValidUtf8, ReplacesIllFormedSequencesAsPythonDoes) {
   EXPECT_EQ(valid_utf8("\xF4\x90\x80\x80"), bad + bad + bad + bad);  // above U+10FFFF
   EXPECT_EQ(valid_utf8("\xF5"), bad);
 }
+
+TEST(ValidUtf8, DoesNotLookBeyondItsText) { EXPECT_EQ(valid_utf8(std::string_view("\xE2\x82\xAC", 2)), "\uFFFD"); }
 
 TEST(ValidUtf8, LeavesNothingToReplace) {
   const Stream random(1, "bytes");
