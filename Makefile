@@ -14,11 +14,17 @@ PRESET ?= release
 BUILD := build/$(PRESET)
 TRIREME := $(BUILD)/trireme
 
-.PHONY: demo build test bench campaign format clean setup
+.PHONY: demo build test bench campaign format clean all configure setup
 
-build: setup
-	@tools/configure $(PRESET)
+build: configure
+	@cmake --build --preset $(PRESET) --target trireme
+
+# Everything: tests and benchmarks too.
+all: configure
 	@cmake --build --preset $(PRESET)
+
+configure: setup
+	@tools/configure $(PRESET)
 
 setup:
 	@tools/setup
@@ -26,14 +32,14 @@ setup:
 demo: build
 	@tools/demo $(TRIREME)
 
-test: build
+test: all
 	@ctest --preset $(PRESET)
 
-bench: build
+bench: all
 	@tools/bench $(BUILD)
 
-campaign: build
-	@TRIREME_CAMPAIGN=1 ctest --preset $(PRESET) -R Campaign
+campaign: all
+	@TRIREME_CAMPAIGN=1 ctest --preset $(PRESET) --tests-regex Campaign
 
 format: setup
 	@tools/check_format --fix

@@ -37,9 +37,6 @@ if(TRIREME_WITH_TORCH)
   # The users' warning flags exactly: -Wpedantic changes predefined macros, and a header built without it would not be used.
   target_compile_options(trireme_torch PRIVATE ${TRIREME_WARNINGS})
   target_precompile_headers(trireme_torch PRIVATE <torch/torch.h>)
-  if(CCACHE AND TRIREME_CCACHE)
-    target_compile_options(trireme_torch PRIVATE -fpch-preprocess)
-  endif()
   set_property(GLOBAL APPEND PROPERTY TRIREME_LIBRARIES trireme_torch)
 endif()
 
@@ -58,7 +55,4 @@ if(TRIREME_TESTS)
   target_compile_definitions(trireme_test_main PUBLIC TRIREME_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_precompile_headers(trireme_test_main PRIVATE <gmock/gmock.h> <gtest/gtest.h> <rapidcheck.h> <fstream> <map> <sstream> <string>
                             <vector>)
-  if(CCACHE AND TRIREME_CCACHE)
-    target_compile_options(trireme_test_main PUBLIC -fpch-preprocess)
-  endif()
 endif()

@@ -22,6 +22,7 @@ if(PROJECT_IS_TOP_LEVEL)
     set(CMAKE_CXX_COMPILER_LAUNCHER
         ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_PCH_EXTSUM=1
         CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
+    add_compile_options(-fpch-preprocess)
   endif()
   find_program(MOLD mold)
   if(MOLD)
@@ -60,6 +61,8 @@ function(trireme_library name)
   if(arg_TORCH)
     target_link_libraries(trireme_${name} PUBLIC trireme_torch)
     target_precompile_headers(trireme_${name} REUSE_FROM trireme_torch)
+  else()
+    target_precompile_headers(trireme_${name} REUSE_FROM trireme_std)
   endif()
   set_property(GLOBAL APPEND PROPERTY TRIREME_LIBRARIES trireme_${name})
 
@@ -67,6 +70,13 @@ function(trireme_library name)
     trireme_test(${name} SOURCES ${tests} LINK trireme_${name})
   endif()
 endfunction()
+
+# The standard headers that nearly every file without torch includes, compiled once. A header of ours must still include what it
+# uses: tests/install builds against the installed headers without any of this.
+add_library(trireme_std OBJECT ${PROJECT_SOURCE_DIR}/cmake/std_pch.cpp)
+target_compile_options(trireme_std PRIVATE ${TRIREME_WARNINGS})
+target_precompile_headers(trireme_std PRIVATE <algorithm> <array> <charconv> <cmath> <cstdint> <filesystem> <fstream> <functional> <map> <optional>
+                          <sstream> <string> <string_view> <utility> <variant> <vector>)
 
 # trireme_test(NAME SOURCES file... LINK target...)
 #   the test program trireme_NAME_test; each of its tests is one of ctest's. Fixtures are found through TRIREME_SOURCE_DIR.
@@ -76,7 +86,8 @@ function(trireme_test name)
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE ${arg_LINK} trireme_test_main)
   target_precompile_headers(${target} REUSE_FROM trireme_test_main)
-  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests POSITION_INDEPENDENT_CODE OFF)
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests POSITION_INDEPENDENT_CODE OFF
+                                             UNITY_BUILD ${TRIREME_UNITY_TESTS} UNITY_BUILD_BATCH_SIZE 8)
   gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_PREFIX ${name}. PROPERTIES TIMEOUT 300)
 endfunction()
 

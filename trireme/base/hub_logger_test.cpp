@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using testing::HasSubstr;
 
-constexpr milliseconds kLong(20'000);  // for a machine under load; nothing here takes that long
+constexpr milliseconds kPatience(20'000);  // for a machine under load; nothing here takes that long
 
 /// A run folder with an event folder `tb`, a fake hub `hub`, and a log whose lines can be looked at.
 class HubLoggerTest : public testing::Test {
@@ -38,20 +38,20 @@ class HubLoggerTest : public testing::Test {
     return {.folder = folder_ / "tb",
             .upload_command = std::move(command),
             .every_calls = every_calls,
-            .close_timeout = kLong};
+            .close_timeout = kPatience};
   }
   std::string uploads() const {
     const auto path = folder_ / "hub/uploads";
     return std::filesystem::exists(path) ? file_contents(path) : "";
   }
   void wait_for_upload() const {
-    const auto deadline = steady_clock::now() + kLong;
+    const auto deadline = steady_clock::now() + kPatience;
     while (uploads().empty() && steady_clock::now() < deadline) std::this_thread::sleep_for(milliseconds(1));
   }
   static void log_step(HubLogger& logger, std::int64_t step) { logger.add_scalars_from_list({{"loss", 1.0}}, step); }
   /// Keeps logging until the log says something.
   void log_until_warned(HubLogger& logger) {
-    const auto deadline = steady_clock::now() + kLong;
+    const auto deadline = steady_clock::now() + kPatience;
     for (std::int64_t step = 0; lines_.str().empty() && steady_clock::now() < deadline; ++step) {
       log_step(logger, step);
       std::this_thread::sleep_for(milliseconds(1));
@@ -104,7 +104,7 @@ TEST_F(HubLoggerTest, UploadsEverySoManyCallsBesideTheTraining) {
   log_step(logger, 5);
   std::this_thread::sleep_for(milliseconds(50));
   EXPECT_EQ(uploads(), once);
-  const auto deadline = steady_clock::now() + kLong;
+  const auto deadline = steady_clock::now() + kPatience;
   for (int step = 6; uploads() == once && steady_clock::now() < deadline; ++step) log_step(logger, step);
   EXPECT_TRUE(uploads().starts_with(once + once));
 }
@@ -150,7 +150,7 @@ TEST_F(HubLoggerTest, CloseDoesNotWaitForEver) {
   HubLogger logger(hanging, log_);
   const auto before = steady_clock::now();
   EXPECT_EQ(logger.close(), "the last upload to the hub did not end within 100 ms");
-  EXPECT_LT(steady_clock::now() - before, kLong);
+  EXPECT_LT(steady_clock::now() - before, kPatience);
 }
 
 TEST_F(HubLoggerTest, CloseDoesNotWaitForEverForTheUploadBefore) {
@@ -171,7 +171,7 @@ TEST_F(HubLoggerTest, TheDestructorNeitherUploadsNorHangs) {
     HubLogger hanging(options({script("hang", "exec sleep 600\n")}), log_);
     log_step(hanging, 1);
   }
-  EXPECT_LT(steady_clock::now() - before, kLong);
+  EXPECT_LT(steady_clock::now() - before, kPatience);
 }
 
 TEST_F(HubLoggerTest, NothingIsUploadedAfterClose) {

@@ -55,10 +55,10 @@ TEST(JsonNumber, IsTheShortestThatReadsBack) {
 }
 
 TEST(JsonNumber, HasStringsForWhatIsNoNumber) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double infinity = std::numeric_limits<double>::infinity();
   EXPECT_EQ(json_number(std::nan("")), R"("NaN")");
-  EXPECT_EQ(json_number(kInfinity), R"("Infinity")");
-  EXPECT_EQ(json_number(-kInfinity), R"("-Infinity")");
+  EXPECT_EQ(json_number(infinity), R"("Infinity")");
+  EXPECT_EQ(json_number(-infinity), R"("-Infinity")");
 }
 
 TEST(JsonNumber, WritesIntegersInFull) {

@@ -18,7 +18,7 @@ namespace {
 using Value = std::variant<double, std::int64_t>;
 using testing::HasSubstr;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kInf = std::numeric_limits<double>::infinity();
 
 std::string shown(Value value, std::optional<std::string> format = std::nullopt) {
   return format_scalar({"loss", value, std::move(format)});
@@ -66,8 +66,8 @@ TEST(FormatScalar, PythonSpecifications) {
 
 TEST(FormatScalar, NumbersThatAreNone) {
   EXPECT_EQ(shown(std::nan(""), ".2f"), "nan");
-  EXPECT_EQ(shown(kInfinity, ".2F"), "INF");
-  EXPECT_EQ(shown(-kInfinity, ",.2f"), "-inf");
+  EXPECT_EQ(shown(kInf, ".2F"), "INF");
+  EXPECT_EQ(shown(-kInf, ",.2f"), "-inf");
   EXPECT_EQ(shown(std::nan(""), ","), "nan");
 }
 

@@ -96,7 +96,7 @@ ExitCode run_doctor(Console& console) {
   rows.push_back(ulimit_row("core files", RLIMIT_CORE, true, 0, ""));
   rows.push_back(ulimit_row("processes", RLIMIT_NPROC, false, 4096, "low: each rank starts a few threads (ulimit -u)"));
   rows.push_back(ulimit_row("stack", RLIMIT_STACK, true, 8 << 20, "low (ulimit -s 8192)"));
-  console.out << table({"", "found", "remark"}, rows) << "\n";
+  console.out << table({"", "found", "remark"}, rows);
   return ExitCode::done;
 }
 
