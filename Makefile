@@ -27,7 +27,7 @@ configure: setup
 	@tools/configure $(PRESET)
 
 setup:
-	@tools/setup
+	@tools/setup $(if $(filter lower-deck,$(PRESET)),--no-torch)
 
 demo: build
 	@tools/demo $(TRIREME)
@@ -41,7 +41,7 @@ bench: all
 campaign: all
 	@TRIREME_CAMPAIGN=1 ctest --preset $(PRESET) --tests-regex Campaign
 
-format: setup
+format:
 	@tools/check_format --fix
 
 clean:

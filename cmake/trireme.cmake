@@ -6,6 +6,7 @@ set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)  # an installed program finds the torch that it was built with
 if(NOT CMAKE_BUILD_TYPE AND PROJECT_IS_TOP_LEVEL)
   set(CMAKE_BUILD_TYPE Release)
 endif()
@@ -13,6 +14,9 @@ endif()
 set(TRIREME_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Werror)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   list(APPEND TRIREME_WARNINGS -Wno-restrict -Wno-stringop-overflow)  # false in std::string, with g++ 12 (GCC bug 105651)
+endif()
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  list(APPEND TRIREME_WARNINGS -Wno-deprecated-declarations)  # std::stable_sort of Debian 12's libstdc++ uses one itself
 endif()
 
 if(PROJECT_IS_TOP_LEVEL)

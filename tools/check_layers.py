@@ -10,7 +10,7 @@ import re
 import sys
 
 LOWER_DECK = set("base layout schedule files data config report planner".split())
-SOURCES = {".hpp", ".cpp", ".cu", ".cuh"}
+SOURCES = {".hpp", ".cpp", ".cu", ".cuh", ".h", ".cc", ".inl"}
 KEYWORDS = {"DEPENDS", "TORCH_DEPENDS", "TORCH", "LINK", "EXCLUDE"}
 
 
@@ -51,16 +51,19 @@ def check(root):
                 problems.append(f"{name}/ is of the lower deck and declares TORCH")
             for upper in sorted(d for d in depends if d in declared and d not in LOWER_DECK):
                 problems.append(f"{name}/ is of the lower deck and declares {upper}/, which is not")
-    for source in sorted(s for s in root.glob("*/*") if s.suffix in SOURCES):
-        folder = source.parent.name
+    for source in sorted(s for s in root.glob("*/**/*") if s.suffix in SOURCES):
+        folder = source.relative_to(root).parts[0]
         may = declared.get(folder)
         if may is None:
             problems.append(f"{source}: {folder}/ has no trireme_library({folder} ...)")
             continue
         for number, line in enumerate(source.read_text(errors="replace").splitlines(), 1):
             where = f"{source.relative_to(root.parent)}:{number}"
-            if folder not in torch and re.match(r"\s*#\s*include\s*[<\"](torch|ATen|c10)/", line):
+            if folder not in torch and re.match(r"\s*#\s*include\s*[<\"](torch|ATen|c10|caffe2)/", line):
                 problems.append(f"{where}: {folder}/ may not see torch")
+            quoted = re.match(r'\s*#\s*include\s*"([^"]*)"', line)
+            if quoted and not quoted[1].startswith(root.name + "/"):
+                problems.append(f'{where}: write the whole path, "{root.name}/...", not "{quoted[1]}"')
             include = re.match(rf'\s*#\s*include\s*[<"]{root.name}/(\w+)/', line)
             if include and include[1] != folder and include[1] not in may:
                 problems.append(f"{where}: {folder}/ may not include {include[1]}/ (it declares: {' '.join(sorted(may)) or 'nothing'})")

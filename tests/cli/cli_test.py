@@ -48,7 +48,16 @@ class Cli(unittest.TestCase):
         self.assertIn("one of afab 1f1b", self.fails(64, "schedule", "2f2b"))
         self.assertIn("at least 1", self.fails(64, "schedule", "1f1b", "--stages", "0"))
         self.assertIn("too large", self.fails(64, "schedule", "1f1b", "--stages", "100000", "--microbatches", "1000000"))
-        self.assertIn("--forward", self.fails(64, "schedule", "1f1b", "--forward", "nan"))
+        for cost in ("nan", "-1", "1e300"):
+            self.assertIn("--forward", self.fails(64, "schedule", "1f1b", "--forward", cost))
+        self.assertIn("too large", self.fails(64, "schedule", "zbv", "--stages", "100000", "--microbatches", "1"))
+        self.assertIn("only interleaved-1f1b", self.fails(64, "schedule", "1f1b", "--virtual-stages", "3"))
+
+    def test_output_that_cannot_be_written_is_an_error(self):
+        with open("/dev/full", "w") as full:
+            run = subprocess.run([PROGRAM, "schedule", "1f1b"], stdout=full, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(run.returncode, 64)
+        self.assertIn("cannot write to standard output", run.stderr)
 
     def test_schedule_draws_without_colour_into_a_pipe(self):
         text = self.ok("schedule", "1f1b", "--stages", "4", "--microbatches", "8")
@@ -123,6 +132,8 @@ class Cli(unittest.TestCase):
             self.assertIn("not translated: wall_clock_breakdown = false: no counterpart", run.stderr)
             self.assertIn("zero = 3", pathlib.Path(out).read_text())
             self.ok("config", "check", out, "--model.preset", "gpt2")
+            pathlib.Path(folder, "config.json").write_text('{"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 100}')
+            self.assertIn("hidden_size = 64", self.ok("config", "import", folder))
         self.assertIn("--from", self.fails(64, "config", "import", "README.md", "--from", "keras"))
 
     def test_doctor_names_the_machine(self):

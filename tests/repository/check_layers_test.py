@@ -50,6 +50,13 @@ class Layers(unittest.TestCase):
         self.assert_found({"layout/CMakeLists.txt": "trireme_library(layout DEPENDS base TORCH)"}, "layout/ is of the lower deck and declares TORCH")
         self.assert_found({"layout/CMakeLists.txt": "trireme_library(layout DEPENDS base comm)"}, "layout/ is of the lower deck and declares comm/")
 
+    def test_a_file_in_a_folder_below_or_with_another_ending(self):
+        self.assert_found({"layout/deep/a.hpp": "#include <c10/core/Device.h>\n"}, "trireme/layout/deep/a.hpp:1: layout/ may not see torch")
+        self.assert_found({"layout/a.h": "#include <caffe2/x.h>\n"}, "layout/ may not see torch")
+
+    def test_a_path_that_is_not_whole(self):
+        self.assert_found({"base/a.cpp": '#include "../layout/grid.hpp"\n'}, 'write the whole path, "trireme/...", not "../layout/grid.hpp"')
+
     def test_a_cycle(self):
         self.assert_found({"base/CMakeLists.txt": "trireme_library(base DEPENDS layout)"}, "cycle: ")
 

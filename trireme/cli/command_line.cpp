@@ -24,8 +24,7 @@ void add_schedule(CLI::App& app, Choice& choice) {
   cmd->add_option("name", options->name, "afab, 1f1b, interleaved-1f1b, zb1p, zbv or dualpipe-v")->required();
   cmd->add_option("--stages", options->stages, "pipeline ranks")->capture_default_str();
   cmd->add_option("--microbatches", options->microbatches, "microbatches of a step")->capture_default_str();
-  cmd->add_option("--virtual-stages", options->virtual_stages, "chunks a rank, for interleaved-1f1b")
-      ->capture_default_str();
+  cmd->add_option("--virtual-stages", options->virtual_stages, "chunks a rank, for interleaved-1f1b; default: 2");
   cmd->add_option("--forward", options->costs.F, "time of a stage's forward")->capture_default_str();
   cmd->add_option("--input-grad", options->costs.I, "time of its input gradient")->capture_default_str();
   cmd->add_option("--weight-grad", options->costs.W, "time of its weight gradient")->capture_default_str();
@@ -146,6 +145,8 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
     code = report(console, e.what(), ExitCode::internal);
   }
   console.out.flush();
+  if (!console.out && code == ExitCode::done)
+    code = report(console, "cannot write to standard output", ExitCode::config);
   return static_cast<int>(code);
 }
 

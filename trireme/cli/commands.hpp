@@ -23,7 +23,7 @@ struct ScheduleOptions {
   std::string name;
   int stages = 4;
   int microbatches = 8;
-  int virtual_stages = 2;
+  int virtual_stages = 0;  // 0: not given, two for interleaved-1f1b
   StepCosts costs;
   std::string svg;          // file to write; empty: none
   bool print_text = false;  // the text form instead of a drawing

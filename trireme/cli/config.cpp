@@ -1,10 +1,10 @@
 #include "trireme/config/config.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
+#include <filesystem>
+#include <sstream>
 
+#include "trireme/base/file_output.hpp"
 #include "trireme/base/human.hpp"
 #include "trireme/cli/commands.hpp"
 #include "trireme/config/import.hpp"
@@ -96,16 +96,17 @@ ExitCode run_config_import(const ConfigOptions& options, Console& console) {
   const auto from = framework_by_name(options.from);
   require<ConfigError>(options.from.empty() || from, "--from ", options.from,
                        " is no trainer that we know\n  fix: nanotron, torchtitan, megatron, deepspeed, trainer or hf");
-  const Imported imported = import_config(options.file, read_config_file(options.file), from);
+  // A model's folder stands for its config.json.
+  std::filesystem::path source = options.file;
+  if (std::filesystem::is_directory(source)) source /= "config.json";
+  const Imported imported = import_config(source.string(), read_config_file(source.string()), from);
   for (const std::string& note : imported.notes) console.err << "not translated: " << note << "\n";
   const std::string toml = text("# from ", options.file, " (", name(imported.from), ")\n", imported.toml);
   if (options.output.empty()) {
     console.out << toml;
     return ExitCode::done;
   }
-  std::ofstream file(options.output, std::ios::binary);
-  file << toml << std::flush;
-  require<ConfigError>(file.good(), "cannot write ", options.output, ": ", std::strerror(errno));
+  replace_file(options.output, toml);
   console.out << "written to " << options.output << "\n";
   return ExitCode::done;
 }

@@ -24,6 +24,14 @@ int usable_cores() {
                                                      : static_cast<int>(std::thread::hardware_concurrency());
 }
 
+/// The share of the cores that the container allows, where it says so.
+std::string core_limit() {
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  double quota = 0, period = 0;
+  if (!(file >> quota >> period) || period <= 0) return "";  // "max": no limit
+  return text(", limited to ", human_number(quota / period));
+}
+
 bool multiplies_bf16() {
 #if defined(__aarch64__) && defined(HWCAP2_BF16)
   return (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0;
@@ -83,8 +91,8 @@ ExitCode run_doctor(Console& console) {
   uname(&system);
   std::vector<TableRow> rows = {
       {"system", text(system.sysname, " ", system.release, " ", system.machine), ""},
-      {"cores", text(usable_cores(), " usable"),
-       multiplies_bf16() ? "multiply bfloat16" : "no bfloat16 instructions: dtype auto means float32"},
+      {"cores", text(usable_cores(), " usable", core_limit()),
+       multiplies_bf16() ? "multiply bfloat16" : "no bfloat16 instructions: on the CPU dtype auto means float32"},
       {"memory", text(human_bytes(meminfo("MemTotal")), memory_limit()),
        text(human_bytes(meminfo("MemAvailable")), " available")},
       {"/dev/shm", free_space("/dev/shm"), ""},

@@ -1,10 +1,8 @@
 #include "trireme/schedule/schedule.hpp"
 
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 
+#include "trireme/base/file_output.hpp"
 #include "trireme/cli/commands.hpp"
 #include "trireme/schedule/draw.hpp"
 #include "trireme/schedule/generate.hpp"
@@ -12,27 +10,28 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t kMaxSteps = 20'000'000;  // a few GB; a drawing of more helps nobody
+constexpr double kMaxSteps = 2e7;  // a few GB; a drawing of more helps nobody
+constexpr double kMaxCost = 1e12;
 
-void write_file(const std::string& path, const std::string& contents) {
-  std::ofstream file(path, std::ios::binary);
-  file << contents << std::flush;
-  require<ConfigError>(file.good(), "cannot write ", path, ": ", std::strerror(errno));
+void check(const ScheduleOptions& o, std::int64_t chunks) {
+  for (const auto& [option, cost] : {std::pair{"--forward", o.costs.F}, std::pair{"--input-grad", o.costs.I},
+                                     std::pair{"--weight-grad", o.costs.W}, std::pair{"--transfer", o.costs.transfer}})
+    require<ConfigError>(cost >= 0 && cost <= kMaxCost, option, " = ", cost, ": a time is from 0 to ", kMaxCost);
+  require<ConfigError>(o.virtual_stages == 0 || canonical_schedule(o.name) == "interleaved-1f1b", "--virtual-stages ",
+                       o.virtual_stages, " with ", o.name, ": only interleaved-1f1b takes a number of chunks");
+  // The schedules on a V are written for two microbatches a stage at least.
+  const double steps = static_cast<double>(o.stages) * std::max(2.0 * o.stages, static_cast<double>(o.microbatches)) *
+                       static_cast<double>(chunks);
+  require<ConfigError>(steps <= kMaxSteps, o.stages, " stages × ", o.microbatches, " microbatches × ", chunks,
+                       " chunks is too large to draw");
 }
 
 }  // namespace
 
 ExitCode run_schedule(const ScheduleOptions& o, Console& console) {
-  for (const auto& [option, cost] : {std::pair{"--forward", o.costs.F}, std::pair{"--input-grad", o.costs.I},
-                                     std::pair{"--weight-grad", o.costs.W}, std::pair{"--transfer", o.costs.transfer}})
-    require<ConfigError>(std::isfinite(cost) && cost >= 0, option, " = ", cost, ": a time is at least 0");
-  const std::int64_t chunks = chunks_per_rank(o.name, o.virtual_stages);
-  require<ConfigError>(
-      o.stages <= 100'000 && o.microbatches <= 10'000'000 && chunks <= 1'000 &&
-          std::int64_t{o.stages} * std::max(1, o.microbatches) * std::max<std::int64_t>(1, chunks) <= kMaxSteps,
-      o.stages, " stages × ", o.microbatches, " microbatches × ", chunks, " chunks is too large to draw");
-
-  const Schedule schedule = make_schedule(o.name, o.stages, o.microbatches, o.virtual_stages);
+  const int virtual_stages = o.virtual_stages == 0 ? 2 : o.virtual_stages;
+  check(o, chunks_per_rank(o.name, virtual_stages));
+  const Schedule schedule = make_schedule(o.name, o.stages, o.microbatches, virtual_stages);
   const Replay replayed = replay(schedule, o.costs);
   if (o.print_text) {
     console.out << str(schedule);
@@ -41,7 +40,7 @@ ExitCode run_schedule(const ScheduleOptions& o, Console& console) {
   }
   console.out << summary(schedule, replayed);
   if (!o.svg.empty()) {
-    write_file(o.svg, draw_svg(schedule, replayed));
+    replace_file(o.svg, draw_svg(schedule, replayed));
     console.out << "written to " << o.svg << "\n";
   }
   return ExitCode::done;

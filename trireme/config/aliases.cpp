@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cmath>
-#include <map>
 #include <optional>
+#include <utility>
 
 #include "trireme/base/error.hpp"
 #include "trireme/config/fields.hpp"
@@ -12,197 +11,7 @@
 namespace trireme {
 namespace {
 
-// --- values
-// -----------------------------------------------------------------------------------------------------------------
-
-std::string lower(std::string word) {
-  std::ranges::transform(word, word.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return word;
-}
-
-std::string word_of(const Value& value) {
-  if (const auto* v = std::get_if<std::string>(&value.data)) return *v;
-  if (const auto* v = std::get_if<RawText>(&value.data)) return v->text;
-  return str(value);
-}
-
-std::optional<double> number_of(const Value& value) {
-  if (const auto* v = std::get_if<double>(&value.data)) return *v;
-  if (const auto* v = std::get_if<std::int64_t>(&value.data)) return static_cast<double>(*v);
-  const std::string word = word_of(value);
-  char* end = nullptr;
-  const double parsed = std::strtod(word.c_str(), &end);
-  return !word.empty() && *end == '\0' ? std::optional(parsed) : std::nullopt;
-}
-
-double number_or_throw(const Setting& s) {
-  const auto number = number_of(s.value);
-  require<ConfigError>(number.has_value(), s.path, " = ", str(s.value), " is not a number");
-  return *number;
-}
-
-/// true, false, a flag without a value, or "true"/"1".
-bool truth_of(const Setting& s) {
-  if (const auto* v = std::get_if<bool>(&s.value.data)) return *v;
-  const std::string word = lower(word_of(s.value));
-  if (word.empty() || word == "true" || word == "1") return true;
-  require<ConfigError>(word == "false" || word == "0", s.path, " = ", str(s.value), " is not true or false");
-  return false;
-}
-
-Settings one(const Setting& s, const std::string& key, Value value) { return {{key, std::move(value), s.place}}; }
-
-// --- translations
-// -------------------------------------------------------------------------------------------------------------
-
-Settings same(const Setting& s, const std::string& key, const Config&) {
-  return std::holds_alternative<Nothing>(s.value.data) ? Settings{} : one(s, key, s.value);
-}
-
-Settings as_lower(const Setting& s, const std::string& key, const Config&) {
-  return one(s, key, {lower(word_of(s.value))});
-}
-
-Settings as_truth(const Setting& s, const std::string& key, const Config&) { return one(s, key, {truth_of(s)}); }
-
-/// The word that ours is called by; ConfigError names those that have a counterpart.
-Settings by_table(const Setting& s, const std::string& key, const std::map<std::string, Value>& table) {
-  const auto it = table.find(lower(word_of(s.value)));
-  if (it == table.end()) {
-    std::string known;
-    for (const auto& [word, value] : table) known += (known.empty() ? "" : ", ") + word;
-    throw ConfigError(text(s.path, " = ", str(s.value), " has no counterpart here (known: ", known, ")"));
-  }
-  return one(s, key, it->second);
-}
-
-Settings dtype(const Setting& s, const std::string& key, const Config&) {
-  return by_table(s, key,
-                  {{"bf16", {"bfloat16"}},
-                   {"bfloat16", {"bfloat16"}},
-                   {"torch.bfloat16", {"bfloat16"}},
-                   {"fp16", {"float16"}},
-                   {"half", {"float16"}},
-                   {"float16", {"float16"}},
-                   {"torch.float16", {"float16"}},
-                   {"fp32", {"float32"}},
-                   {"float", {"float32"}},
-                   {"float32", {"float32"}},
-                   {"torch.float32", {"float32"}},
-                   {"fp64", {"float64"}},
-                   {"float64", {"float64"}},
-                   {"double", {"float64"}}});
-}
-
-Settings bfloat16_if_true(const Setting& s, const std::string& key, const Config&) {
-  return truth_of(s) ? one(s, key, {"bfloat16"}) : Settings{};
-}
-Settings float16_if_true(const Setting& s, const std::string& key, const Config&) {
-  return truth_of(s) ? one(s, key, {"float16"}) : Settings{};
-}
-Settings float32_if_true(const Setting& s, const std::string& key, const Config&) {
-  return truth_of(s) ? one(s, key, {"float32"}) : Settings{};
-}
-Settings full_if_true(const Setting& s, const std::string& key, const Config&) {
-  return truth_of(s) ? one(s, key, {"full"}) : Settings{};
-}
-Settings one_if_true(const Setting& s, const std::string& key, const Config&) {
-  return truth_of(s) ? one(s, key, {std::int64_t{1}}) : Settings{};
-}
-Settings three_if_true(const Setting& s, const std::string& key, const Config&) {
-  return truth_of(s) ? one(s, key, {std::int64_t{3}}) : Settings{};
-}
-Settings not_of(const Setting& s, const std::string& key, const Config&) { return one(s, key, {!truth_of(s)}); }
-
-Settings tp_mode(const Setting& s, const std::string& key, const Config&) {
-  return by_table(s, key, {{"reduce_scatter", {true}}, {"all_reduce", {false}}});
-}
-
-Settings schedule(const Setting& s, const std::string& key, const Config&) {
-  return by_table(s, key,
-                  {{"afab", {"afab"}},
-                   {"gpipe", {"afab"}},
-                   {"1f1b", {"1f1b"}},
-                   {"interleaved1f1b", {"interleaved-1f1b"}},
-                   {"zbvzerobubble", {"zbv"}},
-                   {"dualpipev", {"dualpipe-v"}}});
-}
-
-Settings decay_style(const Setting& s, const std::string& key, const Config&) {
-  return by_table(s, key,
-                  {{"linear", {"linear"}},
-                   {"cosine", {"cosine"}},
-                   {"1-sqrt", {"1-sqrt"}},
-                   {"sqrt", {"1-sqrt"}},
-                   {"constant", {"constant"}},
-                   {"constant_with_warmup", {"constant"}}});
-}
-
-Settings minutes(const Setting& s, const std::string& key, const Config&) {
-  return one(s, key, {60 * number_or_throw(s)});
-}
-
-Settings beta(const Setting& s, const std::string& key, const Config& so_far, std::size_t index) {
-  std::vector<double> betas = so_far.optimizer.betas;
-  betas.resize(2, 0);
-  betas[index] = number_or_throw(s);
-  return one(s, key, {Values{{betas[0]}, {betas[1]}}});
-}
-Settings beta1(const Setting& s, const std::string& key, const Config& so_far) { return beta(s, key, so_far, 0); }
-Settings beta2(const Setting& s, const std::string& key, const Config& so_far) { return beta(s, key, so_far, 1); }
-
-Settings ratio_of_steps(const Setting& s, const std::string& key, const Config& so_far) {
-  return one(s, key, {std::llround(number_or_throw(s) * static_cast<double>(so_far.training.steps))});
-}
-Settings factor_of_lr(const Setting& s, const std::string& key, const Config& so_far) {
-  return one(s, key, {number_or_throw(s) * so_far.optimizer.lr});
-}
-Settings shard_degree(const Setting& s, const std::string& key, const Config& so_far) {
-  const auto shard = static_cast<std::int64_t>(number_or_throw(s));
-  return one(s, key, {shard < 0 ? shard : shard * so_far.parallelism.replicate});
-}
-Settings fsdp_if_sharded(const Setting& s, const std::string& key, const Config&) {
-  return one(s, key, {std::int64_t{number_or_throw(s) == 1 ? 0 : 3}});
-}
-
-/// --data-path: a path, or weights and paths by turns. A flag's value comes as one text, words apart by spaces.
-Settings weights_and_paths(const Setting& s, const std::string& key, const Config&) {
-  std::vector<std::string> words;
-  if (const auto* list = std::get_if<Values>(&s.value.data)) {
-    for (const Value& v : *list) words.push_back(word_of(v));
-  } else {
-    std::istringstream in(word_of(s.value));
-    for (std::string word; in >> word;) words.push_back(word);
-  }
-  const bool weighted = words.size() > 1 && words.size() % 2 == 0 && number_of({words[0]}).has_value();
-  Settings out;
-  for (std::size_t i = 0, j = 0; i < words.size(); ++i, ++j) {
-    if (weighted) out.push_back({text(key, ".", j, ".weight"), {*number_of({words[i++]})}, s.place});
-    out.push_back({text(key, ".", j, ".path"), {words[i]}, s.place});
-  }
-  return out;
-}
-
-/// A folder or a list of folders, or nanotron's older map of folders to weights (which arrives as one setting a
-/// folder).
-Settings folders(const Setting& s, const std::string& key, const Config&) {
-  if (!std::holds_alternative<Values>(s.value.data)) return one(s, key + ".0.path", s.value);
-  Settings out;
-  for (const Value& folder : std::get<Values>(s.value.data))
-    out.push_back({text(key, ".", out.size(), ".path"), folder, s.place});
-  return out;
-}
-Settings weights(const Setting& s, const std::string& key, const Config&) {
-  require<ConfigError>(std::holds_alternative<Values>(s.value.data), s.path, " = ", str(s.value),
-                       " is not a list of weights");
-  Settings out;
-  for (const Value& weight : std::get<Values>(s.value.data))
-    out.push_back({text(key, ".", out.size(), ".weight"), weight, s.place});
-  return out;
-}
-
-// --- the table
-// ------------------------------------------------------------------------------------------------------------------
+using namespace translations;
 
 void add_model_keys(std::vector<Alias>& all) {
   // GPT-2's config.json has words of its own; the rest of the families share theirs, which are ours.
@@ -220,10 +29,12 @@ void add_model_keys(std::vector<Alias>& all) {
     all.push_back({Framework::hf_config, text("model.", foreign), text("model.", ours), same});
   all.push_back({Framework::hf_config, "model.torch_dtype", "model.dtype", dtype});
   all.push_back({Framework::hf_config, "model.rope_scaling.type", "model.rope_scaling.rope_type", same});
+  // nanotron's own sizes are the same words; it takes the initial weights' deviation from init_method, not from here.
+  const std::vector<std::string> elsewhere = {"model.preset", "model.hf", "model.dtype", "model.init",
+                                              "model.initializer_range"};
   Config config;
   for (const Field& field : fields(config))
-    if (field.key.starts_with("model.") && field.key != "model.preset" && field.key != "model.hf" &&
-        field.key != "model.dtype" && field.key != "model.init")
+    if (field.key.starts_with("model.") && std::ranges::find(elsewhere, field.key) == elsewhere.end())
       all.push_back({Framework::nanotron, "model.model_config." + field.key.substr(6), field.key, same});
   for (const auto& [foreign, ours] : words)
     all.push_back({Framework::nanotron, text("model.model_config.", foreign), text("model.", ours), same});
@@ -265,8 +76,9 @@ std::vector<Alias> make_aliases() {
       {nanotron, "parallelism.expert_parallel_size", "parallelism.ep", same},
       {nanotron, "parallelism.recompute_layer", "activation_checkpoint.mode", full_if_true},
       {nanotron, "checkpoints.checkpoint_interval", "checkpoint.interval", same},
-      {nanotron, "checkpoints.resume_checkpoint_path", "checkpoint.resume", same},
+      {nanotron, "checkpoints.resume_checkpoint_path", "checkpoint.resume", resume},
       {nanotron, "logging.iteration_step_info_interval", "metrics.interval", same},
+      {nanotron, "profiler.profiler_export_path", "profiler.dir", same},
 
       {torchtitan, "job.description", "run.name", same},
       {torchtitan, "debug.seed", "run.seed", same},
@@ -276,6 +88,11 @@ std::vector<Alias> make_aliases() {
       {torchtitan, "training.mixed_precision_reduce", "precision.reduce", dtype},
       {torchtitan, "training.local_batch_size", "training.micro_batch_size", same},
       {torchtitan, "training.dataset_path", "data.0.sources.0.path", same},
+      {torchtitan, "training.dataset", "data.0.sources.0.path", dataset_unless_path, true},
+      {torchtitan, "training.max_context_length", "training.seq_len", same},
+      {torchtitan, "training.num_tokens_per_microbatch_per_dp_rank", "training.micro_batch_size", tokens_as_sequences,
+       true},
+      {torchtitan, "training.num_tokens_per_train_step", "training.global_batch_size", tokens_as_sequences, true},
       {torchtitan, "optimizer.beta1", "optimizer.betas", beta1, true},
       {torchtitan, "optimizer.beta2", "optimizer.betas", beta2, true},
       {torchtitan, "lr_scheduler.decay_ratio", "lr_scheduler.decay_steps", ratio_of_steps, true},
@@ -291,19 +108,22 @@ std::vector<Alias> make_aliases() {
       {torchtitan, "parallelism.pipeline_parallel_schedule", "parallelism.pp_schedule", schedule},
       {torchtitan, "parallelism.context_parallel_degree", "parallelism.cp", same},
       {torchtitan, "parallelism.expert_parallel_degree", "parallelism.ep", same},
+      {torchtitan, "checkpoint.load_step", "checkpoint.resume", resume},
       {torchtitan, "checkpoint.keep_latest_k", "checkpoint.keep", same},
       {torchtitan, "checkpoint.last_save_in_hf", "checkpoint.export_hf", same},
       {torchtitan, "metrics.log_freq", "metrics.interval", same},
       {torchtitan, "metrics.enable_tensorboard", "metrics.tensorboard", same},
       {torchtitan, "profiling.save_traces_folder", "profiler.dir", same},
+      {torchtitan, "profiling.profiler_warmup", "profiler.warmup", same},
+      {torchtitan, "profiling.profiler_active", "profiler.active", same},
+      {torchtitan, "profiling.enable_memory_snapshot", "profiler.memory_snapshot", memory_snapshot},
       {torchtitan, "comm.init_timeout_seconds", "comm.init_timeout_s", same},
       {torchtitan, "comm.train_timeout_seconds", "comm.timeout_s", same},
 
       {megatron, "--wandb-exp-name", "run.name", same},
       {megatron, "--seed", "run.seed", same},
       {megatron, "--save", "run.dir", same},
-      {megatron, "--tensorboard-dir", "metrics.tensorboard",
-       [](const Setting& s, const std::string& key, const Config&) { return one(s, key, {true}); }},
+      {megatron, "--tensorboard-dir", "run.dir", folder_unless_given, true},
       {megatron, "--hidden-size", "model.hidden_size", same},
       {megatron, "--num-layers", "model.num_hidden_layers", same},
       {megatron, "--num-attention-heads", "model.num_attention_heads", same},
@@ -316,7 +136,7 @@ std::vector<Alias> make_aliases() {
       {megatron, "--rotary-base", "model.rope_theta", same},
       {megatron, "--init-method-std", "model.initializer_range", same},
       {megatron, "--attention-dropout", "model.attention_dropout", same},
-      {megatron, "--hidden-dropout", "model.resid_pdrop", same},
+      {megatron, "--hidden-dropout", "model.resid_pdrop", hidden_dropout},
       {megatron, "--num-experts", "model.num_local_experts", same},
       {megatron, "--moe-router-topk", "model.num_experts_per_tok", same},
       {megatron, "--moe-aux-loss-coeff", "model.router_aux_loss_coef", same},
@@ -330,11 +150,7 @@ std::vector<Alias> make_aliases() {
       {megatron, "--micro-batch-size", "training.micro_batch_size", same},
       {megatron, "--global-batch-size", "training.global_batch_size", same},
       {megatron, "--clip-grad", "training.max_norm", same},
-      {megatron, "--optimizer", "optimizer.name",
-       [](const Setting& s, const std::string& key, const Config&) {
-         return by_table(s, key,
-                         {{"adam", {"adamw"}}, {"sgd", {"sgd"}}});  // Megatron's adam decays weights apart: AdamW
-       }},
+      {megatron, "--optimizer", "optimizer.name", adam_is_adamw},
       {megatron, "--lr", "optimizer.lr", same},
       {megatron, "--adam-beta1", "optimizer.betas", beta1, true},
       {megatron, "--adam-beta2", "optimizer.betas", beta2, true},
@@ -349,16 +165,22 @@ std::vector<Alias> make_aliases() {
       {megatron, "--tensor-model-parallel-size", "parallelism.tp", same},
       {megatron, "--sequence-parallel", "parallelism.sequence_parallel", as_truth},
       {megatron, "--pipeline-model-parallel-size", "parallelism.pp", same},
-      {megatron, "--num-virtual-stages-per-pipeline-rank", "parallelism.virtual_stages", same},
+      {megatron, "--num-virtual-stages-per-pipeline-rank", "parallelism.virtual_stages", virtual_stages},
+      {megatron, "--num-layers-per-virtual-pipeline-stage", "parallelism.virtual_stages", layers_of_virtual_stage,
+       true},
       {megatron, "--context-parallel-size", "parallelism.cp", same},
       {megatron, "--expert-model-parallel-size", "parallelism.ep", same},
       {megatron, "--expert-tensor-parallel-size", "parallelism.expert_tp", same},
       {megatron, "--overlap-grad-reduce", "parallelism.overlap_comm", as_truth},
       {megatron, "--recompute-granularity", "activation_checkpoint.mode", as_lower},
+      {megatron, "--recompute-activations", "activation_checkpoint.mode", selective_if_true},
       {megatron, "--save-interval", "checkpoint.interval", same},
-      {megatron, "--load", "checkpoint.resume", same},
+      {megatron, "--load", "checkpoint.resume", resume},
       {megatron, "--async-save", "checkpoint.async", as_truth},
       {megatron, "--log-interval", "metrics.interval", same},
+      {megatron, "--profile", "profiler.steps", profile},
+      {megatron, "--profile-step-start", "profiler.steps", first_profiled, true},
+      {megatron, "--profile-step-end", "profiler.steps", last_profiled, true},
       {megatron, "--distributed-timeout-minutes", "comm.timeout_s", minutes},
       {megatron, "--distributed-backend", "comm.backend", as_lower},
 
@@ -366,20 +188,27 @@ std::vector<Alias> make_aliases() {
       {deepspeed, "gradient_accumulation_steps", "training.grad_accum", same},
       {deepspeed, "train_batch_size", "training.global_batch_size", same},
       {deepspeed, "gradient_clipping", "training.max_norm", same},
-      {deepspeed, "optimizer.type", "optimizer.name", as_lower},
+      {deepspeed, "optimizer.type", "optimizer.name", adam_is_adamw},
       {deepspeed, "optimizer.params.lr", "optimizer.lr", same},
       {deepspeed, "optimizer.params.betas", "optimizer.betas", same},
       {deepspeed, "optimizer.params.eps", "optimizer.eps", same},
       {deepspeed, "optimizer.params.weight_decay", "optimizer.weight_decay", same},
+      {deepspeed, "scheduler.type", "lr_scheduler.decay", deepspeed_scheduler},
       {deepspeed, "scheduler.params.warmup_num_steps", "lr_scheduler.warmup_steps", same},
+      {deepspeed, "scheduler.params.total_num_steps", "training.steps", same},
       {deepspeed, "zero_optimization.stage", "parallelism.zero", same},
       {deepspeed, "zero_optimization.overlap_comm", "parallelism.overlap_comm", same},
       {deepspeed, "zero_optimization.stage3_max_live_parameters", "parallelism.max_live_parameters", same},
       {deepspeed, "zero_optimization.stage3_max_reuse_distance", "parallelism.max_reuse_distance", same},
       {deepspeed, "zero_optimization.stage3_param_persistence_threshold", "parallelism.persistence_threshold", same},
       {deepspeed, "tensor_parallel.autotp_size", "parallelism.tp", same},
+      {deepspeed, "moe.ep_size", "parallelism.ep", same},
+      {deepspeed, "activation_checkpointing.partition_activations", "activation_checkpoint.mode", full_if_true},
+      {deepspeed, "flops_profiler.enabled", "profiler.steps", first_step_if_true},
+      {deepspeed, "flops_profiler.profile_step", "profiler.steps", first_profiled, true},
       {deepspeed, "bf16.enabled", "model.dtype", bfloat16_if_true},
       {deepspeed, "fp16.enabled", "model.dtype", float16_if_true},
+      {deepspeed, "fp16.initial_scale_power", "loss_scale.initial", power_of_two},
       {deepspeed, "fp16.loss_scale_window", "loss_scale.growth_interval", same},
       {deepspeed, "fp16.hysteresis", "loss_scale.hysteresis", same},
       {deepspeed, "steps_per_print", "metrics.interval", same},
@@ -398,10 +227,12 @@ std::vector<Alias> make_aliases() {
       {hf_trainer, "adam_epsilon", "optimizer.eps", same},
       {hf_trainer, "weight_decay", "optimizer.weight_decay", same},
       {hf_trainer, "warmup_steps", "lr_scheduler.warmup_steps", same},
+      {hf_trainer, "warmup_ratio", "lr_scheduler.warmup_steps", ratio_of_steps, true},
       {hf_trainer, "lr_scheduler_type", "lr_scheduler.decay", decay_style},
+      {hf_trainer, "fsdp", "parallelism.zero", hf_fsdp},
       {hf_trainer, "gradient_checkpointing", "activation_checkpoint.mode", full_if_true},
       {hf_trainer, "save_steps", "checkpoint.interval", same},
-      {hf_trainer, "resume_from_checkpoint", "checkpoint.resume", same},
+      {hf_trainer, "resume_from_checkpoint", "checkpoint.resume", resume},
       {hf_trainer, "save_total_limit", "checkpoint.keep", same},
       {hf_trainer, "logging_steps", "metrics.interval", same},
       {hf_trainer, "ddp_timeout", "comm.timeout_s", same},
@@ -421,6 +252,9 @@ std::optional<std::string> match(const std::string& pattern, const std::string& 
   return std::ranges::all_of(index, [](unsigned char c) { return std::isdigit(c) != 0; }) ? std::optional(index)
                                                                                           : std::nullopt;
 }
+
+/// Whether the last word alone says what is meant: lr_warmup_steps does, "stage", "enabled" and "type" do not.
+bool is_telling(const std::string& leaf) { return leaf.find_first_of("_-") != std::string::npos; }
 
 }  // namespace
 
@@ -445,19 +279,12 @@ std::vector<AliasMatch> find_aliases(const std::string& path) {
   for (const Alias& alias : aliases())
     if (const auto index = match(alias.foreign, path)) add(alias, *index);
   if (found.empty())
-    for (const Alias& alias : aliases())
-      if (alias.foreign.find('*') == std::string::npos && path == section_of(alias.key) + "." + leaf_of(alias.foreign))
-        add(alias, "");
+    for (const Alias& alias : aliases()) {
+      const std::string leaf = leaf_of(alias.foreign);
+      const bool one_place = alias.foreign.find('*') == std::string::npos;
+      if (one_place && is_telling(leaf) && path == section_of(alias.key) + "." + leaf) add(alias, "");
+    }
   return found;
-}
-
-FlagWords words_of_flag(const Alias& alias) {
-  const auto is = [&](auto... translations) { return ((alias.translate == translations) || ...); };
-  if (is(weights_and_paths)) return FlagWords::many;
-  return is(as_truth, not_of, bfloat16_if_true, float16_if_true, float32_if_true, full_if_true, one_if_true,
-            three_if_true)
-             ? FlagWords::none
-             : FlagWords::one;
 }
 
 std::string foreign_name(const std::string& key, Framework framework) {

@@ -3,8 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/config/config.hpp"
-#include "trireme/config/setting.hpp"
+#include "trireme/config/translations.hpp"
 
 namespace trireme {
 
@@ -15,9 +14,7 @@ struct Alias {
   Framework framework;
   std::string foreign;  // "tokens.train_steps", "--train-iters"; * stands for an index
   std::string key;      // ours
-  /// Our settings for a foreign one, and `key` with its index filled in. Throws ConfigError for a value that has no
-  /// counterpart; no setting at all means that the foreign value is our default.
-  Settings (*translate)(const Setting& foreign, const std::string& key, const Config& so_far);
+  Translation translate;
   /// It reads other settings (`so_far`), so it has to wait until they are known.
   bool late = false;
 };
@@ -32,10 +29,6 @@ struct AliasMatch {
 /// (lr_scheduler.lr_warmup_steps). Those of one framework only when several know the path; several when one word says
 /// several things.
 std::vector<AliasMatch> find_aliases(const std::string& path);
-
-/// How many words a foreign flag takes: one; or none, unless "true" or "false" follows; or all up to the next flag.
-enum class FlagWords { one, none, many };
-FlagWords words_of_flag(const Alias& alias);
 
 /// "(nanotron: lr_warmup_steps, Megatron: --lr-warmup-iters both work)"; empty when the key has no other name.
 std::string other_names(const std::string& key);

@@ -5,15 +5,28 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <string_view>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/utf8.hpp"
+#include "trireme/config/toml_file.hpp"
 
 namespace trireme {
 namespace {
 
-std::string without_underscores(std::string text) {
-  std::erase(text, '_');  // 1_000_000, as TOML allows
+/// What TOML allows and from_chars does not: 1_000_000 and a leading +.
+std::string plain_digits(std::string text) {
+  std::erase(text, '_');
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.erase(0, 1);
   return text;
+}
+
+template <class T>
+std::optional<T> parsed(const std::string& word) {
+  const std::string digits = plain_digits(word);
+  T value{};
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  return error == std::errc() && end == digits.data() + digits.size() ? std::optional(value) : std::nullopt;
 }
 
 /// Each `read` gives the value as a T, or nothing when it is of another type.
@@ -26,23 +39,14 @@ std::optional<std::string> read(const Value& value, const std::string*) {
 std::optional<double> read(const Value& value, const double*) {
   if (const auto* v = std::get_if<double>(&value.data)) return *v;
   if (const auto* v = std::get_if<std::int64_t>(&value.data)) return static_cast<double>(*v);
-  if (const auto* raw = std::get_if<RawText>(&value.data)) {
-    const std::string digits = without_underscores(raw->text);
-    double parsed = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), parsed);
-    if (error == std::errc() && end == digits.data() + digits.size()) return parsed;
-  }
-  return std::nullopt;
+  const auto* raw = std::get_if<RawText>(&value.data);
+  return raw == nullptr ? std::nullopt : parsed<double>(raw->text);
 }
 
 std::optional<std::int64_t> read(const Value& value, const std::int64_t*) {
   if (const auto* v = std::get_if<std::int64_t>(&value.data)) return *v;
-  if (const auto* raw = std::get_if<RawText>(&value.data)) {
-    const std::string digits = without_underscores(raw->text);
-    std::int64_t parsed = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), parsed);
-    if (error == std::errc() && end == digits.data() + digits.size()) return parsed;
-  }
+  if (const auto* raw = std::get_if<RawText>(&value.data))
+    if (const auto whole = parsed<std::int64_t>(raw->text)) return whole;
   // 1e6 is a whole number to a person.
   const auto number = read(value, static_cast<const double*>(nullptr));
   if (number && std::floor(*number) == *number && std::abs(*number) < 9e15) return static_cast<std::int64_t>(*number);
@@ -58,27 +62,48 @@ std::optional<bool> read(const Value& value, const bool*) {
   return std::nullopt;
 }
 
+/// The elements of a list as TOML writes it, or nothing: [a, b] without quotes is none.
+std::optional<Values> toml_list(const std::string& words) {
+  try {
+    const Settings settings = parse_toml("", "list = " + words);
+    const bool is_list = settings.size() == 1 && std::holds_alternative<Values>(settings[0].value.data);
+    return is_list ? std::optional(std::get<Values>(settings[0].value.data)) : std::nullopt;
+  } catch (const ConfigError&) {
+    return std::nullopt;
+  }
+}
+
+/// The elements of a list from a flag: 1,2,3 or [1, 2, 3] or, where an element holds a comma, as TOML writes them.
+Values split_list(const std::string& words) {
+  std::string_view rest = words;
+  if (rest.starts_with('[') && rest.ends_with(']')) {
+    if (auto list = toml_list(words)) return std::move(*list);
+    rest = rest.substr(1, rest.size() - 2);
+  }
+  Values elements;
+  while (!rest.empty()) {
+    const std::size_t comma = std::min(rest.find(','), rest.size());
+    std::string_view word = rest.substr(0, comma);
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+    while (word.starts_with(' ')) word.remove_prefix(1);
+    while (word.ends_with(' ')) word.remove_suffix(1);
+    if (word.empty() && rest.empty()) break;
+    if (word.size() > 1 && word.starts_with('"') && word.ends_with('"')) word = word.substr(1, word.size() - 2);
+    elements.push_back({RawText{std::string(word)}});
+  }
+  return elements;
+}
+
 template <class T>
 std::optional<std::vector<T>> read(const Value& value, const std::vector<T>*) {
-  std::vector<T> out;
-  const auto add = [&](const Value& element) {
-    auto one = read(element, static_cast<const T*>(nullptr));
-    if (one) out.push_back(std::move(*one));
-    return one.has_value();
-  };
-  if (const auto* list = std::get_if<Values>(&value.data))
-    return std::ranges::all_of(*list, add) ? std::optional(out) : std::nullopt;
   const auto* raw = std::get_if<RawText>(&value.data);
-  if (raw == nullptr) return std::nullopt;
-  // From a flag: 1,2,3 or [1, 2, 3].
-  std::string words = raw->text;
-  if (words.starts_with('[') && words.ends_with(']')) words = words.substr(1, words.size() - 2);
-  for (std::size_t begin = 0; begin < words.size();) {
-    const std::size_t end = std::min(words.find(',', begin), words.size());
-    std::string word = words.substr(begin, end - begin);
-    std::erase_if(word, [](char c) { return c == ' ' || c == '"'; });
-    if (!word.empty() && !add({RawText{word}})) return std::nullopt;
-    begin = end + 1;
+  const auto* list = std::get_if<Values>(&value.data);
+  if (raw == nullptr && list == nullptr) return std::nullopt;
+  std::vector<T> out;
+  for (const Value& element : raw != nullptr ? split_list(raw->text) : *list) {
+    auto one = read(element, static_cast<const T*>(nullptr));
+    if (!one) return std::nullopt;
+    out.push_back(std::move(*one));
   }
   return out;
 }
@@ -98,8 +123,8 @@ std::string number(double value) {
 
 std::string check(const Field& field, double value) {
   if (!std::isfinite(value)) return "is not a finite number";
-  if (value < field.min) return text("is too small: at least ", number(field.min));
   if (field.above_min && value <= field.min) return text("is too small: it must be above ", number(field.min));
+  if (value < field.min) return text("is too small: at least ", number(field.min));
   if (value > field.max) return text("is too large: at most ", number(field.max));
   return "";
 }
@@ -114,6 +139,8 @@ const std::string* find_choice(const Field& field, const std::string& word) {
 }
 std::string check(const Field& field, const std::string& value) {
   if (value.find('\0') != std::string::npos) return "holds a NUL character";
+  if (valid_utf8(value) != value) return "is not UTF-8";
+  if (value.empty() && field.filled) return "is empty";
   if (field.choices.empty() || find_choice(field, value) != nullptr) return "";
   std::string known;
   for (const std::string& choice : field.choices)
@@ -132,12 +159,12 @@ std::string check(const Field& field, const std::vector<T>& values) {
 std::string assign_value(const Field& field, const Value& value) {
   return std::visit(
       [&](auto* target) -> std::string {
-        const auto parsed = read(value, target);
-        if (!parsed) return text("is ", kind_of(value), ", not ", expected(*target));
-        const std::string problem = check(field, *parsed);
-        if (problem.empty()) *target = *parsed;
+        const auto fitting = read(value, target);
+        if (!fitting) return text("is ", kind_of(value), ", not ", expected(*target));
+        const std::string problem = check(field, *fitting);
+        if (problem.empty()) *target = *fitting;
         if constexpr (std::is_same_v<decltype(target), std::string*>)
-          if (problem.empty() && !field.choices.empty()) *target = *find_choice(field, *parsed);
+          if (problem.empty() && !field.choices.empty()) *target = *find_choice(field, *fitting);
         return problem;
       },
       field.value);
@@ -146,5 +173,7 @@ std::string assign_value(const Field& field, const Value& value) {
 std::string plain_text(const Value& value) {
   return read(value, static_cast<const std::string*>(nullptr)).value_or("");
 }
+
+std::optional<double> plain_number(const Value& value) { return read(value, static_cast<const double*>(nullptr)); }
 
 }  // namespace trireme

@@ -1,5 +1,6 @@
 #pragma once
 // A setting's value into a field, and what keeps it from fitting.
+#include <optional>
 #include <string>
 
 #include "trireme/config/fields.hpp"
@@ -13,5 +14,7 @@ std::string assign_value(const Field& field, const Value& value);
 
 /// Text, whether it came quoted from a file or raw from a flag; "" for anything else.
 std::string plain_text(const Value& value);
+/// A number, whether it came from a file or raw from a flag; nothing for anything else.
+std::optional<double> plain_number(const Value& value);
 
 }  // namespace trireme

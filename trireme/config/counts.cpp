@@ -50,6 +50,15 @@ double score_flops(const ModelConfig& m, std::int64_t seq_len, Attention attenti
 
 }  // namespace
 
+bool is_countable(const ModelConfig& m) {
+  const auto real = [](std::int64_t size) { return static_cast<double>(size); };
+  const double h = real(m.hidden_size), width = std::max(real(m.intermediate_size), real(m.moe_intermediate_size));
+  const double attention = 4 * h * real(std::max(m.num_attention_heads, m.num_key_value_heads)) * real(m.head_dim);
+  const double mlps = std::max(1.0, real(m.num_local_experts)) * (3 * h * width + h);
+  const double embeddings = h * (2 * real(m.vocab_size) + real(m.max_position_embeddings));
+  return real(m.num_hidden_layers) * (attention + mlps) + embeddings <= real(kMaxParameters);
+}
+
 ParameterCounts count_parameters(const ModelConfig& m) {
   const std::int64_t layers = m.num_hidden_layers, h = m.hidden_size, experts = m.num_local_experts;
   ParameterCounts n;

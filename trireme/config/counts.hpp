@@ -26,6 +26,10 @@ struct ParameterCounts {
 
   std::int64_t total() const { return embedding + positions + attention + mlp + router + norms + head; }
 };
+/// Whether the counts below stay within 64 bits: validate() refuses a model of more than kMaxParameters.
+constexpr std::int64_t kMaxParameters = 1'000'000'000'000'000;
+bool is_countable(const ModelConfig& model);
+
 /// Expects derived values (derive.hpp). A padded vocabulary is not counted.
 ParameterCounts count_parameters(const ModelConfig& model);
 /// Parameters that a token meets: all but the experts it does not visit.

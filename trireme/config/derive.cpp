@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trireme/base/error.hpp"
+#include "trireme/config/fields.hpp"
 #include "trireme/schedule/generate.hpp"
 
 namespace trireme {
@@ -13,6 +14,7 @@ class Deriver {
   Deriver(LoadedConfig& loaded, const Started& started) : loaded_(loaded), c_(loaded.config), started_(started) {}
 
   void run() {
+    forget_derived();
     heads();
     degrees();
     batch();
@@ -30,6 +32,16 @@ class Deriver {
   void set(const std::string& key, std::int64_t& value, std::int64_t derived, const char* rule) {
     value = derived;
     loaded_.origins[key] = {Origin::Kind::derived, {"", 0, 0, text("derived: ", rule)}};
+  }
+
+  /// What was derived before may follow from other ranks; it is derived again.
+  void forget_derived() {
+    for (const Field& field : fields(c_)) {
+      const auto origin = loaded_.origins.find(field.key);
+      if (origin == loaded_.origins.end() || origin->second.kind != Origin::Kind::derived) continue;
+      *std::get<std::int64_t*>(field.value) = field.key == "parallelism.dp" ? -1 : 0;
+      loaded_.origins.erase(origin);
+    }
   }
 
   void heads() {

@@ -9,11 +9,12 @@ namespace trireme {
 /// How the ranks were started, as far as it is known.
 struct Started {
   int ranks = 0;            // 0: not known
-  std::string how;          // "torchrun, WORLD_SIZE=8"
+  std::string how = "";     // "torchrun, WORLD_SIZE=8"
   int ranks_of_a_host = 0;  // 0: not known
 };
 
-/// Fills in what was not given, where what it depends on is sound; validate() reports the rest.
+/// Fills in what was not given, where what it depends on is sound; validate() reports the rest. May be called again
+/// with other ranks.
 void derive(LoadedConfig& loaded, const Started& started = {});
 
 /// The number of ranks of one replica: tp x cp x pp.

@@ -1,5 +1,6 @@
 #include "trireme/config/fields.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -10,7 +11,8 @@
 namespace trireme {
 namespace {
 
-constexpr double kMaxDegree = 1'000'000;  // of a mesh axis: products stay far from overflow
+constexpr double kMaxDegree = 1'000'000;  // of a mesh axis, of layers, heads and experts
+constexpr double kMaxSize = 1e9;          // of a tensor's dim, of a batch
 constexpr double kMaxCount = 1e12;        // of anything counted one by one
 
 const std::vector<std::string> kDtypes = {"auto", "float64", "float32", "bfloat16", "float16"};
@@ -42,19 +44,29 @@ Field one_of(std::string key, std::string* value, const char* meaning, std::vect
   return field;
 }
 
+/// A text, or texts of a list, that must not be empty.
+Field filled(Field field) {
+  field.filled = true;
+  return field;
+}
+
+std::vector<Field> stage_fields(const std::string& prefix, DataStage& stage) {
+  return {
+      {prefix + "start_step", &stage.start_step, "first step of this stage; the first stage starts at 1", 1, kMaxCount},
+      {prefix + "seq_len", &stage.seq_len, "0 = training.seq_len", 0, kMaxSize}};
+}
+std::vector<Field> source_fields(const std::string& prefix, DataSource& source) {
+  return {{prefix + "path", &source.path, "a token file (.ds, .bin/.idx, llm.c .bin) or \"synthetic\""},
+          {prefix + "weight", &source.weight, "share of the samples, relative to the other sources", 0, 1e12, true}};
+}
+
 void add_data_fields(std::vector<Field>& all, std::vector<DataStage>& data) {
+  const auto add = [&](const std::vector<Field>& some) { all.insert(all.end(), some.begin(), some.end()); };
   for (std::size_t i = 0; i < data.size(); ++i) {
     const std::string stage = text("data.", i, ".");
-    all.push_back({stage + "start_step", &data[i].start_step, "first step of this stage; the first stage starts at 1",
-                   1, kMaxCount});
-    all.push_back({stage + "seq_len", &data[i].seq_len, "0 = training.seq_len", 0, kMaxCount});
-    for (std::size_t j = 0; j < data[i].sources.size(); ++j) {
-      const std::string source = text(stage, "sources.", j, ".");
-      all.push_back(
-          {source + "path", &data[i].sources[j].path, "a token file (.ds, .bin/.idx, llm.c .bin) or \"synthetic\""});
-      all.push_back({source + "weight", &data[i].sources[j].weight,
-                     "share of the samples, relative to the other sources", 0, 1e12, true});
-    }
+    add(stage_fields(stage, data[i]));
+    for (std::size_t j = 0; j < data[i].sources.size(); ++j)
+      add(source_fields(text(stage, "sources.", j, "."), data[i].sources[j]));
   }
 }
 
@@ -65,43 +77,36 @@ std::vector<Field> fields(Config& c) {
   schedules.insert(schedules.end(), {"gpipe", "zero-bubble"});
 
   std::vector<Field> all = {
-      {"run.name", &c.run.name, "name of the run's folder; %date, %jobid and %layout are filled in"},
-      {"run.dir", &c.run.dir, "folder of all runs"},
+      filled({"run.name", &c.run.name, "name of the run's folder; %date, %jobid and %layout are filled in"}),
+      filled({"run.dir", &c.run.dir, "folder of all runs"}),
       {"run.seed", &c.run.seed, "initial weights, dropout and data order depend on it, never on the layout", 0},
 
       {"model.preset", &c.model.preset, "a model by name; any key below overrides one of its sizes"},
       {"model.hf", &c.model.hf, "a Hugging Face config.json, or the folder with it"},
       one_of("model.model_type", &c.model.model_type, "family",
              {"gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral"}),
-      {"model.hidden_size", &c.model.hidden_size, "width of the residual stream", 0, kMaxCount},
+      {"model.hidden_size", &c.model.hidden_size, "width of the residual stream", 0, kMaxSize},
       {"model.num_hidden_layers", &c.model.num_hidden_layers, "transformer layers", 0, kMaxDegree},
       {"model.num_attention_heads", &c.model.num_attention_heads, "query heads", 0, kMaxDegree},
       {"model.num_key_value_heads", &c.model.num_key_value_heads, "key and value heads; 0 = num_attention_heads", 0,
        kMaxDegree},
       {"model.head_dim", &c.model.head_dim, "width of a head; 0 = hidden_size / num_attention_heads", 0, kMaxDegree},
-      {"model.intermediate_size", &c.model.intermediate_size, "width of the MLP", 0, kMaxCount},
-      {"model.vocab_size", &c.model.vocab_size, "tokens that the model knows", 0, kMaxCount},
-      {"model.max_position_embeddings", &c.model.max_position_embeddings, "longest sequence", 1, kMaxCount},
+      {"model.intermediate_size", &c.model.intermediate_size, "width of the MLP", 0, kMaxSize},
+      {"model.vocab_size", &c.model.vocab_size, "tokens that the model knows", 0, kMaxSize},
+      {"model.max_position_embeddings", &c.model.max_position_embeddings, "longest sequence", 1, kMaxSize},
       one_of("model.hidden_act", &c.model.hidden_act, "activation of the MLP",
              {"silu", "gelu", "gelu_new", "gelu_pytorch_tanh"}),
       {"model.norm_eps", &c.model.norm_eps, "epsilon of RMSNorm or LayerNorm", 0, 1, true},
       {"model.rope_theta", &c.model.rope_theta, "base of the rotary embedding", 0, 1e15, true},
-      one_of("model.rope_scaling.rope_type", &c.model.rope_scaling.rope_type, "empty = plain",
-             {"", "default", "linear", "llama3"}),
-      {"model.rope_scaling.factor", &c.model.rope_scaling.factor, "", 0, 1e6, true},
-      {"model.rope_scaling.low_freq_factor", &c.model.rope_scaling.low_freq_factor, "", 0, 1e6, true},
-      {"model.rope_scaling.high_freq_factor", &c.model.rope_scaling.high_freq_factor, "", 0, 1e6, true},
-      {"model.rope_scaling.original_max_position_embeddings", &c.model.rope_scaling.original_max_position_embeddings,
-       "", 0, kMaxCount},
       {"model.tie_word_embeddings", &c.model.tie_word_embeddings, "head and embedding share their weight"},
       {"model.attention_bias", &c.model.attention_bias,
        "bias on the query, key and value projections (and the output's, for llama)"},
       {"model.qk_norm", &c.model.qk_norm, "RMSNorm on query and key heads"},
-      {"model.sliding_window", &c.model.sliding_window, "attention looks back this far; 0 = all the way", 0, kMaxCount},
+      {"model.sliding_window", &c.model.sliding_window, "attention looks back this far; 0 = all the way", 0, kMaxSize},
       {"model.num_local_experts", &c.model.num_local_experts, "experts a layer; 0 = a dense MLP", 0, kMaxDegree},
       {"model.num_experts_per_tok", &c.model.num_experts_per_tok, "experts that a token visits", 1, kMaxDegree},
       {"model.moe_intermediate_size", &c.model.moe_intermediate_size, "width of an expert; 0 = intermediate_size", 0,
-       kMaxCount},
+       kMaxSize},
       {"model.router_aux_loss_coef", &c.model.router_aux_loss_coef, "weight of the balancing loss", 0, 1e6},
       {"model.initializer_range", &c.model.initializer_range, "standard deviation of the initial weights", 0, 1e3},
       {"model.embd_pdrop", &c.model.embd_pdrop, "dropout after the embedding", 0, 1},
@@ -110,18 +115,26 @@ std::vector<Field> fields(Config& c) {
       one_of("model.dtype", &c.model.dtype,
              "of the computation; auto = bfloat16 where the device multiplies it natively, else float32", kDtypes),
       {"model.init", &c.model.init, "\"random\", or \"hf:FOLDER\" for existing weights"},
+      // Last of the model: TOML wants a table's own keys before its tables.
+      one_of("model.rope_scaling.rope_type", &c.model.rope_scaling.rope_type, "empty = plain",
+             {"", "default", "linear", "llama3"}),
+      {"model.rope_scaling.factor", &c.model.rope_scaling.factor, "", 0, 1e6, true},
+      {"model.rope_scaling.low_freq_factor", &c.model.rope_scaling.low_freq_factor, "", 0, 1e6, true},
+      {"model.rope_scaling.high_freq_factor", &c.model.rope_scaling.high_freq_factor, "", 0, 1e6, true},
+      {"model.rope_scaling.original_max_position_embeddings", &c.model.rope_scaling.original_max_position_embeddings,
+       "", 0, kMaxSize},
 
       {"tokenizer.path", &c.tokenizer.path, "tokenizer.json, *.tiktoken or \"bytes\""},
   };
   add_data_fields(all, c.data);
   const std::vector<Field> rest = {
       {"training.steps", &c.training.steps, "optimizer updates", 1, kMaxCount},
-      {"training.seq_len", &c.training.seq_len, "tokens of a sequence", 1, kMaxCount},
+      {"training.seq_len", &c.training.seq_len, "tokens of a sequence", 1, kMaxSize},
       {"training.micro_batch_size", &c.training.micro_batch_size, "sequences of a microbatch on a dp rank; 0 = derived",
-       0, kMaxCount},
-      {"training.grad_accum", &c.training.grad_accum, "microbatches of a step; 0 = derived", 0, kMaxCount},
+       0, kMaxDegree},
+      {"training.grad_accum", &c.training.grad_accum, "microbatches of a step; 0 = derived", 0, kMaxDegree},
       {"training.global_batch_size", &c.training.global_batch_size,
-       "sequences of a step; 0 = derived: micro_batch_size x grad_accum x dp", 0, kMaxCount},
+       "sequences of a step; 0 = derived: micro_batch_size x grad_accum x dp", 0, kMaxSize},
       {"training.max_norm", &c.training.max_norm, "gradients are clipped to this norm; 0 = never", 0, 1e30},
 
       one_of("optimizer.name", &c.optimizer.name, "", {"adamw", "adam", "sgd"}),
@@ -129,7 +142,8 @@ std::vector<Field> fields(Config& c) {
       {"optimizer.betas", &c.optimizer.betas, "decay of Adam's two moments", 0, 1},
       {"optimizer.eps", &c.optimizer.eps, "Adam's epsilon", 0, 1},
       {"optimizer.weight_decay", &c.optimizer.weight_decay, "", 0, 1e6},
-      {"optimizer.no_decay", &c.optimizer.no_decay, "parameters whose name holds one of these words do not decay"},
+      filled(
+          {"optimizer.no_decay", &c.optimizer.no_decay, "parameters whose name holds one of these words do not decay"}),
       {"optimizer.momentum", &c.optimizer.momentum, "of sgd", 0, 1},
       {"optimizer.nesterov", &c.optimizer.nesterov, "of sgd"},
       {"optimizer.skip_z", &c.optimizer.skip_z,
@@ -189,7 +203,7 @@ std::vector<Field> fields(Config& c) {
 
       {"checkpoint.interval", &c.checkpoint.interval, "steps between checkpoints; 0 = only at the end", 0, kMaxCount},
       {"checkpoint.keep", &c.checkpoint.keep, "newest checkpoints to keep; 0 = all", 0, kMaxCount},
-      {"checkpoint.resume", &c.checkpoint.resume, "auto, never, or the path of a checkpoint"},
+      filled({"checkpoint.resume", &c.checkpoint.resume, "auto, never, or the path of a checkpoint"}),
       {"checkpoint.async", &c.checkpoint.async, "write in the background"},
       {"checkpoint.export_hf", &c.checkpoint.export_hf, "also write a Hugging Face folder at the end"},
       one_of("checkpoint.format", &c.checkpoint.format, "", {"trireme", "seed"}),
@@ -197,7 +211,8 @@ std::vector<Field> fields(Config& c) {
       {"metrics.interval", &c.metrics.interval, "steps between lines", 1, kMaxCount},
       one_of("metrics.console", &c.metrics.console, "", {"auto", "bar", "plain", "json", "quiet"}),
       {"metrics.tensorboard", &c.metrics.tensorboard, "write event files"},
-      {"metrics.hub_command", &c.metrics.hub_command, "command that uploads the event folder {dir}; empty = none"},
+      filled(
+          {"metrics.hub_command", &c.metrics.hub_command, "command that uploads the event folder {dir}; empty = none"}),
 
       {"profiler.steps", &c.profiler.steps, "steps to trace", 1, kMaxCount},
       one_of("profiler.memory_snapshot", &c.profiler.memory_snapshot, "", {"never", "on_oom", "steps"}),
@@ -205,7 +220,7 @@ std::vector<Field> fields(Config& c) {
       {"profiler.warmup", &c.profiler.warmup, "", 0, kMaxCount},
       {"profiler.active", &c.profiler.active, "", 1, kMaxCount},
       {"profiler.with_stack", &c.profiler.with_stack, ""},
-      {"profiler.dir", &c.profiler.dir, "folder in the run's folder"},
+      filled({"profiler.dir", &c.profiler.dir, "folder in the run's folder"}),
 
       one_of("comm.backend", &c.comm.backend, "auto = nccl on CUDA, gloo on CPU; fake for dry runs",
              {"auto", "gloo", "nccl", "fake"}),
@@ -223,6 +238,17 @@ std::vector<Field> fields(Config& c) {
   };
   all.insert(all.end(), rest.begin(), rest.end());
   return all;
+}
+
+std::optional<Field> find_data_field(DataStage& stage, std::int64_t source, const std::string& key) {
+  const std::string prefix = key.substr(0, key.rfind('.') + 1);
+  std::vector<Field> some;
+  if (source < 0)
+    some = stage_fields(prefix, stage);
+  else if (source < static_cast<std::int64_t>(stage.sources.size()))
+    some = source_fields(prefix, stage.sources[static_cast<std::size_t>(source)]);
+  const auto it = std::ranges::find(some, key, &Field::key);
+  return it == some.end() ? std::nullopt : std::optional(*it);
 }
 
 std::string toml_string(const std::string& value) {

@@ -2,6 +2,7 @@
 // Every key of the config as one table: its name, its value, what it means, what it may be.
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -22,11 +23,16 @@ struct Field {
   double max = std::numeric_limits<double>::infinity();
   bool above_min = false;  // min itself is not allowed
   std::vector<std::string> choices = {};
+  bool filled = false;  // text that must not be empty
 };
 
 /// The fields of `config`, in the order in which they are printed. They point into it: a change of `config.data`'s
 /// length makes those of its elements invalid.
 std::vector<Field> fields(Config& config);
+
+/// The field "data.I.start_step", or "data.I.sources.J.path" with `source` = J (else -1), of a stage; nothing when it
+/// has no such key. For a config with a thousand sources, whose fields() are many.
+std::optional<Field> find_data_field(DataStage& stage, std::int64_t source, const std::string& key);
 
 /// The value as TOML writes it: 3, 0.1, true, "text", [1, 2].
 std::string toml_text(const FieldValue& value);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <set>
+#include <system_error>
 
 #include "trireme/base/error.hpp"
 #include "trireme/config/aliases.hpp"
@@ -14,19 +16,42 @@
 namespace trireme {
 namespace {
 
-/// What a family's classes assume when config.json does not say, where it differs from our defaults.
-const std::map<std::string, Settings>& families() {
-  static const std::map<std::string, Settings> known = {
+struct Assumed {
+  const char* key;
+  Value value;
+};
+
+/// What a family's classes assume when config.json does not say, where it differs from our defaults (transformers'
+/// configuration_*.py).
+const std::map<std::string, std::vector<Assumed>>& families() {
+  using whole = std::int64_t;
+  static const std::map<std::string, std::vector<Assumed>> known = {
       {"gpt2",
-       {{"model.tie_word_embeddings", {true}, {}},
-        {"model.hidden_act", {"gelu_new"}, {}},
-        {"model.norm_eps", {1e-5}, {}},
-        {"model.max_position_embeddings", {std::int64_t{1024}}, {}}}},
-      {"llama", {{"model.norm_eps", {1e-6}, {}}}},
-      {"mistral", {{"model.norm_eps", {1e-6}, {}}}},
-      {"qwen2", {{"model.norm_eps", {1e-6}, {}}}},
-      {"qwen3", {{"model.norm_eps", {1e-6}, {}}, {"model.qk_norm", {true}, {}}}},
-      {"mixtral", {{"model.norm_eps", {1e-5}, {}}}},
+       {{"tie_word_embeddings", {true}},
+        {"hidden_act", {"gelu_new"}},
+        {"max_position_embeddings", {whole{1024}}},
+        {"vocab_size", {whole{50257}}},
+        {"embd_pdrop", {0.1}},
+        {"resid_pdrop", {0.1}},
+        {"attention_dropout", {0.1}}}},
+      {"llama", {{"norm_eps", {1e-6}}}},
+      {"mistral",
+       {{"norm_eps", {1e-6}},
+        {"num_key_value_heads", {whole{8}}},
+        {"max_position_embeddings", {whole{131072}}},
+        {"sliding_window", {whole{4096}}}}},
+      {"qwen2", {{"norm_eps", {1e-6}}, {"max_position_embeddings", {whole{32768}}}}},
+      {"qwen3",
+       {{"norm_eps", {1e-6}},
+        {"qk_norm", {true}},
+        {"head_dim", {whole{128}}},
+        {"max_position_embeddings", {whole{32768}}}}},
+      {"mixtral",
+       {{"num_key_value_heads", {whole{8}}},
+        {"max_position_embeddings", {whole{131072}}},
+        {"rope_theta", {1e6}},
+        {"num_local_experts", {whole{8}}},
+        {"router_aux_loss_coef", {0.001}}}},
   };
   return known;
 }
@@ -39,15 +64,67 @@ const std::map<std::string, Value>& only() {
                                                       {"reorder_and_upcast_attn", {false}},
                                                       {"add_cross_attention", {false}},
                                                       {"is_encoder_decoder", {false}},
+                                                      {"partial_rotary_factor", {1.0}},
                                                       {"pretraining_tp", {std::int64_t{1}}},
                                                       {"is_llama_config", {true}}};
   return values;
 }
 
-bool is_ours(const std::string& path) {
-  Config config;
-  const std::vector<Field> all = fields(config);
-  return std::ranges::find(all, path, &Field::key) != all.end() || !find_aliases(path).empty();
+/// Our key for a word of config.json: the same, or one of GPT-2's; empty when it says nothing about the model here.
+std::string our_key(const std::string& word) {
+  // transformers 5 keeps RoPE's numbers together; rope_theta is among them.
+  std::string path = "model." + word;
+  if (word == "rope_parameters.rope_theta")
+    path = "model.rope_theta";
+  else if (word.starts_with("rope_parameters."))
+    path = "model.rope_scaling" + word.substr(15);
+  static const std::set<std::string> not_of_config_json = {"model.preset", "model.hf", "model.init", "model.dtype"};
+  static const std::set<std::string> ours = [] {
+    Config config;
+    std::set<std::string> keys;
+    for (const Field& field : fields(config)) keys.insert(field.key);
+    return keys;
+  }();
+  if (ours.contains(path)) return not_of_config_json.contains(path) ? "" : path;
+  for (const AliasMatch& match : find_aliases(path))
+    if (match.alias->framework == Framework::hf_config && match.key != "model.dtype") return match.key;
+  return "";
+}
+
+/// Keys that null switches off or leaves to be derived, as our 0 does.
+const std::set<std::string>& null_is_zero() {
+  static const std::set<std::string> keys = {"model.sliding_window", "model.num_key_value_heads", "model.head_dim",
+                                             "model.intermediate_size"};
+  return keys;
+}
+
+bool is_same(const Value& a, const Value& b) {
+  return a == b || (plain_number(a).has_value() && plain_number(a) == plain_number(b));
+}
+
+/// Windows, as far as all layers have the same.
+void set_window(const std::string& file, const std::string& family, const Settings& read, HfConfig& out) {
+  const auto value = [&](const char* word) {
+    const auto it = std::ranges::find(read, word, &Setting::path);
+    return it == read.end() ? Value{Nothing{}} : it->value;
+  };
+  const auto at = std::ranges::find(out.settings, "model.sliding_window", &Setting::path);
+  // Qwen writes a window down even where it does not use one, and leaves the first layers without.
+  const bool qwen = family == "qwen2" || family == "qwen3";
+  if (qwen && value("use_sliding_window") != Value{true}) {
+    if (at != out.settings.end()) at->value = {std::int64_t{0}};
+  } else if (qwen) {
+    require<ConfigError>(is_same(value("max_window_layers"), {std::int64_t{0}}), file,
+                         ": use_sliding_window with max_window_layers = ", brief(value("max_window_layers")),
+                         " is not supported, only 0: every layer has the same window here");
+  }
+  if (const Value types = value("layer_types"); std::holds_alternative<Values>(types.data)) {
+    const bool windowed = at != out.settings.end() && at->value != Value{std::int64_t{0}};
+    for (const Value& type : std::get<Values>(types.data))
+      require<ConfigError>(type == Value{windowed ? "sliding_attention" : "full_attention"}, file,
+                           ": layer_types holds ", brief(type), windowed ? ", with a window" : ", without a window",
+                           ": layers of several kinds are not supported");
+  }
 }
 
 }  // namespace
@@ -63,9 +140,9 @@ HfConfig parse_hf_config(const std::string& file, const std::string& json) {
   const auto family = families().find(plain_text(type->value));
   if (family == families().end()) {
     std::string known;
-    for (const auto& [name, settings] : families()) known += (known.empty() ? "" : ", ") + name;
+    for (const auto& [name, assumed] : families()) known += (known.empty() ? "" : ", ") + name;
     throw ConfigError(
-        text(file, ": model_type = ", str(type->value), " is not one of the families that we have: ", known));
+        text(file, ": model_type = ", brief(type->value), " is not one of the families that we have: ", known));
   }
 
   HfConfig out;
@@ -73,38 +150,34 @@ HfConfig parse_hf_config(const std::string& file, const std::string& json) {
     std::erase_if(out.settings, [&](const Setting& s) { return s.path == path; });
     out.settings.push_back({path, value, {file, 0, 0, ""}});
   };
-  for (const Setting& s : family->second) set(s.path, s.value);
+  for (const Assumed& assumed : family->second) set(text("model.", assumed.key), assumed.value);
   for (const Setting& s : read) {
-    if (std::holds_alternative<Nothing>(s.value.data)) continue;  // null: as the family has it
+    if (std::holds_alternative<Nothing>(s.value.data)) {
+      if (null_is_zero().contains(our_key(s.path))) set(our_key(s.path), {std::int64_t{0}});
+      continue;  // null elsewhere: as the family has it
+    }
     if (const auto fixed = only().find(s.path); fixed != only().end()) {
-      require<ConfigError>(s.value == fixed->second, file, ": ", s.path, " = ", str(s.value),
+      require<ConfigError>(is_same(s.value, fixed->second), file, ": ", s.path, " = ", brief(s.value),
                            " is not supported, only ", str(fixed->second));
       continue;
     }
-    // transformers 5 keeps RoPE's numbers together; rope_theta is among them.
-    std::string path = "model." + s.path;
-    if (s.path == "rope_parameters.rope_theta")
-      path = "model.rope_theta";
-    else if (s.path.starts_with("rope_parameters."))
-      path = "model.rope_scaling" + s.path.substr(15);
-    if (s.path == "torch_dtype" || s.path == "dtype" || !is_ours(path)) {
-      require<ConfigError>(!s.path.starts_with("rope_scaling") && !s.path.starts_with("rope_parameters"), file, ": ",
-                           s.path, " = ", str(s.value), " is a kind of RoPE that is not supported");
-      out.ignored.push_back(s.path);
+    const std::string key = our_key(s.path);
+    if (!key.empty()) {
+      set(key, s.value);
       continue;
     }
-    const auto matches = find_aliases(path);
-    set(matches.empty() ? path : matches.front().key, s.value);
+    require<ConfigError>(!s.path.starts_with("rope_scaling") && !s.path.starts_with("rope_parameters"), file, ": ",
+                         shortened(s.path), " = ", brief(s.value), " is a kind of RoPE that is not supported");
+    out.ignored.push_back(s.path);
   }
-  // Qwen writes a window down even where it does not use one.
-  const Setting* window = find("use_sliding_window");
-  if (window != nullptr && window->value == Value{false}) set("model.sliding_window", {std::int64_t{0}});
+  set_window(file, family->first, read, out);
   return out;
 }
 
 HfConfig read_hf_config(const std::string& path) {
   std::filesystem::path file = path;
-  if (std::filesystem::is_directory(file)) file /= "config.json";
+  std::error_code ignored;
+  if (std::filesystem::is_directory(file, ignored)) file /= "config.json";
   return parse_hf_config(file.string(), read_config_file(file.string()));
 }
 

@@ -1,16 +1,19 @@
 #include "trireme/config/import.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
 #include "trireme/base/error.hpp"
+#include "trireme/config/assumed.hpp"
 #include "trireme/config/convert.hpp"
 #include "trireme/config/fields.hpp"
 #include "trireme/config/hf_config.hpp"
 #include "trireme/config/json_file.hpp"
 #include "trireme/config/megatron_script.hpp"
 #include "trireme/config/parse.hpp"
+#include "trireme/config/presets.hpp"
 #include "trireme/config/show.hpp"
 #include "trireme/config/toml_file.hpp"
 #include "trireme/config/yaml_file.hpp"
@@ -32,15 +35,6 @@ Settings read(Framework from, const std::string& file, const std::string& conten
   }
 }
 
-/// torchtitan's flavors are our presets.
-const std::map<std::string, std::string>& torchtitan_models() {
-  static const std::map<std::string, std::string> presets = {{"llama3/8B", "llama3-8b"},
-                                                             {"llama3/70B", "llama3-70b"},
-                                                             {"llama3/405B", "llama3-405b"},
-                                                             {"qwen3/0.6B", "qwen3-0.6b"}};
-  return presets;
-}
-
 class Importer {
  public:
   Importer(Framework from, const std::string& file, const std::string& contents)
@@ -50,14 +44,18 @@ class Importer {
     if (from_ == Framework::hf_config) {
       HfConfig hf = parse_hf_config(file_, contents_);
       taken_ = std::move(hf.settings);
-      for (const std::string& key : hf.ignored) notes_.push_back(key + ": says nothing about the model's shape");
+      for (const std::string& key : hf.ignored)
+        notes_.push_back(shortened(key) + ": says nothing about the model's shape");
     } else {
       for (const Setting& s : read(from_, file_, contents_)) take(s);
       if (from_ == Framework::torchtitan) take_flavor();
       if (from_ == Framework::megatron) finish_megatron();
     }
-    LoadedConfig loaded = load_settings(file_, contents_, taken_, {});
-    throw_if_any(loaded.violations);
+    LoadedConfig loaded = load();
+    add_assumed(loaded);
+    add_sources(loaded);
+    loaded = load();
+    if (loaded.config.model.hidden_size == 0) notes_.push_back("no model in this file: set model.preset or its sizes");
     return {from_, to_toml(loaded), std::move(notes_)};
   }
 
@@ -66,7 +64,11 @@ class Importer {
     if (std::holds_alternative<Nothing>(s.value.data)) return;  // null, an empty table: nothing was said
     if (from_ == Framework::deepspeed && plain_text(s.value) == "auto") {
       note(s, "\"auto\" is filled in by the caller");
-    } else if (s.path == "model.name" || s.path == "model.flavor") {
+      for (const AliasMatch& match : find_aliases(s.path)) open_.insert(match.key);
+    } else if (from_ == Framework::megatron && needs_shell(s)) {
+      note(s, "only a shell knows its value");
+      for (const AliasMatch& match : find_aliases(s.path)) open_.insert(match.key);
+    } else if (from_ == Framework::torchtitan && (s.path == "model.name" || s.path == "model.flavor")) {
       flavor_[s.path] = s;
     } else if (take_folder_map(s)) {
       // nanotron's older spelling of weights
@@ -101,48 +103,89 @@ class Importer {
           return m.alias->framework == from_ || (json(from_) && json(m.alias->framework));
         }))
       return true;
-    Config config;
-    const std::vector<Field> all = fields(config);
-    const bool ours = std::ranges::find(all, path, &Field::key) != all.end();
-    return ours && (from_ == Framework::nanotron || from_ == Framework::torchtitan);  // they share our sections' names
+    static const std::set<std::string> ours = [] {
+      Config config;
+      std::set<std::string> keys;
+      for (const Field& field : fields(config)) keys.insert(field.key);
+      return keys;
+    }();
+    // They share our sections' names.
+    return (from_ == Framework::nanotron || from_ == Framework::torchtitan) && ours.contains(path);
   }
 
   void take_flavor() {
     if (flavor_.empty()) return;
     const Setting& s = flavor_.begin()->second;
-    const std::string model = plain_text(flavor_["model.name"].value) + "/" + plain_text(flavor_["model.flavor"].value);
-    const auto preset = torchtitan_models().find(model);
-    if (preset == torchtitan_models().end()) {
-      notes_.push_back(text("model ", model, ": no preset of that name; set the sizes under [model]"));
+    const std::string name = plain_text(flavor_["model.name"].value),
+                      flavor = plain_text(flavor_["model.flavor"].value);
+    const std::string preset = torchtitan_preset(name, flavor);
+    if (preset.empty())
+      notes_.push_back(text("model ", name, "/", flavor, ": no preset of that name; set the sizes under [model]"));
+    else
+      taken_.push_back({"model.preset", {preset}, s.place});
+  }
+
+  /// What Megatron's flags together say about the family: SwiGLU is llama's, else it is GPT-2.
+  void finish_megatron() {
+    const auto find = [&](const char* flag) { return std::ranges::find(taken_, flag, &Setting::path); };
+    if (const auto events = find("--tensorboard-dir"); events != taken_.end() && find("--save") != taken_.end())
+      note(*events, "event files stand in the run's folder");
+    if (find("--hidden-size") == taken_.end()) return;
+    const Place place{file_, 0, 0, ""};
+    const bool gated = forget_note("--swiglu");
+    if (gated) {
+      forget_note("--normalization = RMSNorm");
+      forget_note("--position-embedding-type = rope");
+      forget_note("--disable-bias-linear");
+      if (find("--ffn-hidden-size") == taken_.end()) {
+        // As wide as two thirds of 4 h, in steps of 64.
+        const double hidden = plain_number(find("--hidden-size")->value).value_or(0);
+        taken_.push_back({"model.intermediate_size", {std::floor(hidden * 8 / 3 / 64) * 64}, place});
+      }
     } else {
-      taken_.push_back({"model.preset", {preset->second}, s.place});
+      forget_note("--normalization = LayerNorm");
+      forget_note("--position-embedding-type = learned_absolute");
+      taken_.push_back({"model.model_type", {"gpt2"}, place});
+      taken_.push_back({"model.hidden_act", {"gelu"}, place});
+    }
+    if (find("--num-query-groups") != taken_.end()) forget_note("--group-query-attention");
+  }
+
+  /// Whether there was a note that begins so; it is gone then.
+  bool forget_note(const std::string& beginning) {
+    return std::erase_if(notes_, [&](const std::string& n) {
+             return n.starts_with(beginning) && (n.substr(beginning.size()).starts_with(" (line"));
+           }) > 0;
+  }
+
+  LoadedConfig load() const {
+    LoadedConfig loaded = load_settings(file_, contents_, taken_, {});
+    throw_if_any(loaded.violations);
+    return loaded;
+  }
+
+  void add_assumed(const LoadedConfig& loaded) {
+    for (const auto& [key, value] : assumed(from_)) {
+      if (loaded.is_given(key) || open_.contains(key)) continue;
+      if (key.starts_with("model.") && key != "model.dtype" && loaded.config.model.hidden_size == 0) continue;
+      // A DeepSpeed file without an optimizer leaves it and its schedule to the program.
+      const bool in_code = from_ == Framework::deepspeed && !loaded.is_given("optimizer.name");
+      if (in_code && (key.starts_with("optimizer.") || key.starts_with("lr_scheduler."))) continue;
+      taken_.push_back({key, value, {file_, 0, 0, ""}});
     }
   }
 
-  /// What Megatron means when a flag is absent, where our default differs.
-  void finish_megatron() {
-    const auto given = [&](const char* flag) {
-      return std::ranges::find(taken_, flag, &Setting::path) != taken_.end();
-    };
-    const Place place{file_, 0, 0, ""};
-    if (!given("--sequence-parallel")) taken_.push_back({"parallelism.sequence_parallel", {false}, place});
-    if (!given("--use-distributed-optimizer") && !given("--use-megatron-fsdp"))
-      taken_.push_back({"parallelism.zero", {std::int64_t{0}}, place});
-    if (given("--hidden-size") && !given("--untie-embeddings-and-output-weights"))
-      taken_.push_back({"model.tie_word_embeddings", {true}, place});
-    if (given("--num-virtual-stages-per-pipeline-rank"))
-      taken_.push_back({"parallelism.pp_schedule", {"interleaved-1f1b"}, place});
-    const auto swiglu = std::ranges::find_if(notes_, [](const std::string& n) { return n.starts_with("--swiglu"); });
-    if (given("--hidden-size") && swiglu == notes_.end()) {
-      taken_.push_back({"model.model_type", {"gpt2"}, place});
-      taken_.push_back({"model.hidden_act", {"gelu"}, place});
-    } else if (swiglu != notes_.end()) {
-      notes_.erase(swiglu);  // llama, our default family
+  /// A stage whose data we cannot read gets random tokens, and a word about it.
+  void add_sources(const LoadedConfig& loaded) {
+    for (std::size_t i = 0; i < loaded.config.data.size(); ++i) {
+      if (!loaded.config.data[i].sources.empty()) continue;
+      taken_.push_back({text("data.", i, ".sources.0.path"), {"synthetic"}, {file_, 0, 0, ""}});
+      notes_.push_back(text("data stage ", i, " has no token files: \"synthetic\" stands in their place"));
     }
   }
 
   void note(const Setting& s, const std::string& why) {
-    notes_.push_back(text(s.path, str(s.value).empty() ? "" : " = " + str(s.value),
+    notes_.push_back(text(shortened(s.path), str(s.value).empty() ? "" : " = " + brief(s.value),
                           s.place.line > 0 ? text(" (line ", s.place.line, ")") : "", ": ", why));
   }
 
@@ -153,6 +196,7 @@ class Importer {
   std::vector<std::string> notes_;
   std::map<std::string, Setting> flavor_;
   std::map<std::string, int> sources_;  // by data stage: sources taken from a map
+  std::set<std::string> open_;          // our keys whose value only the caller knows
 };
 
 }  // namespace

@@ -18,7 +18,8 @@ struct Imported {
 /// The trainer that a file belongs to, by its ending and its words. Throws ConfigError when it is of none that we know.
 Framework recognise(const std::string& file, const std::string& contents);
 
-/// Throws ConfigError for a file that cannot be read as what it is, and for values that have no counterpart here.
+/// What the trainer assumes where its file is silent is written out when our default differs (assumed.hpp). Throws
+/// ConfigError for a file that cannot be read as what it is, and for values that have no counterpart here.
 Imported import_config(const std::string& file, const std::string& contents,
                        std::optional<Framework> from = std::nullopt);
 

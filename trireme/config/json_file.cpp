@@ -15,6 +15,13 @@ namespace {
 using nlohmann::json;
 constexpr int kMaxDepth = 32;
 
+/// The library's words without its number for them.
+std::string what_of(const json::exception& e) {
+  const std::string what = e.what();
+  const std::size_t end = what.find("] ");
+  return shortened(end == std::string::npos ? what : what.substr(end + 2), 200);
+}
+
 class Flattener {
  public:
   explicit Flattener(const std::string& file) : file_(file) {}
@@ -44,7 +51,7 @@ class Flattener {
     if (value.is_string()) return {value.get<std::string>()};
     if (value.is_boolean()) return {value.get<bool>()};
     if (value.is_number_unsigned())
-      require<ConfigError>(value.get<std::uint64_t>() <= INT64_MAX, file_, ": ", path, " = ", value.dump(),
+      require<ConfigError>(value.get<std::uint64_t>() <= INT64_MAX, file_, ": ", shortened(path), " = ", value.dump(),
                            " does not fit 64 bits");
     if (value.is_number_integer()) return {value.get<std::int64_t>()};
     if (value.is_number()) return {value.get<double>()};
@@ -69,8 +76,8 @@ Settings parse_json(const std::string& file, const std::string& text_of_file) {
     if (event == json::parse_event_t::object_start) keys.emplace_back();
     if (event == json::parse_event_t::object_end) keys.pop_back();
     if (event == json::parse_event_t::key)
-      require<ConfigError>(keys.back().insert(parsed.get<std::string>()).second, file, ": the key ", parsed.dump(),
-                           " is given twice");
+      require<ConfigError>(keys.back().insert(parsed.get<std::string>()).second, file, ": the key ",
+                           shortened(parsed.dump()), " is given twice");
     return true;
   };
   json root;
@@ -80,13 +87,16 @@ Settings parse_json(const std::string& file, const std::string& text_of_file) {
     const auto line =
         1 + std::count(text_of_file.begin(),
                        text_of_file.begin() + static_cast<std::ptrdiff_t>(std::min(e.byte, text_of_file.size())), '\n');
-    const std::string what = e.what();
-    throw ConfigError(text("this is not JSON: ", what.substr(what.find("] ") + 2), "\n  --> ", file, ":", line));
+    throw ConfigError(text("this is not JSON: ", what_of(e), "\n  --> ", file, ":", line));
+  } catch (const json::exception& e) {  // a number beyond all bounds has no place
+    throw ConfigError(text("this is not JSON: ", what_of(e), "\n  --> ", file));
   }
   require<ConfigError>(root.is_object(), file, " is not a JSON object");
   Flattener flat(file);
   flat.object(root, "");
-  return std::move(flat).take();
+  Settings settings = std::move(flat).take();
+  check_number_of_settings(file, settings);
+  return settings;
 }
 
 }  // namespace trireme

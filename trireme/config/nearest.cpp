@@ -26,15 +26,18 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-std::string nearest(const std::string& word, const std::vector<std::string>& known) {
+std::string nearest(const std::string& wrong, const std::vector<std::string>& known) {
   std::string best;
   double best_score = std::numeric_limits<double>::infinity();
+  const std::string word = wrong.substr(0, 64);
   for (const std::string& candidate : known) {
     if (word.empty() || candidate.empty()) continue;
-    const bool prefix = candidate.starts_with(word) || word.starts_with(candidate);
-    const auto distance = static_cast<double>(edit_distance(word.substr(0, 64), candidate));
-    // A prefix of at least three letters is near, however long the rest is; among those the shortest wins.
-    const double score = prefix && std::min(word.size(), candidate.size()) >= 3 ? 0.5 + 1e-3 * distance : distance;
+    const auto distance = static_cast<double>(edit_distance(word, candidate));
+    // A beginning of at least three letters is near, however long the rest is; among those the shortest wins. A word
+    // that goes on after a known one may as well be another with one letter wrong.
+    double score = distance;
+    if (word.size() >= 3 && candidate.starts_with(word)) score = std::min(score, 0.5 + 1e-3 * distance);
+    if (candidate.size() >= 3 && word.starts_with(candidate)) score = std::min(score, 1.5 + 1e-3 * distance);
     const double limit = static_cast<double>(std::max(word.size(), candidate.size())) / 2;
     if (score <= limit && score < best_score) {
       best = candidate;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "trireme/config/config.hpp"
+#include "trireme/config/flags.hpp"
 #include "trireme/config/setting.hpp"
 #include "trireme/config/violation.hpp"
 
@@ -28,22 +29,14 @@ struct LoadedConfig {
   bool is_given(const std::string& key) const { return origins.contains(key); }
 };
 
-/// The settings among the words of a command line, "--a.b value", "--a.b=value" and other trainers' flags ("--bf16");
-/// `rest` gets the other words, in their order. A word is a setting when its name has a dot or is another trainer's.
-Settings take_flags(const std::vector<std::string>& words, std::vector<std::string>& rest);
-
-/// The same when all words must be settings. Throws ConfigError for one that is none.
-Settings parse_flags(const std::vector<std::string>& words);
-
 /// Defaults, then preset or model.hf, then the file's settings, then the flags'. Unknown keys, wrong types and bad
-/// values become violations, so that they are reported together with everything else. `excerpt_of` gives a line of the
-/// file.
+/// values become violations, so that they are reported together with everything else; after a hundred of them the rest
+/// is not read. `file_text` is what messages show lines of.
 LoadedConfig load_settings(const std::string& file, const std::string& file_text, const Settings& from_file,
                            const Settings& from_flags);
 
 /// Reads a TOML file (or none, when `path` is empty) and flags. Throws ConfigError for a file that is not TOML.
-LoadedConfig load_config(const std::string& path, const Settings& flags);
-LoadedConfig load_config(const std::string& path, const std::vector<std::string>& flags = {});
+LoadedConfig load_config(const std::string& path, const Settings& flags = {});
 /// The same for TOML that is already in memory.
 LoadedConfig load_config_text(const std::string& file, const std::string& toml,
                               const std::vector<std::string>& flags = {});

@@ -1,5 +1,6 @@
 #include "trireme/config/presets.hpp"
 
+#include <map>
 #include <utility>
 
 namespace trireme {
@@ -128,6 +129,17 @@ std::optional<ModelConfig> find_preset(const std::string& name) {
     return found;
   }
   return std::nullopt;
+}
+
+std::string torchtitan_preset(const std::string& name, const std::string& flavor) {
+  static const std::map<std::pair<std::string, std::string>, std::string> known = {
+      {{"llama3", "8B"}, "llama3-8b"},
+      {{"llama3", "70B"}, "llama3-70b"},
+      {{"llama3", "405B"}, "llama3-405b"},
+      {{"qwen3", "0.6B"}, "qwen3-0.6b"},
+  };
+  const auto it = known.find({name, flavor});
+  return it == known.end() ? "" : it->second;
 }
 
 }  // namespace trireme

@@ -1,10 +1,13 @@
 #include "trireme/config/setting.hpp"
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/utf8.hpp"
 #include "trireme/config/fields.hpp"
 
 namespace trireme {
 namespace {
+
+constexpr std::size_t kMaxSettings = 10'000;
 
 template <class... Cases>
 struct Match : Cases... {
@@ -33,6 +36,29 @@ std::string str(const Value& value) {
                         },
                     },
                     value.data);
+}
+
+std::string shortened(const std::string& text, std::size_t columns) {
+  std::string out;
+  for (const char c : valid_utf8(text)) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool starts_character = (byte & 0xc0) != 0x80;
+    if (starts_character && columns-- == 0) return out + "…";
+    if (byte >= 0x20 && byte != 0x7f) {
+      out += c;
+    } else {
+      constexpr const char* kHex = "0123456789abcdef";
+      out += std::string("\\x") + kHex[byte >> 4] + kHex[byte & 15];
+    }
+  }
+  return out;
+}
+
+std::string brief(const Value& value) { return shortened(str(value)); }
+
+void check_number_of_settings(const std::string& file, const Settings& settings) {
+  require<ConfigError>(settings.size() <= kMaxSettings, file, " holds ", settings.size(), " settings, more than ",
+                       kMaxSettings, ": this is not a config");
 }
 
 std::string kind_of(const Value& value) {

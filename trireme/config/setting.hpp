@@ -1,5 +1,6 @@
 #pragma once
 // One thing that somebody set, in whatever file or flag, before it becomes a field: a dotted path, a value, a place.
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -34,6 +35,11 @@ struct Value {
 };
 /// As TOML writes it.
 std::string str(const Value& value);
+/// The same for messages, shortened.
+std::string brief(const Value& value);
+/// For messages: the first columns of a text, "…" where more was; control characters become visible, so that a key or
+/// a flag cannot break a line or colour the terminal.
+std::string shortened(const std::string& text, std::size_t columns = 80);
 /// "text", "a whole number", ...: for messages.
 std::string kind_of(const Value& value);
 
@@ -43,5 +49,8 @@ struct Setting {
   Place place;
 };
 using Settings = std::vector<Setting>;
+
+/// Throws ConfigError for more settings than any config has.
+void check_number_of_settings(const std::string& file, const Settings& settings);
 
 }  // namespace trireme

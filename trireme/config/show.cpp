@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <functional>
+#include <utility>
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
@@ -14,43 +14,43 @@
 namespace trireme {
 namespace {
 
-/// "[parallelism]", or "[[data]]" and its sources; `last` is the header printed before.
-std::string header(const std::string& key, std::string& last) {
-  const std::size_t dot = key.rfind('.');
-  std::string table = key.substr(0, dot);
-  if (table == last) return "";
-  last = table;
-  std::string words, number;
-  bool list = false;
-  for (std::size_t begin = 0; begin < table.size();) {
-    const std::size_t end = std::min(table.find('.', begin), table.size());
-    const std::string word = table.substr(begin, end - begin);
-    if (word.find_first_not_of("0123456789") == std::string::npos) {
-      list = end == table.size();
-    } else {
-      words += (words.empty() ? "" : ".") + word;
-    }
-    begin = end + 1;
-  }
-  return list ? text("\n[[", words, "]]\n") : text("\n[", words, "]\n");
-}
-
-std::string print(LoadedConfig& loaded, const std::function<bool(const Field&)>& wanted,
-                  const std::function<std::string(const Field&)>& comment) {
-  std::string out, last;
-  for (const Field& field : fields(loaded.config)) {
-    if (!wanted(field)) continue;
-    out += header(field.key, last);
-    std::string line = text(leaf_of(field.key), " = ", toml_text(field.value));
-    const std::string note = comment(field);
+/// Keys table by table: "[parallelism]", "[[data]]" and its "[[data.sources]]".
+class Printer {
+ public:
+  void add(const Field& field, const std::string& note) {
+    const std::size_t dot = field.key.rfind('.');
+    open(field.key.substr(0, dot));
+    std::string line = text(field.key.substr(dot + 1), " = ", toml_text(field.value));
     if (!note.empty()) {
       line.resize(std::max<std::size_t>(line.size() + 2, 44), ' ');
-      line += "# " + note;
+      line += "# " + shortened(note, 200);
     }
-    out += line + "\n";
+    out_ += line + "\n";
   }
-  return out.starts_with('\n') ? out.substr(1) : out;
-}
+  std::string take() && { return std::move(out_); }
+
+ private:
+  void open(const std::string& table) {
+    if (table == last_) return;
+    // A source belongs to the stage that was opened last, so its stage comes first even when it has no key to print.
+    if (const std::size_t sources = table.find(".sources."); sources != std::string::npos)
+      if (const std::string stage = table.substr(0, sources); !last_.starts_with(stage + ".")) open(stage);
+    last_ = table;
+    std::string words;
+    bool is_list = false;
+    for (std::size_t begin = 0; begin < table.size();) {
+      const std::size_t end = std::min(table.find('.', begin), table.size());
+      const std::string word = table.substr(begin, end - begin);
+      const bool is_index = word.find_first_not_of("0123456789") == std::string::npos;
+      if (!is_index) words += (words.empty() ? "" : ".") + word;
+      is_list = is_index;
+      begin = end + 1;
+    }
+    out_ += text(out_.empty() ? "" : "\n", is_list ? "[[" : "[", words, is_list ? "]]\n" : "]\n");
+  }
+
+  std::string out_, last_;
+};
 
 std::string percent(double part) {
   std::array<char, 32> buffer{};
@@ -74,34 +74,34 @@ std::string components(const std::vector<Bytes>& parts) {
 }  // namespace
 
 std::string show(LoadedConfig& loaded) {
-  return print(
-      loaded, [](const Field&) { return true; },
-      [&](const Field& field) {
-        const auto origin = loaded.origins.find(field.key);
-        std::string note = origin == loaded.origins.end() ? "default" : str(origin->second.place);
-        for (const Framework framework : {Framework::nanotron, Framework::torchtitan})
-          if (const std::string other = foreign_name(field.key, framework); !other.empty())
-            note += text(" | ", name(framework), " ", other);
-        return note;
-      });
+  Printer printer;
+  for (const Field& field : fields(loaded.config)) {
+    const auto origin = loaded.origins.find(field.key);
+    std::string note = origin == loaded.origins.end() ? "default" : str(origin->second.place);
+    for (const Framework framework : {Framework::nanotron, Framework::torchtitan})
+      if (const std::string other = foreign_name(field.key, framework); !other.empty())
+        note += text(" | ", name(framework), " ", other);
+    printer.add(field, note);
+  }
+  return std::move(printer).take();
 }
 
 std::string to_toml(LoadedConfig& loaded) {
   using Kind = Origin::Kind;
-  return print(
-      loaded,
-      [&](const Field& field) {
-        const auto origin = loaded.origins.find(field.key);
-        return origin != loaded.origins.end() &&
-               (origin->second.kind == Kind::file || origin->second.kind == Kind::flag);
-      },
-      [](const Field&) { return std::string(); });
+  Printer printer;
+  for (const Field& field : fields(loaded.config)) {
+    const auto origin = loaded.origins.find(field.key);
+    if (origin != loaded.origins.end() && (origin->second.kind == Kind::file || origin->second.kind == Kind::flag))
+      printer.add(field, "");
+  }
+  return std::move(printer).take();
 }
 
 std::string describe_model(const LoadedConfig& loaded) {
   const Config& c = loaded.config;
   const ModelConfig& m = c.model;
-  if (m.hidden_size == 0 || m.num_attention_heads == 0 || m.vocab_size == 0) return "";
+  if (m.hidden_size == 0 || m.num_attention_heads == 0 || m.num_key_value_heads == 0 || m.vocab_size == 0) return "";
+  if (!is_countable(m)) return "";
   const std::int64_t seq_len = c.training.seq_len;
   const ParameterCounts n = count_parameters(m);
 
@@ -124,8 +124,7 @@ std::string describe_model(const LoadedConfig& loaded) {
   PrecisionConfig precision = c.precision;
   const std::string dtype = m.dtype == "auto" ? "bfloat16" : m.dtype;
   if (precision.param == "auto") precision.param = dtype;
-  const std::int64_t shards = std::max<std::int64_t>(1, c.parallelism.dp) /
-                              std::max<std::int64_t>(1, c.parallelism.replicate) * c.parallelism.cp;
+  const std::int64_t shards = std::max<std::int64_t>(1, c.parallelism.dp / c.parallelism.replicate) * c.parallelism.cp;
   out +=
       text("states       ", components(state_bytes(n.total(), precision, c.optimizer.name, c.parallelism.zero, shards)),
            " (", precision.param, " weights", shards > 1 ? text(", zero ", c.parallelism.zero, " over ", shards) : "",

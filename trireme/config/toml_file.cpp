@@ -5,6 +5,7 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #define TOML_MAX_NESTED_VALUES 32
 #include <toml++/toml.h>
@@ -17,7 +18,8 @@ namespace {
 constexpr int kMaxWordsOfAKey = 32;
 
 [[noreturn]] void syntax_error(const std::string& file, int line, int column, std::string_view what) {
-  throw ConfigError(text("this is not TOML: ", what, "\n  --> ", file, ":", line, ", column ", column));
+  throw ConfigError(
+      text("this is not TOML: ", shortened(std::string(what), 200), "\n  --> ", file, ":", line, ", column ", column));
 }
 
 Place place_of(const std::string& file, const toml::source_region& region) {
@@ -70,7 +72,11 @@ class Flattener {
     }
   }
 
-  Settings take() && { return std::move(settings_); }
+  /// In the order of the file; the library's tables are in that of the alphabet.
+  Settings take() && {
+    std::ranges::stable_sort(settings_, {}, [](const Setting& s) { return std::pair(s.place.line, s.place.column); });
+    return std::move(settings_);
+  }
 
  private:
   void node(const toml::node& node, const std::string& path, const Place& place) {
@@ -98,8 +104,8 @@ class Flattener {
       return {std::move(values)};
     }
     const Place place = place_of(file_, node.source());
-    throw ConfigError(text("the value of ", path, " is a date, a time or a table among values\n  --> ", str(place),
-                           "\n  fix: use text, numbers, true or false, or lists of them"));
+    throw ConfigError(text("the value of ", shortened(path), " is a date, a time or a table among values\n  --> ",
+                           str(place), "\n  fix: use text, numbers, true or false, or lists of them"));
   }
 
   std::string file_;
@@ -110,10 +116,10 @@ class Flattener {
 
 std::string read_config_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  require<ConfigError>(in.is_open(), "cannot open ", path, ": ", std::strerror(errno));
+  require<ConfigError>(in.is_open(), "cannot open ", shortened(path, 200), ": ", std::strerror(errno));
   std::string bytes(kMaxConfigBytes + 1, '\0');
   in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  require<ConfigError>(!in.bad(), "cannot read ", path, ": ", std::strerror(errno));
+  require<ConfigError>(!in.bad(), "cannot read ", shortened(path, 200), ": ", std::strerror(errno));
   bytes.resize(static_cast<std::size_t>(in.gcount()));
   require<ConfigError>(bytes.size() <= kMaxConfigBytes, path, " is larger than ", kMaxConfigBytes,
                        " bytes: this is not a config");
@@ -128,7 +134,9 @@ Settings parse_toml(const std::string& file, std::string_view toml) {
     const toml::table root = toml::parse(toml, file);
     Flattener flat(file);
     flat.table(root, "");
-    return std::move(flat).take();
+    Settings settings = std::move(flat).take();
+    check_number_of_settings(file, settings);
+    return settings;
   } catch (const toml::parse_error& e) {
     syntax_error(file, static_cast<int>(e.source().begin.line), static_cast<int>(e.source().begin.column),
                  e.description());

@@ -31,7 +31,12 @@ std::string at_length(const Violation& v) {
 
 std::string report(const std::vector<Violation>& violations) {
   if (violations.size() == 1) return at_length(violations.front());
-  const auto headline = [](const Violation& v) { return v.in_list.empty() ? v.headline : v.in_list; };
+  const auto headline = [](const Violation& v) {
+    std::string line = v.in_list.empty() ? v.headline : v.in_list;
+    for (std::size_t end; (end = line.find('\n')) != std::string::npos;)
+      line.replace(end, std::max<std::size_t>(1, line.find_first_not_of(" \n", end) - end), "; ");
+    return line;
+  };
   std::size_t place_width = 0, headline_width = 0;
   for (const Violation& v : violations) {
     place_width = std::max(place_width, display_width(str(v.place)));

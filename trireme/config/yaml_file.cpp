@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <memory>
+#include <set>
 #include <sstream>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include <yaml-cpp/parser.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/utf8.hpp"
 #include "trireme/config/toml_file.hpp"
 
 namespace trireme {
@@ -26,7 +28,7 @@ struct Node {
 };
 
 template <class T>
-bool whole_number(const std::string& word, T& value) {
+bool is_number(const std::string& word, T& value) {
   const char* end = word.data() + word.size();
   const char* begin = word.data() + (word.starts_with('+') ? 1 : 0);
   const auto [stop, error] = std::from_chars(begin, end, value);
@@ -37,9 +39,9 @@ Value typed(const std::string& word) {
   if (word.empty() || word == "~" || word == "null" || word == "Null" || word == "NULL") return {Nothing{}};
   if (word == "true" || word == "True" || word == "TRUE") return {true};
   if (word == "false" || word == "False" || word == "FALSE") return {false};
-  if (std::int64_t value = 0; whole_number(word, value)) return {value};
-  const bool starts_as_number = word.find_first_of("0123456789") <= 1;
-  if (double value = 0; starts_as_number && whole_number(word, value)) return {value};
+  if (std::int64_t value = 0; is_number(word, value)) return {value};
+  const bool has_digit = word.find_first_of("0123456789") != std::string::npos;  // "inf" and "nan" are words
+  if (double value = 0; has_digit && is_number(word, value)) return {value};
   return {word};
 }
 
@@ -53,6 +55,7 @@ class Builder : public YAML::EventHandler {
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     refuse(mark, "", anchor);
+    if (expects_key()) fail(mark, "a key must be one word, not null");
     add({Node::Kind::scalar, {Nothing{}}, {}, mark.line + 1});
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { fail(mark, "aliases (*name) are not taken"); }
@@ -60,8 +63,7 @@ class Builder : public YAML::EventHandler {
                 const std::string& value) override {
     refuse(mark, tag, anchor);
     if (expects_key()) {
-      for (const auto& [key, node] : open_.back()->members)
-        if (key == value) fail(mark, text("the key '", value, "' is given twice"));
+      if (!keys_.back().insert(value).second) fail(mark, text("the key '", shortened(value), "' is given twice"));
       open_.back()->members.emplace_back(value, Node{});
       has_key_.back() = true;
     } else {
@@ -85,7 +87,7 @@ class Builder : public YAML::EventHandler {
   }
   void refuse(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) const {
     if (anchor != YAML::NullAnchor) fail(mark, "anchors (&name) are not taken\n  fix: write the value out");
-    if (!tag.empty() && tag != "?" && tag != "!") fail(mark, text("the tag ", tag, " is not taken"));
+    if (!tag.empty() && tag != "?" && tag != "!") fail(mark, text("the tag ", shortened(tag), " is not taken"));
   }
   bool expects_key() const { return !open_.empty() && open_.back()->kind == Node::Kind::map && !has_key_.back(); }
 
@@ -108,10 +110,12 @@ class Builder : public YAML::EventHandler {
     if (open_.size() >= kMaxDepth) fail(mark, text("nested deeper than ", kMaxDepth));
     open_.push_back(place_for({kind, {Nothing{}}, {}, mark.line + 1}));
     has_key_.push_back(false);
+    keys_.emplace_back();
   }
   void end() {
     open_.pop_back();
     has_key_.pop_back();
+    keys_.pop_back();
   }
 
   std::string file_;
@@ -119,6 +123,7 @@ class Builder : public YAML::EventHandler {
   // Maps and lists that are not finished, from the root on. Only the last one grows, so the pointers stay good.
   std::vector<Node*> open_;
   std::vector<bool> has_key_;
+  std::vector<std::set<std::string>> keys_;
 };
 
 class Flattener {
@@ -156,19 +161,23 @@ class Flattener {
 Settings parse_yaml(const std::string& file, const std::string& yaml) {
   require<ConfigError>(yaml.size() <= kMaxConfigBytes, file, " is larger than ", kMaxConfigBytes,
                        " bytes: this is not a config");
+  require<ConfigError>(valid_utf8(yaml) == yaml, file, " is not UTF-8");
   std::istringstream in(yaml);
-  Builder builder(file);
+  Builder builder(file), second(file);
   try {
     YAML::Parser parser(in);
     parser.HandleNextDocument(builder);
+    require<ConfigError>(!parser.HandleNextDocument(second), file, " holds more than one YAML document (---)");
   } catch (const YAML::Exception& e) {
-    throw ConfigError(text("this is not YAML: ", e.msg, "\n  --> ", file, ":", e.mark.line + 1));
+    throw ConfigError(text("this is not YAML: ", shortened(e.msg, 200), "\n  --> ", file, ":", e.mark.line + 1));
   }
   const Node root = std::move(builder).take();
   require<ConfigError>(root.kind == Node::Kind::map, file, " is not a YAML map");
   Flattener flat(file);
   flat.map(root, "");
-  return std::move(flat).take();
+  Settings settings = std::move(flat).take();
+  check_number_of_settings(file, settings);
+  return settings;
 }
 
 }  // namespace trireme

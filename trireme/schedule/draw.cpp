@@ -15,7 +15,8 @@ struct Look {
   const char* ansi;  // foreground and background
   const char* fill;  // colour in SVG
 };
-// In the order of Op: forward green, backward blue, its halves light blue and teal.
+// In the order of Op: forward green, backward blue, its halves light blue and teal (yellow in a terminal, which has no
+// teal).
 constexpr std::array<Look, 4> kLooks{
     {{"\x1b[30;42m", "#8ecf8e"}, {"\x1b[97;44m", "#7fa8e6"}, {"\x1b[30;46m", "#a9d3f2"}, {"\x1b[30;43m", "#5fb8b0"}}};
 const Look& look(Op op) { return kLooks[static_cast<std::size_t>(op)]; }
@@ -70,9 +71,13 @@ std::string draw_text(const Schedule& schedule, const Replay& replay, const Draw
   const double unit = time_unit(replay);
   const std::size_t margin = text("rank ", schedule.ranks() - 1, " ").size();
   const int room = std::max(8, options.width - static_cast<int>(margin));
-  const auto units = static_cast<int>(std::ceil(replay.makespan / unit - 1e-9));
-  const int columns_a_unit = std::clamp(room / std::max(1, units), 1, static_cast<int>(longest_label(schedule)) + 1);
-  const auto column = [&](double time) { return static_cast<int>(std::lround(time / unit * columns_a_unit)); };
+  const double units = std::ceil(replay.makespan / unit - 1e-9);
+  const int columns_a_unit = static_cast<int>(
+      std::clamp(std::floor(room / std::max(1.0, units)), 1.0, static_cast<double>(longest_label(schedule)) + 1));
+  // Beyond the room nothing is drawn, so that is as far as a column needs to go.
+  const auto column = [&](double time) {
+    return static_cast<int>(std::min(std::round(time / unit * columns_a_unit), room + 1.0));
+  };
   const int shown = std::min(room, column(replay.makespan));
 
   std::string out;
@@ -95,7 +100,7 @@ std::string draw_text(const Schedule& schedule, const Replay& replay, const Draw
     out += "\n";
   }
   if (shown < column(replay.makespan))
-    out += text("(the first ", fixed(100.0 * shown / column(replay.makespan), 0),
+    out += text("(the first ", fixed(100.0 * shown / (replay.makespan / unit * columns_a_unit), 0),
                 "% of the time; --svg FILE draws all of it)\n");
   return out;
 }

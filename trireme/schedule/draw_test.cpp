@@ -39,6 +39,13 @@ TEST(DrawText, TellsChunksByCaseWhereThereIsNoRoomForNumbers) {
             "rank 1 .Ff..iwIW.\n");
 }
 
+TEST(DrawText, CostsFarApartAreCutAndNotAnError) {
+  const Schedule schedule = make_schedule("1f1b", 2, 2);
+  const StepCosts costs{.F = 1e-9, .I = 1e6, .W = 1, .transfer = 1e6};
+  const std::string drawn = draw_text(schedule, replay(schedule, costs), {.width = 40});
+  EXPECT_THAT(drawn, testing::HasSubstr("(the first 0% of the time;"));
+}
+
 TEST(DrawText, ColorsOnlyWhenAsked) {
   const Schedule schedule = make_schedule("1f1b", 1, 1);
   EXPECT_EQ(draw_text(schedule, replay(schedule), {.color = true}),

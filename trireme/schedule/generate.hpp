@@ -1,6 +1,6 @@
 #pragma once
 // The schedules that Trireme knows. Each function gives the program of one rank; make_schedule gives them all.
-// docs/parallelism/pipeline.md draws each of them and says what it costs.
+// docs/parallelism/pipeline.md says what each of them costs.
 #include <string>
 #include <string_view>
 #include <vector>

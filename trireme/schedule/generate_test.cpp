@@ -1,5 +1,6 @@
 #include "trireme/schedule/generate.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.hpp"

@@ -1,6 +1,9 @@
 #include "trireme/schedule/replay.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -65,16 +68,17 @@ TEST_P(EverySchedule, RunsWithoutDeadlockForEveryShape) {
 }
 
 TEST_P(EverySchedule, AMicrobatchMoreNeverTakesLessTime) {
-  EXPECT_TRUE(rc::check([this] {
+  const std::string name = GetParam();
+  EXPECT_TRUE(rc::check([name] {
     const int p = *rc::gen::inRange(1, 9), m = *rc::gen::inRange(1, 24), v = *rc::gen::inRange(1, 4);
     const auto time = [] { return *rc::gen::inRange(1, 20) / 4.0; };
     const StepCosts costs{.F = time(), .I = time(), .W = time(), .transfer = time()};
-    const Replay less = replay(make_schedule(GetParam(), p, m, v), costs);
-    const Replay more = replay(make_schedule(GetParam(), p, m + 1, v), costs);
+    const Replay less = replay(make_schedule(name, p, m, v), costs);
+    const Replay more = replay(make_schedule(name, p, m + 1, v), costs);
     RC_ASSERT(more.makespan + kExact >= less.makespan);
     StepCosts free = costs;
     free.transfer = 0;
-    RC_ASSERT(replay(make_schedule(GetParam(), p, m, v), free).makespan <= less.makespan + kExact);
+    RC_ASSERT(replay(make_schedule(name, p, m, v), free).makespan <= less.makespan + kExact);
   }));
 }
 
@@ -116,7 +120,8 @@ TEST(Replay, Zb1pHasABubbleOfFPlusIMinusW) {
       for (int i = 0; i < p; ++i) {
         const RankReplay& rank = r.ranks[static_cast<std::size_t>(i)];
         ASSERT_EQ(rank.peak_live, std::min(p - i, m));
-        ASSERT_LE(rank.peak_held, std::min(p, m));  // inputs kept for W: no more than 1F1B's first rank
+        // Inputs kept for W: rank i puts i of them off, so that all ranks keep as many as 1F1B's first.
+        ASSERT_EQ(rank.peak_held, std::min(p, m));
       }
     });
 }
@@ -200,11 +205,51 @@ TEST(Replay, AWrongScheduleIsRefusedWithRankAndStep) {
             "schedule s: pp rank 0, step 2 (0W0): this weight gradient was computed before");
   EXPECT_EQ(replay_error(with("0F0 0I0 0B0", "1F0 1B0")),
             "schedule s: pp rank 0, step 2 (0B0): this input gradient was computed before");
+  EXPECT_EQ(replay_error(with("0F0 0W0 0I0", "1F0 1B0")),
+            "schedule deadlock: pp rank 0 never gets past step 1 (0W0), which waits for the input gradient of chunk 0, "
+            "microbatch 0, from pp rank 0");
   EXPECT_EQ(replay_error(with("0F0 0I0", "1F0 1B0")),
             "schedule s: pp rank 0 never computes the weight gradient of chunk 0, microbatch 0");
   EXPECT_EQ(replay_error(with("0F0 1B0", "1F0 1B0")), "schedule s: pp rank 0, step 1 (1B0): chunk 1 is on pp rank 1");
   EXPECT_EQ(replay_error(with("0F1", "1F0 1B0")), "schedule s: pp rank 0, step 0 (0F1): there are only 1 microbatches");
   EXPECT_EQ(replay_error(with("2F0", "1F0 1B0")), "schedule s: pp rank 0, step 0 (2F0): there are only 2 chunks");
+}
+
+TEST(Replay, EdgesAndRanksThatAreNotThereAreRefused) {
+  Schedule schedule = make_schedule("1f1b", 2, 1);
+  schedule.edges = {{0, 2}};
+  EXPECT_EQ(replay_error(schedule), "schedule 1f1b: the edge 0 -> 2 names a chunk that is not there (2 chunks)");
+  schedule.edges = {{-1, 1}};
+  EXPECT_EQ(replay_error(schedule), "schedule 1f1b: the edge -1 -> 1 names a chunk that is not there (2 chunks)");
+  schedule = make_schedule("1f1b", 2, 1);
+  schedule.rank_of_chunk[1] = 2;
+  EXPECT_EQ(replay_error(schedule), "schedule 1f1b: a chunk is on pp rank 2, but there are 2");
+}
+
+// Every schedule far beyond the sizes above. `make campaign` takes all of them, `make test` a few.
+TEST(Campaign, EveryScheduleOnManyRanks) {
+  const bool all = std::getenv("TRIREME_CAMPAIGN") != nullptr;
+  const int step = all ? 1 : 23;
+  std::int64_t shapes = 0;
+  for (const std::string& name : schedule_names())
+    for (int p = 17; p <= 64; p += step)
+      for (int m = 1; m <= 3 * p; m += all ? 3 : 41)
+        for (const int v : {2, 5, 8}) {
+          if (v > 2 && name != "interleaved-1f1b") continue;
+          const Replay r = replay(make_schedule(name, p, m, v));
+          ++shapes;
+          ASSERT_LE(r.bubble, 3.0 * (p - 1) + kExact) << name << " p=" << p << " m=" << m << " v=" << v;
+          if (name == "zbv" && m >= 2 * p - 1) {
+            ASSERT_NEAR(r.bubble, 0, kExact) << "p=" << p << " m=" << m;
+          }
+          if (name == "dualpipe-v" && m >= 2 * p) {
+            ASSERT_NEAR(r.bubble, (p - 1) / 2.0, kExact) << "p=" << p << " m=" << m;
+          }
+          if (name == "zb1p" && m >= 2 * p) {
+            ASSERT_NEAR(r.bubble, p - 1, kExact) << "p=" << p << " m=" << m;
+          }
+        }
+  std::cout << shapes << " shapes\n";
 }
 
 }  // namespace

@@ -51,38 +51,44 @@ Schedule parse_schedule(std::string_view input) {
   bool has_edges = false;
   std::istringstream lines{std::string(input)};
   int n = 0;
+  const auto expect = [&](bool ok, const auto&... what) {
+    require<ConfigError>(ok, "schedule, line ", n, ": ", what...);
+  };
   for (std::string line; std::getline(lines, line);) {
     ++n;
     std::istringstream words(line);
-    std::string first, word;
+    std::string first, word, count, extra;
     if (!(words >> first)) continue;
     if (first == "schedule") {
-      std::string count;
       words >> schedule.name >> word >> count;
-      require<ConfigError>(word == "microbatches", "schedule, line ", n, ": expected 'schedule NAME microbatches N'");
+      expect(word == "microbatches" && !(words >> extra), "expected 'schedule NAME microbatches N'");
       schedule.microbatches = number(count, n);
     } else if (first == "chunks") {
-      std::string on, ranks;
-      words >> on >> ranks;
-      require<ConfigError>(on == "on" && ranks == "ranks", "schedule, line ", n,
-                           ": expected 'chunks on ranks R R ...'");
+      words >> word >> extra;
+      expect(word == "on" && extra == "ranks", "expected 'chunks on ranks R R ...'");
       schedule.rank_of_chunk = numbers(words, n);
     } else if (first == "edges") {
       const std::vector<int> ends = numbers(words, n);
-      require<ConfigError>(ends.size() % 2 == 0, "schedule, line ", n, ": edges are pairs of chunks");
+      expect(ends.size() % 2 == 0, "edges are pairs of chunks");
       for (std::size_t i = 0; i + 1 < ends.size(); i += 2) schedule.edges.push_back({ends[i], ends[i + 1]});
       has_edges = true;
     } else if (first == "rank") {
       words >> word;
-      require<ConfigError>(word == text(schedule.ranks(), ":"), "schedule, line ", n, ": expected 'rank ",
-                           schedule.ranks(), ": STEP STEP ...', found 'rank ", word, "'");
+      expect(word == text(schedule.ranks(), ":"), "expected 'rank ", schedule.ranks(), ": STEP STEP ...', found 'rank ",
+             word, "'");
       std::string steps;
       std::getline(words, steps);
-      schedule.programs.push_back(parse_program(steps));
+      try {
+        schedule.programs.push_back(parse_program(steps));
+      } catch (const ConfigError& e) {
+        expect(false, e.what());
+      }
     } else {
-      throw ConfigError(text("schedule, line ", n, ": unknown word '", first, "'"));
+      expect(false, "unknown word '", first, "'");
     }
   }
+  require<ConfigError>(schedule.microbatches > 0, "schedule: no line 'schedule NAME microbatches N' with N > 0");
+  require<ConfigError>(!schedule.rank_of_chunk.empty(), "schedule: no line 'chunks on ranks R R ...'");
   require<ConfigError>(!schedule.programs.empty(), "schedule: no line 'rank 0: STEP STEP ...'");
   if (!has_edges) schedule.edges = chain(schedule.chunks());
   return schedule;

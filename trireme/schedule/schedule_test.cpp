@@ -1,5 +1,8 @@
 #include "trireme/schedule/schedule.hpp"
 
+#include <functional>
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
@@ -50,7 +53,11 @@ TEST(Schedule, EdgesThatAreNoChainAreWrittenToo) {
 
 TEST(Schedule, ABadFileIsRefusedByLine) {
   const auto error = [](const char* file) { return error_of([&] { parse_schedule(file); }); };
-  EXPECT_EQ(error(""), "schedule: no line 'rank 0: STEP STEP ...'");
+  EXPECT_EQ(error(""), "schedule: no line 'schedule NAME microbatches N' with N > 0");
+  EXPECT_EQ(error("schedule x microbatches 2"), "schedule: no line 'chunks on ranks R R ...'");
+  EXPECT_EQ(error("schedule x microbatches 2\nchunks on ranks 0"), "schedule: no line 'rank 0: STEP STEP ...'");
+  EXPECT_EQ(error("schedule x microbatches 2 3"), "schedule, line 1: expected 'schedule NAME microbatches N'");
+  EXPECT_THAT(error("\n\nrank 0: 0F0 0X0"), testing::StartsWith("schedule, line 3: schedule step '0X0' is not"));
   EXPECT_EQ(error("\nschedul x"), "schedule, line 2: unknown word 'schedul'");
   EXPECT_EQ(error("schedule x microbatches many"), "schedule, line 1: 'many' is not a whole number");
   EXPECT_EQ(error("schedule x microbatches -4"), "schedule, line 1: '-4' is not a whole number");

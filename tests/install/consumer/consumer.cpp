@@ -8,7 +8,7 @@
 #include "trireme/schedule/replay.hpp"
 
 int main() {
-  trireme::LoadedConfig loaded = trireme::load_config("", {"--model.preset", "gpt2"});
+  trireme::LoadedConfig loaded = trireme::load_config("", trireme::parse_flags({"--model.preset", "gpt2"}));
   trireme::derive(loaded);
   std::cout << trireme::Grid::dense({.dp = 2, .tp = 2}).str() << "; 1f1b bubble "
             << trireme::replay(trireme::make_schedule("1f1b", 2, 4)).bubble << "; "
