@@ -7,7 +7,6 @@
 #include <sstream>
 #include <utility>
 
-#define TOML_MAX_NESTED_VALUES 32
 #include <toml++/toml.h>
 
 #include "trireme/base/error.hpp"

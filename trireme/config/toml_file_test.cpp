@@ -148,6 +148,11 @@ TEST(ParseToml, StrangeButValid) {
                 .path,
             "a");  // a byte order mark
   EXPECT_EQ(parse_toml("x", "\"\" = 1")[0].path, "");
+  // The deepest that passes: the library's 256 values in values, each behind a key of 32 words.
+  std::string deep = "1";
+  for (int i = 0; i < 254; ++i) deep = "{" + repeated("a.", 62) + "a = " + deep + "}";
+  EXPECT_EQ(parse_toml("x", "a = " + deep).size(), 1U);
+  EXPECT_LT(error_of("a = " + deep).size(), 1000U);
 }
 
 TEST(ParseToml, KeysOf32WordsAreStillTaken) {
