@@ -60,7 +60,7 @@ if(TRIREME_TESTS)
   set_target_properties(trireme_test_main PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   target_compile_features(trireme_test_main PUBLIC cxx_std_20)
   # -O0: tests are compiled more often than they run; what they test is optimised.
-  target_compile_options(trireme_test_main PUBLIC ${TRIREME_WARNINGS} $<$<CONFIG:Release>:-O0>)
+  target_compile_options(trireme_test_main PUBLIC ${TRIREME_WARNINGS} ${TRIREME_COLD})
   target_compile_definitions(trireme_test_main PUBLIC TRIREME_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_precompile_headers(trireme_test_main PRIVATE <gmock/gmock.h> <gtest/gtest.h> <rapidcheck.h> <fstream> <map> <sstream> <string>
                             <vector>)

@@ -8,6 +8,7 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 if(NOT CMAKE_BUILD_TYPE AND PROJECT_IS_TOP_LEVEL)
   set(CMAKE_BUILD_TYPE Release)
+  set(CMAKE_CXX_FLAGS_RELEASE -O2)  # as the release preset
 endif()
 
 set(TRIREME_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Werror)
@@ -25,7 +26,9 @@ if(PROJECT_IS_TOP_LEVEL)
     set(CMAKE_CXX_COMPILER_LAUNCHER
         ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_PCH_EXTSUM=1
         CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
-    add_compile_options(-fpch-preprocess)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      add_compile_options(-fpch-preprocess)
+    endif()
   endif()
   find_program(MOLD mold)
   if(MOLD)
@@ -38,12 +41,25 @@ if(PROJECT_IS_TOP_LEVEL)
   enable_testing()
 endif()
 
-# trireme_library(NAME [DEPENDS folder...] [TORCH_DEPENDS folder...] [TORCH] [LINK target...] [EXCLUDE file...])
+# The standard headers that nearly every file without torch includes, compiled once for each way of compiling. A header of ours
+# must still include what it uses: tests/install builds against the installed headers without any of this.
+function(trireme_std_header target)
+  add_library(${target} OBJECT ${PROJECT_SOURCE_DIR}/cmake/std_pch.cpp)
+  target_compile_options(${target} PRIVATE ${TRIREME_WARNINGS} ${ARGN})
+  target_precompile_headers(${target} PRIVATE <algorithm> <array> <charconv> <cmath> <cstdint> <filesystem> <fstream> <functional>
+                            <map> <optional> <sstream> <string> <string_view> <utility> <variant> <vector>)
+endfunction()
+set(TRIREME_COLD $<$<CONFIG:Release>:-O0>)
+trireme_std_header(trireme_std)
+trireme_std_header(trireme_std_cold ${TRIREME_COLD})
+
+# trireme_library(NAME [DEPENDS folder...] [TORCH_DEPENDS folder...] [TORCH] [COLD] [LINK target...] [EXCLUDE file...])
 #   the library trireme::NAME from this folder's sources, and the test program trireme_NAME_test from its *_test.cpp.
 #   DEPENDS  folders whose headers it may include; TORCH_DEPENDS those that are only there with torch;
-#   TORCH  it may include torch itself;  LINK  other libraries it needs;  EXCLUDE  sources that belong to no library.
+#   TORCH  it may include torch itself;  COLD  nothing in it takes time when it runs, so it is compiled quickly instead;
+#   LINK  other libraries it needs;  EXCLUDE  sources that belong to no library.
 function(trireme_library name)
-  cmake_parse_arguments(arg "TORCH" "" "DEPENDS;TORCH_DEPENDS;LINK;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(arg "TORCH;COLD" "" "DEPENDS;TORCH_DEPENDS;LINK;EXCLUDE" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cpp)
   file(GLOB tests CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *_test.cpp)
   list(REMOVE_ITEM sources "" ${tests} ${arg_EXCLUDE})
@@ -64,6 +80,9 @@ function(trireme_library name)
   if(arg_TORCH)
     target_link_libraries(trireme_${name} PUBLIC trireme_torch)
     target_precompile_headers(trireme_${name} REUSE_FROM trireme_torch)
+  elseif(arg_COLD)
+    target_compile_options(trireme_${name} PRIVATE ${TRIREME_COLD})
+    target_precompile_headers(trireme_${name} REUSE_FROM trireme_std_cold)
   else()
     target_precompile_headers(trireme_${name} REUSE_FROM trireme_std)
   endif()
@@ -73,13 +92,6 @@ function(trireme_library name)
     trireme_test(${name} SOURCES ${tests} LINK trireme_${name})
   endif()
 endfunction()
-
-# The standard headers that nearly every file without torch includes, compiled once. A header of ours must still include what it
-# uses: tests/install builds against the installed headers without any of this.
-add_library(trireme_std OBJECT ${PROJECT_SOURCE_DIR}/cmake/std_pch.cpp)
-target_compile_options(trireme_std PRIVATE ${TRIREME_WARNINGS})
-target_precompile_headers(trireme_std PRIVATE <algorithm> <array> <charconv> <cmath> <cstdint> <filesystem> <fstream> <functional> <map> <optional>
-                          <sstream> <string> <string_view> <utility> <variant> <vector>)
 
 # trireme_test(NAME SOURCES file... LINK target...)
 #   the test program trireme_NAME_test; each of its tests is one of ctest's. Fixtures are found through TRIREME_SOURCE_DIR.

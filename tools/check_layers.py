@@ -11,7 +11,7 @@ import sys
 
 LOWER_DECK = set("base layout schedule files data config report planner".split())
 SOURCES = {".hpp", ".cpp", ".cu", ".cuh", ".h", ".cc", ".inl"}
-KEYWORDS = {"DEPENDS", "TORCH_DEPENDS", "TORCH", "LINK", "EXCLUDE"}
+KEYWORDS = {"DEPENDS", "TORCH_DEPENDS", "TORCH", "COLD", "LINK", "EXCLUDE"}
 
 
 def declared_layers(root):
