@@ -10,22 +10,12 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/temp_folder.hpp"
+#include "trireme/base/test_words.hpp"
 
 namespace trireme {
 namespace {
 
 using testing::HasSubstr;
-
-template <class E, class Action>
-std::string message_of(Action action) {
-  try {
-    action();
-  } catch (const E& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "did not throw what it should";
-  return "";
-}
 
 /// While it lives, no file of this process can grow beyond `bytes`: a full disk, as far as write() can tell.
 class FileSizeLimit {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/test_words.hpp"
 
 namespace trireme {
 namespace {
@@ -51,13 +52,8 @@ TEST(Generate, NamesAliasesAndChunks) {
 }
 
 TEST(Generate, BadNumbersAreRefusedByName) {
-  const auto error = [](const char* name, int ranks, int microbatches, int v) -> std::string {
-    try {
-      make_schedule(name, ranks, microbatches, v);
-    } catch (const ConfigError& e) {
-      return e.what();
-    }
-    return "no error";
+  const auto error = [](const char* name, int ranks, int microbatches, int v) {
+    return message_of<ConfigError>([&] { make_schedule(name, ranks, microbatches, v); });
   };
   EXPECT_EQ(error("1f1b", 0, 1, 1), "schedule 1f1b: stages = 0: must be at least 1");
   EXPECT_EQ(error("1f1b", 1, 0, 1), "schedule 1f1b: microbatches = 0: must be at least 1");

@@ -9,6 +9,7 @@
 #include <rapidcheck.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/test_words.hpp"
 #include "trireme/schedule/generate.hpp"
 
 namespace trireme {
@@ -18,12 +19,7 @@ constexpr double kExact =
     1e-9;  // the table in names of formulas is met to this; costs are sums of a few thousand terms
 
 std::string replay_error(const Schedule& schedule) {
-  try {
-    replay(schedule);
-  } catch (const InternalError& e) {
-    return e.what();
-  }
-  return "no error";
+  return message_of<InternalError>([&] { replay(schedule); });
 }
 
 /// Calls body(p, m, v) for p <= 16, m <= 64 and, where the schedule has them, v <= 4 virtual stages.

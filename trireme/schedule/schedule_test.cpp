@@ -7,19 +7,11 @@
 #include <rapidcheck.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/test_words.hpp"
 #include "trireme/schedule/generate.hpp"
 
 namespace trireme {
 namespace {
-
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 TEST(Step, ReadsAsItIsWritten) {
   EXPECT_EQ(str(Step{Op::I, 12, 345}), "12I345");
@@ -30,7 +22,7 @@ TEST(Step, ReadsAsItIsWritten) {
 
 TEST(Step, AWordThatIsNoneIsNamed) {
   for (const char* word : {"", "F", "0F", "F0", "0X1", "-1F0", "0F-1", "0F1x", "99999999999F0", "0f1", "0F+1"})
-    EXPECT_THAT(error_of([&] { parse_step(word); }), testing::HasSubstr(text("'", word, "'")));
+    EXPECT_THAT(message_of<ConfigError>([&] { parse_step(word); }), testing::HasSubstr(text("'", word, "'")));
 }
 
 TEST(Schedule, AnySurvivesItsTextForm) {
@@ -52,7 +44,7 @@ TEST(Schedule, EdgesThatAreNoChainAreWrittenToo) {
 }
 
 TEST(Schedule, ABadFileIsRefusedByLine) {
-  const auto error = [](const char* file) { return error_of([&] { parse_schedule(file); }); };
+  const auto error = [](const char* file) { return message_of<ConfigError>([&] { parse_schedule(file); }); };
   EXPECT_EQ(error(""), "schedule: no line 'schedule NAME microbatches N' with N > 0");
   EXPECT_EQ(error("schedule x microbatches 2"), "schedule: no line 'chunks on ranks R R ...'");
   EXPECT_EQ(error("schedule x microbatches 2\nchunks on ranks 0"), "schedule: no line 'rank 0: STEP STEP ...'");
