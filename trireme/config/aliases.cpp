@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -288,9 +289,13 @@ std::vector<AliasMatch> find_aliases(const std::string& path) {
 }
 
 std::string foreign_name(const std::string& key, Framework framework) {
-  for (const Alias& alias : aliases())
-    if (alias.framework == framework && alias.key == key) return alias.foreign;
-  return "";
+  static const std::map<std::pair<std::string, Framework>, std::string> names = [] {
+    std::map<std::pair<std::string, Framework>, std::string> first;
+    for (const Alias& alias : aliases()) first.try_emplace({alias.key, alias.framework}, alias.foreign);
+    return first;
+  }();
+  const auto it = names.find({key, framework});
+  return it == names.end() ? "" : it->second;
 }
 
 std::string other_names(const std::string& key) {

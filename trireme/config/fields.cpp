@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 
 #include "trireme/base/error.hpp"
 #include "trireme/schedule/generate.hpp"
@@ -127,7 +128,7 @@ std::vector<Field> fields(Config& c) {
       {"tokenizer.path", &c.tokenizer.path, "tokenizer.json, *.tiktoken or \"bytes\""},
   };
   add_data_fields(all, c.data);
-  const std::vector<Field> rest = {
+  std::vector<Field> rest = {
       {"training.steps", &c.training.steps, "optimizer updates", 1, kMaxCount},
       {"training.seq_len", &c.training.seq_len, "tokens of a sequence", 1, kMaxSize},
       {"training.micro_batch_size", &c.training.micro_batch_size, "sequences of a microbatch on a dp rank; 0 = derived",
@@ -236,7 +237,7 @@ std::vector<Field> fields(Config& c) {
       one_of("checks.non_finite", &c.checks.non_finite, "a NaN or Inf in the gradients: stop, or skip the update",
              {"stop", "skip"}),
   };
-  all.insert(all.end(), rest.begin(), rest.end());
+  std::ranges::move(rest, std::back_inserter(all));
   return all;
 }
 

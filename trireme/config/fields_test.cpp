@@ -149,10 +149,11 @@ TEST(TomlText, IsReadBackAsTheSameKind) {
 RC_GTEST_PROP(Fields, AreSetByFileAndByFlag, ()) {
   Config config = whole_config();
   std::vector<Field> all = fields(config);
-  const Field& field = all[static_cast<std::size_t>(pick(0, static_cast<int>(all.size()) - 1))];
+  Dice dice;
+  const Field& field = dice.one_of(all);
   RC_PRE(stands_alone(field));
   const std::string standard = toml_text(field.value);
-  randomise(field);
+  randomise(field, dice);
   const std::string wanted = toml_text(field.value);
   RC_LOG() << field.key << " = " << wanted;
   // Stages and sources exist before one of their keys is set.

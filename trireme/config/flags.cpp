@@ -24,9 +24,10 @@ FlagWords words_of_flag(const std::string& path, const std::vector<Field>& all) 
 }  // namespace
 
 Settings take_flags(const std::vector<std::string>& words, std::vector<std::string>& rest) {
+  Settings settings;
+  if (words.empty()) return settings;
   Config config;
   const std::vector<Field> all = fields(config);
-  Settings settings;
   for (std::size_t i = 0; i < words.size();) {
     const std::string& word = words[i++];
     const std::size_t equals = word.find('=');

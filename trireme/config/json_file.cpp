@@ -27,7 +27,7 @@ class Flattener {
   explicit Flattener(const std::string& file) : file_(file) {}
 
   void object(const json& object, const std::string& path) {
-    if (object.empty() && !path.empty()) settings_.push_back({path, {Nothing{}}, place()});
+    if (object.empty() && !path.empty()) add_setting(file_, settings_, {path, {Nothing{}}, place()});
     for (const auto& [key, value] : object.items()) {
       const std::string name = path.empty() ? key : path + "." + key;
       const bool tables =
@@ -37,7 +37,7 @@ class Flattener {
       } else if (tables) {
         for (std::size_t i = 0; i < value.size(); ++i) this->object(value[i], text(name, ".", i));
       } else {
-        settings_.push_back({name, scalar(value, name), place()});
+        add_setting(file_, settings_, {name, scalar(value, name), place()});
       }
     }
   }
@@ -94,9 +94,7 @@ Settings parse_json(const std::string& file, const std::string& text_of_file) {
   require<ConfigError>(root.is_object(), file, " is not a JSON object");
   Flattener flat(file);
   flat.object(root, "");
-  Settings settings = std::move(flat).take();
-  check_number_of_settings(file, settings);
-  return settings;
+  return std::move(flat).take();
 }
 
 }  // namespace trireme

@@ -22,6 +22,10 @@ TEST(LayoutRules, OneAtATime) {
        "the layout needs 2 ranks, 1 was started\n  --> run.toml:2  [parallelism]  dp=2 tp=1 pp=1 cp=1          2 × 1 × "
        "1 "
        "× 1 = 2\n  launch: by hand\n  fix: start 2 ranks, or set dp = 1 (or dp = -1: whatever is left)"},
+      {"parallelism.dp = 2", 4,
+       "the layout needs 2 ranks, 4 were started\n  --> run.toml:2  [parallelism]  dp=2 tp=1 pp=1 cp=1          2 × 1 "
+       "× 1 "
+       "× 1 = 2\n  launch: by hand\n  fix: start 2 ranks, or set dp = 4 (or dp = -1: whatever is left)"},
       {"parallelism.dp = 1\nparallelism.tp = 4", 3,
        "the layout needs 4 ranks, 3 were started\n  --> run.toml:2  [parallelism]  dp=1 tp=4 pp=1 cp=1          1 × 4 "
        "× "

@@ -154,7 +154,7 @@ class Reader {
   void read(const Word& word) {
     if (word.text.starts_with("--") && word.text.size() > 2) {
       const std::size_t equals = word.text.find('=');
-      settings_.push_back({word.text.substr(0, equals), {RawText{""}}, {file_, word.line, 0, ""}});
+      add_setting(file_, settings_, {word.text.substr(0, equals), {RawText{""}}, {file_, word.line, 0, ""}});
       if (equals != std::string::npos) append(word.text.substr(equals + 1));
       open_ = equals == std::string::npos;
     } else if (word.ends_command || remember(word) || is_flags(word.text)) {
@@ -248,9 +248,7 @@ Settings parse_megatron_script(const std::string& file, const std::string& scrip
                        " is not a text in UTF-8");
   Reader reader(file);
   reader.read(script);
-  Settings settings = std::move(reader).take();
-  check_number_of_settings(file, settings);
-  return settings;
+  return std::move(reader).take();
 }
 
 bool needs_shell(const Setting& setting) { return plain_text(setting.value).find_first_of("$`") != std::string::npos; }

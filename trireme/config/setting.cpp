@@ -1,5 +1,8 @@
 #include "trireme/config/setting.hpp"
 
+#include <string_view>
+#include <utility>
+
 #include "trireme/base/error.hpp"
 #include "trireme/base/utf8.hpp"
 #include "trireme/config/fields.hpp"
@@ -14,14 +17,10 @@ struct Match : Cases... {
   using Cases::operator()...;
 };
 
-}  // namespace
+constexpr std::size_t kLongestCharacter = 4;  // bytes in UTF-8
 
-std::string str(const Place& place) {
-  if (place.file.empty()) return place.note;
-  return place.line > 0 ? text(place.file, ":", place.line) : place.file;
-}
-
-std::string str(const Value& value) {
+/// A list ends after `bytes`: a message shows no more of it.
+std::string text_of(const Value& value, std::size_t bytes) {
   return std::visit(Match{
                         [](const Nothing&) { return std::string(); },
                         [](std::string v) { return toml_text(&v); },
@@ -29,18 +28,33 @@ std::string str(const Value& value) {
                         [](double v) { return toml_text(&v); },
                         [](bool v) { return toml_text(&v); },
                         [](const RawText& v) { return v.text; },
-                        [](const Values& v) {
+                        [&](const Values& v) {
                           std::string out = "[";
-                          for (const Value& element : v) out += (out.size() > 1 ? ", " : "") + str(element);
+                          for (auto it = v.begin(); it != v.end() && out.size() <= bytes; ++it)
+                            out += (out.size() > 1 ? ", " : "") + text_of(*it, bytes);
                           return out + "]";
                         },
                     },
                     value.data);
 }
 
+}  // namespace
+
+std::string str(const Place& place) {
+  if (place.file.empty()) return place.note;
+  return place.line > 0 ? text(place.file, ":", place.line) : place.file;
+}
+
+std::string str(const Value& value) { return text_of(value, std::string::npos); }
+
+std::string brief(const Value& value) {
+  constexpr std::size_t kColumns = 80;
+  return shortened(text_of(value, kLongestCharacter * (kColumns + 1)), kColumns);
+}
+
 std::string shortened(const std::string& text, std::size_t columns) {
   std::string out;
-  for (const char c : valid_utf8(text)) {
+  for (const char c : valid_utf8(std::string_view(text).substr(0, kLongestCharacter * (columns + 1)))) {
     const auto byte = static_cast<unsigned char>(c);
     const bool starts_character = (byte & 0xc0) != 0x80;
     if (starts_character && columns-- == 0) return out + "…";
@@ -54,11 +68,10 @@ std::string shortened(const std::string& text, std::size_t columns) {
   return out;
 }
 
-std::string brief(const Value& value) { return shortened(str(value)); }
-
-void check_number_of_settings(const std::string& file, const Settings& settings) {
-  require<ConfigError>(settings.size() <= kMaxSettings, file, " holds ", settings.size(), " settings, more than ",
-                       kMaxSettings, ": this is not a config");
+void add_setting(const std::string& file, Settings& settings, Setting setting) {
+  require<ConfigError>(settings.size() < kMaxSettings, file, " holds more than ", kMaxSettings,
+                       " settings: this is not a config");
+  settings.push_back(std::move(setting));
 }
 
 std::string kind_of(const Value& value) {

@@ -50,7 +50,7 @@ struct Setting {
 };
 using Settings = std::vector<Setting>;
 
-/// Throws ConfigError for more settings than any config has.
-void check_number_of_settings(const std::string& file, const Settings& settings);
+/// Adds one that was read from a file. Throws ConfigError for more than any config has.
+void add_setting(const std::string& file, Settings& settings, Setting setting);
 
 }  // namespace trireme

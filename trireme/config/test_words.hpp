@@ -1,8 +1,12 @@
 #pragma once
 // Words that the tests of this folder share.
 #include <chrono>
+#include <cmath>
 #include <map>
+#include <random>
 #include <string>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
 #include <rapidcheck.h>
@@ -79,44 +83,50 @@ double seconds_of(const Body& body) {
 /// Hostile input must be refused within a second; a loaded machine gets a few more.
 constexpr double kDeadlineSeconds = 5;
 
-namespace detail {
-inline std::string any_text(const Field& field) {
+/// Random numbers from a seed, for instance one that RapidCheck draws: a config has hundreds of them, which it would
+/// draw slowly.
+class Dice {
+ public:
+  explicit Dice(std::uint64_t seed = *rc::gen::arbitrary<std::uint64_t>()) : engine_(seed) {}
+  int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(engine_); }
+  bool toss() { return pick(0, 1) == 1; }
+  template <class T>
+  const T& one_of(const std::vector<T>& all, int from = 0) {
+    return all[static_cast<std::size_t>(pick(from, static_cast<int>(all.size()) - 1))];
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+/// Writes a random value that the field allows into it.
+inline void randomise(const Field& field, Dice& dice) {
   static const std::vector<std::string> words = {"",       "a",         "two words", "quote \" and \\", "# no comment",
                                                  "ünï☃😀", "line\nend", "a,b",       "[1, 2]",          "-1",
                                                  "true",   " spaced ",  "C:\\path",  "$HOME",           "tab\t"};
-  return words[static_cast<std::size_t>(pick(field.filled ? 1 : 0, static_cast<int>(words.size()) - 1))];
-}
-inline double any_number(const Field& field) {
-  const double low = std::max(field.min, -1e9), high = std::min(field.max, 1e9);
-  const double at = pick(field.above_min ? 1 : 0, 1000) / 1000.0;
-  return low + at * at * at * (high - low);
-}
-inline std::int64_t any_whole(const Field& field) { return static_cast<std::int64_t>(std::llround(any_number(field))); }
-}  // namespace detail
-
-/// Writes a random value that the field allows into it.
-inline void randomise(const Field& field) {
-  using namespace detail;
+  const auto number = [&] {
+    const double low = std::max(field.min, -1e9), high = std::min(field.max, 1e9);
+    return low + std::pow(dice.pick(field.above_min ? 1 : 0, 1000) / 1000.0, 3) * (high - low);
+  };
+  const auto one = [&](auto* target) {
+    using T = std::remove_pointer_t<decltype(target)>;
+    if constexpr (std::is_same_v<T, std::string>) {
+      *target = field.choices.empty() ? dice.one_of(words, field.filled ? 1 : 0) : dice.one_of(field.choices);
+    } else if constexpr (std::is_same_v<T, std::int64_t>) {
+      *target = std::llround(number());
+    } else if constexpr (std::is_same_v<T, double>) {
+      *target = number();
+    } else {
+      *target = dice.toss();
+    }
+  };
   const auto set = [&](auto* target) {
     using T = std::remove_pointer_t<decltype(target)>;
-    const auto one = [&](auto kind) {
-      using Kind = decltype(kind);
-      if constexpr (std::is_same_v<Kind, std::string>) {
-        if (field.choices.empty()) return any_text(field);
-        return field.choices[static_cast<std::size_t>(pick(0, static_cast<int>(field.choices.size()) - 1))];
-      } else if constexpr (std::is_same_v<Kind, std::int64_t>) {
-        return any_whole(field);
-      } else if constexpr (std::is_same_v<Kind, double>) {
-        return any_number(field);
-      } else {
-        return toss();
-      }
-    };
     if constexpr (std::is_same_v<T, std::string> || std::is_arithmetic_v<T>) {
-      *target = one(T{});
+      one(target);
     } else {
-      target->clear();
-      for (int n = pick(0, 3); n > 0; --n) target->push_back(one(typename T::value_type{}));
+      target->resize(static_cast<std::size_t>(dice.pick(0, 3)));
+      for (auto& element : *target) one(&element);
     }
   };
   std::visit(set, field.value);

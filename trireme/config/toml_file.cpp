@@ -15,6 +15,7 @@ namespace trireme {
 namespace {
 
 constexpr int kMaxWordsOfAKey = 32;
+constexpr int kMaxDepth = 32;  // of lists and inline tables
 
 [[noreturn]] void syntax_error(const std::string& file, int line, int column, std::string_view what) {
   throw ConfigError(
@@ -43,15 +44,18 @@ std::size_t after_string(std::string_view toml, std::size_t i) {
   return toml.size();
 }
 
-/// Refuses keys of very many words before the library nests a table for each and overflows the stack on the way back.
-void check_key_lengths(const std::string& file, std::string_view toml) {
-  int words = 1, line = 1;
+/// Refuses keys of very many words, and very deep lists, before the library nests a table for each and overflows the
+/// stack on the way back.
+void check_depth(const std::string& file, std::string_view toml) {
+  int words = 1, line = 1, depth = 0;
   for (std::size_t i = 0; i < toml.size();) {
     const char c = toml[i];
     std::size_t next = i + 1;
     if (c == '#') next = std::min(toml.find('\n', i), toml.size());
     if (c == '"' || c == '\'') next = after_string(toml, i);
     if (std::string_view("\n=,{}[]").find(c) != std::string_view::npos) words = 1;
+    depth = std::max(0, depth + (c == '[' || c == '{') - (c == ']' || c == '}'));
+    if (depth > kMaxDepth) syntax_error(file, line, 1, text("nested deeper than ", kMaxDepth));
     if (c == '.' && ++words > kMaxWordsOfAKey)
       syntax_error(file, line, 1, text("a key of more than ", kMaxWordsOfAKey, " words"));
     line += static_cast<int>(std::ranges::count(toml.substr(i, next - i), '\n'));
@@ -64,7 +68,8 @@ class Flattener {
   explicit Flattener(const std::string& file) : file_(file) {}
 
   void table(const toml::table& table, const std::string& path) {
-    if (table.empty() && !path.empty()) settings_.push_back({path, {Nothing{}}, place_of(file_, table.source())});
+    if (table.empty() && !path.empty())
+      add_setting(file_, settings_, {path, {Nothing{}}, place_of(file_, table.source())});
     for (const auto& [key, node] : table) {
       const std::string name = path.empty() ? std::string(key.str()) : path + "." + std::string(key.str());
       this->node(node, name, place_of(file_, key.source()));
@@ -89,7 +94,7 @@ class Flattener {
       for (const toml::node& element : *array) table(*element.as_table(), text(path, ".", i++));
       return;
     }
-    settings_.push_back({path, value(node, path), place});
+    add_setting(file_, settings_, {path, value(node, path), place});
   }
 
   Value value(const toml::node& node, const std::string& path) const {
@@ -128,14 +133,12 @@ std::string read_config_file(const std::string& path) {
 Settings parse_toml(const std::string& file, std::string_view toml) {
   require<ConfigError>(toml.size() <= kMaxConfigBytes, file, " is larger than ", kMaxConfigBytes,
                        " bytes: this is not a config");
-  check_key_lengths(file, toml);
+  check_depth(file, toml);
   try {
     const toml::table root = toml::parse(toml, file);
     Flattener flat(file);
     flat.table(root, "");
-    Settings settings = std::move(flat).take();
-    check_number_of_settings(file, settings);
-    return settings;
+    return std::move(flat).take();
   } catch (const toml::parse_error& e) {
     syntax_error(file, static_cast<int>(e.source().begin.line), static_cast<int>(e.source().begin.column),
                  e.description());

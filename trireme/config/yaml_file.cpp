@@ -142,7 +142,7 @@ class Flattener {
     } else if (node.kind == Node::Kind::list && !node.members.empty() && std::ranges::all_of(node.members, is_map)) {
       for (std::size_t i = 0; i < node.members.size(); ++i) map(node.members[i].second, text(path, ".", i));
     } else {
-      settings_.push_back({path, value(node), {file_, node.line, 0, ""}});
+      add_setting(file_, settings_, {path, value(node), {file_, node.line, 0, ""}});
     }
   }
   static Value value(const Node& node) {
@@ -175,9 +175,7 @@ Settings parse_yaml(const std::string& file, const std::string& yaml) {
   require<ConfigError>(root.kind == Node::Kind::map, file, " is not a YAML map");
   Flattener flat(file);
   flat.map(root, "");
-  Settings settings = std::move(flat).take();
-  check_number_of_settings(file, settings);
-  return settings;
+  return std::move(flat).take();
 }
 
 }  // namespace trireme
