@@ -58,9 +58,10 @@ std::string percent(double part) {
   return buffer.data();
 }
 
-std::string giga(double flops) {
+std::string flops_text(double flops) {
+  const bool giga = flops >= 1e9;
   std::array<char, 32> buffer{};
-  std::snprintf(buffer.data(), buffer.size(), "%.2f GFLOP", flops / 1e9);
+  std::snprintf(buffer.data(), buffer.size(), "%.2f %s", flops / (giga ? 1e9 : 1e6), giga ? "GFLOP" : "MFLOP");
   return buffer.data();
 }
 
@@ -118,8 +119,8 @@ std::string describe_model(const LoadedConfig& loaded) {
 
   const double causal = model_flops_per_token(m, seq_len, Attention::causal),
                full = model_flops_per_token(m, seq_len, Attention::full);
-  out += text("FLOPs        ", giga(causal), " a token, forward and backward, causal attention at ", thousands(seq_len),
-              " tokens; ", giga(full), " with full attention (6 N + 12 L h s)\n");
+  out += text("FLOPs        ", flops_text(causal), " a token, forward and backward, causal attention at ",
+              thousands(seq_len), " tokens; ", flops_text(full), " with full attention (6 N + 12 L h s)\n");
 
   PrecisionConfig precision = c.precision;
   const std::string dtype = m.dtype == "auto" ? "bfloat16" : m.dtype;
