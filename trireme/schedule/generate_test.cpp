@@ -32,6 +32,19 @@ TEST(Generate, Zb1pPutsOffOneWeightGradientForEachRankAbove) {
   EXPECT_EQ(str(zb1p(2, 3, 4)), "2F0 2I0 2F1 2I1 2F2 2I2 2W0 2F3 2I3 2W1 2W2 2W3");
 }
 
+TEST(Generate, ZbvFillsBothSidesOfTheVAndKeepsWeightGradientsForTheEnd) {
+  EXPECT_EQ(str(zbv(0, 2, 4)),
+            "0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0F3 0I0 0W0 3F2 3I2 3W2 0I1 0W1 3F3 3I3 3W3 0I2 0W2 0I3 0W3");
+  EXPECT_EQ(str(zbv(1, 2, 4)),
+            "1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 1F3 1I1 1W1 2F3 2I2 2W2 1I2 2I3 1I3 1W2 2W3 1W3");
+}
+
+// A backward is cut only where the weight gradient fills what would be idle.
+TEST(Generate, DualpipeVCutsAsFewBackwardsAsItCan) {
+  EXPECT_EQ(str(dualpipe_v(0, 2, 4)), "0F0 0F1 0F2 3F0 3I0 3W0 3F1 0F3 3B1 3F2 0B0 3B2 3F3 0B1 3B3 0I2 0W2 0I3 0W3");
+  EXPECT_EQ(str(dualpipe_v(1, 2, 4)), "1F0 2F0 1F1 2F1 1F2 2B0 2F2 1B0 1F3 2B1 2F3 1B1 2B2 1B2 2I3 1I3 2W3 1W3");
+}
+
 TEST(Generate, TheVSchedulesPutTheLossOnTheFirstRank) {
   for (const char* name : {"zbv", "dualpipe-v"}) {
     const Schedule s = make_schedule(name, 3, 8);
