@@ -28,8 +28,6 @@ bool is_name(const std::string& word) {
          std::ranges::all_of(word, is_name_letter);
 }
 
-constexpr int kMaxDepth = 4;  // of flags in a text of flags
-
 /// Whether one of the words of a text is a flag.
 bool holds_flags(const std::string& text) {
   for (std::size_t at = text.find("--"); at != std::string::npos; at = text.find("--", at + 1))
@@ -179,11 +177,9 @@ class Reader {
     if (name.ends_with('+')) name.pop_back();  // ARGS+=(...)
     if (!is_name(name)) return false;
     const std::string value = word.text.substr(equals + 1);
-    if (holds_flags(value) && depth_ < kMaxDepth) {
+    if (holds_flags(value)) {
       flags_.insert(name);
-      ++depth_;
-      read(value, word.line);
-      --depth_;
+      read(value, word.line);  // ends: each time a layer of quotes is gone
     } else {
       values_[name] = expand(value);
       require<ConfigError>(values_[name].size() <= kMaxConfigBytes, file_, ":", word.line, ": ", shortened(name),
@@ -236,7 +232,6 @@ class Reader {
   std::map<std::string, std::string> values_;
   std::set<std::string> flags_;  // variables that hold flags
   bool open_ = false;            // the last flag still takes words
-  int depth_ = 0;
 };
 
 }  // namespace
