@@ -77,6 +77,8 @@ class Importer {
       // torchtitan's "derive it"
     } else if (is_known(s.path)) {
       taken_.push_back(s);
+    } else if (s.path == "model.model_config.initializer_range") {
+      note(s, "nanotron draws initial weights by model.init_method.std");
     } else {
       note(s, "no counterpart");
     }
@@ -134,9 +136,10 @@ class Importer {
     const Place place{file_, 0, 0, ""};
     const bool gated = forget_note("--swiglu");
     if (gated) {
-      forget_note("--normalization = RMSNorm");
-      forget_note("--position-embedding-type = rope");
-      forget_note("--disable-bias-linear");
+      // Megatron's defaults are GPT-2's; a llama of ours has none of them, so what was not asked for is told.
+      expect_flag("--normalization = RMSNorm", "Megatron would take LayerNorm, our llama has RMSNorm");
+      expect_flag("--position-embedding-type = rope", "Megatron would learn positions, our llama has RoPE");
+      expect_flag("--disable-bias-linear", "Megatron would have biases, our llama has none");
       if (find("--ffn-hidden-size") == taken_.end()) {
         // As wide as two thirds of 4 h, in steps of 64.
         const double hidden = plain_number(find("--hidden-size")->value).value_or(0);
@@ -149,6 +152,11 @@ class Importer {
       taken_.push_back({"model.hidden_act", {"gelu"}, place});
     }
     if (find("--num-query-groups") != taken_.end()) forget_note("--group-query-attention");
+  }
+
+  /// A flag that says what our family is anyway needs no note; its absence does.
+  void expect_flag(const std::string& flag, const std::string& otherwise) {
+    if (!forget_note(flag)) notes_.push_back(text("--swiglu without ", flag, ": ", otherwise));
   }
 
   /// Whether there was a note that begins so; it is gone then.

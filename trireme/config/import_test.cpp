@@ -86,7 +86,9 @@ TEST(Import, Nanotron) {
   EXPECT_THAT(notes, Contains("data_stages.1.data.dataset.hf_dataset_or_datasets = \"stas/openwebtext-10k\" (line 23): "
                               "no counterpart"));
   EXPECT_THAT(notes, Contains("data stage 1 has no token files: \"synthetic\" stands in their place"));
-  EXPECT_THAT(notes, Contains("model.model_config.initializer_range = 0.02 (line 54): no counterpart"));
+  EXPECT_THAT(notes,
+              Contains("model.model_config.initializer_range = 0.02 (line 54): nanotron draws initial weights by "
+                       "model.init_method.std"));
   EXPECT_THAT(notes, Contains(HasSubstr("tp_linear_async_communication = true")));
 }
 
@@ -269,7 +271,15 @@ TEST(Import, MegatronsSilence) {
   const Imported llama =
       import_config("run.sh", "train " + sizes + " --swiglu --position-embedding-type rope --normalization LayerNorm");
   EXPECT_EQ(load_good(llama.toml).config.model.intermediate_size, 2048);
-  EXPECT_THAT(llama.notes, ElementsAre("--normalization = LayerNorm (line 1): no counterpart"));
+  EXPECT_THAT(
+      llama.notes,
+      ElementsAre("--normalization = LayerNorm (line 1): no counterpart",
+                  "--swiglu without --normalization = RMSNorm: Megatron would take LayerNorm, our llama has RMSNorm",
+                  "--swiglu without --disable-bias-linear: Megatron would have biases, our llama has none"));
+  EXPECT_THAT(
+      import_config("run.sh", "train " + sizes + " --swiglu").notes,
+      Contains(
+          "--swiglu without --position-embedding-type = rope: Megatron would learn positions, our llama has RoPE"));
 }
 
 TEST(Import, HfConfigs) {
