@@ -1,0 +1,208 @@
+#include "trireme/comm/c10d_group.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include "trireme/comm/mismatch.hpp"
+#include "trireme/comm/rank_order.hpp"
+
+namespace trireme {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+c10d::ReduceOp reduce_op(Reduce reduce) {
+  switch (reduce) {
+    case Reduce::max: return c10d::ReduceOp::MAX;
+    case Reduce::min: return c10d::ReduceOp::MIN;
+    default: return c10d::ReduceOp::SUM;
+  }
+}
+
+/// `whole` as n views along dim 0.
+Tensors parts_of(const at::Tensor& whole, int n) {
+  const at::Tensor rows = whole.dim() == 0 ? whole.view({1}) : whole;
+  const std::int64_t each = rows.size(0) / n;
+  Tensors parts;
+  for (int i = 0; i < n; ++i) parts.push_back(rows.narrow(0, i * each, each));
+  return parts;
+}
+
+/// One more row where a scalar is given: c10d wants to see the parts' sizes.
+at::Tensor rows_of(const at::Tensor& x) { return x.dim() == 0 ? x.view({1}) : x; }
+
+bool rounds(const Call& call) {
+  const at::Tensor& x = call.op == Op::all_reduce ? call.output : call.input;
+  return (call.reduce == Reduce::sum || call.reduce == Reduce::avg) && x.is_floating_point();
+}
+
+at::Tensor bytes_of(std::span<const CallRecord> records) {
+  const at::Tensor bytes = at::empty({static_cast<std::int64_t>(records.size_bytes())}, at::kByte);
+  std::memcpy(bytes.mutable_data_ptr(), records.data(), records.size_bytes());
+  return bytes;
+}
+
+CallRecord record_in(const at::Tensor& bytes, std::int64_t i) {
+  CallRecord record;
+  std::memcpy(&record, static_cast<const char*>(bytes.const_data_ptr()) + i * static_cast<std::int64_t>(sizeof record),
+              sizeof record);
+  return record;
+}
+
+}  // namespace
+
+bool WorkFlight::done() {
+  return std::all_of(works_.begin(), works_.end(), [](const auto& work) { return work->isCompleted(); });
+}
+
+void WorkFlight::wait() {
+  for (const auto& work : works_) work->wait();
+}
+
+C10dGroup::C10dGroup(Membership members, std::shared_ptr<Recorder> recorder, CommOptions options,
+                     c10::intrusive_ptr<c10d::Backend> backend, c10::intrusive_ptr<c10d::Backend> checks,
+                     std::shared_ptr<Lookout> lookout)
+    : Group(members, std::move(recorder), std::move(options)),
+      membership_(std::move(members)),
+      backend_(std::move(backend)),
+      checks_(std::move(checks)),
+      lookout_(std::move(lookout)) {
+  lookout_->add_group(membership_);
+}
+
+C10dGroup::~C10dGroup() = default;
+
+std::unique_ptr<Flight> C10dGroup::start(const Call& call, std::span<const CallRecord> records) {
+  if (call.op == Op::batch) return start_messages(call.messages);
+  if (call.op == Op::send) return start_messages({Message::send(call.input, call.peer)});
+  if (call.op == Op::recv) return start_messages({Message::recv(call.output, call.peer)});
+  const bool reduces = call.op == Op::all_reduce || call.op == Op::reduce_scatter || call.op == Op::reduce;
+  if (reduces && options().deterministic && rounds(call)) {
+    sum_in_rank_order(call);
+    return nullptr;
+  }
+  return flight_of(start_work(call), records.front());
+}
+
+std::unique_ptr<Flight> C10dGroup::flight_of(c10::intrusive_ptr<c10d::Work> work, const CallRecord& /*record*/) {
+  return std::make_unique<WorkFlight>(std::vector{std::move(work)});
+}
+
+c10::intrusive_ptr<c10d::Work> C10dGroup::start_work(const Call& call) {
+  // c10d takes its tensors by reference to non-const, though it keeps none.
+  at::Tensor in = call.input, out = call.output;
+  switch (call.op) {
+    case Op::all_reduce: {
+      c10d::AllreduceOptions o;
+      o.reduceOp = reduce_op(call.reduce);
+      Tensors tensors{out};
+      return backend_->allreduce(tensors, o);
+    }
+    case Op::reduce: {
+      c10d::ReduceOptions o;
+      o.reduceOp = reduce_op(call.reduce);
+      o.rootRank = call.peer;
+      Tensors tensors{out};
+      return backend_->reduce(tensors, o);
+    }
+    case Op::all_gather: {
+      in = rows_of(in);
+      return backend_->_allgather_base(out, in);
+    }
+    case Op::reduce_scatter: {
+      c10d::ReduceScatterOptions o;
+      o.reduceOp = reduce_op(call.reduce);
+      out = rows_of(out);
+      return backend_->_reduce_scatter_base(out, in, o);
+    }
+    case Op::all_to_all: {
+      std::vector<std::int64_t> recv = call.recv_counts, send = call.send_counts;
+      return backend_->alltoall_base(out, in, recv, send);
+    }
+    case Op::broadcast: {
+      c10d::BroadcastOptions o;
+      o.rootRank = call.peer;
+      Tensors tensors{out};
+      return backend_->broadcast(tensors, o);
+    }
+    case Op::gather: {
+      c10d::GatherOptions o;
+      o.rootRank = call.peer;
+      Tensors inputs{rows_of(in)};
+      std::vector<Tensors> outputs;
+      if (out.defined()) outputs.push_back(parts_of(out, size()));
+      return backend_->gather(outputs, inputs, o);
+    }
+    case Op::scatter: {
+      c10d::ScatterOptions o;
+      o.rootRank = call.peer;
+      Tensors outputs{rows_of(out)};
+      std::vector<Tensors> inputs;
+      if (in.defined()) inputs.push_back(parts_of(in, size()));
+      return backend_->scatter(outputs, inputs, o);
+    }
+    case Op::barrier: return backend_->barrier();
+    default: throw InternalError(text(trireme::name(call.op), " is no collective of a backend"));
+  }
+}
+
+/// Every rank gets everybody's part number `rank`, adds them in rank order, and hands the sum round: the additions are
+/// those of a thread group and of one rank that accumulates, whatever algorithm the backend has.
+void C10dGroup::sum_in_rank_order(const Call& call) {
+  const int n = size();
+  const at::Tensor source = call.op == Op::reduce_scatter ? call.input : call.output;
+  const std::int64_t each = (source.numel() + n - 1) / n;
+  if (each == 0) return;
+  at::Tensor padded = source.reshape(-1);
+  if (each * n != source.numel()) {
+    padded = at::zeros({each * n}, source.options());
+    padded.narrow(0, 0, source.numel()).copy_(source.reshape(-1));
+  }
+  at::Tensor mine = at::empty_like(padded);
+  std::vector<std::int64_t> even;
+  backend_->alltoall_base(mine, padded, even, even)->wait();
+  at::Tensor sum = reduce_in_rank_order(parts_of(mine, n), call.reduce);
+  if (call.op == Op::reduce_scatter) {
+    call.output.view(-1).copy_(sum);
+    return;
+  }
+  backend_->_allgather_base(mine, sum)->wait();
+  call.output.view(-1).copy_(mine.narrow(0, 0, source.numel()));
+}
+
+void C10dGroup::compare(std::span<const CallRecord> records) {
+  if (records.empty()) return;
+  const auto world_rank = [this](int r) { return world_ranks()[static_cast<std::size_t>(r)]; };
+  if (!records.front().pairwise()) {
+    at::Tensor mine = bytes_of(records), all = at::empty({mine.numel() * size()}, at::kByte);
+    checks_->_allgather_base(all, mine)->wait();
+    for (int r = 1; r < size(); ++r)
+      if (!same_call(record_in(all, 0), record_in(all, r)))
+        throw mismatch_error(str(), world_rank(0), record_in(all, 0), world_rank(r), record_in(all, r));
+    return;
+  }
+  // A sender says what it sends and goes on; the receiver reads that before it takes the data.
+  std::vector<c10::intrusive_ptr<c10d::Work>> sent;
+  for (const CallRecord& r : records)
+    if (r.op == Op::send) {
+      Tensors tensors{bytes_of({&r, 1})};
+      sent.push_back(checks_->send(tensors, r.peer, 0));
+    }
+  for (const CallRecord& r : records)
+    if (r.op == Op::recv) {
+      Tensors tensors{at::empty({static_cast<std::int64_t>(sizeof r)}, at::kByte)};
+      checks_->recv(tensors, r.peer, 0)->wait();
+      const CallRecord theirs = record_in(tensors.front(), 0);
+      if (!same_message(theirs, r)) throw mismatch_error(str(), world_rank(r.peer), theirs, world_rank(rank()), r);
+    }
+  for (const auto& work : sent) work->wait();
+}
+
+void C10dGroup::fail(const CallRecord& record, const std::exception& cause) {
+  throw lookout_->explain(membership_, record, cause.what());
+}
+
+}  // namespace trireme

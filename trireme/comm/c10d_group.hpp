@@ -1,0 +1,54 @@
+#pragma once
+// Groups over a backend of c10d: what Gloo and NCCL have in common.
+#include <memory>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "trireme/comm/group.hpp"
+#include "trireme/comm/lookout.hpp"
+
+namespace trireme {
+
+class C10dGroup : public Group {
+ public:
+  /// `checks`: a Gloo backend of the same ranks for strict mode, null in the others.
+  C10dGroup(Membership members, std::shared_ptr<Recorder> recorder, CommOptions options,
+            c10::intrusive_ptr<c10d::Backend> backend, c10::intrusive_ptr<c10d::Backend> checks,
+            std::shared_ptr<Lookout> lookout);
+  ~C10dGroup() override;
+
+ protected:
+  std::unique_ptr<Flight> start(const Call& call, std::span<const CallRecord> records) override;
+  void compare(std::span<const CallRecord> records) override;
+  [[noreturn]] void fail(const CallRecord& record, const std::exception& cause) override;
+
+  /// Messages, one or several: backends differ in how they carry them.
+  virtual std::unique_ptr<Flight> start_messages(const std::vector<Message>& messages) = 0;
+  /// What start() hands back for a piece of work.
+  virtual std::unique_ptr<Flight> flight_of(c10::intrusive_ptr<c10d::Work> work, const CallRecord& record);
+
+  c10d::Backend& backend() { return *backend_; }
+  Lookout& lookout() { return *lookout_; }
+  const Membership& membership() const { return membership_; }
+
+ private:
+  c10::intrusive_ptr<c10d::Work> start_work(const Call& call);
+  void sum_in_rank_order(const Call& call);
+
+  const Membership membership_;
+  const c10::intrusive_ptr<c10d::Backend> backend_, checks_;
+  const std::shared_ptr<Lookout> lookout_;
+};
+
+/// One or several pieces of c10d's work.
+class WorkFlight : public Flight {
+ public:
+  explicit WorkFlight(std::vector<c10::intrusive_ptr<c10d::Work>> works) : works_(std::move(works)) {}
+  bool done() override;
+  void wait() override;
+
+ private:
+  std::vector<c10::intrusive_ptr<c10d::Work>> works_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,58 @@
+#include "trireme/comm/c10d_world.hpp"
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+namespace trireme {
+namespace {
+
+std::shared_ptr<Recorder> recorder_of(const C10dPlace& place) {
+  return std::make_shared<Recorder>(place.rank, place.size, place.black_box);
+}
+
+/// A client of its own: a wait in one thread must not hold up the other.
+c10::intrusive_ptr<c10d::Store> own_client(const C10dPlace& place) {
+  auto store = place.store->clone();
+  store->setTimeout(std::chrono::seconds(2));
+  return store;
+}
+
+}  // namespace
+
+C10dWorld::C10dWorld(C10dPlace place, CommOptions options)
+    : World(place.rank, place.size, std::move(options), recorder_of(place)),
+      place_(std::move(place)),
+      device_(gloo_device(place_.address, place_.interface)),
+      lookout_(std::make_shared<Lookout>(own_client(place_), shared_recorder(), size(), this->options(),
+                                         place_.lifeline_fd)) {}
+
+c10::intrusive_ptr<c10d::Store> C10dWorld::store_of(const Membership& members, const char* use) const {
+  // A prefix of its own for every group: under one prefix two groups would take each other's addresses.
+  std::string prefix = text("group/", members.name, "/", use);
+  for (int r : members.world_ranks) prefix += text("/", r);
+  return c10::make_intrusive<c10d::PrefixStore>(prefix, place_.store);
+}
+
+c10::intrusive_ptr<c10d::Backend> C10dWorld::checks_of(const Membership& members,
+                                                       const c10::intrusive_ptr<c10d::Store>& store) {
+  if (options().check != CheckMode::strict) return nullptr;
+  return gloo_backend(store, members.rank, members.size(), device_, options());
+}
+
+std::unique_ptr<Group> C10dWorld::connect_gloo(Membership members) {
+  auto backend = gloo_backend(store_of(members, "gloo"), members.rank, members.size(), device_, options());
+  auto checks = checks_of(members, store_of(members, "checks"));
+  return std::make_unique<GlooGroup>(std::move(members), shared_recorder(), options(), std::move(backend),
+                                     std::move(checks), lookout_);
+}
+
+std::unique_ptr<Group> C10dWorld::connect(Membership members) {
+  if (place_.backend == BackendKind::gloo) return connect_gloo(std::move(members));
+  auto checks = checks_of(members, store_of(members, "checks"));
+  auto store = store_of(members, "nccl");
+  return connect_nccl(std::move(members), shared_recorder(), options(), store, place_.device, std::move(checks),
+                      lookout_);
+}
+
+std::unique_ptr<Group> C10dWorld::connect_control(Membership members) { return connect_gloo(std::move(members)); }
+
+}  // namespace trireme

@@ -1,0 +1,55 @@
+#pragma once
+// The ranks of a job as processes (or threads that share a store): groups over Gloo or NCCL.
+#include <memory>
+#include <string>
+
+#include <c10/core/Device.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "trireme/comm/gloo_group.hpp"
+#include "trireme/comm/lookout.hpp"
+#include "trireme/comm/world.hpp"
+
+namespace trireme {
+
+enum class BackendKind { gloo, nccl };
+
+/// Who this process is among the ranks, and how they find each other.
+struct C10dPlace {
+  c10::intrusive_ptr<c10d::Store> store;  // all ranks' own
+  int rank = 0, size = 1;
+  BackendKind backend = BackendKind::gloo;
+  at::Device device = at::kCPU;       // of this rank; NCCL needs a GPU
+  std::string address = "127.0.0.1";  // of this host, as the others reach it
+  std::string interface{};            // or the network interface to use
+  BlackBox* black_box = nullptr;      // from the launcher, or nothing
+  int lifeline_fd = -1;               // from the launcher, or nothing
+};
+
+class C10dWorld final : public World {
+ public:
+  C10dWorld(C10dPlace place, CommOptions options);
+
+  Lookout& lookout() { return *lookout_; }
+
+ protected:
+  std::unique_ptr<Group> connect(Membership members) override;
+  std::unique_ptr<Group> connect_control(Membership members) override;
+
+ private:
+  std::unique_ptr<Group> connect_gloo(Membership members);
+  c10::intrusive_ptr<c10d::Backend> checks_of(const Membership& members, const c10::intrusive_ptr<c10d::Store>& store);
+  c10::intrusive_ptr<c10d::Store> store_of(const Membership& members, const char* use) const;
+
+  const C10dPlace place_;
+  const std::shared_ptr<gloo::transport::Device> device_;
+  const std::shared_ptr<Lookout> lookout_;
+};
+
+/// In nccl_group.cpp where torch has CUDA, else in no_nccl.cpp, which says that it has not.
+std::unique_ptr<Group> connect_nccl(Membership members, const std::shared_ptr<Recorder>& recorder,
+                                    const CommOptions& options, const c10::intrusive_ptr<c10d::Store>& store,
+                                    at::Device device, c10::intrusive_ptr<c10d::Backend> checks,
+                                    std::shared_ptr<Lookout> lookout);
+
+}  // namespace trireme

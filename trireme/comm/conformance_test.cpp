@@ -1,0 +1,57 @@
+#include "trireme/comm/conformance.hpp"
+
+#include <atomic>
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include "trireme/comm/gloo_threads.hpp"
+#include "trireme/comm/solo_group.hpp"
+#include "trireme/comm/thread_world.hpp"
+
+namespace trireme {
+namespace {
+
+std::vector<int> first_ranks(int n) {
+  std::vector<int> ranks;
+  for (int r = 0; r < n; ++r) ranks.push_back(r);
+  return ranks;
+}
+
+TEST(Conformance, Solo) {
+  SoloGroup group;
+  EXPECT_GT(Conformance(group, at::kCPU).run(), 300);
+}
+
+class ConformanceOf : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override { at::set_num_threads(1); }  // the ranks are the parallelism
+};
+INSTANTIATE_TEST_SUITE_P(Ranks, ConformanceOf, testing::Values(1, 2, 3, 4), testing::PrintToStringParamName());
+
+TEST_P(ConformanceOf, Threads) {
+  std::atomic<int> checked = 0;
+  run_ranks(GetParam(), [&](Group& group) { checked += Conformance(group, at::kCPU).run(); });
+  EXPECT_GT(checked, 300 * GetParam());
+}
+
+TEST_P(ConformanceOf, GlooThreads) {
+  std::atomic<int> checked = 0;
+  run_gloo_threads(GetParam(), [&](World& world) {
+    const auto group = world.make_group("world", first_ranks(world.size()));
+    checked += Conformance(*group, at::kCPU).run();
+  });
+  EXPECT_GT(checked, 300 * GetParam());
+}
+
+TEST_P(ConformanceOf, GlooThreadsDeterministicAndStrict) {
+  run_gloo_threads(GetParam(),
+                   [&](World& world) {
+                     const auto group = world.make_group("world", first_ranks(world.size()));
+                     Conformance(*group, at::kCPU).run({0, 1, 37});
+                   },
+                   {.check = CheckMode::strict, .deterministic = true});
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,75 @@
+#include "trireme/comm/gloo_group.hpp"
+
+#include <ATen/ops/empty_like.h>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+namespace trireme {
+namespace {
+
+std::chrono::milliseconds milliseconds(double s) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(s * 1000));
+}
+
+/// Messages: those of CUDA tensors go through host memory, since c10d's Gloo sends from the pointer as if it were the
+/// host's.
+class GlooMessages final : public WorkFlight {
+ public:
+  struct Landing {
+    at::Tensor host, device;
+  };
+  GlooMessages(std::vector<c10::intrusive_ptr<c10d::Work>> works, std::vector<at::Tensor> held,
+               std::vector<Landing> landings)
+      : WorkFlight(std::move(works)), held_(std::move(held)), landings_(std::move(landings)) {}
+  void wait() override {
+    WorkFlight::wait();
+    for (const Landing& l : landings_) l.device.copy_(l.host);
+  }
+
+ private:
+  std::vector<at::Tensor> held_;  // until the data has left
+  std::vector<Landing> landings_;
+};
+
+}  // namespace
+
+std::unique_ptr<Flight> GlooGroup::start_messages(const std::vector<Message>& messages) {
+  const at::NoGradGuard no_grad;
+  std::vector<c10::intrusive_ptr<c10d::Work>> works;
+  std::vector<at::Tensor> held;
+  std::vector<GlooMessages::Landing> landings;
+  for (const Message& m : messages) {
+    at::Tensor host = m.tensor;
+    if (m.tensor.is_cuda() && m.op == Op::send) host = m.tensor.cpu();
+    if (m.tensor.is_cuda() && m.op == Op::recv) {
+      host = at::empty_like(m.tensor, m.tensor.options().device(at::kCPU));
+      landings.push_back({host, m.tensor});
+    }
+    held.push_back(host);
+    std::vector<at::Tensor> tensors{host};
+    works.push_back(m.op == Op::send ? backend().send(tensors, m.peer, 0) : backend().recv(tensors, m.peer, 0));
+  }
+  return std::make_unique<GlooMessages>(std::move(works), std::move(held), std::move(landings));
+}
+
+std::shared_ptr<gloo::transport::Device> gloo_device(const std::string& address, const std::string& interface) {
+  try {
+    return interface.empty() ? c10d::ProcessGroupGloo::createDeviceForHostname(address)
+                             : c10d::ProcessGroupGloo::createDeviceForInterface(interface);
+  } catch (const std::exception& e) {
+    throw ConfigError(text(interface.empty() ? "address " : "network interface ",
+                           interface.empty() ? address : interface, ": this host cannot be reached there (", e.what(),
+                           ")\n", "  fix: name another interface in GLOO_SOCKET_IFNAME"));
+  }
+}
+
+c10::intrusive_ptr<c10d::Backend> gloo_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                               const std::shared_ptr<gloo::transport::Device>& device,
+                                               const CommOptions& options) {
+  auto gloo_options = c10d::ProcessGroupGloo::Options::create(milliseconds(options.init_timeout_s));
+  gloo_options->devices = {device};
+  auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, gloo_options);
+  backend->setTimeout(milliseconds(options.timeout_s));
+  return backend;
+}
+
+}  // namespace trireme

@@ -1,0 +1,31 @@
+#pragma once
+// Groups over c10d's Gloo: processes on hosts that reach each other by TCP. Host tensors, and CUDA tensors by way of
+// the host.
+#include <memory>
+#include <string>
+
+#include "trireme/comm/c10d_group.hpp"
+
+namespace gloo::transport {
+class Device;
+}
+
+namespace trireme {
+
+class GlooGroup final : public C10dGroup {
+ public:
+  using C10dGroup::C10dGroup;
+
+ protected:
+  std::unique_ptr<Flight> start_messages(const std::vector<Message>& messages) override;
+};
+
+/// Where this process is reached: an address or host name, or a network interface (as GLOO_SOCKET_IFNAME names it).
+std::shared_ptr<gloo::transport::Device> gloo_device(const std::string& address, const std::string& interface = "");
+
+/// Connects to all others of the group within init_timeout_s.
+c10::intrusive_ptr<c10d::Backend> gloo_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                               const std::shared_ptr<gloo::transport::Device>& device,
+                                               const CommOptions& options);
+
+}  // namespace trireme

@@ -1,0 +1,260 @@
+#include "trireme/comm/group.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+
+#include "trireme/base/error.hpp"
+
+namespace trireme {
+namespace {
+
+/// FNV-1a: alike in every process, unlike std::hash.
+std::uint64_t text_hash(const std::string& words) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (unsigned char c : words) hash = (hash ^ c) * 0x100000001b3U;
+  return hash;
+}
+
+std::int64_t bytes_of(const at::Tensor& x) { return x.defined() ? static_cast<std::int64_t>(x.nbytes()) : 0; }
+
+/// x with `rows` rows; a scalar counts as one row.
+at::Tensor like_with_rows(const at::Tensor& x, std::int64_t rows) {
+  at::DimVector sizes{rows};
+  for (std::int64_t d = 1; d < x.dim(); ++d) sizes.push_back(x.size(d));
+  return at::empty(sizes, x.options().requires_grad(false));
+}
+
+std::int64_t rows_of(const at::Tensor& x) { return x.dim() == 0 ? 1 : x.size(0); }
+
+std::int64_t sum_of(const std::vector<std::int64_t>& counts) {
+  std::int64_t sum = 0;
+  for (std::int64_t n : counts) sum += n;
+  return sum;
+}
+
+}  // namespace
+
+std::string Membership::str() const {
+  constexpr std::size_t kAll = 8;
+  std::string words = name + "{";
+  for (std::size_t i = 0; i < std::min(kAll, world_ranks.size()); ++i) words += text(i == 0 ? "" : ",", world_ranks[i]);
+  if (world_ranks.size() > kAll) words += text(",...,", world_ranks.back(), ": ", world_ranks.size(), " ranks");
+  return words + "}";
+}
+
+Group::Group(Membership members, std::shared_ptr<Recorder> recorder, CommOptions options)
+    : members_(std::move(members)),
+      text_(members_.str()),
+      text_hash_(text_hash(text_)),
+      recorder_(std::move(recorder)),
+      options_(std::move(options)),
+      sent_(members_.world_ranks.size()),
+      received_(members_.world_ranks.size()) {
+  require(size() >= 1 && rank() >= 0 && rank() < size(), "group ", text_, ": rank ", rank(), " is not one of its ",
+          size());
+}
+
+Pending Group::all_reduce(const at::Tensor& x, Reduce reduce) {
+  if (size() == 1) return run({.op = Op::all_reduce, .reduce = reduce, .output = x}, x);
+  at::Tensor out = x.defined() ? x.detach().clone(at::MemoryFormat::Contiguous) : x;
+  if (x.defined())
+    require(x.is_contiguous() || x.numel() == 0, "all_reduce on group ", text_,
+            ": the tensor is not contiguous (sizes ", x.sizes(), ", strides ", x.strides(),
+            ")\n  fix: pass x.contiguous()");
+  return run({.op = Op::all_reduce, .reduce = reduce, .output = out}, out);
+}
+
+Pending Group::all_reduce_(at::Tensor x, Reduce reduce) {
+  return run({.op = Op::all_reduce, .reduce = reduce, .output = x}, x);
+}
+
+Pending Group::all_gather(const at::Tensor& x) {
+  return all_gather_into(x.defined() && size() > 1 ? like_with_rows(x, rows_of(x) * size()) : x, x);
+}
+
+Pending Group::all_gather_into(at::Tensor out, const at::Tensor& x) {
+  return run({.op = Op::all_gather, .input = x, .output = out}, out);
+}
+
+Pending Group::reduce_scatter(const at::Tensor& x, Reduce reduce) {
+  return reduce_scatter_into(x.defined() && size() > 1 ? like_with_rows(x, rows_of(x) / size()) : x, x, reduce);
+}
+
+Pending Group::reduce_scatter_into(at::Tensor out, const at::Tensor& x, Reduce reduce) {
+  return run({.op = Op::reduce_scatter, .reduce = reduce, .input = x, .output = out}, out);
+}
+
+Pending Group::all_to_all(const at::Tensor& x) {
+  return all_to_all_into(x.defined() && size() > 1 ? like_with_rows(x, rows_of(x)) : x, x);
+}
+
+Pending Group::all_to_all(const at::Tensor& x, std::vector<std::int64_t> send_counts,
+                          std::vector<std::int64_t> recv_counts) {
+  const std::int64_t rows = sum_of(recv_counts);
+  return all_to_all_into(x.defined() && size() > 1 && rows >= 0 ? like_with_rows(x, rows) : x, x,
+                         std::move(send_counts), std::move(recv_counts));
+}
+
+Pending Group::all_to_all_into(at::Tensor out, const at::Tensor& x, std::vector<std::int64_t> send_counts,
+                               std::vector<std::int64_t> recv_counts) {
+  return run({.op = Op::all_to_all,
+              .input = x,
+              .output = out,
+              .send_counts = std::move(send_counts),
+              .recv_counts = std::move(recv_counts)},
+             out);
+}
+
+Pending Group::broadcast_(at::Tensor x, int root) { return run({.op = Op::broadcast, .peer = root, .output = x}, x); }
+
+Pending Group::reduce(const at::Tensor& x, int root, Reduce reduce) {
+  // Backends use the buffer of every rank to work in.
+  at::Tensor out = x.defined() && size() > 1 ? x.detach().clone() : x;
+  return run({.op = Op::reduce, .reduce = reduce, .peer = root, .input = x, .output = out},
+             rank() == root ? out : at::Tensor());
+}
+
+Pending Group::gather(const at::Tensor& x, int root) {
+  at::Tensor out;
+  if (rank() == root) out = x.defined() && size() > 1 ? like_with_rows(x, rows_of(x) * size()) : x;
+  return run({.op = Op::gather, .peer = root, .input = x, .output = out}, out);
+}
+
+Pending Group::scatter_into(at::Tensor out, const at::Tensor& x, int root) {
+  return run({.op = Op::scatter, .peer = root, .input = x, .output = out}, out);
+}
+
+Pending Group::send(const at::Tensor& x, int to) { return run({.op = Op::send, .peer = to, .input = x}, x); }
+Pending Group::recv_(at::Tensor out, int from) { return run({.op = Op::recv, .peer = from, .output = out}, out); }
+Pending Group::batch(std::vector<Message> messages) {
+  return run({.op = Op::batch, .messages = std::move(messages)}, {});
+}
+Pending Group::barrier() { return run({.op = Op::barrier}, {}); }
+
+Traffic Group::traffic() const {
+  Traffic sum;
+  for (const Traffic& t : traffic_) sum.calls += t.calls, sum.bytes += t.bytes;
+  return sum;
+}
+
+/// The record of one call or message: its number, and its part in the balance (Note [Balance]).
+CallRecord Group::begin(Op op, const CallRecord& shape) {
+  CallRecord record = shape;
+  text_.copy(record.group, sizeof record.group - 1);
+  if (op == Op::send || op == Op::recv) {
+    const auto peer = static_cast<std::size_t>(record.peer);
+    const bool sends = op == Op::send;
+    record.seq = sends ? ++sent_[peer] : ++received_[peer];
+    std::int64_t elements = 1;
+    for (int d = 0; d < std::min<int>(record.dims, CallRecord::kDims); ++d) elements *= record.sizes[d];
+    const std::uint64_t hash =
+        sends ? hash_of_message(text_hash_, rank(), record.peer, record.seq, record.dtype, elements)
+              : hash_of_message(text_hash_, record.peer, rank(), record.seq, record.dtype, elements);
+    recorder_->add_to_balance(sends ? hash : ~hash + 1);
+  } else {
+    record.seq = ++collectives_;
+  }
+  recorder_->begin(record, rank(), size());
+  return record;
+}
+
+std::vector<CallRecord> Group::begin_all(const Call& call) {
+  if (call.op != Op::batch) return {begin(call.op, record_of(call))};
+  std::vector<CallRecord> records;
+  for (const Message& m : call.messages) {
+    const bool sends = m.op == Op::send;
+    const Call one{.op = m.op,
+                   .peer = m.peer,
+                   .input = sends ? m.tensor : at::Tensor(),
+                   .output = sends ? at::Tensor() : m.tensor};
+    records.push_back(begin(m.op, record_of(one)));
+  }
+  return records;
+}
+
+Pending Group::run(Call call, at::Tensor result) {
+  check_call(call, rank(), size(), text_);
+  std::vector<CallRecord> records = begin_all(call);
+  // What the parts of an uneven all_to_all must have alike, they have in pairs.
+  for (int peer = 0; peer < static_cast<int>(call.send_counts.size()); ++peer) {
+    const auto i = static_cast<std::size_t>(peer);
+    recorder_->add_to_balance(hash_of_message(text_hash_, rank(), peer, ~collectives_, 0, call.send_counts[i]));
+    recorder_->add_to_balance(~hash_of_message(text_hash_, peer, rank(), ~collectives_, 0, call.recv_counts[i]) + 1);
+  }
+  count(call);
+  CallRecord first = records.empty() ? CallRecord{} : records.front();
+  std::unique_ptr<Flight> flight;
+  try {
+    if (options_.check == CheckMode::strict && size() > 1) compare(records);
+    flight = start(call, records);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& e) {
+    fail(first, e);
+  }
+  return Pending(*this, std::move(call), std::move(records), std::move(result), std::move(flight));
+}
+
+void Group::finish(Call& call, std::span<const CallRecord> records, Flight* flight) {
+  if (flight != nullptr) {
+    try {
+      flight->wait();
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& e) {
+      fail(records.front(), e);
+    }
+  }
+  if (call.reduce == Reduce::avg && size() > 1 && call.output.defined()) call.output.div_(size());
+  for (const CallRecord& record : records) recorder_->finish(record);
+}
+
+void Group::end_step() {
+  if (size() == 1) return;
+  const std::vector<CallRecord> records{begin(Op::step_end, CallRecord{.op = Op::step_end})};
+  try {
+    compare(records);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& e) {
+    fail(records.front(), e);
+  }
+  recorder_->finish(records.front());
+}
+
+void Group::count(const Call& call) {
+  const std::int64_t n = size(), in = bytes_of(call.input), out = bytes_of(call.output);
+  std::int64_t sent = 0;
+  switch (call.op) {
+    case Op::all_reduce: sent = 2 * out * (n - 1) / n; break;
+    case Op::all_gather: sent = in * (n - 1); break;
+    case Op::reduce_scatter: sent = in * (n - 1) / n; break;
+    case Op::all_to_all:
+      sent = in * (n - 1) / n;
+      if (const std::int64_t rows = sum_of(call.send_counts); rows > 0)
+        sent = in - in / rows * call.send_counts[static_cast<std::size_t>(rank())];
+      break;
+    case Op::broadcast: sent = call.peer == rank() && n > 1 ? out : 0; break;
+    case Op::reduce:
+    case Op::gather: sent = call.peer == rank() ? 0 : in; break;
+    case Op::scatter: sent = call.peer == rank() ? in * (n - 1) / n : 0; break;
+    case Op::send: sent = in; break;
+    case Op::batch:
+      for (const Message& m : call.messages) {
+        Traffic& kind = traffic_[static_cast<std::size_t>(m.op)];
+        ++kind.calls;
+        if (m.op == Op::send) kind.bytes += bytes_of(m.tensor);
+      }
+      return;
+    case Op::recv:
+    case Op::barrier:
+    case Op::step_end: break;
+  }
+  Traffic& kind = traffic_[static_cast<std::size_t>(call.op)];
+  ++kind.calls;
+  kind.bytes += sent;
+}
+
+}  // namespace trireme

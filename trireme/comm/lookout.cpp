@@ -1,0 +1,292 @@
+#include "trireme/comm/lookout.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <iostream>
+#include <set>
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "trireme/comm/mismatch.hpp"
+
+namespace trireme {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kBeatMs = 500;
+constexpr std::size_t kShownCalls = 2000;
+constexpr int kAskWholeWorld = 64;  // in larger worlds only the group is asked
+
+std::string seconds(double s) {
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "%.1f s", s);
+  return digits;
+}
+
+/// Only ever printed: two hosts' clocks may differ.
+std::int64_t wall_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string key(const char* what, int rank) { return text("lookout/", what, "/", rank); }
+
+std::string host_of(const BlackBox& box) { return {box.host, strnlen(box.host, sizeof box.host)}; }
+
+/// Whether a rank whose calls these are has come to the call that `record` of rank `from` waits in.
+bool arrived(const BlackBox& box, const CallRecord& record, int from) {
+  const std::uint64_t n = std::min<std::uint64_t>(box.calls, BlackBox::kCalls);
+  for (std::uint64_t i = 0; i < n; ++i) {
+    const CallRecord& r = box.ring[i];
+    if (std::strncmp(r.group, record.group, sizeof r.group) != 0 || r.pairwise() != record.pairwise()) continue;
+    if (record.pairwise() ? r.op != record.op && r.peer == from && r.seq >= record.seq : r.seq >= record.seq)
+      return true;
+  }
+  return false;
+}
+
+/// What is buffered in stdio, unless somebody holds it: the process ends here.
+[[noreturn]] void leave(ExitCode code) {
+  if (ftrylockfile(stdout) == 0) fflush_unlocked(stdout);
+  _exit(static_cast<int>(code));
+}
+
+}  // namespace
+
+Lookout::Lookout(c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<Recorder> recorder, int world_size,
+                 CommOptions options, int lifeline_fd)
+    : store_(std::move(store)),
+      recorder_(std::move(recorder)),
+      world_size_(world_size),
+      options_(std::move(options)),
+      lifeline_fd_(lifeline_fd),
+      wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      thread_([this] { run(); }) {}
+
+Lookout::~Lookout() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = write(wake_fd_, &one, sizeof one);
+  thread_.join();
+  close(wake_fd_);
+}
+
+void Lookout::run() {
+  // Large worlds show themselves less often, so that the store has about as much to do.
+  const int beat_ms = std::max(kBeatMs, 2 * world_size_);
+  for (auto next = Clock::now();; next = Clock::now() + std::chrono::milliseconds(beat_ms)) {
+    for (;;) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(next - Clock::now()).count();
+      pollfd fds[] = {{wake_fd_, POLLIN, 0}, {lifeline_fd_, POLLIN, 0}};
+      const int ready = poll(fds, lifeline_fd_ >= 0 ? 2 : 1, static_cast<int>(std::max<std::int64_t>(left, 0)));
+      if (ready > 0 && fds[0].revents != 0) return;
+      if (ready > 0 && fds[1].revents != 0 && lifeline_cut()) {
+        leave_calls(recorder_->snapshot(), options_.hang_folder);
+        leave(ExitCode::peer_lost);
+      }
+      if (ready == 0) break;
+    }
+    check_watched();
+    const std::scoped_lock lock(store_mutex_);
+    if (store_lost_) continue;
+    try {
+      show_state();
+      if (!answered_ && store_->check({"lookout/alarm"})) answer_alarm();
+    } catch (const std::exception&) {
+      store_lost_ = true;  // whoever hosts it is gone; groups do not need it, so work goes on
+    }
+  }
+}
+
+bool Lookout::lifeline_cut() {
+  char word = 0;
+  const auto n = read(lifeline_fd_, &word, 1);
+  return n == 0 || (n == 1 && word == 'S');
+}
+
+void Lookout::show_state() {
+  const BlackBox box = recorder_->snapshot();
+  store_->set(key("seen", box.rank), text(wall_ms(), "\n", host_of(box), ", pid ", box.pid, "\n", last_call(box)));
+}
+
+void Lookout::answer_alarm() {
+  answered_ = true;
+  const BlackBox box = recorder_->snapshot();
+  std::vector<CallRecord> calls = recorder_->step_calls();
+  if (calls.size() > kShownCalls) calls.erase(calls.begin(), calls.end() - kShownCalls);
+  std::vector<std::uint8_t> bytes(sizeof box + calls.size() * sizeof(CallRecord));
+  std::memcpy(bytes.data(), &box, sizeof box);
+  std::memcpy(bytes.data() + sizeof box, calls.data(), calls.size() * sizeof(CallRecord));
+  store_->set(key("shown", box.rank), bytes);
+  leave_calls(box, options_.hang_folder);
+}
+
+void Lookout::raise_alarm() {
+  const std::scoped_lock lock(store_mutex_);
+  leave_calls(recorder_->snapshot(), options_.hang_folder);
+  if (store_lost_) return;
+  try {
+    store_->set("lookout/alarm", std::to_string(recorder_->snapshot().rank));
+    if (!answered_) answer_alarm();
+  } catch (const std::exception&) {
+    store_lost_ = true;
+  }
+}
+
+std::optional<Lookout::Shown> Lookout::shown_by(int rank) {
+  const std::scoped_lock lock(store_mutex_);
+  if (store_lost_) return std::nullopt;
+  try {
+    if (!store_->check({key("shown", rank)})) return std::nullopt;
+    const std::vector<std::uint8_t> bytes = store_->get(key("shown", rank));
+    Shown shown;
+    if (bytes.size() < sizeof shown.box) return std::nullopt;
+    std::memcpy(&shown.box, bytes.data(), sizeof shown.box);
+    shown.calls.resize((bytes.size() - sizeof shown.box) / sizeof(CallRecord));
+    std::memcpy(shown.calls.data(), bytes.data() + sizeof shown.box, shown.calls.size() * sizeof(CallRecord));
+    return shown;
+  } catch (const std::exception&) {
+    store_lost_ = true;
+    return std::nullopt;
+  }
+}
+
+std::string Lookout::last_seen(int rank) {
+  const std::scoped_lock lock(store_mutex_);
+  try {
+    if (store_lost_) return "and neither does the store";
+    if (!store_->check({key("seen", rank)})) return "and was never seen";
+    const std::string state = store_->get_to_str(key("seen", rank));
+    const std::size_t first = state.find('\n'), second = state.find('\n', first + 1);
+    const double ago = static_cast<double>(wall_ms() - std::strtoll(state.c_str(), nullptr, 10)) * 1e-3;
+    const std::string what = state.substr(second + 1);
+    return text("(", state.substr(first + 1, second - first - 1), "), last seen ", seconds(ago), " ago in ",
+                what.empty() ? "no call" : what);
+  } catch (const std::exception&) {
+    store_lost_ = true;
+    return "and neither does the store";
+  }
+}
+
+/// Who answers within two beats is alive; the group is asked, and in a small world everybody.
+Lookout::AllShown Lookout::ask(const Membership& members, bool late) {
+  std::set<int> open(members.world_ranks.begin(), members.world_ranks.end());
+  if (world_size_ <= kAskWholeWorld)
+    for (int r = 0; r < world_size_; ++r) open.insert(r);
+  open.erase(members.world_ranks[static_cast<std::size_t>(members.rank)]);
+  AllShown shown;
+  const auto deadline = Clock::now() + std::chrono::milliseconds(late ? 2 * kBeatMs + 400 : kBeatMs + 200);
+  while (!open.empty() && Clock::now() < deadline) {
+    std::erase_if(open, [&](int r) {
+      std::optional<Shown> one = shown_by(r);
+      if (one) shown.emplace(r, std::move(*one));
+      return one.has_value();
+    });
+    if (!open.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return shown;
+}
+
+CommError Lookout::explain(const Membership& members, const CallRecord& record, const std::string& cause) {
+  const bool late = cause.find("imed out") != std::string::npos || cause.find("imeout") != std::string::npos;
+  const double waited = static_cast<double>(steady_ns() - record.started_ns) * 1e-9;
+  const int me = members.world_ranks[static_cast<std::size_t>(members.rank)];
+  raise_alarm();
+  const AllShown shown = ask(members, late);
+
+  std::vector<int> missing;
+  std::string who;
+  int came = 0, asked = 0;
+  for (int i = 0; i < members.size(); ++i) {
+    const int r = members.world_ranks[static_cast<std::size_t>(i)];
+    if (record.pairwise() && i != record.peer && r != me) continue;
+    ++asked;
+    const auto at = shown.find(r);
+    if (r == me || (at != shown.end() && arrived(at->second.box, record, members.rank))) {
+      ++came;
+      continue;
+    }
+    missing.push_back(r);
+    who += text("\n  missing: rank ", r);
+    if (at == shown.end())
+      who += text(" does not answer ", last_seen(r));
+    else
+      who += text(" (", host_of(at->second.box), ", pid ", at->second.box.pid, ") is in ", last_call(at->second.box));
+  }
+  if (world_size_ <= kAskWholeWorld)
+    for (int r = 0; r < world_size_; ++r)
+      if (!shown.contains(r) &&
+          std::find(members.world_ranks.begin(), members.world_ranks.end(), r) == members.world_ranks.end())
+        who += text("\n  likely cause: rank ", r, " does not answer ", last_seen(r));
+
+  const BlackBox box = recorder_->snapshot();
+  std::string waited_for = late ? text(" | waited ", seconds(waited)) : std::string(" | connection lost");
+  for (std::size_t i = 0; i < missing.size(); ++i)
+    waited_for += text(i > 0 ? ", " : late ? " for rank " : " to rank ", missing[i]);
+  std::string at = record.tag.str(), place(box.place, strnlen(box.place, sizeof box.place));
+  for (std::string* words : {&at, &place})
+    if (!words->empty()) *words += " | ";
+  const std::string end = text("\n  every rank's last ", BlackBox::kCalls, " calls: ", options_.hang_folder,
+                               "/rank*.txt", "\n  rank=", me, "/", world_size_, " ", host_of(box), " ", box.pid, " | ",
+                               place, at, record.what(), " group ", record.group, " seq ", record.seq, waited_for);
+
+  std::map<int, std::vector<CallRecord>> calls{{me, recorder_->step_calls()}};
+  for (const auto& [r, one] : shown) calls[r] = one.calls;
+  if (const auto difference = first_difference(calls)) return {CommError::Kind::hang_or_mismatch, *difference + end};
+  const std::string what = text(record.what(), " #", record.seq, " on group ", members.str());
+  if (late)
+    return {CommError::Kind::hang_or_mismatch,
+            text(what, " timed out after ", seconds(waited), ": ", came, " of ", asked, " ranks arrived", who,
+                 "\n  fix: see what the missing rank does; raise comm.timeout_s (", options_.timeout_s,
+                 ") if the wait is expected", end)};
+  return {CommError::Kind::peer_lost, text(what, ": a peer is lost (", cause, ")", who, end)};
+}
+
+void Lookout::add_group(const Membership& members) {
+  const std::scoped_lock lock(watched_mutex_);
+  groups_.push_back(members);
+}
+
+void Lookout::end_process(const std::string& cause) {
+  const BlackBox box = recorder_->snapshot();
+  const std::uint64_t n = std::min<std::uint64_t>(box.calls, BlackBox::kCalls);
+  for (std::uint64_t i = box.calls - n; i < box.calls; ++i) {
+    const CallRecord& record = box.ring[i % BlackBox::kCalls];
+    if (record.finished_ns != 0) continue;
+    std::unique_lock lock(watched_mutex_);
+    for (const Membership& members : groups_) {
+      if (members.str().substr(0, sizeof record.group - 1) != record.group) continue;
+      const Membership group = members;
+      lock.unlock();
+      const CommError error = explain(group, record, cause);
+      std::cerr << "error: " << error.what() << std::endl;
+      leave(error.exit_code());
+    }
+  }
+  std::cerr << "error: " << cause << std::endl;
+  leave(ExitCode::internal);
+}
+
+void Lookout::watch(const Membership& members, const CallRecord& record, std::function<bool()> done) {
+  const std::scoped_lock lock(watched_mutex_);
+  watched_.push_back({members, record, std::move(done)});
+}
+
+void Lookout::check_watched() {
+  std::optional<Watched> late;
+  {
+    const std::scoped_lock lock(watched_mutex_);
+    std::erase_if(watched_, [](const Watched& w) { return w.done(); });
+    for (const Watched& w : watched_)
+      if (static_cast<double>(steady_ns() - w.record.started_ns) * 1e-9 > options_.timeout_s) late = w;
+  }
+  if (!late) return;
+  const CommError error = explain(late->members, late->record, "Timed out");
+  std::cerr << "error: " << error.what() << std::endl;
+  leave(error.exit_code());
+}
+
+}  // namespace trireme

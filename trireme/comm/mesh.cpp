@@ -1,0 +1,116 @@
+#include "trireme/comm/mesh.hpp"
+
+#include <numeric>
+#include <utility>
+
+#include <ATen/ops/zeros.h>
+
+#include "trireme/base/error.hpp"
+
+namespace trireme {
+namespace {
+
+AxisSet all_axes(const Grid& grid) {
+  AxisSet axes;
+  for (const auto& [axis, degree] : grid.axes()) axes = axes | axis;
+  return axes;
+}
+
+/// "dp-cp": also part of what ranks find each other by.
+std::string name_of(AxisSet axes) {
+  std::string joined;
+  for (Axis axis : axes) joined += text(joined.empty() ? "" : "-", name(axis));
+  return joined;
+}
+
+}  // namespace
+
+Mesh::Mesh(Grid grid, World& world, std::vector<AxisSet> also, std::optional<Grid> experts)
+    : grid_(std::move(grid)), experts_(std::move(experts)), world_(world) {
+  require<ConfigError>(grid_.size() == world.size(), "the layout ", grid_.str(), " needs ", grid_.size(), " ranks, ",
+                       world.size(), " were started");
+  require<ConfigError>(!experts_ || experts_->size() == grid_.size(), "the experts' layout ",
+                       experts_ ? experts_->str() : "", " and ", grid_.str(), " are not of the same ranks");
+  world_.recorder().set_place(place());
+  world_.control();
+  std::vector<int> everybody(static_cast<std::size_t>(world.size()));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  world_group_ = &make("world", everybody);
+  self_ = &make("self", {world.rank()});
+
+  std::vector<AxisSet> wanted;
+  for (const auto& [axis, degree] : grid_.axes()) wanted.emplace_back(axis);
+  for (AxisSet axes : {AxisSet{Axis::dp, Axis::cp}, AxisSet{Axis::cp, Axis::tp}, AxisSet{Axis::pp, Axis::tp}})
+    wanted.push_back(axes);
+  wanted.push_back(all_axes(grid_));
+  wanted.insert(wanted.end(), also.begin(), also.end());
+  for (AxisSet one : wanted) {
+    const AxisSet axes = one & all_axes(grid_);
+    by_axes_[axes.str()] = &make(name_of(axes), grid_.peers(world.rank(), axes));
+  }
+  if (experts_) {
+    for (AxisSet axes : {AxisSet{Axis::ep}, AxisSet{Axis::edp}, AxisSet{Axis::tp}, AxisSet{Axis::edp, Axis::ep}})
+      by_expert_axes_[axes.str()] =
+          &make(axes == AxisSet{Axis::tp} ? "etp" : name_of(axes), experts_->peers(world.rank(), axes));
+  }
+  warm_up();
+}
+
+Group& Mesh::make(const std::string& name, const std::vector<int>& ranks) {
+  Group*& group = by_ranks_[ranks];
+  if (group == nullptr) {
+    groups_.push_back(world_.make_group(name, ranks));
+    group = groups_.back().get();
+  }
+  return *group;
+}
+
+void Mesh::warm_up() {
+  for (const auto& group : groups_) group->barrier().wait();
+  end_step();  // nothing of it is left in the records of the first step
+}
+
+Group& Mesh::group(AxisSet axes) const {
+  const AxisSet here = axes & all_axes(grid_);
+  if (here.empty()) return *self_;
+  const auto at = by_axes_.find(here.str());
+  require<ConfigError>(at != by_axes_.end(), "the mesh ", grid_.str(), " has no group along {", axes.str(),
+                       "}\n  fix: name it in `also` when the mesh is made");
+  return *at->second;
+}
+
+const Grid& Mesh::experts() const {
+  require<ConfigError>(experts_.has_value(), "the mesh ", grid_.str(), " was made without a view for experts");
+  return *experts_;
+}
+
+Group& Mesh::expert_group(AxisSet axes) const {
+  const auto at = by_expert_axes_.find(axes.str());
+  require<ConfigError>(at != by_expert_axes_.end(), "the mesh ", grid_.str(),
+                       experts_ ? " has no" : " was made without a view for experts: no", " experts' group along {",
+                       axes.str(), "}");
+  return *at->second;
+}
+
+Group& Mesh::world_ranks_to_pg(const std::vector<int>& world_ranks) {
+  const auto at = by_ranks_.find(world_ranks);
+  if (at != by_ranks_.end()) return *at->second;
+  Group& group = make("custom", world_ranks);
+  group.barrier().wait();
+  return group;
+}
+
+void Mesh::end_step() {
+  std::vector<Group*> groups;
+  for (const auto& group : groups_) groups.push_back(group.get());
+  world_.end_step(groups);
+}
+
+std::string Mesh::place() const {
+  std::string words;
+  for (const auto& [axis, degree] : grid_.axes())
+    if (degree > 1) words += text(words.empty() ? "" : " ", name(axis), coord(axis));
+  return words;
+}
+
+}  // namespace trireme

@@ -1,0 +1,59 @@
+#pragma once
+// Grid x Groups: who this rank talks to along each axis.
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/comm/world.hpp"
+#include "trireme/layout/grid.hpp"
+
+namespace trireme {
+
+/// The groups of this rank. They are made at once, in the same order on every rank, each has talked before the first
+/// use (a connection made in the middle of other traffic can deadlock), and groups of the same ranks are one group.
+class Mesh {
+ public:
+  /// `also`: sets of axes beside those that every mesh has: each axis, {dp, cp}, {cp, tp}, {pp, tp} and all of them.
+  /// With `experts`, another view of the same ranks (layout/grid.hpp), also ep, edp and their tp.
+  Mesh(Grid grid, World& world, std::vector<AxisSet> also = {}, std::optional<Grid> experts = std::nullopt);
+
+  const Grid& grid() const { return grid_; }
+  World& world() const { return world_; }
+  int rank() const { return world_.rank(); }
+  int coord(Axis axis) const { return grid_.coord(rank(), axis); }
+
+  /// The ranks that differ from this one only along `axes`; an axis that the grid does not have is of degree one.
+  Group& group(AxisSet axes) const;
+  Group& world_group() const { return *world_group_; }
+  /// Of the experts' view: ep, edp, tp, or {edp, ep}.
+  Group& expert_group(AxisSet axes) const;
+  const Grid& experts() const;
+
+  /// A group of any world ranks in this order, this one among them: the one that is there, or a new one. All its ranks
+  /// must ask for it, those that share several in the same order.
+  Group& world_ranks_to_pg(const std::vector<int>& world_ranks);
+
+  /// Where this rank is, for every record from now on.
+  void tag(const Tag& tag) const { world_.recorder().set_tag(tag); }
+  /// Between the gradients and the optimizer: throws when ranks did not make the same calls.
+  void end_step();
+
+  /// "pp0 dp1 cp0 tp1", without axes of degree one
+  std::string place() const;
+
+ private:
+  Group& make(const std::string& name, const std::vector<int>& ranks);
+  void warm_up();
+
+  const Grid grid_;
+  const std::optional<Grid> experts_;
+  World& world_;
+  std::vector<std::unique_ptr<Group>> groups_;  // in the order of making
+  std::map<std::vector<int>, Group*> by_ranks_;
+  std::map<std::string, Group*> by_axes_, by_expert_axes_;  // "dp,cp"
+  Group *world_group_ = nullptr, *self_ = nullptr;
+};
+
+}  // namespace trireme

@@ -1,0 +1,133 @@
+#include "trireme/comm/mismatch.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+namespace trireme {
+namespace {
+
+constexpr const char* kRule =
+    "  every rank of a group must make the same calls in the same order\n"
+    "  fix: look for a call that depends on the rank; comm.check = \"strict\" stops at the first one";
+
+std::string call_line(int rank, const CallRecord& r) {
+  const std::string at = r.tag.str();
+  return text("  rank ", rank, ": #", r.seq, " ", r.what(), at.empty() ? "" : " | ", at, "\n");
+}
+
+std::string both_calls(const std::string& group, int rank_a, const CallRecord& a, int rank_b, const CallRecord& b) {
+  return text("ranks ", rank_a, " and ", rank_b, " of group ", group, " did not make the same call\n",
+              call_line(rank_a, a), call_line(rank_b, b), kRule);
+}
+
+std::vector<CallRecord> collectives_of(const std::vector<CallRecord>& calls) {
+  std::vector<CallRecord> found;
+  std::copy_if(calls.begin(), calls.end(), std::back_inserter(found),
+               [](const CallRecord& r) { return !r.pairwise(); });
+  return found;
+}
+
+std::vector<CallRecord> messages_of(const std::vector<CallRecord>& calls, Op op, int peer) {
+  std::vector<CallRecord> found;
+  std::copy_if(calls.begin(), calls.end(), std::back_inserter(found),
+               [=](const CallRecord& r) { return r.op == op && r.peer == peer; });
+  return found;
+}
+
+/// One of two ranks made calls that the other, which has ended its step, did not.
+std::optional<std::string> left_out(const std::string& group, const RankCalls& less,
+                                    const std::vector<CallRecord>& fewer, const RankCalls& more,
+                                    const std::vector<CallRecord>& calls) {
+  const std::uint64_t last = fewer.empty() ? 0 : fewer.back().seq;
+  const auto extra = std::find_if(calls.begin(), calls.end(), [last](const CallRecord& r) { return r.seq > last; });
+  // With no call at all to count from, earlier steps may have left any number.
+  if (!less.ended || extra == calls.end() || (fewer.empty() && extra->seq != calls.front().seq)) return std::nullopt;
+  return text("ranks ", less.rank, " and ", more.rank, " of group ", group, " did not make the same number of calls\n",
+              call_line(more.rank, *extra), "  rank ", less.rank, ": ended its step without that call",
+              fewer.empty() ? "" : text("; its last is #", last, " ", fewer.back().what()), "\n", kRule);
+}
+
+using Alike = bool (*)(const CallRecord&, const CallRecord&);
+
+/// Calls are matched by their numbers, since one side may have kept fewer.
+std::optional<std::string> difference(const std::string& group, const RankCalls& a,
+                                      const std::vector<CallRecord>& calls_a, const RankCalls& b,
+                                      const std::vector<CallRecord>& calls_b, Alike alike) {
+  for (const CallRecord& x : calls_a) {
+    const auto y = std::find_if(calls_b.begin(), calls_b.end(), [&x](const CallRecord& r) { return r.seq == x.seq; });
+    if (y != calls_b.end() && !alike(x, *y)) return both_calls(group, a.rank, x, b.rank, *y);
+  }
+  if (auto found = left_out(group, a, calls_a, b, calls_b)) return found;
+  return left_out(group, b, calls_b, a, calls_a);
+}
+
+/// The world ranks in "dp{0,2}"; empty when the text was cut short.
+std::vector<int> ranks_in(const std::string& group) {
+  std::vector<int> ranks;
+  const std::size_t open = group.find('{'), close = group.find('}');
+  if (open == std::string::npos || close == std::string::npos || group.find("...") != std::string::npos) return {};
+  int number = 0;
+  for (std::size_t i = open + 1; i <= close; ++i) {
+    if (std::isdigit(static_cast<unsigned char>(group[i])) != 0) {
+      number = 10 * number + (group[i] - '0');
+    } else {
+      ranks.push_back(number);
+      number = 0;
+    }
+  }
+  return ranks;
+}
+
+/// A rank whose last call is that of the end of a step.
+bool has_ended(const std::vector<CallRecord>& calls) {
+  return !calls.empty() && (calls.back().op == Op::step_end || std::string(calls.back().group).starts_with("step{"));
+}
+
+RankCalls on_group(int rank, const std::vector<CallRecord>& all, const std::string& group,
+                   const std::vector<int>& members) {
+  RankCalls one{.rank = rank, .ended = has_ended(all)};
+  const auto at = std::find(members.begin(), members.end(), rank);
+  if (at != members.end()) one.in_group = static_cast<int>(at - members.begin());
+  std::copy_if(all.begin(), all.end(), std::back_inserter(one.calls),
+               [&group](const CallRecord& r) { return group == r.group; });
+  return one;
+}
+
+}  // namespace
+
+CommError mismatch_error(const std::string& group, int rank_a, const CallRecord& a, int rank_b, const CallRecord& b) {
+  return {CommError::Kind::hang_or_mismatch, both_calls(group, rank_a, a, rank_b, b)};
+}
+
+std::optional<std::string> first_difference(const std::string& group, const RankCalls& a, const RankCalls& b) {
+  if (auto found = difference(group, a, collectives_of(a.calls), b, collectives_of(b.calls), same_call)) return found;
+  if (a.in_group < 0 || b.in_group < 0) return std::nullopt;
+  if (auto found = difference(group, a, messages_of(a.calls, Op::send, b.in_group), b,
+                              messages_of(b.calls, Op::recv, a.in_group), same_message))
+    return found;
+  return difference(group, b, messages_of(b.calls, Op::send, a.in_group), a, messages_of(a.calls, Op::recv, b.in_group),
+                    same_message);
+}
+
+std::optional<std::string> first_difference(const std::map<int, std::vector<CallRecord>>& rank_calls) {
+  std::set<std::string> groups;
+  for (const auto& [rank, calls] : rank_calls)
+    for (const CallRecord& r : calls) groups.insert(r.group);
+  for (const std::string& group : groups) {
+    if (group.starts_with("step{")) continue;  // its calls are the check itself
+    const std::vector<int> members = ranks_in(group);
+    for (auto a = rank_calls.begin(); a != rank_calls.end(); ++a)
+      for (auto b = std::next(a); b != rank_calls.end(); ++b) {
+        const RankCalls one = on_group(a->first, a->second, group, members),
+                        two = on_group(b->first, b->second, group, members);
+        const bool both_in =
+            members.empty() ? !one.calls.empty() && !two.calls.empty() : one.in_group >= 0 && two.in_group >= 0;
+        if (!both_in) continue;
+        if (auto found = first_difference(group, one, two)) return found;
+      }
+  }
+  return std::nullopt;
+}
+
+}  // namespace trireme

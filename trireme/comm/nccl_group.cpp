@@ -1,0 +1,51 @@
+// Groups over NCCL: one GPU a rank. no_nccl.cpp stands here in a build without CUDA.
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+#include "trireme/comm/c10d_world.hpp"
+
+namespace trireme {
+namespace {
+
+class NcclGroup final : public C10dGroup {
+ public:
+  using C10dGroup::C10dGroup;
+
+ protected:
+  /// All of them in one NCCL group: in any order between the ranks, and without a communicator for each pair.
+  std::unique_ptr<Flight> start_messages(const std::vector<Message>& messages) override {
+    if (messages.empty()) return nullptr;
+    backend().startCoalescing();
+    for (const Message& m : messages) {
+      std::vector<at::Tensor> tensors{m.tensor};
+      if (m.op == Op::send)
+        backend().send(tensors, m.peer, 0);
+      else
+        backend().recv(tensors, m.peer, 0);
+    }
+    return flight_of(backend().endCoalescing(), recorder().newest());
+  }
+
+  /// wait() only orders streams: who watches for a hang is the lookout.
+  std::unique_ptr<Flight> flight_of(c10::intrusive_ptr<c10d::Work> work, const CallRecord& record) override {
+    lookout().watch(membership(), record, [work] { return work->isCompleted(); });
+    return C10dGroup::flight_of(std::move(work), record);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Group> connect_nccl(Membership members, const std::shared_ptr<Recorder>& recorder,
+                                    const CommOptions& options, const c10::intrusive_ptr<c10d::Store>& store,
+                                    at::Device device, c10::intrusive_ptr<c10d::Backend> checks,
+                                    std::shared_ptr<Lookout> lookout) {
+  auto nccl_options = c10d::ProcessGroupNCCL::Options::create();
+  // Ours must speak first: NCCL's own watchdog ends the process without a word on who is missing.
+  nccl_options->timeout =
+      std::chrono::milliseconds(static_cast<std::int64_t>((options.timeout_s + options.init_timeout_s) * 1000));
+  auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, members.rank, members.size(), nccl_options);
+  backend->eagerConnectSingleDevice(device);
+  return std::make_unique<NcclGroup>(std::move(members), recorder, options, std::move(backend), std::move(checks),
+                                     std::move(lookout));
+}
+
+}  // namespace trireme

@@ -1,0 +1,14 @@
+// The build without CUDA: nccl_group.cpp is the other one.
+#include "trireme/base/error.hpp"
+#include "trireme/comm/c10d_world.hpp"
+
+namespace trireme {
+
+std::unique_ptr<Group> connect_nccl(Membership members, const std::shared_ptr<Recorder>&, const CommOptions&,
+                                    const c10::intrusive_ptr<c10d::Store>&, at::Device,
+                                    c10::intrusive_ptr<c10d::Backend>, std::shared_ptr<Lookout>) {
+  throw ConfigError(text("group ", members.str(), ": comm.backend = \"nccl\", but this build has no NCCL\n",
+                         "  fix: comm.backend = \"gloo\", or build against a torch with CUDA"));
+}
+
+}  // namespace trireme

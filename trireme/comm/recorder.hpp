@@ -1,0 +1,83 @@
+#pragma once
+// What a rank said and when: its last calls in memory that outlives it, all calls of the step, and their balance.
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/comm/call.hpp"
+
+namespace trireme {
+
+/// The last calls of a rank as plain bytes. A launcher gives each rank one in shared memory and reads it when the rank
+/// is dead or stopped; it may be read while it is written, so readers take nothing in it for granted.
+struct BlackBox {
+  static constexpr std::uint32_t kMagic = 0x54524d32;
+  static constexpr int kCalls = 64;
+  std::uint32_t magic = kMagic;
+  std::int32_t rank = 0, world_size = 1, pid = 0;
+  char host[64] = "";
+  char place[64] = "";  // "tp0 pp1 dp0"
+  Tag tag;
+  std::uint64_t calls = 0;   // how many were made; call i lies in ring[i % kCalls]
+  std::int64_t seen_ns = 0;  // steady clock of the last change
+  CallRecord ring[kCalls];
+};
+static_assert(std::is_trivially_copyable_v<BlackBox>);
+
+std::int64_t steady_ns();
+
+/// "step 12 phase=backward | all_reduce f32[8] group dp{0,2} seq 4 (waiting for 3.1 s)"; empty when nothing was
+/// recorded.
+std::string last_call(const BlackBox& box);
+/// Every call that the box holds, oldest first, one a line, with what a person needs to read it.
+std::string calls_text(const BlackBox& box);
+/// Writes calls_text to folder/rankN.txt; the file's name. Says why on failure and throws nothing: it is called where
+/// something else has gone wrong already.
+std::string leave_calls(const BlackBox& box, const std::string& folder);
+
+/// One for each rank. Thread-safe.
+class Recorder {
+ public:
+  /// `shared`: the box to write to, where a launcher gave one.
+  Recorder(int rank, int world_size, BlackBox* shared = nullptr);
+
+  void set_tag(const Tag& tag);
+  Tag tag() const;
+  void set_place(const std::string& place);
+
+  /// Notes that a call begins: adds time and tag to `record`, keeps it, and counts it into the balance.
+  void begin(CallRecord& record, int rank_in_group, int group_size);
+  void finish(const CallRecord& record);
+  /// What the messages of a batch, or the parts of an uneven all_to_all, add to the balance.
+  void add_to_balance(std::uint64_t amount);
+
+  /// Over all ranks of the world the balances of one step sum to zero when all calls met their like, and to a random
+  /// number when not. Note [Balance] in recorder.cpp.
+  std::uint64_t balance() const;
+  /// The calls of this step on one group, oldest first.
+  std::vector<CallRecord> step_calls(const std::string& group) const;
+  std::vector<CallRecord> step_calls() const;
+  /// Forgets the calls of the step and starts a new balance.
+  void start_step();
+
+  /// The last call that began.
+  CallRecord newest() const;
+  BlackBox snapshot() const;
+
+ private:
+  static constexpr std::size_t kStepCalls = 100'000;  // of a step, kept to name a mismatch by
+
+  mutable std::mutex mutex_;
+  std::unique_ptr<BlackBox> own_;
+  BlackBox* box_;
+  std::uint64_t balance_ = 0;
+  std::vector<CallRecord> step_calls_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,54 @@
+#pragma once
+// All ranks of a job, seen from one of them: what makes groups.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trireme/comm/comm_options.hpp"
+#include "trireme/comm/group.hpp"
+#include "trireme/comm/recorder.hpp"
+
+namespace trireme {
+
+class World {
+ public:
+  virtual ~World() = default;
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  const CommOptions& options() const { return options_; }
+  Recorder& recorder() const { return *recorder_; }
+
+  /// A group of these world ranks, one of them ours. All its members must make it, and make their groups in one order;
+  /// nobody else needs to. A name and its ranks stand for one group: making it twice is an error.
+  std::unique_ptr<Group> make_group(const std::string& name, const std::vector<int>& world_ranks);
+
+  /// The group that end_step talks over. Made at the first use, or here: making it is a collective call too.
+  Group& control();
+
+  /// The end of a step, for all ranks: throws unless every call of the step met its like (the check mode says how).
+  void end_step(const std::vector<Group*>& groups);
+
+ protected:
+  World(int rank, int size, CommOptions options, std::shared_ptr<Recorder> recorder);
+
+  virtual std::unique_ptr<Group> connect(Membership members) = 0;
+  /// A group of all ranks that carries host tensors, for checks.
+  virtual std::unique_ptr<Group> connect_control(Membership members) { return connect(std::move(members)); }
+
+  const std::shared_ptr<Recorder>& shared_recorder() const { return recorder_; }
+
+ private:
+  Membership members(const std::string& name, const std::vector<int>& world_ranks);
+  [[noreturn]] void name_the_mismatch(const std::vector<Group*>& groups);
+
+  const int rank_, size_;
+  const CommOptions options_;
+  const std::shared_ptr<Recorder> recorder_;
+  std::vector<std::string> made_;
+  std::unique_ptr<Group> control_;
+};
+
+}  // namespace trireme
