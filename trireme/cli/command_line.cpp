@@ -14,9 +14,12 @@ namespace {
 /// What the words chose. Settings (--section.key VALUE) are taken out before the library sees the rest: their names are
 /// the config's, and the config checks them.
 struct Choice {
-  std::function<ExitCode(Console&)> run;
+  std::function<int(Console&)> run;  // to an exit code
   Settings overrides;
+  std::vector<std::string> program;  // what came after --
 };
+
+int number(ExitCode code) { return static_cast<int>(code); }
 
 void add_schedule(CLI::App& app, Choice& choice) {
   auto options = std::make_shared<ScheduleOptions>();
@@ -32,8 +35,9 @@ void add_schedule(CLI::App& app, Choice& choice) {
   cmd->add_option("--svg", options->svg, "write a picture to this file");
   cmd->add_flag("--text", options->print_text, "print the steps themselves, one line a rank");
   cmd->footer("Example:\n  trireme schedule 1f1b --stages 4 --microbatches 8");
-  cmd->callback(
-      [options, &choice] { choice.run = [options](Console& console) { return run_schedule(*options, console); }; });
+  cmd->callback([options, &choice] {
+    choice.run = [options](Console& console) { return number(run_schedule(*options, console)); };
+  });
 }
 
 using ConfigRun = ExitCode (*)(const ConfigOptions&, Console&);
@@ -44,7 +48,7 @@ CLI::App* add_config_command(CLI::App& parent, Choice& choice, const char* name,
   cmd->callback([options, run, &choice] {
     choice.run = [options, run, &choice](Console& console) {
       options->overrides = choice.overrides;
-      return run(*options, console);
+      return number(run(*options, console));
     };
   });
   return cmd;
@@ -85,10 +89,39 @@ void add_config(CLI::App& app, Choice& choice) {
   cmd->footer("Example:\n  trireme config import config_tiny_llama.yaml -o run.toml");
 }
 
+void add_launch(CLI::App& app, Choice& choice) {
+  auto options = std::make_shared<LaunchCommand>();
+  CLI::App* cmd = app.add_subcommand(
+      "launch",
+      "Start a program as ranks, watch them, and stop all when one fails:\ntrireme launch -n N -- PROGRAM ARGUMENTS");
+  cmd->add_option("-n,--ranks", options->ranks, "ranks of this host; with --hostfile: of a host that says no slots=");
+  cmd->add_option("--nnodes", options->num_nodes, "hosts, on each of which this command is given")
+      ->capture_default_str();
+  cmd->add_option("--node-rank", options->node_rank, "which of them this one is; 0 hosts the store")
+      ->capture_default_str();
+  cmd->add_option("--master", options->master, "HOST:PORT of node 0; default: a free port of this host");
+  cmd->add_option("--hostfile", options->hostfile,
+                  "start the ranks of these hosts from here: lines `worker-1 slots=4`");
+  cmd->add_option("--ssh", options->ssh, "how to run a command on a host, with --hostfile")->capture_default_str();
+  cmd->add_option("--logs", options->logs, "folder for the output of each rank; default: a new one under runs/");
+  cmd->add_option("--threads", options->threads, "threads of a rank; default: OMP_NUM_THREADS, else cores / ranks");
+  cmd->add_option("--world-size", options->world_size, "")->group("");
+  cmd->add_option("--first-rank", options->first_rank, "")->group("");
+  cmd->add_flag("--control-stdin", options->control_stdin, "")->group("");
+  cmd->footer(
+      "Rank 0's output is shown; every rank's is in its file rNNNN.log. The exit code is that of the first rank that\n"
+      "fails (71: killed, 72: hung or mismatched calls).\n\nExample:\n  trireme launch -n 4 -- ./my_program --steps "
+      "10");
+  cmd->callback([options, &choice] {
+    options->program = choice.program;
+    choice.run = [options](Console& console) { return run_launch(*options, console); };
+  });
+}
+
 void add_doctor(CLI::App& app, Choice& choice) {
   CLI::App* cmd = app.add_subcommand("doctor", "Say what this machine and this build can do");
   cmd->footer("Example:\n  trireme doctor");
-  cmd->callback([&choice] { choice.run = [](Console& console) { return run_doctor(console); }; });
+  cmd->callback([&choice] { choice.run = [](Console& console) { return number(run_doctor(console)); }; });
 }
 
 /// The library would only say that a command is missing.
@@ -102,10 +135,10 @@ void check_command(const CLI::App& app, const std::vector<std::string>& words) {
                          "\n  fix: trireme --help lists them"));
 }
 
-ExitCode report(Console& console, const std::string& what, ExitCode code) {
+int report(Console& console, const std::string& what, ExitCode code) {
   console.err << "error: " << what << "\n";
   if (code == ExitCode::internal) console.err << "  this is a fault of trireme's own: please report it\n";
-  return code;
+  return number(code);
 }
 
 }  // namespace
@@ -119,9 +152,10 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
   Choice choice;
   add_schedule(app, choice);
   add_config(app, choice);
+  add_launch(app, choice);
   add_doctor(app, choice);
 
-  ExitCode code = ExitCode::done;
+  int code = 0;
   try {
     std::vector<std::string> words(argv + std::min(argc, 1), argv + argc), rest;
     check_command(app, words);
@@ -129,6 +163,11 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
       choice.overrides = take_flags(words, rest);
     } else {
       rest = words;
+    }
+    if (!words.empty() && words.front() == "launch") {  // what follows -- is the program's, whatever it looks like
+      const auto dashes = std::ranges::find(rest, "--");
+      if (dashes != rest.end()) choice.program.assign(dashes + 1, rest.end());
+      rest.erase(dashes, rest.end());
     }
     std::ranges::reverse(rest);  // as the library wants them
     app.parse(std::move(rest));
@@ -145,9 +184,8 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
     code = report(console, e.what(), ExitCode::internal);
   }
   console.out.flush();
-  if (!console.out && code == ExitCode::done)
-    code = report(console, "cannot write to standard output", ExitCode::config);
-  return static_cast<int>(code);
+  if (!console.out && code == 0) code = report(console, "cannot write to standard output", ExitCode::config);
+  return code;
 }
 
 }  // namespace trireme

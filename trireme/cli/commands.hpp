@@ -41,6 +41,21 @@ ExitCode run_config_show(const ConfigOptions& options, Console& console);
 ExitCode run_config_check(const ConfigOptions& options, Console& console);
 ExitCode run_config_import(const ConfigOptions& options, Console& console);
 
+struct LaunchCommand {
+  int ranks = 0;  // of this host; 0: not given
+  int num_nodes = 1, node_rank = 0;
+  std::string master;    // HOST:PORT
+  std::string hostfile;  // start the ranks of these hosts, through `ssh`
+  std::string ssh = "ssh -o BatchMode=yes";
+  std::string logs;  // folder for the ranks' output; empty: a new one under runs/
+  int threads = 0;
+  int world_size = 0, first_rank = 0;  // for hosts with different numbers of ranks
+  bool control_stdin = false;          // a launcher above this one holds the other end of its standard input
+  std::vector<std::string> program;
+};
+/// The exit code is the job's, so it need not be one of ours.
+int run_launch(const LaunchCommand& command, Console& console);
+
 ExitCode run_doctor(Console& console);
 /// The part of the doctor's report that only a build with libtorch can give.
 std::vector<std::vector<std::string>> libtorch_report();

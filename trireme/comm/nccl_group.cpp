@@ -1,4 +1,6 @@
 // Groups over NCCL: one GPU a rank. no_nccl.cpp stands here in a build without CUDA.
+#include <exception>
+
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "trireme/comm/c10d_world.hpp"
@@ -9,6 +11,16 @@ namespace {
 class NcclGroup final : public C10dGroup {
  public:
   using C10dGroup::C10dGroup;
+  /// NCCL wants to be told. While an exception unwinds a peer may be gone: then nothing is waited for.
+  ~NcclGroup() override {
+    try {
+      if (std::uncaught_exceptions() == 0)
+        backend().shutdown();
+      else
+        backend().abort();
+    } catch (const std::exception&) {  // there is nothing left to do with it
+    }
+  }
 
  protected:
   /// All of them in one NCCL group: in any order between the ranks, and without a communicator for each pair.

@@ -1,0 +1,87 @@
+// `trireme launch`, in a build with libtorch: the launcher hosts the store.
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <sstream>
+
+#include <unistd.h>
+
+#include "trireme/cli/commands.hpp"
+#include "trireme/runtime/launch_hosts.hpp"
+#include "trireme/runtime/rank_main.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr int kDefaultPort = 29500;
+
+/// A folder of its own for every launch, so that nothing of an earlier one is overwritten.
+std::string fresh_run_folder() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char stamp[32];
+  std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &utc);
+  return text("runs/launch-", stamp, "-", getpid());
+}
+
+std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream words(line);
+  std::vector<std::string> all;
+  for (std::string word; words >> word;) all.push_back(word);
+  return all;
+}
+
+void check(const LaunchCommand& c) {
+  require<ConfigError>(!c.program.empty(),
+                       "launch: no program was given\n  fix: trireme launch -n 4 -- PROGRAM ARGUMENTS");
+  require<ConfigError>(c.hostfile.empty() || c.num_nodes == 1, "launch: --hostfile and --nnodes ", c.num_nodes,
+                       " both say which hosts there are\n  fix: give one of them");
+  require<ConfigError>(!c.hostfile.empty() || c.ranks >= 1, "launch: -n ", c.ranks,
+                       ": at least one rank must be started on this host");
+  require<ConfigError>(c.num_nodes >= 1 && c.node_rank >= 0 && c.node_rank < c.num_nodes, "launch: --node-rank ",
+                       c.node_rank, " of ", c.num_nodes, " nodes: must be from 0 to --nnodes - 1");
+  require<ConfigError>(
+      c.num_nodes == 1 || !c.master.empty(), "launch: --nnodes ", c.num_nodes,
+      " needs a place where they meet\n  fix: --master HOST:PORT, an address of node 0 that all reach");
+}
+
+int launch_from_hostfile(const LaunchCommand& c, std::ostream& err) {
+  HostsOptions options;
+  options.hosts = read_hostfile(c.hostfile, c.ranks);
+  options.program = c.program;
+  options.trireme = std::filesystem::read_symlink("/proc/self/exe");
+  options.folder = std::filesystem::current_path();
+  options.master_port = kDefaultPort;
+  if (!c.master.empty()) parse_address("--master", c.master, options.master_addr, options.master_port);
+  options.job_id = text(options.hosts.front().name, "-", getpid(), "-", std::time(nullptr));
+  options.remote_shell = words_of(c.ssh);
+  options.variables = process_variables();
+  options.launch_words = {"--logs", c.logs.empty() ? fresh_run_folder() + "/ranks" : c.logs};
+  if (c.threads > 0) options.launch_words.insert(options.launch_words.end(), {"--threads", std::to_string(c.threads)});
+  return launch_over_hosts(options, err);
+}
+
+}  // namespace
+
+int run_launch(const LaunchCommand& c, Console& console) {
+  check(c);
+  if (!c.hostfile.empty()) return launch_from_hostfile(c, console.err);
+  Job job{.program = c.program, .variables = process_variables(), .ranks = c.ranks};
+  job.num_nodes = c.num_nodes;
+  job.node_rank = c.node_rank;
+  job.world_size = c.world_size;
+  job.first_rank = c.first_rank;
+  job.threads = c.threads;
+  job.log_folder = c.logs;
+  if (c.logs.empty()) {
+    const std::string run = fresh_run_folder();
+    job.log_folder = run + "/ranks";
+    job.hang_folder = run + "/hang";
+  }
+  if (c.control_stdin) job.control_fd = STDIN_FILENO;
+  if (!c.master.empty()) parse_address("--master", c.master, job.master_addr, job.master_port);
+  return run_job(job, console.err);
+}
+
+}  // namespace trireme

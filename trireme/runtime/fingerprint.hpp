@@ -1,0 +1,19 @@
+#pragma once
+// What must be the same on every rank, as named values that can be compared and printed.
+#include <map>
+#include <string>
+
+namespace trireme {
+
+using Fingerprint = std::map<std::string, std::string>;
+
+/// This process's program (a hash of its file), its libtorch and the number of its threads.
+Fingerprint fingerprint_of_process();
+
+std::string to_text(const Fingerprint& fingerprint);
+Fingerprint fingerprint_from_text(const std::string& words);
+
+/// Each key that differs, with both values, one a line; empty when none does.
+std::string differences(int rank_a, const Fingerprint& a, int rank_b, const Fingerprint& b);
+
+}  // namespace trireme

@@ -1,0 +1,166 @@
+#include "trireme/runtime/rendezvous.hpp"
+
+#include <chrono>
+#include <thread>
+
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "trireme/base/error.hpp"
+#include "trireme/runtime/port_holder.hpp"
+
+namespace trireme {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::chrono::milliseconds milliseconds(double s) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(s * 1000));
+}
+
+constexpr const char* kJobKey = "trireme/job";
+
+HostedStore listen(int port, const std::string& job_id, double timeout_s) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(port);
+  options.isServer = true;
+  options.waitWorkers = false;
+  options.timeout = milliseconds(timeout_s);
+  try {
+    auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+    const int taken = store->getPort();
+    const StorePtr hosted = std::move(store);
+    hosted->set(kJobKey, job_id);
+    return {hosted, taken};
+  } catch (const std::exception& e) {
+    const std::string holder = port_holder(port);
+    throw ConfigError(text("port ", port, " cannot be used for the store of this job",
+                           holder.empty() ? text(": ", first_line(e.what())) : text(": it is held by ", holder),
+                           "\n  fix: choose another port (--master HOST:PORT, or MASTER_PORT), or end that process"));
+  }
+}
+
+StorePtr come_to(const Environment& env, double timeout_s) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(env.master_port);
+  options.waitWorkers = false;
+  options.timeout = milliseconds(timeout_s);
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(env.master_addr, options);
+  } catch (const std::exception& e) {
+    throw CommError(
+        CommError::Kind::peer_lost,
+        text("rank ", env.rank, " of ", env.world_size, " cannot reach the store at ",
+             store_url(env.master_addr, env.master_port), " (waited up to ", timeout_s, " s): ", first_line(e.what()),
+             "\n  ", env.store_is_hosted ? "the launcher" : "rank 0", " hosts it, and started by: ", env.how,
+             "\n  fix: is it running, is the address right, is the port open between the hosts?"));
+  }
+}
+
+void check_job(const StorePtr& store, const Environment& env) {
+  if (env.job_id.empty() || !store->check({kJobKey})) return;
+  const std::string theirs = store->get_to_str(kJobKey);
+  if (!theirs.empty() && theirs != env.job_id)
+    throw ConfigError(text("rank ", env.rank, ": the store at ", store_url(env.master_addr, env.master_port),
+                           " belongs to job ", theirs, ", this is job ", env.job_id,
+                           "\n  two jobs were started on one port\n",
+                           "  fix: give each its own (--master HOST:PORT, or MASTER_PORT)"));
+}
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  std::string words;
+  for (std::size_t i = 0; i < ranks.size() && i < 32; ++i) words += text(i == 0 ? "" : ", ", ranks[i]);
+  return ranks.empty() ? "none" : ranks.size() > 32 ? text(words, ", ... (", ranks.size(), ")") : words;
+}
+
+class Roll {
+ public:
+  Roll(StorePtr store, int rank, int world_size, const Fingerprint& fingerprint, double timeout_s)
+      : store_(std::move(store)),
+        rank_(rank),
+        world_size_(world_size),
+        fingerprint_(fingerprint),
+        timeout_s_(timeout_s),
+        deadline_(Clock::now() + milliseconds(timeout_s)) {}
+
+  void call() {
+    if (store_->add(key("count", rank_), 1) > 1)
+      throw ConfigError(text("rank ", rank_, " of ", world_size_, " has joined this job already\n",
+                             "  two jobs were started on one store, or two processes as one rank\n",
+                             "  fix: give each job its own port (--master HOST:PORT, or MASTER_PORT)"));
+    store_->set(key("here", rank_), to_text(fingerprint_));
+    wait_for({key("here", 0)}, "here");
+    const std::string lines =
+        differences(0, fingerprint_from_text(store_->get_to_str(key("here", 0))), rank_, fingerprint_);
+    if (!lines.empty())
+      refuse(text("rank ", rank_, " is not what rank 0 is, so they must not train together", lines,
+                  "\n  fix: start all ranks with the same program, libtorch, config and settings"));
+    store_->set(key("alike", rank_), "1");
+    std::vector<std::string> all;
+    for (int r = 0; r < world_size_; ++r) all.push_back(key("alike", r));
+    wait_for(all, "here");
+  }
+
+ private:
+  static std::string key(const char* what, int rank) { return text("roll/", what, "/", rank); }
+
+  [[noreturn]] void refuse(const std::string& why) {
+    store_->set("roll/refused", why);
+    throw ConfigError(why);
+  }
+
+  void wait_for(const std::vector<std::string>& keys, const char* shown_by) {
+    for (auto pause = std::chrono::milliseconds(1);; pause = std::min(2 * pause, std::chrono::milliseconds(50))) {
+      if (store_->check({"roll/refused"})) throw ConfigError(store_->get_to_str("roll/refused"));
+      if (store_->check(keys)) return;
+      if (Clock::now() >= deadline_) break;
+      std::this_thread::sleep_for(pause);
+    }
+    std::vector<int> came, missing;
+    for (int r = 0; r < world_size_; ++r) (store_->check({key(shown_by, r)}) ? came : missing).push_back(r);
+    throw CommError(CommError::Kind::hang_or_mismatch,
+                    text("after ", timeout_s_, " s ", came.size(), " of ", world_size_,
+                         " ranks have come\n  came: ", ranks_text(came), "\n  missing: ", ranks_text(missing),
+                         "\n  fix: start the missing ranks, or raise comm.init_timeout_s\n  rank=", rank_, "/",
+                         world_size_, " | waiting for the others to start"));
+  }
+
+  const StorePtr store_;
+  const int rank_, world_size_;
+  const Fingerprint& fingerprint_;
+  const double timeout_s_;
+  const Clock::time_point deadline_;
+};
+
+}  // namespace
+
+HostedStore host_store(int port, const std::string& job_id) { return listen(port, job_id, 300); }
+
+StorePtr join_store(const Environment& env, const CommOptions& options, const std::string& attempt) {
+  StorePtr store;
+  if (!env.master_addr.empty()) {
+    store = env.rank == 0 && !env.store_is_hosted ? listen(env.master_port, env.job_id, options.init_timeout_s).store
+                                                  : come_to(env, options.init_timeout_s);
+    check_job(store, env);
+  } else if (!env.store_file.empty()) {
+    store = c10::make_intrusive<c10d::FileStore>(env.store_file, env.world_size);
+  } else {
+    require<ConfigError>(env.world_size == 1, "rank ", env.rank, " of ", env.world_size, " was started (", env.how,
+                         ") without a place to meet the others\n  fix: --master HOST:PORT");
+    store = c10::make_intrusive<c10d::HashStore>();
+  }
+  store->setTimeout(milliseconds(options.init_timeout_s));
+  return c10::make_intrusive<c10d::PrefixStore>(text("trireme/", env.job_id, "/", attempt), store);
+}
+
+void call_the_roll(const StorePtr& store, int rank, int world_size, const Fingerprint& fingerprint,
+                   const CommOptions& options) {
+  if (world_size == 1) return;
+  Fingerprint whole = fingerprint;
+  whole["world size"] = std::to_string(world_size);
+  Roll(store, rank, world_size, whole, options.init_timeout_s).call();
+}
+
+}  // namespace trireme
