@@ -78,11 +78,13 @@ class Stop(DeathTest):
     deadline = 200
 
     def test_a_pause_shorter_than_the_timeout_is_none(self):
-        job = self.launch(RANKS, "--timeout", 5, "steps", 5)
+        job = self.launch(RANKS, "--timeout", 4, "steps", self.folder / "enough")
         pids = job.ready(RANKS)
         os.kill(pids[1], signal.SIGSTOP)
-        time.sleep(3)
+        time.sleep(2.5)
         os.kill(pids[1], signal.SIGCONT)
+        time.sleep(0.2)
+        (self.folder / "enough").touch()
         told = self.ends(job, 0, 20)
         self.assertNotIn("error", told)
 

@@ -1,10 +1,11 @@
 // A small program that runs as ranks, for the tests of launchers and failures. Every launcher must run it unchanged.
 //   rank_program [-n N] [--tp T] [--pp P] [--backend B] [--cuda] [--timeout S] [--init-timeout S] [--check MODE]
 //   [--hang FOLDER]
-//                [--claim KEY=VALUE] [sum | conformance [SIZE...] | steps SECONDS |
+//                [--claim KEY=VALUE] [sum | conformance [SIZE...] | steps SECONDS-OR-FILE |
 //                 mismatch KIND RANK CALL | mpu PORT]
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <thread>
 
@@ -90,14 +91,18 @@ void sum(ParallelContext& context) {
            env.node_rank, " sum=", total, " launcher=\"", env.launcher, "\" threads=", at::get_num_threads()));
 }
 
-/// Steps of work and an all-reduce each, so that a test can do harm at any moment.
-void steps(ParallelContext& context, double seconds, bool on_gpu) {
+/// Steps of work and an all-reduce each, so that a test can do harm at any moment. `until`: seconds, or a file at whose
+/// appearance they end. All ranks end with the same step.
+void steps(ParallelContext& context, const std::string& until, bool on_gpu) {
   const at::TensorOptions on = at::TensorOptions(at::kDouble).device(on_gpu ? context.device() : at::Device(at::kCPU));
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  for (std::int64_t step = 1; std::chrono::steady_clock::now() < end; ++step) {
+  const bool by_file = until.find('/') != std::string::npos;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(by_file ? 0 : std::stod(until));
+  bool more = true;
+  for (std::int64_t step = 1; more; ++step) {
     context.mesh().tag({step, "backward"});
-    const at::Tensor x = at::full({1024}, static_cast<double>(step), on);
-    context.dp_pg().all_reduce(x).wait().sum().item<double>();  // on a GPU this is what waits
+    const bool enough = by_file ? std::filesystem::exists(until) : std::chrono::steady_clock::now() >= end;
+    const at::Tensor x = at::full({1024}, enough ? 1.0 : 0.0, on);
+    more = context.world_pg().all_reduce(x).wait().sum().item<double>() == 0;  // on a GPU this is what waits
     context.mesh().end_step();
     if (step == 1) say(text("ready rank=", context.rank(), " pid=", getpid()));
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -132,7 +137,7 @@ void run(const Words& words, const Environment& env) {
   } else if (words.mode == "mismatch") {
     mismatch(context, words.arguments.at(0), std::stoi(words.arguments.at(1)), std::stoi(words.arguments.at(2)));
   } else if (words.mode == "steps") {
-    steps(context, std::stod(words.arguments.at(0)), words.on_gpu);
+    steps(context, words.arguments.at(0), words.on_gpu);
   } else {
     throw ConfigError("unknown mode " + words.mode);
   }

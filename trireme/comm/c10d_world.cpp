@@ -2,6 +2,8 @@
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include "trireme/comm/store_patience.hpp"
+
 namespace trireme {
 namespace {
 
@@ -9,10 +11,13 @@ std::shared_ptr<Recorder> recorder_of(const C10dPlace& place) {
   return std::make_shared<Recorder>(place.rank, place.size, place.black_box);
 }
 
-/// A client of its own: a wait in one thread must not hold up the other.
+constexpr int kPatienceSeconds = 2;
+
+/// A client of its own: a wait in one thread must not hold up the other, and a store that does not answer not the error
+/// that says who is missing.
 c10::intrusive_ptr<c10d::Store> own_client(const C10dPlace& place) {
-  auto store = place.store->clone();
-  store->setTimeout(std::chrono::seconds(2));
+  auto store = with_patience(kPatienceSeconds, [&] { return place.store->clone(); });
+  store->setTimeout(std::chrono::seconds(kPatienceSeconds));
   return store;
 }
 

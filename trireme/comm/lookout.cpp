@@ -124,16 +124,29 @@ void Lookout::answer_alarm() {
   leave_calls(box, options_.hang_folder);
 }
 
-void Lookout::raise_alarm() {
+void Lookout::raise_alarm(bool late) {
   const std::scoped_lock lock(store_mutex_);
   leave_calls(recorder_->snapshot(), options_.hang_folder);
   if (store_lost_) return;
   try {
-    store_->set("lookout/alarm", std::to_string(recorder_->snapshot().rank));
+    const std::string rank = std::to_string(recorder_->snapshot().rank);
+    if (late) store_->set("lookout/late", rank);
+    store_->set("lookout/alarm", rank);
     if (!answered_) answer_alarm();
   } catch (const std::exception&) {
     store_lost_ = true;
   }
+}
+
+/// A rank whose call timed out. Gloo closes its connections then, which looks to the others as if it had died.
+std::optional<std::string> Lookout::who_was_late() {
+  const std::scoped_lock lock(store_mutex_);
+  try {
+    if (!store_lost_ && store_->check({"lookout/late"})) return store_->get_to_str("lookout/late");
+  } catch (const std::exception&) {
+    store_lost_ = true;
+  }
+  return std::nullopt;
 }
 
 std::optional<Lookout::Shown> Lookout::shown_by(int rank) {
@@ -194,8 +207,9 @@ CommError Lookout::explain(const Membership& members, const CallRecord& record, 
   const bool late = cause.find("imed out") != std::string::npos || cause.find("imeout") != std::string::npos;
   const double waited = static_cast<double>(steady_ns() - record.started_ns) * 1e-9;
   const int me = members.world_ranks[static_cast<std::size_t>(members.rank)];
-  raise_alarm();
+  raise_alarm(late);
   const AllShown shown = ask(members, late);
+  const std::optional<std::string> late_rank = late ? std::nullopt : who_was_late();
 
   std::vector<int> missing;
   std::string who;
@@ -223,9 +237,10 @@ CommError Lookout::explain(const Membership& members, const CallRecord& record, 
         who += text("\n  likely cause: rank ", r, " does not answer ", last_seen(r));
 
   const BlackBox box = recorder_->snapshot();
-  std::string waited_for = late ? text(" | waited ", seconds(waited)) : std::string(" | connection lost");
+  const bool waiting = late || late_rank;
+  std::string waited_for = waiting ? text(" | waited ", seconds(waited)) : std::string(" | connection lost");
   for (std::size_t i = 0; i < missing.size(); ++i)
-    waited_for += text(i > 0 ? ", " : late ? " for rank " : " to rank ", missing[i]);
+    waited_for += text(i > 0 ? ", " : waiting ? " for rank " : " to rank ", missing[i]);
   std::string at = record.tag.str(), place(box.place, strnlen(box.place, sizeof box.place));
   for (std::string* words : {&at, &place})
     if (!words->empty()) *words += " | ";
@@ -237,9 +252,10 @@ CommError Lookout::explain(const Membership& members, const CallRecord& record, 
   for (const auto& [r, one] : shown) calls[r] = one.calls;
   if (const auto difference = first_difference(calls)) return {CommError::Kind::hang_or_mismatch, *difference + end};
   const std::string what = text(record.what(), " #", record.seq, " on group ", members.str());
-  if (late)
+  if (waiting)
     return {CommError::Kind::hang_or_mismatch,
-            text(what, " timed out after ", seconds(waited), ": ", came, " of ", asked, " ranks arrived", who,
+            text(what, " timed out ", late ? std::string() : text("on rank ", *late_rank, ", here "), "after ",
+                 seconds(waited), ": ", came, " of ", asked, " ranks arrived", who,
                  "\n  fix: see what the missing rank does; raise comm.timeout_s (", options_.timeout_s,
                  ") if the wait is expected", end)};
   return {CommError::Kind::peer_lost, text(what, ": a peer is lost (", cause, ")", who, end)};

@@ -62,7 +62,8 @@ class Lookout {
   void show_state();
   void answer_alarm();
   void check_watched();
-  void raise_alarm();
+  void raise_alarm(bool late);
+  std::optional<std::string> who_was_late();
   std::optional<Shown> shown_by(int rank);
   std::string last_seen(int rank);
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/runtime/keeper.hpp"
 #include "trireme/runtime/rank_output.hpp"
 #include "trireme/runtime/signal_relay.hpp"
 
@@ -93,6 +94,7 @@ class Crew {
       plan.variables["TRIREME_LIFELINE_FD"] = std::to_string(lifeline.read.get());
     }
     living.pid = start_process(plan, relay_.original_mask());
+    keeper_.watch(living.pid);
     living.pidfd = OwnedFd(static_cast<int>(::syscall(SYS_pidfd_open, living.pid, 0)));
     living.lifeline = std::move(lifeline.write);
     living.output.close_write_ends();
@@ -242,6 +244,7 @@ class Crew {
     for (const std::size_t i : dead) {
       Living& each = living_[i];
       if (end_.deaths[i].signal != 0 || end_.deaths[i].code != 0 || stopping_) ::kill(-each.pid, SIGKILL);
+      keeper_.forget(each.pid);
       ::waitpid(each.pid, nullptr, 0);
       each.pid = -1;
       each.pidfd.reset();
@@ -326,6 +329,7 @@ class Crew {
 
   const CrewOptions& options_;
   SignalRelay relay_{};
+  Keeper keeper_{};
   EchoQueue out_, err_;
   std::vector<Living> living_{};
   CrewEnd end_{};

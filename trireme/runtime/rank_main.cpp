@@ -8,6 +8,7 @@
 #include <new>
 #include <random>
 
+#include <c10/util/Exception.h>
 #include <torch/cuda.h>
 #include <unistd.h>
 
@@ -47,6 +48,8 @@ int guarded(const std::function<int()>& action) {
     return action();
   } catch (const Error& e) {
     return tell(e.what(), e.exit_code());
+  } catch (const c10::Error& e) {
+    return tell(e.what_without_backtrace(), ExitCode::internal);
   } catch (const std::bad_alloc&) {
     return tell("out of memory", ExitCode::out_of_memory);
   } catch (const std::exception& e) {
