@@ -57,13 +57,11 @@ Group::Group(Membership members, std::shared_ptr<Recorder> recorder, CommOptions
 }
 
 Pending Group::all_reduce(const at::Tensor& x, Reduce reduce) {
-  if (size() == 1) return run({.op = Op::all_reduce, .reduce = reduce, .output = x}, x);
-  at::Tensor out = x.defined() ? x.detach().clone(at::MemoryFormat::Contiguous) : x;
-  if (x.defined())
-    require(x.is_contiguous() || x.numel() == 0, "all_reduce on group ", text_,
-            ": the tensor is not contiguous (sizes ", x.sizes(), ", strides ", x.strides(),
-            ")\n  fix: pass x.contiguous()");
-  return run({.op = Op::all_reduce, .reduce = reduce, .output = out}, out);
+  Call call{.op = Op::all_reduce, .reduce = reduce, .output = x};
+  check_call(call, rank(), size(), text_);  // before the copy, which would hide what is wrong with x
+  if (size() > 1) call.output = x.detach().clone();
+  const at::Tensor out = call.output;
+  return run(std::move(call), out);
 }
 
 Pending Group::all_reduce_(at::Tensor x, Reduce reduce) {

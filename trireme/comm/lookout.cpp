@@ -142,7 +142,7 @@ void Lookout::raise_alarm(bool late) {
 std::optional<std::string> Lookout::who_was_late() {
   const std::scoped_lock lock(store_mutex_);
   try {
-    if (!store_lost_ && store_->check({"lookout/late"})) return store_->get_to_str("lookout/late");
+    if (!store_lost_ && store_->check({"lookout/late"})) return "rank " + store_->get_to_str("lookout/late");
   } catch (const std::exception&) {
     store_lost_ = true;
   }
@@ -209,7 +209,11 @@ CommError Lookout::explain(const Membership& members, const CallRecord& record, 
   const int me = members.world_ranks[static_cast<std::size_t>(members.rank)];
   raise_alarm(late);
   const AllShown shown = ask(members, late);
-  const std::optional<std::string> late_rank = late ? std::nullopt : who_was_late();
+  std::optional<std::string> late_rank = late ? std::nullopt : who_was_late();
+  if (!late && !late_rank) {
+    const std::scoped_lock lock(store_mutex_);
+    if (store_lost_ && waited >= 0.9 * options_.timeout_s) late_rank = "another rank";  // most likely
+  }
 
   std::vector<int> missing;
   std::string who;
@@ -254,7 +258,7 @@ CommError Lookout::explain(const Membership& members, const CallRecord& record, 
   const std::string what = text(record.what(), " #", record.seq, " on group ", members.str());
   if (waiting)
     return {CommError::Kind::hang_or_mismatch,
-            text(what, " timed out ", late ? std::string() : text("on rank ", *late_rank, ", here "), "after ",
+            text(what, " timed out ", late ? std::string() : text("on ", *late_rank, ", here "), "after ",
                  seconds(waited), ": ", came, " of ", asked, " ranks arrived", who,
                  "\n  fix: see what the missing rank does; raise comm.timeout_s (", options_.timeout_s,
                  ") if the wait is expected", end)};

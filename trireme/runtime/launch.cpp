@@ -92,10 +92,10 @@ int launch(const LaunchOptions& options, std::ostream& err) {
     if (box.fd() >= 0) members.back().keep.push_back(box.fd());
   }
   const std::optional<long> oom_before = cgroup_oom_kills(options.cgroup);
-  const CrewEnd end = run_crew(members, {.out_fd = options.out_fd,
-                                         .err_fd = options.err_fd,
-                                         .control_fd = options.control_fd,
-                                         .warn = [&](const std::string& what) { err << "warning: " << what << "\n"; }});
+  CrewEnd end = run_crew(members, {.out_fd = options.out_fd,
+                                   .err_fd = options.err_fd,
+                                   .control_fd = options.control_fd,
+                                   .warn = [&](const std::string& what) { err << "warning: " << what << "\n"; }});
   CrewNames names{.one = "rank", .many = "ranks"};
   for (int i = 0; i < options.ranks; ++i) names.each.push_back(text("rank ", numbers.first_rank + i));
   if (end.failed >= 0) {
@@ -105,6 +105,7 @@ int launch(const LaunchOptions& options, std::ostream& err) {
     if (end.deaths[static_cast<std::size_t>(end.failed)].signal == SIGKILL)
       names.hint = oom_hint(oom_before, cgroup_oom_kills(options.cgroup));
     names.log_file = log_file(options, rank);
+    if (rank == 0) end.last_words.clear();  // they were shown as they came
   }
   err << report_of(end, names) << std::flush;
   if (options.on_stop && (end.failed >= 0 || end.stopped_from_above))

@@ -65,10 +65,18 @@ TEST(LaunchFailure, OneRankAloneHasNoOthers) {
 }
 
 TEST(LaunchFailure, ShowsTheLastTwentyLines) {
-  LaunchBench bench("for i in $(seq 100); do echo line $i; done; printf 'bar 1\\rbar 2'; exit 70", 1);
+  LaunchBench bench(
+      "[ $RANK = 0 ] && exec sleep 9; for i in $(seq 100); do echo line $i; done; printf 'bar 1\\rbar 2'; exit 70");
   const LaunchResult result = bench.run();
   EXPECT_THAT(result.err, HasSubstr("  last words:\n  | line 82\n"));
-  EXPECT_THAT(result.err, HasSubstr("  | line 100\n  | bar 2\n  logs: "));
+  EXPECT_THAT(result.err, HasSubstr("  | line 100\n  | bar 2\n  the other rank was stopped"));
+}
+
+TEST(LaunchFailure, RankZerosWordsAreNotShownTwice) {
+  LaunchBench bench("echo why; exit 70", 1);
+  const LaunchResult result = bench.run();
+  EXPECT_EQ(result.out, "why\n");
+  EXPECT_THAT(result.err, Not(HasSubstr("why")));
 }
 
 TEST(LaunchFailure, ARankThatEndsEarlyIsNone) {
