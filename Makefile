@@ -4,7 +4,7 @@
 #   make test       sets everything up, builds, runs every test: exactly what CI runs
 #   make build      build/release/trireme
 #   make bench      builds and runs the benchmarks
-#   make campaign   the long matrices that `make test` only samples
+#   make campaign   the long matrices that `make test` only samples, and sanitizers; PARTS=asan for one part
 #   make format     clang-format over the sources
 #   make clean      removes build/ (not .venv)
 #
@@ -38,8 +38,8 @@ test: all
 bench: all
 	@tools/bench $(BUILD)
 
-campaign: all
-	@TRIREME_CAMPAIGN=1 ctest --preset $(PRESET) --tests-regex Campaign
+campaign: setup
+	@tools/campaign $(PARTS)
 
 format:
 	@tools/check_format --fix

@@ -5,7 +5,6 @@ import os
 import pathlib
 import socket
 import sys
-import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "launchers"))
@@ -25,7 +24,7 @@ class MeetingTest(ranks.RankTest):
         told = self.ends(job, code, within)
         for word in words:
             self.assertIn(word, told)
-        self.assertLess(job.exit_seconds, within)
+        self.assertLess(job.seconds(), within)
         return told
 
 
@@ -36,47 +35,33 @@ class Ports(MeetingTest):
                 holder.bind((address, 0))
                 holder.listen()
                 port = holder.getsockname()[1]
-                words = (f"port {port}", f"(pid {os.getpid()})", "fix: ")
-                self.told_soon(self.launch(2, "sum", flags=["--master", f"127.0.0.1:{port}"]), ranks.CONFIG, *words)
-                self.told_soon(self.rank("-n", 2, "--master", f"127.0.0.1:{port}", "sum"), ranks.CONFIG, *words)
-                self.told_soon(self.by_hand(0, 2, port, "sum"), ranks.CONFIG, *words)
+                for job in [self.launch(2, "sum", flags=["--master", f"127.0.0.1:{port}"]),
+                            self.rank("-n", 2, "--master", f"127.0.0.1:{port}", "sum"),
+                            self.by_hand(0, 2, port, "sum")]:
+                    self.told_soon(job, ranks.CONFIG, f"port {port}", f"(pid {os.getpid()})", "fix: ")
 
-    def test_something_else_answers_there(self):
-        """A port where somebody listens who speaks another language, or none."""
-        with socket.socket() as holder:
-            holder.bind(("127.0.0.1", 0))
-            holder.listen()
-            port = holder.getsockname()[1]
-            job = self.by_hand(1, 2, port, "--init-timeout", 2, "sum")
-            told = self.ends(job, ranks.PEER_LOST, 10)
-            self.assertIn(f"cannot reach the store at tcp://127.0.0.1:{port}", told)
-            self.assertIn("does not answer as a store", told)
-
-    def second_job(self, own_error, first=None, second=None):
-        port = ranks.free_port()
-        running = [self.by_hand(r, 2, port, "steps", self.folder / "enough", TRIREME_JOB_ID=first) for r in range(2)]
-        for job in running:
-            job.ready(1)
-        late = [self.by_hand(r, 2, port, "steps", 1, TRIREME_JOB_ID=second) for r in range(2)]
-        self.told_soon(late[0], ranks.CONFIG, f"port {port}", f"(pid {running[0].pid})")
-        self.told_soon(late[1], ranks.CONFIG, own_error)
-        (self.folder / "enough").touch()
-        for job in running:
-            self.ends(job, 0, 20)
-
-    def test_two_jobs_with_names_on_one_port(self):
-        self.second_job("belongs to job mine, this is job yours", first="mine", second="yours")
-
-    def test_two_jobs_without_names_on_one_port(self):
-        self.second_job("rank 1 of 2 has joined this job already")
+    def test_two_jobs_on_one_port(self):
+        for first, second, error in (("mine", "yours", "belongs to job mine, this is job yours"),
+                                     (None, None, "rank 1 of 2 has joined this job already")):
+            with self.subTest(names=(first, second)):
+                port, enough = ranks.free_port(), self.folder / f"enough of {first}"
+                running = [self.by_hand(r, 2, port, "steps", enough, TRIREME_JOB_ID=first) for r in range(2)]
+                for job in running:
+                    job.ready(1)
+                late = [self.by_hand(r, 2, port, "sum", TRIREME_JOB_ID=second) for r in range(2)]
+                self.told_soon(late[0], ranks.CONFIG, f"port {port}", f"(pid {running[0].pid})")
+                self.told_soon(late[1], ranks.CONFIG, error)
+                enough.touch()
+                for job in running:
+                    self.ends(job, 0, 20)
 
     def test_two_launchers_on_one_port(self):
-        port = ranks.free_port()
+        port, enough = ranks.free_port(), self.folder / "enough"
         flags = ["--master", f"127.0.0.1:{port}"]
-        first = self.launch(2, "steps", self.folder / "enough", flags=flags)
+        first = self.launch(2, "steps", enough, flags=flags)
         first.ready(2)
         self.told_soon(self.launch(2, "sum", flags=flags), ranks.CONFIG, f"port {port}", f"(pid {first.pid})")
-        (self.folder / "enough").touch()
+        enough.touch()
         self.ends(first, 0, 20)
 
 
@@ -89,11 +74,11 @@ class Disagree(MeetingTest):
                     self.told_soon(job, ranks.CONFIG, f"world size: rank 0 has {sizes[0]}, rank 1 has {sizes[1]}")
 
     def test_one_of_them_believes_to_be_alone(self):
-        port = ranks.free_port()
-        alone = self.by_hand(0, 1, port, "steps", self.folder / "enough")
+        port, enough = ranks.free_port(), self.folder / "enough"
+        alone = self.by_hand(0, 1, port, "steps", enough)
         self.told_soon(self.by_hand(1, 2, port, "sum"), ranks.CONFIG, "world size: rank 0 has 1, rank 1 has 2")
         self.told_soon(self.by_hand(1, 1, port, "sum"), ranks.CONFIG, "RANK = 1: must be below WORLD_SIZE = 1")
-        (self.folder / "enough").touch()
+        enough.touch()
         self.ends(alone, 0, 20)
 
     def launch_with_one_different(self, different, *words, ranks_=3):
@@ -102,22 +87,18 @@ class Disagree(MeetingTest):
         return self.launch(ranks_, *words, program=["sh", "-c", script, ranks.options.program])
 
     def test_config(self):
-        job = self.launch_with_one_different('set -- --claim optimizer.lr=2 "$@"', "--claim", "model.layers=4", "sum")
-        self.told_soon(job, ranks.CONFIG, "optimizer.lr: rank 0 has (none), rank 1 has 2")
         job = self.launch_with_one_different('set -- "$@" --claim optimizer.lr=2', "sum", "--claim", "optimizer.lr=1")
-        told = self.told_soon(job, ranks.CONFIG, "optimizer.lr: rank 0 has 1, rank 1 has 2")
+        told = self.told_soon(job, ranks.CONFIG, "rank 1 is not what rank 0 is", "optimizer.lr: rank 0 has 1, rank 1 has 2")
         self.assertNotIn("threads:", told)
-        self.figure("another config on one of 3 ranks -> exit, from the start", job.exit_seconds)
+        self.figure("another config on one of 3 ranks -> exit, from the start", job.seconds())
 
-    def test_threads(self):
-        job = self.launch_with_one_different("export OMP_NUM_THREADS=2", "sum")
-        self.told_soon(job, ranks.CONFIG, "threads: rank 0 has 1, rank 1 has 2")
-
-    def test_layout(self):
-        job = self.launch_with_one_different('set -- --tp 2 "$@"', "sum", ranks_=4)
-        self.told_soon(job, ranks.CONFIG, "layout: rank 0 has", "rank 1 has")
+    def test_threads_and_layout(self):
+        job = self.launch_with_one_different('export OMP_NUM_THREADS=2; set -- --tp 2 "$@"', "sum", ranks_=4)
+        self.told_soon(job, ranks.CONFIG, "threads: rank 0 has 1, rank 1 has 2", "layout: rank 0 has pp=1 dp=4 cp=1 tp=1",
+                       "rank 1 has pp=1 dp=2 cp=1 tp=2")
 
     def test_every_rank_is_told(self):
+        """Even though the store ends with rank 0, which hosts it."""
         port = ranks.free_port()
         jobs = [self.by_hand(r, 3, port, *(["--claim", "data.seed=7"] if r == 2 else []), "sum") for r in range(3)]
         for job in jobs:
@@ -125,43 +106,41 @@ class Disagree(MeetingTest):
 
 
 class NeverComes(MeetingTest):
-    def test_a_rank(self):
-        port = ranks.free_port()
-        jobs = [self.by_hand(r, 4, port, "--init-timeout", 3, "sum") for r in (0, 2)]
-        for job in jobs:
-            told = self.ends(job, ranks.HANG, 8)
-            self.assertGreater(job.exit_seconds, 3)
-            self.assertIn("2 of 4 ranks have come\n  came: 0, 2\n  missing: 1, 3\n", told)
-            self.figure("two ranks that never come (--init-timeout 3) -> exit, from the start", job.exit_seconds)
+    """Several jobs at once, since all they do is wait."""
 
-    def test_a_rank_of_a_launcher(self):
+    def test_ranks(self):
         script = '[ "$RANK" = 2 ] && exec sleep 60; exec "$0" "$@"'
-        job = self.launch(3, "--init-timeout", 3, "sum", program=["sh", "-c", script, ranks.options.program])
-        told = self.ends(job, ranks.HANG, 8)
-        self.assertIn("came: 0, 1\n", told)
-        self.assertIn("missing: 2\n", told)
-
-    def test_the_host_of_the_store(self):
+        timeout = ["--init-timeout", 3]
         port = ranks.free_port()
-        jobs = [self.by_hand(r, 3, port, "--init-timeout", 3, "sum") for r in (1, 2)]
-        for job in jobs:
-            told = self.ends(job, ranks.PEER_LOST, 8)
-            self.assertIn(f"cannot reach the store at tcp://127.0.0.1:{port}", told)
-            self.assertGreater(job.exit_seconds, 2)
-            self.figure("nobody hosts the store (--init-timeout 3) -> exit, from the start", job.exit_seconds)
+        by_hand = [self.by_hand(r, 4, port, *timeout, "sum") for r in (0, 2)]
+        launched = self.launch(3, *timeout, "sum", program=["sh", "-c", script, ranks.options.program])
+        one_host = self.launch(2, *timeout, "sum",
+                               flags=["--nnodes", 2, "--node-rank", 0, "--master", f"127.0.0.1:{ranks.free_port()}"])
+        for job, lines in ((by_hand[0], "2 of 4 ranks have come\n  came: 0, 2\n  missing: 1, 3\n"),
+                           (by_hand[1], "2 of 4 ranks have come\n  came: 0, 2\n  missing: 1, 3\n"),
+                           (launched, "2 of 3 ranks have come\n  came: 0, 1\n  missing: 2\n"),
+                           (one_host, "2 of 4 ranks have come\n  came: 0, 1\n  missing: 2, 3\n")):
+            with self.subTest(lines=lines):
+                told = self.ends(job, ranks.HANG, 10).replace("\n  | ", "\n")  # a launcher quotes its rank
+                self.assertIn(lines, told)
+                self.assertGreater(job.seconds(), 3)
+                self.figure("ranks that never come (--init-timeout 3) -> exit, from the start", job.seconds())
 
-    def test_a_second_host(self):
-        job = self.launch(2, "--init-timeout", 3, "sum",
-                          flags=["--nnodes", 2, "--node-rank", 0, "--master", f"127.0.0.1:{ranks.free_port()}"])
-        told = self.ends(job, ranks.HANG, 8)
-        self.assertIn("came: 0, 1\n", told)
-        self.assertIn("missing: 2, 3\n", told)
-
-    def test_a_name_that_nobody_has(self):
-        job = self.rank("--init-timeout", 3, "sum", RANK=1, WORLD_SIZE=2, LOCAL_RANK=1, MASTER_ADDR="no-such-host.invalid",
-                        MASTER_PORT=29500)
-        told = self.ends(job, ranks.PEER_LOST, 10)
-        self.assertIn("no-such-host.invalid:29500", told)
+    def test_the_store(self):
+        with socket.socket() as silent:  # somebody listens, and says nothing
+            silent.bind(("127.0.0.1", 0))
+            silent.listen()
+            other, nobody = silent.getsockname()[1], ranks.free_port()
+            jobs = [(self.by_hand(1, 2, nobody, "--init-timeout", 3, "sum"), f"127.0.0.1:{nobody}", ""),
+                    (self.by_hand(2, 3, other, "--init-timeout", 3, "sum"), f"127.0.0.1:{other}", "does not answer as a store"),
+                    (self.rank("--init-timeout", 3, "sum", RANK=1, WORLD_SIZE=2, LOCAL_RANK=1, MASTER_PORT=29500,
+                               MASTER_ADDR="no-such-host.invalid"), "no-such-host.invalid:29500", "")]
+            for job, address, words in jobs:
+                with self.subTest(address=address):
+                    told = self.ends(job, ranks.PEER_LOST, 12)
+                    self.assertIn(f"cannot reach the store at tcp://{address}", told)
+                    self.assertIn(words, told)
+                    self.figure(f"no store (--init-timeout 3) at {address} -> exit, from the start", job.seconds())
 
 
 if __name__ == "__main__":

@@ -50,14 +50,14 @@ class Mismatch(ranks.RankTest):
                 if job.running():
                     self.assertLess(time.monotonic() - job.started, 60, f"{trial} hangs")
                     continue
-                seconds.append(time.monotonic() - job.started)
+                seconds.append(job.seconds())
                 del running[trial]
                 found = verdict(job.log_text() + job.stderr())
                 counts[trial[3], found] += 1
                 if job.wait(1) != ranks.HANG or found is None or "did not notice" in job.log_text():
                     bad.append(trial)
                     print(f"    {trial}:\n{job.told()}", flush=True)
-            time.sleep(0.01)
+            ranks.pause(0.01)
         named = ", ".join(f"{count} by {found} ({mode})" for (mode, found), count in sorted(counts.items(), key=str))
         print(f"    {len(trials)} mismatches: {named}; {len(bad)} missed or unnamed", flush=True)
         self.figure(f"from the start to the exit (--timeout {TIMEOUT}, {AT_ONCE} jobs at once): median",

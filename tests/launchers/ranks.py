@@ -104,38 +104,58 @@ def kill_descendants():
 
 
 def wait_until(what, condition, within, every=0.005):
-    """Seconds until `condition` holds; an error that says `what` when it does not `within` so many seconds."""
+    """Returns when `condition` holds; an error that says `what` when it does not `within` so many seconds."""
     start = time.monotonic()
     while not condition():
         if time.monotonic() - start > within:
-            raise AssertionError(f"not within {within} s: {what() if callable(what) else what}")
-        time.sleep(every)
-    return time.monotonic() - start
+            raise AssertionError(f"not within {within:.1f} s: {what() if callable(what) else what}")
+        pause(every)
+
+
+def pause(seconds):
+    """Sleeps, and notes which jobs end meanwhile."""
+    until = time.monotonic() + seconds
+    while True:
+        for job in list(Job.unfinished):
+            job.running()
+        left = until - time.monotonic()
+        if left <= 0:
+            return
+        time.sleep(min(left, 0.01))
 
 
 class Job:
     """A command that was started; its output goes to files, so that nobody has to read it in time."""
+    unfinished = set()
 
     def __init__(self, words, folder, env, number):
         self.words, self.folder = [str(word) for word in words], pathlib.Path(folder)
         self.out, self.err = self.folder / f"{number}.out", self.folder / f"{number}.err"
         self.logs = self.folder / f"logs{number}"
-        self.started = time.monotonic()
-        self.exit_seconds = None
+        self.started, self.ended = time.monotonic(), None
         with open(self.out, "wb") as out, open(self.err, "wb") as err:
             self.process = subprocess.Popen(self.words, cwd=self.folder, env=env, stdin=subprocess.DEVNULL, stdout=out,
                                             stderr=err, process_group=0,
                                             preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL))
         self.pid = self.process.pid
+        Job.unfinished.add(self)
 
     def running(self):
-        return self.process.poll() is None
+        if self.process.poll() is None:
+            return True
+        if self.ended is None:
+            self.ended = time.monotonic()
+            Job.unfinished.discard(self)
+        return False
 
     def wait(self, within):
         """The exit code, which must come `within` so many seconds from now."""
         wait_until("end of " + " ".join(self.words), lambda: not self.running(), within)
-        self.exit_seconds = time.monotonic() - self.started
         return self.process.returncode
+
+    def seconds(self):
+        """From its start to its end."""
+        return self.ended - self.started
 
     def stdout(self):
         return self.out.read_text(errors="replace")
@@ -188,6 +208,7 @@ class RankTest(unittest.TestCase):
                 signal.alarm(0)
                 told = [job.told() for job in self.jobs]
                 kill_descendants()
+                Job.unfinished.clear()
             if len(result.failures) + len(result.errors) > before:
                 print(f"\n==== {self.id()}: what its processes said", *told, sep="\n", flush=True)
 

@@ -1,5 +1,7 @@
 #include "trireme/comm/c10d_world.hpp"
 
+#include <algorithm>
+
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "trireme/comm/store_patience.hpp"
@@ -11,13 +13,12 @@ std::shared_ptr<Recorder> recorder_of(const C10dPlace& place) {
   return std::make_shared<Recorder>(place.rank, place.size, place.black_box);
 }
 
-constexpr int kPatienceSeconds = 2;
-
 /// A client of its own: a wait in one thread must not hold up the other, and a store that does not answer not the error
 /// that says who is missing.
-c10::intrusive_ptr<c10d::Store> own_client(const C10dPlace& place) {
-  auto store = with_patience(kPatienceSeconds, [&] { return place.store->clone(); });
-  store->setTimeout(std::chrono::seconds(kPatienceSeconds));
+c10::intrusive_ptr<c10d::Store> own_client(const C10dPlace& place, double timeout_s) {
+  const double patience = std::clamp(timeout_s, 5.0, 10.0);
+  auto store = with_patience(patience, [&] { return place.store->clone(); });
+  store->setTimeout(std::chrono::seconds(2));
   return store;
 }
 
@@ -27,8 +28,8 @@ C10dWorld::C10dWorld(C10dPlace place, CommOptions options)
     : World(place.rank, place.size, std::move(options), recorder_of(place)),
       place_(std::move(place)),
       device_(gloo_device(place_.address, place_.interface)),
-      lookout_(std::make_shared<Lookout>(own_client(place_), shared_recorder(), size(), this->options(),
-                                         place_.lifeline_fd)) {}
+      lookout_(std::make_shared<Lookout>(own_client(place_, this->options().timeout_s), shared_recorder(), size(),
+                                         this->options(), place_.lifeline_fd)) {}
 
 c10::intrusive_ptr<c10d::Store> C10dWorld::store_of(const Membership& members, const char* use) const {
   // A prefix of its own for every group: under one prefix two groups would take each other's addresses.

@@ -150,11 +150,11 @@ CallRecord Group::begin(Op op, const CallRecord& shape) {
     const std::uint64_t hash =
         sends ? hash_of_message(text_hash_, rank(), record.peer, record.seq, record.dtype, elements)
               : hash_of_message(text_hash_, record.peer, rank(), record.seq, record.dtype, elements);
-    recorder_->add_to_balance(sends ? hash : ~hash + 1);
+    if (options_.check == CheckMode::fast) recorder_->add_to_balance(sends ? hash : ~hash + 1);
   } else {
     record.seq = ++collectives_;
   }
-  recorder_->begin(record, rank(), size());
+  recorder_->begin(record, rank(), size(), options_.check);
   return record;
 }
 

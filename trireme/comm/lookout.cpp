@@ -262,6 +262,9 @@ CommError Lookout::explain(const Membership& members, const CallRecord& record, 
                  seconds(waited), ": ", came, " of ", asked, " ranks arrived", who,
                  "\n  fix: see what the missing rank does; raise comm.timeout_s (", options_.timeout_s,
                  ") if the wait is expected", end)};
+  if (cause.find("size doesn't match") != std::string::npos)  // Gloo's word for a message of another length
+    return {CommError::Kind::hang_or_mismatch,
+            text(what, ": another rank of the group did not make the same call (", cause, ")", who, end)};
   return {CommError::Kind::peer_lost, text(what, ": a peer is lost (", cause, ")", who, end)};
 }
 

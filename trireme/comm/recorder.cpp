@@ -121,13 +121,14 @@ void Recorder::set_place(const std::string& place) {
   place.copy(box_->place, sizeof box_->place - 1);
 }
 
-void Recorder::begin(CallRecord& record, int rank_in_group, int group_size) {
+void Recorder::begin(CallRecord& record, int rank_in_group, int group_size, CheckMode check) {
   const std::scoped_lock lock(mutex_);
   record.tag = box_->tag;
   record.started_ns = box_->seen_ns = steady_ns();
   box_->ring[box_->calls % BlackBox::kCalls] = record;
   ++box_->calls;
-  if (!record.pairwise() && record.op != Op::batch)
+  if (check == CheckMode::off) return;
+  if (check == CheckMode::fast && !record.pairwise())
     balance_ += hash_of(record) * (rank_in_group == 0 ? static_cast<std::uint64_t>(group_size - 1) : ~std::uint64_t{0});
   if (step_calls_.size() < kStepCalls) step_calls_.push_back(record);
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "trireme/comm/call.hpp"
+#include "trireme/comm/comm_options.hpp"
 
 namespace trireme {
 
@@ -51,8 +52,9 @@ class Recorder {
   Tag tag() const;
   void set_place(const std::string& place);
 
-  /// Notes that a call begins: adds time and tag to `record`, keeps it, and counts it into the balance.
-  void begin(CallRecord& record, int rank_in_group, int group_size);
+  /// Notes that a call begins: adds time and tag to `record` and keeps it; for a comparison at the end of the step
+  /// counts it into the balance.
+  void begin(CallRecord& record, int rank_in_group, int group_size, CheckMode check);
   void finish(const CallRecord& record);
   /// What the messages of a batch, or the parts of an uneven all_to_all, add to the balance.
   void add_to_balance(std::uint64_t amount);

@@ -2,14 +2,16 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <fstream>
 #include <set>
+#include <sstream>
 
 #include <ATen/Parallel.h>
 #include <torch/version.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/base/json_text.hpp"
+#include "trireme/config/fields.hpp"
 
 namespace trireme {
 namespace {
@@ -54,6 +56,12 @@ std::string as_it_was(const std::string& line) {
 Fingerprint fingerprint_of_process() {
   return {
       {"program", hash_of_program()}, {"libtorch", TORCH_VERSION}, {"threads", std::to_string(at::get_num_threads())}};
+}
+
+Fingerprint fingerprint_of_config(Config config) {
+  Fingerprint fingerprint;
+  for (const Field& field : fields(config)) fingerprint[field.key] = toml_text(field.value);
+  return fingerprint;
 }
 
 std::string to_text(const Fingerprint& fingerprint) {

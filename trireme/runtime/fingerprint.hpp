@@ -3,12 +3,17 @@
 #include <map>
 #include <string>
 
+#include "trireme/config/config.hpp"
+
 namespace trireme {
 
 using Fingerprint = std::map<std::string, std::string>;
 
 /// This process's program (a hash of its file), its libtorch and the number of its threads.
 Fingerprint fingerprint_of_process();
+
+/// Every key of the config with its value.
+Fingerprint fingerprint_of_config(Config config);
 
 std::string to_text(const Fingerprint& fingerprint);
 Fingerprint fingerprint_from_text(const std::string& words);

@@ -200,6 +200,14 @@ TEST(Fingerprint, SurvivesTheStore) {
   EXPECT_EQ(fingerprint_of_process(), fingerprint_of_process());
 }
 
+TEST(Fingerprint, OfAConfigHasEveryKey) {
+  Config one, other;
+  other.optimizer.lr = 0.5;
+  EXPECT_EQ(differences(0, fingerprint_of_config(one), 1, fingerprint_of_config(one)), "");
+  EXPECT_EQ(differences(0, fingerprint_of_config(one), 1, fingerprint_of_config(other)),
+            "\n  optimizer.lr: rank 0 has 3e-04, rank 1 has 0.5");
+}
+
 TEST(ContextOptions, FollowTheConfig) {
   const ContextOptions options = context_options(
       {.backend = "gloo", .init_timeout_s = 7, .timeout_s = 3, .check = "strict", .deterministic = true});

@@ -1,11 +1,18 @@
 #include "trireme/runtime/rendezvous.hpp"
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstdint>
+#include <cstring>
 #include <exception>
 #include <future>
 #include <memory>
 #include <thread>
 
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -13,6 +20,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/comm/store_patience.hpp"
+#include "trireme/runtime/owned_fd.hpp"
 #include "trireme/runtime/port_holder.hpp"
 
 namespace trireme {
@@ -46,6 +54,47 @@ HostedStore listen(int port, const std::string& job_id, double timeout_s) {
   }
 }
 
+/// A connection to a port of this host that nobody listens on can meet itself, when the system chooses that same port
+/// for our end.
+bool met_itself(int fd) {
+  sockaddr_storage ends[2] = {};
+  socklen_t sizes[2] = {sizeof ends[0], sizeof ends[1]};
+  return ::getsockname(fd, reinterpret_cast<sockaddr*>(&ends[0]), &sizes[0]) == 0 &&
+         ::getpeername(fd, reinterpret_cast<sockaddr*>(&ends[1]), &sizes[1]) == 0 && sizes[0] == sizes[1] &&
+         std::memcmp(&ends[0], &ends[1], sizes[0]) == 0;
+}
+
+/// "" when somebody listens there, else why not. One attempt ends by `until`.
+std::string try_address(const addrinfo& at, Clock::time_point until) {
+  const OwnedFd fd(::socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  int error = 0;
+  socklen_t size = sizeof error;
+  if (!fd) return std::strerror(errno);
+  if (::connect(fd.get(), at.ai_addr, at.ai_addrlen) != 0 && errno != EINPROGRESS) return std::strerror(errno);
+  pollfd wait{fd.get(), POLLOUT, 0};
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
+  if (::poll(&wait, 1, static_cast<int>(std::clamp<std::int64_t>(left, 1, 2000))) == 0) return "no answer";
+  ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error == 0 && met_itself(fd.get())) return std::strerror(ECONNREFUSED);
+  return error == 0 ? "" : std::strerror(error);
+}
+
+/// Waits until somebody listens there. libtorch would as well, but takes up to twice the time and prints its stack. The
+/// name is looked up each time: a pod's may come into being after the pod.
+std::string wait_for_listener(const std::string& address, int port, Clock::time_point until) {
+  for (std::string why;;) {
+    addrinfo hints{}, *found = nullptr;
+    hints.ai_socktype = SOCK_STREAM;
+    const int error = ::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found);
+    if (error != 0) why = ::gai_strerror(error);
+    for (const addrinfo* at = found; at != nullptr; at = at->ai_next)
+      if ((why = try_address(*at, until)).empty()) break;
+    if (found != nullptr) ::freeaddrinfo(found);
+    if (why.empty() || Clock::now() >= until) return why;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
 /// libtorch waits without end for the greeting of whatever listens there. So that happens in a thread, which is left
 /// behind in its wait when nothing comes: the process ends then.
 StorePtr connect(const std::string& address, const c10d::TCPStoreOptions& options) {
@@ -58,8 +107,7 @@ StorePtr connect(const std::string& address, const c10d::TCPStoreOptions& option
       made->set_exception(std::current_exception());
     }
   }).detach();
-  constexpr std::chrono::seconds kItsOwnTimeoutComesFirst(3);
-  if (store.wait_for(options.timeout + kItsOwnTimeoutComesFirst) != std::future_status::ready)
+  if (store.wait_for(options.timeout) != std::future_status::ready)
     throw std::runtime_error("what listens there does not answer as a store: another program, or a host that hangs");
   return store.get();
 }
@@ -68,8 +116,13 @@ StorePtr come_to(const Environment& env, double timeout_s) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(env.master_port);
   options.waitWorkers = false;
-  options.timeout = milliseconds(timeout_s);
+  const auto until = Clock::now() + milliseconds(timeout_s);
   try {
+    const std::string why = wait_for_listener(env.master_addr, env.master_port, until);
+    if (!why.empty()) throw std::runtime_error(why);
+    constexpr std::chrono::milliseconds kForTheGreeting(2000);
+    options.timeout =
+        std::max(std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()), kForTheGreeting);
     return with_patience(timeout_s, [&] { return connect(env.master_addr, options); });
   } catch (const std::exception& e) {
     throw CommError(
