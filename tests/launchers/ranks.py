@@ -198,7 +198,7 @@ class RankTest(unittest.TestCase):
     deadline = 120  # seconds, of one test
 
     def run(self, result=None):
-        self.jobs = []
+        self.jobs, self.count = [], 0
         before = len(result.failures) + len(result.errors)
         with tempfile.TemporaryDirectory(prefix="trireme-", ignore_cleanup_errors=True) as folder:
             self.folder = pathlib.Path(folder)
@@ -223,7 +223,8 @@ class RankTest(unittest.TestCase):
                    lambda: not descendants(), 2)
 
     def start(self, *words, env=None):
-        self.jobs.append(Job(words, self.folder, environment() if env is None else env, len(self.jobs)))
+        self.jobs.append(Job(words, self.folder, environment() if env is None else env, self.count))
+        self.count += 1
         return self.jobs[-1]
 
     def rank(self, *words, **variables):
@@ -232,7 +233,7 @@ class RankTest(unittest.TestCase):
 
     def launch(self, ranks, *words, program=None, flags=(), env=None):
         """`trireme launch` with logs; words are the program's."""
-        logs = self.folder / f"logs{len(self.jobs)}"
+        logs = self.folder / f"logs{self.count}"
         return self.start(options.trireme, "launch", "-n", ranks, "--logs", logs, *flags, "--",
                           *(program or [options.program]), *words, env=env)
 

@@ -62,7 +62,7 @@ class TwoHosts(ranks.RankTest):
                        '*) echo "fake_ssh: no host $1" >&2; exit 255 ;;\nesac\n')
         ssh.chmod(0o755)
         return self.start(ranks.options.trireme, "launch", "--hostfile", hosts, "--ssh", ssh, "--master", self.master,
-                          "--logs", self.folder / f"logs{len(self.jobs)}", "--", ranks.options.program, *words)
+                          "--logs", self.folder / f"logs{self.count}", "--", ranks.options.program, *words)
 
     def test_by_hand(self):
         jobs = self.launch_by_hand("sum")
