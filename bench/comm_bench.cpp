@@ -1,5 +1,5 @@
 // Our Group beside the bare c10d backend that carries it, and the fast check beside none, in one run.
-//   trireme launch -n N -- trireme_comm_bench [PAIRS]
+//   trireme launch -n N -- trireme_comm_bench [PAIRS [TURNS]]
 // Both sides talk over their own Gloo group of the same processes; the turns are interleaved and medians compared.
 #include <algorithm>
 #include <chrono>
@@ -42,21 +42,20 @@ struct Comparison {
 
 /// A pair is some turns of ours and of theirs, alternating, the first of them in turn, so that what drifts on a shared
 /// machine hits both; the ratio that counts is the median of the pairs' ratios.
-void compare(const Comparison& c, Group& meet, int pairs, bool prints) {
-  constexpr int kTurns = 8;
+void compare(const Comparison& c, Group& meet, int pairs, int turns, bool prints) {
   std::vector<double> ours, theirs, ratios;
   c.ours();
   c.theirs();
   for (int i = 0; i < pairs; ++i) {
     double a = 0, b = 0;
-    for (int turn = 0; turn < kTurns; ++turn) {
+    for (int turn = 0; turn < turns; ++turn) {
       const bool first = turn % 2 == 0;
       if (first) a += seconds_of(meet, c.ours);
       b += seconds_of(meet, c.theirs);
       if (!first) a += seconds_of(meet, c.ours);
     }
-    ours.push_back(a / kTurns / c.per_turn);
-    theirs.push_back(b / kTurns / c.per_turn);
+    ours.push_back(a / turns / c.per_turn);
+    theirs.push_back(b / turns / c.per_turn);
     ratios.push_back(a / b);
   }
   if (prints)
@@ -69,7 +68,7 @@ C10dPlace place_in(const StorePtr& store, const Environment& env, const char* na
   return {.store = c10::make_intrusive<c10d::PrefixStore>(name, store), .rank = env.rank, .size = env.world_size};
 }
 
-void run(const Environment& env, int pairs) {
+void run(const Environment& env, int pairs, int turns) {
   const StorePtr store = join_store(env, {});
   C10dWorld world(place_in(store, env, "bench"), {});
   Mesh mesh(Grid::dense({.dp = env.world_size}), world);
@@ -107,7 +106,7 @@ void run(const Environment& env, int pairs) {
       {"step of 1,000 x 1 KiB: check fast / off", "us", 1, fast_step, [&] { our_all_reduce(off, small, 1000); }},
   };
   for (const Comparison& c : all) {
-    compare(c, mesh.world_group(), pairs, env.rank == 0);
+    compare(c, mesh.world_group(), pairs, turns, env.rank == 0);
     world.recorder().start_step();
   }
 }
@@ -117,5 +116,6 @@ void run(const Environment& env, int pairs) {
 int main(int argc, char** argv) {
   RankMain how{.words = {argv, argv + argc}, .variables = process_variables(), .quiet = true};
   const int pairs = argc > 1 ? std::atoi(argv[1]) : 10;
-  return rank_main(how, [&](const Environment& env) { run(env, pairs); });
+  const int turns = argc > 2 ? std::atoi(argv[2]) : 2;  // of a side in a pair
+  return rank_main(how, [&](const Environment& env) { run(env, pairs, turns); });
 }

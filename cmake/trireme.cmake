@@ -89,20 +89,34 @@ function(trireme_library name)
   set_property(GLOBAL APPEND PROPERTY TRIREME_LIBRARIES trireme_${name})
 
   if(TRIREME_TESTS AND tests)
-    trireme_test(${name} SOURCES ${tests} LINK trireme_${name})
+    if(arg_TORCH)
+      set(shards SHARDS 4)
+    endif()
+    trireme_test(${name} SOURCES ${tests} LINK trireme_${name} ${shards})
   endif()
 endfunction()
 
-# trireme_test(NAME SOURCES file... LINK target...)
+# trireme_test(NAME SOURCES file... LINK target... [SHARDS n])
 #   the test program trireme_NAME_test; each of its tests is one of ctest's. Fixtures are found through TRIREME_SOURCE_DIR.
+#   SHARDS  ctest runs it n times with a part of the tests each: a program that loads libtorch takes half a second to start.
 function(trireme_test name)
-  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(arg "" "SHARDS" "SOURCES;LINK" ${ARGN})
   set(target trireme_${name}_test)
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE ${arg_LINK} trireme_test_main)
   target_precompile_headers(${target} REUSE_FROM trireme_test_main)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests POSITION_INDEPENDENT_CODE OFF
                                              UNITY_BUILD ${TRIREME_UNITY_TESTS} UNITY_BUILD_BATCH_SIZE 8)
+  if(arg_SHARDS)
+    math(EXPR last "${arg_SHARDS} - 1")
+    foreach(shard RANGE ${last})
+      math(EXPR number "${shard} + 1")
+      add_test(NAME ${name}.part_${number}_of_${arg_SHARDS} COMMAND ${target})
+      set_tests_properties(${name}.part_${number}_of_${arg_SHARDS} PROPERTIES TIMEOUT 300
+                           ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard}")
+    endforeach()
+    return()
+  endif()
   gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_PREFIX ${name}. PROPERTIES TIMEOUT 300)
 endfunction()
 
