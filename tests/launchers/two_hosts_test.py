@@ -13,14 +13,24 @@ import ranks
 TWO_NODES = {"nodes": (0, 0, 1, 1), "local_ranks": (0, 1, 0, 1)}
 
 
+def inside(name):
+    """The words that run a command in a namespace: `ip netns exec` would remount /, which a chroot does not allow."""
+    return ("nsenter", f"--net=/run/netns/{name}")
+
+
 def ip(*words):
-    subprocess.run(["ip", *words], check=True, capture_output=True, text=True, timeout=20)
+    if words[0] == "-n":
+        words = (*inside(words[1]), "ip", *words[2:])
+    else:
+        words = ("ip", *words)
+    subprocess.run(words, check=True, capture_output=True, text=True, timeout=20)
 
 
 class TwoHosts(ranks.RankTest):
     def setUp(self):
         super().setUp()
         self.need("ip")
+        self.need("nsenter")
         self.names = [f"trireme{os.getpid()}{side}" for side in "ab"]
         links = [f"tr{os.getpid()}{side}" for side in "ab"]  # at most 15 characters
         self.addresses = ["10.77.77.1", "10.77.77.2"]  # seen by nobody else
@@ -46,7 +56,7 @@ class TwoHosts(ranks.RankTest):
     def launch_by_hand(self, *words):
         jobs = []
         for node, name in enumerate(self.names):
-            jobs.append(self.start("ip", "netns", "exec", name, ranks.options.trireme, "launch", "-n", 2, "--nnodes", 2,
+            jobs.append(self.start(*inside(name), ranks.options.trireme, "launch", "-n", 2, "--nnodes", 2,
                                    "--node-rank", node, "--master", self.master, "--logs", self.folder / f"logs{node}", "--",
                                    ranks.options.program, *words))
         return jobs
@@ -57,7 +67,7 @@ class TwoHosts(ranks.RankTest):
         hosts.write_text("".join(f"{address} slots=2\n" for address in self.addresses))
         ssh = self.folder / "fake_ssh"
         ssh.write_text("#!/bin/sh\n# HOST COMMAND: what ssh would do there\ncase $1 in\n" +
-                       "".join(f'{address}) exec ip netns exec {name} sh -c "$2" ;;\n'
+                       "".join(f'{address}) exec ' + " ".join(inside(name)) + ' sh -c "$2" ;;\n'
                                for address, name in zip(self.addresses, self.names)) +
                        '*) echo "fake_ssh: no host $1" >&2; exit 255 ;;\nesac\n')
         ssh.chmod(0o755)
