@@ -120,6 +120,18 @@ function(trireme_test name)
   gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_PREFIX ${name}. PROPERTIES TIMEOUT 300)
 endfunction()
 
+# trireme_rank_program(TARGET SOURCE FOLDER): a program on trireme_runtime, in that folder of the build.
+function(trireme_rank_program target source folder)
+  # An object library first: torch's precompiled header is as position-independent as libraries are, and programs are not.
+  add_library(${target}_code OBJECT ${source})
+  target_link_libraries(${target}_code PUBLIC trireme_runtime)
+  target_compile_options(${target}_code PRIVATE ${TRIREME_WARNINGS})
+  target_precompile_headers(${target}_code REUSE_FROM trireme_torch)
+  add_executable(${target} $<TARGET_OBJECTS:${target}_code>)
+  target_link_libraries(${target} PRIVATE ${target}_code)
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${folder})
+endfunction()
+
 # trireme_script_test(NAME COMMAND word...): a test that is a command; exit status 0 is success.
 function(trireme_script_test name)
   cmake_parse_arguments(arg "" "" "COMMAND" ${ARGN})

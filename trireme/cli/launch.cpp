@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "trireme/cli/commands.hpp"
+#include "trireme/runtime/job.hpp"
 #include "trireme/runtime/launch_hosts.hpp"
 #include "trireme/runtime/rank_main.hpp"
 

@@ -138,19 +138,19 @@ Traffic Group::traffic() const {
 }
 
 /// The record of one call or message: its number, and its part in the balance (Note [Balance]).
-CallRecord Group::begin(Op op, const CallRecord& shape) {
+CallRecord Group::begin(const CallRecord& shape) {
   CallRecord record = shape;
   text_.copy(record.group, sizeof record.group - 1);
-  if (op == Op::send || op == Op::recv) {
+  if (record.pairwise()) {
     const auto peer = static_cast<std::size_t>(record.peer);
-    const bool sends = op == Op::send;
+    const bool sends = record.op == Op::send;
     record.seq = sends ? ++sent_[peer] : ++received_[peer];
     std::int64_t elements = 1;
     for (int d = 0; d < std::min<int>(record.dims, CallRecord::kDims); ++d) elements *= record.sizes[d];
     const std::uint64_t hash =
         sends ? hash_of_message(text_hash_, rank(), record.peer, record.seq, record.dtype, elements)
               : hash_of_message(text_hash_, record.peer, rank(), record.seq, record.dtype, elements);
-    if (options_.check == CheckMode::fast) recorder_->add_to_balance(sends ? hash : ~hash + 1);
+    recorder_->add_to_balance(sends ? hash : ~hash + 1);
   } else {
     record.seq = ++collectives_;
   }
@@ -159,7 +159,7 @@ CallRecord Group::begin(Op op, const CallRecord& shape) {
 }
 
 std::vector<CallRecord> Group::begin_all(const Call& call) {
-  if (call.op != Op::batch) return {begin(call.op, record_of(call))};
+  if (call.op != Op::batch) return {begin(record_of(call))};
   std::vector<CallRecord> records;
   for (const Message& m : call.messages) {
     const bool sends = m.op == Op::send;
@@ -167,7 +167,7 @@ std::vector<CallRecord> Group::begin_all(const Call& call) {
                    .peer = m.peer,
                    .input = sends ? m.tensor : at::Tensor(),
                    .output = sends ? at::Tensor() : m.tensor};
-    records.push_back(begin(m.op, record_of(one)));
+    records.push_back(begin(record_of(one)));
   }
   return records;
 }
@@ -211,7 +211,7 @@ void Group::finish(Call& call, std::span<const CallRecord> records, Flight* flig
 
 void Group::end_step() {
   if (size() == 1) return;
-  const std::vector<CallRecord> records{begin(Op::step_end, CallRecord{.op = Op::step_end})};
+  const std::vector<CallRecord> records{begin(CallRecord{.op = Op::step_end})};
   try {
     compare(records);
   } catch (const Error&) {

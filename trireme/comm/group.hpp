@@ -105,7 +105,7 @@ class Group {
 
   Pending run(Call call, at::Tensor result);
   void finish(Call& call, std::span<const CallRecord> records, Flight* flight);
-  CallRecord begin(Op op, const CallRecord& shape);
+  CallRecord begin(const CallRecord& shape);
   std::vector<CallRecord> begin_all(const Call& call);
   void count(const Call& call);
 

@@ -90,14 +90,25 @@ void Lookout::run() {
       if (ready == 0) break;
     }
     check_watched();
-    const std::scoped_lock lock(store_mutex_);
-    if (store_lost_) continue;
-    try {
+    with_store(false, [this] {
       show_state();
       if (!answered_ && store_->check({"lookout/alarm"})) answer_alarm();
-    } catch (const std::exception&) {
-      store_lost_ = true;  // whoever hosts it is gone; groups do not need it, so work goes on
-    }
+      return true;
+    });
+  }
+}
+
+/// What `use` makes of the store, or `otherwise` when there is none any more: whoever hosts it is gone. Groups do not
+/// need it, so work goes on.
+template <class Result, class Use>
+Result Lookout::with_store(Result otherwise, Use use) {
+  const std::scoped_lock lock(store_mutex_);
+  if (store_lost_) return otherwise;
+  try {
+    return use();
+  } catch (const std::exception&) {
+    store_lost_ = true;
+    return otherwise;
   }
 }
 
@@ -125,34 +136,28 @@ void Lookout::answer_alarm() {
 }
 
 void Lookout::raise_alarm(bool late) {
-  const std::scoped_lock lock(store_mutex_);
-  leave_calls(recorder_->snapshot(), options_.hang_folder);
-  if (store_lost_) return;
-  try {
-    const std::string rank = std::to_string(recorder_->snapshot().rank);
+  const BlackBox box = recorder_->snapshot();
+  leave_calls(box, options_.hang_folder);
+  with_store(false, [&] {
+    const std::string rank = std::to_string(box.rank);
     if (late) store_->set("lookout/late", rank);
     store_->set("lookout/alarm", rank);
     if (!answered_) answer_alarm();
-  } catch (const std::exception&) {
-    store_lost_ = true;
-  }
+    return true;
+  });
 }
 
 /// A rank whose call timed out. Gloo closes its connections then, which looks to the others as if it had died.
-std::optional<std::string> Lookout::who_was_late() {
-  const std::scoped_lock lock(store_mutex_);
-  try {
-    if (!store_lost_ && store_->check({"lookout/late"})) return "rank " + store_->get_to_str("lookout/late");
-  } catch (const std::exception&) {
-    store_lost_ = true;
-  }
-  return std::nullopt;
+std::string Lookout::who_was_late(double waited) {
+  // Without a store to ask it is most likely that, when we have waited as long ourselves.
+  const std::string guess = waited >= 0.9 * options_.timeout_s ? "another rank" : "";
+  return with_store(guess, [this] {
+    return store_->check({"lookout/late"}) ? "rank " + store_->get_to_str("lookout/late") : std::string();
+  });
 }
 
 std::optional<Lookout::Shown> Lookout::shown_by(int rank) {
-  const std::scoped_lock lock(store_mutex_);
-  if (store_lost_) return std::nullopt;
-  try {
+  return with_store(std::optional<Shown>(), [&]() -> std::optional<Shown> {
     if (!store_->check({key("shown", rank)})) return std::nullopt;
     const std::vector<std::uint8_t> bytes = store_->get(key("shown", rank));
     Shown shown;
@@ -161,16 +166,11 @@ std::optional<Lookout::Shown> Lookout::shown_by(int rank) {
     shown.calls.resize((bytes.size() - sizeof shown.box) / sizeof(CallRecord));
     std::memcpy(shown.calls.data(), bytes.data() + sizeof shown.box, shown.calls.size() * sizeof(CallRecord));
     return shown;
-  } catch (const std::exception&) {
-    store_lost_ = true;
-    return std::nullopt;
-  }
+  });
 }
 
 std::string Lookout::last_seen(int rank) {
-  const std::scoped_lock lock(store_mutex_);
-  try {
-    if (store_lost_) return "and neither does the store";
+  return with_store(std::string("and neither does the store"), [&]() -> std::string {
     if (!store_->check({key("seen", rank)})) return "and was never seen";
     const std::string state = store_->get_to_str(key("seen", rank));
     const std::size_t first = state.find('\n'), second = state.find('\n', first + 1);
@@ -178,10 +178,7 @@ std::string Lookout::last_seen(int rank) {
     const std::string what = state.substr(second + 1);
     return text("(", state.substr(first + 1, second - first - 1), "), last seen ", seconds(ago), " ago in ",
                 what.empty() ? "no call" : what);
-  } catch (const std::exception&) {
-    store_lost_ = true;
-    return "and neither does the store";
-  }
+  });
 }
 
 /// Who answers within two beats is alive; the group is asked, and in a small world everybody.
@@ -203,54 +200,59 @@ Lookout::AllShown Lookout::ask(const Membership& members, bool late) {
   return shown;
 }
 
+/// Who of the group has not come to the call, and who else of a small world is silent.
+Lookout::Absent Lookout::absent_from(const Membership& members, const CallRecord& record, const AllShown& shown) {
+  Absent absent;
+  const int me = members.world_ranks[static_cast<std::size_t>(members.rank)];
+  for (int i = 0; i < members.size(); ++i) {
+    const int r = members.world_ranks[static_cast<std::size_t>(i)];
+    if (record.pairwise() && i != record.peer && r != me) continue;
+    ++absent.asked;
+    const auto at = shown.find(r);
+    if (r == me || (at != shown.end() && arrived(at->second.box, record, members.rank))) {
+      ++absent.came;
+      continue;
+    }
+    absent.ranks.push_back(r);
+    absent.words += text("\n  missing: rank ", r);
+    if (at == shown.end())
+      absent.words += text(" does not answer ", last_seen(r));
+    else
+      absent.words +=
+          text(" (", host_of(at->second.box), ", pid ", at->second.box.pid, ") is in ", last_call(at->second.box));
+  }
+  const std::set<int> group(members.world_ranks.begin(), members.world_ranks.end());
+  for (int r = 0; r < world_size_ && world_size_ <= kAskWholeWorld; ++r)
+    if (!shown.contains(r) && !group.contains(r))
+      absent.words += text("\n  likely cause: rank ", r, " does not answer ", last_seen(r));
+  return absent;
+}
+
+/// Where the records are, and the one line that every failure while running has.
+std::string Lookout::last_lines(int rank, const CallRecord& record, const std::string& how_it_ended) const {
+  const BlackBox box = recorder_->snapshot();
+  std::string at = record.tag.str(), place(box.place, strnlen(box.place, sizeof box.place));
+  for (std::string* words : {&at, &place})
+    if (!words->empty()) *words += " | ";
+  return text("\n  every rank's last ", BlackBox::kCalls, " calls: ", options_.hang_folder, "/rank*.txt\n  rank=", rank,
+              "/", world_size_, " ", host_of(box), " ", box.pid, " | ", place, at, record.what(), " group ",
+              record.group, " seq ", record.seq, " | ", how_it_ended);
+}
+
 CommError Lookout::explain(const Membership& members, const CallRecord& record, const std::string& cause) {
   const bool late = cause.find("imed out") != std::string::npos || cause.find("imeout") != std::string::npos;
   const double waited = static_cast<double>(steady_ns() - record.started_ns) * 1e-9;
   const int me = members.world_ranks[static_cast<std::size_t>(members.rank)];
   raise_alarm(late);
   const AllShown shown = ask(members, late);
-  std::optional<std::string> late_rank = late ? std::nullopt : who_was_late();
-  if (!late && !late_rank) {
-    const std::scoped_lock lock(store_mutex_);
-    if (store_lost_ && waited >= 0.9 * options_.timeout_s) late_rank = "another rank";  // most likely
-  }
+  const std::string late_elsewhere = late ? "" : who_was_late(waited);
+  const bool waiting = late || !late_elsewhere.empty();
+  const Absent absent = absent_from(members, record, shown);
 
-  std::vector<int> missing;
-  std::string who;
-  int came = 0, asked = 0;
-  for (int i = 0; i < members.size(); ++i) {
-    const int r = members.world_ranks[static_cast<std::size_t>(i)];
-    if (record.pairwise() && i != record.peer && r != me) continue;
-    ++asked;
-    const auto at = shown.find(r);
-    if (r == me || (at != shown.end() && arrived(at->second.box, record, members.rank))) {
-      ++came;
-      continue;
-    }
-    missing.push_back(r);
-    who += text("\n  missing: rank ", r);
-    if (at == shown.end())
-      who += text(" does not answer ", last_seen(r));
-    else
-      who += text(" (", host_of(at->second.box), ", pid ", at->second.box.pid, ") is in ", last_call(at->second.box));
-  }
-  if (world_size_ <= kAskWholeWorld)
-    for (int r = 0; r < world_size_; ++r)
-      if (!shown.contains(r) &&
-          std::find(members.world_ranks.begin(), members.world_ranks.end(), r) == members.world_ranks.end())
-        who += text("\n  likely cause: rank ", r, " does not answer ", last_seen(r));
-
-  const BlackBox box = recorder_->snapshot();
-  const bool waiting = late || late_rank;
-  std::string waited_for = waiting ? text(" | waited ", seconds(waited)) : std::string(" | connection lost");
-  for (std::size_t i = 0; i < missing.size(); ++i)
-    waited_for += text(i > 0 ? ", " : waiting ? " for rank " : " to rank ", missing[i]);
-  std::string at = record.tag.str(), place(box.place, strnlen(box.place, sizeof box.place));
-  for (std::string* words : {&at, &place})
-    if (!words->empty()) *words += " | ";
-  const std::string end = text("\n  every rank's last ", BlackBox::kCalls, " calls: ", options_.hang_folder,
-                               "/rank*.txt", "\n  rank=", me, "/", world_size_, " ", host_of(box), " ", box.pid, " | ",
-                               place, at, record.what(), " group ", record.group, " seq ", record.seq, waited_for);
+  std::string how_it_ended = waiting ? text("waited ", seconds(waited)) : std::string("connection lost");
+  for (std::size_t i = 0; i < absent.ranks.size(); ++i)
+    how_it_ended += text(i > 0 ? ", " : waiting ? " for rank " : " to rank ", absent.ranks[i]);
+  const std::string end = last_lines(me, record, how_it_ended);
 
   std::map<int, std::vector<CallRecord>> calls{{me, recorder_->step_calls()}};
   for (const auto& [r, one] : shown) calls[r] = one.calls;
@@ -258,14 +260,14 @@ CommError Lookout::explain(const Membership& members, const CallRecord& record, 
   const std::string what = text(record.what(), " #", record.seq, " on group ", members.str());
   if (waiting)
     return {CommError::Kind::hang_or_mismatch,
-            text(what, " timed out ", late ? std::string() : text("on ", *late_rank, ", here "), "after ",
-                 seconds(waited), ": ", came, " of ", asked, " ranks arrived", who,
+            text(what, " timed out ", late ? std::string() : text("on ", late_elsewhere, ", here "), "after ",
+                 seconds(waited), ": ", absent.came, " of ", absent.asked, " ranks arrived", absent.words,
                  "\n  fix: see what the missing rank does; raise comm.timeout_s (", options_.timeout_s,
                  ") if the wait is expected", end)};
   if (cause.find("size doesn't match") != std::string::npos)  // Gloo's word for a message of another length
     return {CommError::Kind::hang_or_mismatch,
-            text(what, ": another rank of the group did not make the same call (", cause, ")", who, end)};
-  return {CommError::Kind::peer_lost, text(what, ": a peer is lost (", cause, ")", who, end)};
+            text(what, ": another rank of the group did not make the same call (", cause, ")", absent.words, end)};
+  return {CommError::Kind::peer_lost, text(what, ": a peer is lost (", cause, ")", absent.words, end)};
 }
 
 void Lookout::add_group(const Membership& members) {

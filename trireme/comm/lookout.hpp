@@ -49,7 +49,16 @@ class Lookout {
     std::vector<CallRecord> calls;  // of the step
   };
   using AllShown = std::map<int, Shown>;  // by rank
+  struct Absent {
+    std::vector<int> ranks;
+    std::string words;
+    int came = 0, asked = 0;
+  };
   AllShown ask(const Membership& members, bool late);
+  Absent absent_from(const Membership& members, const CallRecord& record, const AllShown& shown);
+  std::string last_lines(int rank, const CallRecord& record, const std::string& how_it_ended) const;
+  template <class Result, class Use>
+  Result with_store(Result otherwise, Use use);
 
   struct Watched {
     Membership members;
@@ -63,7 +72,7 @@ class Lookout {
   void answer_alarm();
   void check_watched();
   void raise_alarm(bool late);
-  std::optional<std::string> who_was_late();
+  std::string who_was_late(double waited);
   std::optional<Shown> shown_by(int rank);
   std::string last_seen(int rank);
 

@@ -3,8 +3,6 @@
 #include <numeric>
 #include <utility>
 
-#include <ATen/ops/zeros.h>
-
 #include "trireme/base/error.hpp"
 
 namespace trireme {

@@ -9,7 +9,6 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/file_output.hpp"
-#include "trireme/base/human.hpp"
 
 // Note [Balance]
 // Every collective call of a group has a hash. The group's first rank adds (size - 1) times the hash to its balance,

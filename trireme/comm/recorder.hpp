@@ -56,7 +56,7 @@ class Recorder {
   /// counts it into the balance.
   void begin(CallRecord& record, int rank_in_group, int group_size, CheckMode check);
   void finish(const CallRecord& record);
-  /// What the messages of a batch, or the parts of an uneven all_to_all, add to the balance.
+  /// What a message, or a part of an uneven all_to_all, adds to the balance.
   void add_to_balance(std::uint64_t amount);
 
   /// Over all ranks of the world the balances of one step sum to zero when all calls met their like, and to a random

@@ -94,11 +94,15 @@ void World::name_the_mismatch(const std::vector<Group*>& groups) {
                   one.size() * sizeof(CallRecord));
     }
   if (auto found = first_difference(calls)) throw CommError(CommError::Kind::hang_or_mismatch, *found);
-  // It lies between other ranks. They name it: leave them the time to be first.
+  // It lies between other ranks, which name it: leave them the time to be first. Or in what is not recorded: the rows
+  // for each rank of an uneven all_to_all, calls beyond those of a step that are kept.
   std::this_thread::sleep_for(std::chrono::seconds(1));
-  throw CommError(CommError::Kind::hang_or_mismatch,
-                  text("in ", recorder_->tag().str(), " other ranks did not make the same calls on a group that rank ",
-                       rank_, " is not in; they say which"));
+  throw CommError(
+      CommError::Kind::hang_or_mismatch,
+      text("in ", recorder_->tag().str(),
+           " the ranks did not make the same calls, and those that share a group with rank ", rank_,
+           " show no difference\n  another rank says which call it is, if it is one between others; else look at the ",
+           "row counts of an uneven all_to_all"));
 }
 
 }  // namespace trireme

@@ -26,9 +26,10 @@ LibtorchFacts libtorch_facts() {
   facts.gloo = has_class("_ZTIN4c10d16ProcessGroupGlooE");
   facts.nccl = has_class("_ZTIN4c10d16ProcessGroupNCCLE");
   facts.cuda = torch::cuda::is_available();
-  if (facts.cuda)
-    for (int i = 0; i < static_cast<int>(torch::cuda::device_count()); ++i) facts.gpus.push_back(text("cuda:", i));
+  for (int i = 0; i < visible_gpus(); ++i) facts.gpus.push_back(text("cuda:", i));
   return facts;
 }
+
+int visible_gpus() { return torch::cuda::is_available() ? static_cast<int>(torch::cuda::device_count()) : 0; }
 
 }  // namespace trireme

@@ -17,4 +17,7 @@ struct LibtorchFacts {
 
 LibtorchFacts libtorch_facts();
 
+/// 0 without CUDA.
+int visible_gpus();
+
 }  // namespace trireme

@@ -10,12 +10,13 @@
 #include <netdb.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <torch/cuda.h>
 #include <unistd.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/runtime/libtorch_facts.hpp"
 #include "trireme/runtime/port_holder.hpp"
 #include "trireme/runtime/rendezvous.hpp"
+#include "trireme/runtime/roll_call.hpp"
 
 namespace trireme {
 namespace {
@@ -27,8 +28,6 @@ Grid grid_of(const ParallelSizes& s) {
                       .tp = s.tensor_parallel_size},
                      s.order);
 }
-
-int visible_gpus() { return torch::cuda::is_available() ? static_cast<int>(torch::cuda::device_count()) : 0; }
 
 BackendKind backend_of(const std::string& name, bool on_gpu) {
   if (name == "gloo") return BackendKind::gloo;

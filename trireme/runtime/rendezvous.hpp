@@ -1,12 +1,11 @@
 #pragma once
-// How ranks find each other: the store, and the roll call before the first collective.
+// How ranks find each other: the store.
 #include <string>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "trireme/comm/comm_options.hpp"
 #include "trireme/runtime/environment.hpp"
-#include "trireme/runtime/fingerprint.hpp"
 
 namespace trireme {
 
@@ -23,11 +22,5 @@ HostedStore host_store(int port, const std::string& job_id);
 /// The store of the job that `environment` names: rank 0 hosts it where nobody does yet, the others come to it within
 /// init_timeout_s. `attempt`: a restarted job must not read what the last one left.
 StorePtr join_store(const Environment& environment, const CommOptions& options, const std::string& attempt = "0");
-
-/// Every rank says that it is there and what it is; returns when all have come and are alike. Throws CommError that
-/// names the ranks that came, when some did not within init_timeout_s; ConfigError, on every rank and at once, when two
-/// differ.
-void call_the_roll(const StorePtr& store, int rank, int world_size, const Fingerprint& fingerprint,
-                   const CommOptions& options);
 
 }  // namespace trireme
