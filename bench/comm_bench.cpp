@@ -1,5 +1,5 @@
 // Our Group beside the bare c10d backend that carries it, and the fast check beside none, in one run.
-//   trireme launch -n N -- trireme_comm_bench [PAIRS [TURNS]]
+//   trireme launch -n N -- trireme_comm_bench [PAIRS [TURNS [WHAT]]]      WHAT: part of a comparison's name
 // Both sides talk over their own Gloo group of the same processes; the turns are interleaved and medians compared.
 #include <algorithm>
 #include <chrono>
@@ -35,40 +35,40 @@ double seconds_of(Group& meet, const std::function<void()>& turn) {
 
 struct Comparison {
   const char* what;
-  const char* unit;
-  double per_turn;  // to divide a turn's time by
+  int calls;   // in a turn
+  int pieces;  // a turn's share in pieces: short ones, so that what drifts on a shared machine hits both sides
   std::function<void()> ours, theirs;
 };
 
-/// A pair is some turns of ours and of theirs, alternating, the first of them in turn, so that what drifts on a shared
-/// machine hits both; the ratio that counts is the median of the pairs' ratios.
+/// A pair is some turns of ours and of theirs, alternating, the first of them in turn; the ratio that counts is the
+/// median of the pairs' ratios.
 void compare(const Comparison& c, Group& meet, int pairs, int turns, bool prints) {
   std::vector<double> ours, theirs, ratios;
   c.ours();
   c.theirs();
   for (int i = 0; i < pairs; ++i) {
     double a = 0, b = 0;
-    for (int turn = 0; turn < turns; ++turn) {
-      const bool first = turn % 2 == 0;
+    for (int piece = 0; piece < turns * c.pieces; ++piece) {
+      const bool first = piece % 2 == 0;
       if (first) a += seconds_of(meet, c.ours);
       b += seconds_of(meet, c.theirs);
       if (!first) a += seconds_of(meet, c.ours);
     }
-    ours.push_back(a / turns / c.per_turn);
-    theirs.push_back(b / turns / c.per_turn);
+    ours.push_back(a / turns / c.calls);
+    theirs.push_back(b / turns / c.calls);
     ratios.push_back(a / b);
   }
   if (prints)
-    std::printf("%-44s  ours %9.2f %s  theirs %9.2f %s  ratio %.3f  (%d pairs, %.3f..%.3f)\n", c.what,
-                median(ours) * 1e6, c.unit, median(theirs) * 1e6, c.unit, median(ratios), pairs,
-                *std::ranges::min_element(ratios), *std::ranges::max_element(ratios));
+    std::printf("%-44s  ours %9.2f us  theirs %9.2f us  a call  ratio %.3f  (%d pairs, %.3f..%.3f)\n", c.what,
+                median(ours) * 1e6, median(theirs) * 1e6, median(ratios), pairs, *std::ranges::min_element(ratios),
+                *std::ranges::max_element(ratios));
 }
 
 C10dPlace place_in(const StorePtr& store, const Environment& env, const char* name) {
   return {.store = c10::make_intrusive<c10d::PrefixStore>(name, store), .rank = env.rank, .size = env.world_size};
 }
 
-void run(const Environment& env, int pairs, int turns) {
+void run(const Environment& env, int pairs, int turns, const std::string& what) {
   const StorePtr store = join_store(env, {});
   C10dWorld world(place_in(store, env, "bench"), {});
   Mesh mesh(Grid::dense({.dp = env.world_size}), world);
@@ -92,20 +92,23 @@ void run(const Environment& env, int pairs, int turns) {
     for (int i = 0; i < times; ++i) g.all_reduce_(x).wait();
   };
   const at::Tensor small = at::zeros({256}, at::kFloat), large = at::zeros({16 << 20}, at::kFloat);
-  const auto fast_step = [&] {
-    mesh.tag({1, "backward"});
-    our_all_reduce(fast, small, 1000);
-    world.end_step({&fast});
+  constexpr int calls_a_step = 1000, calls_a_piece = 50;
+  const auto piece_of_a_fast_step = [&, calls = 0]() mutable {
+    if (calls == 0) mesh.tag({1, "backward"});
+    our_all_reduce(fast, small, calls_a_piece);
+    calls = (calls + calls_a_piece) % calls_a_step;
+    if (calls == 0) world.end_step({&fast});
   };
   if (env.rank == 0) std::printf("%d ranks, Gloo, all_reduce sum of f32\n", env.world_size);
   const std::vector<Comparison> all{
-      {"1 KiB: Group / bare c10d", "us", 500, [&] { our_all_reduce(fast, small, 500); },
-       [&] { bare_all_reduce(small, 500); }},
-      {"64 MiB: Group / bare c10d", "us", 2, [&] { our_all_reduce(fast, large, 2); },
-       [&] { bare_all_reduce(large, 2); }},
-      {"step of 1,000 x 1 KiB: check fast / off", "us", 1, fast_step, [&] { our_all_reduce(off, small, 1000); }},
+      {"1 KiB: Group / bare c10d", 500, 500 / calls_a_piece, [&] { our_all_reduce(fast, small, calls_a_piece); },
+       [&] { bare_all_reduce(small, calls_a_piece); }},
+      {"64 MiB: Group / bare c10d", 2, 1, [&] { our_all_reduce(fast, large, 2); }, [&] { bare_all_reduce(large, 2); }},
+      {"1 KiB, 1,000 calls a step: check fast / off", calls_a_step, calls_a_step / calls_a_piece, piece_of_a_fast_step,
+       [&] { our_all_reduce(off, small, calls_a_piece); }},
   };
   for (const Comparison& c : all) {
+    if (std::string_view(c.what).find(what) == std::string_view::npos) continue;
     compare(c, mesh.world_group(), pairs, turns, env.rank == 0);
     world.recorder().start_step();
   }
@@ -117,5 +120,6 @@ int main(int argc, char** argv) {
   RankMain how{.words = {argv, argv + argc}, .variables = process_variables(), .quiet = true};
   const int pairs = argc > 1 ? std::atoi(argv[1]) : 10;
   const int turns = argc > 2 ? std::atoi(argv[2]) : 2;  // of a side in a pair
-  return rank_main(how, [&](const Environment& env) { run(env, pairs, turns); });
+  const std::string what = argc > 3 ? argv[3] : "";
+  return rank_main(how, [&](const Environment& env) { run(env, pairs, turns, what); });
 }

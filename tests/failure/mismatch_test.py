@@ -3,6 +3,7 @@
 usage: see tests/launchers/ranks.py; with --trials N: about N of all 448 combinations, from 150 on (and in a
 campaign) all of them; else one of each kind"""
 import collections
+import os
 import pathlib
 import re
 import sys
@@ -15,7 +16,7 @@ import ranks
 RANKS = 4
 KINDS = ("shape", "dtype", "op", "group", "order", "skip", "duplicate")
 TIMEOUT = 3
-AT_ONCE = 4  # jobs, which mostly wait
+AT_ONCE = max(4, os.cpu_count() - 2)  # jobs, which mostly wait
 
 # kind, rank, call, mode. Calls 8 and 9 have no later call on their group to swap with.
 SAMPLE = [(kind, i % RANKS, (3 * i) % 8, "fast") for i, kind in enumerate(KINDS)] + [("order", 2, 5, "strict")]
