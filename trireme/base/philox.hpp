@@ -64,7 +64,7 @@ class Stream {
   }
 
  private:
-  __extension__ using uint128 = unsigned __int128;
+  __extension__ typedef unsigned __int128 uint128;  // nvcc knows this form alone
 
   static constexpr double unit_interval(std::uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
 

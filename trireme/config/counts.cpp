@@ -43,9 +43,9 @@ std::int64_t active_layer_weights(const ModelConfig& m) {
 }
 
 /// Forward FLOPs of a token in the attention scores and their product with the values, all layers.
-double score_flops(const ModelConfig& m, std::int64_t seq_len, Attention attention) {
+double score_flops(const ModelConfig& m, std::int64_t seq_len, CountedScores which) {
   const double full = 4.0 * static_cast<double>(m.num_hidden_layers * query_width(m)) * static_cast<double>(seq_len);
-  return attention == Attention::full ? full : full / 2;
+  return which == CountedScores::full ? full : full / 2;
 }
 
 }  // namespace
@@ -84,21 +84,21 @@ Recompute recompute_of(const std::string& mode) {
   return mode == "full" ? Recompute::full : Recompute::none;
 }
 
-double model_flops_per_token(const ModelConfig& m, std::int64_t seq_len, Attention attention) {
+double model_flops_per_token(const ModelConfig& m, std::int64_t seq_len, CountedScores which) {
   const auto weights =
       static_cast<double>(m.num_hidden_layers * active_layer_weights(m) + m.vocab_size * m.hidden_size);
-  return 6 * weights + 3 * score_flops(m, seq_len, attention);
+  return 6 * weights + 3 * score_flops(m, seq_len, which);
 }
 
-double recompute_flops_per_token(const ModelConfig& m, std::int64_t seq_len, Attention attention, Recompute recompute) {
+double recompute_flops_per_token(const ModelConfig& m, std::int64_t seq_len, CountedScores which, Recompute recompute) {
   if (recompute == Recompute::none) return 0;
-  const double scores = score_flops(m, seq_len, attention);
+  const double scores = score_flops(m, seq_len, which);
   if (recompute == Recompute::selective) return scores;
   return scores + 2.0 * static_cast<double>(m.num_hidden_layers * active_layer_weights(m));
 }
 
 double published_selective_flops_per_token(const ModelConfig& m, std::int64_t seq_len) {
-  return 3 * score_flops(m, seq_len, Attention::full);
+  return 3 * score_flops(m, seq_len, CountedScores::full);
 }
 
 double sum(const std::vector<Bytes>& parts) {

@@ -38,16 +38,16 @@ std::int64_t active_parameters(const ModelConfig& model);
 // --- FLOPs
 // ----------------------------------------------------------------------------------------------------------------
 
-enum class Attention { full, causal };  // all s x s scores, or those that a causal kernel computes
+enum class CountedScores { full, causal };  // all s x s scores, or those that a causal kernel computes
 enum class Recompute { none, selective, full };
 Recompute recompute_of(const std::string& mode);
 
 /// Forward and backward of one token: 6 for each weight of a matrix product (embedding look-up none, router and visited
 /// experts only) + 12 L h s for full attention, half of it for causal. h stands for a d.
-double model_flops_per_token(const ModelConfig& model, std::int64_t seq_len, Attention attention);
+double model_flops_per_token(const ModelConfig& model, std::int64_t seq_len, CountedScores which);
 
 /// What recompute adds. Full: the layers' forward once more. Selective: the forward of the attention scores once more.
-double recompute_flops_per_token(const ModelConfig& model, std::int64_t seq_len, Attention attention,
+double recompute_flops_per_token(const ModelConfig& model, std::int64_t seq_len, CountedScores which,
                                  Recompute recompute);
 
 /// What Korthikanti et al. (arXiv 2205.05198, appendix A) count for selective recompute: 12 L h s, forward and backward

@@ -78,14 +78,14 @@ TEST(IsCountable, RefusesWhatWouldOverflow) {
 
 TEST(ModelFlops, AreThoseOfPerformance21) {
   const ModelConfig m = model_of("llama3-8b");
-  EXPECT_NEAR(model_flops_per_token(m, 8192, Attention::full) / 1e9, 57.9, 0.05);
-  EXPECT_NEAR(model_flops_per_token(m, 8192, Attention::causal) / 1e9, 51.5, 0.05);
+  EXPECT_NEAR(model_flops_per_token(m, 8192, CountedScores::full) / 1e9, 57.9, 0.05);
+  EXPECT_NEAR(model_flops_per_token(m, 8192, CountedScores::causal) / 1e9, 51.5, 0.05);
   const double attention = 12.0 * 32 * 4096 * 8192;
-  EXPECT_EQ(model_flops_per_token(m, 8192, Attention::full) - model_flops_per_token(m, 8192, Attention::causal),
+  EXPECT_EQ(model_flops_per_token(m, 8192, CountedScores::full) - model_flops_per_token(m, 8192, CountedScores::causal),
             attention / 2);
   // 6 for each weight of a product; the look-up of the embedding and the norms count nothing.
   const ParameterCounts n = count_parameters(m);
-  EXPECT_EQ(model_flops_per_token(m, 8192, Attention::full),
+  EXPECT_EQ(model_flops_per_token(m, 8192, CountedScores::full),
             6.0 * static_cast<double>(n.attention + n.mlp + n.head) + attention);
 }
 
@@ -93,21 +93,21 @@ TEST(ModelFlops, AreThoseOfPerformance21) {
 TEST(ModelFlops, HaveTheClosedFormsOfGpt) {
   const ModelConfig m = model_of("gpt3-175b");
   const double s = 2048, L = 96, h = 12288, V = 50257;
-  EXPECT_DOUBLE_EQ(model_flops_per_token(m, 2048, Attention::full),
+  EXPECT_DOUBLE_EQ(model_flops_per_token(m, 2048, CountedScores::full),
                    72 * L * h * h * (1 + s / (6 * h) + V / (12 * L * h)));
-  EXPECT_DOUBLE_EQ(model_flops_per_token(m, 2048, Attention::full) +
-                       recompute_flops_per_token(m, 2048, Attention::full, Recompute::full),
+  EXPECT_DOUBLE_EQ(model_flops_per_token(m, 2048, CountedScores::full) +
+                       recompute_flops_per_token(m, 2048, CountedScores::full, Recompute::full),
                    96 * L * h * h * (1 + s / (6 * h) + V / (16 * L * h)));
-  EXPECT_EQ(recompute_flops_per_token(m, 2048, Attention::full, Recompute::selective), 4 * L * h * s);
-  EXPECT_EQ(recompute_flops_per_token(m, 2048, Attention::causal, Recompute::selective), 2 * L * h * s);
-  EXPECT_EQ(recompute_flops_per_token(m, 2048, Attention::full, Recompute::none), 0);
+  EXPECT_EQ(recompute_flops_per_token(m, 2048, CountedScores::full, Recompute::selective), 4 * L * h * s);
+  EXPECT_EQ(recompute_flops_per_token(m, 2048, CountedScores::causal, Recompute::selective), 2 * L * h * s);
+  EXPECT_EQ(recompute_flops_per_token(m, 2048, CountedScores::full, Recompute::none), 0);
 }
 
 TEST(ModelFlops, CountVisitedExpertsAndTheRouter) {
   const ModelConfig m = model_of("mixtral-8x7b");
   const double attention = 32.0 * (2 * 4096 * 4096 + 2 * 4096 * 1024), visited = 32.0 * 2 * 3 * 4096 * 14336,
                router = 32.0 * 8 * 4096, head = 32000.0 * 4096;
-  EXPECT_EQ(model_flops_per_token(m, 4096, Attention::full),
+  EXPECT_EQ(model_flops_per_token(m, 4096, CountedScores::full),
             6 * (attention + visited + router + head) + 12.0 * 32 * 4096 * 4096);
 }
 
@@ -118,7 +118,7 @@ TEST(SelectiveRecompute, HasTheNumbersPublishedForGpt3) {
   const double none = sum(layer_activation_bytes(m, shape, Recompute::none)),
                selective = sum(layer_activation_bytes(m, shape, Recompute::selective));
   EXPECT_NEAR(1 - selective / none, 0.70, 0.005);
-  EXPECT_NEAR(published_selective_flops_per_token(m, 2048) / model_flops_per_token(m, 2048, Attention::full), 0.027,
+  EXPECT_NEAR(published_selective_flops_per_token(m, 2048) / model_flops_per_token(m, 2048, CountedScores::full), 0.027,
               0.0005);
 }
 

@@ -117,8 +117,8 @@ std::string describe_model(const LoadedConfig& loaded) {
     out += text("active       ", thousands(active_parameters(m)), " parameters a token (", m.num_experts_per_tok,
                 " of ", m.num_local_experts, " experts)\n");
 
-  const double causal = model_flops_per_token(m, seq_len, Attention::causal),
-               full = model_flops_per_token(m, seq_len, Attention::full);
+  const double causal = model_flops_per_token(m, seq_len, CountedScores::causal),
+               full = model_flops_per_token(m, seq_len, CountedScores::full);
   out += text("FLOPs        ", flops_text(causal), " a token, forward and backward, causal attention at ",
               thousands(seq_len), " tokens; ", flops_text(full), " with full attention (6 N + 12 L h s)\n");
 
@@ -147,10 +147,10 @@ std::string describe_model(const LoadedConfig& loaded) {
   out += text(
       "recompute    selective: ", percent(1 - sum(layer_activation_bytes(m, scores, Recompute::selective)) / none),
       " fewer activation bytes than with stored scores, ",
-      percent(recompute_flops_per_token(m, seq_len, Attention::full, Recompute::selective) / full), " more FLOPs (",
+      percent(recompute_flops_per_token(m, seq_len, CountedScores::full, Recompute::selective) / full), " more FLOPs (",
       percent(published_selective_flops_per_token(m, seq_len) / full),
       " as published); full: ", percent(1 - sum(layer_activation_bytes(m, scores, Recompute::full)) / none), " fewer, ",
-      percent(recompute_flops_per_token(m, seq_len, Attention::full, Recompute::full) / full), " more\n");
+      percent(recompute_flops_per_token(m, seq_len, CountedScores::full, Recompute::full) / full), " more\n");
   return out;
 }
 

@@ -1,0 +1,66 @@
+// One Linear in three ways, on as many ranks as you start: the sharded computations of nanotron's documentation.
+//   trireme launch -n 2 -- ./trireme_example_parallel_linear
+#include <iostream>
+
+#include <torch/torch.h>
+
+#include "trireme/comm/differentiable.hpp"
+#include "trireme/comm/gradcheck.hpp"
+#include "trireme/nn/gradients.hpp"
+#include "trireme/nn/init.hpp"
+#include "trireme/nn/linear.hpp"
+#include "trireme/nn/whole.hpp"
+#include "trireme/runtime/parallel_context.hpp"
+#include "trireme/runtime/rank_main.hpp"
+
+using namespace trireme;
+
+// B batch, H features, h = H / tp
+constexpr int64_t B = 4, H = 8;
+
+int main(int argc, char** argv) {
+  const RankMain how{.words = {argv, argv + argc}, .variables = process_variables(), .quiet = true};
+  return rank_main(how, [&](const Environment& env) {
+    const ParallelContext context({.tensor_parallel_size = env.world_size}, env, how.variables, {.backend = "gloo"});
+    Mesh& mesh = context.mesh();
+    Group& tp = context.tp_pg();
+    const at::Tensor x_BH = normal_tensor({B, H}, 1, "x").to(at::kFloat);
+
+    // Every element of a weight is a function of (seed, name, index): the whole is the same for any number of ranks.
+    const auto initialised = [&](auto layer) {
+      init(*layer, mesh.grid(), mesh.rank(), {.seed = 42, .scheme = InitScheme::plain});
+      return layer;
+    };
+
+    // Version 1: outputs cut, W_hH on each rank; the outputs are gathered.
+    const auto column =
+        initialised(std::make_shared<ColumnLinear>(H, H, TensorParallel{tp}, ColumnOptions{.gather_output = true}));
+    const at::Tensor y1_BH = column->forward(x_BH);
+
+    // Version 2: inputs cut, W_Hh on each rank; the partial outputs are summed.
+    const auto row =
+        initialised(std::make_shared<RowLinear>(H, H, TensorParallel{tp}, RowOptions{.input_is_parallel = false}));
+    const at::Tensor y2_BH = row->forward(x_BH);
+
+    // Version 3: the weight whole, the batch cut; the inputs are gathered and everybody computes everything.
+    const at::Tensor whole_HH = gather_whole(column->weight_fD.detach(), *column->spec("weight"), mesh).value;
+    const at::Tensor x_bH = x_BH.chunk(tp.size(), 0)[static_cast<std::size_t>(tp.rank())].contiguous();
+    const at::Tensor y3_BH = at::mm(differentiable::gather_replicated(x_bH, 0, tp), whole_HH.t());
+
+    // Gradients: each rank has those of its part; where several have parts of one gradient, they are added up.
+    y1_BH.square().sum().backward();
+    sum_partial_gradients(params_of(*column), mesh);
+
+    // What a parameter knows about itself: which part of what it is.
+    const ParamSpec& spec = *row->spec("weight");
+    const ShardedInfo info = sharded_info(spec.placement, spec.shape, mesh.grid(), mesh.rank());
+    std::cout << text("rank ", tp.rank(), ": W2 is ", row->weight_Df.sizes(), " of ", tuple_text(info.unsharded_shape),
+                      ", slices ", str(info.local_global_slices_pairs), "\n")
+              << std::flush;
+    tp.barrier().wait();
+    if (tp.rank() == 0)
+      std::cout << "the three versions agree: "
+                << (at::allclose(y1_BH, y2_BH, 1e-4, 1e-5) && at::allclose(y1_BH, y3_BH, 1e-4, 1e-5) ? "yes" : "no")
+                << "\n";
+  });
+}

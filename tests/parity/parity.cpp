@@ -1,0 +1,189 @@
+#include "tests/parity/parity.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include <torch/torch.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/comm/thread_world.hpp"
+#include "trireme/model/decoder.hpp"
+#include "trireme/nn/gradients.hpp"
+#include "trireme/nn/init.hpp"
+#include "trireme/nn/init_scope.hpp"
+#include "trireme/nn/whole.hpp"
+
+namespace trireme::parity {
+namespace {
+
+constexpr std::uint64_t kSeed = 11;
+constexpr double kLearningRate = 0.1;
+
+struct Batch {
+  at::Tensor ids_T, targets_T;
+};
+
+Batch batch_of(const Cell& cell, int step) {
+  const std::int64_t tokens = cell.batch * cell.length;
+  const at::Tensor all = at::remainder(at::arange(tokens + 1) * (31 + 2 * step) + 5 * step, cell.model.vocab_size);
+  Batch batch{all.narrow(0, 0, tokens).clone(), all.narrow(0, 1, tokens).clone()};
+  batch.targets_T[tokens - 1] = cell.model.vocab_size - 1;  // the last entry, beside what pads the vocabulary
+  if (cell.ignores) batch.targets_T.narrow(0, 1, cell.length - 2).fill_(-100);
+  return {batch.ids_T.to(cell.device), batch.targets_T.to(cell.device)};
+}
+
+/// What this rank holds between the layers, whole.
+at::Tensor whole_tokens(const at::Tensor& x_t, const TensorParallel& tp) {
+  const at::Tensor x = x_t.detach().contiguous();
+  return tp.sequence_parallel ? tp.group.all_gather(x).wait() : x.clone();
+}
+
+void add_whole(Named& out, const Param& param, const at::Tensor& local, Mesh& mesh) {
+  const Whole whole = gather_whole(local, param.spec, mesh);
+  require(whole.disagreement == 0, "ranks that keep the same elements of ", param.name, " differ by ",
+          whole.disagreement);
+  out.emplace_back(param.name, whole.value.cpu());
+}
+
+double norm_of(const at::Tensor& t) { return t.to(at::kDouble).norm().item<double>(); }
+
+double norm_of(const Named& tensors) {
+  double squares = 0;
+  for (const auto& [name, tensor] : tensors) squares += norm_of(tensor) * norm_of(tensor);
+  return std::sqrt(squares);
+}
+
+/// Lines about tensors whose difference is beyond `bound` x max(norm, least).
+std::vector<std::string> compare(const char* what, const Named& found, const Named& wanted, double bound,
+                                 double least) {
+  std::vector<std::string> lines;
+  if (found.size() != wanted.size())
+    lines.push_back(text(found.size(), " ", what, "s, the reference has ", wanted.size()));
+  for (std::size_t i = 0; i < std::min(found.size(), wanted.size()); ++i) {
+    const auto& [name, tensor] = found[i];
+    if (name != wanted[i].first || tensor.sizes() != wanted[i].second.sizes()) {
+      lines.push_back(text(what, " ", name, " ", tensor.sizes(), ": the reference has ", wanted[i].first, " ",
+                           wanted[i].second.sizes()));
+      continue;
+    }
+    const double difference = norm_of(tensor.to(at::kDouble) - wanted[i].second.to(at::kDouble));
+    const double scale = std::max(norm_of(wanted[i].second), least);
+    if (!(difference <= bound * scale))
+      lines.push_back(text(what, " ", name, ": differs by ", difference / scale, " of ", scale, ", allowed ", bound));
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::string Cell::str() const {
+  const char* again[] = {"none", "selective", "full"};
+  return text(model.model_type, model.tie_word_embeddings ? " tied" : "", " heads=", model.num_attention_heads,
+              " kv=", model.num_key_value_heads, " bias=", model.attention_bias, " dropout=", model.resid_pdrop, "/",
+              model.attention_dropout, " window=", model.sliding_window, " tp=", degrees.tp, " sp=", sequence_parallel,
+              " recompute=", again[static_cast<int>(recompute)], " ignores=", ignores);
+}
+
+Cell on_one_rank(Cell cell) {
+  cell.degrees = {};
+  cell.sequence_parallel = false;
+  cell.recompute = Recompute::none;
+  return cell;
+}
+
+Outcome run(const Cell& cell, Mesh& mesh) {
+  const InitScope scope = init_on_device_and_dtype(cell.device, cell.dtype);
+  const TensorParallel tp{mesh.group(Axis::tp), cell.sequence_parallel};
+  Decoder decoder(cell.model, tp);
+  decoder.set_recompute(cell.recompute);
+  // Ten times the usual range: small weights make a model whose attention hardly matters.
+  init(decoder, mesh.grid(), mesh.rank(),
+       {.seed = kSeed, .scheme = InitScheme::gpt2, .range = 0.2, .layers = cell.model.num_hidden_layers});
+  const std::vector<Param> params = params_of(decoder);
+  {
+    // Biases and norms start as zeros and ones: other values show more.
+    const at::NoGradGuard off;
+    for (const Param& param : params)
+      if (param.spec.fill == Fill::zeros || param.spec.fill == Fill::ones) {
+        const at::Tensor whole = at::linspace(-0.3, 0.4, param.spec.shape[0], at::kDouble);
+        for (const Piece& piece : pieces(param.spec.placement, param.spec.shape, mesh.grid(), mesh.rank()))
+          box_view(param.value, box_of(piece.slices.local_slices))
+              .add_(box_view(whole, box_of(piece.slices.global_slices)).to(param.value.options()));
+      }
+  }
+
+  Outcome out;
+  for (int step = 0; step < cell.steps; ++step) {
+    const Batch batch = batch_of(cell, step);
+    ForwardContext context = whole_samples(cell.batch, cell.length, step * cell.batch, cell.device);
+    context.seed = kSeed;
+    context.step = step;
+    if (step == 0)
+      context.probe = [&](const std::string& path, const at::Tensor& x_t) {
+        out.activations.emplace_back(path, whole_tokens(x_t, tp).cpu());
+      };
+    decoder.zero_grad();
+    const LossSum sum = decoder.loss(batch.ids_T, batch.targets_T, context, {.chunk_tokens = 7});
+    const at::Tensor loss = sum.loss / sum.count;
+    loss.backward();
+    sum_partial_gradients(params, mesh);
+    out.losses.push_back(loss.item<double>());
+    if (step == 0) {
+      for (const Param& param : params) add_whole(out.gradients, param, param.value.grad(), mesh);
+      out.gradient_norm = norm_of(out.gradients);
+    }
+    const at::NoGradGuard off;
+    for (const Param& param : params) at::Tensor(param.value).sub_(param.value.grad() * kLearningRate);
+    mesh.end_step();
+  }
+  for (const Param& param : params) add_whole(out.parameters, param, param.value.detach(), mesh);
+  return out;
+}
+
+Outcome run_as_threads(const Cell& cell) {
+  Outcome first;
+  const Grid grid = Grid::dense(cell.degrees);
+  run_ranks(grid.size(), [&](World& world) {
+    Mesh mesh(grid, world);
+    Outcome outcome = run(cell, mesh);
+    if (mesh.rank() == 0) first = std::move(outcome);
+  });
+  return first;
+}
+
+std::vector<std::string> differences(const Outcome& found, const Outcome& wanted, const Bounds& bounds) {
+  const double least = bounds.least * wanted.gradient_norm;
+  std::vector<std::string> lines =
+      compare("activation after", found.activations, wanted.activations, bounds.gradient, 0);
+  std::vector<std::string> gradients =
+      compare("gradient of", found.gradients, wanted.gradients, bounds.gradient, least);
+  // The backward meets the last module first.
+  lines.insert(lines.end(), gradients.rbegin(), gradients.rend());
+  for (std::size_t i = 0; i < wanted.losses.size(); ++i) {
+    const double other = i < found.losses.size() ? found.losses[i] : std::nan("");
+    if (!(std::abs(other - wanted.losses[i]) <= bounds.loss * std::abs(wanted.losses[i])))
+      lines.push_back(text("loss of step ", i, ": ", other, ", the reference has ", wanted.losses[i]));
+  }
+  if (!(std::abs(found.gradient_norm - wanted.gradient_norm) <= bounds.gradient * wanted.gradient_norm))
+    lines.push_back(text("gradient norm ", found.gradient_norm, ", the reference has ", wanted.gradient_norm));
+  const std::vector<std::string> after = compare("parameter", found.parameters, wanted.parameters, bounds.parameter, 0);
+  lines.insert(lines.end(), after.begin(), after.end());
+  return lines;
+}
+
+Outcome rolled(const Outcome& outcome) {
+  const auto moved = [](Named tensors) {
+    for (auto& [name, tensor] : tensors) tensor = tensor.flatten().roll(1).view(tensor.sizes());
+    return tensors;
+  };
+  Outcome out = outcome;
+  for (double& loss : out.losses) loss += 1e-9;
+  out.gradient_norm += 1e-9;
+  out.activations = moved(outcome.activations);
+  out.gradients = moved(outcome.gradients);
+  out.parameters = moved(outcome.parameters);
+  return out;
+}
+
+}  // namespace trireme::parity

@@ -1,0 +1,109 @@
+// The cells of tensor parallelism with ranks that are processes: over Gloo on the CPU, over NCCL on GPUs.
+//   trireme launch -n TP -- trireme_parity_ranks [--cuda] [--backend B] [--share-gpu] [--dtype f64|f32|bf16] [--cells
+//   N]
+// Each rank computes the reference itself, alone. Exit code 1: something is beyond its bound.
+#include <iostream>
+#include <map>
+
+#include <torch/torch.h>
+
+#include "tests/parity/tensor_parallel_cells.hpp"
+#include "trireme/base/error.hpp"
+#include "trireme/runtime/parallel_context.hpp"
+#include "trireme/runtime/rank_main.hpp"
+
+namespace {
+
+using namespace trireme;
+using namespace trireme::parity;
+
+struct Words {
+  ContextOptions context{.backend = "gloo"};
+  bool cuda = false;
+  at::ScalarType dtype = at::kDouble;
+  std::size_t cells = 1000;
+};
+
+Words read_words(int argc, char** argv) {
+  Words words;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const auto value = [&] {
+      require<ConfigError>(i + 1 < argc, word, " needs a value");
+      return std::string(argv[++i]);
+    };
+    if (word == "--cuda")
+      words.cuda = true;
+    else if (word == "--backend")
+      words.context.backend = value();
+    else if (word == "--share-gpu")
+      words.context.share_gpu = true;
+    else if (word == "--cells")
+      words.cells = std::stoul(value());
+    else if (word == "--dtype") {
+      const std::map<std::string, at::ScalarType> known{
+          {"f64", at::kDouble}, {"f32", at::kFloat}, {"bf16", at::kBFloat16}};
+      const auto it = known.find(value());
+      require<ConfigError>(it != known.end(), "--dtype: f64, f32 or bf16");
+      words.dtype = it->second;
+    } else {
+      throw ConfigError(text("unknown word \"", word, "\""));
+    }
+  }
+  return words;
+}
+
+/// Rounding alone: of f64 as in names.md; of the others some hundred units in the last place, more for a gradient that
+/// is a small difference of large terms.
+Bounds bounds_of(at::ScalarType dtype) {
+  if (dtype == at::kDouble) return {};
+  const double unit = dtype == at::kFloat ? 0x1p-23 : 0x1p-7;
+  return {.loss = 4 * unit, .gradient = 12 * unit, .least = 1e-2, .parameter = 4 * unit};
+}
+
+bool run_cells(const Words& words, const ParallelContext& context) {
+  std::map<std::string, Outcome> references;
+  std::size_t count = 0, gradients = 0, wrong = 0;
+  double worst = 0;
+  for (const Choice& choice : covering(all_choices())) {
+    Cell cell = cell_of(choice);
+    if (cell.degrees.tp != context.world_size() || count == words.cells) continue;
+    ++count;
+    cell.dtype = words.dtype;
+    cell.device = words.cuda ? context.device() : at::Device(at::kCPU);
+    const std::string key = on_one_rank(cell).str();
+    if (!references.contains(key)) references[key] = run_as_threads(on_one_rank(cell));
+    const Outcome& reference = references.at(key);
+    const Outcome outcome = run(cell, context.mesh());
+    const Bounds bounds = bounds_of(words.dtype);
+    const auto lines = differences(outcome, reference, bounds);
+    const auto found = differences(outcome, rolled(reference), bounds);
+    gradients += outcome.gradients.size();
+    for (std::size_t i = 0; i < outcome.losses.size(); ++i)
+      worst = std::max(worst, std::abs(outcome.losses[i] / reference.losses[i] - 1));
+    if (!lines.empty() || found.empty()) {
+      ++wrong;
+      std::cerr << "rank " << context.rank() << ": " << cell.str() << ": " << lines.size() << " differences, first\n  "
+                << (lines.empty() ? "the rolled reference is taken for the right one" : lines[0]) << "\n";
+    }
+  }
+  require<ConfigError>(count > 0, "no cell has tp = ", context.world_size(), ": start 1, 2 or 4 ranks");
+  if (context.rank() == 0)
+    std::cout << count << " cells on " << context.world_size() << " ranks, " << at::toString(words.dtype) << " on "
+              << (words.cuda ? "CUDA" : "CPU") << " over " << words.context.backend << ", " << gradients
+              << " gradients, largest relative difference of a loss " << worst << ", wrong " << wrong << "\n";
+  return wrong == 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const RankMain how{.words = {argv, argv + argc}, .variables = process_variables(), .quiet = true};
+  bool right = true;
+  const int code = rank_main(how, [&](const Environment& env) {
+    const Words words = read_words(argc, argv);
+    const ParallelContext context({.tensor_parallel_size = env.world_size}, env, how.variables, words.context);
+    right = run_cells(words, context);
+  });
+  return code != 0 ? code : right ? 0 : 1;
+}

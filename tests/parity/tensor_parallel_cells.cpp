@@ -1,0 +1,91 @@
+#include "tests/parity/tensor_parallel_cells.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace trireme::parity {
+namespace {
+
+constexpr std::array<int, kFactors> kValues{3, 3, 2, 2, 2, 2, 3, 2};
+
+ModelConfig model_of(const Choice& c) {
+  ModelConfig m;
+  m.model_type = std::array{"gpt2", "llama", "qwen3"}[static_cast<std::size_t>(c[family])];
+  const bool gpt2 = m.model_type == "gpt2";
+  m.hidden_size = 32;
+  m.num_hidden_layers = 2;
+  m.num_attention_heads = gpt2 ? 4 : 8;
+  m.head_dim = gpt2 ? 8 : 6;
+  m.num_key_value_heads = gpt2 ? 4 : c[kv] ? 1 : 4;  // 1: fewer than ranks of tp
+  m.intermediate_size = 96;
+  m.vocab_size = 257;
+  m.max_position_embeddings = 64;
+  m.hidden_act = gpt2 ? "gelu_new" : "silu";
+  m.tie_word_embeddings = gpt2;
+  m.qk_norm = m.model_type == "qwen3";
+  m.attention_bias = c[bias] == 1;
+  if (gpt2) m.embd_pdrop = m.resid_pdrop = c[dropout] ? 0.1 : 0;
+  m.attention_dropout = c[dropout] ? 0.1 : 0;
+  return m;
+}
+
+bool is_legal(const Choice& c) { return c[family] != 0 || (c[kv] == 0 && c[bias] == 0); }
+
+}  // namespace
+
+Cell cell_of(const Choice& c) {
+  Cell cell;
+  cell.model = model_of(c);
+  cell.degrees.tp = 1 << c[tp];
+  cell.sequence_parallel = c[sequence] == 1;
+  cell.recompute = static_cast<Recompute>(c[recompute]);
+  cell.ignores = c[ignores] == 1;
+  return cell;
+}
+
+std::vector<Choice> all_choices() {
+  std::vector<Choice> all;
+  int count = 1;
+  for (const int n : kValues) count *= n;
+  for (int code = 0; code < count; ++code) {
+    Choice c{};
+    int rest = code;
+    for (std::size_t f = 0; f < kFactors; ++f) {
+      c[f] = rest % kValues[f];
+      rest /= kValues[f];
+    }
+    if (is_legal(c)) all.push_back(c);
+  }
+  return all;
+}
+
+/// Greedily: always the one that has most to add.
+std::vector<Choice> covering(const std::vector<Choice>& all) {
+  using Tuple = std::array<int, 8>;
+  const auto tuples = [](const Choice& c) {
+    std::vector<Tuple> out;
+    for (std::size_t a = 0; a < kFactors; ++a)
+      for (std::size_t b = a + 1; b < kFactors; ++b)
+        for (std::size_t d = b + 1; d < kFactors; ++d)
+          for (std::size_t e = d + 1; e < kFactors; ++e)
+            out.push_back({static_cast<int>(a), c[a], static_cast<int>(b), c[b], static_cast<int>(d), c[d],
+                           static_cast<int>(e), c[e]});
+    return out;
+  };
+  std::set<Tuple> open;
+  for (const Choice& c : all)
+    for (const Tuple& t : tuples(c)) open.insert(t);
+  std::vector<Choice> chosen;
+  while (!open.empty()) {
+    const auto gain = [&](const Choice& c) {
+      const auto own = tuples(c);
+      return std::ranges::count_if(own, [&](const Tuple& t) { return open.contains(t); });
+    };
+    const Choice best = *std::ranges::max_element(all, {}, gain);
+    for (const Tuple& t : tuples(best)) open.erase(t);
+    chosen.push_back(best);
+  }
+  return chosen;
+}
+
+}  // namespace trireme::parity

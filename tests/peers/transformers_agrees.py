@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Small random models made by transformers, in fp64: logits, loss and every gradient equal ours on every layout.
+
+usage: transformers_agrees.py PROGRAM      PROGRAM: tests/parity/peer_program.cpp, built
+"""
+import itertools
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy
+import torch
+import transformers
+
+BOUND = 1e-10
+VOCABULARY, LAYERS, SAMPLES, LENGTH = 257, 2, 2, 12
+
+# Norms, RoPE and the loss of transformers compute in fp32 whatever the model is. Here "fp32" is fp64: every such cast follows.
+torch.float32 = torch.float = torch.float64
+torch.Tensor.float = torch.Tensor.double
+torch.set_default_dtype(torch.float64)
+
+
+def gpt2(heads, **more):
+    return transformers.GPT2Config(n_embd=24 * heads, n_head=heads, n_inner=96, n_layer=LAYERS, vocab_size=VOCABULARY, n_positions=32,
+                                   resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, **more)
+
+
+def llama_like(kind, heads, kv_heads, **more):
+    sizes = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=LAYERS, num_attention_heads=heads, head_dim=24,
+                 num_key_value_heads=kv_heads, vocab_size=VOCABULARY, max_position_embeddings=64, rms_norm_eps=1e-5)
+    return kind(**{key: value for key, value in (sizes | more).items() if key != "head_dim" or value})
+
+
+LLAMA3_ROPE = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                   original_max_position_embeddings=16)
+LLAMA, MISTRAL = transformers.LlamaConfig, transformers.MistralConfig
+QWEN2, QWEN3 = transformers.Qwen2Config, transformers.Qwen3Config
+POWERS, THREE = (1, 2, 4), (1, 3)  # ranks
+
+# name: config, ranks of tp
+MODELS = {
+    "gpt2_tied": (gpt2(4), POWERS),
+    "gpt2_untied_8": (gpt2(8, tie_word_embeddings=False), POWERS),
+    "gpt2_erf_3": (gpt2(3, activation_function="gelu"), THREE),
+    "llama_gqa": (llama_like(LLAMA, 4, 2), POWERS),
+    "llama_8_scaled_rope_bias_tied": (llama_like(LLAMA, 8, 2, attention_bias=True, tie_word_embeddings=True,
+                                                 rope_parameters=LLAMA3_ROPE), POWERS),
+    "llama_3": (llama_like(LLAMA, 3, 3, head_dim=None, hidden_size=72), THREE),
+    "mistral_window": (llama_like(MISTRAL, 4, 2, sliding_window=5), POWERS),
+    "mistral_8": (llama_like(MISTRAL, 8, 4, sliding_window=None, tie_word_embeddings=True), POWERS),
+    "qwen2_tied": (llama_like(QWEN2, 4, 4, head_dim=None, hidden_size=96, tie_word_embeddings=True), POWERS),
+    "qwen2_mqa_8": (llama_like(QWEN2, 8, 1, head_dim=None, hidden_size=192), POWERS),
+    "qwen3": (llama_like(QWEN3, 4, 2), POWERS),
+    "qwen3_8_tied": (llama_like(QWEN3, 8, 4, tie_word_embeddings=True), POWERS),
+}
+
+
+def check(ok, *what):
+    if not ok:
+        sys.exit("transformers_agrees: " + " ".join(str(w) for w in what))
+
+
+def make(folder, config, sharded):
+    """The model's folder, and what transformers computes with it: logits, loss, gradients by name."""
+    generator = torch.Generator().manual_seed(len(folder.name))
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").double().train()
+    with torch.no_grad():
+        for parameter in model.parameters():  # larger than usual, and no zeros or ones: everything matters
+            around = 1.0 if parameter.dim() == 1 and parameter.mean() == 1 else 0.0
+            parameter.copy_(around + 0.2 * torch.randn(parameter.shape, generator=generator))
+    model.save_pretrained(folder, max_shard_size="200KB" if sharded else "5GB")
+    check((folder / "model.safetensors.index.json").exists() == sharded, folder.name, "was not saved in shards as it should be")
+    ids = torch.randint(VOCABULARY, (SAMPLES, LENGTH), generator=generator)
+    labels = ids.clone()
+    labels[0, 3:9] = -100  # other counts in other samples
+    output = model(input_ids=ids, labels=labels)
+    output.loss.backward()
+    check(output.loss.dtype == torch.float64 and output.logits.dtype == torch.float64, folder.name, "was not computed in fp64")
+    targets = torch.full_like(labels, -100)
+    targets[:, :-1] = labels[:, 1:]
+    (folder / "batch.txt").write_text(f"{SAMPLES} {LENGTH}\n" + " ".join(map(str, ids.flatten().tolist())) + "\n" +
+                                      " ".join(map(str, targets.flatten().tolist())) + "\n")
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+    return output.logits.detach(), output.loss.item(), gradients
+
+
+def read(file, like):
+    numbers = numpy.fromfile(file, dtype=numpy.float64)
+    check(numbers.size == like.numel(), file, "has", numbers.size, "numbers, wanted", like.numel())
+    return torch.from_numpy(numbers).view(like.shape)
+
+
+def compare(folder, ranks, sequence_parallel, wanted):
+    """The largest difference of each kind, relative; stops at the first beyond the bound."""
+    logits, loss, gradients = wanted
+    out = folder / f"out_{ranks}_{sequence_parallel}"
+    where = f"{folder.name}, tp {ranks}, sequence parallel {sequence_parallel}:"
+    total = torch.sqrt(sum(g.square().sum() for g in gradients.values()))
+    worst = {"logits": ((read(out / "logits.f64", logits) - logits).norm() / logits.norm()).item(),
+             "loss": abs(float((out / "loss.txt").read_text()) - loss) / loss, "gradients": 0.0}
+    for kind in ("logits", "loss"):
+        check(worst[kind] <= BOUND, where, kind, "differ by", worst[kind])
+    files = {file.name.removeprefix("grad_").removesuffix(".f64") for file in out.glob("grad_*.f64")}
+    check(files == set(gradients), where, "gradients of other weights:", files ^ set(gradients))
+    for name, gradient in gradients.items():
+        difference = (read(out / f"grad_{name}.f64", gradient) - gradient).norm()
+        relative = (difference / max(gradient.norm(), 1e-6 * total)).item()
+        check(relative <= BOUND, where, "the gradient of", name, "differs by", relative)
+        rolled = (read(out / f"grad_{name}.f64", gradient) - gradient.flatten().roll(1).view(gradient.shape)).norm()
+        check(rolled > 1e-3 * gradient.norm(), where, "the gradient of", name, "is found equal to another one")
+        worst["gradients"] = max(worst["gradients"], relative)
+    return worst, len(gradients)
+
+
+def main():
+    program = sys.argv[1]
+    with tempfile.TemporaryDirectory() as scratch:
+        wanted, cells = {}, []
+        for number, (name, (config, ranks)) in enumerate(MODELS.items()):
+            folder = Path(scratch) / name
+            wanted[name] = make(folder, config, sharded=number % 2 == 1)
+            cells += [(folder, *cell) for cell in itertools.product(ranks, (0, 1))]
+        subprocess.run([program, *(f"{folder}:{ranks}:{sp}" for folder, ranks, sp in cells)], check=True, timeout=250)
+        worst, gradients = {"logits": 0.0, "loss": 0.0, "gradients": 0.0}, 0
+        for folder, ranks, sp in cells:
+            found, count = compare(folder, ranks, sp, wanted[folder.name])
+            gradients += count
+            worst = {kind: max(worst[kind], found[kind]) for kind in worst}
+        print(f"transformers {transformers.__version__}: {len(MODELS)} models, {len(cells)} layouts, {gradients} gradients;",
+              "largest relative difference:", json.dumps({k: float(f"{v:.1e}") for k, v in worst.items()}))
+
+
+if __name__ == "__main__":
+    main()

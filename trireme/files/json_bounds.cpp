@@ -1,0 +1,53 @@
+#include "trireme/files/json_bounds.hpp"
+
+#include <algorithm>
+
+#include "trireme/base/error.hpp"
+#include "trireme/files/shown_name.hpp"
+
+namespace trireme {
+namespace {
+
+/// Where the text that starts at `begin` has its closing quote, or the end of `json`.
+std::size_t end_of_text(std::string_view json, std::size_t begin) {
+  for (std::size_t at = begin;;) {
+    const std::size_t quote = json.find('"', at);
+    if (quote == std::string_view::npos) return json.size();
+    std::size_t slashes = 0;
+    while (quote - slashes > at && json[quote - slashes - 1] == '\\') ++slashes;
+    if (slashes % 2 == 0) return quote;
+    at = quote + 1;
+  }
+}
+
+}  // namespace
+
+// Where `json` is not JSON, quotes may pair up differently here; but the library stops there, and agrees up to there.
+void check_json_bounds(std::string_view json, const std::string& file) {
+  require<CheckpointError>(json.size() <= kMaxJsonBytes, file, ": ", json.size(), " bytes of JSON; at most ",
+                           kMaxJsonBytes, " are allowed\n  fix: write the tensors to several files");
+  const std::size_t nul = json.find('\0');
+  require<CheckpointError>(nul == std::string_view::npos, file, ": a NUL at byte ", nul, " of its JSON");
+  for (std::size_t at = 0; at < json.size();) {
+    const std::size_t quote = std::min(json.find('"', at), json.size());
+    require<CheckpointError>(quote - at <= kMaxJsonGapBytes, file, ": ", quote - at, " bytes without a text from byte ",
+                             at, " on; at most ", kMaxJsonGapBytes, " are allowed between two texts");
+    const std::size_t end = end_of_text(json, quote + 1);
+    require<CheckpointError>(end <= quote + 1 + kMaxJsonTextBytes, file, ": a text of ", end - quote - 1,
+                             " bytes at byte ", quote, "; at most ", kMaxJsonTextBytes, " are allowed");
+    at = end + 1;
+  }
+}
+
+std::string json_fault(std::string_view what) {
+  const std::size_t begin = what.find("syntax error");
+  if (begin != std::string_view::npos)
+    what.remove_prefix(begin);
+  else if (const std::size_t bracket = what.find("] "); bracket != std::string_view::npos)
+    what.remove_prefix(bracket + 2);
+  what = what.substr(0, what.find("; last read"));
+  const std::string quoted = shown_name(what);
+  return quoted.substr(1, quoted.rfind('"') - 1);
+}
+
+}  // namespace trireme

@@ -1,0 +1,22 @@
+#pragma once
+// Bounds on JSON from strangers, checked before the JSON library reads it.
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace trireme {
+
+// Note [Bounds of JSON]: the library reads about 60 MB a second, keeps the token at hand twice with everything since
+// the last one, and repeats it in its messages. 32 MiB, 1 MiB a text and 64 KiB (numbers, brackets, white space)
+// between two texts keep it within a second and a few MiB. A header of 32 MiB is one of more than 200,000 tensors.
+inline constexpr std::size_t kMaxJsonBytes = std::size_t{1} << 25, kMaxJsonTextBytes = std::size_t{1} << 20,
+                             kMaxJsonGapBytes = std::size_t{1} << 16;
+
+/// Throws CheckpointError when `json` is beyond them, and for a NUL, which the library takes for the end of its input
+/// whatever follows. `file` stands for it in messages.
+void check_json_bounds(std::string_view json, const std::string& file);
+
+/// What the JSON library says is wrong, without its numbers and without what it has read: it may be long or hostile.
+std::string json_fault(std::string_view what);
+
+}  // namespace trireme

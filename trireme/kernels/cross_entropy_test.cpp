@@ -1,0 +1,135 @@
+#include "trireme/kernels/cross_entropy.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include "trireme/base/test_words.hpp"
+#include "trireme/kernels/test_words.hpp"
+
+namespace trireme::kernels {
+namespace {
+
+using testing::HasSubstr;
+
+/// Some targets of 0 ... V - 1, the last row ignored where there are several.
+at::Tensor some_targets(std::int64_t T, std::int64_t V) {
+  const at::Tensor targets = at::arange(T, at::kLong).mul(7).add(3).remainder(V);
+  if (T > 1) targets[T - 1] = -100;
+  return targets;
+}
+
+test::Subject cross_entropy_subject(std::int64_t T, std::int64_t V) {
+  return {text("cross_entropy [", T, ", ", V, "]"),
+          [](const test::Tensors& in) { return cross_entropy(in[0], in[1]); },
+          [](const test::Tensors& in) {
+            return at::nll_loss(at::log_softmax(in[0], 1), in[1], {}, at::Reduction::None, -100);
+          },
+          {test::normal({T, V}, 1) * 4, some_targets(T, V)}};
+}
+
+TEST(CrossEntropy, EqualsThePlainFormula) {
+  for (const std::int64_t V : {2, 7, 37, 96}) test::expect_all(cross_entropy_subject(5, V));
+  test::expect_all(cross_entropy_subject(131, 257));
+  test::expect_equals_plain(cross_entropy_subject(0, 7));
+}
+
+TEST(CrossEntropy, OfOneColumnIsZero) {
+  const at::Tensor logits = at::full({3, 1}, 5.F).requires_grad_();
+  const at::Tensor losses = cross_entropy(logits, at::zeros({3}, at::kLong));
+  EXPECT_TRUE(at::equal(losses, at::zeros({3})));
+  losses.sum().backward();
+  EXPECT_TRUE(at::equal(logits.grad(), at::zeros({3, 1})));
+}
+
+TEST(CrossEntropy, KeepsLogitsAndTargets) {
+  EXPECT_THAT(test::inputs_kept(cross_entropy_subject(4, 8)), testing::ElementsAre(true, true));
+}
+
+TEST(CrossEntropy, TakesLargeLogitsAndShowsNan) {
+  const at::Tensor large = at::tensor({1e30F, -1e30F, 0.F, 1e4F, 1e4F, -1e38F}).view({2, 3});
+  EXPECT_TRUE(at::allclose(cross_entropy(large, at::zeros({2}, at::kLong)), at::tensor({0.F, std::log(2.F)})));
+  const at::Tensor nan = at::tensor({0.F, std::numeric_limits<float>::quiet_NaN(), 1.F}).view({1, 3});
+  EXPECT_TRUE(cross_entropy(nan, at::zeros({1}, at::kLong)).isnan().all().item<bool>());
+}
+
+TEST(CrossEntropy, SaysWhatIsWrong) {
+  const at::Tensor logits = at::ones({2, 5});
+  EXPECT_THAT(message_of<DataError>([&] { cross_entropy(logits, at::tensor({1, 5}, at::kLong)); }),
+              HasSubstr("target 5 of row 1 is outside of the vocabulary, 0 to 4 (ignored: -100)"));
+  EXPECT_THAT(message_of<InternalError>([&] { cross_entropy(logits, at::zeros({3}, at::kLong)); }),
+              HasSubstr("targets of sizes [3], Long on cpu: must be of sizes [2], Long"));
+  EXPECT_THAT(message_of<InternalError>([&] { row_max(logits.to(at::kBFloat16)); }),
+              HasSubstr("logits of BFloat16: must be float or double"));
+}
+
+/// The loss with label smoothing and its gradient, of logits whose columns are cut into parts that play ranks.
+void expect_parts_equal_whole(at::ScalarType dtype, at::Device device, std::vector<std::int64_t> widths,
+                              double smoothing, double tolerance) {
+  SCOPED_TRACE(text(dtype, " on ", device, ", ", widths.size(), " parts"));
+  const std::int64_t C = 67;
+  std::int64_t V = 0;
+  for (const std::int64_t width : widths) V += width;
+  const at::Tensor whole = (test::normal({C, V}, 1) * 3).to(device, dtype), targets = some_targets(C, V).to(device);
+  const at::Tensor truth_logits = whole.to(at::kCPU, at::kDouble).requires_grad_();
+  const at::Tensor truth =
+      at::cross_entropy_loss(truth_logits, targets.cpu(), {}, at::Reduction::None, -100, smoothing);
+  const at::Tensor dloss = test::normal({C}, 2);
+  truth.backward(dloss);
+
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& part : whole.split_with_sizes(widths, 1)) parts.push_back(part.contiguous());
+  at::Tensor max = row_max(parts[0]);
+  for (const at::Tensor& part : parts) max = at::maximum(max, row_max(part));
+  EXPECT_TRUE(at::equal(max, whole.amax(1)));
+  at::Tensor sums = at::zeros({3, C}, whole.options());
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < parts.size(); first += widths[i++])
+    sums = sums + exp_sums_(parts[i], max, targets, first, /*with_plain_sums=*/true);
+  const at::Tensor counted = targets != -100, log_sum = sums[0].log();
+  const at::Tensor loss =
+      (log_sum - (1 - smoothing) * sums[1] - smoothing / static_cast<double>(V) * sums[2]) * counted;
+  EXPECT_LE(test::difference(loss, truth.detach()), tolerance) << "loss";
+  const at::Tensor d = dloss.to(device, dtype) * counted;
+  first = 0;
+  for (std::size_t i = 0; i < parts.size(); first += widths[i++])
+    logit_grads_(parts[i], d / sums[0], targets, first, d * (1 - smoothing), d * (smoothing / static_cast<double>(V)));
+  EXPECT_LE(test::difference(at::cat(parts, 1), truth_logits.grad()), tolerance) << "gradient";
+}
+
+TEST(CrossEntropyPieces, OfPartsEqualTheWhole) {
+  for (const at::Device device : test::devices())
+    for (const double smoothing : {0.0, 0.1}) {
+      expect_parts_equal_whole(at::kDouble, device, {96}, smoothing, 1e-12);
+      expect_parts_equal_whole(at::kDouble, device, {1, 37, 96, 7}, smoothing, 1e-12);
+      expect_parts_equal_whole(at::kFloat, device, {1, 37, 96, 257}, smoothing, 1e-5);
+    }
+}
+
+TEST(CrossEntropyPieces, SkipPlainSumsUnlessAsked) {
+  const at::Tensor logits = test::normal({4, 9}, 1), targets = some_targets(4, 9);
+  const at::Tensor sums = exp_sums_(logits.clone(), row_max(logits), targets, 0);
+  EXPECT_TRUE(at::equal(sums[2], at::zeros({4}, at::kDouble)));
+}
+
+TEST(CrossEntropyPieces, GradientsWithoutEverywhere) {
+  const at::Tensor exps = at::ones({2, 3}), half = at::full({2}, 0.5F);
+  logit_grads_(exps, half, at::tensor({11, 99}, at::kLong), 10, at::full({2}, 2.F));
+  EXPECT_TRUE(at::equal(exps, at::tensor({0.5F, -1.5F, 0.5F, 0.5F, 0.5F, 0.5F}).view({2, 3}))) << exps;
+}
+
+TEST(CrossEntropyPieces, AreTheSameWithAnyThreads) {
+  const at::Tensor logits = test::normal({70, 1000}, 1).to(at::kFloat), targets = some_targets(70, 1000);
+  const auto run = [&](int threads) {
+    at::set_num_threads(threads);
+    at::Tensor exps = logits.clone();
+    const at::Tensor sums = exp_sums_(exps, row_max(logits), targets, 0, true);
+    logit_grads_(exps, 1 / sums[0], targets, 0, at::ones({70}));
+    return at::cat({exps.flatten(), sums.flatten()});
+  };
+  const int before = at::get_num_threads();
+  EXPECT_TRUE(at::equal(run(1), run(2)));
+  at::set_num_threads(before);
+}
+
+}  // namespace
+}  // namespace trireme::kernels

@@ -1,0 +1,86 @@
+// dropout.cpp on a GPU: a thread makes one block of Philox and decides four neighbours of a row.
+#include <ATen/Dispatch.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include "trireme/kernels/dropout.hpp"
+
+namespace trireme::kernels::detail {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr std::int64_t kMostBlocks = 1 << 20;  // the grid's stride covers the rest
+
+/// What a kernel knows of a DropoutPlace.
+struct Place {
+  const std::int64_t* rows;
+  std::int64_t num_rows, columns, row_width, first_column;
+
+  /// Blocks that a row's elements can touch, wherever the row starts.
+  __host__ __device__ std::int64_t blocks_a_row() const { return (columns + 3) / 4 + 1; }
+};
+
+/// f(local index, kept) for all elements.
+template <class F>
+__global__ void for_decisions(Place place, DropoutKey key, std::uint32_t threshold, F f) {
+  const std::int64_t blocks = place.blocks_a_row(), all = blocks * place.num_rows;
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < all; i += stride) {
+    const std::int64_t t = i / blocks;
+    const std::int64_t start = place.rows[t] * place.row_width + place.first_column;
+    const std::int64_t block = start / 4 + i % blocks;
+    if (block * 4 >= start + place.columns) continue;
+    const auto words = dropout_block(key, static_cast<std::uint64_t>(block));
+    for (int k = 0; k < 4; ++k) {
+      const std::int64_t j = block * 4 + k - start;
+      if (j >= 0 && j < place.columns) f(t * place.columns + j, words[k] >= threshold);
+    }
+  }
+}
+
+template <class F>
+void launch(const DropoutPlace& place, std::int64_t columns, double p, const DropoutKey& key, const F& f) {
+  const Place on_device{place.rows.const_data_ptr<std::int64_t>(), place.rows.size(0), columns, place.row_width,
+                        place.first_column};
+  const std::int64_t all = on_device.num_rows * on_device.blocks_a_row();
+  if (all == 0 || columns == 0) return;
+  const c10::cuda::CUDAGuard guard(place.rows.device());
+  const std::int64_t blocks = std::min((all + kThreads - 1) / kThreads, kMostBlocks);
+  for_decisions<<<static_cast<unsigned>(blocks), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(
+      on_device, key, dropout_threshold(p), f);
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+template <class S, class W>
+struct Scale {
+  const S* x;
+  S* y;
+  W scale;
+  __device__ void operator()(std::int64_t i, bool kept) const {
+    y[i] = static_cast<S>(static_cast<W>(x[i]) * (kept ? scale : W{0}));
+  }
+};
+
+struct Mark {
+  bool* mask;
+  __device__ void operator()(std::int64_t i, bool kept) const { mask[i] = kept; }
+};
+
+}  // namespace
+
+void dropout_on_cuda(const at::Tensor& x, double p, const DropoutKey& key, const DropoutPlace& place,
+                     const at::Tensor& y) {
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, x.scalar_type(), "dropout", [&] {
+    using W = std::conditional_t<std::is_same_v<scalar_t, double>, double, float>;
+    launch(
+        place, x.size(1), p, key,
+        Scale<scalar_t, W>{x.const_data_ptr<scalar_t>(), y.mutable_data_ptr<scalar_t>(), static_cast<W>(1 / (1 - p))});
+  });
+}
+
+void keep_mask_on_cuda(double p, const DropoutKey& key, const DropoutPlace& place, const at::Tensor& mask) {
+  launch(place, mask.size(1), p, key, Mark{mask.mutable_data_ptr<bool>()});
+}
+
+}  // namespace trireme::kernels::detail

@@ -1,0 +1,32 @@
+#pragma once
+// Products of matrices that are fast for every dtype on every machine, and the linear layer on top of them.
+//
+// A CPU without bf16 instructions multiplies bf16 one number at a time, hundreds of times slower than fp32. There,
+// bf16 and f16 operands are multiplied in fp32, a block of rows after the other, and the result is rounded once.
+#include <ATen/core/Tensor.h>
+
+namespace trireme::kernels {
+
+/// Whether libtorch multiplies matrices of this dtype on this device by instructions made for it.
+bool multiplies_natively(at::ScalarType dtype, at::Device device);
+
+// Operands of one dtype and device, any strides; the result has their dtype. `t` is what is transposed. Gradients, if
+// any are asked for, are those of at::mm: layers write their own backward from these.
+
+/// [m, n] = a [m, k] b [n, k]^T: a linear layer's forward.
+at::Tensor matmul_nt(const at::Tensor& a, const at::Tensor& b);
+/// [m, n] = a [m, k] b [k, n]: the gradient of its input.
+at::Tensor matmul_nn(const at::Tensor& a, const at::Tensor& b);
+/// [m, n] = a [k, m]^T b [k, n]: the gradient of its weight.
+at::Tensor matmul_tn(const at::Tensor& a, const at::Tensor& b);
+/// out [m, n] += a [k, m]^T b [k, n]. `out` has the dtype of a and b, or is fp32 while they are bf16 or f16: then the
+/// product is added without being rounded first.
+void add_matmul_tn_(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b);
+
+/// y [T, N] = x [T, K] weight [N, K]^T + bias [N], which may be undefined.
+///   backward   dx = dy weight,  dweight = dy^T x,  dbias = sum over rows of dy
+/// Only those gradients are computed that somebody needs. Kept for backward: x (where weight needs its gradient) and
+/// weight (where x does).
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
+
+}  // namespace trireme::kernels

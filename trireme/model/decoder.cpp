@@ -1,0 +1,143 @@
+#include "trireme/model/decoder.hpp"
+
+#include <torch/nn/modules/container/modulelist.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/nn/recompute.hpp"
+
+namespace trireme {
+namespace {
+
+bool is_gpt2(const ModelConfig& m) { return m.model_type == "gpt2"; }
+
+std::shared_ptr<Norm> make_norm(const ModelConfig& m, TensorParallel tp) {
+  if (is_gpt2(m)) return std::make_shared<LayerNorm>(m.hidden_size, m.norm_eps, tp.group, tp.partial_between());
+  return std::make_shared<RmsNorm>(m.hidden_size, m.norm_eps, tp.group, tp.partial_between());
+}
+
+std::shared_ptr<Mlp> make_mlp(const ModelConfig& m, TensorParallel tp) {
+  if (is_gpt2(m))
+    return std::make_shared<GeluMlp>(m.hidden_size, m.intermediate_size, /*bias=*/true,
+                                     /*tanh_form=*/m.hidden_act != "gelu", tp);
+  require<ConfigError>(m.hidden_act == "silu", "model.hidden_act = \"", m.hidden_act, "\" of a ", m.model_type,
+                       " model: its MLP is gated, and the gate is silu");
+  return std::make_shared<SwigluMlp>(m.hidden_size, m.intermediate_size, tp);
+}
+
+}  // namespace
+
+AttentionOptions attention_options(const ModelConfig& m) {
+  const bool gpt2 = is_gpt2(m);
+  return {.features = m.hidden_size,
+          .heads = m.num_attention_heads,
+          .kv_heads = m.num_key_value_heads,
+          .head_dim = m.head_dim,
+          .qkv_bias = gpt2 || m.model_type == "qwen2" || m.attention_bias,
+          .out_bias = gpt2 || (m.attention_bias && m.model_type != "qwen2"),
+          .qk_norm = m.qk_norm,
+          .norm_eps = m.norm_eps,
+          .window = m.sliding_window,
+          .dropout = m.attention_dropout};
+}
+
+std::optional<RopeOptions> rope_options(const ModelConfig& m) {
+  if (is_gpt2(m)) return std::nullopt;
+  RopeOptions options{.head_dim = m.head_dim, .theta = m.rope_theta};
+  const RopeScaling& s = m.rope_scaling;
+  if (s.rope_type.empty() || s.rope_type == "default") return options;
+  require<ConfigError>(s.rope_type == "llama3", "model.rope_scaling.rope_type = \"", s.rope_type,
+                       "\": must be \"llama3\" or \"default\"");
+  options.scaling = Llama3Scaling{.factor = s.factor,
+                                  .low_freq_factor = s.low_freq_factor,
+                                  .high_freq_factor = s.high_freq_factor,
+                                  .old_length = s.original_max_position_embeddings};
+  return options;
+}
+
+Block::Block(const ModelConfig& m, TensorParallel tp) {
+  attention_norm_ = register_module("attention_norm", make_norm(m, tp));
+  attention_ = register_module("attention", std::make_shared<Attention>(attention_options(m), tp));
+  attention_dropout_ = register_module("attention_dropout", std::make_shared<Dropout>(m.resid_pdrop));
+  mlp_norm_ = register_module("mlp_norm", make_norm(m, tp));
+  mlp_ = register_module("mlp", make_mlp(m, tp));
+  mlp_dropout_ = register_module("mlp_dropout", std::make_shared<Dropout>(m.resid_pdrop));
+}
+
+at::Tensor Block::forward(const at::Tensor& x_tD, const TokenFacts& tokens) {
+  if (recompute != Recompute::full) return body(x_tD, tokens, recompute == Recompute::selective);
+  // Nothing in a block draws from libtorch's generators: dropout is a function of what it is given.
+  return trireme::recompute([this, tokens](const at::Tensor& x) { return body(x, tokens, false); },
+                            {.preserve_rng = false}, x_tD);
+}
+
+at::Tensor Block::body(const at::Tensor& x_tD, const TokenFacts& tokens, bool selective) {
+  const auto again = [selective](const Norm& norm, const at::Tensor& x) {
+    return selective ? MaybeRebuild(norm.rebuild(x)) : std::nullopt;
+  };
+  const ForwardContext& context = tokens.context;
+  const Rotation* rotation = tokens.rotation ? &*tokens.rotation : nullptr;
+  const at::Tensor attended =
+      attention_->forward(attention_norm_->forward(x_tD), rotation, context, again(*attention_norm_, x_tD), selective);
+  const at::Tensor y_tD = x_tD + attention_dropout_->forward(attended, tokens.rows_t, context);
+  const at::Tensor thought = mlp_->forward(mlp_norm_->forward(y_tD), again(*mlp_norm_, y_tD), selective);
+  return y_tD + mlp_dropout_->forward(thought, tokens.rows_t, context);
+}
+
+Decoder::Decoder(const ModelConfig& m, TensorParallel tp) : model_(m), tp_(tp) {
+  require<ConfigError>(m.num_local_experts == 0, "model.num_local_experts = ", m.num_local_experts,
+                       ": mixtures of experts cannot be run yet");
+  embedding_ = register_module("embedding", std::make_shared<ParallelVocabulary>(m.vocab_size, m.hidden_size, tp));
+  if (is_gpt2(m))
+    positions_ =
+        register_module("positions", std::make_shared<LearnedPositions>(m.max_position_embeddings, m.hidden_size, tp));
+  dropout_ = register_module("embedding_dropout", std::make_shared<Dropout>(m.embd_pdrop));
+  const auto layers = register_module("layers", std::make_shared<torch::nn::ModuleListImpl>());
+  for (int64_t i = 0; i < m.num_hidden_layers; ++i) {
+    blocks_.push_back(std::make_shared<Block>(m, tp));
+    layers->push_back(blocks_.back());
+  }
+  norm_ = register_module("norm", make_norm(m, tp));
+  if (!m.tie_word_embeddings)
+    head_ = register_module(
+        "head", std::make_shared<ColumnLinear>(m.hidden_size, m.vocab_size, tp, ColumnOptions{.padded = true}));
+}
+
+const at::Tensor& Decoder::head_weight() const { return head_ ? head_->weight_fD : embedding_->weight_vD; }
+
+TokenFacts Decoder::facts_of(const ForwardContext& context) const {
+  TokenFacts facts{.context = context, .rotation = {}, .rows_t = tp_.own_tokens(context.rows_T())};
+  if (const auto rope = rope_options(model_))
+    facts.rotation = rotation(*rope, context.positions_T, embedding_->weight_vD.scalar_type());
+  return facts;
+}
+
+at::Tensor Decoder::hidden(const at::Tensor& ids_T, const ForwardContext& context) {
+  require(ids_T.dim() == 1 && ids_T.size(0) == context.tokens(), "decoder: token ids of sizes ", ids_T.sizes(), " for ",
+          context.batch, " samples of ", context.length, " tokens");
+  const TokenFacts tokens = facts_of(context);
+  at::Tensor x_tD = embedding_->forward(ids_T);
+  if (positions_) x_tD = x_tD + positions_->forward(tp_.own_tokens(context.positions_T));
+  x_tD = dropout_->forward(x_tD, tokens.rows_t, context);
+  const auto probed = [&context](const Layer& layer, const at::Tensor& x) {
+    if (context.probe) context.probe(layer.path(), x);
+    return x;
+  };
+  probed(*dropout_, x_tD);
+  for (const auto& block : blocks_) x_tD = probed(*block, block->forward(x_tD, tokens));
+  return probed(*norm_, norm_->forward(x_tD));
+}
+
+LossSum Decoder::loss(const at::Tensor& ids_T, const at::Tensor& targets_T, const ForwardContext& context,
+                      const CrossEntropyOptions& options) {
+  return sharded_cross_entropy(hidden(ids_T, context), head_weight(), targets_T, model_.vocab_size, tp_, options);
+}
+
+at::Tensor Decoder::logits(const at::Tensor& ids_T, const ForwardContext& context) {
+  return whole_logits(hidden(ids_T, context), head_weight(), model_.vocab_size, tp_);
+}
+
+void Decoder::set_recompute(Recompute mode) {
+  for (const auto& block : blocks_) block->recompute = mode;
+}
+
+}  // namespace trireme

@@ -1,0 +1,83 @@
+#pragma once
+// A decoder of the GPT-2, Llama, Mistral, Qwen families: reads like one device, runs on a mesh.
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "trireme/config/config.hpp"
+#include "trireme/config/counts.hpp"
+#include "trireme/nn/attention.hpp"
+#include "trireme/nn/cross_entropy.hpp"
+#include "trireme/nn/embedding.hpp"
+#include "trireme/nn/mlp.hpp"
+#include "trireme/nn/norm.hpp"
+
+namespace trireme {
+
+// T tokens, t = those that this rank holds between the layers (all, or T / tp with sequence parallel); D features
+
+/// What all blocks of a forward need to know about its tokens.
+struct TokenFacts {
+  ForwardContext context;
+  std::optional<Rotation> rotation;  // of all T tokens; none for learned positions
+  at::Tensor rows_t;                 // numbers of the tokens between the layers, for dropout
+};
+
+/// x + attention(norm(x)), then x + mlp(norm(x)).
+class Block final : public Layer {
+ public:
+  Block(const ModelConfig& model, TensorParallel tp);
+  at::Tensor forward(const at::Tensor& x_tD, const TokenFacts& tokens);
+
+  /// Looked at in every forward. selective: outputs of norms, activations and (on the math path) probabilities are made
+  /// again in backward; full: everything but the block's input.
+  Recompute recompute = Recompute::none;
+
+ private:
+  at::Tensor body(const at::Tensor& x_tD, const TokenFacts& tokens, bool selective);
+
+  std::shared_ptr<Norm> attention_norm_, mlp_norm_;
+  std::shared_ptr<Attention> attention_;
+  std::shared_ptr<Mlp> mlp_;
+  std::shared_ptr<Dropout> attention_dropout_, mlp_dropout_;
+};
+
+/// Parameters are uninitialised until init() or load_hugging_face().
+class Decoder final : public Layer {
+ public:
+  /// `model` with its derived values (derive.hpp).
+  Decoder(const ModelConfig& model, TensorParallel tp);
+
+  /// ids: i64 [T], alike on all ranks of tp. Returns what goes into the head: [t, D].
+  at::Tensor hidden(const at::Tensor& ids_T, const ForwardContext& context);
+  /// The sum of the losses of predicting targets_T (CrossEntropyOptions::ignore_index where there is nothing to
+  /// predict).
+  LossSum loss(const at::Tensor& ids_T, const at::Tensor& targets_T, const ForwardContext& context,
+               const CrossEntropyOptions& options = {});
+  /// [T, vocab_size] on every rank: to look at.
+  at::Tensor logits(const at::Tensor& ids_T, const ForwardContext& context);
+
+  void set_recompute(Recompute mode);
+  const ModelConfig& config() const { return model_; }
+  const TensorParallel& tensor_parallel() const { return tp_; }
+
+ private:
+  const at::Tensor& head_weight() const;
+  TokenFacts facts_of(const ForwardContext& context) const;
+
+  const ModelConfig model_;
+  const TensorParallel tp_;
+  std::shared_ptr<ParallelVocabulary> embedding_;
+  std::shared_ptr<LearnedPositions> positions_;
+  std::shared_ptr<Dropout> dropout_;
+  std::vector<std::shared_ptr<Block>> blocks_;
+  std::shared_ptr<Norm> norm_;
+  std::shared_ptr<ColumnLinear> head_;  // none when tied: the embedding's weight is used
+};
+
+/// The options of an attention layer that a model config implies.
+AttentionOptions attention_options(const ModelConfig& model);
+/// Plain or scaled; none for families with learned positions.
+std::optional<RopeOptions> rope_options(const ModelConfig& model);
+
+}  // namespace trireme

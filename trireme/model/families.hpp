@@ -1,0 +1,23 @@
+#pragma once
+// What Hugging Face calls our parameters, as tables.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trireme/config/config.hpp"
+
+namespace trireme {
+
+/// `rows` rows of our parameter, from `first_row` on, are their whole tensor: one of several where ours is fused (q, k
+/// and v; gate and up).
+struct WeightName {
+  std::string ours, theirs;
+  std::int64_t first_row = 0, rows = 0;
+  bool transposed = false;  // theirs is [inputs, outputs] (GPT-2's Conv1D)
+  bool operator==(const WeightName&) const = default;
+};
+
+/// All weights of a model, layer by layer; names as in the files that transformers writes.
+std::vector<WeightName> weight_names(const ModelConfig& model);
+
+}  // namespace trireme

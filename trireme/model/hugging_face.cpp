@@ -1,0 +1,144 @@
+#include "trireme/model/hugging_face.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <ATen/ops/empty.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/files/safetensors_folder.hpp"
+
+namespace trireme {
+namespace {
+
+std::string tuple(const std::vector<std::int64_t>& shape) { return tuple_text(shape); }
+
+at::ScalarType scalar_type(const SafetensorsEntry& entry, const std::string& file) {
+  switch (entry.dtype) {
+    case SafetensorsDtype::F64: return at::kDouble;
+    case SafetensorsDtype::F32: return at::kFloat;
+    case SafetensorsDtype::F16: return at::kHalf;
+    case SafetensorsDtype::BF16: return at::kBFloat16;
+    default:
+      throw CheckpointError(text(file, ": tensor ", entry.name, " is of dtype ", name(entry.dtype),
+                                 ": weights must be F64, F32, F16 or BF16\n  fix: a folder that is not quantised"));
+  }
+}
+
+/// What the files may hold beside the weights: constants that old versions of transformers wrote.
+bool is_constant(std::string_view name) {
+  for (const char* end : {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"})
+    if (name.ends_with(end)) return true;
+  return false;
+}
+
+/// The files' tensors by the names of the tables: GPT-2's own files leave the first word ("transformer.") out.
+class Source {
+ public:
+  explicit Source(const std::filesystem::path& path) : folder_(path) {}
+
+  std::optional<SafetensorsFolder::Found> find(const std::string& name) {
+    for (const std::string& candidate : {name, name.substr(name.find('.') + 1)})
+      if (auto found = folder_.find(candidate)) {
+        used_.insert(candidate);
+        return found;
+      }
+    return std::nullopt;
+  }
+  std::vector<std::string> unused() const {
+    std::vector<std::string> names;
+    for (const std::string_view name : folder_.names())
+      if (!used_.contains(name) && !is_constant(name)) names.emplace_back(name);
+    return names;
+  }
+  const std::string& shown() const { return folder_.shown(); }
+
+ private:
+  SafetensorsFolder folder_;
+  std::set<std::string, std::less<>> used_;
+};
+
+/// The first few of many, for a message.
+std::string listed(const std::vector<std::string>& lines) {
+  std::string out;
+  for (std::size_t i = 0; i < lines.size() && i < 5; ++i) out += "\n  " + lines[i];
+  if (lines.size() > 5) out += text("\n  and ", lines.size() - 5, " more");
+  return out;
+}
+
+Shape their_shape(const WeightName& name, const ParamSpec& ours) {
+  Shape shape = ours.shape;
+  shape[0] = name.rows;
+  if (name.transposed) std::swap(shape[0], shape[1]);
+  return shape;
+}
+
+/// The rows of our parameter that `name` holds, of the piece that this rank keeps.
+void read_piece(const WeightName& name, const SafetensorsFolder::Found& found, const Piece& piece, at::Tensor local) {
+  Box global = box_of(piece.slices.global_slices), own = box_of(piece.slices.local_slices);
+  const Range rows{std::max(global[0].begin, name.first_row), std::min(global[0].end, name.first_row + name.rows)};
+  if (rows.begin >= rows.end) return;
+  own[0] = {own[0].begin + rows.begin - global[0].begin, own[0].begin + rows.end - global[0].begin};
+  global[0] = {rows.begin - name.first_row, rows.end - name.first_row};
+  if (name.transposed) std::swap(global[0], global[1]);
+
+  std::vector<std::int64_t> starts, sizes;
+  for (const Range& range : global) {
+    starts.push_back(range.begin);
+    sizes.push_back(range.size());
+  }
+  const at::Tensor slice = at::empty(sizes, scalar_type(found.entry, found.file.shown()));
+  found.file.read(found.entry, starts, sizes, {static_cast<std::byte*>(slice.data_ptr()), slice.nbytes()});
+  box_view(local, own).copy_(name.transposed ? slice.t() : slice);
+}
+
+}  // namespace
+
+void load_hugging_face(Decoder& decoder, const std::filesystem::path& path, const Grid& grid, int rank) {
+  const at::NoGradGuard no_grad;
+  set_paths(decoder);
+  Source source(path);
+  std::map<std::string, Param> params;
+  for (Param& param : params_of(decoder)) params.emplace(param.name, std::move(param));
+
+  // Everything that is wrong is found before anything is read.
+  const std::vector<WeightName> names = weight_names(decoder.config());
+  std::vector<std::pair<const WeightName*, SafetensorsFolder::Found>> reads;
+  std::vector<std::string> wrong;
+  for (const WeightName& name : names) {
+    const auto found = source.find(name.theirs);
+    if (!found) {
+      wrong.push_back(text(name.theirs, " is missing"));
+      continue;
+    }
+    const auto param = params.find(name.ours);
+    require(param != params.end(), "the table of names has ", name.ours, ", the model has not");
+    const Shape wanted = their_shape(name, param->second.spec),
+                has(found->entry.shape.begin(), found->entry.shape.end());
+    if (has != wanted)
+      wrong.push_back(text(name.theirs, " has shape ", tuple(has), ", the model's is ", tuple(wanted)));
+    else
+      reads.emplace_back(&name, *found);
+  }
+  for (const std::string& name : source.unused())
+    if (!(decoder.config().tie_word_embeddings && name == "lm_head.weight"))
+      wrong.push_back(text(name, " has no place in a ", decoder.config().model_type, " model of this config"));
+  require<CheckpointError>(wrong.empty(), source.shown(), ": ", wrong.size(),
+                           wrong.size() == 1 ? " tensor does" : " tensors do", " not fit the model", listed(wrong),
+                           "\n  fix: take model settings from the folder's own config.json (model.hf)");
+
+  for (auto& [name, param] : params) param.value.zero_();
+  for (const auto& [name, found] : reads) {
+    const Param& param = params.at(name->ours);
+    for (const Piece& piece : pieces(param.spec.placement, param.spec.shape, grid, rank))
+      read_piece(*name, found, piece, param.value);
+  }
+}
+
+at::Tensor their_tensor(const WeightName& name, const at::Tensor& ours) {
+  const at::Tensor rows = ours.narrow(0, name.first_row, name.rows);
+  return name.transposed ? rows.t() : rows;
+}
+
+}  // namespace trireme

@@ -1,0 +1,20 @@
+#pragma once
+// Weights from a Hugging Face folder into a Decoder of any layout: each rank reads its own slices only.
+#include <filesystem>
+
+#include "trireme/layout/grid.hpp"
+#include "trireme/model/decoder.hpp"
+#include "trireme/model/families.hpp"
+
+namespace trireme {
+
+/// Fills all parameters of `decoder`, of which `rank` of `grid` keeps its part, and tells the layers their names.
+/// `path`: a folder with model.safetensors or an index and shards, or one .safetensors file; any float dtype, which is
+/// converted. CheckpointError names every tensor that is missing, has another shape than the config says, or that the
+/// model has no place for, and the file.
+void load_hugging_face(Decoder& decoder, const std::filesystem::path& path, const Grid& grid, int rank);
+
+/// The tensor that they call `name.theirs`, out of the whole of what we call `name.ours`.
+at::Tensor their_tensor(const WeightName& name, const at::Tensor& ours);
+
+}  // namespace trireme

@@ -1,0 +1,109 @@
+#include "trireme/nn/attention.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/kernels/rope.hpp"
+#include "trireme/nn/recompute.hpp"
+
+namespace trireme {
+namespace {
+
+std::vector<Chunk> qkv_chunks(const AttentionOptions& o) {
+  return fused_qkv(Axis::tp, 0, o.heads, o.kv_heads, o.head_dim).chunks;
+}
+
+}  // namespace
+
+Attention::Attention(const AttentionOptions& options, TensorParallel tp)
+    : options_(options),
+      tp_(tp),
+      own_heads_(options.heads / tp.size()),
+      own_kv_heads_(std::max<int64_t>(1, options.kv_heads / tp.size())) {
+  const int64_t heads = options.heads, kv = options.kv_heads, d = options.head_dim;
+  require<ConfigError>(heads % kv == 0, "attention: num_attention_heads = ", heads,
+                       " is not divisible by num_key_value_heads = ", kv);
+  require<ConfigError>(heads % tp.size() == 0, "attention: num_attention_heads = ", heads,
+                       " is not divisible by tp = ", tp.size(), "\n  fix: a tp that divides the heads");
+  require<ConfigError>(kv % tp.size() == 0 || tp.size() % kv == 0, "attention: num_key_value_heads = ", kv,
+                       " and tp = ", tp.size(), ": neither divides the other");
+  qkv_ = register_module(
+      "qkv", std::make_shared<ColumnLinear>(options.features, (heads + 2 * kv) * d, tp,
+                                            ColumnOptions{.bias = options.qkv_bias, .chunks = qkv_chunks(options)}));
+  out_ = register_module(
+      "out", std::make_shared<RowLinear>(heads * d, options.features, tp,
+                                         RowOptions{.bias = options.out_bias, .fill = Fill::residual_weight}));
+  if (options.qk_norm) {
+    // One weight for all heads, and each rank has other heads.
+    q_norm_ = register_module("q_norm", std::make_shared<RmsNorm>(d, options.norm_eps, tp.group, Axis::tp));
+    k_norm_ = register_module("k_norm", std::make_shared<RmsNorm>(d, options.norm_eps, tp.group, Axis::tp));
+  }
+  if (options.dropout > 0) dropout_ = register_module("dropout", std::make_shared<Dropout>(options.dropout));
+}
+
+at::Tensor Attention::forward(const at::Tensor& x, const Rotation* rotation, const ForwardContext& context,
+                              const MaybeRebuild& rebuild, bool recompute_core) {
+  const int64_t h = own_heads_, g = own_kv_heads_, d = options_.head_dim;
+  at::Tensor heads_Tnd = qkv_->forward(x, rebuild).view({-1, h + 2 * g, d});
+  require(heads_Tnd.size(0) == context.tokens(), "attention ", path(), ": ", heads_Tnd.size(0), " tokens, but ",
+          context.batch, " samples of ", context.length);
+  if (q_norm_)
+    heads_Tnd = at::cat({q_norm_->forward(heads_Tnd.narrow(1, 0, h).contiguous()),
+                         k_norm_->forward(heads_Tnd.narrow(1, h, g).contiguous()), heads_Tnd.narrow(1, h + g, g)},
+                        1);
+  if (rotation) heads_Tnd = kernels::rope(heads_Tnd, rotation->cos_Td, rotation->sin_Td, h + g);
+
+  // q, k and v stay views of one tensor, which is all that the attention keeps of them.
+  const at::Tensor heads_bnsd = heads_Tnd.view({context.batch, context.length, h + 2 * g, d}).transpose(1, 2);
+  const at::Tensor q = heads_bnsd.narrow(1, 0, h), k = heads_bnsd.narrow(1, h, g), v = heads_bnsd.narrow(1, h + g, g);
+  const bool drops = dropout_ && dropout_->active(context);
+  const auto maths = [this, context, drops](const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
+    return drops ? dropped_core(a, b, c, context) : core(a, b, c, context);
+  };
+  const at::Tensor out_bhsd =
+      recompute_core && drops ? recompute(maths, {.preserve_rng = false}, q, k, v) : maths(q, k, v);
+  return out_->forward(out_bhsd.transpose(1, 2).reshape({context.tokens(), h * d}));
+}
+
+at::Tensor Attention::core(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           const ForwardContext& context) {
+  const bool windowed = options_.window > 0 && options_.window < context.length;
+  std::optional<at::Tensor> window_mask;
+  if (windowed) window_mask = mask(context, q);
+  return at::scaled_dot_product_attention(q, k, v, window_mask, /*dropout_p=*/0.0, /*is_causal=*/!windowed,
+                                          /*scale=*/std::nullopt, /*enable_gqa=*/own_heads_ != own_kv_heads_);
+}
+
+/// True where a query (row) sees a key (column).
+at::Tensor Attention::mask(const ForwardContext& context, const at::Tensor& like) const {
+  const auto options = like.options().dtype(at::kBool).requires_grad(false);
+  at::Tensor sees = at::ones({context.length, context.length}, options).tril_();
+  if (options_.window > 0) sees.triu_(1 - options_.window);
+  return sees;
+}
+
+/// The probabilities written out, so that each can be dropped by a number of its own: (sample, head, query, key).
+at::Tensor Attention::dropped_core(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                   const ForwardContext& context) {
+  const int64_t b = context.batch, h = own_heads_, s = context.length, repeats = own_heads_ / own_kv_heads_;
+  const at::Tensor keys = k.repeat_interleave(repeats, 1), values = v.repeat_interleave(repeats, 1);
+  const at::Tensor scores = at::matmul(q, keys.transpose(2, 3)) / std::sqrt(static_cast<double>(options_.head_dim));
+  const at::Tensor p =
+      at::softmax(scores.masked_fill(mask(context, q).logical_not(), -std::numeric_limits<double>::infinity()), -1);
+  const auto whole = at::TensorOptions().dtype(at::kLong).device(q.device());
+  const at::Tensor samples_b = context.samples_T.view({b, s}).select(1, 0);
+  const at::Tensor heads_h = at::arange(tp_.rank() * h, (tp_.rank() + 1) * h, whole);
+  const at::Tensor rows_bhs =
+      ((samples_b.view({b, 1, 1}) * options_.heads + heads_h.view({1, h, 1})) * context.whole_length +
+       context.positions_T.view({b, 1, s}));
+  const at::Tensor keeps = kernels::keep_mask(dropout_->p(), dropout_->key(context),
+                                              {.rows = rows_bhs.flatten(), .row_width = context.whole_length}, s)
+                               .view({b, h, s, s});
+  return at::matmul(p * keeps / (1 - dropout_->p()), values);
+}
+
+}  // namespace trireme

@@ -1,0 +1,48 @@
+#pragma once
+// Causal self-attention with its heads cut over tp.
+#include <memory>
+
+#include "trireme/nn/dropout.hpp"
+#include "trireme/nn/linear.hpp"
+#include "trireme/nn/norm.hpp"
+#include "trireme/nn/rope.hpp"
+
+namespace trireme {
+
+struct AttentionOptions {
+  int64_t features = 0;
+  int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  bool qkv_bias = false, out_bias = false;
+  bool qk_norm = false;
+  double norm_eps = 1e-6;
+  int64_t window = 0;  // a token sees the last so many, itself included; 0: all before it
+  double dropout = 0;  // of the probabilities, with the math path
+};
+
+// T tokens = b samples x s; D features, h = this rank's heads, g = its KV heads, d = head_dim
+/// y = W_out softmax(q k^T / sqrt(d)) v with q, k, v = W_qkv x. Heads are cut over tp; where tp is larger than the
+/// number of KV heads, neighbouring ranks keep the same KV head, and its gradient is summed over them (gradients.hpp).
+///   forward    qkv column-parallel, the rest local, out row-parallel: one all_reduce (or all_gather and
+///   reduce_scatter) backward   the same for dx
+class Attention final : public Layer {
+ public:
+  Attention(const AttentionOptions& options, TensorParallel tp);
+  /// `rotation`: of all T tokens; nullptr without RoPE. `recompute_core`: the math path keeps no probabilities.
+  at::Tensor forward(const at::Tensor& x, const Rotation* rotation, const ForwardContext& context,
+                     const MaybeRebuild& rebuild = {}, bool recompute_core = false);
+
+ private:
+  at::Tensor core(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const ForwardContext& context);
+  at::Tensor dropped_core(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const ForwardContext& context);
+  at::Tensor mask(const ForwardContext& context, const at::Tensor& like) const;
+
+  const AttentionOptions options_;
+  const TensorParallel tp_;
+  const int64_t own_heads_, own_kv_heads_;
+  std::shared_ptr<ColumnLinear> qkv_;
+  std::shared_ptr<RowLinear> out_;
+  std::shared_ptr<RmsNorm> q_norm_, k_norm_;
+  std::shared_ptr<Dropout> dropout_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,174 @@
+#include "trireme/nn/cross_entropy.hpp"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "trireme/nn/embedding.hpp"
+#include "trireme/nn/linear.hpp"
+#include "trireme/nn/sampler.hpp"
+#include "trireme/nn/test_words.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kHeadTokens = 24, kWidth = 8;
+
+at::Tensor some_targets(int64_t entries) {
+  at::Tensor targets = at::remainder(at::arange(kHeadTokens) * 11, entries);
+  targets[0] = entries - 1;            // the last entry, beside the padding
+  targets[1] = (entries + 1) / 2 - 1;  // both sides of the border between two shards
+  targets[2] = (entries + 1) / 2;
+  targets.narrow(0, 20, 3).fill_(-100);
+  return targets;
+}
+
+/// What PyTorch makes of whole logits.
+at::Tensor plain_loss(const at::Tensor& logits, const at::Tensor& targets, const CrossEntropyOptions& o) {
+  namespace F = torch::nn::functional;
+  at::Tensor loss = F::cross_entropy(logits, targets,
+                                     F::CrossEntropyFuncOptions()
+                                         .reduction(torch::kSum)
+                                         .ignore_index(o.ignore_index)
+                                         .label_smoothing(o.label_smoothing));
+  const at::Tensor counts = targets.ne(o.ignore_index).to(logits.dtype());
+  return loss + (o.z_loss * logits.logsumexp(1).square() * counts).sum();
+}
+
+TEST(ShardedCrossEntropy, EqualsPyTorchOnWholeLogits) {
+  for (const int64_t entries : {37, 64, 5})
+    for (const CrossEntropyOptions& o :
+         {CrossEntropyOptions{}, CrossEntropyOptions{.label_smoothing = 0.1, .chunk_tokens = 7},
+          CrossEntropyOptions{.z_loss = 1e-2, .chunk_tokens = 1},
+          CrossEntropyOptions{.ignore_index = 3, .chunk_tokens = 24}})
+      for (const int ranks : {1, 2, 4})
+        for (const bool sequence_parallel : {false, true})
+          on_tp(ranks, [&](Mesh& mesh) {
+            const TensorParallel tp{mesh.group(Axis::tp), sequence_parallel};
+            ColumnLinear head(kWidth, entries, tp, {.padded = true});
+            fill(head, mesh);
+            const at::Tensor targets =
+                o.ignore_index == -100 ? some_targets(entries) : some_targets(entries).clamp_min(0);
+            const at::Tensor x0 = 3 * normal_tensor({kHeadTokens, kWidth}, 1, "x");
+            const at::Tensor x = tp.own_tokens(x0).clone().set_requires_grad(true);
+            const LossSum sum = sharded_cross_entropy(x, head.weight_fD, targets, entries, tp, o);
+            (sum.loss * 0.25).backward();
+            const Gradients grads = whole_gradients(head, mesh);
+
+            const Whole weight = gather_whole(head.weight_fD, params_of(head)[0].spec, mesh);
+            const at::Tensor w = weight.value.clone().set_requires_grad(true), xw = x0.clone().set_requires_grad(true);
+            const at::Tensor wanted = plain_loss(at::mm(xw, w.t()), targets, o);
+            (wanted * 0.25).backward();
+            EXPECT_LT(relative(sum.loss, wanted), 1e-13);
+            EXPECT_EQ(sum.count.item<int64_t>(), targets.ne(o.ignore_index).sum().item<int64_t>());
+            EXPECT_LT(relative(x.grad(), tp.own_tokens(xw.grad())), 1e-12);
+            EXPECT_LT(relative(grads.at("weight"), w.grad()), 1e-12);
+            const at::NoGradGuard off;
+            EXPECT_EQ(sharded_cross_entropy(x, head.weight_fD, targets, entries, tp, o).loss.item<double>(),
+                      sum.loss.item<double>());
+          });
+}
+
+TEST(ShardedCrossEntropy, RowsBeyondTheVocabularyTakeNoPart) {
+  on_tp(2, [&](Mesh& mesh) {
+    const TensorParallel tp{mesh.group(Axis::tp)};
+    ColumnLinear head(kWidth, 5, tp, {.padded = true});
+    fill(head, mesh);
+    const at::Tensor x = at::ones({1, kWidth}, at::kDouble), target = at::zeros({1}, at::kLong);
+    const double before = sharded_cross_entropy(x, head.weight_fD, target, 5, tp).loss.item<double>();
+    {
+      const at::NoGradGuard off;
+      if (mesh.rank() == 1)
+        head.weight_fD.select(0, 2).fill_(1e6);  // entry 5 of 5: padding, and by far the largest logit
+    }
+    EXPECT_EQ(sharded_cross_entropy(x, head.weight_fD, target, 5, tp).loss.item<double>(), before);
+    EXPECT_EQ(whole_logits(x, head.weight_fD, 5, tp).size(1), 5);
+    const Range own = vocabulary_range(5, tp.group);
+    const at::Tensor logits = at::mm(x, head.weight_fD.narrow(0, 0, own.size()).t());
+    EXPECT_LT(sample(logits, 5, tp.group, {.temperature = 0}, at::zeros({1}, at::kLong), 0).item<int64_t>(), 5);
+  });
+}
+
+TEST(Vocabulary, EqualsALookUpOnOneRank) {
+  const at::Tensor ids = at::remainder(at::arange(kHeadTokens) * 7, 37);
+  Gradients reference;
+  for (const int ranks : {1, 2, 4})
+    for (const bool sequence_parallel : {false, true})
+      on_tp(ranks, [&](Mesh& mesh) {
+        const TensorParallel tp{mesh.group(Axis::tp), sequence_parallel};
+        ParallelVocabulary vocabulary(37, kWidth, tp);
+        fill(vocabulary, mesh);
+        const at::Tensor y = vocabulary.forward(ids);
+        y.backward(tp.own_tokens(normal_tensor({kHeadTokens, kWidth}, 1, "dy")));
+        const Whole weight = gather_whole(vocabulary.weight_vD, params_of(vocabulary)[0].spec, mesh);
+        EXPECT_TRUE(y.equal(tp.own_tokens(at::embedding(weight.value, ids))));
+        const Gradients grads = whole_gradients(vocabulary, mesh);
+        if (reference.empty()) reference = grads;
+        expect_close(grads, reference);
+      });
+}
+
+/// A sampler on whole logits in plain words, for what `sample` must equal whatever the cut.
+TEST(Sampler, SameTokenOnEveryRankAndAsOnOne) {
+  constexpr int64_t kEntries = 37, kSequences = 6;
+  const at::Tensor logits = 2 * normal_tensor({kSequences, kEntries}, 5, "logits");
+  const at::Tensor sequences = at::arange(100, 100 + kSequences);
+  for (const SamplerOptions& o :
+       {SamplerOptions{.temperature = 0}, SamplerOptions{}, SamplerOptions{.temperature = 0.7, .seed = 4},
+        SamplerOptions{.top_k = 1}, SamplerOptions{.top_k = 5}, SamplerOptions{.top_p = 0.5},
+        SamplerOptions{.temperature = 1.3, .top_k = 9, .top_p = 0.8}, SamplerOptions{.top_k = 100}})
+    for (int64_t draw = 0; draw < 20; ++draw) {
+      at::Tensor one;
+      for (const int ranks : {1, 2, 4})
+        run_ranks(ranks, [&](Group& tp) {
+          const Range own = vocabulary_range(kEntries, tp);
+          const at::Tensor mine = logits.narrow(1, own.begin, own.size());
+          const at::Tensor token = sample(mine, kEntries, tp, o, sequences, draw);
+          if (ranks == 1) one = token;
+          EXPECT_TRUE(token.equal(one)) << "rank " << tp.rank() << " of " << ranks;
+        });
+      const at::Tensor best = logits.argmax(1);
+      if (o.temperature == 0 || o.top_k == 1) {
+        EXPECT_TRUE(one.equal(best));
+      }
+      if (o.top_k > 0 && o.top_k < kEntries) {
+        const at::Tensor kept = std::get<1>(logits.topk(o.top_k, 1));
+        EXPECT_TRUE(kept.eq(one.unsqueeze(1)).any(1).all().item<bool>());
+      }
+    }
+}
+
+TEST(Sampler, FrequenciesFollowTheProbabilities) {
+  const at::Tensor logits = at::tensor({0.0, 1.0, 2.0, -1.0, 0.5}, at::kDouble).unsqueeze(0);
+  run_ranks(1, [&](Group& tp) {
+    constexpr int kDraws = 20000;
+    const auto counts = [&](const SamplerOptions& o) {
+      at::Tensor n = at::zeros({5}, at::kDouble);
+      for (int64_t i = 0; i < kDraws; ++i)
+        n[sample(logits, 5, tp, o, at::zeros({1}, at::kLong), i).item<int64_t>()] += 1;
+      return n / kDraws;
+    };
+    EXPECT_LT((counts({}) - logits[0].softmax(0)).abs().max().item<double>(), 0.015);
+    EXPECT_LT((counts({.temperature = 2}) - (logits[0] / 2).softmax(0)).abs().max().item<double>(), 0.015);
+    // Probabilities 0.56, 0.21, 0.12, ...: 0.7 is first reached by the two largest.
+    const at::Tensor two = at::tensor({0.0, 1.0, 2.0}, at::kDouble).narrow(0, 1, 2).softmax(0);
+    const at::Tensor nucleus = counts({.top_p = 0.7});
+    EXPECT_NEAR(nucleus[1].item<double>(), two[0].item<double>(), 0.015);
+    EXPECT_NEAR(nucleus[2].item<double>(), two[1].item<double>(), 0.015);
+    EXPECT_EQ((nucleus[0] + nucleus[3] + nucleus[4]).item<double>(), 0);
+  });
+}
+
+TEST(Sampler, OfEqualLogitsTheFirstIsGreedy) {
+  for (const int ranks : {1, 2, 4})
+    run_ranks(ranks, [&](Group& tp) {
+      const Range own = vocabulary_range(9, tp);
+      at::Tensor logits = at::zeros({1, 9}, at::kFloat);
+      logits[0][4] = logits[0][7] = 1;
+      EXPECT_EQ(sample(logits.narrow(1, own.begin, own.size()), 9, tp, {.temperature = 0}, at::zeros({1}, at::kLong), 0)
+                    .item<int64_t>(),
+                4);
+    });
+}
+
+}  // namespace
+}  // namespace trireme

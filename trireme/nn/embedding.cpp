@@ -1,0 +1,45 @@
+#include "trireme/nn/embedding.hpp"
+
+#include <algorithm>
+
+#include <ATen/ops/embedding.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/comm/differentiable.hpp"
+
+namespace trireme {
+
+Range vocabulary_range(int64_t entries, const Group& tp) {
+  const int64_t rows = (entries + tp.size() - 1) / tp.size();
+  const int64_t begin = std::min(entries, tp.rank() * rows);
+  return {begin, std::min(entries, begin + rows)};
+}
+
+ParallelVocabulary::ParallelVocabulary(int64_t entries, int64_t features, TensorParallel tp)
+    : tp_(tp), entries_(entries) {
+  const Placement rows{.cuts = {{Axis::tp, 0, {}, /*padded=*/true}}};
+  weight_vD = declare("weight", {.shape = {entries, features}, .placement = rows, .fill = Fill::embedding}, tp.group);
+}
+
+at::Tensor ParallelVocabulary::forward(const at::Tensor& ids_T) {
+  const Range own = vocabulary_range(entries_, tp_.group);
+  at::Tensor mine;
+  if (tp_.size() == 1) {
+    mine = at::embedding(weight_vD, ids_T);
+  } else {
+    const at::Tensor others_T = ids_T.lt(own.begin).logical_or_(ids_T.ge(own.end));
+    mine =
+        at::embedding(weight_vD, (ids_T - own.begin).masked_fill_(others_T, 0)).masked_fill(others_T.unsqueeze(1), 0);
+  }
+  return tp_.sequence_parallel ? differentiable::reduce_scatter(mine, 0, tp_.group)
+                               : differentiable::all_reduce(mine, tp_.group);
+}
+
+LearnedPositions::LearnedPositions(int64_t positions, int64_t features, TensorParallel tp) {
+  weight_PD = declare(
+      "weight", {.shape = {positions, features}, .partial = tp.partial_between(), .fill = Fill::embedding}, tp.group);
+}
+
+at::Tensor LearnedPositions::forward(const at::Tensor& positions_t) { return at::embedding(weight_PD, positions_t); }
+
+}  // namespace trireme

@@ -1,0 +1,37 @@
+#pragma once
+// From numbers of tokens to vectors: the vocabulary cut over tp, and learned positions.
+#include "trireme/nn/layer.hpp"
+
+namespace trireme {
+
+// V entries, v = ceil(V / tp); T tokens, t = T / tp; D features
+/// y = W[ids] with the rows of W cut over tp; a rank has zeros for the tokens of others.
+///   forward    y_TD = sum_r W_vD[ids]       all_reduce, or reduce_scatter to y_tD
+///   backward   dW_vD[ids] += dy_TD          sequence parallel: dy_TD = all_gather(dy_tD)
+class ParallelVocabulary final : public Layer {
+ public:
+  ParallelVocabulary(int64_t entries, int64_t features, TensorParallel tp);
+  /// ids: i64 [T], the same on all ranks; the result is of the tokens that this rank holds between the layers.
+  at::Tensor forward(const at::Tensor& ids_T);
+
+  at::Tensor weight_vD;
+
+ private:
+  const TensorParallel tp_;
+  const int64_t entries_;
+};
+
+/// This rank's rows of a vocabulary: [begin, end), without those that mean nothing.
+Range vocabulary_range(int64_t entries, const Group& tp);
+
+/// y = W[positions], W whole on every rank.
+class LearnedPositions final : public Layer {
+ public:
+  LearnedPositions(int64_t positions, int64_t features, TensorParallel tp);
+  /// Of the tokens that this rank holds between the layers.
+  at::Tensor forward(const at::Tensor& positions_t);
+
+  at::Tensor weight_PD;
+};
+
+}  // namespace trireme

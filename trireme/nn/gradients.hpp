@@ -1,0 +1,14 @@
+#pragma once
+// Gradients that are whole only when the ranks of a model add up their parts: of norms in sequence parallel, of KV
+// heads that several ranks keep. Which those are is in each ParamSpec; nothing else decides it.
+#include "trireme/comm/mesh.hpp"
+#include "trireme/nn/layer.hpp"
+
+namespace trireme {
+
+/// Adds up what is partial over tp (and over the other axes that ParamSpec::partial names), in one all_reduce a group:
+/// after the last backward of a step, before anything is summed over dp and cp. Parameters without a gradient take part
+/// with zeros, so that every rank makes the same calls.
+void sum_partial_gradients(const std::vector<Param>& params, Mesh& mesh);
+
+}  // namespace trireme

@@ -1,0 +1,100 @@
+#include "trireme/nn/init.hpp"
+
+#include <cmath>
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/base/philox.hpp"
+
+namespace trireme {
+namespace {
+
+struct Numbers {
+  enum class Kind { constant, normal, uniform } kind;
+  double scale;  // the constant, the deviation, or the bound
+
+  /// Elements first, first + 1, ... of a stream.
+  void fill(const Stream& stream, std::int64_t first, double* out, std::int64_t count) const {
+    if (kind == Kind::constant) {
+      std::fill_n(out, count, scale);
+    } else if (kind == Kind::uniform) {
+      for (std::int64_t i = 0; i < count; ++i)
+        out[i] = (2 * stream.uniform(static_cast<std::uint64_t>(first + i)) - 1) * scale;
+    } else {
+      for (std::int64_t i = 0; i < count;) {
+        const auto element = static_cast<std::uint64_t>(first + i);
+        const auto pair = stream.normal_pair(element / 2);
+        for (std::uint64_t k = element % 2; k < 2 && i < count; ++k, ++i) out[i] = pair[k] * scale;
+      }
+    }
+  }
+};
+
+Numbers numbers_for(const ParamSpec& spec, const InitOptions& options) {
+  const auto fan_in = static_cast<double>(spec.fan_in > 0 ? spec.fan_in : spec.shape.back());
+  const bool plain = options.scheme == InitScheme::plain;
+  switch (spec.fill) {
+    case Fill::ones: return {Numbers::Kind::constant, 1};
+    case Fill::zeros:
+      if (plain && spec.fan_in > 0) return {Numbers::Kind::uniform, 1 / std::sqrt(fan_in)};
+      return {Numbers::Kind::constant, 0};
+    case Fill::embedding: return {Numbers::Kind::normal, plain ? 1 : options.range};
+    case Fill::weight:
+    case Fill::residual_weight: break;
+  }
+  if (plain) return {Numbers::Kind::uniform, 1 / std::sqrt(fan_in)};
+  const bool narrower = options.scheme == InitScheme::gpt2 && spec.fill == Fill::residual_weight;
+  return {Numbers::Kind::normal,
+          narrower ? options.range / std::sqrt(2.0 * static_cast<double>(options.layers)) : options.range};
+}
+
+/// The numbers of one box of the whole, as a tensor in f64.
+at::Tensor box_numbers(const Box& box, const Shape& whole, const Stream& stream, const Numbers& numbers) {
+  std::vector<int64_t> sizes;
+  for (const Range& range : box) sizes.push_back(range.size());
+  at::Tensor out = at::empty(sizes, at::kDouble);
+  if (out.numel() == 0) return out;
+  const int64_t run = box.empty() ? 1 : box.back().size(), runs = out.numel() / run;
+  double* data = out.data_ptr<double>();
+  at::parallel_for(0, runs, std::max<int64_t>(1, 4096 / run), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      // Where run number r starts in the whole: its index in the outer dims of the box, the last one varying fastest.
+      int64_t rest = r, first = 0, stride = 1;
+      for (std::size_t dim = box.size(); dim-- > 0;) {
+        const bool inner = dim + 1 == box.size();
+        const int64_t index = box[dim].begin + (inner ? 0 : rest % box[dim].size());
+        if (!inner) rest /= box[dim].size();
+        first += index * stride;
+        stride *= whole[dim];
+      }
+      numbers.fill(stream, first, data + r * run, run);
+    }
+  });
+  return out;
+}
+
+}  // namespace
+
+InitScheme parse_init_scheme(std::string_view name) {
+  if (name == "gpt2") return InitScheme::gpt2;
+  if (name == "llama") return InitScheme::llama;
+  if (name == "plain") return InitScheme::plain;
+  throw ConfigError(text("init scheme \"", name, "\": must be gpt2, llama or plain"));
+}
+
+void init(torch::nn::Module& root, const Grid& grid, int rank, const InitOptions& options) {
+  const at::NoGradGuard no_grad;
+  set_paths(root);
+  for (Param& param : params_of(root)) {
+    const Stream stream(options.seed, "init " + param.name);
+    const Numbers numbers = numbers_for(param.spec, options);
+    param.value.zero_();
+    for (const Piece& piece : pieces(param.spec.placement, param.spec.shape, grid, rank))
+      box_view(param.value, box_of(piece.slices.local_slices))
+          .copy_(box_numbers(box_of(piece.slices.global_slices), param.spec.shape, stream, numbers));
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,139 @@
+#include "trireme/nn/init.hpp"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "trireme/base/philox.hpp"
+#include "trireme/nn/embedding.hpp"
+#include "trireme/nn/linear.hpp"
+#include "trireme/nn/norm.hpp"
+#include "trireme/nn/test_words.hpp"
+
+namespace trireme {
+namespace {
+
+/// Every way in which a parameter of ours is cut.
+struct Several final : Layer {
+  explicit Several(TensorParallel tp) {
+    register_module("embedding", std::make_shared<ParallelVocabulary>(37, 6, tp));
+    register_module("qkv", std::make_shared<ColumnLinear>(
+                               6, 32, tp, ColumnOptions{.bias = true, .chunks = {{16, 4}, {8, 2}, {8, 2}}}));
+    register_module("out", std::make_shared<RowLinear>(16, 6, tp, RowOptions{.fill = Fill::residual_weight}));
+    register_module("norm", std::make_shared<RmsNorm>(6, 1e-5, tp.group));
+  }
+};
+
+std::map<std::string, at::Tensor> wholes(int ranks, at::ScalarType dtype, const InitOptions& options) {
+  std::map<std::string, at::Tensor> out;
+  run_ranks(ranks, [&](World& world) {
+    Mesh mesh(Grid::dense({.tp = ranks}), world);
+    const InitScope scope = init_on_device_and_dtype(at::kCPU, dtype);
+    Several module({mesh.group(Axis::tp)});
+    init(module, mesh.grid(), mesh.rank(), options);
+    for (const Param& param : params_of(module)) {
+      const Whole whole = gather_whole(param.value, param.spec, mesh);
+      EXPECT_EQ(whole.disagreement, 0);
+      if (mesh.rank() == 0) out[param.name] = whole.value;
+    }
+  });
+  return out;
+}
+
+TEST(Init, DoesNotDependOnTheLayout) {
+  for (const auto scheme : {InitScheme::gpt2, InitScheme::llama, InitScheme::plain})
+    for (const auto dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
+      const InitOptions options{.seed = 3, .scheme = scheme, .range = 0.02, .layers = 8};
+      const auto one = wholes(1, dtype, options);
+      ASSERT_EQ(one.size(), 5u);
+      for (const int ranks : {2, 4}) {
+        const auto many = wholes(ranks, dtype, options);
+        for (const auto& [name, value] : one) EXPECT_TRUE(value.equal(many.at(name))) << name << " on " << ranks;
+      }
+    }
+}
+
+TEST(Init, ElementIIsAFunctionOfSeedNameAndI) {
+  const auto values = wholes(2, at::kDouble, {.seed = 3, .scheme = InitScheme::llama, .range = 0.5});
+  const Stream stream(3, "init out.weight");
+  const at::Tensor flat = values.at("out.weight").flatten();
+  for (int64_t i = 0; i < flat.numel(); ++i)
+    ASSERT_EQ(flat[i].item<double>(), 0.5 * stream.normal(static_cast<std::uint64_t>(i))) << i;
+}
+
+TEST(Init, SchemesTakeTheirNumbers) {
+  const auto deviation = [](const at::Tensor& t) { return t.std().item<double>(); };
+  const InitOptions gpt2{.seed = 1, .scheme = InitScheme::gpt2, .range = 0.02, .layers = 8};
+  auto values = wholes(1, at::kDouble, gpt2);
+  EXPECT_NEAR(deviation(values.at("qkv.weight")), 0.02, 0.004);
+  EXPECT_NEAR(deviation(values.at("out.weight")), 0.005, 0.001);
+  EXPECT_NEAR(deviation(values.at("embedding.weight")), 0.02, 0.004);
+  EXPECT_TRUE(values.at("qkv.bias").eq(0).all().item<bool>());
+  EXPECT_TRUE(values.at("norm.weight").eq(1).all().item<bool>());
+  values = wholes(1, at::kDouble, {.seed = 1, .scheme = InitScheme::llama, .range = 0.02, .layers = 8});
+  EXPECT_NEAR(deviation(values.at("out.weight")), 0.02, 0.004);
+  values = wholes(1, at::kDouble, {.seed = 1, .scheme = InitScheme::plain});
+  EXPECT_LE(values.at("qkv.weight").abs().max().item<double>(), 1 / std::sqrt(6.0));
+  EXPECT_GT(values.at("qkv.weight").abs().max().item<double>(), 0.9 / std::sqrt(6.0));
+  EXPECT_GT(values.at("qkv.bias").abs().max().item<double>(), 0);
+  EXPECT_LE(values.at("qkv.bias").abs().max().item<double>(), 1 / std::sqrt(6.0));
+  EXPECT_NEAR(deviation(values.at("embedding.weight")), 1, 0.2);
+  EXPECT_THROW(parse_init_scheme("gpt3"), ConfigError);
+}
+
+TEST(Init, PaddingRowsAreZero) {
+  run_ranks(4, [&](World& world) {
+    Mesh mesh(Grid::dense({.tp = 4}), world);
+    ParallelVocabulary vocabulary(37, 6, {mesh.group(Axis::tp)});
+    init(vocabulary, mesh.grid(), mesh.rank(), {.seed = 3});
+    EXPECT_EQ(vocabulary.weight_vD.size(0), 10);
+    const int64_t rows = vocabulary_range(37, mesh.group(Axis::tp)).size();
+    EXPECT_EQ(rows, mesh.rank() == 3 ? 7 : 10);
+    EXPECT_TRUE(vocabulary.weight_vD.narrow(0, rows, 10 - rows).eq(0).all().item<bool>());
+    EXPECT_TRUE(vocabulary.weight_vD.narrow(0, 0, rows).ne(0).all().item<bool>());
+  });
+}
+
+TEST(InitScope, MetaAllocatesNothingAndToEmptyGivesStorage) {
+  run_ranks(1, [&](Group& group) {
+    const InitScope meta = init_on_device_and_dtype(at::kMeta, at::kBFloat16);
+    Several module({group});
+    {
+      const InitScope inner = init_on_device_and_dtype(at::kCPU, at::kDouble);
+      EXPECT_EQ(RmsNorm(4, 1e-5, group).weight_D.scalar_type(), at::kDouble);
+    }
+    for (const Param& param : params_of(module)) {
+      EXPECT_TRUE(param.value.is_meta());
+      EXPECT_EQ(param.value.scalar_type(), at::kBFloat16);
+      EXPECT_EQ(param.value.storage().data_ptr().get(), nullptr);
+    }
+    to_empty(module, at::kCPU);
+    for (const Param& param : params_of(module)) {
+      EXPECT_TRUE(param.value.is_cpu());
+      EXPECT_TRUE(param.value.requires_grad());
+      EXPECT_NE(param.value.storage().data_ptr().get(), nullptr);
+    }
+    init(module, tp_grid(group), 0, {.seed = 1});
+    EXPECT_TRUE(dynamic_cast<RmsNorm&>(*module.named_children()["norm"]).weight_D.eq(1).all().item<bool>());
+  });
+  EXPECT_EQ(current_init_options().dtype(), caffe2::TypeMeta::Make<float>());
+}
+
+TEST(Params, AreListedByFullNameWithTheirSpecs) {
+  run_ranks(2, [&](Group& group) {
+    Several module({group});
+    set_paths(module);
+    std::vector<std::string> names;
+    for (const Param& param : params_of(module)) names.push_back(param.name);
+    EXPECT_EQ(names,
+              (std::vector<std::string>{"embedding.weight", "qkv.weight", "qkv.bias", "out.weight", "norm.weight"}));
+    EXPECT_EQ(dynamic_cast<Layer&>(*module.named_children()["qkv"]).path(), "qkv");
+    torch::nn::Linear ordinary(3, 2);
+    const auto params = params_of(*ordinary);
+    ASSERT_EQ(params.size(), 2u);
+    EXPECT_EQ(params[0].spec.shape, (Shape{2, 3}));
+    EXPECT_TRUE(params[0].spec.placement.cuts.empty());
+  });
+}
+
+}  // namespace
+}  // namespace trireme

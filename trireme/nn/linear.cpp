@@ -1,0 +1,38 @@
+#include "trireme/nn/linear.hpp"
+
+#include "trireme/comm/differentiable.hpp"
+
+namespace trireme {
+
+ColumnLinear::ColumnLinear(int64_t in, int64_t out, TensorParallel tp, ColumnOptions options)
+    : tp_(tp), gather_output_(options.gather_output) {
+  const Placement rows{.cuts = {{Axis::tp, 0, options.chunks, options.padded}}};
+  weight_fD = declare("weight", {.shape = {out, in}, .placement = rows, .fill = options.fill}, tp.group);
+  if (options.bias)
+    bias_f = declare("bias", {.shape = {out}, .placement = rows, .fill = Fill::zeros, .fan_in = in}, tp.group);
+}
+
+at::Tensor ColumnLinear::forward(const at::Tensor& x, const MaybeRebuild& rebuild) {
+  const Input input = tp_.sequence_parallel ? Input::token_shard : Input::replicated;
+  const at::Tensor y_Tf = parallel_matmul(x, weight_fD, bias_f, input, tp_.group, rebuild);
+  return gather_output_ ? differentiable::gather_replicated(y_Tf, 1, tp_.group) : y_Tf;
+}
+
+RowLinear::RowLinear(int64_t in, int64_t out, TensorParallel tp, RowOptions options)
+    : tp_(tp), input_is_parallel_(options.input_is_parallel) {
+  const Placement columns{.cuts = {{Axis::tp, 1}}};
+  weight_Df = declare("weight", {.shape = {out, in}, .placement = columns, .fill = options.fill}, tp.group);
+  if (options.bias)
+    bias_D =
+        declare("bias", {.shape = {out}, .partial = tp.partial_between(), .fill = Fill::zeros, .fan_in = in}, tp.group);
+}
+
+at::Tensor RowLinear::forward(const at::Tensor& x, const MaybeRebuild& rebuild) {
+  const at::Tensor x_Tf = input_is_parallel_ ? x : differentiable::split_replicated(x, 1, tp_.group).contiguous();
+  const at::Tensor part = parallel_matmul(x_Tf, weight_Df, {}, Input::feature_shard, tp_.group, rebuild);
+  const at::Tensor y = tp_.sequence_parallel ? differentiable::reduce_scatter(part, 0, tp_.group)
+                                             : differentiable::all_reduce(part, tp_.group);
+  return bias_D.defined() ? y + bias_D : y;
+}
+
+}  // namespace trireme

@@ -1,0 +1,151 @@
+#include "trireme/nn/linear.hpp"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "trireme/nn/test_words.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kTokens = 12, kIn = 16, kOut = 24;
+
+struct Reference {
+  at::Tensor y, dx;
+  Gradients grads;
+};
+
+struct Case {
+  bool sequence_parallel, bias;
+  std::vector<Chunk> chunks;
+};
+
+const std::vector<Case> kCases{{false, false, {}},
+                               {false, true, {}},
+                               {true, false, {}},
+                               {true, true, {}},
+                               {true, true, {{8, 0}, {16, 0}}},
+                               {false, true, {{16, 4}, {4, 1}, {4, 1}}}};
+
+TEST(ColumnLinear, EqualsOneRank) {
+  for (const Case& c : kCases) {
+    const at::Tensor x0 = normal_tensor({kTokens, kIn}, 1, "x"), dy0 = normal_tensor({kTokens, kOut}, 2, "dy");
+    Reference reference;
+    for (const int ranks : {1, 2, 4}) {
+      on_tp(ranks, [&](Mesh& mesh) {
+        const TensorParallel tp{mesh.group(Axis::tp), c.sequence_parallel};
+        ColumnLinear layer(kIn, kOut, tp, {.bias = c.bias, .chunks = c.chunks});
+        fill(layer, mesh);
+        const at::Tensor x = tp.own_tokens(x0).clone().set_requires_grad(true);
+        const at::Tensor y = layer.forward(x);
+        // My columns of the whole dy: as a parameter of one dim cut the same way would have them.
+        const ParamSpec columns{.shape = {kTokens, kOut}, .placement = {{{Axis::tp, 1, c.chunks}}}};
+        at::Tensor dy = at::zeros(y.sizes(), at::kDouble);
+        for (const Piece& p : pieces(columns.placement, columns.shape, mesh.grid(), mesh.rank()))
+          box_view(dy, box_of(p.slices.local_slices)).copy_(box_view(dy0, box_of(p.slices.global_slices)));
+        const bool shares_heads = !c.chunks.empty() && c.chunks.back().units == 1;
+        if (shares_heads && ranks > 1) {
+          // Each rank's use of a shared head is its own: the parts of dy add up to the whole.
+          dy.narrow(1, 16 / ranks, 8).div_(ranks);
+        }
+        y.backward(dy);
+        const Gradients grads = whole_gradients(layer, mesh);
+        if (ranks == 1) {
+          reference = {y.detach(), x.grad(), grads};
+          return;
+        }
+        for (const Piece& p : pieces(columns.placement, columns.shape, mesh.grid(), mesh.rank()))
+          EXPECT_LT(relative(box_view(y, box_of(p.slices.local_slices)),
+                             box_view(reference.y, box_of(p.slices.global_slices))),
+                    1e-14);
+        EXPECT_LT(relative(x.grad(), tp.own_tokens(reference.dx)), 1e-13);
+        expect_close(grads, reference.grads);
+      });
+    }
+  }
+}
+
+TEST(RowLinear, EqualsOneRank) {
+  for (const bool sequence_parallel : {false, true})
+    for (const bool input_is_parallel : {false, true}) {
+      const at::Tensor x0 = normal_tensor({kTokens, kIn}, 1, "x"), dy0 = normal_tensor({kTokens, kOut}, 2, "dy");
+      Reference reference;
+      for (const int ranks : {1, 2, 4}) {
+        on_tp(ranks, [&](Mesh& mesh) {
+          const TensorParallel tp{mesh.group(Axis::tp), sequence_parallel};
+          RowLinear layer(kIn, kOut, tp, {.bias = true, .input_is_parallel = input_is_parallel});
+          fill(layer, mesh);
+          const int64_t part = kIn / ranks;
+          const auto own_features = [&](const at::Tensor& t) {
+            return input_is_parallel ? t.narrow(1, mesh.rank() * part, part) : t;
+          };
+          const at::Tensor x = own_features(x0).clone().set_requires_grad(true);
+          const at::Tensor y = layer.forward(x);
+          y.backward(tp.own_tokens(dy0));
+          const Gradients grads = whole_gradients(layer, mesh);
+          if (ranks == 1) {
+            reference = {y.detach(), x.grad(), grads};
+            return;
+          }
+          EXPECT_LT(relative(y, tp.own_tokens(reference.y)), 1e-13);
+          EXPECT_LT(relative(x.grad(), own_features(reference.dx)), 1e-13);
+          expect_close(grads, reference.grads);
+        });
+      }
+    }
+}
+
+TEST(Linear, GatherOutputIsWholeAndItsGradientCountsOnce) {
+  const at::Tensor x0 = normal_tensor({kTokens, kIn}, 1, "x");
+  at::Tensor y1, dx1;
+  for (const int ranks : {1, 2, 4})
+    on_tp(ranks, [&](Mesh& mesh) {
+      ColumnLinear layer(kIn, kOut, {mesh.group(Axis::tp)}, {.bias = true, .gather_output = true});
+      fill(layer, mesh);
+      const at::Tensor x = x0.clone().set_requires_grad(true);
+      const at::Tensor y = layer.forward(x);
+      y.square().sum().backward();
+      if (ranks == 1) {
+        y1 = y.detach();
+        dx1 = x.grad();
+      }
+      EXPECT_EQ(y.sizes(), (at::IntArrayRef{kTokens, kOut}));
+      EXPECT_LT(relative(y, y1), 1e-14);
+      EXPECT_LT(relative(x.grad(), dx1), 1e-13);
+    });
+}
+
+TEST(Linear, ARebuiltInputGivesTheSameBits) {
+  on_tp(2, [&](Mesh& mesh) {
+    for (const bool sequence_parallel : {false, true}) {
+      const TensorParallel tp{mesh.group(Axis::tp), sequence_parallel};
+      ColumnLinear layer(kIn, kOut, tp);
+      fill(layer, mesh);
+      std::vector<at::Tensor> dx, dw;
+      for (const bool rebuilt : {false, true}) {
+        const at::Tensor x = tp.own_tokens(normal_tensor({kTokens, kIn}, 1, "x")).clone().set_requires_grad(true);
+        const auto square = [](const std::vector<at::Tensor>& from) { return from[0].square(); };
+        layer.zero_grad();
+        layer.forward(square({x}), rebuilt ? MaybeRebuild{{{x}, square}} : std::nullopt).sum().backward();
+        dx.push_back(x.grad());
+        dw.push_back(layer.weight_fD.grad().clone());
+      }
+      EXPECT_TRUE(dx[0].equal(dx[1]));
+      EXPECT_TRUE(dw[0].equal(dw[1]));
+    }
+  });
+}
+
+TEST(Linear, WhatDoesNotFitIsNamed) {
+  on_tp(2, [&](Mesh& mesh) {
+    const TensorParallel tp{mesh.group(Axis::tp), true};
+    EXPECT_THROW(ColumnLinear(kIn, 25, tp), ConfigError);
+    EXPECT_THROW(RowLinear(17, kOut, tp), ConfigError);
+    EXPECT_THROW(tp.own_tokens(at::zeros({3, 2})), ConfigError);
+    ColumnLinear layer(kIn, kOut, tp);
+    EXPECT_THROW(layer.forward(at::zeros({4, kIn + 1}, at::kDouble)), InternalError);
+  });
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,38 @@
+#include "trireme/nn/mlp.hpp"
+
+#include "trireme/kernels/gelu.hpp"
+#include "trireme/kernels/swiglu.hpp"
+
+namespace trireme {
+
+GeluMlp::GeluMlp(int64_t features, int64_t hidden, bool bias, bool tanh_form, TensorParallel tp)
+    : tanh_form_(tanh_form) {
+  up_ = register_module("up", std::make_shared<ColumnLinear>(features, hidden, tp, ColumnOptions{.bias = bias}));
+  down_ = register_module("down", std::make_shared<RowLinear>(hidden, features, tp,
+                                                              RowOptions{.bias = bias, .fill = Fill::residual_weight}));
+}
+
+at::Tensor GeluMlp::forward(const at::Tensor& x, const MaybeRebuild& rebuild, bool rebuild_activation) {
+  const at::Tensor up_Tf = up_->forward(x, rebuild);
+  const auto activation = [tanh = tanh_form_](const std::vector<at::Tensor>& from) {
+    return kernels::gelu(from[0], tanh);
+  };
+  return down_->forward(activation({up_Tf}), rebuild_activation ? MaybeRebuild{{{up_Tf}, activation}} : std::nullopt);
+}
+
+SwigluMlp::SwigluMlp(int64_t features, int64_t hidden, TensorParallel tp) {
+  gate_up_ = register_module(
+      "gate_up", std::make_shared<ColumnLinear>(features, 2 * hidden, tp,
+                                                ColumnOptions{.chunks = gate_up(Axis::tp, 0, hidden).chunks}));
+  down_ = register_module("down",
+                          std::make_shared<RowLinear>(hidden, features, tp, RowOptions{.fill = Fill::residual_weight}));
+}
+
+at::Tensor SwigluMlp::forward(const at::Tensor& x, const MaybeRebuild& rebuild, bool rebuild_activation) {
+  const at::Tensor gate_up_T2f = gate_up_->forward(x, rebuild);
+  const auto activation = [](const std::vector<at::Tensor>& from) { return kernels::swiglu(from[0]); };
+  return down_->forward(activation({gate_up_T2f}),
+                        rebuild_activation ? MaybeRebuild{{{gate_up_T2f}, activation}} : std::nullopt);
+}
+
+}  // namespace trireme

@@ -1,0 +1,41 @@
+#pragma once
+// The two kinds of MLP: up, activation, down, with the hidden features cut over tp.
+#include <memory>
+
+#include "trireme/nn/linear.hpp"
+
+namespace trireme {
+
+// T tokens, D features, F hidden, f = F / tp
+class Mlp : public Layer {
+ public:
+  /// `rebuild`: how to make x again; `rebuild_activation`: whether to make the activation again in backward, too.
+  virtual at::Tensor forward(const at::Tensor& x, const MaybeRebuild& rebuild = {},
+                             bool rebuild_activation = false) = 0;
+};
+
+/// y = W_down gelu(W_up x + b) + b
+class GeluMlp final : public Mlp {
+ public:
+  /// `tanh_form`: GPT-2's approximation ("gelu_new", "gelu_pytorch_tanh").
+  GeluMlp(int64_t features, int64_t hidden, bool bias, bool tanh_form, TensorParallel tp);
+  at::Tensor forward(const at::Tensor& x, const MaybeRebuild& rebuild = {}, bool rebuild_activation = false) override;
+
+ private:
+  const bool tanh_form_;
+  std::shared_ptr<ColumnLinear> up_;
+  std::shared_ptr<RowLinear> down_;
+};
+
+/// y = W_down (silu(W_gate x) * W_up x), gate and up in one matmul.
+class SwigluMlp final : public Mlp {
+ public:
+  SwigluMlp(int64_t features, int64_t hidden, TensorParallel tp);
+  at::Tensor forward(const at::Tensor& x, const MaybeRebuild& rebuild = {}, bool rebuild_activation = false) override;
+
+ private:
+  std::shared_ptr<ColumnLinear> gate_up_;
+  std::shared_ptr<RowLinear> down_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,32 @@
+#include "trireme/nn/norm.hpp"
+
+#include "trireme/kernels/layer_norm.hpp"
+#include "trireme/kernels/rms_norm.hpp"
+
+namespace trireme {
+
+RmsNorm::RmsNorm(int64_t features, double eps, const Group& tp, AxisSet partial) : eps_(eps) {
+  weight_D = declare("weight", {.shape = {features}, .partial = partial, .fill = Fill::ones}, tp);
+}
+
+at::Tensor RmsNorm::forward(const at::Tensor& x) { return kernels::rms_norm(x, weight_D, eps_); }
+
+Rebuild RmsNorm::rebuild(const at::Tensor& x) const {
+  return {{x, weight_D},
+          [eps = eps_](const std::vector<at::Tensor>& from) { return kernels::rms_norm(from[0], from[1], eps); }};
+}
+
+LayerNorm::LayerNorm(int64_t features, double eps, const Group& tp, AxisSet partial) : eps_(eps) {
+  weight_D = declare("weight", {.shape = {features}, .partial = partial, .fill = Fill::ones}, tp);
+  bias_D = declare("bias", {.shape = {features}, .partial = partial, .fill = Fill::zeros}, tp);
+}
+
+at::Tensor LayerNorm::forward(const at::Tensor& x) { return kernels::layer_norm(x, weight_D, bias_D, eps_); }
+
+Rebuild LayerNorm::rebuild(const at::Tensor& x) const {
+  return {{x, weight_D, bias_D}, [eps = eps_](const std::vector<at::Tensor>& from) {
+            return kernels::layer_norm(from[0], from[1], from[2], eps);
+          }};
+}
+
+}  // namespace trireme

@@ -1,0 +1,43 @@
+#pragma once
+// Norms over the features of a token. Their weights are whole on every rank.
+#include "trireme/nn/layer.hpp"
+#include "trireme/nn/rebuild.hpp"
+
+namespace trireme {
+
+/// A norm over the last dim, and how to make its output again from its input.
+class Norm : public Layer {
+ public:
+  virtual at::Tensor forward(const at::Tensor& x) = 0;
+  virtual Rebuild rebuild(const at::Tensor& x) const = 0;
+};
+
+// `partial`: axes whose ranks put other tokens or other heads through the same weight (ParamSpec::partial).
+
+/// y = x / sqrt(mean(x^2) + eps) * w
+class RmsNorm final : public Norm {
+ public:
+  RmsNorm(int64_t features, double eps, const Group& tp, AxisSet partial = {});
+  at::Tensor forward(const at::Tensor& x) override;
+  Rebuild rebuild(const at::Tensor& x) const override;
+
+  at::Tensor weight_D;
+
+ private:
+  const double eps_;
+};
+
+/// y = (x - mean(x)) / sqrt(var(x) + eps) * w + b
+class LayerNorm final : public Norm {
+ public:
+  LayerNorm(int64_t features, double eps, const Group& tp, AxisSet partial = {});
+  at::Tensor forward(const at::Tensor& x) override;
+  Rebuild rebuild(const at::Tensor& x) const override;
+
+  at::Tensor weight_D, bias_D;
+
+ private:
+  const double eps_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,88 @@
+#include "trireme/nn/parallel_matmul.hpp"
+
+#include <utility>
+
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/kernels/matmul.hpp"
+
+namespace trireme {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::tensor_list;
+
+struct How final : torch::CustomClassHolder {
+  How(Input in, Group& group, const MaybeRebuild& again) : input(in), tp(group), make(again ? again->make : nullptr) {}
+  const Input input;
+  Group& tp;
+  const std::function<at::Tensor(const std::vector<at::Tensor>&)> make;
+};
+
+at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias, Input input,
+                   Group& tp) {
+  const at::Tensor all = input == Input::token_shard ? tp.all_gather(x.contiguous()).wait() : x;
+  at::Tensor y = kernels::matmul_nt(all, weight);
+  if (bias) y.add_(*bias);
+  return y;
+}
+
+struct ParallelMatmul : torch::autograd::Function<ParallelMatmul> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias, Input input, Group& tp,
+                            const MaybeRebuild& rebuild) {
+    ctx->saved_data["how"] = c10::IValue::make_capsule(c10::make_intrusive<How>(input, tp, rebuild));
+    ctx->saved_data["bias"] = bias.has_value();
+    tensor_list kept = rebuild ? rebuild->from : tensor_list{x};
+    kept.push_back(weight);
+    ctx->save_for_backward(std::move(kept));
+    return product(x, weight, bias, input, tp);
+  }
+
+  static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
+    const auto capsule = ctx->saved_data["how"].toCapsule();
+    const How& how = static_cast<const How&>(*capsule);
+    tensor_list kept = ctx->get_saved_variables();
+    const at::Tensor weight = std::move(kept.back());
+    kept.pop_back();
+    const at::Tensor dy = grads[0].contiguous();
+    const bool wants_x = ctx->needs_input_grad(0), wants_weight = ctx->needs_input_grad(1);
+
+    std::optional<Pending> gathering, reducing;
+    at::Tensor x;
+    if (wants_weight) {
+      x = how.make ? how.make(kept) : kept[0];
+      if (how.input == Input::token_shard) gathering.emplace(how.tp.all_gather(x.contiguous()));
+    }
+    at::Tensor dx, dweight, dbias;
+    if (wants_x) {
+      dx = kernels::matmul_nn(dy, weight);
+      if (how.input == Input::replicated) reducing.emplace(how.tp.all_reduce_(dx));
+      if (how.input == Input::token_shard) reducing.emplace(how.tp.reduce_scatter(dx));
+    }
+    if (wants_weight) {
+      if (gathering) x = std::move(*gathering).wait();
+      dweight = kernels::matmul_tn(dy, x);
+    }
+    if (ctx->saved_data["bias"].toBool() && ctx->needs_input_grad(2)) dbias = dy.sum(0);
+    if (reducing) dx = std::move(*reducing).wait();
+    return {dx, dweight, dbias, at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor parallel_matmul(const at::Tensor& x, const at::Tensor& weight_NK, const at::Tensor& bias_N, Input input,
+                           Group& tp, const MaybeRebuild& rebuild) {
+  require(x.dim() == 2 && x.size(1) == weight_NK.size(1), "linear layer on group ", tp.str(), ": input of sizes ",
+          x.sizes(), " for a weight of sizes ", weight_NK.sizes(), ": must be [tokens, ", weight_NK.size(1), "]");
+  // A node takes no undefined tensors.
+  const std::optional<at::Tensor> bias = bias_N.defined() ? std::optional(bias_N) : std::nullopt;
+  const bool wants_grad =
+      at::GradMode::is_enabled() && (x.requires_grad() || weight_NK.requires_grad() || (bias && bias->requires_grad()));
+  if (!wants_grad) return product(x, weight_NK, bias, input, tp);
+  return ParallelMatmul::apply(x, weight_NK, bias, input, tp, rebuild);
+}
+
+}  // namespace trireme
