@@ -1,0 +1,180 @@
+#include "trireme/model/families.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "trireme/base/temp_folder.hpp"
+#include "trireme/config/counts.hpp"
+#include "trireme/config/presets.hpp"
+#include "trireme/model/hugging_face.hpp"
+#include "trireme/nn/test_words.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+ModelConfig small(const std::string& family) {
+  ModelConfig m;
+  m.model_type = family;
+  m.hidden_size = 16;
+  m.num_hidden_layers = 2;
+  m.num_attention_heads = 4;
+  m.num_key_value_heads = family == "gpt2" ? 4 : 2;
+  m.head_dim = 4;
+  m.intermediate_size = 24;
+  m.vocab_size = 37;
+  m.max_position_embeddings = 8;
+  m.tie_word_embeddings = family == "gpt2";
+  m.qk_norm = family == "qwen3";
+  m.hidden_act = family == "gpt2" ? "gelu_new" : "silu";
+  return m;
+}
+
+/// A safetensors file of these tensors in f32, written in plain words.
+void write_safetensors(const fs::path& file, const std::map<std::string, at::Tensor>& tensors) {
+  std::string header = "{", data;
+  for (const auto& [name, tensor] : tensors) {
+    const at::Tensor numbers = tensor.detach().to(at::kFloat).contiguous();
+    if (header.size() > 1) header += ",";
+    header += "\"" + name + "\":{\"dtype\":\"F32\",\"shape\":[";
+    for (int64_t i = 0; i < numbers.dim(); ++i) header += text(i > 0 ? "," : "", numbers.size(i));
+    header += text("],\"data_offsets\":[", data.size(), ",", data.size() + numbers.nbytes(), "]}");
+    data.append(static_cast<const char*>(numbers.data_ptr()), numbers.nbytes());
+  }
+  header += "}";
+  const std::uint64_t size = header.size();
+  std::ofstream(file, std::ios::binary).write(reinterpret_cast<const char*>(&size), 8) << header << data;
+}
+
+/// Every weight of a model by their names, as one rank has them.
+std::map<std::string, at::Tensor> their_weights(const ModelConfig& m) {
+  std::map<std::string, at::Tensor> out;
+  on_tp(1, [&](Mesh& mesh) {
+    Decoder decoder(m, {mesh.group(Axis::tp)});
+    fill(decoder, mesh);
+    std::map<std::string, at::Tensor> ours;
+    for (const Param& param : params_of(decoder)) ours[param.name] = param.value.detach();
+    for (const WeightName& name : weight_names(m)) out[name.theirs] = their_tensor(name, ours.at(name.ours));
+  });
+  return out;
+}
+
+const std::vector<std::string> kFamilies{"gpt2", "llama", "mistral", "qwen2", "qwen3"};
+
+TEST(Families, EveryElementHasOneNameOnBothSides) {
+  for (const std::string& family : kFamilies)
+    for (const bool tied : {false, true}) {
+      ModelConfig m = small(family);
+      m.tie_word_embeddings = tied;
+      std::map<std::string, std::int64_t> rows;
+      std::set<std::string> theirs;
+      for (const WeightName& name : weight_names(m)) {
+        EXPECT_EQ(name.first_row, rows[name.ours]) << name.theirs;  // one below the other, without a gap
+        rows[name.ours] += name.rows;
+        EXPECT_TRUE(theirs.insert(name.theirs).second) << name.theirs;
+      }
+      on_tp(1, [&](Mesh& mesh) {
+        Decoder decoder(m, {mesh.group(Axis::tp)});
+        std::int64_t elements = 0;
+        for (const Param& param : params_of(decoder)) {
+          EXPECT_EQ(rows.at(param.name), param.spec.shape[0]) << param.name;
+          elements += param.value.numel();
+        }
+        EXPECT_EQ(rows.size(), params_of(decoder).size());
+        EXPECT_EQ(elements, count_parameters(m).total()) << family;
+      });
+    }
+  EXPECT_THROW(weight_names(small("mixtral")), ConfigError);
+}
+
+TEST(HuggingFace, EachRankReadsItsPart) {
+  for (const std::string& family : kFamilies) {
+    const ModelConfig m = small(family);
+    const auto theirs = their_weights(m);
+    const TempFolder folder;
+    write_safetensors(folder.path() / "model.safetensors", theirs);
+    for (const int ranks : {1, 2, 4})
+      on_tp(ranks, [&](Mesh& mesh) {
+        Decoder decoder(m, {mesh.group(Axis::tp)});
+        load_hugging_face(decoder, folder.path(), mesh.grid(), mesh.rank());
+        std::map<std::string, at::Tensor> ours;
+        for (const Param& param : params_of(decoder)) {
+          const Whole whole = gather_whole(param.value, param.spec, mesh);
+          EXPECT_EQ(whole.disagreement, 0) << param.name;
+          ours[param.name] = whole.value;
+        }
+        for (const WeightName& name : weight_names(m))
+          EXPECT_TRUE(
+              their_tensor(name, ours.at(name.ours)).to(at::kFloat).equal(theirs.at(name.theirs).to(at::kFloat)))
+              << family << " " << name.theirs << " on " << ranks;
+      });
+  }
+}
+
+TEST(HuggingFace, Gpt2sOwnFilesHaveShorterNamesAndConstants) {
+  const ModelConfig m = small("gpt2");
+  std::map<std::string, at::Tensor> file;
+  for (const auto& [name, tensor] : their_weights(m)) file[name.substr(name.find('.') + 1)] = tensor;
+  file["h.0.attn.bias"] = at::ones({1, 1, 8, 8});
+  const TempFolder folder;
+  write_safetensors(folder.path() / "model.safetensors", file);
+  on_tp(1, [&](Mesh& mesh) {
+    Decoder decoder(m, {mesh.group(Axis::tp)});
+    EXPECT_NO_THROW(load_hugging_face(decoder, folder.path(), mesh.grid(), 0));
+  });
+}
+
+TEST(HuggingFace, WhatDoesNotFitIsNamedAllAtOnce) {
+  const ModelConfig m = small("llama");
+  auto file = their_weights(m);
+  file.erase("model.norm.weight");
+  file["model.layers.1.mlp.down_proj.weight"] = at::zeros({16, 25});
+  file["model.layers.7.extra"] = at::zeros({1});
+  const TempFolder folder;
+  write_safetensors(folder.path() / "model.safetensors", file);
+  on_tp(1, [&](Mesh& mesh) {
+    Decoder decoder(m, {mesh.group(Axis::tp)});
+    try {
+      load_hugging_face(decoder, folder.path(), mesh.grid(), 0);
+      FAIL() << "was taken";
+    } catch (const CheckpointError& error) {
+      EXPECT_THAT(error.what(),
+                  AllOf(HasSubstr("3 tensors do not fit"), HasSubstr("model.norm.weight is missing"),
+                        HasSubstr("model.layers.1.mlp.down_proj.weight has shape (16, 25), the model's is (16, 24)"),
+                        HasSubstr("model.layers.7.extra has no place in a llama model"), HasSubstr("fix: ")));
+    }
+  });
+}
+
+TEST(Decoder, RefusesWhatItCannotRun) {
+  on_tp(2, [&](Mesh& mesh) {
+    const TensorParallel tp{mesh.group(Axis::tp)};
+    ModelConfig m = small("llama");
+    m.num_attention_heads = m.num_key_value_heads = 3;
+    EXPECT_THROW(Decoder(m, tp), ConfigError);
+    m = small("llama");
+    m.num_local_experts = 4;
+    EXPECT_THROW(Decoder(m, tp), ConfigError);
+    m = small("llama");
+    m.hidden_act = "gelu";
+    EXPECT_THROW(Decoder(m, tp), ConfigError);
+    m = small("llama");
+    m.rope_scaling.rope_type = "yarn";
+    EXPECT_THROW(rope_options(m), ConfigError);
+    Decoder decoder(small("llama"), tp);
+    fill(decoder, mesh);
+    EXPECT_THROW(decoder.hidden(at::zeros({5}, at::kLong), whole_samples(1, 4)), InternalError);
+  });
+}
+
+}  // namespace
+}  // namespace trireme

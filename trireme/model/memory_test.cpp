@@ -1,0 +1,99 @@
+// How much a layer keeps for its backward, and the loss at its peak, against the formulas.
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "trireme/model/decoder.hpp"
+#include "trireme/nn/counted_memory.hpp"
+#include "trireme/nn/test_words.hpp"
+
+namespace trireme {
+namespace {
+
+ModelConfig llama_layer() {
+  ModelConfig m;
+  m.hidden_size = 256;
+  m.num_hidden_layers = 1;
+  m.num_attention_heads = 8;
+  m.num_key_value_heads = 4;
+  m.head_dim = 32;
+  m.intermediate_size = 768;
+  m.vocab_size = 64;
+  return m;
+}
+
+/// Bytes a token that all ranks together keep for the backward of one layer in bf16. The output counts, the input does
+/// not: it is the output of the layer before.
+double kept_bytes(int ranks, bool sequence_parallel, Recompute mode) {
+  constexpr int64_t kSamples = 2, kLength = 64;
+  const CountedMemory memory;
+  std::int64_t kept = 0;
+  run_ranks(ranks, [&](World& world) {
+    Mesh mesh(Grid::dense({.tp = ranks}), world);
+    Group& group = mesh.group(Axis::tp);
+    const TensorParallel tp{group, sequence_parallel};
+    const InitScope bf16 = init_on_device_and_dtype(at::kCPU, at::kBFloat16);
+    Block block(llama_layer(), tp);
+    init(block, mesh.grid(), mesh.rank(), {});
+    block.recompute = mode;
+    const ForwardContext context = whole_samples(kSamples, kLength);
+    const TokenFacts tokens{context, rotation(*rope_options(llama_layer()), context.positions_T, at::kBFloat16),
+                            tp.own_tokens(context.rows_T())};
+    const at::Tensor all = normal_tensor({context.tokens(), 256}, 1, "x").to(at::kBFloat16);
+    const at::Tensor x = tp.own_tokens(all).clone().set_requires_grad(true);
+    group.barrier().wait();
+    const std::int64_t before = memory.alive();
+    group.barrier().wait();
+    const at::Tensor y = block.forward(x, tokens);
+    group.barrier().wait();
+    if (group.rank() == 0) kept = memory.alive() - before;
+    group.barrier().wait();
+    y.sum().backward();
+  });
+  return static_cast<double>(kept) / (kSamples * kLength);
+}
+
+TEST(Memory, ALlamaLayerKeepsWhatTheFormulaSays) {
+  const ModelConfig m = llama_layer();
+  const auto h = static_cast<double>(m.hidden_size), kd = static_cast<double>(m.num_key_value_heads * m.head_dim),
+             f = static_cast<double>(m.intermediate_size);
+  const double formula = 12 * h + 4 * kd + 6 * f;  // of all ranks together, where everything is cut
+  for (const int ranks : {1, 2, 4}) {
+    const double kept = kept_bytes(ranks, ranks > 1, Recompute::none);
+    std::cout << "  tp " << ranks << ", sequence parallel: " << kept << " bytes a token, formula " << formula
+              << ", ratio " << kept / formula << "\n";
+    EXPECT_NEAR(kept / formula, 1, 0.1) << ranks;
+    // Selective: neither the outputs of the norms nor the MLP's product.
+    EXPECT_NEAR(kept_bytes(ranks, ranks > 1, Recompute::selective) / (formula - 4 * h - 2 * f), 1, 0.1) << ranks;
+    // Full: the output alone.
+    EXPECT_NEAR(kept_bytes(ranks, ranks > 1, Recompute::full) / (2 * h), 1, 0.1) << ranks;
+  }
+  // Without sequence parallel every rank keeps the residual stream and the norms' outputs whole: 10 h of the 12.
+  EXPECT_NEAR(kept_bytes(2, false, Recompute::none) / (formula + 8 * h), 1, 0.1);
+}
+
+TEST(Memory, TheLossPeaksFarBelowWholeLogits) {
+  constexpr int64_t kTokens = 4096, kEntries = 32000, kWidth = 64;
+  std::vector<double> peaks;
+  std::vector<at::Tensor> grads;
+  for (const bool ours : {false, true}) {
+    const CountedMemory memory;
+    const at::Tensor x = normal_tensor({kTokens, kWidth}, 1, "x").to(at::kFloat).set_requires_grad(true);
+    const at::Tensor w = normal_tensor({kEntries, kWidth}, 2, "w").to(at::kFloat).mul_(0.05).set_requires_grad(true);
+    const at::Tensor targets = at::remainder(at::arange(kTokens) * 7919, kEntries);
+    const std::int64_t before = memory.alive();
+    run_ranks(1, [&](Group& group) {
+      const at::Tensor loss = ours ? sharded_cross_entropy(x, w, targets, kEntries, {group}).loss
+                                   : at::cross_entropy_loss(at::linear(x, w), targets, {}, at::Reduction::Sum);
+      loss.backward();
+    });
+    peaks.push_back(static_cast<double>(memory.peak() - before));
+    grads.push_back(w.grad());
+  }
+  std::cout << "  peak " << peaks[1] / 1e6 << " MB, with whole logits " << peaks[0] / 1e6 << " MB, ratio "
+            << peaks[1] / peaks[0] << "\n";
+  EXPECT_LT(peaks[1], 0.1 * peaks[0]);
+  EXPECT_LT(relative(grads[1], grads[0]), 1e-5);
+}
+
+}  // namespace
+}  // namespace trireme
