@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include <ATen/ops/cat.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/kernels/attention.hpp"
 #include "trireme/kernels/rope.hpp"
 #include "trireme/nn/recompute.hpp"
 
@@ -72,10 +72,7 @@ at::Tensor Attention::forward(const at::Tensor& x, const Rotation* rotation, con
 at::Tensor Attention::core(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const ForwardContext& context) {
   const bool windowed = options_.window > 0 && options_.window < context.length;
-  std::optional<at::Tensor> window_mask;
-  if (windowed) window_mask = mask(context, q);
-  return at::scaled_dot_product_attention(q, k, v, window_mask, /*dropout_p=*/0.0, /*is_causal=*/!windowed,
-                                          /*scale=*/std::nullopt, /*enable_gqa=*/own_heads_ != own_kv_heads_);
+  return kernels::attention(q, k, v, windowed ? mask(context, q) : at::Tensor());
 }
 
 /// True where a query (row) sees a key (column).

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Breaks the layers, one way at a time, and asks which test notices: a suite that cannot fail proves nothing.
+
+usage: layers.py BUILD_FOLDER [NAME...]
+Works in a clone of the last commit inside BUILD_FOLDER, so that the sources here stay as they are. Prints a table of mutants and
+the test that kills each; exit code 1 if one survives."""
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# name: what is wrong, file, text, text instead
+MUTANTS = {
+    "norm_gradients": ("the gradients of norms are not added up in sequence parallel", "nn/gradients.cpp",
+                       "param.spec.partial | (cut_axes", "(cut_axes"),
+    "kv_gradients": ("the gradients of a KV head that several ranks keep are not added up", "nn/gradients.cpp",
+                     "param.spec.partial | (cut_axes(param.spec.placement) & AxisSet(Axis::tp))", "param.spec.partial"),
+    "qk_norm_gradients": ("the gradients of the norm of q are not added up over ranks with other heads", "nn/attention.cpp",
+                          'register_module("q_norm", std::make_shared<RmsNorm>(d, options.norm_eps, tp.group, Axis::tp))',
+                          'register_module("q_norm", std::make_shared<RmsNorm>(d, options.norm_eps, tp.group))'),
+    "bias_everywhere": ("the bias of a row-parallel layer is added on every rank", "nn/linear.cpp",
+                        "parallel_matmul(x_Tf, weight_Df, {}, Input::feature_shard", "parallel_matmul(x_Tf, weight_Df, bias_D, Input::feature_shard"),
+    "same_dropout_where_cut": ("ranks with other tokens drop the same elements", "model/decoder.cpp",
+                               "tp_.own_tokens(context.rows_T())", "context.rows_T().narrow(0, 0, tp_.own_tokens(context.rows_T()).size(0))"),
+    "same_dropout_of_heads": ("ranks with other heads drop the same probabilities", "nn/attention.cpp",
+                              "at::arange(tp_.rank() * h, (tp_.rank() + 1) * h, whole)", "at::arange(0, h, whole)"),
+    "qkv_interleave": ("fused q, k and v are cut as one block", "nn/attention.cpp",
+                       ".chunks = qkv_chunks(options)", ".chunks = {}"),
+    "padded_vocabulary": ("entries that pad the vocabulary take part in the softmax", "nn/cross_entropy.cpp",
+                          "const Head head{weight_vD.detach().narrow(0, 0, own.size()), own,",
+                          "const Head head{weight_vD.detach(), {own.begin, own.begin + weight_vD.size(0)},"),
+    "vocabulary_border": ("the first entry of the next shard is looked up here as well", "nn/embedding.cpp",
+                          "ids_T.ge(own.end)", "ids_T.gt(own.end)"),
+    "target_border": ("a target is looked for one entry too far", "nn/cross_entropy.cpp",
+                      "kernels::exp_sums_(logits_Cv, max_C, targets_C, head_.own.begin,", "kernels::exp_sums_(logits_Cv, max_C, targets_C, head_.own.begin + 1,"),
+    "softmax_of_a_shard": ("each rank normalises by its own sum", "nn/cross_entropy.cpp",
+                           "const at::Tensor sum_exp_C = sums_3C[0]",
+                           "const at::Tensor sum_exp_C = sums_3C[0] / static_cast<double>(head_.tp.size())"),
+    "no_dx_sum": ("the gradient of a column-parallel layer's input is not added up", "nn/parallel_matmul.cpp",
+                  "if (how.input == Input::replicated) reducing", "if (false) reducing"),
+    "gathered_twice": ("the gradient of a gathered output is added up although it is whole", "nn/linear.cpp",
+                       "differentiable::gather_replicated(y_Tf, 1, tp_.group)", "differentiable::all_gather(y_Tf, 1, tp_.group)"),
+    "positions_of_rank_0": ("every rank takes the positions of the first tokens", "model/decoder.cpp",
+                            "positions_->forward(tp_.own_tokens(context.positions_T))",
+                            "positions_->forward(context.positions_T.narrow(0, 0, tp_.own_tokens(context.positions_T).size(0)))"),
+    "kv_heads_tiled": ("query heads take KV heads in turn instead of in groups", "nn/attention.cpp",
+                       "k.repeat_interleave(repeats, 1), values = v.repeat_interleave(repeats, 1)",
+                       "k.repeat({1, repeats, 1, 1}), values = v.repeat({1, repeats, 1, 1})"),
+    "init_by_rank": ("initial values depend on the rank", "nn/init.cpp",
+                     "const Stream stream(options.seed,", "const Stream stream(options.seed + static_cast<std::uint64_t>(rank),"),
+    "rebuilt_from_other": ("selective recompute makes the second norm's output from the first one's input", "model/decoder.cpp",
+                           "again(*mlp_norm_, y_tD)", "again(*mlp_norm_, x_tD)"),
+    "recompute_other_numbers": ("what is recomputed draws other random numbers", "nn/recompute.cpp",
+                                "if (call.generators) same_numbers", "if (false) same_numbers"),
+    "window_off_by_one": ("a token sees one more than its window", "nn/attention.cpp",
+                          "sees.triu_(1 - options_.window)", "sees.triu_(-options_.window)"),
+    "not_transposed": ("GPT-2's matrices are read without turning them", "model/hugging_face.cpp",
+                       "copy_(name.transposed ? slice.t() : slice)", "copy_(name.transposed && slice.size(0) != slice.size(1) ? slice.t() : slice)"),
+    "broken_tie": ("the tied head has no gradient", "model/decoder.cpp",
+                   "sharded_cross_entropy(hidden(ids_T, context), head_weight(), targets_T",
+                   "sharded_cross_entropy(hidden(ids_T, context), head_weight().detach(), targets_T"),
+    "ignored_tokens_count": ("tokens to be ignored count", "nn/cross_entropy.cpp",
+                             "const at::Tensor counts_C = targets_C.ne(head_.options.ignore_index).to(type);",
+                             "const at::Tensor counts_C = at::ones(targets_C.sizes(), logits_Cv.options());"),
+    "sampler_offset": ("a sampled entry is numbered from this rank's first", "nn/sampler.cpp",
+                       "copy_(first_b1 + first_entry)", "copy_(first_b1)"),
+}
+TARGETS = ["trireme_nn_test", "trireme_model_test", "trireme_parity_test", "trireme_parity_peer"]
+
+
+def run(words, **how):
+    return subprocess.run(words, capture_output=True, text=True, **how)
+
+
+def killer(clone, build):
+    """The first test that fails, or None."""
+    for program in ("nn", "model", "parity"):
+        result = run([build / "tests" / f"trireme_{program}_test"], timeout=600)
+        if result.returncode != 0:
+            failed = re.findall(r"^\[  FAILED  \] (\w+\.\w+)", result.stdout, re.M)
+            return failed[0] if failed else f"trireme_{program}_test (exit {result.returncode})"
+    judge = ROOT / ".venv/bin/python"
+    result = run([judge if judge.exists() else sys.executable, clone / "tests/peers/transformers_agrees.py",
+                  build / "tests/trireme_parity_peer"], timeout=600)
+    return "peers.transformers" if result.returncode != 0 else None
+
+
+def main():
+    clone = Path(sys.argv[1]).resolve() / "mutants"
+    wanted = sys.argv[2:] or list(MUTANTS)
+    torch = run([ROOT / "tools/find_torch"]).stdout.strip()
+    run(["rm", "-rf", clone], check=True)
+    run(["git", "clone", "-q", ROOT, clone], check=True)
+    build = clone / "build/release"
+
+    def make():
+        return run(["ninja", "-C", build, *TARGETS])
+
+    environment = {**os.environ, "TRIREME_TORCH": torch}
+    run(["cmake", "--preset", "release"], cwd=clone, env=environment, check=True)
+    first = make()
+    if first.returncode != 0 or (broken := killer(clone, build)) is not None:
+        sys.exit(f"layers.py: error: the unbroken code does not pass: {first.stdout[-2000:] if first.returncode else broken}")
+    survivors = 0
+    for name in wanted:
+        what, file, old, new = MUTANTS[name]
+        path = clone / "trireme" / file
+        sound = path.read_text()
+        if old not in sound:
+            sys.exit(f"layers.py: error: {name}: {file} no longer holds: {old}")
+        path.write_text(sound.replace(old, new, 1))
+        built = make()
+        if built.returncode != 0:
+            sys.exit(f"layers.py: error: {name} does not compile:\n{built.stdout[-3000:]}")
+        found = killer(clone, build)
+        survivors += found is None
+        print(f"| `{name}` | {what} | {found or 'SURVIVED'} |", flush=True)
+        path.write_text(sound)
+    print(f"{len(wanted)} mutants, {survivors} survived")
+    sys.exit(survivors > 0)
+
+
+if __name__ == "__main__":
+    main()

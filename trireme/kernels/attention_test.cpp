@@ -1,0 +1,51 @@
+#include "trireme/kernels/attention.hpp"
+
+#include "trireme/kernels/matmul.hpp"
+#include "trireme/kernels/test_words.hpp"
+
+namespace trireme::kernels {
+namespace {
+
+/// The formula, with its probabilities.
+at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& sees) {
+  const std::int64_t repeats = q.size(1) / k.size(1), s = q.size(2);
+  const at::Tensor mask = sees.defined() ? sees : at::ones({s, s}, q.options().dtype(at::kBool)).tril();
+  const at::Tensor scores = at::matmul(q, k.repeat_interleave(repeats, 1).transpose(2, 3)) / std::sqrt(q.size(3));
+  return at::matmul(scores.masked_fill(mask.logical_not(), -INFINITY).softmax(-1), v.repeat_interleave(repeats, 1));
+}
+
+TEST(Attention, EqualsTheFormulaForEveryDtypeWindowAndNumberOfKvHeads) {
+  for (const at::Device device : test::devices())
+    for (const std::int64_t kv : {4, 2, 1})
+      for (const bool windowed : {false, true})
+        for (const auto& [dtype, bound] : std::vector<std::pair<at::ScalarType, double>>{
+                 {at::kDouble, 1e-13}, {at::kFloat, 1e-5}, {at::kBFloat16, 0x1p-6}, {at::kHalf, 0x1p-9}}) {
+          // q, k and v as views of one tensor, as a layer has them.
+          const std::int64_t s = 19;
+          const at::Tensor all = test::normal({2, s, 4 + 2 * kv, 8}, 1).to(dtype).to(device);
+          at::Tensor sees;
+          if (windowed) sees = at::ones({s, s}, at::TensorOptions(device).dtype(at::kBool)).tril().triu(-4);
+          const auto with = [&](const auto& form) {
+            return [&, form](const test::Tensors& in) {
+              const at::Tensor heads = in[0].transpose(1, 2);
+              return form(heads.narrow(1, 0, 4), heads.narrow(1, 4, kv), heads.narrow(1, 4 + kv, kv), sees);
+            };
+          };
+          const auto dy = [](const at::Tensor& y) { return test::normal(y.sizes(), 2).to(y.options()); };
+          const auto ours = test::run(with(attention), {all}, dy);
+          const auto truth = test::run(with(plain_attention), {all.to(at::kDouble)}, dy);
+          const auto error = [](const at::Tensor& a, const at::Tensor& b) {
+            return ((a.to(at::kDouble) - b).norm() / b.norm()).item<double>();
+          };
+          EXPECT_LT(error(ours.y, truth.y), bound) << dtype << " kv " << kv << " window " << windowed;
+          EXPECT_LT(error(ours.grads[0], truth.grads[0]), bound) << dtype << " kv " << kv << " window " << windowed;
+          EXPECT_EQ(ours.y.scalar_type(), dtype);
+          EXPECT_TRUE(!device.is_cpu() || ours.y.transpose(1, 2).is_contiguous());
+          const at::NoGradGuard off;
+          EXPECT_TRUE(with(attention)({all}).equal(ours.y));
+        }
+  EXPECT_ANY_THROW(attention(at::zeros({1, 3, 4, 8}), at::zeros({1, 2, 4, 8}), at::zeros({1, 2, 4, 8})));
+}
+
+}  // namespace
+}  // namespace trireme::kernels
