@@ -28,7 +28,8 @@ MUTANTS = {
     "same_dropout_of_heads": ("ranks with other heads drop the same probabilities", "nn/attention.cpp",
                               "at::arange(tp_.rank() * h, (tp_.rank() + 1) * h, whole)", "at::arange(0, h, whole)"),
     "qkv_interleave": ("fused q, k and v are cut as one block", "nn/attention.cpp",
-                       ".chunks = qkv_chunks(options)", ".chunks = {}"),
+                       "return fused_qkv(Axis::tp, 0, o.heads, o.kv_heads, o.head_dim).chunks;",
+                       "return {{(o.heads + 2 * o.kv_heads) * o.head_dim, 0}};"),
     "padded_vocabulary": ("entries that pad the vocabulary take part in the softmax", "nn/cross_entropy.cpp",
                           "const Head head{weight_vD.detach().narrow(0, 0, own.size()), own,",
                           "const Head head{weight_vD.detach(), {own.begin, own.begin + weight_vD.size(0)},"),
@@ -92,8 +93,10 @@ def main():
     clone = Path(sys.argv[1]).resolve() / "mutants"
     wanted = sys.argv[2:] or list(MUTANTS)
     torch = run([ROOT / "tools/find_torch"]).stdout.strip()
-    run(["rm", "-rf", clone], check=True)
-    run(["git", "clone", "-q", ROOT, clone], check=True)
+    if not clone.exists():
+        run(["git", "clone", "-q", ROOT, clone], check=True)
+    run(["git", "fetch", "-q"], cwd=clone, check=True)
+    run(["git", "reset", "-q", "--hard", "origin/HEAD"], cwd=clone, check=True)
     build = clone / "build/release"
 
     def make():
@@ -114,7 +117,7 @@ def main():
         path.write_text(sound.replace(old, new, 1))
         built = make()
         if built.returncode != 0:
-            sys.exit(f"layers.py: error: {name} does not compile:\n{built.stdout[-3000:]}")
+            sys.exit(f"layers.py: error: {name} does not compile, which proves nothing:\n{built.stdout[-3000:]}")
         found = killer(clone, build)
         survivors += found is None
         print(f"| `{name}` | {what} | {found or 'SURVIVED'} |", flush=True)

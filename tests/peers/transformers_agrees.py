@@ -14,6 +14,9 @@ import numpy
 import torch
 import transformers
 
+transformers.utils.logging.set_verbosity_error()
+transformers.utils.logging.disable_progress_bar()
+
 BOUND = 1e-10
 VOCABULARY, LAYERS, SAMPLES, LENGTH = 257, 2, 2, 12
 
@@ -49,6 +52,9 @@ MODELS = {
     "llama_8_scaled_rope_bias_tied": (llama_like(LLAMA, 8, 2, attention_bias=True, tie_word_embeddings=True,
                                                  rope_parameters=LLAMA3_ROPE), POWERS),
     "llama_3": (llama_like(LLAMA, 3, 3, head_dim=None, hidden_size=72), THREE),
+    "mistral_3": (llama_like(MISTRAL, 3, 1, sliding_window=None), THREE),
+    "qwen2_3": (llama_like(QWEN2, 3, 3, head_dim=None, hidden_size=72), THREE),
+    "qwen3_3_tied": (llama_like(QWEN3, 3, 3, tie_word_embeddings=True), THREE),
     "mistral_window": (llama_like(MISTRAL, 4, 2, sliding_window=5), POWERS),
     "mistral_8": (llama_like(MISTRAL, 8, 4, sliding_window=None, tie_word_embeddings=True), POWERS),
     "qwen2_tied": (llama_like(QWEN2, 4, 4, head_dim=None, hidden_size=96, tie_word_embeddings=True), POWERS),
