@@ -39,6 +39,16 @@ at::Tensor whole_tokens(const at::Tensor& x_t, const TensorParallel& tp) {
   return tp.sequence_parallel ? tp.group.all_gather(x).wait() : x.clone();
 }
 
+/// Of microbatches one below the other.
+void add_tokens(Named& out, const std::string& path, const at::Tensor& x) {
+  for (auto& [name, tensor] : out)
+    if (name == path) {
+      tensor = at::cat({tensor, x});
+      return;
+    }
+  out.emplace_back(path, x);
+}
+
 void add_whole(Named& out, const Param& param, const at::Tensor& local, Mesh& mesh) {
   const Whole whole = gather_whole(local, param.spec, mesh);
   require(whole.disagreement == 0, "ranks that keep the same elements of ", param.name, " differ by ",
@@ -82,13 +92,15 @@ std::string Cell::str() const {
   return text(model.model_type, model.tie_word_embeddings ? " tied" : "", " heads=", model.num_attention_heads,
               " kv=", model.num_key_value_heads, " bias=", model.attention_bias, " dropout=", model.resid_pdrop, "/",
               model.attention_dropout, " window=", model.sliding_window, " tp=", degrees.tp, " sp=", sequence_parallel,
-              " recompute=", again[static_cast<int>(recompute)], " ignores=", ignores);
+              " recompute=", again[static_cast<int>(recompute)], " ignores=", ignores, " microbatches=", microbatches,
+              frozen.empty() ? "" : " frozen=", frozen);
 }
 
 Cell on_one_rank(Cell cell) {
   cell.degrees = {};
   cell.sequence_parallel = false;
   cell.recompute = Recompute::none;
+  cell.microbatches = 1;
   return cell;
 }
 
@@ -113,28 +125,43 @@ Outcome run(const Cell& cell, Mesh& mesh) {
       }
   }
 
+  if (!cell.frozen.empty())
+    for (const Param& param : params)
+      if (param.name.find(cell.frozen) != std::string::npos) at::Tensor(param.value).set_requires_grad(false);
+
   Outcome out;
   for (int step = 0; step < cell.steps; ++step) {
     const Batch batch = batch_of(cell, step);
-    ForwardContext context = whole_samples(cell.batch, cell.length, step * cell.batch, cell.device);
-    context.seed = kSeed;
-    context.step = step;
-    if (step == 0)
-      context.probe = [&](const std::string& path, const at::Tensor& x_t) {
-        out.activations.emplace_back(path, whole_tokens(x_t, tp).cpu());
-      };
+    const at::Tensor count = batch.targets_T.ne(-100).sum();  // of the whole batch, whatever it is cut into
+    const std::int64_t samples = cell.batch / cell.microbatches, tokens = samples * cell.length;
     decoder.zero_grad();
-    const LossSum sum = decoder.loss(batch.ids_T, batch.targets_T, context, {.chunk_tokens = 7});
-    const at::Tensor loss = sum.loss / sum.count;
-    loss.backward();
+    double total = 0;
+    for (int m = 0; m < cell.microbatches; ++m) {
+      ForwardContext context = whole_samples(samples, cell.length, step * cell.batch + m * samples, cell.device);
+      context.seed = kSeed;
+      context.step = step;
+      if (step == 0)
+        context.probe = [&](const std::string& path, const at::Tensor& x_t) {
+          add_tokens(out.activations, path, whole_tokens(x_t, tp).cpu());
+        };
+      const at::Tensor loss = decoder
+                                  .loss(batch.ids_T.narrow(0, m * tokens, tokens),
+                                        batch.targets_T.narrow(0, m * tokens, tokens), context, {.chunk_tokens = 7})
+                                  .loss /
+                              count;
+      loss.backward();
+      total += loss.item<double>();
+    }
     sum_partial_gradients(params, mesh);
-    out.losses.push_back(loss.item<double>());
+    out.losses.push_back(total);
     if (step == 0) {
-      for (const Param& param : params) add_whole(out.gradients, param, param.value.grad(), mesh);
+      for (const Param& param : params)
+        if (param.value.grad().defined()) add_whole(out.gradients, param, param.value.grad(), mesh);
       out.gradient_norm = norm_of(out.gradients);
     }
     const at::NoGradGuard off;
-    for (const Param& param : params) at::Tensor(param.value).sub_(param.value.grad() * kLearningRate);
+    for (const Param& param : params)
+      if (param.value.grad().defined()) at::Tensor(param.value).sub_(param.value.grad() * kLearningRate);
     mesh.end_step();
   }
   for (const Param& param : params) add_whole(out.parameters, param, param.value.detach(), mesh);

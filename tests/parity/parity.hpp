@@ -21,6 +21,9 @@ struct Cell {
   /// Some targets are ignored: most of one sample's and none of another's.
   bool ignores = false;
   std::int64_t batch = 2, length = 12;
+  int microbatches = 1;  // that the batch is cut into, one after the other
+  /// Parameters whose name holds this are not trained.
+  std::string frozen = "";
   int steps = 2;  // of SGD, after which parameters are compared
   at::ScalarType dtype = at::kDouble;
   at::Device device = at::kCPU;

@@ -6,7 +6,7 @@
 namespace trireme::parity {
 namespace {
 
-constexpr std::array<int, kFactors> kValues{3, 3, 2, 2, 2, 2, 3, 2};
+constexpr std::array<int, kFactors> kValues{3, 3, 2, 3, 2, 2, 3, 2};
 
 ModelConfig model_of(const Choice& c) {
   ModelConfig m;
@@ -16,7 +16,8 @@ ModelConfig model_of(const Choice& c) {
   m.num_hidden_layers = 2;
   m.num_attention_heads = gpt2 ? 4 : 8;
   m.head_dim = gpt2 ? 8 : 6;
-  m.num_key_value_heads = gpt2 ? 4 : c[kv] ? 1 : 4;  // 1: fewer than ranks of tp
+  m.num_key_value_heads =
+      gpt2 ? 4 : std::array{4, 1, 2}[static_cast<std::size_t>(c[kv])];  // also fewer than ranks of tp
   m.intermediate_size = 96;
   m.vocab_size = 257;
   m.max_position_embeddings = 64;

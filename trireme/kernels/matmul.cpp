@@ -81,23 +81,6 @@ void add_widened(at::Tensor out_mn, const at::Tensor& a_km, const at::Tensor& b_
   });
 }
 
-/// See Note [Sums over rows].
-at::Tensor sum_of_rows(const at::Tensor& x_TN) {
-  if (!x_TN.is_cpu()) return x_TN.sum(0);
-  const std::int64_t N = x_TN.size(1);
-  at::Tensor sum_N;
-  by_dtype("linear", x_TN.scalar_type(), [&]<class S>(S) {
-    using W = Wide<S>;
-    const S* const x = x_TN.const_data_ptr<S>();
-    sum_N = sum_over_rows<W>(x_TN.size(0), N, x_TN.options(), [=](std::int64_t first, std::int64_t last, W* sums) {
-      for (std::int64_t t = first; t < last; ++t)
-        for_lanes<W>(N,
-                     [&](std::int64_t i, auto n) { store(sums + i, load(sums + i, n) + load(x + t * N + i, n), n); });
-    });
-  });
-  return sum_N;
-}
-
 struct Linear : torch::autograd::Function<Linear> {
   /// The bias is optional and not an undefined tensor: autograd asks its inputs for their device.
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_TK, const at::Tensor& weight_NK,
@@ -114,12 +97,28 @@ struct Linear : torch::autograd::Function<Linear> {
     at::Tensor dx_TK, dweight_NK, dbias_N;
     if (ctx->needs_input_grad(0)) dx_TK = matmul_nn(dy_TN, kept[1]);
     if (ctx->needs_input_grad(1)) dweight_NK = matmul_tn(dy_TN, kept[0]);
-    if (ctx->saved_data["has_bias"].toBool() && ctx->needs_input_grad(2)) dbias_N = sum_of_rows(dy_TN);
+    if (ctx->saved_data["has_bias"].toBool() && ctx->needs_input_grad(2)) dbias_N = sum_rows(dy_TN);
     return {dx_TK, dweight_NK, dbias_N};
   }
 };
 
 }  // namespace
+
+at::Tensor sum_rows(const at::Tensor& x_TN) {
+  if (!x_TN.is_cpu()) return x_TN.sum(0);
+  const std::int64_t N = x_TN.size(1);
+  at::Tensor sum_N;
+  by_dtype("linear", x_TN.scalar_type(), [&]<class S>(S) {
+    using W = Wide<S>;
+    const S* const x = x_TN.const_data_ptr<S>();
+    sum_N = sum_over_rows<W>(x_TN.size(0), N, x_TN.options(), [=](std::int64_t first, std::int64_t last, W* sums) {
+      for (std::int64_t t = first; t < last; ++t)
+        for_lanes<W>(N,
+                     [&](std::int64_t i, auto n) { store(sums + i, load(sums + i, n) + load(x + t * N + i, n), n); });
+    });
+  });
+  return sum_N;
+}
 
 bool multiplies_natively(at::ScalarType dtype, at::Device device) {
   if (!is_reduced(dtype) || !device.is_cpu()) return true;

@@ -23,6 +23,9 @@ at::Tensor matmul_tn(const at::Tensor& a, const at::Tensor& b);
 /// product is added without being rounded first.
 void add_matmul_tn_(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b);
 
+/// [n] = the sum of the rows of x [m, n]: a bias's gradient. The same bits with any number of threads.
+at::Tensor sum_rows(const at::Tensor& x);
+
 /// y [T, N] = x [T, K] weight [N, K]^T + bias [N], which may be undefined.
 ///   backward   dx = dy weight,  dweight = dy^T x,  dbias = sum over rows of dy
 /// Only those gradients are computed that somebody needs. Kept for backward: x (where weight needs its gradient) and

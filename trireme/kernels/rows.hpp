@@ -5,17 +5,15 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <c10/util/FunctionRef.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/kernels/dtype.hpp"
+#include "trireme/kernels/first_order.hpp"
 #include "trireme/kernels/lanes.hpp"
+#include "trireme/kernels/parallel.hpp"
 
 namespace trireme::kernels::detail {
-
-inline bool is_reduced(at::ScalarType dtype) { return dtype == at::kBFloat16 || dtype == at::kHalf; }
-/// The dtype of Wide<S>.
-inline at::ScalarType wide_dtype(at::ScalarType dtype) { return dtype == at::kDouble ? at::kDouble : at::kFloat; }
 
 inline void require_dtype(const char* kernel, const at::Tensor& x) {
   require(x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble || is_reduced(x.scalar_type()), kernel,
@@ -41,12 +39,6 @@ bool wants_grad(const Tensors&... x) {
   return at::GradMode::is_enabled() && ((x.defined() && x.requires_grad()) || ...);
 }
 
-/// The backwards of this folder write numbers, not graphs: without this, gradients of gradients would silently be zero.
-inline void require_first_order(const char* kernel) {
-  require(!at::GradMode::is_enabled(), kernel,
-          ": gradients of gradients (backward with create_graph) are not there; use the operators of torch instead");
-}
-
 /// f(S{}) with the C++ type of the elements.
 template <class F>
 void by_dtype(const char* kernel, at::ScalarType dtype, const F& f) {
@@ -58,9 +50,6 @@ void by_dtype(const char* kernel, at::ScalarType dtype, const F& f) {
     default: require(false, kernel, ": dtype ", dtype, " has no kernel");
   }
 }
-
-/// f(first, last) over parts of 0 ... count - 1, on libtorch's threads.
-void over_parts(std::int64_t count, c10::function_ref<void(std::int64_t first, std::int64_t last)> f);
 
 /// f(first, last) over parts of `rows` rows that touch `width` elements each, on all threads when there is enough.
 template <class F>

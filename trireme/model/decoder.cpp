@@ -16,9 +16,12 @@ std::shared_ptr<Norm> make_norm(const ModelConfig& m, TensorParallel tp) {
 }
 
 std::shared_ptr<Mlp> make_mlp(const ModelConfig& m, TensorParallel tp) {
-  if (is_gpt2(m))
-    return std::make_shared<GeluMlp>(m.hidden_size, m.intermediate_size, /*bias=*/true,
-                                     /*tanh_form=*/m.hidden_act != "gelu", tp);
+  if (is_gpt2(m)) {
+    const bool tanh_form = m.hidden_act == "gelu_new" || m.hidden_act == "gelu_pytorch_tanh";
+    require<ConfigError>(tanh_form || m.hidden_act == "gelu", "model.hidden_act = \"", m.hidden_act,
+                         "\" of a gpt2 model: must be gelu, gelu_new or gelu_pytorch_tanh");
+    return std::make_shared<GeluMlp>(m.hidden_size, m.intermediate_size, /*bias=*/true, tanh_form, tp);
+  }
   require<ConfigError>(m.hidden_act == "silu", "model.hidden_act = \"", m.hidden_act, "\" of a ", m.model_type,
                        " model: its MLP is gated, and the gate is silu");
   return std::make_shared<SwigluMlp>(m.hidden_size, m.intermediate_size, tp);
@@ -100,6 +103,7 @@ Decoder::Decoder(const ModelConfig& m, TensorParallel tp) : model_(m), tp_(tp) {
   if (!m.tie_word_embeddings)
     head_ = register_module(
         "head", std::make_shared<ColumnLinear>(m.hidden_size, m.vocab_size, tp, ColumnOptions{.padded = true}));
+  set_paths(*this);  // dropout draws by names
 }
 
 const at::Tensor& Decoder::head_weight() const { return head_ ? head_->weight_fD : embedding_->weight_vD; }
@@ -134,6 +138,12 @@ LossSum Decoder::loss(const at::Tensor& ids_T, const at::Tensor& targets_T, cons
 
 at::Tensor Decoder::logits(const at::Tensor& ids_T, const ForwardContext& context) {
   return whole_logits(hidden(ids_T, context), head_weight(), model_.vocab_size, tp_);
+}
+
+at::Tensor Decoder::sharded_logits(const at::Tensor& ids_T, const ForwardContext& context) {
+  const Input input = tp_.sequence_parallel ? Input::token_shard : Input::replicated;
+  return parallel_matmul(hidden(ids_T, context), head_weight(), {}, input, tp_.group)
+      .narrow(1, 0, vocabulary_range(model_.vocab_size, tp_.group).size());
 }
 
 void Decoder::set_recompute(Recompute mode) {

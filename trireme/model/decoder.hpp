@@ -54,6 +54,8 @@ class Decoder final : public Layer {
   /// predict).
   LossSum loss(const at::Tensor& ids_T, const at::Tensor& targets_T, const ForwardContext& context,
                const CrossEntropyOptions& options = {});
+  /// This rank's entries of the logits, [T, vocabulary_range], without what pads them: for sample().
+  at::Tensor sharded_logits(const at::Tensor& ids_T, const ForwardContext& context);
   /// [T, vocab_size] on every rank: to look at.
   at::Tensor logits(const at::Tensor& ids_T, const ForwardContext& context);
 

@@ -13,6 +13,7 @@
 #include "trireme/config/counts.hpp"
 #include "trireme/config/presets.hpp"
 #include "trireme/model/hugging_face.hpp"
+#include "trireme/nn/sampler.hpp"
 #include "trireme/nn/test_words.hpp"
 
 namespace trireme {
@@ -155,6 +156,61 @@ TEST(HuggingFace, WhatDoesNotFitIsNamedAllAtOnce) {
   });
 }
 
+TEST(HuggingFace, AParameterWithoutANameIsNamed) {
+  ModelConfig m = small("gpt2");
+  const TempFolder folder;
+  write_safetensors(folder.path() / "model.safetensors", their_weights(m));
+  m.qk_norm = true;
+  on_tp(1, [&](Mesh& mesh) {
+    Decoder decoder(m, {mesh.group(Axis::tp)});
+    try {
+      load_hugging_face(decoder, folder.path(), mesh.grid(), 0);
+      FAIL() << "was taken";
+    } catch (const CheckpointError& error) {
+      EXPECT_THAT(error.what(),
+                  HasSubstr("layers.0.attention.q_norm.weight of this config has no name in a gpt2 folder"));
+    }
+  });
+}
+
+TEST(Decoder, SamplesTheSameTokenOnEveryLayout) {
+  at::Tensor one;
+  for (const int ranks : {1, 2, 4})
+    for (const bool sequence_parallel : {false, true})
+      on_tp(ranks, [&](Mesh& mesh) {
+        Group& group = mesh.group(Axis::tp);
+        Decoder decoder(small("llama"), {group, sequence_parallel});
+        fill(decoder, mesh);
+        const at::NoGradGuard off;
+        const at::Tensor logits = decoder.sharded_logits(at::arange(8), whole_samples(2, 4));
+        const at::Tensor tokens =
+            sample(logits, 37, group, {.temperature = 0.8, .top_k = 20, .top_p = 0.9}, at::arange(8), 3);
+        if (!one.defined()) one = tokens;
+        EXPECT_TRUE(tokens.equal(one)) << ranks;
+      });
+}
+
+TEST(Decoder, EvalDropsNothing) {
+  on_tp(1, [&](Mesh& mesh) {
+    ModelConfig m = small("gpt2");
+    m.embd_pdrop = m.resid_pdrop = m.attention_dropout = 0.5;
+    Decoder decoder(m, {mesh.group(Axis::tp)});
+    fill(decoder, mesh);
+    const at::Tensor ids = at::arange(8);
+    const auto logits = [&](bool training, int64_t step) {
+      ForwardContext context = whole_samples(2, 4);
+      context.training = training;
+      context.step = step;
+      return decoder.logits(ids, context);
+    };
+    EXPECT_FALSE(logits(true, 0).equal(logits(true, 1)));
+    EXPECT_TRUE(logits(true, 1).equal(logits(true, 1)));
+    EXPECT_TRUE(logits(false, 0).equal(logits(false, 1)));
+    decoder.eval();
+    EXPECT_TRUE(logits(true, 0).equal(logits(false, 1)));
+  });
+}
+
 TEST(Decoder, RefusesWhatItCannotRun) {
   on_tp(2, [&](Mesh& mesh) {
     const TensorParallel tp{mesh.group(Axis::tp)};
@@ -166,6 +222,9 @@ TEST(Decoder, RefusesWhatItCannotRun) {
     EXPECT_THROW(Decoder(m, tp), ConfigError);
     m = small("llama");
     m.hidden_act = "gelu";
+    EXPECT_THROW(Decoder(m, tp), ConfigError);
+    m = small("gpt2");
+    m.hidden_act = "silu";
     EXPECT_THROW(Decoder(m, tp), ConfigError);
     m = small("llama");
     m.rope_scaling.rope_type = "yarn";

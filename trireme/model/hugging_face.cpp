@@ -121,6 +121,11 @@ void load_hugging_face(Decoder& decoder, const std::filesystem::path& path, cons
     else
       reads.emplace_back(&name, *found);
   }
+  std::map<std::string, std::int64_t> rows;
+  for (const WeightName& name : names) rows[name.ours] += name.rows;
+  for (const auto& [name, param] : params)
+    if (rows[name] != param.spec.shape[0])
+      wrong.push_back(text(name, " of this config has no name in a ", decoder.config().model_type, " folder"));
   for (const std::string& name : source.unused())
     if (!(decoder.config().tie_word_embeddings && name == "lm_head.weight"))
       wrong.push_back(text(name, " has no place in a ", decoder.config().model_type, " model of this config"));

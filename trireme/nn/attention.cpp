@@ -7,6 +7,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/kernels/attention.hpp"
+#include "trireme/kernels/dtype.hpp"
 #include "trireme/kernels/rope.hpp"
 #include "trireme/nn/recompute.hpp"
 
@@ -87,8 +88,12 @@ at::Tensor Attention::mask(const ForwardContext& context, const at::Tensor& like
 at::Tensor Attention::dropped_core(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                    const ForwardContext& context) {
   const int64_t b = context.batch, h = own_heads_, s = context.length, repeats = own_heads_ / own_kv_heads_;
-  const at::Tensor keys = k.repeat_interleave(repeats, 1), values = v.repeat_interleave(repeats, 1);
-  const at::Tensor scores = at::matmul(q, keys.transpose(2, 3)) / std::sqrt(static_cast<double>(options_.head_dim));
+  // In f32 at least: a CPU may multiply bf16 very slowly, and f16 ends at 65,504.
+  const at::ScalarType dtype = q.scalar_type(), wide = kernels::wide_dtype(dtype);
+  const at::Tensor queries = q.to(wide), keys = k.to(wide).repeat_interleave(repeats, 1),
+                   values = v.to(wide).repeat_interleave(repeats, 1);
+  const at::Tensor scores =
+      at::matmul(queries, keys.transpose(2, 3)) / std::sqrt(static_cast<double>(options_.head_dim));
   const at::Tensor p =
       at::softmax(scores.masked_fill(mask(context, q).logical_not(), -std::numeric_limits<double>::infinity()), -1);
   const auto whole = at::TensorOptions().dtype(at::kLong).device(q.device());
@@ -100,7 +105,7 @@ at::Tensor Attention::dropped_core(const at::Tensor& q, const at::Tensor& k, con
   const at::Tensor keeps = kernels::keep_mask(dropout_->p(), dropout_->key(context),
                                               {.rows = rows_bhs.flatten(), .row_width = context.whole_length}, s)
                                .view({b, h, s, s});
-  return at::matmul(p * keeps / (1 - dropout_->p()), values);
+  return at::matmul(p * keeps / (1 - dropout_->p()), values).to(dtype);
 }
 
 }  // namespace trireme

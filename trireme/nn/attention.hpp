@@ -22,8 +22,8 @@ struct AttentionOptions {
 // T tokens = b samples x s; D features, h = this rank's heads, g = its KV heads, d = head_dim
 /// y = W_out softmax(q k^T / sqrt(d)) v with q, k, v = W_qkv x. Heads are cut over tp; where tp is larger than the
 /// number of KV heads, neighbouring ranks keep the same KV head, and its gradient is summed over them (gradients.hpp).
-///   forward    qkv column-parallel, the rest local, out row-parallel: one all_reduce (or all_gather and
-///   reduce_scatter) backward   the same for dx
+///   forward    qkv column-parallel, the rest local, out row-parallel: one all_reduce
+///   backward   the same for dx; sequence parallel: all_gather and reduce_scatter instead
 class Attention final : public Layer {
  public:
   Attention(const AttentionOptions& options, TensorParallel tp);

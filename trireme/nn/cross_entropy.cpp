@@ -8,6 +8,8 @@
 #include "trireme/base/error.hpp"
 #include "trireme/comm/differentiable.hpp"
 #include "trireme/kernels/cross_entropy.hpp"
+#include "trireme/kernels/dtype.hpp"
+#include "trireme/kernels/first_order.hpp"
 #include "trireme/kernels/matmul.hpp"
 #include "trireme/nn/embedding.hpp"
 #include "trireme/nn/parallel_matmul.hpp"
@@ -17,8 +19,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
-
-at::ScalarType accumulate_type(at::ScalarType dtype) { return dtype == at::kDouble ? at::kDouble : at::kFloat; }
 
 /// x whole on every rank, the gradient of which is summed over tp on its way back.
 at::Tensor whole_tokens(const at::Tensor& x, TensorParallel tp) {
@@ -40,7 +40,7 @@ class Chunked {
 
   /// Returns the sum of the losses; `dx_CD` is written.
   at::Tensor add(const at::Tensor& x_CD, const at::Tensor& targets_C, at::Tensor dx_CD, at::Tensor& dweight_vD) {
-    const auto type = accumulate_type(x_CD.scalar_type());
+    const auto type = kernels::wide_dtype(x_CD.scalar_type());
     at::Tensor logits_Cv = kernels::matmul_nt(x_CD, head_.weight_vD).to(type);
     const double smoothing = head_.options.label_smoothing;
 
@@ -89,7 +89,7 @@ at::Tensor run(const at::Tensor& x_TD, const at::Tensor& targets_T, const Head& 
                at::Tensor dweight_vD) {
   const bool wants_grads = dx_TD.defined();
   Chunked chunks(head, wants_grads);
-  at::Tensor sum = at::zeros({}, x_TD.options().dtype(accumulate_type(x_TD.scalar_type())));
+  at::Tensor sum = at::zeros({}, x_TD.options().dtype(kernels::wide_dtype(x_TD.scalar_type())));
   for (int64_t begin = 0; begin < x_TD.size(0); begin += head.options.chunk_tokens) {
     const int64_t tokens = std::min(head.options.chunk_tokens, x_TD.size(0) - begin);
     sum += chunks.add(x_TD.narrow(0, begin, tokens), targets_T.narrow(0, begin, tokens),
@@ -104,14 +104,17 @@ struct LossOfHead : torch::autograd::Function<LossOfHead> {
     // dW of a chunk is added to that of the chunks before: in the accumulate type, so that bf16 does not lose it.
     const at::Tensor dx_TD = at::empty_like(x_TD);
     const at::Tensor dweight_vD =
-        at::zeros(weight_vD.sizes(), weight_vD.options().dtype(accumulate_type(weight_vD.scalar_type())));
+        at::zeros(weight_vD.sizes(), weight_vD.options().dtype(kernels::wide_dtype(weight_vD.scalar_type())));
     const at::Tensor loss = run(x_TD, targets_T, head, dx_TD, dweight_vD.narrow(0, 0, head.own.size()));
-    ctx->save_for_backward({dx_TD, dweight_vD.to(weight_vD.scalar_type())});
+    ctx->save_for_backward({dx_TD, dweight_vD});
     return loss;
   }
   static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
+    kernels::require_first_order("sharded_cross_entropy");
     const tensor_list kept = ctx->get_saved_variables();
-    return {kept[0] * grads[0], kept[1] * grads[0], at::Tensor(), at::Tensor()};
+    const at::ScalarType dtype = kept[0].scalar_type();
+    // Rounded after the scale: the sum of a whole batch may be beyond f16's largest number.
+    return {(kept[0] * grads[0]).to(dtype), (kept[1] * grads[0]).to(dtype), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -124,6 +127,7 @@ LossSum sharded_cross_entropy(const at::Tensor& x, const at::Tensor& weight_vD, 
   const at::Tensor x_TD = whole_tokens(x, tp);
   require(targets_T.dim() == 1 && targets_T.size(0) == x_TD.size(0), "cross entropy: ", targets_T.sizes(),
           " targets for ", x_TD.size(0), " tokens");
+  check_entries("target", targets_T, entries, options.ignore_index);
   const Range own = vocabulary_range(entries, tp.group);
   const Head head{weight_vD.detach().narrow(0, 0, own.size()), own, entries, tp.group, options};
   const bool wants_grads = at::GradMode::is_enabled() && (x_TD.requires_grad() || weight_vD.requires_grad());

@@ -107,7 +107,6 @@ TEST(Vocabulary, EqualsALookUpOnOneRank) {
       });
 }
 
-/// A sampler on whole logits in plain words, for what `sample` must equal whatever the cut.
 TEST(Sampler, SameTokenOnEveryRankAndAsOnOne) {
   constexpr int64_t kEntries = 37, kSequences = 6;
   const at::Tensor logits = 2 * normal_tensor({kSequences, kEntries}, 5, "logits");
@@ -135,6 +134,27 @@ TEST(Sampler, SameTokenOnEveryRankAndAsOnOne) {
         EXPECT_TRUE(kept.eq(one.unsqueeze(1)).any(1).all().item<bool>());
       }
     }
+}
+
+TEST(Vocabulary, NumbersOutsideAreNamed) {
+  on_tp(2, [&](Mesh& mesh) {
+    const TensorParallel tp{mesh.group(Axis::tp)};
+    ParallelVocabulary vocabulary(37, kWidth, tp);
+    fill(vocabulary, mesh);
+    for (const int64_t wrong : {int64_t{37}, int64_t{-1}}) {
+      at::Tensor ids = at::arange(8);
+      ids[5] = wrong;
+      try {
+        vocabulary.forward(ids);
+        FAIL() << wrong << " was taken";
+      } catch (const DataError& error) {
+        EXPECT_NE(std::string(error.what()).find(text("token ", wrong, " at place 5")), std::string::npos)
+            << error.what();
+      }
+      EXPECT_THROW(sharded_cross_entropy(at::zeros({8, kWidth}, at::kDouble), vocabulary.weight_vD, ids, 37, tp),
+                   DataError);
+    }
+  });
 }
 
 TEST(Sampler, FrequenciesFollowTheProbabilities) {

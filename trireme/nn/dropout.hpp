@@ -13,8 +13,8 @@ class Dropout final : public Layer {
   /// x is [tokens, features], all features; `rows` the numbers of its tokens (ForwardContext::rows_T, or own_tokens of
   /// it).
   at::Tensor forward(const at::Tensor& x, const at::Tensor& rows, const ForwardContext& context);
-  /// Whether anything is dropped.
-  bool active(const ForwardContext& context) const { return context.training && p_ > 0; }
+  /// Whether anything is dropped: not in a forward that does not train, nor after eval().
+  bool active(const ForwardContext& context) const { return context.training && is_training() && p_ > 0; }
   double p() const { return p_; }
   /// Which masks this layer draws from in this step.
   kernels::DropoutKey key(const ForwardContext& context) const;

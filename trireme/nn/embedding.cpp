@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <ATen/ops/_assert_async.h>
 #include <ATen/ops/embedding.h>
 
 #include "trireme/base/error.hpp"
@@ -15,6 +16,18 @@ Range vocabulary_range(int64_t entries, const Group& tp) {
   return {begin, std::min(entries, begin + rows)};
 }
 
+void check_entries(const char* what, const at::Tensor& numbers_T, int64_t entries, std::optional<int64_t> except) {
+  at::Tensor right_T = numbers_T.ge(0).logical_and_(numbers_T.lt(entries));
+  if (except) right_T.logical_or_(numbers_T.eq(*except));
+  if (!numbers_T.is_cpu()) return at::_assert_async(right_T.all());
+  if (right_T.all().item<bool>()) return;
+  const int64_t place = right_T.to(at::kByte).argmin().item<int64_t>();
+  throw DataError(text(what, " ", numbers_T[place].item<int64_t>(), " at place ", place,
+                       " of the batch is outside the vocabulary of ", entries,
+                       " entries\n  fix: the tokenizer and the "
+                       "model's vocab_size must belong together"));
+}
+
 ParallelVocabulary::ParallelVocabulary(int64_t entries, int64_t features, TensorParallel tp)
     : tp_(tp), entries_(entries) {
   const Placement rows{.cuts = {{Axis::tp, 0, {}, /*padded=*/true}}};
@@ -22,6 +35,7 @@ ParallelVocabulary::ParallelVocabulary(int64_t entries, int64_t features, Tensor
 }
 
 at::Tensor ParallelVocabulary::forward(const at::Tensor& ids_T) {
+  check_entries("token", ids_T, entries_);
   const Range own = vocabulary_range(entries_, tp_.group);
   at::Tensor mine;
   if (tp_.size() == 1) {

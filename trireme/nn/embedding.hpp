@@ -24,6 +24,11 @@ class ParallelVocabulary final : public Layer {
 /// This rank's rows of a vocabulary: [begin, end), without those that mean nothing.
 Range vocabulary_range(int64_t entries, const Group& tp);
 
+/// DataError that names the first number outside of 0 ... entries - 1 (and other than `except`) and its place; on CUDA an
+/// assertion of the device. A rank that has only a part of the entries would not notice.
+void check_entries(const char* what, const at::Tensor& numbers_T, int64_t entries,
+                   std::optional<int64_t> except = std::nullopt);
+
 /// y = W[positions], W whole on every rank.
 class LearnedPositions final : public Layer {
  public:

@@ -2,11 +2,11 @@
 
 #include <cmath>
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/philox.hpp"
+#include "trireme/kernels/parallel.hpp"
 
 namespace trireme {
 namespace {
@@ -58,7 +58,7 @@ at::Tensor box_numbers(const Box& box, const Shape& whole, const Stream& stream,
   if (out.numel() == 0) return out;
   const int64_t run = box.empty() ? 1 : box.back().size(), runs = out.numel() / run;
   double* data = out.data_ptr<double>();
-  at::parallel_for(0, runs, std::max<int64_t>(1, 4096 / run), [&](int64_t begin, int64_t end) {
+  kernels::over_parts(runs, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       // Where run number r starts in the whole: its index in the outer dims of the box, the last one varying fastest.
       int64_t rest = r, first = 0, stride = 1;
@@ -88,6 +88,7 @@ void init(torch::nn::Module& root, const Grid& grid, int rank, const InitOptions
   const at::NoGradGuard no_grad;
   set_paths(root);
   for (Param& param : params_of(root)) {
+    if (!param.declared) continue;
     const Stream stream(options.seed, "init " + param.name);
     const Numbers numbers = numbers_for(param.spec, options);
     param.value.zero_();

@@ -118,6 +118,17 @@ TEST(InitScope, MetaAllocatesNothingAndToEmptyGivesStorage) {
   EXPECT_EQ(current_init_options().dtype(), caffe2::TypeMeta::Make<float>());
 }
 
+TEST(Init, LeavesOrdinaryModulesAsTheyWereMade) {
+  run_ranks(1, [&](Group& group) {
+    torch::nn::ModuleList model;
+    model->push_back(torch::nn::LayerNorm(torch::nn::LayerNormOptions({4})));
+    model->push_back(std::make_shared<RmsNorm>(4, 1e-5, group));
+    init(*model, tp_grid(group), 0, {.seed = 1});
+    for (const Param& param : params_of(*model))
+      EXPECT_TRUE(param.value.eq(param.name == "0.bias" ? 0 : 1).all().item<bool>()) << param.name;
+  });
+}
+
 TEST(Params, AreListedByFullNameWithTheirSpecs) {
   run_ranks(2, [&](Group& group) {
     Several module({group});

@@ -40,8 +40,8 @@ void collect(const torch::nn::Module& module, const std::string& prefix, std::ve
   const auto full = [&](const std::string& local) { return prefix.empty() ? local : prefix + "." + local; };
   for (const auto& parameter : module.named_parameters(/*recurse=*/false)) {
     const ParamSpec* spec = layer ? layer->spec(parameter.key()) : nullptr;
-    out.push_back(
-        {full(parameter.key()), parameter.value(), spec ? *spec : ParamSpec{.shape = parameter.value().sizes().vec()}});
+    out.push_back({full(parameter.key()), parameter.value(),
+                   spec ? *spec : ParamSpec{.shape = parameter.value().sizes().vec()}, spec != nullptr});
   }
   for (const auto& child : module.named_children()) collect(*child.value(), full(child.key()), out);
 }

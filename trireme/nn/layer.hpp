@@ -76,6 +76,7 @@ struct Param {
   std::string name;
   at::Tensor value;  // this rank's part
   ParamSpec spec;
+  bool declared = true;  // by a Layer; else of an ordinary module
 };
 
 /// All parameters below `root`, in the order of their registration, those of a module before those of its children.

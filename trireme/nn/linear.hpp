@@ -42,8 +42,8 @@ struct RowOptions {
 
 // T tokens, t = T / tp; F inputs, f = F / tp; D outputs
 /// y = x W^T + b with the columns of W cut over tp.
-///   forward    y_TD  = sum_r x_Tf @ W_Df^T + b_D   all_reduce, or reduce_scatter to y_tD; the bias is added once,
-///   after it backward   dx_Tf = dy_TD @ W_Df                sequence parallel: dy_TD = all_gather(dy_tD)
+///   forward    y_TD  = sum_r x_Tf @ W_Df^T + b_D   all_reduce, or reduce_scatter to y_tD; then the bias, once
+///   backward   dx_Tf = dy_TD @ W_Df                sequence parallel: dy_TD = all_gather(dy_tD)
 ///              dW_Df = dy_TD^T @ x_Tf              local
 ///              db_D  = sum_T dy_TD                 sequence parallel: a part on each rank (ParamSpec::partial)
 class RowLinear : public Layer {

@@ -142,6 +142,7 @@ TEST(Linear, WhatDoesNotFitIsNamed) {
     EXPECT_THROW(ColumnLinear(kIn, 25, tp), ConfigError);
     EXPECT_THROW(RowLinear(17, kOut, tp), ConfigError);
     EXPECT_THROW(tp.own_tokens(at::zeros({3, 2})), ConfigError);
+    EXPECT_THROW(ColumnLinear(kIn, kOut, tp, {.gather_output = true, .chunks = {{12, 0}, {12, 0}}}), InternalError);
     ColumnLinear layer(kIn, kOut, tp);
     EXPECT_THROW(layer.forward(at::zeros({4, kIn + 1}, at::kDouble)), InternalError);
   });

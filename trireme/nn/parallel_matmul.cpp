@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/kernels/first_order.hpp"
 #include "trireme/kernels/matmul.hpp"
 
 namespace trireme {
@@ -34,13 +35,15 @@ struct ParallelMatmul : torch::autograd::Function<ParallelMatmul> {
                             const MaybeRebuild& rebuild) {
     ctx->saved_data["how"] = c10::IValue::make_capsule(c10::make_intrusive<How>(input, tp, rebuild));
     ctx->saved_data["bias"] = bias.has_value();
-    tensor_list kept = rebuild ? rebuild->from : tensor_list{x};
+    tensor_list kept;  // what makes x, for a weight that is trained; and the weight
+    if (weight.requires_grad()) kept = rebuild ? rebuild->from : tensor_list{x};
     kept.push_back(weight);
     ctx->save_for_backward(std::move(kept));
     return product(x, weight, bias, input, tp);
   }
 
   static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
+    kernels::require_first_order("linear layer");
     const auto capsule = ctx->saved_data["how"].toCapsule();
     const How& how = static_cast<const How&>(*capsule);
     tensor_list kept = ctx->get_saved_variables();
@@ -65,7 +68,7 @@ struct ParallelMatmul : torch::autograd::Function<ParallelMatmul> {
       if (gathering) x = std::move(*gathering).wait();
       dweight = kernels::matmul_tn(dy, x);
     }
-    if (ctx->saved_data["bias"].toBool() && ctx->needs_input_grad(2)) dbias = dy.sum(0);
+    if (ctx->saved_data["bias"].toBool() && ctx->needs_input_grad(2)) dbias = kernels::sum_rows(dy);
     if (reducing) dx = std::move(*reducing).wait();
     return {dx, dweight, dbias, at::Tensor(), at::Tensor(), at::Tensor()};
   }

@@ -15,9 +15,10 @@ enum class Input {
 // T tokens, t = T / tp; K inputs of the weight that this rank keeps, N outputs
 /// y_TN = x W_NK^T + b_N, where x is x_TK, or x_tK of token_shard, which is gathered first.
 ///   forward    y_TN  = X_TK @ W_NK^T + b_N        token_shard: X_TK = all_gather(x_tK)
-///   backward   dX_TK = dy_TN @ W_NK               replicated: all_reduce, token_shard: reduce_scatter to dx_tK, both
-///              dW_NK = dy_TN^T @ X_TK             under way while dW is computed; token_shard gathers X again, while
-///              dX db_N  = sum_T dy_TN                is computed, instead of keeping it
+///   backward   dX_TK = dy_TN @ W_NK               replicated: all_reduce; token_shard: reduce_scatter to dx_tK
+///              dW_NK = dy_TN^T @ X_TK             while that is under way
+///              db_N  = sum_T dy_TN
+/// A token_shard's X is not kept for backward but gathered again, while dX is computed.
 /// `rebuild`: how to make x again, instead of keeping it. `bias` may be undefined.
 at::Tensor parallel_matmul(const at::Tensor& x, const at::Tensor& weight_NK, const at::Tensor& bias_N, Input input,
                            Group& tp, const MaybeRebuild& rebuild = {});

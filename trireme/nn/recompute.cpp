@@ -109,7 +109,8 @@ struct RecomputeCall : torch::autograd::Function<RecomputeCall> {
     {
       const at::AutoGradMode on(true);
       const at::Tensor y = run_again(static_cast<const Call&>(*capsule), inputs);
-      torch::autograd::backward({y}, {grads[0]});
+      // Where everything inside is frozen there is nothing to go back through.
+      if (y.requires_grad()) torch::autograd::backward({y}, {grads[0]});
     }
     tensor_list out(2);  // of the call and the anchor: none
     for (const at::Tensor& input : inputs) out.push_back(input.grad());

@@ -71,6 +71,13 @@ TEST(Recompute, WorksWhereNoInputRequiresGrad) {
   EXPECT_TRUE(w.grad().equal(x));
 }
 
+TEST(Recompute, GoesPastWhatIsFrozen) {
+  const at::Tensor frozen = torch::randn({8}), x = torch::randn({8}), w = torch::randn({8}).set_requires_grad(true);
+  const at::Tensor y = recompute([&](const at::Tensor& in) { return in * frozen; }, {}, x);
+  (y * w).sum().backward();
+  EXPECT_TRUE(w.grad().equal(x * frozen));
+}
+
 TEST(Recompute, KeepsNothingWithoutGrad) {
   const at::NoGradGuard off;
   int runs = 0;
@@ -94,7 +101,7 @@ TEST(Recompute, TakesSeveralInputsAndReturnsOneOfThem) {
   same.sum().backward();
 }
 
-TEST(Recompute, ASecondBackwardIsNamed) {
+TEST(Recompute, ASecondBackwardIsRefused) {
   const at::Tensor x = torch::ones({3}).set_requires_grad(true);
   const at::Tensor y = recompute([](const at::Tensor& in) { return in * in; }, {}, x).sum();
   y.backward();

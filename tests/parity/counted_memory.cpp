@@ -1,4 +1,4 @@
-#include "trireme/nn/counted_memory.hpp"
+#include "tests/parity/counted_memory.hpp"
 
 #include <atomic>
 #include <mutex>

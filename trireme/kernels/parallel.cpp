@@ -1,4 +1,4 @@
-#include "trireme/kernels/rows.hpp"
+#include "trireme/kernels/parallel.hpp"
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h>
@@ -7,7 +7,7 @@
 // False, with g++ 13, in the moves of TensorIterator's small vectors.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 
-namespace trireme::kernels::detail {
+namespace trireme::kernels {
 
 // Not at::parallel_for: it is a template, and in a file compiled without -fopenmp it is silently a plain loop; with it,
 // our programs would link an OpenMP library beside the one inside of the wheel. A TensorIterator runs its loop on
@@ -27,4 +27,4 @@ void over_parts(std::int64_t count, c10::function_ref<void(std::int64_t first, s
       /*grain_size=*/1);
 }
 
-}  // namespace trireme::kernels::detail
+}  // namespace trireme::kernels

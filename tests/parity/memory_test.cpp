@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "tests/parity/counted_memory.hpp"
 #include "trireme/model/decoder.hpp"
-#include "trireme/nn/counted_memory.hpp"
 #include "trireme/nn/test_words.hpp"
 
 namespace trireme {
@@ -61,18 +61,19 @@ TEST(Memory, ALlamaLayerKeepsWhatTheFormulaSays) {
     const double kept = kept_bytes(ranks, ranks > 1, Recompute::none);
     std::cout << "  tp " << ranks << ", sequence parallel: " << kept << " bytes a token, formula " << formula
               << ", ratio " << kept / formula << "\n";
-    EXPECT_NEAR(kept / formula, 1, 0.1) << ranks;
+    EXPECT_NEAR(kept / formula, 1, 0.03) << ranks;
     // Selective: neither the outputs of the norms nor the MLP's product.
-    EXPECT_NEAR(kept_bytes(ranks, ranks > 1, Recompute::selective) / (formula - 4 * h - 2 * f), 1, 0.1) << ranks;
+    EXPECT_NEAR(kept_bytes(ranks, ranks > 1, Recompute::selective) / (formula - 4 * h - 2 * f), 1, 0.03) << ranks;
     // Full: the output alone.
-    EXPECT_NEAR(kept_bytes(ranks, ranks > 1, Recompute::full) / (2 * h), 1, 0.1) << ranks;
+    EXPECT_NEAR(kept_bytes(ranks, ranks > 1, Recompute::full) / (2 * h), 1, 0.03) << ranks;
   }
-  // Without sequence parallel every rank keeps the residual stream and the norms' outputs whole: 10 h of the 12.
-  EXPECT_NEAR(kept_bytes(2, false, Recompute::none) / (formula + 8 * h), 1, 0.1);
+  // Without sequence parallel two ranks keep twice what lies between the cut layers: the norms' outputs, the residual stream
+  // in the middle and at the end, 8 h of the 12.
+  EXPECT_NEAR(kept_bytes(2, false, Recompute::none) / (formula + 8 * h), 1, 0.03);
 }
 
 TEST(Memory, TheLossPeaksFarBelowWholeLogits) {
-  constexpr int64_t kTokens = 4096, kEntries = 32000, kWidth = 64;
+  constexpr int64_t kTokens = 4096, kEntries = 32000, kWidth = 128;
   std::vector<double> peaks;
   std::vector<at::Tensor> grads;
   for (const bool ours : {false, true}) {
