@@ -1,7 +1,10 @@
-// One Linear in three ways, on as many ranks as you start: the sharded computations of nanotron's documentation.
+// One Linear in three ways, on as many ranks as you start: the sharded computations of nanotron's documentation, and the
+// numbers of Megatron's.
 //   trireme launch -n 2 -- ./trireme_example_parallel_linear
+#include <cstdio>
 #include <iostream>
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <torch/torch.h>
 
 #include "trireme/comm/differentiable.hpp"
@@ -58,9 +61,25 @@ int main(int argc, char** argv) {
                       ", slices ", str(info.local_global_slices_pairs), "\n")
               << std::flush;
     tp.barrier().wait();
-    if (tp.rank() == 0)
+
+    // The same layer with the numbers of the well-known walk through Megatron's ColumnParallelLinear: two outputs, so on one
+    // rank or two. The all-gather concatenates the columns; what torch.manual_seed(0) draws is the same in every language.
+    at::Tensor product;
+    if (tp.size() <= 2) {
+      at::Generator generator = at::detail::createCPUGenerator(0);
+      const at::Tensor inputs = at::randn({2, 4}, generator), weights = at::randn({4, 2}, generator);
+      ColumnLinear layer(4, 2, {tp}, {.gather_output = true});
+      const at::NoGradGuard no_grad;
+      layer.weight_fD.copy_(weights.t().chunk(tp.size(), 0)[static_cast<std::size_t>(tp.rank())]);
+      product = layer.forward(inputs);
+    }
+    if (tp.rank() == 0) {
+      for (int64_t i = 0; product.defined() && i < 2; ++i)
+        std::printf("%.4f %.4f\n", product[i][0].item<double>(), product[i][1].item<double>());
+      std::fflush(stdout);
       std::cout << "the three versions agree: "
                 << (at::allclose(y1_BH, y2_BH, 1e-4, 1e-5) && at::allclose(y1_BH, y3_BH, 1e-4, 1e-5) ? "yes" : "no")
                 << "\n";
+    }
   });
 }
