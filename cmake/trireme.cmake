@@ -123,11 +123,11 @@ function(trireme_test name)
   gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_PREFIX ${name}. PROPERTIES TIMEOUT 300)
 endfunction()
 
-# trireme_program(TARGET SOURCE FOLDER LINK target...): a program that uses torch, in that folder of the build.
-function(trireme_program target source folder)
+# trireme_program(TARGET SOURCES FOLDER LINK target...): a program that uses torch, in that folder of the build.
+function(trireme_program target sources folder)
   cmake_parse_arguments(arg "" "" "LINK" ${ARGN})
   # An object library first: torch's precompiled header is as position-independent as libraries are, and programs are not.
-  add_library(${target}_code OBJECT ${source})
+  add_library(${target}_code OBJECT ${sources})
   target_link_libraries(${target}_code PUBLIC ${arg_LINK})
   target_compile_options(${target}_code PRIVATE ${TRIREME_WARNINGS})
   target_precompile_headers(${target}_code REUSE_FROM trireme_torch)

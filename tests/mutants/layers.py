@@ -2,6 +2,7 @@
 """Breaks the layers, one way at a time, and asks which test notices: a suite that cannot fail proves nothing.
 
 usage: layers.py BUILD_FOLDER [NAME...]
+       layers.py --check      only that every mutant still has its place in the sources
 Works in a clone of the last commit inside BUILD_FOLDER, so that the sources here stay as they are. Prints a table of mutants and
 the test that kills each; exit code 1 if one survives."""
 import os
@@ -22,10 +23,8 @@ MUTANTS = {
                           'register_module("q_norm", std::make_shared<RmsNorm>(d, options.norm_eps, tp.group, Axis::tp))',
                           'register_module("q_norm", std::make_shared<RmsNorm>(d, options.norm_eps, tp.group))'),
     "bias_everywhere": ("the bias of a row-parallel layer is added on every rank, before the sum", "nn/linear.cpp",
-                        "const at::Tensor part = parallel_matmul(x_Tf, weight_Df, {}, Input::feature_shard, tp_.group, rebuild);",
-                        "const at::Tensor part = parallel_matmul(x_Tf, weight_Df, bias_D, Input::feature_shard, tp_.group, rebuild);\n"
-                        "  if (bias_D.defined())\n    return tp_.sequence_parallel ? differentiable::reduce_scatter(part, 0, tp_.group)\n"
-                        "                                 : differentiable::all_reduce(part, tp_.group);"),
+                        "const at::Tensor y = tp_.add_up(part);\n  return bias_D.defined() ? y + bias_D : y;",
+                        "return tp_.add_up(bias_D.defined() ? part + bias_D : part);"),
     "same_dropout_where_cut": ("ranks with other tokens drop the same elements", "model/decoder.cpp",
                                "tp_.own_tokens(context.rows_T())", "context.rows_T().narrow(0, 0, tp_.own_tokens(context.rows_T()).size(0))"),
     "same_dropout_of_heads": ("ranks with other heads drop the same probabilities", "nn/attention.cpp",
@@ -39,8 +38,8 @@ MUTANTS = {
     "vocabulary_border": ("the last entry of a shard is nobody's", "nn/embedding.cpp",
                           "logical_or_(ids_T.ge(own.end))", "logical_or_(ids_T.ge(tp_.rank() + 1 < tp_.size() ? own.end - 1 : own.end))"),
     "target_border": ("the second rank looks for its targets one entry too far", "nn/cross_entropy.cpp",
-                      "kernels::exp_sums_(logits_Cv, max_C, targets_C, head_.own.begin,",
-                      "kernels::exp_sums_(logits_Cv, max_C, targets_C, head_.own.begin + (head_.tp.rank() == 1 ? 1 : 0),"),
+                      "kernels::exp_sums_(logits_Cv, max_C, targets_C, head.own.begin,",
+                      "kernels::exp_sums_(logits_Cv, max_C, targets_C, head.own.begin + (head.tp.rank() == 1 ? 1 : 0),"),
     "softmax_of_a_shard": ("each rank normalises by the sum of its own entries", "nn/cross_entropy.cpp",
                            "const at::Tensor scale_C = counts_C / sum_exp_C *",
                            "const at::Tensor scale_C = counts_C / logits_Cv.sum(1) *"),
@@ -51,9 +50,8 @@ MUTANTS = {
     "positions_of_rank_0": ("every rank takes the positions of the first tokens", "model/decoder.cpp",
                             "positions_->forward(tp_.own_tokens(context.positions_T))",
                             "positions_->forward(context.positions_T.narrow(0, 0, tp_.own_tokens(context.positions_T).size(0)))"),
-    "kv_heads_tiled": ("query heads take KV heads in turn instead of in groups", "nn/attention.cpp",
-                       "k.repeat_interleave(repeats, 1), values = v.repeat_interleave(repeats, 1)",
-                       "k.repeat({1, repeats, 1, 1}), values = v.repeat({1, repeats, 1, 1})"),
+    "kv_heads_tiled": ("query heads take the keys of KV heads in turn instead of in groups", "nn/attention.cpp",
+                       "k.to(wide).repeat_interleave(repeats, 1)", "k.to(wide).repeat({1, repeats, 1, 1})"),
     "init_by_rank": ("initial values depend on the rank", "nn/init.cpp",
                      "const Stream stream(options.seed,", "const Stream stream(options.seed + static_cast<std::uint64_t>(rank),"),
     "rebuilt_from_other": ("selective recompute makes the second norm's output from the first one's input", "model/decoder.cpp",
@@ -68,7 +66,7 @@ MUTANTS = {
                    "sharded_cross_entropy(hidden(ids_T, context), head_weight(), targets_T",
                    "sharded_cross_entropy(hidden(ids_T, context), head_weight().detach(), targets_T"),
     "ignored_tokens_count": ("tokens to be ignored count", "nn/cross_entropy.cpp",
-                             "const at::Tensor counts_C = targets_C.ne(head_.options.ignore_index).to(type);",
+                             "const at::Tensor counts_C = targets_C.ne(head.options.ignore_index).to(type);",
                              "const at::Tensor counts_C = at::ones(targets_C.sizes(), logits_Cv.options());"),
     "sampler_offset": ("a sampled entry is numbered from this rank's first", "nn/sampler.cpp",
                        "copy_(first_b1 + first_entry)", "copy_(first_b1 + 0 * first_entry)"),
@@ -96,7 +94,16 @@ def killer(clone, build):
     return "peers.transformers" if result.returncode != 0 else None
 
 
+def check_places():
+    for name, (_, file, old, _) in MUTANTS.items():
+        if old not in (ROOT / "trireme" / file).read_text():
+            sys.exit(f"layers.py: error: {name}: {file} no longer holds: {old}")
+
+
 def main():
+    check_places()
+    if sys.argv[1] == "--check":
+        return
     clone = Path(sys.argv[1]).resolve() / "mutants"
     wanted = sys.argv[2:] or list(MUTANTS)
     torch = run([ROOT / "tools/find_torch"]).stdout.strip()
@@ -119,8 +126,6 @@ def main():
         what, file, old, new = MUTANTS[name]
         path = clone / "trireme" / file
         sound = path.read_text()
-        if old not in sound:
-            sys.exit(f"layers.py: error: {name}: {file} no longer holds: {old}")
         path.write_text(sound.replace(old, new, 1))
         built = make()
         if built.returncode != 0:

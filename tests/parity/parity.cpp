@@ -117,7 +117,7 @@ Outcome run(const Cell& cell, Mesh& mesh) {
     // Biases and norms start as zeros and ones: other values show more.
     const at::NoGradGuard off;
     for (const Param& param : params)
-      if (param.spec.fill == Fill::zeros || param.spec.fill == Fill::ones) {
+      if (param.spec.fill == Fill::zeros || param.spec.fill == Fill::ones || param.spec.fill == Fill::bias) {
         const at::Tensor whole = at::linspace(-0.3, 0.4, param.spec.shape[0], at::kDouble);
         for (const Piece& piece : pieces(param.spec.placement, param.spec.shape, mesh.grid(), mesh.rank()))
           box_view(param.value, box_of(piece.slices.local_slices))
@@ -211,6 +211,29 @@ Outcome rolled(const Outcome& outcome) {
   out.gradients = moved(outcome.gradients);
   out.parameters = moved(outcome.parameters);
   return out;
+}
+
+const Outcome& References::of(const Cell& cell) {
+  const Cell alone = on_one_rank(cell);
+  const std::string key = text(alone.str(), " ", at::toString(alone.dtype), " ", alone.device);
+  if (!known_.contains(key)) known_[key] = run_as_threads(alone);
+  return known_.at(key);
+}
+
+std::vector<std::string> judged(const Outcome& found, const Outcome& reference, const Bounds& bounds) {
+  std::vector<std::string> lines = differences(found, reference, bounds);
+  const Outcome other = rolled(reference);
+  // What is within a bound of the reference is beyond it for whatever is twice as far away.
+  const Bounds twice{.loss = 2 * bounds.loss,
+                     .gradient = 2 * bounds.gradient,
+                     .least = bounds.least,
+                     .parameter = 2 * bounds.parameter};
+  const std::size_t wanted = differences(reference, other, twice).size(),
+                    told = differences(found, other, bounds).size();
+  if (wanted == 0 || told < wanted)
+    lines.push_back(
+        text("of ", wanted, " things that differ from the moved-on reference ", told, " were told from it"));
+  return lines;
 }
 
 }  // namespace trireme::parity

@@ -1,7 +1,7 @@
 #pragma once
 // The same model on a layout and on one rank: losses, every gradient, parameters after some steps. What every
 // parallelism is compared by.
-#include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,5 +64,19 @@ std::vector<std::string> differences(const Outcome& found, const Outcome& wanted
 /// The reference with the elements of every tensor moved on by one, and other losses: a comparison that takes it for
 /// the right one is worth nothing.
 Outcome rolled(const Outcome& outcome);
+
+/// References, each computed once.
+class References {
+ public:
+  const Outcome& of(const Cell& cell);
+  std::size_t size() const { return known_.size(); }
+
+ private:
+  std::map<std::string, Outcome> known_;
+};
+
+/// The differences, and a line more if something that the bounds can tell from the moved-on reference was not told from
+/// it: with the bounds of f64 that is everything.
+std::vector<std::string> judged(const Outcome& found, const Outcome& reference, const Bounds& bounds = {});
 
 }  // namespace trireme::parity

@@ -1,7 +1,6 @@
 // Tensor and sequence parallelism against one rank, over all that may change their numbers.
 #include <cstdlib>
 #include <iostream>
-#include <map>
 
 #include <gtest/gtest.h>
 
@@ -11,19 +10,17 @@ namespace trireme::parity {
 namespace {
 
 void expect_parity(const std::vector<Cell>& cells) {
-  std::map<std::string, Outcome> references;
+  References references;
   std::size_t gradients = 0;
   for (const Cell& cell : cells) {
-    const std::string key = on_one_rank(cell).str();
-    if (!references.contains(key)) references[key] = run_as_threads(on_one_rank(cell));
-    const Outcome& reference = references.at(key);
+    const Outcome& reference = references.of(cell);
     const Outcome outcome = run_as_threads(cell);
-    const auto lines = differences(outcome, reference);
+    const auto lines = judged(outcome, reference);
     EXPECT_TRUE(lines.empty()) << cell.str() << ": " << lines.size() << " differences, first\n  " << lines[0];
     // Not vacuous: everything is found wrong when it is compared with something else.
-    const std::size_t wanted = reference.activations.size() + reference.gradients.size() + reference.parameters.size() +
-                               reference.losses.size() + 1;
-    EXPECT_EQ(differences(outcome, rolled(reference)).size(), wanted) << cell.str();
+    const std::size_t all = reference.activations.size() + reference.gradients.size() + reference.parameters.size() +
+                            reference.losses.size() + 1;
+    EXPECT_EQ(differences(outcome, rolled(reference)).size(), all) << cell.str();
     gradients += reference.gradients.size();
   }
   std::cout << "  " << cells.size() << " cells, " << gradients << " gradients compared, " << references.size()
@@ -36,15 +33,12 @@ std::vector<Cell> cells_of(const std::vector<Choice>& choices) {
   return cells;
 }
 
-TEST(TensorParallelParity, CellsThatCoverAllQuadruples) {
-  const std::vector<Cell> cells = cells_of(covering(all_choices()));
+/// All that are legal in a campaign, else those that cover all quadruples of values.
+TEST(TensorParallelParity, EveryCellEqualsOneRank) {
+  const std::vector<Choice> all = all_choices();
+  const std::vector<Cell> cells = cells_of(std::getenv("TRIREME_CAMPAIGN") != nullptr ? all : covering(all));
   EXPECT_GE(cells.size(), 60u);
   expect_parity(cells);
-}
-
-TEST(TensorParallelParityCampaign, AllLegalCells) {
-  if (std::getenv("TRIREME_CAMPAIGN") == nullptr) GTEST_SKIP() << "long: make campaign runs it";
-  expect_parity(cells_of(all_choices()));
 }
 
 TEST(TensorParallelParity, OtherShapes) {

@@ -141,9 +141,7 @@ at::Tensor Decoder::logits(const at::Tensor& ids_T, const ForwardContext& contex
 }
 
 at::Tensor Decoder::sharded_logits(const at::Tensor& ids_T, const ForwardContext& context) {
-  const Input input = tp_.sequence_parallel ? Input::token_shard : Input::replicated;
-  return parallel_matmul(hidden(ids_T, context), head_weight(), {}, input, tp_.group)
-      .narrow(1, 0, vocabulary_range(model_.vocab_size, tp_.group).size());
+  return trireme::sharded_logits(hidden(ids_T, context), head_weight(), model_.vocab_size, tp_);
 }
 
 void Decoder::set_recompute(Recompute mode) {

@@ -12,8 +12,6 @@
 namespace trireme {
 namespace {
 
-std::string tuple(const std::vector<std::int64_t>& shape) { return tuple_text(shape); }
-
 at::ScalarType scalar_type(const SafetensorsEntry& entry, const std::string& file) {
   switch (entry.dtype) {
     case SafetensorsDtype::F64: return at::kDouble;
@@ -93,51 +91,60 @@ void read_piece(const WeightName& name, const SafetensorsFolder::Found& found, c
   box_view(local, own).copy_(name.transposed ? slice.t() : slice);
 }
 
-}  // namespace
+using Params = std::map<std::string, Param>;  // by name
 
-void load_hugging_face(Decoder& decoder, const std::filesystem::path& path, const Grid& grid, int rank) {
-  const at::NoGradGuard no_grad;
-  set_paths(decoder);
-  Source source(path);
-  std::map<std::string, Param> params;
-  for (Param& param : params_of(decoder)) params.emplace(param.name, std::move(param));
+struct Read {
+  WeightName name;
+  SafetensorsFolder::Found found;
+};
 
-  // Everything that is wrong is found before anything is read.
-  const std::vector<WeightName> names = weight_names(decoder.config());
-  std::vector<std::pair<const WeightName*, SafetensorsFolder::Found>> reads;
+/// What is to be read, or CheckpointError with everything that is wrong.
+std::vector<Read> plan_reads(const ModelConfig& model, const Params& params, Source& source) {
+  std::vector<Read> reads;
   std::vector<std::string> wrong;
-  for (const WeightName& name : names) {
+  std::map<std::string, std::int64_t> named_rows;
+  for (const WeightName& name : weight_names(model)) {
+    const auto param = params.find(name.ours);
+    require(param != params.end(), "the table of names has ", name.ours, ", the model has not");
+    named_rows[name.ours] += name.rows;
     const auto found = source.find(name.theirs);
     if (!found) {
       wrong.push_back(text(name.theirs, " is missing"));
       continue;
     }
-    const auto param = params.find(name.ours);
-    require(param != params.end(), "the table of names has ", name.ours, ", the model has not");
-    const Shape wanted = their_shape(name, param->second.spec),
-                has(found->entry.shape.begin(), found->entry.shape.end());
-    if (has != wanted)
-      wrong.push_back(text(name.theirs, " has shape ", tuple(has), ", the model's is ", tuple(wanted)));
+    const Shape wanted = their_shape(name, param->second.spec);
+    if (found->entry.shape == wanted)
+      reads.push_back({name, *found});
     else
-      reads.emplace_back(&name, *found);
+      wrong.push_back(
+          text(name.theirs, " has shape ", tuple_text(found->entry.shape), ", the model's is ", tuple_text(wanted)));
   }
-  std::map<std::string, std::int64_t> rows;
-  for (const WeightName& name : names) rows[name.ours] += name.rows;
   for (const auto& [name, param] : params)
-    if (rows[name] != param.spec.shape[0])
-      wrong.push_back(text(name, " of this config has no name in a ", decoder.config().model_type, " folder"));
+    if (named_rows[name] != param.spec.shape[0])
+      wrong.push_back(text(name, " of this config has no name in a ", model.model_type, " folder"));
   for (const std::string& name : source.unused())
-    if (!(decoder.config().tie_word_embeddings && name == "lm_head.weight"))
-      wrong.push_back(text(name, " has no place in a ", decoder.config().model_type, " model of this config"));
+    if (!(model.tie_word_embeddings && name == "lm_head.weight"))
+      wrong.push_back(text(name, " has no place in a ", model.model_type, " model of this config"));
   require<CheckpointError>(wrong.empty(), source.shown(), ": ", wrong.size(),
                            wrong.size() == 1 ? " tensor does" : " tensors do", " not fit the model", listed(wrong),
                            "\n  fix: take model settings from the folder's own config.json (model.hf)");
+  return reads;
+}
 
-  for (auto& [name, param] : params) param.value.zero_();
-  for (const auto& [name, found] : reads) {
-    const Param& param = params.at(name->ours);
+}  // namespace
+
+void load_hugging_face(Decoder& decoder, const std::filesystem::path& path, const Grid& grid, int rank) {
+  const at::NoGradGuard no_grad;
+  set_paths(decoder);
+  Params params;
+  for (Param& param : params_of(decoder)) params.emplace(param.name, std::move(param));
+  Source source(path);
+  const std::vector<Read> reads = plan_reads(decoder.config(), params, source);
+  for (auto& [name, param] : params) param.value.zero_();  // what pads a parameter stays so
+  for (const Read& read : reads) {
+    const Param& param = params.at(read.name.ours);
     for (const Piece& piece : pieces(param.spec.placement, param.spec.shape, grid, rank))
-      read_piece(*name, found, piece, param.value);
+      read_piece(read.name, read.found, piece, param.value);
   }
 }
 

@@ -20,11 +20,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-/// x whole on every rank, the gradient of which is summed over tp on its way back.
-at::Tensor whole_tokens(const at::Tensor& x, TensorParallel tp) {
-  return tp.sequence_parallel ? differentiable::all_gather(x, 0, tp.group) : differentiable::sum_grads(x, tp.group);
-}
-
 struct Head {
   const at::Tensor weight_vD;  // without the rows that mean nothing
   Range own;                   // entries of this rank
@@ -33,67 +28,57 @@ struct Head {
   CrossEntropyOptions options;
 };
 
-/// Loss and, where asked for, gradients of one chunk of tokens.
-class Chunked {
- public:
-  Chunked(const Head& head, bool wants_grads) : head_(head), wants_grads_(wants_grads) {}
+/// The sum of the losses of one chunk of tokens. Where the gradients are defined, dx_CD is written, dweight_vD added to.
+at::Tensor chunk_loss(const at::Tensor& x_CD, const at::Tensor& targets_C, const Head& head, at::Tensor dx_CD,
+                      const at::Tensor& dweight_vD) {
+  const bool wants_grads = dx_CD.defined();
+  const auto type = kernels::wide_dtype(x_CD.scalar_type());
+  at::Tensor logits_Cv = kernels::matmul_nt(x_CD, head.weight_vD).to(type);
+  const double smoothing = head.options.label_smoothing;
 
-  /// Returns the sum of the losses; `dx_CD` is written.
-  at::Tensor add(const at::Tensor& x_CD, const at::Tensor& targets_C, at::Tensor dx_CD, at::Tensor& dweight_vD) {
-    const auto type = kernels::wide_dtype(x_CD.scalar_type());
-    at::Tensor logits_Cv = kernels::matmul_nt(x_CD, head_.weight_vD).to(type);
-    const double smoothing = head_.options.label_smoothing;
+  // A rank may have no entry at all, where there are fewer than ranks: it still talks.
+  const bool some = head.own.size() > 0;
+  const int64_t tokens = x_CD.size(0);
+  const at::Tensor max_C =
+      head.tp
+          .all_reduce_(some ? kernels::row_max(logits_Cv)
+                            : at::full({tokens}, -std::numeric_limits<double>::infinity(), logits_Cv.options()),
+                       Reduce::max)
+          .wait();
+  const at::Tensor sums_3C =
+      head.tp
+          .all_reduce_(some ? kernels::exp_sums_(logits_Cv, max_C, targets_C, head.own.begin, smoothing > 0)
+                            : at::zeros({3, tokens}, logits_Cv.options()))
+          .wait();
+  // lse is of logits minus their maximum, as target and total are: the maximum cancels, but not in the z-loss.
+  const at::Tensor sum_exp_C = sums_3C[0], target_C = sums_3C[1], total_C = sums_3C[2];
+  const at::Tensor counts_C = targets_C.ne(head.options.ignore_index).to(type);
+  const at::Tensor lse_C = sum_exp_C.log();
+  const at::Tensor whole_lse_C = lse_C + max_C;
+  at::Tensor loss_C = lse_C - (1 - smoothing) * target_C - (smoothing / static_cast<double>(head.entries)) * total_C;
+  if (head.options.z_loss > 0) loss_C = loss_C + head.options.z_loss * whole_lse_C.square();
 
-    // A rank may have no entry at all, where there are fewer than ranks: it still talks.
-    const bool some = head_.own.size() > 0;
-    const int64_t tokens = x_CD.size(0);
-    const at::Tensor max_C =
-        head_.tp
-            .all_reduce_(some ? kernels::row_max(logits_Cv)
-                              : at::full({tokens}, -std::numeric_limits<double>::infinity(), logits_Cv.options()),
-                         Reduce::max)
-            .wait();
-    const at::Tensor sums_3C =
-        head_.tp
-            .all_reduce_(some ? kernels::exp_sums_(logits_Cv, max_C, targets_C, head_.own.begin, smoothing > 0)
-                              : at::zeros({3, tokens}, logits_Cv.options()))
-            .wait();
-    // lse is of logits minus their maximum, as target and total are: the maximum cancels, but not in the z-loss.
-    const at::Tensor sum_exp_C = sums_3C[0], target_C = sums_3C[1], total_C = sums_3C[2];
-    const at::Tensor counts_C = targets_C.ne(head_.options.ignore_index).to(type);
-    const at::Tensor lse_C = sum_exp_C.log();
-    const at::Tensor whole_lse_C = lse_C + max_C;
-    at::Tensor loss_C = lse_C - (1 - smoothing) * target_C - (smoothing / static_cast<double>(head_.entries)) * total_C;
-    if (head_.options.z_loss > 0) loss_C = loss_C + head_.options.z_loss * whole_lse_C.square();
-
-    if (wants_grads_ && !some) dx_CD.zero_();
-    if (wants_grads_ && some) {
-      // d loss / d logit = p (1 + 2 z lse) - smoothing / V - (1 - smoothing) [is the target], and 0 for ignored tokens.
-      const at::Tensor scale_C = counts_C / sum_exp_C * (1 + 2 * head_.options.z_loss * whole_lse_C);
-      kernels::logit_grads_(logits_Cv, scale_C, targets_C, head_.own.begin, counts_C * (1 - smoothing),
-                            counts_C * (smoothing / static_cast<double>(head_.entries)));
-      const at::Tensor dlogits_Cv = logits_Cv.to(x_CD.scalar_type());
-      dx_CD.copy_(kernels::matmul_nn(dlogits_Cv, head_.weight_vD));
-      kernels::add_matmul_tn_(dweight_vD, dlogits_Cv, x_CD);
-    }
-    return (loss_C * counts_C).sum();
+  if (wants_grads && !some) dx_CD.zero_();
+  if (wants_grads && some) {
+    // d loss / d logit = p (1 + 2 z lse) - smoothing / V - (1 - smoothing) [is the target], and 0 for ignored tokens.
+    const at::Tensor scale_C = counts_C / sum_exp_C * (1 + 2 * head.options.z_loss * whole_lse_C);
+    kernels::logit_grads_(logits_Cv, scale_C, targets_C, head.own.begin, counts_C * (1 - smoothing),
+                          counts_C * (smoothing / static_cast<double>(head.entries)));
+    const at::Tensor dlogits_Cv = logits_Cv.to(x_CD.scalar_type());
+    dx_CD.copy_(kernels::matmul_nn(dlogits_Cv, head.weight_vD));
+    kernels::add_matmul_tn_(dweight_vD, dlogits_Cv, x_CD);
   }
+  return (loss_C * counts_C).sum();
+}
 
- private:
-  const Head& head_;
-  const bool wants_grads_;
-};
-
-/// The losses of all tokens; gradients into the tensors, where they are defined.
-at::Tensor run(const at::Tensor& x_TD, const at::Tensor& targets_T, const Head& head, at::Tensor dx_TD,
-               at::Tensor dweight_vD) {
-  const bool wants_grads = dx_TD.defined();
-  Chunked chunks(head, wants_grads);
+/// The same of all tokens.
+at::Tensor loss_of(const at::Tensor& x_TD, const at::Tensor& targets_T, const Head& head, const at::Tensor& dx_TD,
+                   const at::Tensor& dweight_vD) {
   at::Tensor sum = at::zeros({}, x_TD.options().dtype(kernels::wide_dtype(x_TD.scalar_type())));
   for (int64_t begin = 0; begin < x_TD.size(0); begin += head.options.chunk_tokens) {
     const int64_t tokens = std::min(head.options.chunk_tokens, x_TD.size(0) - begin);
-    sum += chunks.add(x_TD.narrow(0, begin, tokens), targets_T.narrow(0, begin, tokens),
-                      wants_grads ? dx_TD.narrow(0, begin, tokens) : at::Tensor(), dweight_vD);
+    sum += chunk_loss(x_TD.narrow(0, begin, tokens), targets_T.narrow(0, begin, tokens), head,
+                      dx_TD.defined() ? dx_TD.narrow(0, begin, tokens) : at::Tensor(), dweight_vD);
   }
   return sum;
 }
@@ -105,7 +90,7 @@ struct LossOfHead : torch::autograd::Function<LossOfHead> {
     const at::Tensor dx_TD = at::empty_like(x_TD);
     const at::Tensor dweight_vD =
         at::zeros(weight_vD.sizes(), weight_vD.options().dtype(kernels::wide_dtype(weight_vD.scalar_type())));
-    const at::Tensor loss = run(x_TD, targets_T, head, dx_TD, dweight_vD.narrow(0, 0, head.own.size()));
+    const at::Tensor loss = loss_of(x_TD, targets_T, head, dx_TD, dweight_vD.narrow(0, 0, head.own.size()));
     ctx->save_for_backward({dx_TD, dweight_vD});
     return loss;
   }
@@ -124,7 +109,7 @@ LossSum sharded_cross_entropy(const at::Tensor& x, const at::Tensor& weight_vD, 
                               int64_t entries, TensorParallel tp, const CrossEntropyOptions& options) {
   require<ConfigError>(options.chunk_tokens > 0, "cross entropy: chunk_tokens = ", options.chunk_tokens,
                        ": must be at least 1");
-  const at::Tensor x_TD = whole_tokens(x, tp);
+  const at::Tensor x_TD = tp.gather(x);
   require(targets_T.dim() == 1 && targets_T.size(0) == x_TD.size(0), "cross entropy: ", targets_T.sizes(),
           " targets for ", x_TD.size(0), " tokens");
   check_entries("target", targets_T, entries, options.ignore_index);
@@ -132,14 +117,25 @@ LossSum sharded_cross_entropy(const at::Tensor& x, const at::Tensor& weight_vD, 
   const Head head{weight_vD.detach().narrow(0, 0, own.size()), own, entries, tp.group, options};
   const bool wants_grads = at::GradMode::is_enabled() && (x_TD.requires_grad() || weight_vD.requires_grad());
   const at::Tensor loss =
-      wants_grads ? LossOfHead::apply(x_TD, weight_vD, targets_T, head) : run(x_TD, targets_T, head, {}, {});
+      wants_grads ? LossOfHead::apply(x_TD, weight_vD, targets_T, head) : loss_of(x_TD, targets_T, head, {}, {});
   return {loss, targets_T.ne(options.ignore_index).sum()};
 }
 
+namespace {
+
+/// With the columns that mean nothing.
+at::Tensor padded_logits(const at::Tensor& x, const at::Tensor& weight_vD, TensorParallel tp) {
+  return parallel_matmul(x, weight_vD, {}, input_between(tp), tp.group);
+}
+
+}  // namespace
+
+at::Tensor sharded_logits(const at::Tensor& x, const at::Tensor& weight_vD, int64_t entries, TensorParallel tp) {
+  return padded_logits(x, weight_vD, tp).narrow(1, 0, vocabulary_range(entries, tp.group).size());
+}
+
 at::Tensor whole_logits(const at::Tensor& x, const at::Tensor& weight_vD, int64_t entries, TensorParallel tp) {
-  const at::Tensor part_Tv =
-      parallel_matmul(x, weight_vD, {}, tp.sequence_parallel ? Input::token_shard : Input::replicated, tp.group);
-  return differentiable::gather_replicated(part_Tv, 1, tp.group).narrow(1, 0, entries);
+  return differentiable::gather_replicated(padded_logits(x, weight_vD, tp), 1, tp.group).narrow(1, 0, entries);
 }
 
 }  // namespace trireme

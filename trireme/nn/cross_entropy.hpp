@@ -28,6 +28,9 @@ struct LossSum {
 LossSum sharded_cross_entropy(const at::Tensor& x, const at::Tensor& weight_vD, const at::Tensor& targets_T,
                               int64_t entries, TensorParallel tp, const CrossEntropyOptions& options = {});
 
+/// This rank's entries of the logits, [T, v], without what pads them: for sample(). x as above.
+at::Tensor sharded_logits(const at::Tensor& x, const at::Tensor& weight_vD, int64_t entries, TensorParallel tp);
+
 /// The logits of all entries on every rank: for tests and for looking at. x as above.
 at::Tensor whole_logits(const at::Tensor& x, const at::Tensor& weight_vD, int64_t entries, TensorParallel tp);
 

@@ -6,7 +6,6 @@
 #include <ATen/ops/embedding.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/comm/differentiable.hpp"
 
 namespace trireme {
 
@@ -45,8 +44,7 @@ at::Tensor ParallelVocabulary::forward(const at::Tensor& ids_T) {
     mine =
         at::embedding(weight_vD, (ids_T - own.begin).masked_fill_(others_T, 0)).masked_fill(others_T.unsqueeze(1), 0);
   }
-  return tp_.sequence_parallel ? differentiable::reduce_scatter(mine, 0, tp_.group)
-                               : differentiable::all_reduce(mine, tp_.group);
+  return tp_.add_up(mine);
 }
 
 LearnedPositions::LearnedPositions(int64_t positions, int64_t features, TensorParallel tp) {

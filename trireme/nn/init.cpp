@@ -37,8 +37,9 @@ Numbers numbers_for(const ParamSpec& spec, const InitOptions& options) {
   const bool plain = options.scheme == InitScheme::plain;
   switch (spec.fill) {
     case Fill::ones: return {Numbers::Kind::constant, 1};
-    case Fill::zeros:
-      if (plain && spec.fan_in > 0) return {Numbers::Kind::uniform, 1 / std::sqrt(fan_in)};
+    case Fill::zeros: return {Numbers::Kind::constant, 0};
+    case Fill::bias:
+      if (plain) break;
       return {Numbers::Kind::constant, 0};
     case Fill::embedding: return {Numbers::Kind::normal, plain ? 1 : options.range};
     case Fill::weight:

@@ -1,18 +1,8 @@
 #include "trireme/nn/layer.hpp"
 
-#include "trireme/base/error.hpp"
 #include "trireme/nn/init_scope.hpp"
 
 namespace trireme {
-
-at::Tensor TensorParallel::own_tokens(const at::Tensor& x_T) const {
-  if (!sequence_parallel) return x_T;
-  const int64_t tokens = x_T.size(0);
-  require<ConfigError>(tokens % size() == 0, "sequence parallel over group ", group.str(), ": ", tokens,
-                       " tokens are not divisible by its ", size(),
-                       " ranks\n  fix: a batch x sequence length that tp divides, or sequence_parallel = false");
-  return x_T.narrow(0, rank() * (tokens / size()), tokens / size());
-}
 
 const ParamSpec* Layer::spec(const std::string& local_name) const {
   const auto it = specs_.find(local_name);

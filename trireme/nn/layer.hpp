@@ -8,14 +8,14 @@
 
 #include <torch/nn/module.h>
 
-#include "trireme/comm/group.hpp"
 #include "trireme/layout/grid.hpp"
 #include "trireme/layout/placement.hpp"
+#include "trireme/nn/tensor_parallel.hpp"
 
 namespace trireme {
 
 /// What a parameter starts as; init.hpp says which numbers a scheme takes for it.
-enum class Fill { zeros, ones, weight, residual_weight, embedding };
+enum class Fill { zeros, ones, bias, weight, residual_weight, embedding };
 
 struct ParamSpec {
   Shape shape;  // of the whole parameter
@@ -25,26 +25,8 @@ struct ParamSpec {
   /// other axes that do not cut it, the gradient is the same on all ranks by construction; dp and cp go without saying.
   AxisSet partial = {};
   Fill fill = Fill::weight;
-  int64_t fan_in = 0;  // inputs of an output, for schemes that ask; 0: the last dim
+  int64_t fan_in = 0;  // inputs of an output, for schemes that ask; 0: the last dim (a bias has none of its own)
   std::optional<TiedInfo> tie = {};
-};
-
-/// Over whom a layer is cut, and whether the tokens between two cut layers are cut, too.
-///
-/// Activations are [tokens, features], the tokens of a microbatch one sample after the other. Without sequence parallel
-/// every rank of `group` holds all T tokens between the layers; with it, rank r holds tokens [r T/n, (r+1) T/n),
-/// whatever samples they belong to: so gathering and scattering need no transposition, and T (not a sample) must be
-/// divisible.
-struct TensorParallel {
-  Group& group;
-  bool sequence_parallel = false;
-
-  int size() const { return group.size(); }
-  int rank() const { return group.rank(); }
-  /// Where parameters that are used on tokens between the layers have partial gradients.
-  AxisSet partial_between() const { return sequence_parallel ? AxisSet(Axis::tp) : AxisSet(); }
-  /// The part of a tensor over all tokens that goes with what this rank holds between the layers.
-  at::Tensor own_tokens(const at::Tensor& x_T) const;
 };
 
 /// A constructor draws no random number and knows no full name: names and values come when the tree is finished.

@@ -14,12 +14,11 @@ ColumnLinear::ColumnLinear(int64_t in, int64_t out, TensorParallel tp, ColumnOpt
   const Placement rows{.cuts = {{Axis::tp, 0, options.chunks, options.padded}}};
   weight_fD = declare("weight", {.shape = {out, in}, .placement = rows, .fill = options.fill}, tp.group);
   if (options.bias)
-    bias_f = declare("bias", {.shape = {out}, .placement = rows, .fill = Fill::zeros, .fan_in = in}, tp.group);
+    bias_f = declare("bias", {.shape = {out}, .placement = rows, .fill = Fill::bias, .fan_in = in}, tp.group);
 }
 
 at::Tensor ColumnLinear::forward(const at::Tensor& x, const MaybeRebuild& rebuild) {
-  const Input input = tp_.sequence_parallel ? Input::token_shard : Input::replicated;
-  const at::Tensor y_Tf = parallel_matmul(x, weight_fD, bias_f, input, tp_.group, rebuild);
+  const at::Tensor y_Tf = parallel_matmul(x, weight_fD, bias_f, input_between(tp_), tp_.group, rebuild);
   return gather_output_ ? differentiable::gather_replicated(y_Tf, 1, tp_.group) : y_Tf;
 }
 
@@ -29,14 +28,13 @@ RowLinear::RowLinear(int64_t in, int64_t out, TensorParallel tp, RowOptions opti
   weight_Df = declare("weight", {.shape = {out, in}, .placement = columns, .fill = options.fill}, tp.group);
   if (options.bias)
     bias_D =
-        declare("bias", {.shape = {out}, .partial = tp.partial_between(), .fill = Fill::zeros, .fan_in = in}, tp.group);
+        declare("bias", {.shape = {out}, .partial = tp.partial_between(), .fill = Fill::bias, .fan_in = in}, tp.group);
 }
 
 at::Tensor RowLinear::forward(const at::Tensor& x, const MaybeRebuild& rebuild) {
   const at::Tensor x_Tf = input_is_parallel_ ? x : differentiable::split_replicated(x, 1, tp_.group).contiguous();
   const at::Tensor part = parallel_matmul(x_Tf, weight_Df, {}, Input::feature_shard, tp_.group, rebuild);
-  const at::Tensor y = tp_.sequence_parallel ? differentiable::reduce_scatter(part, 0, tp_.group)
-                                             : differentiable::all_reduce(part, tp_.group);
+  const at::Tensor y = tp_.add_up(part);
   return bias_D.defined() ? y + bias_D : y;
 }
 

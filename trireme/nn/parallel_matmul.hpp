@@ -1,7 +1,7 @@
 #pragma once
 // The one matmul of all cut linear layers, with its backward written out so that communication overlaps the maths.
-#include "trireme/nn/layer.hpp"
 #include "trireme/nn/rebuild.hpp"
+#include "trireme/nn/tensor_parallel.hpp"
 
 namespace trireme {
 
@@ -11,6 +11,11 @@ enum class Input {
   token_shard,    // its own tokens, all features (sequence parallel)
   feature_shard,  // all tokens, its own features
 };
+
+/// What x is that comes from between two cut layers.
+inline Input input_between(const TensorParallel& tp) {
+  return tp.sequence_parallel ? Input::token_shard : Input::replicated;
+}
 
 // T tokens, t = T / tp; K inputs of the weight that this rank keeps, N outputs
 /// y_TN = x W_NK^T + b_N, where x is x_TK, or x_tK of token_shard, which is gathered first.
