@@ -5,6 +5,10 @@ find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 
 if(TRIREME_WITH_TORCH)
   # The same search as tools/setup, unless the caller named a torch through CMAKE_PREFIX_PATH or Torch_DIR.
@@ -42,7 +46,9 @@ if(TRIREME_WITH_TORCH)
   # One target carries torch: its headers as SYSTEM, and one precompiled header that all users share.
   add_library(trireme_torch STATIC ${PROJECT_SOURCE_DIR}/cmake/torch_pch.cpp)
   set_target_properties(trireme_torch PROPERTIES EXPORT_NAME torch)
-  target_link_libraries(trireme_torch PUBLIC ${TORCH_LIBRARIES})
+  # The standard library first: libtorch exports the std::filesystem of the compiler it was built with, and where that one is
+  # found first, remove_all() jumps to address 0 (StandardLibrary.ComesBeforeTheCopyInsideLibtorch).
+  target_link_libraries(trireme_torch PUBLIC stdc++ ${TORCH_LIBRARIES})
   # The users' warning flags exactly: -Wpedantic changes predefined macros, and a header built without it would not be used.
   target_compile_options(trireme_torch PRIVATE ${TRIREME_WARNINGS})
   target_precompile_headers(trireme_torch PRIVATE <torch/torch.h>)
