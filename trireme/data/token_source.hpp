@@ -1,0 +1,34 @@
+#pragma once
+// A long row of tokens made of documents: what every token file and the synthetic source are to a sampler.
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+class TokenSource {
+ public:
+  virtual ~TokenSource() = default;
+
+  /// As messages name it: "data/book.ds".
+  virtual const std::string& name() const = 0;
+  virtual std::int64_t num_tokens() const = 0;
+  virtual std::int64_t num_documents() const = 0;
+
+  /// Tokens [first, first + out.size()). Several threads may read at once. DataError names the file and the offset when it is no longer
+  /// what it was when it was opened.
+  virtual void read(std::int64_t first, std::span<std::uint32_t> out) const = 0;
+
+  /// Where documents end, as positions behind their last tokens: those e with first < e <= first + count, ascending.
+  virtual std::vector<std::int64_t> document_ends(std::int64_t first, std::int64_t count) const = 0;
+
+  /// Whether some tokens do not count in the loss (prompts of chat data), and 1 or 0 for each of a range. Without such a mask all count.
+  virtual bool has_loss_mask() const { return false; }
+  virtual void read_loss_mask(std::int64_t first, std::span<std::uint8_t> out) const;
+
+  /// Tokenizer::fingerprint() of the tokenizer that made the tokens; empty where the format does not say.
+  virtual std::string tokenizer_fingerprint() const { return {}; }
+};
+
+}  // namespace trireme
