@@ -85,7 +85,7 @@ class Texts:
         return [self.text() for _ in range(n)]
 
 
-def byte_level(pattern, *, nfc=False, before=(), specials=("<|endoftext|>",), ignore_merges=False, prefix_space=False):
+def byte_level(pattern, *, nfc=False, before=(), specials=("<|endoftext|>",), ignore_merges=False, prefix_space=False, vocab_size=1200):
     tokenizer = Tokenizer(models.BPE(ignore_merges=ignore_merges))
     if nfc:
         tokenizer.normalizer = normalizers.NFC()
@@ -96,7 +96,7 @@ def byte_level(pattern, *, nfc=False, before=(), specials=("<|endoftext|>",), ig
         split = [pre_tokenizers.Split(Regex(pattern), "isolated")] if pattern else []
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*before, *split, pre_tokenizers.ByteLevel(add_prefix_space=prefix_space, use_regex=False)])
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=1200, special_tokens=list(specials), initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
+    trainer = trainers.BpeTrainer(vocab_size=vocab_size, special_tokens=list(specials), initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
     return tokenizer, trainer
 
 

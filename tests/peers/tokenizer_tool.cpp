@@ -3,12 +3,14 @@
 //   tokenizer_tool decode TOKENIZER [skip]              lists of tokens in, texts out; skip: without special tokens
 //   tokenizer_tool stream TOKENIZER                     the same, token by token
 //   tokenizer_tool pieces TOKENIZER                     as encode, by the regular expressions alone
+//   tokenizer_tool train PATTERN VOCAB_SIZE             texts in, a tokenizer.json out; PATTERN: gpt2, llama3 or qwen2
 #include <cstdint>
 #include <iostream>
 #include <span>
 #include <string>
 
 #include "trireme/base/error.hpp"
+#include "trireme/data/bpe_train.hpp"
 #include "trireme/data/stream_decoder.hpp"
 #include "trireme/data/tokenizer_parts.hpp"
 
@@ -35,8 +37,25 @@ std::string streamed(const Tokenizer& tokenizer, std::span<const TokenId> ids) {
   return out + decoder.finish();
 }
 
+int train(const std::string& pattern, const std::string& vocab_size) {
+  BpeTrainOptions options;
+  options.pattern = pattern == "gpt2"    ? KnownPattern::gpt2
+                    : pattern == "qwen2" ? KnownPattern::qwen2
+                                         : KnownPattern::llama3;
+  options.vocab_size = std::stoll(vocab_size);
+  WordCounts counts;
+  for (std::uint32_t n = 0; read_number(n);) {
+    std::string text(n, '\0');
+    std::cin.read(text.data(), n);
+    count_words(text, options.pattern, counts);
+  }
+  std::cout << tokenizer_json(train_bpe(counts, options));
+  return 0;
+}
+
 int run(int argc, char** argv) {
   const std::string word = argc > 2 ? argv[1] : "";
+  if (word == "train" && argc == 4) return train(argv[2], argv[3]);
   bool special = false, back = false, skip = false;
   for (int i = 3; i < argc; ++i) {
     special |= argv[i] == std::string("special");

@@ -124,6 +124,22 @@ def check_tiktoken(name, pattern, ranks, specials, folder, texts, file_name):
     return path
 
 
+def check_training(folder, texts):
+    """The same corpus gives the same merges, in the same order, and the file that we write means the same to the reference."""
+    data = b"".join(struct.pack("<I", len(t.encode())) + t.encode() for t in texts)
+    for name, pattern in (("gpt2", None), ("llama3", kinds.LLAMA3), ("qwen2", kinds.QWEN2)):
+        theirs, trainer = kinds.byte_level(pattern, vocab_size=6000)
+        theirs.train_from_iterator(texts, trainer)
+        path = Path(folder) / f"trained-{name}.json"
+        path.write_bytes(subprocess.run([TOOL, "train", name, "6000"], input=data, capture_output=True, check=True).stdout)
+        ours, reference = json.loads(path.read_text(encoding="utf-8"))["model"], json.loads(theirs.to_str())["model"]
+        first = next((i for i, (a, b) in enumerate(zip(ours["merges"], reference["merges"])) if a != b), None)
+        if first is not None or len(ours["merges"]) != len(reference["merges"]):
+            sys.exit(f"training, {name}: {len(ours['merges'])} merges, the reference {len(reference['merges'])}; first difference at {first}")
+        assert ours["vocab"] == reference["vocab"], name
+        check_reference(f"trained-{name}", path, texts[-2000:])
+
+
 def main():
     texts = kinds.Texts(1).texts(TEXTS)
     texts += ["", " ", "a" * 5000, " " * 3000 + "x", "x" + "\n" * 2000, "1" * 1000, "ab" * 3000, "\u4e00" * 500]
@@ -149,6 +165,7 @@ def main():
         ranks = ranks_of(trained["model"]["vocab"], specials)
         ranks = {token: i for i, (token, _) in enumerate(sorted(ranks.items(), key=lambda item: item[1]))}
         check_tiktoken("llama3", kinds.LLAMA3, ranks, {"<|endoftext|>": len(ranks)}, folder, texts, "own.tiktoken")
+        check_training(folder, kinds.corpus(2.0) + texts[:3000])
         check_round_trip("bytes", "bytes", texts[:2000], nfc=False)
     import tokenizers
     print(f"tokenizers {tokenizers.__version__}, tiktoken {tiktoken.__version__}: {checked + 1} tokenizers, {len(texts)} texts each, all tokens alike")
