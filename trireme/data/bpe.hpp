@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "trireme/data/huge_pages.hpp"
 #include "trireme/data/token_id.hpp"
 
 namespace trireme {
@@ -52,8 +53,8 @@ class MergeTable {
   void apply_short(std::vector<TokenId>& symbols) const;
   void apply_long(std::vector<TokenId>& symbols) const;
 
-  std::vector<Entry> entries_{Entry{}};
-  std::size_t mask_ = 0, size_ = 0;
+  HugeVector<Entry> entries_ = HugeVector<Entry>(2);
+  std::size_t mask_ = 1, size_ = 0;
   int shift_ = 63;
 };
 

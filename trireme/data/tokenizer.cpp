@@ -1,6 +1,7 @@
 #include "trireme/data/tokenizer.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <thread>
 
@@ -30,7 +31,7 @@ class Borrowed {
 
 class Encoder {
  public:
-  Encoder(const Tokenizer::Parts& parts, WordCache& cache, std::vector<TokenId>& out)
+  Encoder(const Tokenizer::Parts& parts, WordCache& cache, TokenBuffer& out)
       : parts_(parts), cache_(cache), out_(out) {}
 
   void text(std::string_view text) {
@@ -44,7 +45,7 @@ class Encoder {
     std::size_t done = 0;
     for (const auto& hit : finder.find(text)) {
       if (hit.begin > done) rest(text.substr(done, hit.begin - done), begins && done == 0);
-      out_.push_back(hit.token->id);
+      out_.append(std::span(&hit.token->id, 1));
       done = hit.end;
     }
     if (done < text.size()) rest(text.substr(done), begins && done == 0);
@@ -68,7 +69,7 @@ class Encoder {
     std::deque<std::string> owned;
     std::vector<Piece> pieces{{text, begins}};
     for (const PreTokenizer& step : parts_.pre_tokenizers) pieces = pieces_after(step, pieces, owned);
-    for (const Piece& piece : pieces) word(piece.text, piece.text.size());
+    for (const Piece& piece : pieces) word(cache_.ask(piece.text, piece.text.size()));
   }
 
   template <KnownPattern kPattern>
@@ -76,21 +77,26 @@ class Encoder {
     const FastSplit<kPattern> split;
     const char* at = text.data();
     const char* end = at + text.size();
+    std::array<WordCache::Ticket, 16> ahead;
     while (at != end) {
-      const char* behind = split.next(at, end);
-      word({at, behind}, static_cast<std::size_t>(end - at));
-      at = behind;
+      std::size_t n = 0;
+      for (; n < ahead.size() && at != end; ++n) {
+        const char* behind = split.next(at, end);
+        ahead[n] = cache_.ask({at, behind}, static_cast<std::size_t>(end - at));
+        at = behind;
+      }
+      for (std::size_t i = 0; i < n; ++i) word(ahead[i]);
     }
   }
 
-  void word(std::string_view word, std::size_t readable) {
-    cache_.append(word, readable, out_,
+  void word(const WordCache::Ticket& ticket) {
+    cache_.append(ticket, out_,
                   [&](std::string_view unseen, std::vector<TokenId>& ids) { parts_.model.append(unseen, ids); });
   }
 
   const Tokenizer::Parts& parts_;
   WordCache& cache_;
-  std::vector<TokenId>& out_;
+  TokenBuffer& out_;
 };
 
 std::filesystem::path beside(const std::filesystem::path& file, const char* name) { return file.parent_path() / name; }
@@ -167,13 +173,13 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text, bool special_tokens) const {
-  std::vector<TokenId> out;
-  out.reserve(text.size() / 3 + 8);
-  if (special_tokens) out = parts_->before;
   Borrowed cache(parts_->caches);
+  TokenBuffer& out = (*cache).buffer;
+  out.clear();
+  if (special_tokens) out.append(parts_->before);
   Encoder(*parts_, *cache, out).text(text);
-  if (special_tokens) out.insert(out.end(), parts_->behind.begin(), parts_->behind.end());
-  return out;
+  if (special_tokens) out.append(parts_->behind);
+  return {out.tokens().begin(), out.tokens().end()};
 }
 
 std::vector<std::vector<TokenId>> Tokenizer::encode_batch(std::span<const std::string> texts, bool special_tokens,

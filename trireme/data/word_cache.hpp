@@ -1,5 +1,6 @@
 #pragma once
 // What a word became last time: most words of a text have been seen before.
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -9,55 +10,109 @@
 #include <vector>
 
 #include "trireme/data/bpe.hpp"
+#include "trireme/data/huge_pages.hpp"
 
 namespace trireme {
+
+/// Tokens on their way out: a vector that does not ask for each of them whether there is room.
+class TokenBuffer {
+ public:
+  void clear() { size_ = 0; }
+  /// Where the next ones go: there is room for `n` of them.
+  TokenId* room(std::size_t n) {
+    if (tokens_.size() - size_ < n) tokens_.resize(std::max(tokens_.size() * 2, size_ + n));
+    return tokens_.data() + size_;
+  }
+  void took(std::size_t n) { size_ += n; }
+  void append(std::span<const TokenId> ids) {
+    std::ranges::copy(ids, room(ids.size()));
+    took(ids.size());
+  }
+  std::span<const TokenId> tokens() const { return {tokens_.data(), size_}; }
+
+ private:
+  std::vector<TokenId> tokens_ = std::vector<TokenId>(4096);
+  std::size_t size_ = 0;
+};
 
 /// One thread's. Entries are overwritten, never freed: the size is fixed, whatever the text.
 ///
 /// Words of up to 15 bytes with up to six tokens below 2^20 are an entry of 32 bytes, two in a cache line; the others, far fewer, go to a
 /// second table of strings.
 class WordCache {
+  struct Key {
+    std::uint64_t low = 0, high = 0;  // the bytes; the last of them is the length, so that no word is all zero
+    bool operator==(const Key&) const = default;
+  };
+
  public:
-  WordCache() : short_(std::size_t{1} << kShortBits), long_(std::size_t{1} << kLongBits) {}
+  TokenBuffer buffer;  // of the text at hand
+
+  WordCache() : short_(std::size_t{1} << kPairBits), long_(std::size_t{1} << kLongBits) {}
 
   /// Appends the tokens of `word` to `out`; `make(word, tokens)` finds those it does not know. `readable`: bytes that may be read from the
   /// beginning of `word`, for two loads instead of a loop.
+  /// A word that is about to be looked up. To ask for several before the first is looked up hides the memory's latency.
+  class Ticket {
+   public:
+    std::string_view word() const { return word_; }
+
+   private:
+    friend class WordCache;
+    std::string_view word_;
+    Key key_;
+    std::size_t pair_ = 0;
+  };
+
+  /// `readable`: bytes that may be read from the beginning of `word`, for two loads instead of a loop.
+  Ticket ask(std::string_view word, std::size_t readable) const {
+    Ticket ticket;
+    ticket.word_ = word;
+    if (word.size() > kLongestShort || word.empty()) return ticket;
+    ticket.key_ = key_of(word, readable);
+    ticket.pair_ = hash(ticket.key_) >> (64 - kPairBits);
+    __builtin_prefetch(&short_[ticket.pair_]);
+    return ticket;
+  }
+
+  /// Appends the tokens of the word to `out`; `make(word, tokens)` finds those it does not know.
   template <class Make>
-  void append(std::string_view word, std::size_t readable, std::vector<TokenId>& out, const Make& make) {
-    if (word.size() > 15 || word.empty()) return append_long(word, out, make);
-    const Key key = key_of(word, readable);
-    Short& entry = short_[hash(key) >> (64 - kShortBits)];
-    if (entry.key.low != key.low || entry.key.high != key.high) {
-      scratch_.clear();
-      make(word, scratch_);
-      if (!pack(entry, key, scratch_)) {
-        out.insert(out.end(), scratch_.begin(), scratch_.end());
-        return;
+  void append(const Ticket& ticket, TokenBuffer& out, const Make& make) {
+    if (ticket.word_.size() > kLongestShort || ticket.word_.empty()) return append_long(ticket.word_, out, make);
+    auto& [newer, older] = short_[ticket.pair_];
+    const Short* entry = &newer;
+    if (!(newer.key == ticket.key_)) {
+      if (older.key == ticket.key_) {
+        entry = &older;
+      } else {
+        scratch_.clear();
+        make(ticket.word_, scratch_);
+        if (scratch_.size() > kMostIds || std::ranges::any_of(scratch_, [](TokenId id) { return id > kMaxId; }))
+          return out.append(scratch_);
+        older = newer;
+        newer = packed(ticket.key_, scratch_);
       }
     }
-    const TokenId first = static_cast<TokenId>(entry.ids_low & kMaxId);
-    if (first == kMaxId) return;  // no tokens at all
-    out.push_back(first);
-    std::uint64_t rest = entry.ids_low >> kIdBits;
-    for (int i = 1; i < 6; ++i) {
-      if (i == 3) rest = entry.ids_high;
-      const auto id = static_cast<TokenId>(rest & kMaxId);
-      if (id == kMaxId) return;
-      out.push_back(id);
-      rest >>= kIdBits;
+    // All six are written, whatever the number: a branch on it would be guessed wrongly every few words.
+    TokenId* to = out.room(kMostIds);
+    for (int i = 0; i < 3; ++i) {
+      to[i] = static_cast<TokenId>(entry->ids_low >> (kIdBits * i) & kMaxId);
+      to[i + 3] = static_cast<TokenId>(entry->ids_high >> (kIdBits * i) & kMaxId);
     }
+    out.took(entry->ids_high >> kCountShift);
   }
 
  private:
-  static constexpr int kShortBits = 16, kLongBits = 12, kIdBits = 20;
-  static constexpr std::uint64_t kMaxId = (std::uint64_t{1} << kIdBits) - 1;  // stands for "no more"
+  static constexpr int kPairBits = 17, kLongBits = 15, kIdBits = 20, kCountShift = 60;
+  static constexpr std::size_t kLongestShort = 15, kMostIds = 6;
+  static constexpr std::uint64_t kMaxId = (std::uint64_t{1} << kIdBits) - 1;
 
-  struct Key {
-    std::uint64_t low = 0, high = 0;  // the bytes; the last of them is the length, so that no word is all zero
-  };
   struct Short {
     Key key;
-    std::uint64_t ids_low = 0, ids_high = 0;  // three ids each
+    std::uint64_t ids_low = 0, ids_high = 0;  // three ids each; in the last four bits their number
+  };
+  struct alignas(64) ShortPair {  // one cache line
+    Short newer, older;
   };
   struct Long {
     std::string word;
@@ -91,27 +146,20 @@ class WordCache {
     return (h ^ h >> 32) * 0xD6E8FEB86659FD93;
   }
 
-  static bool pack(Short& entry, const Key& key, const std::vector<TokenId>& ids) {
-    if (ids.size() > 6) return false;
-    std::array<std::uint64_t, 6> slots;
-    slots.fill(kMaxId);
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      if (ids[i] >= kMaxId) return false;
-      slots[i] = ids[i];
-    }
-    entry = {key, slots[0] | slots[1] << kIdBits | slots[2] << (2 * kIdBits),
-             slots[3] | slots[4] << kIdBits | slots[5] << (2 * kIdBits)};
-    return true;
+  static Short packed(const Key& key, const std::vector<TokenId>& ids) {
+    std::array<std::uint64_t, kMostIds> slots{};
+    std::ranges::copy(ids, slots.begin());
+    return {key, slots[0] | slots[1] << kIdBits | slots[2] << (2 * kIdBits),
+            slots[3] | slots[4] << kIdBits | slots[5] << (2 * kIdBits) | std::uint64_t{ids.size()} << kCountShift};
   }
 
   template <class Make>
-  void append_long(std::string_view word, std::vector<TokenId>& out, const Make& make) {
+  void append_long(std::string_view word, TokenBuffer& out, const Make& make) {
     constexpr std::size_t kLongest = 256;  // longer ones do not come back
     if (word.size() > kLongest || word.empty()) {
       scratch_.clear();
       make(word, scratch_);
-      out.insert(out.end(), scratch_.begin(), scratch_.end());
-      return;
+      return out.append(scratch_);
     }
     Long& entry = long_[std::hash<std::string_view>{}(word) >> (64 - kLongBits)];
     if (entry.word != word) {
@@ -120,10 +168,10 @@ class WordCache {
       make(word, entry.ids);
       entry.word = word;
     }
-    out.insert(out.end(), entry.ids.begin(), entry.ids.end());
+    out.append(entry.ids);
   }
 
-  std::vector<Short> short_;
+  HugeVector<ShortPair> short_;
   std::vector<Long> long_;
   std::vector<TokenId> scratch_;
 };
