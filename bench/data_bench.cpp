@@ -13,6 +13,7 @@
 #include "trireme/data/batch.hpp"
 #include "trireme/data/permutation.hpp"
 #include "trireme/data/prefetch.hpp"
+#include "trireme/data/synthetic.hpp"
 
 namespace {
 
@@ -35,7 +36,7 @@ class TokenFile final : public TokenSource {
   std::int64_t num_tokens() const override { return kTokens; }
   std::int64_t num_documents() const override { return kTokens / kDocument; }
   void read(std::int64_t first, std::span<std::uint32_t> out) const override {
-    // Into the second half of the result, which the first half is then widened from, front to back.
+    // Read into the second half of the result and widened from there, front to back: no write overtakes the reads.
     const std::size_t bytes = out.size() * 2;
     char* const narrow = reinterpret_cast<char*>(out.data()) + bytes;
     if (::pread(file_, narrow, bytes, first * 2) != static_cast<ssize_t>(bytes)) throw std::runtime_error("short read");
@@ -155,8 +156,12 @@ void choosing_samples(benchmark::State& state) {
 /// A new sampler of three stages with four sources each, and its first batch, as a run that goes on does.
 void resume_at_step_1e9(benchmark::State& state) {
   SamplingPlan plan{.seed = 42, .global_batch_size = 1024};
-  for (const std::int64_t start : {1, 1'000'000, 900'000'000})
-    plan.stages.push_back({.start_step = start, .seq_len = 1024, .sources = {{tokens(), 1.0}}});
+  for (const std::int64_t start : {1, 1'000'000, 900'000'000}) {
+    SamplingStage stage{.start_step = start, .seq_len = 1024};
+    for (const std::uint64_t source : {1, 2, 3, 4})
+      stage.sources.push_back({std::make_shared<SyntheticTokens>(source, 100, kTokens), static_cast<double>(source)});
+    plan.stages.push_back(stage);
+  }
   for (auto _ : state) {
     const Sampler sampler(plan, {1'000'000'000, {1024 * 999'999LL, 1024 * 899'000'000LL, 1024 * 100'000'001LL}});
     benchmark::DoNotOptimize(sampler.samples(1'000'000'001, {0, kSamples}));

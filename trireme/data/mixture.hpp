@@ -9,9 +9,9 @@
 namespace trireme {
 
 /// Note [Mixture by blocks]: draws come in blocks, each with a whole number of draws of every source (its quota) in the
-/// same arrangement. The block's length, 1,024 to 65,536, is the one that meets the weights best: exactly, where they
-/// have up to four decimals; otherwise the share of a source of weight w (of 1) is off by less than 1/65,536, that is,
-/// by a factor within 1 +- 1/(65,536 w). A source with less than one draw in 65,536 is refused.
+/// same arrangement. The block's length, 1,024 to 65,536, is the one that is fairest to the source it treats worst:
+/// exact, where weights of up to four decimals sum to 1; otherwise every source has its share to within a factor of
+/// 1 +- 1/(65,536 w), w being the smallest share. A source with less than one draw in 65,536 is refused.
 ///
 /// Inside the block the draws of each source are spread evenly, each at random in an equal part of the block. So after
 /// any number j of draws, of n sources, a source with quota q in a block of b has had j q/b draws to within 1 + n q/b:

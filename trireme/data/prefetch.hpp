@@ -6,8 +6,9 @@
 #include <exception>
 #include <functional>
 #include <mutex>
-#include <optional>
+#include <stop_token>
 #include <thread>
+#include <vector>
 
 #include "trireme/data/batch.hpp"
 

@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-/// seq_len + 1 tokens of a source.
+/// seq_len + 1 tokens of a source. For as long as the sampler lives that it comes from.
 struct Sample {
   const TokenSource* tokens = nullptr;  // null: padding, which counts in no loss
   std::int64_t first_token = 0;
