@@ -1,0 +1,188 @@
+// Tokens a second of building shuffled batches from a file in page cache, and what choosing samples costs.
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "trireme/data/batch.hpp"
+#include "trireme/data/permutation.hpp"
+#include "trireme/data/prefetch.hpp"
+#include "trireme/data/synthetic.hpp"
+
+namespace {
+
+using namespace trireme;
+
+constexpr std::int64_t kTokens = 100'000'000;  // of two bytes
+constexpr std::int64_t kVocabulary = 50'257, kDocument = 700;
+
+/// A file of 16-bit tokens with a document every kDocument of them.
+class TokenFile final : public TokenSource {
+ public:
+  explicit TokenFile(const std::string& path) : name_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (file_ < 0) throw std::runtime_error("cannot open " + path);
+  }
+  ~TokenFile() override { ::close(file_); }
+  TokenFile(const TokenFile&) = delete;
+  TokenFile& operator=(const TokenFile&) = delete;
+
+  const std::string& name() const override { return name_; }
+  std::int64_t num_tokens() const override { return kTokens; }
+  std::int64_t num_documents() const override { return kTokens / kDocument; }
+  void read(std::int64_t first, std::span<std::uint32_t> out) const override {
+    // Read into the second half of the result and widened from there, front to back: no write overtakes the reads.
+    const std::size_t bytes = out.size() * 2;
+    char* const narrow = reinterpret_cast<char*>(out.data()) + bytes;
+    if (::pread(file_, narrow, bytes, first * 2) != static_cast<ssize_t>(bytes)) throw std::runtime_error("short read");
+    constexpr std::size_t kBlock = 16;
+    std::size_t done = 0;
+    for (std::uint16_t block[kBlock]; done + kBlock <= out.size(); done += kBlock) {
+      __builtin_memcpy(block, narrow + 2 * done, sizeof block);
+      for (std::size_t i = 0; i < kBlock; ++i) out[done + i] = block[i];
+    }
+    for (std::uint16_t token = 0; done < out.size(); ++done) {
+      __builtin_memcpy(&token, narrow + 2 * done, 2);
+      out[done] = token;
+    }
+  }
+  std::vector<std::int64_t> document_ends(std::int64_t first, std::int64_t count) const override {
+    std::vector<std::int64_t> ends;
+    for (std::int64_t end = (first / kDocument + 1) * kDocument; end <= first + count; end += kDocument)
+      ends.push_back(end);
+    return ends;
+  }
+
+ private:
+  std::string name_;
+  int file_;
+};
+
+/// Written on first use and removed at the end.
+class WrittenFile {
+ public:
+  WrittenFile() : path_(std::filesystem::temp_directory_path() / ("trireme_data_bench_" + std::to_string(::getpid()))) {
+    std::vector<std::uint16_t> tokens(1'000'000);
+    const Stream stream(1, "bench");
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+      tokens[i] = static_cast<std::uint16_t>(stream.below(i, kVocabulary));
+    std::FILE* const file = std::fopen(path_.c_str(), "wb");
+    if (file == nullptr) throw std::runtime_error("cannot write " + path_.string());
+    for (std::int64_t i = 0; i < kTokens; i += 1'000'000) std::fwrite(tokens.data(), 2, tokens.size(), file);
+    std::fclose(file);
+  }
+  ~WrittenFile() { std::filesystem::remove(path_); }
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::shared_ptr<const TokenSource> tokens() {
+  static const WrittenFile file;
+  static const auto source = std::make_shared<const TokenFile>(file.path());  // later: open_tokens(file.path())
+  return source;
+}
+
+Sampler sampler_of(std::int64_t seq_len, std::int64_t global_batch_size) {
+  return Sampler(
+      {.seed = 42, .global_batch_size = global_batch_size, .stages = {{.seq_len = seq_len, .sources = {{tokens()}}}}});
+}
+
+void count_tokens(benchmark::State& state, std::int64_t per_iteration) {
+  state.counters["tokens/s"] =
+      benchmark::Counter(static_cast<double>(per_iteration), benchmark::Counter::kIsIterationInvariantRate);
+}
+
+constexpr std::int64_t kSamples = 8;
+
+void batches(benchmark::State& state, BatchOptions options) {
+  options.vocab_size = kVocabulary;
+  const std::int64_t seq_len = state.range(0);
+  const Sampler sampler = sampler_of(seq_len, kSamples);
+  const BatchMaker maker(options);
+  TokenBatch batch;
+  std::int64_t step = 0;
+  for (auto _ : state) {
+    maker.make(sampler.samples(++step, {0, kSamples}), seq_len, batch);
+    benchmark::DoNotOptimize(batch.num_valid_labels);
+  }
+  count_tokens(state, kSamples * seq_len);
+}
+
+void prefetched(benchmark::State& state) {
+  const std::int64_t seq_len = state.range(0);
+  const Sampler sampler = sampler_of(seq_len, kSamples);
+  const BatchMaker maker({.vocab_size = kVocabulary});
+  Prefetch prefetch([&](std::int64_t step, std::int64_t,
+                        TokenBatch& out) { maker.make(sampler.samples(step, {0, kSamples}), seq_len, out); },
+                    1);
+  std::int64_t step = 0;
+  for (auto _ : state) prefetch.recycle(prefetch.take(++step, 0));
+  count_tokens(state, kSamples * seq_len);
+}
+
+/// Reading alone, in order: what the file and the page cache allow.
+void reads(benchmark::State& state) {
+  std::vector<std::uint32_t> row(static_cast<std::size_t>(state.range(0)));
+  std::int64_t first = 0;
+  for (auto _ : state) {
+    tokens()->read(first, row);
+    first = (first + state.range(0)) % (kTokens - state.range(0));
+    benchmark::DoNotOptimize(row.data());
+  }
+  count_tokens(state, state.range(0));
+}
+
+void lookups(benchmark::State& state) {
+  const auto n = std::uint64_t{1} << state.range(0);
+  const Permutation permutation(Stream(1, "bench"), 0, n);
+  std::uint64_t i = 0;
+  for (auto _ : state) benchmark::DoNotOptimize(permutation(i++ & (n - 1)));
+}
+
+void choosing_samples(benchmark::State& state) {
+  const Sampler sampler = sampler_of(1024, 1024);
+  std::int64_t step = 0;
+  for (auto _ : state) benchmark::DoNotOptimize(sampler.samples(++step, {0, 1024}));
+  state.counters["samples/s"] = benchmark::Counter(1024, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+/// A new sampler of three stages with four sources each, and its first batch, as a run that goes on does.
+void resume_at_step_1e9(benchmark::State& state) {
+  SamplingPlan plan{.seed = 42, .global_batch_size = 1024};
+  for (const std::int64_t start : {1, 1'000'000, 900'000'000}) {
+    SamplingStage stage{.start_step = start, .seq_len = 1024};
+    for (const std::uint64_t source : {1, 2, 3, 4})
+      stage.sources.push_back({std::make_shared<SyntheticTokens>(source, 100, kTokens), static_cast<double>(source)});
+    plan.stages.push_back(stage);
+  }
+  for (auto _ : state) {
+    const Sampler sampler(plan, {1'000'000'000, {1024 * 999'999LL, 1024 * 899'000'000LL, 1024 * 100'000'001LL}});
+    benchmark::DoNotOptimize(sampler.samples(1'000'000'001, {0, kSamples}));
+  }
+}
+
+void jump_to_step_1e9(benchmark::State& state) {
+  const Sampler sampler = sampler_of(1024, 1024);
+  for (auto _ : state) benchmark::DoNotOptimize(sampler.samples(1'000'000'000, {0, kSamples}));
+}
+
+}  // namespace
+
+BENCHMARK_CAPTURE(batches, plain, BatchOptions{})->Arg(1024)->Arg(4096);
+BENCHMARK_CAPTURE(batches, documents, BatchOptions{.attend_across_documents = false, .restart_positions = true})
+    ->Arg(1024)
+    ->Arg(4096);
+BENCHMARK_CAPTURE(batches, cp2, BatchOptions{.cp = 2})->Arg(4096);
+BENCHMARK(prefetched)->Arg(1024)->Arg(4096)->UseRealTime();
+BENCHMARK(reads)->Arg(1024)->Arg(4096);
+BENCHMARK(lookups)->Arg(7)->Arg(20)->Arg(50);
+BENCHMARK(choosing_samples);
+BENCHMARK(jump_to_step_1e9);
+BENCHMARK(resume_at_step_1e9);

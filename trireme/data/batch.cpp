@@ -1,0 +1,246 @@
+#include "trireme/data/batch.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "trireme/base/error.hpp"
+#include "trireme/base/human.hpp"
+
+namespace trireme {
+namespace {
+
+// The compiler's own vectors: at -O2 it makes none of these loops one by itself.
+constexpr std::size_t kLanes = 4;
+typedef std::uint32_t Narrow __attribute__((vector_size(16)));
+typedef std::int64_t Wide __attribute__((vector_size(32)));
+typedef std::int64_t Pair __attribute__((vector_size(16)));
+
+Narrow loaded(const std::uint32_t* from) {
+  Narrow vector;
+  std::memcpy(&vector, from, sizeof vector);
+  return vector;
+}
+
+/// tokens[i] = from[i] and labels[i] = from[i + 1].
+void write_tokens(const std::uint32_t* from, std::size_t count, std::int64_t* tokens, std::int64_t* labels) {
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    const Wide token = __builtin_convertvector(loaded(from + i), Wide);
+    const Wide label = __builtin_convertvector(loaded(from + i + 1), Wide);
+    std::memcpy(tokens + i, &token, sizeof token);
+    std::memcpy(labels + i, &label, sizeof label);
+  }
+  for (; i < count; ++i) {
+    tokens[i] = from[i];
+    labels[i] = from[i + 1];
+  }
+}
+
+/// first, first + 1, ...
+void write_counted(std::int64_t first, std::size_t count, std::int64_t* to) {
+  // Two counters of two numbers each: a vector wider than a register is kept in memory.
+  Pair low = Pair{0, 1} + first, high = low + 2;
+  const Pair step = Pair{} + 4;
+  std::size_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    std::memcpy(to + i, &low, sizeof low);
+    std::memcpy(to + i + 2, &high, sizeof high);
+    low += step;
+    high += step;
+  }
+  for (; i < count; ++i) to[i] = first + static_cast<std::int64_t>(i);
+}
+
+std::uint32_t largest(std::span<const std::uint32_t> tokens) {
+  const auto larger = [](Narrow a, Narrow b) { return a > b ? a : b; };
+  Narrow a = {}, b = {}, c = {}, d = {};  // four, because each has to wait for the one before
+  const std::uint32_t* at = tokens.data();
+  std::size_t left = tokens.size();
+  for (; left >= 4 * kLanes; left -= 4 * kLanes, at += 4 * kLanes) {
+    a = larger(a, loaded(at));
+    b = larger(b, loaded(at + kLanes));
+    c = larger(c, loaded(at + 2 * kLanes));
+    d = larger(d, loaded(at + 3 * kLanes));
+  }
+  a = larger(larger(a, b), larger(c, d));
+  std::uint32_t maximum = std::max(std::max(a[0], a[1]), std::max(a[2], a[3]));
+  for (; left > 0; --left) maximum = std::max(maximum, *at++);
+  return maximum;
+}
+
+/// An index outside of an embedding is an error nobody understands, on a GPU one that ends the process.
+void require_known(const Sample& sample, std::span<const std::uint32_t> tokens, std::int64_t vocab_size) {
+  if (largest(tokens) < vocab_size) return;
+  const auto unknown = std::ranges::find_if(tokens, [&](std::uint32_t token) { return token >= vocab_size; });
+  const std::string made_by = sample.tokens->tokenizer_fingerprint();
+  throw DataError(text("token ", thousands(*unknown), " at position ",
+                       thousands(sample.first_token + (unknown - tokens.begin())), " of ", sample.tokens->name(),
+                       " is outside the vocabulary (vocab_size = ", thousands(vocab_size), ")",
+                       made_by.empty() ? "" : "\n  its tokens were made by the tokenizer " + made_by,
+                       "\n  fix: the model.vocab_size of the tokenizer that made the data, or prepare the data again"));
+}
+
+/// A whole sample, before it is cut over cp.
+struct Row {
+  std::vector<std::uint32_t> tokens;       // S + 1
+  std::vector<std::uint8_t> mask;          // S + 1: of the tokens
+  std::vector<std::int64_t> borders;       // places in (0, S) where a document begins
+  bool padding = false, all_count = true;  // all_count: mask is not filled
+  bool last_label_is_next_document = false;
+};
+
+void read(const Sample& sample, std::int64_t seq_len, const BatchOptions& options, Row& row) {
+  row.padding = sample.tokens == nullptr;
+  row.borders.clear();
+  row.last_label_is_next_document = false;
+  if (row.padding) {
+    std::ranges::fill(row.tokens, 0);
+    std::ranges::fill(row.mask, 0);
+    row.all_count = false;
+    return;
+  }
+  sample.tokens->read(sample.first_token, row.tokens);
+  require_known(sample, row.tokens, options.vocab_size);
+  row.all_count = !sample.tokens->has_loss_mask();
+  if (!row.all_count) sample.tokens->read_loss_mask(sample.first_token, row.mask);
+  if (options.attend_across_documents && !options.restart_positions) return;
+  for (const std::int64_t end : sample.tokens->document_ends(sample.first_token, seq_len)) {
+    const std::int64_t place = end - sample.first_token;
+    // An empty document ends where the one before it does.
+    if (!row.borders.empty() && row.borders.back() == place) continue;
+    if (place < seq_len) row.borders.push_back(place);
+    row.last_label_is_next_document = place == seq_len;
+  }
+}
+
+/// Calls visit(places, document) for the parts of `range` between borders.
+template <class Visit>
+void for_each_piece(Range range, const std::vector<std::int64_t>& borders, Visit visit) {
+  auto next = std::ranges::upper_bound(borders, range.begin);
+  while (range.size() > 0) {
+    const std::int64_t end = next == borders.end() ? range.end : std::min(*next, range.end);
+    visit(Range{range.begin, end}, next - borders.begin());
+    range.begin = end;
+    if (next != borders.end()) ++next;
+  }
+}
+
+/// Where this cp rank's part of a row goes in the batch.
+struct Place {
+  Range range;        // of the sample
+  std::size_t index;  // of its first token in [b, s]
+  std::size_t size() const { return static_cast<std::size_t>(range.size()); }
+};
+
+/// The number of ones in a mask of ones and zeros.
+std::int64_t ones(const std::uint8_t* mask, std::size_t count) {
+  std::int64_t sum = 0;
+  for (; count >= 8; count -= 8, mask += 8) {
+    std::uint64_t eight = 0;
+    std::memcpy(&eight, mask, sizeof eight);
+    sum += static_cast<std::int64_t>((eight * 0x0101010101010101) >> 56);  // the sum of its bytes
+  }
+  return std::accumulate(mask, mask + count, sum);
+}
+
+void write_mask(const Row& row, const Place& place, const BatchOptions& options, std::int64_t seq_len,
+                TokenBatch& out) {
+  std::uint8_t* const mask = out.loss_mask.data() + place.index;
+  std::int64_t valid = place.range.size();
+  if (row.all_count) {
+    std::fill_n(mask, place.size(), std::uint8_t{1});
+  } else {
+    std::copy_n(row.mask.data() + place.range.begin + 1, place.size(), mask);
+    valid = ones(mask, place.size());
+  }
+  const auto leave_out = [&](std::int64_t in_sample) {
+    std::uint8_t& counts = mask[in_sample - place.range.begin];
+    valid -= counts;
+    counts = 0;
+  };
+  if (!options.attend_across_documents) {
+    for (const std::int64_t border : row.borders)
+      if (place.range.begin < border && border <= place.range.end) leave_out(border - 1);
+    if (row.last_label_is_next_document && place.range.end == seq_len) leave_out(seq_len - 1);
+  }
+  out.num_valid_labels += valid;
+}
+
+void write_documents(const Row& row, const Place& place, const BatchOptions& options, TokenBatch& out) {
+  const auto at = [&](std::int64_t in_sample) {
+    return place.index + static_cast<std::size_t>(in_sample - place.range.begin);
+  };
+  if (options.restart_positions) {
+    for_each_piece(place.range, row.borders, [&](Range piece, std::ptrdiff_t document) {
+      const std::int64_t start = document == 0 ? 0 : row.borders[static_cast<std::size_t>(document - 1)];
+      write_counted(piece.begin - start, static_cast<std::size_t>(piece.size()),
+                    out.positions.data() + at(piece.begin));
+    });
+  } else {
+    write_counted(place.range.begin, place.size(), out.positions.data() + place.index);
+  }
+  if (options.attend_across_documents) return;
+  for_each_piece(place.range, row.borders, [&](Range piece, std::ptrdiff_t document) {
+    std::fill_n(out.documents.data() + at(piece.begin), piece.size(), static_cast<std::int32_t>(document));
+  });
+}
+
+/// Sizes `out`. Elements are not cleared: all are written.
+void shape(std::size_t num_samples, std::int64_t seq_len, std::int64_t local_length, const BatchOptions& options,
+           TokenBatch& out) {
+  const std::size_t count = num_samples * static_cast<std::size_t>(local_length);
+  out.num_samples = static_cast<std::int64_t>(num_samples);
+  out.seq_len = seq_len;
+  out.local_length = local_length;
+  out.tokens.resize(count);
+  out.labels.resize(count);
+  out.loss_mask.resize(count);
+  out.positions.resize(count);
+  out.documents.resize(options.attend_across_documents ? 0 : count);
+  out.rows.resize(num_samples);
+  out.sequence_starts.clear();
+  out.num_valid_labels = 0;
+}
+
+}  // namespace
+
+BatchMaker::BatchMaker(BatchOptions options) : options_(options) {
+  require<ConfigError>(options_.vocab_size >= 1, "model.vocab_size = ", options_.vocab_size, ": must be at least 1");
+  tokens_over_cp(0, options_.cp, options_.cp_rank, options_.cp_split);  // checks the rank
+}
+
+void BatchMaker::make(std::span<const Sample> samples, std::int64_t seq_len, TokenBatch& out) const {
+  const std::vector<Range> mine = tokens_over_cp(seq_len, options_.cp, options_.cp_rank, options_.cp_split);
+  require<ConfigError>(static_cast<std::int64_t>(samples.size()) <=
+                           std::numeric_limits<std::int32_t>::max() / std::max<std::int64_t>(seq_len, 1),
+                       samples.size(), " samples of ", seq_len, " tokens: a microbatch has at most 2^31 - 1 tokens");
+  std::int64_t local_length = 0;
+  for (const Range& range : mine) local_length += range.size();
+  shape(samples.size(), seq_len, local_length, options_, out);
+
+  Row row;
+  row.tokens.resize(static_cast<std::size_t>(seq_len + 1));
+  row.mask.resize(static_cast<std::size_t>(seq_len + 1));
+  std::size_t index = 0;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    read(samples[i], seq_len, options_, row);
+    out.rows[i] = samples[i].row;
+    const std::int64_t first = static_cast<std::int64_t>(i) * seq_len;
+    out.sequence_starts.push_back(static_cast<std::int32_t>(first));
+    if (!options_.attend_across_documents)
+      for (const std::int64_t border : row.borders)
+        out.sequence_starts.push_back(static_cast<std::int32_t>(first + border));
+    for (const Range& range : mine) {
+      const Place place{range, index};
+      write_tokens(row.tokens.data() + range.begin, place.size(), out.tokens.data() + index, out.labels.data() + index);
+      write_mask(row, place, options_, seq_len, out);
+      write_documents(row, place, options_, out);
+      index += place.size();
+    }
+  }
+  out.sequence_starts.push_back(static_cast<std::int32_t>(out.num_samples * seq_len));
+}
+
+}  // namespace trireme
