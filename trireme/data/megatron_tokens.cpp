@@ -108,12 +108,12 @@ class Index {
       file_.read_numbers(marks_at(first), part);
       require<DataError>(first > 0 || part[0] == 0, shown(), ": the first document begins at sequence ", part[0],
                          "; it must begin at 0", kAgain);
-      for (const std::int64_t mark : part) {
-        if (mark < previous || mark > sequences_)
-          throw DataError(text(shown(), ": mark ", first + (&mark - part.data()), " of documents is sequence ", mark,
-                               ", the one before ", previous, "; they must ascend, to at most ", sequences_,
+      for (std::size_t i = 0; i < part.size(); ++i) {
+        if (part[i] < previous || part[i] > sequences_)
+          throw DataError(text(shown(), ": mark ", first + static_cast<std::int64_t>(i), " of documents is sequence ",
+                               part[i], ", the one before ", previous, "; they must ascend, to at most ", sequences_,
                                " sequences", kAgain));
-        previous = mark;
+        previous = part[i];
       }
     }
     require<DataError>(previous == sequences_, shown(), ": the last of ", documents_, " documents ends with sequence ",

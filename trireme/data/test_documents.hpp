@@ -61,7 +61,9 @@ std::string bytes_of_numbers(const std::vector<T>& values) {
   return std::string(little_endian_bytes(std::span<const T>(values)));
 }
 
+/// A new file: ext4 would write an old one out to the disk, which takes milliseconds.
 inline void write_bytes(const std::filesystem::path& path, const std::string& bytes) {
+  std::filesystem::remove(path);
   std::ofstream out(path, std::ios::binary);
   out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   require(out.good(), "cannot write ", path.string());
