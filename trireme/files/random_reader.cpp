@@ -1,6 +1,7 @@
 #include "trireme/files/random_reader.hpp"
 
 #include <cerrno>
+#include <system_error>
 #include <utility>
 
 #include <fcntl.h>

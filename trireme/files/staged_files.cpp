@@ -1,6 +1,7 @@
 #include "trireme/files/staged_files.hpp"
 
 #include <cerrno>
+#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
