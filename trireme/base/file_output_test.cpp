@@ -1,41 +1,20 @@
 #include "trireme/base/file_output.hpp"
 
-#include <csignal>
 #include <fstream>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/temp_folder.hpp"
+#include "trireme/base/test_file_size_limit.hpp"
 #include "trireme/base/test_words.hpp"
 
 namespace trireme {
 namespace {
 
 using testing::HasSubstr;
-
-/// While it lives, no file of this process can grow beyond `bytes`: a full disk, as far as write() can tell.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-
- private:
-  void (*handler_)(int);
-  rlimit before_{};
-};
 
 TEST(AppendFile, AppendsAndKeepsWhatWasThere) {
   const TempFolder folder;

@@ -7,6 +7,13 @@
 
 namespace trireme {
 
+/// A token of a source as a message names it. All numbers count from 0 within that file.
+struct TokenPlace {
+  std::string file;
+  std::int64_t position = 0;
+  std::int64_t document = -1;  // -1: not known
+};
+
 class TokenSource {
  public:
   virtual ~TokenSource() = default;
@@ -20,7 +27,8 @@ class TokenSource {
   /// what it was when it was opened.
   virtual void read(std::int64_t first, std::span<std::uint32_t> out) const = 0;
 
-  /// Where documents end, as positions behind their last tokens: those e with first < e <= first + count, ascending.
+  /// Where documents end, as positions behind their last tokens: those e with first < e <= first + count, ascending and each
+  /// once: documents without tokens are counted in num_documents() alone.
   virtual std::vector<std::int64_t> document_ends(std::int64_t first, std::int64_t count) const = 0;
 
   /// Whether some tokens do not count in the loss (prompts of chat data), and 1 or 0 for each of a range. Without such a mask all count.
@@ -29,6 +37,11 @@ class TokenSource {
 
   /// Tokenizer::fingerprint() of the tokenizer that made the tokens; empty where the format does not say.
   virtual std::string tokenizer_fingerprint() const { return {}; }
+  /// Its name, as whoever made the tokens wrote it down; empty where the format does not say. For messages: not checked.
+  virtual std::string tokenizer_name() const { return {}; }
+
+  /// The file and the document that token `position` is in. For messages: may take long.
+  virtual TokenPlace place(std::int64_t position) const { return {.file = name(), .position = position}; }
 };
 
 }  // namespace trireme

@@ -1,0 +1,36 @@
+#pragma once
+// Numbers as bytes of a file, least significant first. Header only.
+#include <bit>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+namespace trireme {
+
+/// Every machine that libtorch runs on; what relies on it says so with a static_assert.
+inline constexpr bool kLittleEndian = std::endian::native == std::endian::little;
+
+template <class T>
+T little_endian_at(const void* bytes) {
+  static_assert(std::is_arithmetic_v<T> && kLittleEndian);
+  T value;
+  std::memcpy(&value, bytes, sizeof value);  // may stand anywhere
+  return value;
+}
+
+template <class T>
+void append_little_endian(std::string& bytes, T value) {
+  static_assert(std::is_arithmetic_v<T> && kLittleEndian);
+  bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+template <class T>
+std::string_view little_endian_bytes(std::span<const T> values) {
+  static_assert(std::is_arithmetic_v<T> && kLittleEndian);
+  return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
+}
+
+}  // namespace trireme

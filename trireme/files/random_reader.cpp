@@ -1,0 +1,99 @@
+#include "trireme/files/random_reader.hpp"
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "trireme/base/error.hpp"
+
+namespace trireme {
+namespace {
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+int opened(const std::filesystem::path& path) {
+  // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever; regular files do not know it.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  if (fd >= 0) return fd;
+  const int error = errno;
+  throw DataError(
+      text(path.string(), ": cannot be opened: ", reason(error),
+           error == EMFILE ? "\n  fix: ulimit -n 65536 (each file of a data set stays open), or merge its files" : ""));
+}
+
+bool same(const timespec& a, const timespec& b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; }
+
+}  // namespace
+
+RandomReader::RandomReader(const std::filesystem::path& path) : shown_(path.string()), fd_(opened(path)) {
+  struct stat facts{};
+  const int error = ::fstat(fd_, &facts) == 0 ? 0 : errno;
+  if (error != 0 || !S_ISREG(facts.st_mode)) {
+    ::close(fd_);
+    throw DataError(error != 0 ? text(shown_, ": fstat failed: ", reason(error))
+                               : text(shown_, " is not a regular file\n  fix: name a file"));
+  }
+  size_ = static_cast<std::uint64_t>(facts.st_size);
+  changed_ = facts.st_mtim;
+}
+
+RandomReader::RandomReader(RandomReader&& other) noexcept
+    : shown_(std::move(other.shown_)),
+      fd_(std::exchange(other.fd_, -1)),
+      size_(other.size_),
+      changed_(other.changed_) {}
+
+RandomReader& RandomReader::operator=(RandomReader&& other) noexcept {
+  std::swap(shown_, other.shown_);
+  std::swap(fd_, other.fd_);
+  std::swap(size_, other.size_);
+  std::swap(changed_, other.changed_);
+  return *this;
+}
+
+RandomReader::~RandomReader() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void RandomReader::read(std::uint64_t offset, std::span<std::byte> out) const {
+  require(offset <= size_ && out.size() <= size_ - offset, shown_, ": ", out.size(), " bytes from byte ", offset,
+          " on leave a file of ", size_, " bytes");
+  for (std::size_t done = 0; done < out.size();) {
+    const ssize_t got = ::pread(fd_, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
+    if (got > 0) {
+      done += static_cast<std::size_t>(got);
+      continue;
+    }
+    if (got < 0 && errno == EINTR) continue;
+    const int error = got < 0 ? errno : 0;
+    require<DataError>(error == 0, shown_, ": cannot be read at byte ", offset + done, ": ", reason(error),
+                       "\n  fix: check the disk or the network that the file is on");
+    struct stat facts{};
+    ::fstat(fd_, &facts);
+    throw DataError(text(shown_, ": ends at byte ", offset + done, " while bytes ", offset, " to ", offset + out.size(),
+                         " are read: it had ", size_, " bytes when it was opened and has ", facts.st_size, " now",
+                         "\n  fix: put the file back as it was, and do not write to data that a run reads"));
+  }
+  check_unchanged();  // afterwards: what was read before the change is then known to be good
+}
+
+void RandomReader::check_unchanged() const {
+  struct stat facts{};
+  if (::fstat(fd_, &facts) == 0 && static_cast<std::uint64_t>(facts.st_size) == size_ && same(facts.st_mtim, changed_))
+    return;
+  throw DataError(
+      text(shown_, ": was changed while it was being read: it had ", size_, " bytes when it was opened and has ",
+           facts.st_size, " now, written to at ", facts.st_mtim.tv_sec, " s of Unix time, before at ", changed_.tv_sec,
+           "\n  fix: put the file back as it was and start again; write new data under another name and rename it"));
+}
+
+bool is_there(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::status(path, error).type() != std::filesystem::file_type::not_found;
+}
+
+}  // namespace trireme

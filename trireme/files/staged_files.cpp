@@ -1,0 +1,114 @@
+#include "trireme/files/staged_files.hpp"
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/base/file_output.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::size_t kBufferBytes = std::size_t{1} << 18;
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+[[noreturn]] void throw_not_written(const std::filesystem::path& path, std::size_t bytes, int error) {
+  throw DataError(text(path.string(), ": cannot write ", bytes, " bytes: ", reason(error),
+                       "\n  fix: make room on that disk, or write to another"));
+}
+
+void remove_old(const std::filesystem::path& path) {
+  if (::unlink(path.c_str()) == 0 || errno == ENOENT) return;
+  throw DataError(text(path.string(), ": cannot be replaced: ", reason(errno), "\n  fix: write under another name"));
+}
+
+/// So that a crash of the machine cannot bring back older names. Some network file systems refuse: then it is theirs.
+void settle_folder(const std::filesystem::path& file) {
+  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  ::fsync(fd);
+  ::close(fd);
+}
+
+}  // namespace
+
+StagedFile::StagedFile(std::filesystem::path path) : path_(std::move(path)) {
+  // O_EXCL: another writer of the same name, in this process or another, has its own.
+  for (int number = 0; fd_ < 0; ++number) {
+    temporary_ = text(path_.string(), ".tmp", ::getpid(), "-", number);
+    fd_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    require<ConfigError>(fd_ >= 0 || errno == EEXIST, path_.string(),
+                         ": cannot be opened for writing: ", reason(errno));
+  }
+}
+
+StagedFile::~StagedFile() {
+  if (fd_ >= 0) ::close(fd_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void StagedFile::append(std::string_view bytes) {
+  if (buffer_.size() + bytes.size() > kBufferBytes) flush();
+  if (bytes.size() < kBufferBytes) {
+    buffer_.append(bytes);
+    return;
+  }
+  if (const int error = write_all(fd_, bytes); error != 0) throw_not_written(path_, bytes.size(), error);
+  written_ += bytes.size();
+}
+
+void StagedFile::flush() {
+  if (const int error = write_all(fd_, buffer_); error != 0) throw_not_written(path_, buffer_.size(), error);
+  written_ += buffer_.size();
+  buffer_.clear();
+}
+
+void StagedFile::overwrite(std::uint64_t offset, std::string_view bytes) {
+  flush();
+  const ssize_t done = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+  if (done != static_cast<ssize_t>(bytes.size())) throw_not_written(path_, bytes.size(), done < 0 ? errno : ENOSPC);
+}
+
+void StagedFile::read_back(std::uint64_t offset, std::span<std::byte> out) {
+  flush();
+  const ssize_t done = ::pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
+  require<DataError>(done == static_cast<ssize_t>(out.size()), path_.string(), ": cannot be read back at byte ", offset,
+                     ": ", done < 0 ? reason(errno) : "somebody else has cut it", "\n  fix: write to another disk");
+}
+
+void StagedFile::settle() {
+  flush();
+  if (::fdatasync(fd_) != 0) throw_not_written(path_, written_, errno);
+  const int closed = ::close(std::exchange(fd_, -1));
+  if (closed != 0) throw_not_written(path_, written_, errno);
+}
+
+void StagedFile::publish() {
+  require<DataError>(::rename(temporary_.c_str(), path_.c_str()) == 0, path_.string(), ": cannot be renamed to from ",
+                     temporary_.string(), ": ", reason(errno));
+  temporary_.clear();
+}
+
+StagedFile& StagedFiles::add(const std::filesystem::path& path) {
+  return *files_.emplace_back(std::make_unique<StagedFile>(path));
+}
+
+void StagedFiles::publish(const std::function<void()>& before_step) {
+  const auto step = [&](const auto& change) {
+    if (before_step) before_step();
+    change();
+  };
+  for (const auto& file : files_) file->settle();
+  if (files_.size() > 1) step([&] { remove_old(files_.back()->path()); });  // one rename alone needs no key
+  for (const auto& path : obsolete_) step([&] { remove_old(path); });
+  for (const auto& file : files_) step([&] { file->publish(); });
+  settle_folder(files_.back()->path());
+}
+
+}  // namespace trireme
