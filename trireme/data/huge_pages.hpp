@@ -1,5 +1,7 @@
 #pragma once
 // Memory for tables that are read at random: in large pages, where the system has them, so that finding a page costs nothing.
+#include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <new>
 #include <vector>
@@ -16,10 +18,13 @@ struct HugePages {
   HugePages(const HugePages<U>&) {}  // NOLINT: allocators convert
 
   T* allocate(std::size_t n) {
-    const std::size_t bytes = (n * sizeof(T) + kPage - 1) / kPage * kPage;
-    void* memory = std::aligned_alloc(kPage, bytes);
+    // Less than half of a page is better off in small ones.
+    const bool large = n * sizeof(T) >= kPage / 2;
+    const std::size_t unit = large ? kPage : std::max(alignof(T), alignof(std::max_align_t));
+    const std::size_t bytes = (std::max<std::size_t>(n * sizeof(T), 1) + unit - 1) / unit * unit;
+    void* memory = std::aligned_alloc(unit, bytes);
     if (!memory) throw std::bad_alloc();
-    madvise(memory, bytes, MADV_HUGEPAGE);  // a wish: small pages do as well, more slowly
+    if (large) madvise(memory, bytes, MADV_HUGEPAGE);  // a wish: small pages do as well, more slowly
     return static_cast<T*>(memory);
   }
   void deallocate(T* memory, std::size_t) { std::free(memory); }

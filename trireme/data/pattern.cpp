@@ -12,8 +12,8 @@
 namespace trireme {
 namespace {
 
-// A pattern of a tokenizer takes some ten steps a character. A hostile one stops here after about a tenth of a second.
-constexpr std::uint32_t kMaxSteps = 2'000'000;
+// For one piece. A tokenizer's pattern takes a few steps for each; a hostile one stops here after some milliseconds.
+constexpr std::uint32_t kMaxSteps = 500'000;
 constexpr std::size_t kMaxPatternBytes = 1 << 16;
 
 // White_Space of Unicode. PCRE2's own \s also takes U+180E, which left that class in Unicode 6.3.
