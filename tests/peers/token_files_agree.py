@@ -144,10 +144,22 @@ READERS = {"datatrove": read_datatrove, "megatron": read_megatron, "llmc": read_
 
 
 # --- the exchange ---------------------------------------------------------------------------------------------------------------
-def ask(program, *words, text=""):
-    run = subprocess.run([program, *map(str, words)], input=text, capture_output=True, text=True)
-    check(run.returncode in (0, 65), words, "ended with", run.returncode, run.stdout[:500], run.stderr[:500])
-    return run.stdout
+class Ours:
+    def __init__(self, program):
+        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, *words, documents=None):
+        self.process.stdin.write("\t".join(map(str, words)) + "\n" + ("" if documents is None else documents + ".\n"))
+        self.process.stdin.flush()
+        answer = ""
+        while (line := self.process.stdout.readline()) != ".\n":
+            check(line, words, "ended with", self.process.poll())
+            answer += line
+        return answer
+
+    def end(self):
+        self.process.stdin.close()
+        check(self.process.wait() == 0, "the program ended with", self.process.returncode)
 
 
 def as_text(data, empty):
@@ -165,15 +177,15 @@ def some_data(dice, largest, masked):
             "name": dice.choice(["gpt2", "a b|c", "ü/漢.json"]), "fingerprint": dice.choice(["", FINGERPRINT])}
 
 
-def check_we_read(program, path, data, documents, what):
+def check_we_read(ours, path, data, documents, what):
     """`documents`: how many there are, with those that have no tokens."""
-    out = ask(program, "dump", path).split("\n", 1)
+    out = ours.ask("dump", path).split("\n", 1)
     wanted = f"{len(flat(data['documents']))} {documents} {data['fingerprint'] or '-'} {data['name'] or '-'}"
     check(out[0] == wanted, what, f"we read {out[0]!r}, it is {wanted!r}")
     check(out[1] == as_text(data, empty=False), what, "we read other tokens")
 
 
-def exchange_to_us(program, folder, dice):
+def exchange_to_us(ours, folder, dice):
     for number in range(SETS):
         path = folder / f"to-{number}"
         kind = number % 3
@@ -183,28 +195,28 @@ def exchange_to_us(program, folder, dice):
             if age == "old":
                 data["name"] = "gpt2"  # a bar would be taken for the width
             write_datatrove(path, data, width, age)
-            check_we_read(program, f"{path}.ds", data, len(data["documents"]), f"datatrove {width} {age}")
+            check_we_read(ours, f"{path}.ds", data, len(data["documents"]), f"datatrove {width} {age}")
         elif kind == 1:
             code = dice.choice(list(MEGATRON_TYPES))
             largest = {1: 255, 2: 127, 3: 32767, 4: 2**31 - 1, 5: 2**32 - 1, 8: 65535}[code]
             data = some_data(dice, largest, masked=False)
             write_megatron(path, data, code, dice, kinds=dice.random() < 0.3)
-            check_we_read(program, path, data, len(data["documents"]), f"megatron type {code}")
+            check_we_read(ours, path, data, len(data["documents"]), f"megatron type {code}")
         else:
             width = dice.choice([2, 4])
             data = some_data(dice, 256 ** width - 1, masked=False)
             data["documents"] = [flat(data["documents"])]
             write_llmc(path, data, width)
-            check_we_read(program, f"{path}.bin", data, 1, f"llm.c {width}")
+            check_we_read(ours, f"{path}.bin", data, 1, f"llm.c {width}")
 
 
-def exchange_from_us(program, folder, dice):
+def exchange_from_us(ours, folder, dice):
     for number in range(SETS):
         path, kind = folder / f"from-{number}", list(READERS)[number % 3]
         vocab_size = dice.choice([2, 50_257, 65_499, 65_500, 65_536, 65_537, 128_256, 2**31])
         data = some_data(dice, vocab_size - 1, masked=kind == "datatrove" and dice.random() < 0.5)
-        out = ask(program, "write", kind, path, vocab_size, data["name"], data["fingerprint"], int(data["masks"] is not None),
-                  text=as_text(data, empty=True))
+        out = ours.ask("write", kind, path, vocab_size, data["name"], data["fingerprint"], int(data["masks"] is not None),
+                       documents=as_text(data, empty=True))
         check(out == "", kind, out)
         found = READERS[kind](path)
         wanted = dict(data, documents=[flat(data["documents"])]) if kind == "llmc" else data
@@ -216,20 +228,20 @@ def exchange_from_us(program, folder, dice):
             check(found["human"] == for_people(found["count"]), "for people:", found["human"], found["count"])
 
 
-def check_folders_and_documents(program, folder):
+def check_folders_and_documents(ours, folder):
     shards = folder / "shards"
     shards.mkdir()
     for number, documents in [(1, [[3], [4, 5]]), (0, [[1, 2]]), (10, [[6]])]:
         write_datatrove(shards / f"{number:05d}_shuffled", {"documents": documents, "masks": None, "name": "gpt2", "fingerprint": ""}, 2)
-    check(ask(program, "dump", shards) == "6 4 - gpt2\n1 2\n3\n4 5\n6\n", "a folder of shards:", ask(program, "dump", shards))
+    check(ours.ask("dump", shards) == "6 4 - gpt2\n1 2\n3\n4 5\n6\n", "a folder of shards:", ours.ask("dump", shards))
     write_llmc(folder / "marked", {"documents": [[9, 1, 2, 9, 3]], "name": "", "fingerprint": ""}, 2)
-    check(ask(program, "dump", folder / "marked.bin", 9) == "5 3 - -\n9\n1 2 9\n3\n", "documents of llm.c")
+    check(ours.ask("dump", folder / "marked.bin", 9) == "5 3 - -\n9\n1 2 9\n3\n", "documents of llm.c")
 
 
-def check_negative(program, folder):
+def check_negative(ours, folder):
     numpy.array([1, -1], "<i4").tofile(folder / "negative.bin")
     (folder / "negative.idx").write_bytes(b"MMIDIDX\x00\x00" + struct.pack("<QBQQiqqq", 1, 4, 1, 2, 2, 0, 0, 1))
-    out = ask(program, "dump", folder / "negative")
+    out = ours.ask("dump", folder / "negative")
     check("refused: token -1 at position 1 of " in out, "a negative token:", out)
 
 
@@ -237,11 +249,12 @@ def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     with tempfile.TemporaryDirectory() as name:
-        folder, dice = Path(name), random.Random(SEED)
-        exchange_to_us(sys.argv[1], folder, dice)
-        exchange_from_us(sys.argv[1], folder, dice)
-        check_folders_and_documents(sys.argv[1], folder)
-        check_negative(sys.argv[1], folder)
+        ours, folder, dice = Ours(sys.argv[1]), Path(name), random.Random(SEED)
+        exchange_to_us(ours, folder, dice)
+        exchange_from_us(ours, folder, dice)
+        check_folders_and_documents(ours, folder)
+        check_negative(ours, folder)
+        ours.end()
     print(f"{SETS} data sets read and {SETS} written alike")
 
 

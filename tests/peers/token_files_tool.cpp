@@ -1,9 +1,10 @@
-// Reads and writes token files, for token_files_agree.py to compare with its own.
-//   usage: token_files_tool dump PATH [DOCUMENT_END]                       prints the data set
-//          token_files_tool write FORMAT PATH VOCAB_SIZE NAME FINGERPRINT MASKED   makes one of standard input
-// A data set is text: a line for each document with its ids, and, when it is masked, "/" and as many 0 or 1. What dump prints
-// begins with a line "TOKENS DOCUMENTS FINGERPRINT NAME" ("-" for an empty word) and has no documents without tokens.
-// Refusals: "refused: <text, line ends as |>" and exit status 65.
+// Reads and writes token files, for token_files_agree.py to compare with its own. Requests on standard input, words with tabs between:
+//   dump PATH [DOCUMENT_END]                                  answers with the data set
+//   write FORMAT PATH VOCAB_SIZE NAME FINGERPRINT MASKED      makes one of the lines that follow
+// A data set is a line for each document with its ids, and, when it is masked, "/" and as many 0 or 1. What dump prints begins
+// with a line "TOKENS DOCUMENTS FINGERPRINT NAME" ("-" for an empty word) and has no documents without tokens. A refusal is
+// "refused: <text, line ends as |>". Data sets and answers end with a line ".". One process for all: with a sanitizer a start
+// takes seconds.
 #include <algorithm>
 #include <cstdint>
 #include <iostream>
@@ -44,7 +45,7 @@ void dump(const TokenSource& source) {
 }
 
 void write(TokenWriter& writer) {
-  for (std::string line; std::getline(std::cin, line);) {
+  for (std::string line; std::getline(std::cin, line) && line != ".";) {
     const std::size_t bar = std::min(line.find('/'), line.size());
     std::istringstream numbers(line.substr(0, bar)), bits(line.substr(std::min(bar + 1, line.size())));
     std::vector<std::uint32_t> ids;
@@ -56,35 +57,34 @@ void write(TokenWriter& writer) {
   writer.finish();
 }
 
-int run(const std::vector<std::string>& words) {
-  if (words.size() >= 2 && words[0] == "dump") {
+void answer(const std::vector<std::string>& words) {
+  if (words[0] == "dump" && words.size() >= 2) {
     OpenTokensOptions options;
     if (words.size() == 3) options.document_end = static_cast<std::uint32_t>(std::stoul(words[2]));
-    dump(*open_tokens(words[1], options));
-    return 0;
+    return dump(*open_tokens(words[1], options));
   }
-  if (words.size() == 7 && words[0] == "write") {
-    const auto format = token_format(words[1]);
-    require<ConfigError>(format.has_value(), "format ", words[1]);
-    write(*write_tokens(
-        *format, words[2],
-        {.vocab_size = std::stoll(words[3]), .tokenizer = {words[4], words[5]}, .loss_mask = words[6] == "1"}));
-    return 0;
-  }
-  std::cerr
-      << "usage: token_files_tool dump PATH [DOCUMENT_END] | write FORMAT PATH VOCAB_SIZE NAME FINGERPRINT MASKED\n";
-  return 64;
+  const auto format = words.size() == 7 ? token_format(words[1]) : std::nullopt;
+  require<ConfigError>(words[0] == "write" && format, "what is ", words[0], "?");
+  write(*write_tokens(
+      *format, words[2],
+      {.vocab_size = std::stoll(words[3]), .tokenizer = {words[4], words[5]}, .loss_mask = words[6] == "1"}));
 }
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  try {
-    return run({argv + 1, argv + argc});
-  } catch (const Error& error) {
-    std::string what = error.what();
-    std::ranges::replace(what, '\n', '|');
-    std::cout << "refused: " << what << "\n";
-    return static_cast<int>(error.exit_code());
+int main() {
+  for (std::string line; std::getline(std::cin, line);) {
+    std::istringstream in(line);
+    std::vector<std::string> words;
+    for (std::string part; std::getline(in, part, '\t');) words.push_back(part);
+    try {
+      answer(words);
+    } catch (const DataError& error) {
+      std::string what = error.what();
+      std::ranges::replace(what, '\n', '|');
+      std::cout << "refused: " << what << "\n";
+    }
+    std::cout << "." << std::endl;
   }
+  return 0;
 }
