@@ -59,6 +59,7 @@ TEST(Tokenizer, TheFastPathIsTheSlowOne) {
     const Tokenizer slow(std::move(parts));
     for (std::uint64_t i = 0; i < 300; ++i) {
       const std::string one = random_text(i, false) + "'ll the  words\n\n12345";
+      if (is_newer_than_pcre2(one)) continue;
       ASSERT_EQ(fast.encode(one), slow.encode(one)) << one;
     }
   }

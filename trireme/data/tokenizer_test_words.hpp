@@ -1,5 +1,6 @@
 #pragma once
 // Texts and tokenizers for tests.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,12 @@ inline std::string random_text(std::uint64_t number, bool broken_bytes = true) {
     }
   }
   return out;
+}
+
+/// Whether there is a character that Unicode 15 gave a meaning to: our tables (utf8proc 2.8) know it, PCRE2 10.42 does not.
+inline bool is_newer_than_pcre2(const std::string& text) {
+  static const Pattern unassigned(R"(\p{Cn})");
+  return std::ranges::any_of(unassigned.split(text), &Span::matched);
 }
 
 inline const std::string& training_text() {
