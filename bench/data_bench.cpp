@@ -1,19 +1,20 @@
 // Tokens a second of building shuffled batches from a file in page cache, and what choosing samples costs.
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <stdexcept>
+#include <span>
+#include <string>
 #include <vector>
 
 #include <benchmark/benchmark.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include "trireme/data/batch.hpp"
+#include "trireme/data/open_tokens.hpp"
 #include "trireme/data/permutation.hpp"
 #include "trireme/data/prefetch.hpp"
 #include "trireme/data/synthetic.hpp"
+#include "trireme/data/token_writer.hpp"
 
 namespace {
 
@@ -22,70 +23,31 @@ using namespace trireme;
 constexpr std::int64_t kTokens = 100'000'000;  // of two bytes
 constexpr std::int64_t kVocabulary = 50'257, kDocument = 700;
 
-/// A file of 16-bit tokens with a document every kDocument of them.
-class TokenFile final : public TokenSource {
- public:
-  explicit TokenFile(const std::string& path) : name_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (file_ < 0) throw std::runtime_error("cannot open " + path);
-  }
-  ~TokenFile() override { ::close(file_); }
-  TokenFile(const TokenFile&) = delete;
-  TokenFile& operator=(const TokenFile&) = delete;
-
-  const std::string& name() const override { return name_; }
-  std::int64_t num_tokens() const override { return kTokens; }
-  std::int64_t num_documents() const override { return kTokens / kDocument; }
-  void read(std::int64_t first, std::span<std::uint32_t> out) const override {
-    // Read into the second half of the result and widened from there, front to back: no write overtakes the reads.
-    const std::size_t bytes = out.size() * 2;
-    char* const narrow = reinterpret_cast<char*>(out.data()) + bytes;
-    if (::pread(file_, narrow, bytes, first * 2) != static_cast<ssize_t>(bytes)) throw std::runtime_error("short read");
-    constexpr std::size_t kBlock = 16;
-    std::size_t done = 0;
-    for (std::uint16_t block[kBlock]; done + kBlock <= out.size(); done += kBlock) {
-      __builtin_memcpy(block, narrow + 2 * done, sizeof block);
-      for (std::size_t i = 0; i < kBlock; ++i) out[done + i] = block[i];
-    }
-    for (std::uint16_t token = 0; done < out.size(); ++done) {
-      __builtin_memcpy(&token, narrow + 2 * done, 2);
-      out[done] = token;
-    }
-  }
-  std::vector<std::int64_t> document_ends(std::int64_t first, std::int64_t count) const override {
-    std::vector<std::int64_t> ends;
-    for (std::int64_t end = (first / kDocument + 1) * kDocument; end <= first + count; end += kDocument)
-      ends.push_back(end);
-    return ends;
-  }
-
- private:
-  std::string name_;
-  int file_;
-};
-
 /// Written on first use and removed at the end.
 class WrittenFile {
  public:
-  WrittenFile() : path_(std::filesystem::temp_directory_path() / ("trireme_data_bench_" + std::to_string(::getpid()))) {
-    std::vector<std::uint16_t> tokens(1'000'000);
+  WrittenFile()
+      : folder_(std::filesystem::temp_directory_path() / ("trireme_data_bench_" + std::to_string(::getpid()))) {
+    std::filesystem::create_directory(folder_);
+    std::vector<std::uint32_t> tokens(700'000);
     const Stream stream(1, "bench");
     for (std::size_t i = 0; i < tokens.size(); ++i)
-      tokens[i] = static_cast<std::uint16_t>(stream.below(i, kVocabulary));
-    std::FILE* const file = std::fopen(path_.c_str(), "wb");
-    if (file == nullptr) throw std::runtime_error("cannot write " + path_.string());
-    for (std::int64_t i = 0; i < kTokens; i += 1'000'000) std::fwrite(tokens.data(), 2, tokens.size(), file);
-    std::fclose(file);
+      tokens[i] = static_cast<std::uint32_t>(stream.below(i, kVocabulary));
+    const auto writer = write_tokens(TokenFormat::datatrove, path(), {.vocab_size = kVocabulary});
+    for (std::int64_t i = 0; i < kTokens / kDocument; ++i)
+      writer->append(std::span(tokens).subspan(static_cast<std::size_t>(i * kDocument) % tokens.size(), kDocument));
+    writer->finish();
   }
-  ~WrittenFile() { std::filesystem::remove(path_); }
-  std::string path() const { return path_.string(); }
+  ~WrittenFile() { std::filesystem::remove_all(folder_); }
+  std::filesystem::path path() const { return folder_ / "tokens.ds"; }
 
  private:
-  std::filesystem::path path_;
+  std::filesystem::path folder_;
 };
 
 std::shared_ptr<const TokenSource> tokens() {
   static const WrittenFile file;
-  static const auto source = std::make_shared<const TokenFile>(file.path());  // later: open_tokens(file.path())
+  static const std::shared_ptr<const TokenSource> source = open_tokens(file.path());
   return source;
 }
 
@@ -133,7 +95,7 @@ void reads(benchmark::State& state) {
   std::int64_t first = 0;
   for (auto _ : state) {
     tokens()->read(first, row);
-    first = (first + state.range(0)) % (kTokens - state.range(0));
+    first = (first + state.range(0)) % (tokens()->num_tokens() - state.range(0));
     benchmark::DoNotOptimize(row.data());
   }
   count_tokens(state, state.range(0));

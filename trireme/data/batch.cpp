@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "trireme/base/error.hpp"
-#include "trireme/base/human.hpp"
+#include "trireme/data/token_checks.hpp"
 
 namespace trireme {
 namespace {
@@ -53,35 +53,6 @@ void write_counted(std::int64_t first, std::size_t count, std::int64_t* to) {
   for (; i < count; ++i) to[i] = first + static_cast<std::int64_t>(i);
 }
 
-std::uint32_t largest(std::span<const std::uint32_t> tokens) {
-  const auto larger = [](Narrow a, Narrow b) { return a > b ? a : b; };
-  Narrow a = {}, b = {}, c = {}, d = {};  // four, because each has to wait for the one before
-  const std::uint32_t* at = tokens.data();
-  std::size_t left = tokens.size();
-  for (; left >= 4 * kLanes; left -= 4 * kLanes, at += 4 * kLanes) {
-    a = larger(a, loaded(at));
-    b = larger(b, loaded(at + kLanes));
-    c = larger(c, loaded(at + 2 * kLanes));
-    d = larger(d, loaded(at + 3 * kLanes));
-  }
-  a = larger(larger(a, b), larger(c, d));
-  std::uint32_t maximum = std::max(std::max(a[0], a[1]), std::max(a[2], a[3]));
-  for (; left > 0; --left) maximum = std::max(maximum, *at++);
-  return maximum;
-}
-
-/// An index outside of an embedding is an error nobody understands, on a GPU one that ends the process.
-void require_known(const Sample& sample, std::span<const std::uint32_t> tokens, std::int64_t vocab_size) {
-  if (largest(tokens) < vocab_size) return;
-  const auto unknown = std::ranges::find_if(tokens, [&](std::uint32_t token) { return token >= vocab_size; });
-  const std::string made_by = sample.tokens->tokenizer_fingerprint();
-  throw DataError(text("token ", thousands(*unknown), " at position ",
-                       thousands(sample.first_token + (unknown - tokens.begin())), " of ", sample.tokens->name(),
-                       " is outside the vocabulary (vocab_size = ", thousands(vocab_size), ")",
-                       made_by.empty() ? "" : "\n  its tokens were made by the tokenizer " + made_by,
-                       "\n  fix: the model.vocab_size of the tokenizer that made the data, or prepare the data again"));
-}
-
 /// A whole sample, before it is cut over cp.
 struct Row {
   std::vector<std::uint32_t> tokens;       // S + 1
@@ -102,7 +73,7 @@ void read(const Sample& sample, std::int64_t seq_len, const BatchOptions& option
     return;
   }
   sample.tokens->read(sample.first_token, row.tokens);
-  require_known(sample, row.tokens, options.vocab_size);
+  check_vocabulary(*sample.tokens, sample.first_token, row.tokens, options.vocab_size);
   row.all_count = !sample.tokens->has_loss_mask();
   if (!row.all_count) sample.tokens->read_loss_mask(sample.first_token, row.mask);
   if (options.attend_across_documents && !options.restart_positions) return;

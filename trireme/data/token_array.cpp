@@ -8,6 +8,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
+#include "trireme/data/lanes.hpp"
 
 namespace trireme {
 namespace {
@@ -78,9 +79,13 @@ void TokenArray::read_as(std::int64_t first, std::span<std::uint32_t> out) const
       const auto raw = std::span(part).first(std::min(part.size(), out.size()));
       file_.read_numbers(begin_ + static_cast<std::uint64_t>(first) * sizeof(T), raw);
       bool all_are_ids = true;
-      for (std::size_t i = 0; i < raw.size(); ++i) {
-        all_are_ids &= is_id(raw[i]);
-        out[i] = static_cast<std::uint32_t>(raw[i]);
+      if constexpr (std::is_same_v<T, std::uint16_t>) {
+        widen(raw, out.data());
+      } else {
+        for (std::size_t i = 0; i < raw.size(); ++i) {
+          all_are_ids &= is_id(raw[i]);
+          out[i] = static_cast<std::uint32_t>(raw[i]);
+        }
       }
       if (!all_are_ids) {
         const auto bad = std::ranges::find_if_not(raw, is_id<T>) - raw.begin();

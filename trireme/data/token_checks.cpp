@@ -4,6 +4,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
+#include "trireme/data/lanes.hpp"
 #include "trireme/files/shown_name.hpp"
 
 namespace trireme {
@@ -29,8 +30,7 @@ void check_tokenizer(const TokenSource& source, const std::string& tokenizer_nam
 
 void check_vocabulary(const TokenSource& source, std::int64_t first, std::span<const std::uint32_t> ids,
                       std::int64_t vocab_size) {
-  // The maximum first: a loop without branches.
-  if (ids.empty() || std::int64_t{std::ranges::max(ids)} < vocab_size) return;
+  if (ids.empty() || std::int64_t{largest(ids)} < vocab_size) return;
   const auto bad = std::ranges::find_if(ids, [&](std::uint32_t id) { return std::int64_t{id} >= vocab_size; });
   const TokenPlace place = source.place(first + (bad - ids.begin()));
   std::string message = text("token ", thousands(*bad), " at position ", thousands(place.position), " of ", place.file);

@@ -1,0 +1,50 @@
+#include "trireme/data/lanes.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace trireme {
+namespace {
+
+constexpr std::size_t kLanes = 4;
+typedef std::uint32_t Narrow __attribute__((vector_size(16)));
+
+Narrow loaded(const std::uint32_t* from) {
+  Narrow vector;
+  std::memcpy(&vector, from, sizeof vector);
+  return vector;
+}
+
+}  // namespace
+
+std::uint32_t largest(std::span<const std::uint32_t> tokens) {
+  const auto larger = [](Narrow a, Narrow b) { return a > b ? a : b; };
+  Narrow a = {}, b = {}, c = {}, d = {};  // four, because each has to wait for the one before
+  const std::uint32_t* at = tokens.data();
+  std::size_t left = tokens.size();
+  for (; left >= 4 * kLanes; left -= 4 * kLanes, at += 4 * kLanes) {
+    a = larger(a, loaded(at));
+    b = larger(b, loaded(at + kLanes));
+    c = larger(c, loaded(at + 2 * kLanes));
+    d = larger(d, loaded(at + 3 * kLanes));
+  }
+  a = larger(larger(a, b), larger(c, d));
+  std::uint32_t maximum = std::max(std::max(a[0], a[1]), std::max(a[2], a[3]));
+  for (; left > 0; --left) maximum = std::max(maximum, *at++);
+  return maximum;
+}
+
+void widen(std::span<const std::uint16_t> from, std::uint32_t* to) {
+  typedef std::uint16_t Half __attribute__((vector_size(16)));
+  typedef std::uint32_t Whole __attribute__((vector_size(32)));
+  std::size_t i = 0;
+  for (; i + 8 <= from.size(); i += 8) {
+    Half half;
+    std::memcpy(&half, from.data() + i, sizeof half);
+    const Whole whole = __builtin_convertvector(half, Whole);
+    std::memcpy(to + i, &whole, sizeof whole);
+  }
+  for (; i < from.size(); ++i) to[i] = from[i];
+}
+
+}  // namespace trireme

@@ -1,0 +1,14 @@
+#pragma once
+// Loops over tokens, several at a time: at -O2 the compiler makes vectors of none of them by itself.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace trireme {
+
+/// The largest of `tokens`; 0 when there are none.
+std::uint32_t largest(std::span<const std::uint32_t> tokens);
+/// to[i] = from[i].
+void widen(std::span<const std::uint16_t> from, std::uint32_t* to);
+
+}  // namespace trireme
