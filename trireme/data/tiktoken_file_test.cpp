@@ -41,8 +41,7 @@ TEST(TiktokenFile, SpecialTokensComeFromTheName) {
   const Tokenizer tokenizer = read(lines_with(""), "folder/cl100k_base.tiktoken");
   EXPECT_EQ(tokenizer.token_id("<|endofprompt|>"), 100276u);
   EXPECT_EQ(tokenizer.end_of_document(), 100257u);
-  EXPECT_THAT(tiktoken_refusal(lines_with(""), "o200k_base.tiktoken"),
-              HasSubstr("the pattern of o200k is not built in"));
+  EXPECT_EQ(read(lines_with(""), "o200k_base.tiktoken").end_of_document(), 199999u);
 }
 
 TEST(TiktokenFile, WhatIsWrongIsNamed) {
