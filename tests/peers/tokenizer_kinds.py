@@ -32,9 +32,17 @@ def corpus(megabytes=1.0):
     return parts
 
 
+# What Unicode 15.0 and 15.1 added.
+NEW_IN_15 = [(0xCF3, 0xCF3), (0xECE, 0xECE), (0x2FFC, 0x2FFF), (0x31EF, 0x31EF), (0x10EFD, 0x10EFF), (0x1123F, 0x11241), (0x11B00, 0x11B09),
+             (0x11F00, 0x11F59), (0x1342F, 0x1342F), (0x13439, 0x13455), (0x1B132, 0x1B155), (0x1D2C0, 0x1D2D3), (0x1DF25, 0x1DF2A),
+             (0x1E030, 0x1E08F), (0x1E4D0, 0x1E4F9), (0x1F6DC, 0x1F6DC), (0x1F774, 0x1F77F), (0x1F7D9, 0x1F7D9), (0x1FA75, 0x1FAF8),
+             (0x2EBF0, 0x2EE5D), (0x31350, 0x323AF)]
+
+
 def assigned():
-    """Code points that Unicode 14 has given a meaning to: newer ones mean nothing to older tables."""
-    return [c for c in range(0x110000) if unicodedata.category(chr(c)) not in ("Cn", "Cs")]
+    """Code points that Unicode 14 has given a meaning to: newer ones mean nothing to older tables, such as PCRE2 10.42's."""
+    new = {c for first, last in NEW_IN_15 for c in range(first, last + 1)} if unicodedata.unidata_version != "14.0.0" else ()
+    return [c for c in range(0x110000) if c not in new and unicodedata.category(chr(c)) not in ("Cn", "Cs")]
 
 
 class Texts:
