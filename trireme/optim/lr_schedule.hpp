@@ -1,0 +1,32 @@
+#pragma once
+// The learning rate as a function of the step, and of nothing else: resuming needs no state.
+#include <cstdint>
+#include <string>
+
+namespace trireme {
+
+/// Warm-up from 0, then the full rate, then a decay whose last step has min_lr: with a short decay that is WSD
+/// (warm-up, stable, decay); with decay_steps = 0 the decay begins behind the warm-up.
+class LrSchedule {
+ public:
+  struct Options {
+    double lr = 3e-4, min_lr = 0;
+    std::int64_t steps = 1;  // of the run
+    std::int64_t warmup_steps = 0;
+    std::int64_t decay_steps = 0;
+    std::string decay = "cosine";  // constant, linear, cosine, 1-sqrt
+  };
+  /// ConfigError when the parts do not fit into the run.
+  explicit LrSchedule(Options options);
+
+  /// Of the update that ends step `step`, from 1. Behind the last step it stays as it was there.
+  ///   warm-up    lr step / warmup_steps
+  ///   decay      min_lr + (lr - min_lr) f(t) with t in (0, 1]; f(t): linear 1 - t, cosine (1 + cos(pi t)) / 2, 1-sqrt 1 - sqrt(t)
+  double operator()(std::int64_t step) const;
+
+ private:
+  Options options_;
+  std::int64_t decay_begin_ = 0;  // the last step before it
+};
+
+}  // namespace trireme
