@@ -1,0 +1,61 @@
+#pragma once
+// Many tensors in few flat buffers: where each stands, and which part of a buffer is whose.
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "trireme/layout/slices.hpp"
+#include "trireme/layout/split.hpp"
+
+namespace trireme {
+
+/// A tensor that wants a place. `alone`: in a bucket of its own (an embedding: its gradient is ready last, and large).
+struct FlatItem {
+  int64_t numel = 0;
+  bool alone = false;
+};
+
+/// Elements [offset, offset + numel) of a bucket are tensor number `item`.
+struct FlatSlot {
+  size_t item = 0;
+  int64_t offset = 0, numel = 0;
+  bool operator==(const FlatSlot&) const = default;
+};
+
+/// A slice of the buffer that is communicated at once.
+struct FlatBucket {
+  int64_t begin = 0;  // in the buffer
+  int64_t numel = 0;  // with padding
+  std::vector<FlatSlot> slots;
+  Range range() const { return {begin, begin + numel}; }
+};
+
+/// A piece of a tensor inside a shard: elements `of_item` of tensor `item` stand from `offset` on in the shard.
+struct FlatPiece {
+  size_t item = 0;
+  Range of_item;
+  int64_t offset = 0;
+  bool operator==(const FlatPiece&) const = default;
+};
+
+// Note [Blocks of a flat buffer]: a tensor begins at a multiple of kFlatAlign elements, so that vectors are aligned; a
+// shard at a multiple of kFlatBlock. Places do not depend on the number of shards, which only pads a bucket's end: sums
+// made block by block are then the same, bit by bit, whoever makes them.
+inline constexpr int64_t kFlatAlign = 32, kFlatBlock = 1024;
+
+struct FlatLayout {
+  std::vector<FlatBucket> buckets;
+  int64_t numel = 0;  // of the buffer
+  int shards = 1;
+
+  /// What `rank` keeps of bucket `b`, in elements of the bucket.
+  Range shard(size_t b, int rank) const;
+  /// The tensors inside it.
+  std::vector<FlatPiece> pieces(size_t b, int rank) const;
+};
+
+/// Tensors in the order given, in buckets that are closed as soon as they hold `bucket_elements`; every bucket is cut
+/// into `shards` equal parts.
+FlatLayout flat_layout(std::span<const FlatItem> items, int64_t bucket_elements, int shards);
+
+}  // namespace trireme

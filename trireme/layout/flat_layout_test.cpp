@@ -1,0 +1,70 @@
+#include "trireme/layout/flat_layout.hpp"
+
+#include <map>
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include "trireme/base/error.hpp"
+
+namespace trireme {
+namespace {
+
+TEST(FlatLayout, BucketsCloseWhenTheyAreFullAndEmbeddingsStandAlone) {
+  const std::vector<FlatItem> items{{100}, {2000}, {5, true}, {1}, {3000}, {7}};
+  const FlatLayout layout = flat_layout(items, 2000, 2);
+  ASSERT_EQ(layout.buckets.size(), 4u);
+  EXPECT_EQ(layout.buckets[0].slots, (std::vector<FlatSlot>{{0, 0, 100}, {1, 128, 2000}}));
+  EXPECT_EQ(layout.buckets[1].slots, (std::vector<FlatSlot>{{2, 0, 5}}));
+  EXPECT_EQ(layout.buckets[2].slots, (std::vector<FlatSlot>{{3, 0, 1}, {4, 32, 3000}}));
+  EXPECT_EQ(layout.buckets[3].slots, (std::vector<FlatSlot>{{5, 0, 7}}));
+  EXPECT_EQ(layout.buckets[0].numel, 4096);
+  EXPECT_EQ(layout.buckets[1].begin, 4096);
+  EXPECT_EQ(layout.numel, 4096 + 2048 + 4096 + 2048);
+  EXPECT_EQ(layout.shard(0, 1).begin, 2048);
+  EXPECT_EQ(layout.pieces(0, 1), (std::vector<FlatPiece>{{1, {1920, 2000}, 0}}));
+  EXPECT_TRUE(layout.pieces(1, 1).empty());
+  EXPECT_THROW(flat_layout(items, 0, 1), ConfigError);
+  EXPECT_TRUE(flat_layout({}, 1, 4).buckets.empty());
+}
+
+TEST(FlatLayout, EveryElementIsInOneShard) {
+  EXPECT_TRUE(rc::check("pieces of all shards are the tensors", [] {
+    const auto sizes = *rc::gen::container<std::vector<int64_t>>(rc::gen::inRange<int64_t>(0, 5000));
+    const int shards = *rc::gen::inRange(1, 9);
+    std::vector<FlatItem> items;
+    for (const int64_t size : sizes) items.push_back({size, *rc::gen::inRange(0, 8) == 0});
+    const FlatLayout layout = flat_layout(items, *rc::gen::inRange(1, 9000), shards);
+    std::vector<int64_t> seen(items.size());
+    int64_t begin = 0;
+    for (size_t b = 0; b < layout.buckets.size(); ++b) {
+      RC_ASSERT(layout.buckets[b].begin == begin);
+      begin += layout.buckets[b].numel;
+      int64_t end = 0;
+      for (const FlatSlot& slot : layout.buckets[b].slots) {
+        RC_ASSERT(slot.offset >= end && slot.offset % kFlatAlign == 0);
+        end = slot.offset + slot.numel;
+      }
+      RC_ASSERT(end <= layout.buckets[b].numel);
+      for (int rank = 0; rank < shards; ++rank) {
+        RC_ASSERT(layout.shard(b, rank).size() % kFlatBlock == 0);
+        for (const FlatPiece& piece : layout.pieces(b, rank)) {
+          RC_ASSERT(piece.of_item.begin == seen[piece.item]);  // in order and without a gap
+          seen[piece.item] = piece.of_item.end;
+        }
+      }
+    }
+    RC_ASSERT(begin == layout.numel);
+    for (size_t i = 0; i < items.size(); ++i) RC_ASSERT(seen[i] == items[i].numel);
+  }));
+}
+
+TEST(FlatLayout, PlacesDoNotDependOnTheNumberOfShards) {
+  const std::vector<FlatItem> items{{100}, {2000}, {5, true}, {1}, {3000}, {7}};
+  for (const int shards : {2, 3, 4, 7})
+    for (size_t b = 0; b < 4; ++b)
+      EXPECT_EQ(flat_layout(items, 2000, shards).buckets[b].slots, flat_layout(items, 2000, 1).buckets[b].slots);
+}
+
+}  // namespace
+}  // namespace trireme
