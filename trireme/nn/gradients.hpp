@@ -12,4 +12,15 @@ namespace trireme {
 /// bf16 and f16 are made in f32.
 void sum_partial_gradients(const std::vector<Param>& params, Mesh& mesh);
 
+/// A gradient wherever it is kept, of the parameter's local shape.
+struct OwnGradient {
+  const ParamSpec* spec = nullptr;
+  at::Tensor value;
+};
+/// The same for gradients that are not in .grad.
+void sum_partial_gradients(const std::vector<OwnGradient>& gradients, Mesh& mesh);
+
+/// Whether the gradient of such a parameter takes part in these sums.
+bool has_partial_gradient(const ParamSpec& spec, const Mesh& mesh);
+
 }  // namespace trireme
