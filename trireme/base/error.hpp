@@ -62,6 +62,11 @@ struct SecurityError : detail::ErrorOf<ExitCode::security> {
   using ErrorOf::ErrorOf;
 };
 
+/// Nobody has to: a person has stopped what was going on.
+struct Interrupted : detail::ErrorOf<ExitCode::interrupted> {
+  using ErrorOf::ErrorOf;
+};
+
 /// The launcher acts: a peer was lost, or the ranks no longer do the same thing.
 struct CommError : Error {
   enum class Kind { peer_lost, hang_or_mismatch };

@@ -39,5 +39,49 @@ TEST(Gzip, TakesMoreThanOneBufferOfOutput) {
 
 TEST(Gzip, Compresses) { EXPECT_LT(gzip(std::string(1'000'000, 'a')).size(), 10'000U); }
 
+/// All of `bytes`, `step` bytes of input and of output at a time.
+std::string gunzipped(const std::string& bytes, std::size_t step) {
+  Gunzip gunzip("x.gz");
+  std::string out, part(step, '\0');
+  for (std::size_t at = 0; at < bytes.size(); at += step) {
+    std::string_view in = std::string_view(bytes).substr(at, step);
+    while (!in.empty()) out.append(part, 0, gunzip.next(in, part));
+  }
+  gunzip.finish();
+  return out;
+}
+
+TEST(Gunzip, UndoesGzipInPiecesOfAnySize) {
+  const std::string words = "one two three " + std::string(5'000, 'x') + " four";
+  for (const std::size_t step : {1, 7, 100, 100'000}) EXPECT_EQ(gunzipped(gzip(words), step), words) << step;
+}
+
+TEST(Gunzip, TextsOneBehindTheOtherAreOneAndZerosFillUp) {
+  EXPECT_EQ(gunzipped(gzip("one ") + gzip("two") + std::string(10, '\0'), 5), "one two");
+}
+
+std::string fault_of(const std::string& bytes) {
+  try {
+    gunzipped(bytes, 64);
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(Gunzip, DamageIsNamedWithItsPlace) {
+  const std::string whole = gzip(std::string(10'000, 'a') + "b");
+  for (std::size_t length = 0; length < whole.size(); ++length)
+    EXPECT_EQ(fault_of(whole.substr(0, length))
+                  .find("x.gz: cut short: the compressed text goes on behind byte " + std::to_string(length)),
+              0U)
+        << length;
+  std::string damaged = whole;
+  damaged[damaged.size() - 6] ^= 1;  // the check sum
+  EXPECT_EQ(fault_of(damaged).find("x.gz: not gzip, or damaged, at byte "), 0U);
+  EXPECT_EQ(fault_of("not gzip at all").find("x.gz: not gzip, or damaged, at byte 2: incorrect header check"), 0U);
+  EXPECT_EQ(fault_of(whole + "more").find("x.gz: not gzip"), 0U);
+}
+
 }  // namespace
 }  // namespace trireme

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "trireme/cli/commands.hpp"
+#include "trireme/cli/data.hpp"
 #include "trireme/config/nearest.hpp"
 #include "trireme/config/parse.hpp"
 #include "trireme/config/presets.hpp"
@@ -152,6 +153,7 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
   Choice choice;
   add_schedule(app, choice);
   add_config(app, choice);
+  add_data(app, [&choice](std::function<int(Console&)> run) { choice.run = std::move(run); });
   add_launch(app, choice);
   add_doctor(app, choice);
 

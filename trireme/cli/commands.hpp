@@ -16,7 +16,8 @@ namespace trireme {
 struct Console {
   std::ostream& out;
   std::ostream& err;
-  TerminalFacts terminal;  // of `out`
+  TerminalFacts terminal;        // of `out`
+  TerminalFacts err_terminal{};  // of `err`
 };
 
 struct ScheduleOptions {

@@ -7,7 +7,7 @@
 #include "trireme/cli/commands.hpp"
 
 int main(int argc, char** argv) {
-  trireme::Console console{std::cout, std::cerr,
-                           trireme::terminal_facts(STDOUT_FILENO, std::getenv("NO_COLOR"), std::getenv("TERM"))};
+  const auto facts = [](int fd) { return trireme::terminal_facts(fd, std::getenv("NO_COLOR"), std::getenv("TERM")); };
+  trireme::Console console{std::cout, std::cerr, facts(STDOUT_FILENO), facts(STDERR_FILENO)};
   return trireme::run_command_line(argc, argv, console);
 }

@@ -66,7 +66,7 @@ const AddedToken* AddedTokenFinder::longest_at(std::string_view text, std::size_
   return found;
 }
 
-std::vector<AddedTokenFinder::Hit> AddedTokenFinder::find(std::string_view text) const {
+std::vector<AddedTokenFinder::Hit> AddedTokenFinder::find(std::string_view text, bool special) const {
   std::vector<Hit> hits;
   if (empty()) return hits;
   std::size_t done = 0;
@@ -78,6 +78,7 @@ std::vector<AddedTokenFinder::Hit> AddedTokenFinder::find(std::string_view text)
     }
     std::size_t begin = at, end = at + token->content.size();
     at = end;
+    if (!special && token->special) continue;
     if (token->whole_word && !stands_alone(text, begin, end)) continue;
     if (token->strip_left)
       while (begin > done && is_space(text.substr(before(text, begin)))) begin = before(text, begin);

@@ -29,7 +29,8 @@ class AddedTokenFinder {
     std::size_t begin = 0, end = 0;  // bytes, with the white space that the token takes along
     const AddedToken* token = nullptr;
   };
-  std::vector<Hit> find(std::string_view text) const;
+  /// `special`: else special tokens are passed over, as if their text were any other.
+  std::vector<Hit> find(std::string_view text, bool special = true) const;
   bool empty() const { return tokens_.empty(); }
 
  private:

@@ -154,6 +154,7 @@ std::unique_ptr<TokenSource> open_datatrove(const std::filesystem::path& path) {
   check_exists(index_file, path, "the ends of documents");
   const DatatroveMetadata metadata = read_metadata(metadata_file);
   FileTokens::Parts parts{.name = path.string(),
+                          .format = "datatrove",
                           .tokens = open_tokens_of(path, metadata),
                           .ends = open_index(index_file, metadata.num_tokens),
                           .loss = std::nullopt,

@@ -66,6 +66,11 @@ void FileTokens::read_loss_mask(std::int64_t first, std::span<std::uint8_t> out)
                      "\n  fix: fetch the file again; this one is damaged");
 }
 
+TokenStorage FileTokens::storage() const {
+  const TokenType type = parts_.tokens->type();
+  return {std::string(parts_.format), std::string(trireme::name(type)), static_cast<int>(bytes_of(type))};
+}
+
 TokenPlace FileTokens::place(std::int64_t position) const {
   return {.file = parts_.tokens->shown(), .position = position, .document = parts_.ends->until(position)};
 }
@@ -130,6 +135,13 @@ void ConcatenatedTokens::read_loss_mask(std::int64_t first, std::span<std::uint8
   each_part(first, static_cast<std::int64_t>(out.size()), [&](const auto& part, auto begin, auto offset, auto count) {
     part.read_loss_mask(begin, out.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(count)));
   });
+}
+
+TokenStorage ConcatenatedTokens::storage() const {
+  TokenStorage widest;
+  for (const auto& part : parts_)
+    if (TokenStorage each = part->storage(); each.token_bytes > widest.token_bytes) widest = std::move(each);
+  return widest;
 }
 
 TokenPlace ConcatenatedTokens::place(std::int64_t position) const {

@@ -34,6 +34,7 @@ class FileTokens : public TokenSource {
  public:
   struct Parts {
     std::string name;
+    std::string_view format;
     std::shared_ptr<const TokenArray> tokens;
     std::unique_ptr<const DocumentEnds> ends;
     std::optional<RandomReader> loss;  // a byte a token, 0 or 1
@@ -50,6 +51,7 @@ class FileTokens : public TokenSource {
   void read_loss_mask(std::int64_t first, std::span<std::uint8_t> out) const override;
   std::string tokenizer_fingerprint() const override { return parts_.tokenizer.fingerprint; }
   std::string tokenizer_name() const override { return parts_.tokenizer.name; }
+  TokenStorage storage() const override;
   TokenPlace place(std::int64_t position) const override;
 
  private:
@@ -70,6 +72,7 @@ class ConcatenatedTokens : public TokenSource {
   void read_loss_mask(std::int64_t first, std::span<std::uint8_t> out) const override;
   std::string tokenizer_fingerprint() const override { return tokenizer_.fingerprint; }
   std::string tokenizer_name() const override { return tokenizer_.name; }
+  TokenStorage storage() const override;
   TokenPlace place(std::int64_t position) const override;
 
  private:

@@ -89,6 +89,7 @@ std::unique_ptr<TokenSource> open_llmc(const std::filesystem::path& path, std::o
   auto ends = std::make_unique<MarkedEnds>(tokens, document_end);
   return std::make_unique<FileTokens>(FileTokens::Parts{
       .name = path.string(),
+      .format = "llmc",
       .tokens = std::move(tokens),
       .ends = std::move(ends),
       .loss = std::nullopt,

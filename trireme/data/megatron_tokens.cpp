@@ -256,6 +256,7 @@ std::unique_ptr<TokenSource> open_megatron(const std::filesystem::path& prefix) 
   };
   return std::make_unique<FileTokens>(
       FileTokens::Parts{.name = prefix.string(),
+                        .format = "megatron",
                         .tokens = std::move(tokens),
                         .ends = std::make_unique<IndexedEnds>(index->documents(), num_tokens, load, index->shown()),
                         .loss = std::nullopt,

@@ -23,6 +23,7 @@ class TokenArray {
   TokenArray(RandomReader file, std::uint64_t begin, TokenType type, std::int64_t count);
 
   std::int64_t size() const { return count_; }
+  TokenType type() const { return type_; }
   const std::string& shown() const { return file_.shown(); }
 
   /// Tokens [first, first + out.size()). DataError for a negative number or one above 2^32 - 1, and as RandomReader::read.

@@ -14,6 +14,13 @@ struct TokenPlace {
   std::int64_t document = -1;  // -1: not known
 };
 
+/// How tokens lie on disk, as people are told it.
+struct TokenStorage {
+  std::string format;   // "datatrove"; empty: not on disk
+  std::string numbers;  // "u16"
+  int token_bytes = 0;
+};
+
 class TokenSource {
  public:
   virtual ~TokenSource() = default;
@@ -39,6 +46,8 @@ class TokenSource {
   virtual std::string tokenizer_fingerprint() const { return {}; }
   /// Its name, as whoever made the tokens wrote it down; empty where the format does not say. For messages: not checked.
   virtual std::string tokenizer_name() const { return {}; }
+
+  virtual TokenStorage storage() const { return {}; }
 
   /// The file and the document that token `position` is in. For messages: may take long.
   virtual TokenPlace place(std::int64_t position) const { return {.file = name(), .position = position}; }

@@ -60,13 +60,20 @@ void TokenWriter::append(std::span<const std::uint32_t> ids, std::span<const std
   ++num_documents_;
 }
 
-void TokenWriter::finish() {
+void TokenWriter::settle() {
   require(usable_, shown_, ": finish() after finish() or after an error");
   require<DataError>(num_tokens_ > 0, shown_, ": ", num_documents_,
                      " documents, none with a token: there is nothing to write",
                      "\n  fix: look at the input: is it empty, or its text in another field?");
   usable_ = false;
   complete();
+  files_.settle();
+  settled_ = true;
+}
+
+void TokenWriter::finish() {
+  if (!settled_) settle();
+  settled_ = false;
   files_.publish(options_.before_step);
 }
 

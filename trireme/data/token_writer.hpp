@@ -37,6 +37,10 @@ class TokenWriter {
   /// `ids` with the token that ends a document, if the data is to have one. `loss_mask`: as long as `ids`, with
   /// options.loss_mask only; 1 where a token counts.
   void append(std::span<const std::uint32_t> ids, std::span<const std::uint8_t> loss_mask = {});
+  /// All of finish() that can fail for want of room, without anything appearing yet; and the removal of an old data set's key. For those
+  /// who write several data sets of which all are to appear or none.
+  void settle();
+  void retract() { files_.retract(); }
   void finish();
 
   std::int64_t num_tokens() const { return num_tokens_; }
@@ -58,7 +62,7 @@ class TokenWriter {
   TokenWriterOptions options_;
   StagedFiles files_;
   std::int64_t num_tokens_ = 0, num_documents_ = 0;
-  bool usable_ = true;
+  bool usable_ = true, settled_ = false;
 };
 
 /// `path`: x.ds for datatrove, x (or x.idx, x.bin) for Megatron, x.bin for llm.c; the ending is added where it is missing.

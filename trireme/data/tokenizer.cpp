@@ -31,11 +31,12 @@ class Borrowed {
 
 class Encoder {
  public:
-  Encoder(const Tokenizer::Parts& parts, WordCache& cache, TokenBuffer& out)
-      : parts_(parts), cache_(cache), out_(out) {}
+  Encoder(const Tokenizer::Parts& parts, WordCache& cache, TokenBuffer& out, SpecialText special = SpecialText::token)
+      : parts_(parts), cache_(cache), out_(out), special_(special) {}
 
-  void text(std::string_view text) {
-    split_by_tokens(parts_.added, text, true, [&](std::string_view rest, bool begins) { normalise(rest, begins); });
+  void text(std::string_view text, bool text_begins = true) {
+    split_by_tokens(parts_.added, text, text_begins,
+                    [&](std::string_view rest, bool begins) { normalise(rest, begins); });
   }
 
  private:
@@ -43,7 +44,7 @@ class Encoder {
   template <class Rest>
   void split_by_tokens(const AddedTokenFinder& finder, std::string_view text, bool begins, const Rest& rest) {
     std::size_t done = 0;
-    for (const auto& hit : finder.find(text)) {
+    for (const auto& hit : finder.find(text, special_ == SpecialText::token)) {
       if (hit.begin > done) rest(text.substr(done, hit.begin - done), begins && done == 0);
       out_.append(std::span(&hit.token->id, 1));
       done = hit.end;
@@ -97,6 +98,7 @@ class Encoder {
   const Tokenizer::Parts& parts_;
   WordCache& cache_;
   TokenBuffer& out_;
+  SpecialText special_;
 };
 
 std::filesystem::path beside(const std::filesystem::path& file, const char* name) { return file.parent_path() / name; }
@@ -167,6 +169,10 @@ void Tokenizer::Parts::set_text(TokenId id, std::string_view spelling) {
 
 Tokenizer Tokenizer::load(const std::filesystem::path& path) { return Tokenizer(parts_of(path)); }
 
+Tokenizer Tokenizer::from_json(std::string_view json, const std::string& name) {
+  return Tokenizer(parts_of_tokenizer_json_text(json, name));
+}
+
 Tokenizer::Tokenizer(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
@@ -179,6 +185,14 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, bool special_token
   if (special_tokens) out.append(parts_->before);
   Encoder(*parts_, *cache, out).text(text);
   if (special_tokens) out.append(parts_->behind);
+  return {out.tokens().begin(), out.tokens().end()};
+}
+
+std::vector<TokenId> Tokenizer::encode_part(std::string_view text, SpecialText special, bool begins) const {
+  Borrowed cache(parts_->caches);
+  TokenBuffer& out = (*cache).buffer;
+  out.clear();
+  Encoder(*parts_, *cache, out, special).text(text, begins);
   return {out.tokens().begin(), out.tokens().end()};
 }
 

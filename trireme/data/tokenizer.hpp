@@ -13,12 +13,19 @@
 
 namespace trireme {
 
+/// What becomes of the spelling of a special token inside a text: the token, or what any other text of these letters becomes. Other
+/// added tokens are found either way.
+enum class SpecialText { token, text };
+
 /// Immutable after loading: one object serves all threads.
 class Tokenizer {
  public:
   /// `path`: tokenizer.json, a folder that holds one (or vocab.json and merges.txt), *.tiktoken, vocab.json (merges.txt beside it), or the
   /// word "bytes" (256 tokens, then <|endoftext|> = 256). DataError names what a file asks for and this does not do.
   static Tokenizer load(const std::filesystem::path& path);
+
+  /// The same from the text of a tokenizer.json; `name` is what messages call it.
+  static Tokenizer from_json(std::string_view json, const std::string& name);
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
@@ -27,6 +34,9 @@ class Tokenizer {
   /// `special_tokens`: also what the file's post-processor puts around a text (<s> ...). Added tokens inside the text are found either
   /// way, as the reference does. Text that is not UTF-8 is taken byte by byte where the tokenizer knows bytes, else as U+FFFD.
   std::vector<TokenId> encode(std::string_view text, bool special_tokens = false) const;
+  /// A part of a longer text, which others may have written: with SpecialText::text it cannot bring in special tokens. `begins`: nothing
+  /// stands before it, which matters to tokenizers that put a space before a text.
+  std::vector<TokenId> encode_part(std::string_view text, SpecialText special, bool begins) const;
   /// The same as encode() of each, on `threads` threads (0: all cores).
   std::vector<std::vector<TokenId>> encode_batch(std::span<const std::string> texts, bool special_tokens = false,
                                                  int threads = 0) const;

@@ -83,6 +83,7 @@ void StagedFile::read_back(std::uint64_t offset, std::span<std::byte> out) {
 }
 
 void StagedFile::settle() {
+  if (fd_ < 0) return;  // it is settled
   flush();
   if (::fdatasync(fd_) != 0) throw_not_written(path_, written_, errno);
   const int closed = ::close(std::exchange(fd_, -1));
@@ -99,12 +100,20 @@ StagedFile& StagedFiles::add(const std::filesystem::path& path) {
   return *files_.emplace_back(std::make_unique<StagedFile>(path));
 }
 
+void StagedFiles::settle() {
+  for (const auto& file : files_) file->settle();
+}
+
+void StagedFiles::retract() {
+  if (files_.size() > 1) remove_old(files_.back()->path());
+}
+
 void StagedFiles::publish(const std::function<void()>& before_step) {
   const auto step = [&](const auto& change) {
     if (before_step) before_step();
     change();
   };
-  for (const auto& file : files_) file->settle();
+  settle();
   if (files_.size() > 1) step([&] { remove_old(files_.back()->path()); });  // one rename alone needs no key
   for (const auto& path : obsolete_) step([&] { remove_old(path); });
   for (const auto& file : files_) step([&] { file->publish(); });

@@ -52,6 +52,10 @@ class StagedFiles {
   StagedFile& add(const std::filesystem::path& path);
   /// An old file that the new set does not have: it goes away when the new set appears.
   void obsolete(const std::filesystem::path& path) { obsolete_.push_back(path); }
+  /// Everything but the removals and renames: what can fail for want of room has not failed then. publish() does it otherwise.
+  void settle();
+  /// The first step of publish() alone, for those who publish several sets and want none of the old ones beside the new.
+  void retract();
   /// `before_step`: called before each removal and each rename; tests stop there.
   void publish(const std::function<void()>& before_step = {});
 

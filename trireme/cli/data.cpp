@@ -1,0 +1,178 @@
+#include "trireme/cli/data.hpp"
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <optional>
+
+#include "trireme/base/file_output.hpp"
+#include "trireme/base/human.hpp"
+#include "trireme/cli/progress_line.hpp"
+#include "trireme/cli/stop_signals.hpp"
+#include "trireme/data/corpus_words.hpp"
+#include "trireme/data/prepare.hpp"
+#include "trireme/files/shown_name.hpp"
+
+namespace trireme {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+std::string fixed(double value, int digits) {
+  std::array<char, 64> out{};
+  std::snprintf(out.data(), out.size(), "%.*f", digits, value);
+  return out.data();
+}
+
+/// "1 document", "12,345 documents"
+std::string counted(std::int64_t count, const char* noun) {
+  return text(thousands(count), " ", noun, count == 1 ? "" : "s");
+}
+
+DataHooks hooks_of(ProgressLine& line) {
+  return {.progress = [&line](const DataProgress& progress) { line.show(progress); },
+          .stopped = [] { return StopSignals::received() != 0; }};
+}
+
+bool shows_progress(const Console& console, bool quiet) { return console.err_terminal.tty && !quiet; }
+
+DocumentOptions document_options(const TextWords& words) {
+  DocumentOptions options{.key = words.key, .chat = {}, .skip_bad = words.skip_bad};
+  if (words.chat) options.chat = ChatTemplate::load(words.chat_template);
+  return options;
+}
+
+TextCut cut_of(const TextWords& words) {
+  const auto cut = text_cut(words.documents);
+  require<ConfigError>(cut.has_value(), "--documents ", shown_name(words.documents),
+                       "\n  fix: file, lines or blank-line");
+  return *cut;
+}
+
+KnownPattern pattern_of(const std::string& name) {
+  const auto pattern = pattern_by_name(name);
+  require<ConfigError>(pattern.has_value(), "--pattern ", shown_name(name), "\n  fix: gpt2, llama3 or qwen2");
+  return *pattern;
+}
+
+TrainedBpe trained(const TextWords& words, const BpeTrainOptions& options, CorpusCounts& counts, Console& console) {
+  ProgressLine line(console.err, shows_progress(console, words.quiet), console.err_terminal.width, "counting words");
+  return train_bpe_on_files(
+      {.inputs = words.inputs, .cut = cut_of(words), .documents = document_options(words), .workers = words.workers},
+      options, counts, hooks_of(line));
+}
+
+std::string left_out(std::int64_t empty, const BadLines& bad) {
+  if (empty == 0 && bad.count == 0) return "";
+  std::string out = " · left out: ";
+  if (empty > 0) out += text(thousands(empty), " empty", bad.count > 0 ? ", " : "");
+  if (bad.count > 0) out += text(counted(bad.count, "bad line"), ", the first ", bad.first);
+  return out;
+}
+
+std::string rate(std::uint64_t bytes, double seconds) {
+  return text(human_seconds(seconds), " · ", fixed(static_cast<double>(bytes) / 1e6 / seconds, 1), " MB/s");
+}
+
+TokenFormat format_of(const std::string& name) {
+  const auto format = token_format(name);
+  require<ConfigError>(format.has_value(), "--format ", shown_name(name), "\n  fix: datatrove, megatron or llmc");
+  return *format;
+}
+
+void prepare_now(const PrepareCommand& command, Console& console) {
+  require<ConfigError>(command.tokenizer.empty() != (command.train_bpe == 0), "data prepare needs a tokenizer",
+                       command.tokenizer.empty() ? "" : ", and only one",
+                       "\n  fix: -t tokenizer.json, or --train-bpe N to make one from these texts");
+  const auto begin = Clock::now();
+  PrepareOptions options{.inputs = command.text.inputs,
+                         .cut = cut_of(command.text),
+                         .documents = document_options(command.text),
+                         .out = command.output,
+                         .format = format_of(command.format),
+                         .append_end = command.append_eod,
+                         .tokenizer_name = command.tokenizer_name,
+                         .tokenizer_json = {},
+                         .workers = command.text.workers,
+                         .shuffle = command.shuffle,
+                         .seed = command.seed,
+                         .validation = command.validation};
+  std::optional<Tokenizer> tokenizer;
+  if (command.train_bpe == 0) {
+    tokenizer = Tokenizer::load(command.tokenizer);
+  } else {
+    BpeTrainOptions training{.vocab_size = command.train_bpe, .pattern = pattern_of(command.pattern)};
+    // The tokens that the template is made of must be there, and special.
+    if (options.documents.chat)
+      for (const std::string& token : options.documents.chat->special) training.special_tokens.push_back(token);
+    CorpusCounts counts;
+    options.tokenizer_json = tokenizer_json(trained(command.text, training, counts, console));
+    tokenizer = Tokenizer::from_json(options.tokenizer_json, tokenizer_file(options).string());
+  }
+  const double trained_after = seconds_since(begin);
+  Prepared made;
+  {
+    ProgressLine line(console.err, shows_progress(console, command.text.quiet), console.err_terminal.width,
+                      "tokenizing");
+    made = prepare(options, *tokenizer, hooks_of(line));
+  }
+  const double seconds = seconds_since(begin) - trained_after;
+  console.out << "documents    " << thousands(made.documents) << left_out(made.empty, made.bad) << "\n"
+              << "tokens       " << thousands(made.tokens) << " · "
+              << fixed(static_cast<double>(made.text_bytes) / static_cast<double>(made.tokens), 2) << " bytes a token\n"
+              << "tokenizer    " << tokenizer->name() << " · " << thousands(tokenizer->vocab_size())
+              << " tokens · fingerprint " << tokenizer->fingerprint() << "\n"
+              << "time         " << rate(made.read_bytes, seconds);
+  if (command.train_bpe > 0) console.out << ", after " << human_seconds(trained_after) << " of training the tokenizer";
+  console.out << "\n";
+  for (const WrittenSet& set : made.sets)
+    console.out << (&set == &made.sets.front() ? "written      " : "             ") << set.path.string() << " · "
+                << counted(set.documents, "document") << " · " << counted(set.tokens, "token") << "\n";
+}
+
+void train_bpe_now(const TrainBpeCommand& command, Console& console) {
+  const auto begin = Clock::now();
+  BpeTrainOptions options{.vocab_size = command.vocab_size,
+                          .pattern = pattern_of(command.pattern),
+                          .special_tokens = command.special,
+                          .min_frequency = command.min_frequency};
+  if (options.special_tokens.empty()) options.special_tokens = BpeTrainOptions{}.special_tokens;
+  CorpusCounts counts;
+  const std::string json = tokenizer_json(trained(command.text, options, counts, console));
+  const Tokenizer tokenizer = Tokenizer::from_json(json, command.output);
+  if (StopSignals::received() != 0) throw Interrupted("interrupted; nothing was written");
+  replace_file(command.output, json);
+  console.out << "documents    " << thousands(counts.documents) << left_out(0, counts.bad) << "\n"
+              << "time         " << rate(counts.read_bytes, seconds_since(begin)) << "\n"
+              << "written      " << command.output << " · " << thousands(tokenizer.vocab_size())
+              << " tokens · fingerprint " << tokenizer.fingerprint() << "\n";
+  if (tokenizer.vocab_size() < command.vocab_size)
+    console.err << "warning: the text has only enough pairs for " << thousands(tokenizer.vocab_size()) << " of "
+                << thousands(command.vocab_size) << " tokens\n";
+}
+
+}  // namespace
+
+int until_stopped(Console& console, const std::function<void()>& work) {
+  const StopSignals signals;
+  try {
+    work();
+    return static_cast<int>(ExitCode::done);
+  } catch (const Interrupted& interrupted) {
+    const int signal = StopSignals::received();
+    console.err << "error: " << interrupted.what() << " (signal " << signal << ")\n";
+    return 128 + signal;
+  }
+}
+
+int run_data_prepare(const PrepareCommand& command, Console& console) {
+  return until_stopped(console, [&] { prepare_now(command, console); });
+}
+
+int run_data_train_bpe(const TrainBpeCommand& command, Console& console) {
+  return until_stopped(console, [&] { train_bpe_now(command, console); });
+}
+
+}  // namespace trireme

@@ -1,0 +1,62 @@
+#pragma once
+// `trireme data ...`: what each of its commands was asked for (data_words.cpp), and doing it (data.cpp).
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "trireme/cli/commands.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace trireme {
+
+/// Runs `work`, which asks StopSignals. When one has stopped it, the code is the one that a shell gives: 130 after Ctrl-C.
+int until_stopped(Console& console, const std::function<void()>& work);
+
+/// Where text comes from, for `prepare` and `train-bpe`.
+struct TextWords {
+  std::vector<std::string> inputs;
+  std::string key = "text", documents = "file", chat_template = "chatml";
+  bool chat = false, skip_bad = false, quiet = false;
+  int workers = 0;
+};
+
+struct TrainBpeCommand {
+  TextWords text;
+  std::string output, pattern = "llama3";
+  std::int64_t vocab_size = 32'000;
+  std::vector<std::string> special;
+  std::uint64_t min_frequency = 0;
+};
+int run_data_train_bpe(const TrainBpeCommand& command, Console& console);
+
+struct PrepareCommand {
+  TextWords text;
+  std::string output, tokenizer, tokenizer_name, format = "datatrove", pattern = "llama3";
+  std::int64_t train_bpe = 0;  // 0: no
+  bool append_eod = true, shuffle = false;
+  std::uint64_t seed = 0;
+  double validation = 0;
+};
+int run_data_prepare(const PrepareCommand& command, Console& console);
+
+struct InspectCommand {
+  std::string path, tokenizer;
+  std::int64_t documents = 3;
+};
+int run_data_inspect(const InspectCommand& command, Console& console);
+
+struct MergeCommand {
+  std::vector<std::string> inputs;
+  std::string output, tokenizer, format = "datatrove";
+  bool force = false, quiet = false;
+};
+int run_data_merge(const MergeCommand& command, Console& console);
+
+/// Adds `data` and its commands; `chosen` gets what is to be run.
+void add_data(CLI::App& app, const std::function<void(std::function<int(Console&)>)>& chosen);
+
+}  // namespace trireme

@@ -1,0 +1,131 @@
+// `trireme data inspect` and `trireme data merge`.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "trireme/base/human.hpp"
+#include "trireme/base/table.hpp"
+#include "trireme/cli/data.hpp"
+#include "trireme/cli/progress_line.hpp"
+#include "trireme/cli/stop_signals.hpp"
+#include "trireme/data/inspect.hpp"
+#include "trireme/data/merge.hpp"
+#include "trireme/data/open_tokens.hpp"
+#include "trireme/data/tokenizer.hpp"
+#include "trireme/files/shown_name.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kShownTokens = 256;
+constexpr std::size_t kShownBytes = 600;
+
+bool stopped() { return StopSignals::received() != 0; }
+
+std::string tokenizer_line(const TokenSource& source, const std::optional<Tokenizer>& tokenizer) {
+  const std::string name = source.tokenizer_name(), made_by = source.tokenizer_fingerprint();
+  std::string line =
+      text(name.empty() ? "not named" : shown_name(name), " · fingerprint ", made_by.empty() ? "not known" : made_by);
+  if (tokenizer && !made_by.empty())
+    line += text(made_by == tokenizer->fingerprint() ? " · the same as " : " · NOT that of ", tokenizer->name(),
+                 made_by == tokenizer->fingerprint() ? "" : text(", which is ", tokenizer->fingerprint()));
+  return line;
+}
+
+/// A bar for each power of two between the shortest and the longest document.
+std::string histogram(const TokenReport& report) {
+  constexpr double kWidth = 40;
+  const auto& lengths = report.lengths;
+  const auto used = [](std::int64_t count) { return count > 0; };
+  const auto first = std::ranges::find_if(lengths, used);
+  const auto last = std::find_if(lengths.rbegin(), lengths.rend(), used).base();
+  const std::int64_t most = std::ranges::max(lengths);
+  std::vector<TableRow> rows;
+  for (auto at = first; at < last; ++at) {
+    const std::int64_t low = std::int64_t{1} << (at - lengths.begin());
+    const auto bar = static_cast<std::size_t>(std::ceil(kWidth * static_cast<double>(*at) / static_cast<double>(most)));
+    rows.push_back({thousands(low), thousands(2 * low - 1), thousands(*at), std::string(bar, '#')});
+  }
+  return table({"from", "to", "documents", ""}, rows);
+}
+
+std::string shown_text(const ShownDocument& document, const std::optional<Tokenizer>& tokenizer) {
+  std::string out;
+  if (tokenizer && std::ranges::all_of(document.ids, [&](std::uint32_t id) { return id < tokenizer->vocab_size(); })) {
+    out = shown_name(tokenizer->decode(document.ids), kShownBytes);
+  } else {
+    for (std::size_t i = 0; i < std::min<std::size_t>(document.ids.size(), 20); ++i)
+      out += text(i ? " " : "", document.ids[i]);
+  }
+  return out;
+}
+
+void inspect_now(const InspectCommand& command, Console& console) {
+  require<ConfigError>(command.documents >= 0, "-n ", command.documents, ": a number of documents is at least 0");
+  std::optional<Tokenizer> tokenizer;
+  if (!command.tokenizer.empty()) tokenizer = Tokenizer::load(command.tokenizer);
+  const auto source =
+      open_tokens(command.path, {.document_end = tokenizer ? tokenizer->end_of_document() : std::nullopt});
+  TokenReport report;
+  {
+    ProgressLine line(console.err, console.err_terminal.tty, console.err_terminal.width, "reading");
+    report = inspect_tokens(
+        *source, {.progress = [&](const DataProgress& progress) { line.show(progress); }, .stopped = stopped});
+  }
+  const TokenStorage storage = source->storage();
+  const double mean = static_cast<double>(source->num_tokens()) / static_cast<double>(report.num_documents);
+  console.out << "format       " << storage.format << " · tokens of " << storage.token_bytes << " bytes ("
+              << storage.numbers << ")\n"
+              << "documents    " << thousands(source->num_documents()) << "\n"
+              << "tokens       " << thousands(source->num_tokens()) << " · ids " << thousands(report.min_id) << " to "
+              << thousands(report.max_id) << "\n"
+              << "tokenizer    " << tokenizer_line(*source, tokenizer) << "\n";
+  if (source->has_loss_mask())
+    console.out << "loss mask    " << thousands(report.counting_tokens) << " tokens count, "
+                << human_number(std::round(1000.0 * static_cast<double>(report.counting_tokens) /
+                                           static_cast<double>(source->num_tokens())) /
+                                10)
+                << "%\n";
+  console.out << "lengths      " << thousands(report.shortest) << " to " << thousands(report.longest) << ", on average "
+              << human_count(mean) << " tokens\n\n"
+              << histogram(report);
+  std::int64_t number = 0;
+  for (const ShownDocument& document : first_documents(*source, command.documents, kShownTokens))
+    console.out << "\ndocument " << number++ << " · " << thousands(document.num_tokens)
+                << (document.num_tokens == 1 ? " token\n" : " tokens\n") << shown_text(document, tokenizer)
+                << (document.num_tokens > std::ssize(document.ids) ? " ..." : "") << "\n";
+}
+
+void merge_now(const MergeCommand& command, Console& console) {
+  const auto format = token_format(command.format);
+  require<ConfigError>(format.has_value(), "--format ", shown_name(command.format),
+                       "\n  fix: datatrove, megatron or llmc");
+  MergeOptions options{
+      .inputs = command.inputs, .out = command.output, .format = *format, .document_end = {}, .force = command.force};
+  if (*format == TokenFormat::datatrove && options.out.extension() != ".ds") options.out += ".ds";
+  if (!command.tokenizer.empty()) options.document_end = Tokenizer::load(command.tokenizer).end_of_document();
+  Merged merged;
+  {
+    ProgressLine line(console.err, console.err_terminal.tty && !command.quiet, console.err_terminal.width, "joining");
+    merged = merge_tokens(options,
+                          {.progress = [&](const DataProgress& progress) { line.show(progress); }, .stopped = stopped});
+  }
+  const std::string& fingerprint = merged.tokenizer.fingerprint;
+  console.out << "documents    " << thousands(merged.documents) << "\n"
+              << "tokens       " << thousands(merged.tokens) << "\n"
+              << "tokenizer    " << (merged.tokenizer.name.empty() ? "not named" : shown_name(merged.tokenizer.name))
+              << " · fingerprint " << (fingerprint.empty() ? "not known" : fingerprint) << "\n"
+              << "written      " << options.out.string() << "\n";
+}
+
+}  // namespace
+
+int run_data_inspect(const InspectCommand& command, Console& console) {
+  return until_stopped(console, [&] { inspect_now(command, console); });
+}
+
+int run_data_merge(const MergeCommand& command, Console& console) {
+  return until_stopped(console, [&] { merge_now(command, console); });
+}
+
+}  // namespace trireme
