@@ -177,7 +177,7 @@ def main():
         specials = {t["content"] for t in trained["added_tokens"]}
         ranks = ranks_of(trained["model"]["vocab"], specials)
         ranks = {token: i for i, (token, _) in enumerate(sorted(ranks.items(), key=lambda item: item[1]))}
-        check_tiktoken("llama3", kinds.LLAMA3, ranks, {"<|endoftext|>": len(ranks)}, folder, texts, "own.tiktoken")
+        check_tiktoken("llama3", kinds.LLAMA3, ranks, {"<|endoftext|>": len(ranks)}, folder, texts, "own.llama3.tiktoken")
         check_tiktoken("o200k", kinds.O200K, ranks, {"<|endoftext|>": 199999, "<|endofprompt|>": 200018}, folder, few_of(texts), "o200k_base.tiktoken")
         check_transformers(Path(folder), texts)
         check_training(folder, kinds.corpus(1.0) + texts[:1500])

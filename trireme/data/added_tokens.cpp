@@ -85,7 +85,7 @@ std::vector<AddedTokenFinder::Hit> AddedTokenFinder::find(std::string_view text,
     if (token->strip_right)
       while (end < text.size() && is_space(text.substr(end))) end += first_code_point(text.substr(end)).bytes;
     hits.push_back({begin, end, token});
-    done = at = end;
+    done = end;  // but the search goes on behind the token: white space may be one as well, as in the reference
   }
   return hits;
 }

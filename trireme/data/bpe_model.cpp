@@ -3,14 +3,6 @@
 namespace trireme {
 namespace {
 
-void bytes_to_symbols(const BpeModel& model, std::string_view word, std::vector<TokenId>& out) {
-  for (const char byte : word)
-    if (const TokenId id = model.byte_ids[static_cast<unsigned char>(byte)]; id != kNoToken)
-      out.push_back(id);
-    else if (model.unknown && !(model.fuse_unknown && !out.empty() && out.back() == *model.unknown))
-      out.push_back(*model.unknown);
-}
-
 bool append_fallbacks(const BpeModel& model, std::string_view character, std::vector<TokenId>& out) {
   for (const char byte : character)
     if (model.fallbacks[static_cast<unsigned char>(byte)] == kNoToken) return false;
@@ -18,22 +10,28 @@ bool append_fallbacks(const BpeModel& model, std::string_view character, std::ve
   return true;
 }
 
-// An unknown character waits until it is known whether the next one is unknown, too; the order of what is written is the reference's.
-void characters_to_symbols(const BpeModel& model, std::string_view word, std::vector<TokenId>& out) {
+TokenId symbol_of(const BpeModel& model, std::string_view symbol) {
+  if (model.byte_level) return model.byte_ids[static_cast<unsigned char>(symbol[0])];
+  const auto known = model.words.find(symbol);
+  return known == model.words.end() ? kNoToken : known->second;
+}
+
+// An unknown symbol waits until it is known whether the next one is unknown, too; the order of what is written is the reference's.
+void append_symbols(const BpeModel& model, std::string_view word, std::vector<TokenId>& out) {
   bool waiting = false;
   const auto flush = [&] {
     if (waiting) out.push_back(*model.unknown);
     waiting = false;
   };
   while (!word.empty()) {
-    const std::string_view character = word.substr(0, first_code_point(word).bytes);
-    word.remove_prefix(character.size());
-    if (const auto known = model.words.find(character); known != model.words.end()) {
+    const std::string_view symbol = word.substr(0, model.byte_level ? 1 : first_code_point(word).bytes);
+    word.remove_prefix(symbol.size());
+    if (const TokenId id = symbol_of(model, symbol); id != kNoToken) {
       flush();
-      out.push_back(known->second);
+      out.push_back(id);
       continue;
     }
-    if (model.byte_fallback && append_fallbacks(model, character, out)) continue;
+    if (model.byte_fallback && append_fallbacks(model, symbol, out)) continue;
     if (!model.unknown) continue;
     if (!model.fuse_unknown) flush();
     waiting = true;
@@ -51,7 +49,7 @@ void BpeModel::append(std::string_view word, std::vector<TokenId>& out) const {
     }
   std::vector<TokenId> symbols;
   symbols.reserve(word.size());
-  byte_level ? bytes_to_symbols(*this, word, symbols) : characters_to_symbols(*this, word, symbols);
+  append_symbols(*this, word, symbols);
   merges.apply(symbols);
   out.insert(out.end(), symbols.begin(), symbols.end());
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <unordered_map>
 
 #include "trireme/base/error.hpp"
@@ -69,6 +70,7 @@ class Trainer {
                          " special tokens\n  fix: at least ", least);
     require<ConfigError>(options.vocab_size < (1 << 24), "a vocabulary of ", options.vocab_size,
                          " tokens; at most 2^24 - 1");
+    check_special_tokens();
     add_first_tokens();
     split_words();
   }
@@ -94,6 +96,18 @@ class Trainer {
     std::size_t begin = 0;
     std::uint32_t length = 0;
   };
+
+  /// A special token that could be a word, or part of one, would have to be two tokens of one spelling.
+  void check_special_tokens() const {
+    std::set<std::string> seen;
+    for (const std::string& token : out_.options.special_tokens) {
+      WordCounts words;
+      count_words(token, out_.options.pattern, words);
+      require<ConfigError>(words.size() > 1 || (words.size() == 1 && words.count(0) > 1), "the special token \"", token,
+                           "\" is an ordinary word\n  fix: a text of several words, such as <|", token, "|>");
+      require<ConfigError>(seen.insert(token).second, "the special token \"", token, "\" is given twice");
+    }
+  }
 
   /// Special tokens, then bytes in the order of the characters that spell them.
   void add_first_tokens() {

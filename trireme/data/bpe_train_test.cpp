@@ -35,6 +35,17 @@ TEST(TrainBpe, WhatHasNoRoomIsNamed) {
       HasSubstr("a vocabulary of 256 tokens has no room for 256 bytes and 1 special tokens\n  fix: at least 257"));
 }
 
+TEST(TrainBpe, SpecialTokensAreNoWords) {
+  const auto refused = [](std::vector<std::string> special) {
+    return message_of<ConfigError>(
+        [&] { train_bpe(WordCounts(), {.vocab_size = 300, .special_tokens = std::move(special)}); });
+  };
+  EXPECT_THAT(refused({"the"}), HasSubstr("the special token \"the\" is an ordinary word"));
+  EXPECT_THAT(refused({""}), HasSubstr("is an ordinary word"));
+  EXPECT_THAT(refused({"<s>", "<s>"}), HasSubstr("is given twice"));
+  EXPECT_EQ(refused({"<s>", "<|im_end|>"}), "no error");
+}
+
 TEST(TrainBpe, DoesNotDependOnTheOrderOfTexts) {
   WordCounts forward, backward, parts;
   count_words(training_text(), KnownPattern::gpt2, forward);

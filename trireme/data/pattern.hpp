@@ -22,7 +22,7 @@ class Pattern {
   Pattern& operator=(Pattern&&) noexcept;
   ~Pattern();
 
-  /// `text` cut into matches and what is between them, empty ones left out. Several threads may ask at once. Bytes that are not UTF-8 are
+  /// `text` cut into matches and what is between them. Matches may be empty: they cut all the same. Several threads may ask at once. Bytes that are not UTF-8 are
   /// characters that are neither letters nor numbers nor space. DataError when the pattern needs too long for this text.
   std::vector<Span> split(std::string_view text) const;
 

@@ -19,7 +19,7 @@ TEST(Pattern, CutsTextIntoMatchesAndTheRest) {
   EXPECT_EQ(Pattern(R"(\d+)").split("ab12c3"),
             (std::vector<Span>{{0, 2, false}, {2, 4, true}, {4, 5, false}, {5, 6, true}}));
   EXPECT_EQ(Pattern("x*").split("axb"),
-            (std::vector<Span>{{0, 1, false}, {1, 2, true}, {2, 3, false}}));  // empty matches are none
+            (std::vector<Span>{{0, 0, true}, {0, 1, false}, {1, 2, true}, {2, 3, false}, {3, 3, true}}));
   EXPECT_TRUE(Pattern("a").split("").empty());
   EXPECT_EQ(Pattern("é").split("né"), (std::vector<Span>{{0, 1, false}, {1, 3, true}}));
 }
@@ -38,18 +38,26 @@ TEST(Pattern, BrokenBytesAreCharactersOfNoClass) {
 
 TEST(Pattern, WhatTheTwoEnginesReadDifferentlyIsRefused) {
   for (const char* regex :
-       {R"(\w+)", R"(a\b)", R"(\h)", R"([a[b]])", R"([a&&b])", R"(\p{N}{1,3}+)", R"([\S])", "[]a]", "(*UTF)a", R"(\R)"})
-    EXPECT_THAT(pattern_refusal(regex), HasSubstr("would read that differently")) << regex;
-  EXPECT_EQ(pattern_refusal(R"(\p{N}+|\x{41}+|[^\r\n]?+)"), "no error");
+       {R"(\w+)", R"(a\b)", R"(\h)", R"([a[b]])", R"([a&&b])", R"(\p{N}{1,3}+)", R"([\S])", "[]a]", "(*UTF)a", R"(\R)",
+        R"(\p{N}{,3})", "a{2}?", "(?m:a)", "(?s)a", R"(\v)", R"([\v])", "(?<n>a)", R"((a)\1)", R"(\pL)"})
+    EXPECT_THAT(pattern_refusal(regex), HasSubstr("would read that differently from the reference")) << regex;
+  EXPECT_EQ(pattern_refusal(R"(\p{N}+|\x{41}+|[^\r\n]?+|a{2,3}?|\p{Han}+|\P{Lu}|(?>a)(?<!b)(?<=c)\-)"), "no error");
 }
 
 TEST(Pattern, WhatIsNoPatternIsRefused) {
   EXPECT_THAT(pattern_refusal("(a"),
               HasSubstr("is no regular expression: missing closing parenthesis (near its byte 2)"));
   EXPECT_THAT(pattern_refusal(R"(\p{Elvish})"), HasSubstr("is no regular expression"));
+  EXPECT_THAT(pattern_refusal(R"(\p{Alpha})"), HasSubstr("is no regular expression"));  // a class there, no script
   EXPECT_THAT(pattern_refusal("\xFF"), HasSubstr("is not UTF-8"));
   EXPECT_THAT(pattern_refusal(std::string(70'000, 'a')), HasSubstr("a pattern of 70000 bytes; at most 65536"));
   EXPECT_THAT(pattern_refusal("a\\"), HasSubstr("a backslash at its end"));
+}
+
+TEST(Pattern, LongRunsAreNoReasonToStop) {
+  const std::string spaces(1'000'000, ' '), digits(20'000, '7');
+  EXPECT_EQ(Pattern(R"(\s*[\r\n]+|\s+(?!\S)|\s+)").split(spaces + "x").size(), 3u);
+  EXPECT_EQ(Pattern(R"((?=(\d{3})+(?!\d)))").split(digits).size(), 13'333u);
 }
 
 TEST(Pattern, APatternThatTriesTooManyWaysIsStopped) {

@@ -28,23 +28,15 @@ std::size_t unfinished_bytes(std::string_view text) {
 
 StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, bool skip_special_tokens)
     : tokenizer_(tokenizer), skip_special_tokens_(skip_special_tokens) {
-  const Decoding& decoding = tokenizer.parts().decoding;
-  if (decoding.first == Decoding::First::strip) spaces_to_strip_ = decoding.strip_at_most;
+  spaces_to_strip_ = tokenizer.parts().decoding.strip_at_most;
 }
 
 std::string StreamDecoder::push(TokenId id) {
   const Decoding& decoding = tokenizer_.parts().decoding;
-  const bool hidden = skip_special_tokens_ && id < tokenizer_.parts().special.size() && tokenizer_.parts().special[id];
-  if (hidden) return {};
-  if (!first_) pending_ += decoding.separator;
-  std::string bytes;
-  if (first_) {
-    bytes = tokenizer_.decode(std::span(&id, 1));
-    if (decoding.first == Decoding::First::strip) bytes = decoding.bytes[id];
-  } else {
-    static_cast<void>(tokenizer_.token_text(id));  // throws for a token outside the vocabulary
-    bytes = decoding.bytes[id];
-  }
+  static_cast<void>(tokenizer_.token_text(id));  // throws for a token outside the vocabulary
+  if (skip_special_tokens_ && tokenizer_.parts().special[id]) return {};
+  std::string bytes = decoding.of(id, first_);
+  if (!first_) bytes.insert(0, decoding.separator);
   first_ = false;
   const std::size_t strip = std::min({spaces_to_strip_, bytes.find_first_not_of(' '), bytes.size()});
   bytes.erase(0, strip);

@@ -66,14 +66,14 @@ std::vector<std::string_view> with_behavior(std::string_view text, const std::ve
   return out;
 }
 
-std::vector<std::string_view> cut(const SplitText& step, const Piece& piece, std::deque<std::string>&) {
+std::vector<std::string_view> cut(const SplitText& step, const TextPiece& piece, std::deque<std::string>&) {
   std::vector<Span> spans = step.pattern.split(piece.text);
   if (step.invert)
     for (Span& span : spans) span.matched = !span.matched;
   return with_behavior(piece.text, spans, step.behavior);
 }
 
-std::vector<std::string_view> cut(const SplitNumbers& step, const Piece& piece, std::deque<std::string>&) {
+std::vector<std::string_view> cut(const SplitNumbers& step, const TextPiece& piece, std::deque<std::string>&) {
   const ClassTable& classes = ClassTable::get();
   std::vector<Span> spans;
   for (std::size_t at = 0; at < piece.text.size();) {
@@ -88,12 +88,12 @@ std::vector<std::string_view> cut(const SplitNumbers& step, const Piece& piece, 
   return with_behavior(piece.text, spans, SplitBehavior::isolated);
 }
 
-std::vector<std::string_view> cut(const PrefixSpace&, const Piece& piece, std::deque<std::string>& owned) {
+std::vector<std::string_view> cut(const PrefixSpace&, const TextPiece& piece, std::deque<std::string>& owned) {
   if (piece.text.starts_with(' ')) return {piece.text};
   return {owned.emplace_back(" " + std::string(piece.text))};
 }
 
-std::vector<std::string_view> cut(const Metaspace& step, const Piece& piece, std::deque<std::string>& owned) {
+std::vector<std::string_view> cut(const Metaspace& step, const TextPiece& piece, std::deque<std::string>& owned) {
   std::string& changed = owned.emplace_back();
   for (const char c : piece.text)
     if (c == ' ')
@@ -127,13 +127,15 @@ bool leaves_alone(const Normalizer& step, std::string_view text) {
   return form && form->form == NormalForm::nfc && !may_change_in_nfc(text);
 }
 
-std::vector<Piece> pieces_after(const PreTokenizer& step, const std::vector<Piece>& pieces,
-                                std::deque<std::string>& owned) {
-  std::vector<Piece> out;
-  for (const Piece& piece : pieces) {
+std::vector<TextPiece> pieces_after(const PreTokenizer& step, const std::vector<TextPiece>& pieces,
+                                    std::deque<std::string>& owned) {
+  std::vector<TextPiece> out;
+  for (const TextPiece& piece : pieces) {
     bool begins = piece.begins_text;
     for (const std::string_view part : std::visit([&](const auto& which) { return cut(which, piece, owned); }, step)) {
-      out.push_back({part, begins});
+      // What is cut off at the beginning takes the beginning along; what is written anew still stands there.
+      const bool cut_here = std::holds_alternative<SplitText>(step) || std::holds_alternative<SplitNumbers>(step);
+      out.push_back({part, begins && (!cut_here || part.data() == piece.text.data())});
       begins = false;
     }
   }

@@ -52,13 +52,13 @@ struct Metaspace {
 };
 using PreTokenizer = std::variant<SplitText, SplitNumbers, PrefixSpace, Metaspace>;
 
-struct Piece {
+struct TextPiece {
   std::string_view text;
   bool begins_text = false;  // at the very beginning of what the user gave
 };
 
 /// The pieces after one step, none of them empty. What a step writes anew is kept in `owned`.
-std::vector<Piece> pieces_after(const PreTokenizer& step, const std::vector<Piece>& pieces,
-                                std::deque<std::string>& owned);
+std::vector<TextPiece> pieces_after(const PreTokenizer& step, const std::vector<TextPiece>& pieces,
+                                    std::deque<std::string>& owned);
 
 }  // namespace trireme

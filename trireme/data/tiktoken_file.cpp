@@ -61,22 +61,20 @@ const std::vector<Family>& families() {
         {"<|endofprompt|>", 100276}}},
       {"o200k", kO200kPattern, {{"<|endoftext|>", 199999}, {"<|endofprompt|>", 200018}}},
       {"qwen", kQwen2Pattern, {{"<|endoftext|>", 151643}, {"<|im_start|>", 151644}, {"<|im_end|>", 151645}}},
-      {"tokenizer.model",
-       kLlama3Pattern,
-       {{"<|begin_of_text|>", 128000},
-        {"<|end_of_text|>", 128001},
-        {"<|start_header_id|>", 128006},
-        {"<|end_header_id|>", 128007},
-        {"<|eot_id|>", 128009}}},
-      {"", kLlama3Pattern, {}},
+      {"llama3", kLlama3Pattern, {}},
   };
   return all;
 }
 
 const Family& family_of(const std::string& name) {
   const std::string file = std::filesystem::path(name).filename().string();
-  return *std::ranges::find_if(families(),
-                               [&](const Family& family) { return file.find(family.name) != std::string::npos; });
+  const auto found = std::ranges::find_if(
+      families(), [&](const Family& family) { return file.find(family.name) != std::string::npos; });
+  if (found != families().end()) return *found;
+  std::string known;
+  for (const Family& family : families()) known += text(known.empty() ? "" : ", ", family.name);
+  throw DataError(text(name, ": the file does not say how text is cut into words, and its name does not either",
+                       "\n  fix: a name with one of ", known, ", such as mine.llama3.tiktoken; or a tokenizer.json"));
 }
 
 /// Every way to put a token together from two others is a merge, and its rank is the token's.
@@ -105,6 +103,9 @@ std::unique_ptr<Tokenizer::Parts> byte_level_parts(const std::string& name, std:
                                                    const std::vector<std::pair<const char*, TokenId>>& specials) {
   auto parts = std::make_unique<Tokenizer::Parts>();
   parts->name = name;
+  parts->expect_tokens(tokens.size());
+  if (specials.back().second < 1'000'000)  // those of known models, above their ranks
+    parts->most_tokens = std::max<std::size_t>(parts->most_tokens, specials.back().second + 1);
   std::string identity = text(pattern, '\n');
   for (const auto& [bytes, id] : tokens) {
     parts->set_text(id, spelt_as_characters(bytes));

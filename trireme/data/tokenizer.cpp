@@ -68,9 +68,13 @@ class Encoder {
       case KnownPattern::none: break;
     }
     std::deque<std::string> owned;
-    std::vector<Piece> pieces{{text, begins}};
-    for (const PreTokenizer& step : parts_.pre_tokenizers) pieces = pieces_after(step, pieces, owned);
-    for (const Piece& piece : pieces) word(cache_.ask(piece.text, piece.text.size()));
+    std::vector<TextPiece> pieces{{text, begins}};
+    try {
+      for (const PreTokenizer& step : parts_.pre_tokenizers) pieces = pieces_after(step, pieces, owned);
+    } catch (const DataError& error) {
+      throw DataError(trireme::text(parts_.name, ": ", error.what()));
+    }
+    for (const TextPiece& piece : pieces) word(cache_.ask(piece.text, piece.text.size()));
   }
 
   template <KnownPattern kPattern>
@@ -118,7 +122,10 @@ std::unique_ptr<Tokenizer::Parts> parts_of(const std::filesystem::path& path) {
   if (path.filename() == "vocab.json" || path.filename() == "encoder.json")
     return parts_of_vocab_and_merges(
         path, path.filename() == "vocab.json" ? beside(path, "merges.txt") : beside(path, "vocab.bpe"));
-  if (path.extension() == ".tiktoken" || path.filename() == "tokenizer.model") return parts_of_tiktoken(path);
+  if (path.extension() == ".tiktoken") return parts_of_tiktoken(path);
+  require<DataError>(
+      path.filename() != "tokenizer.model", path.string(),
+      " is SentencePiece's or Llama 3's own file, which says too little\n  fix: the tokenizer.json beside it");
   if (path.extension() == ".json") return parts_of_tokenizer_json(path);
   throw DataError(
       text(path.string(), ": what kind of tokenizer is this?",
@@ -153,10 +160,9 @@ std::string hash_text(std::string_view bytes) {
 }
 
 void Tokenizer::Parts::set_text(TokenId id, std::string_view spelling) {
-  // A file of n tokens whose numbers go far beyond n is damaged; taken at its word it would fill the memory.
-  constexpr TokenId kMost = 1 << 24;
-  require<DataError>(id < kMost, name, ": token ", shown_name(spelling), " has the number ", id, "; at most ",
-                     kMost - 1, " are allowed");
+  require<DataError>(id < most_tokens, name, ": token ", shown_name(spelling), " has the number ", id,
+                     "; in a file of so few tokens at most ", most_tokens - 1,
+                     " is allowed\n  fix: the file is damaged, fetch it again");
   if (id >= texts.size()) texts.resize(id + 1);
   if (!ids.emplace(std::string(spelling), id).second) {
     const TokenId other = ids.find(spelling)->second;
@@ -230,17 +236,10 @@ std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special_to
                        vocab_size(), ')');
     if (skip_special_tokens && parts_->special[id]) continue;
     if (!first) out += decoding.separator;
-    if (first && decoding.first == Decoding::First::no_spaces_in_first_token)
-      std::ranges::copy_if(decoding.bytes[id], std::back_inserter(out), [](char c) { return c != ' '; });
-    else
-      out += decoding.bytes[id];
+    out += decoding.of(id, first);
     first = false;
   }
-  if (decoding.first == Decoding::First::strip) {
-    std::size_t spaces = 0;
-    while (spaces < decoding.strip_at_most && spaces < out.size() && out[spaces] == ' ') ++spaces;
-    out.erase(0, spaces);
-  }
+  out.erase(0, std::min({decoding.strip_at_most, out.find_first_not_of(' '), out.size()}));
   return out;
 }
 

@@ -36,6 +36,7 @@ std::pair<std::string, std::string> halves(const JsonView& merge) {
 
 void read_vocabulary(const JsonView& vocab, Tokenizer::Parts& parts) {
   if (!vocab.value().is_object()) vocab.fail("is not an object of tokens and their numbers");
+  parts.expect_tokens(vocab.value().size());
   for (const auto& item : vocab.value().items())
     parts.set_text(JsonView(item.value(), vocab.place() + "." + shown_name(item.key())).number(), item.key());
 }
@@ -79,6 +80,8 @@ void read_model(const JsonView& model, Tokenizer::Parts& parts, bool byte_level)
     if (found == parts.ids.end()) model.at("unk_token").fail("is not in the vocabulary");
     bpe.unknown = found->second;
   }
+  if (byte_level && bpe.byte_fallback)
+    model.at("byte_fallback").not_done("byte_fallback behind the pre-tokenizer ByteLevel");
   for (const auto& [spelling, id] : parts.ids) {
     if (const auto byte = fallback_byte(spelling)) bpe.fallbacks[*byte] = id;
     if (!byte_level) {
@@ -90,18 +93,50 @@ void read_model(const JsonView& model, Tokenizer::Parts& parts, bool byte_level)
   }
 }
 
+/// The reference does not take the number that stands in the file: a token of the vocabulary keeps its own, others are numbered on.
+class ReferenceNumbers {
+ public:
+  explicit ReferenceNumbers(const Tokenizer::Parts& parts)
+      : vocabulary_(parts.ids), next_(static_cast<TokenId>(parts.ids.size())) {}
+  TokenId of(const std::string& content) {
+    if (const auto known = vocabulary_.find(content); known != vocabulary_.end()) {
+      next_ = std::max(next_, known->second + 1);
+      return known->second;
+    }
+    vocabulary_.emplace(content, next_);
+    return next_++;
+  }
+
+ private:
+  TokenMap vocabulary_;
+  TokenId next_;
+};
+
+AddedToken read_added_token(const JsonView& entry) {
+  constexpr std::size_t kLongest = 1024;  // a longer one would be compared with every text
+  entry.only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
+  AddedToken token{.id = entry.at("id").number(),
+                   .content = entry.at("content").string(),
+                   .special = entry.flag("special", false),
+                   .normalised = entry.flag("normalized", false),
+                   .strip_left = entry.flag("lstrip", false),
+                   .strip_right = entry.flag("rstrip", false),
+                   .whole_word = entry.flag("single_word", false)};
+  if (token.content.empty() || token.content.size() > kLongest)
+    entry.at("content").fail(text("has ", token.content.size(), " bytes; 1 to ", kLongest, " are allowed"));
+  return token;
+}
+
 void read_added_tokens(const JsonView& list, Tokenizer::Parts& parts, std::string& identity) {
   std::vector<AddedToken> before, behind;
+  ReferenceNumbers numbers(parts);
   for (std::size_t i = 0; !list.is_null() && i < list.list_size(); ++i) {
-    const JsonView entry = list.at(i);
-    entry.only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
-    AddedToken token{.id = entry.at("id").number(),
-                     .content = entry.at("content").string(),
-                     .special = entry.flag("special", false),
-                     .normalised = entry.flag("normalized", false),
-                     .strip_left = entry.flag("lstrip", false),
-                     .strip_right = entry.flag("rstrip", false),
-                     .whole_word = entry.flag("single_word", false)};
+    AddedToken token = read_added_token(list.at(i));
+    const TokenId number = numbers.of(token.content);
+    if (number != token.id)
+      list.at(i).fail(text("says that ", shown_name(token.content), " is token ", token.id, "; the reference makes it ",
+                           number, "\n  fix: number added tokens on from the vocabulary's size (", parts.ids.size(),
+                           "), without gaps"));
     parts.set_text(token.id, token.content);
     parts.special.resize(parts.texts.size());
     parts.special[token.id] = token.special;
@@ -109,6 +144,7 @@ void read_added_tokens(const JsonView& list, Tokenizer::Parts& parts, std::strin
                      token.whole_word, '\n');
     if (token.normalised) {
       for (const Normalizer& step : parts.normalizers) token.content = normalised_by(step, token.content);
+      parts.decoded_as.emplace_back(token.id, token.content);
       behind.push_back(std::move(token));
     } else {
       before.push_back(std::move(token));
@@ -137,6 +173,18 @@ std::optional<TokenId> configured_end(const std::filesystem::path& file, const T
   return found->second;
 }
 
+/// Metaspace may ask whether a piece begins the text as it was given; a normalizer that writes there makes that a question of offsets.
+void refuse_lost_beginning(const JsonView& root, const Tokenizer::Parts& parts) {
+  const bool asks = std::ranges::any_of(parts.pre_tokenizers, [](const PreTokenizer& step) {
+    const auto* metaspace = std::get_if<Metaspace>(&step);
+    return metaspace && metaspace->prepend == Metaspace::Prepend::first;
+  });
+  const bool rewrites = std::ranges::any_of(
+      parts.normalizers, [](const Normalizer& step) { return !std::holds_alternative<ToNormalForm>(step); });
+  if (asks && rewrites)
+    root.at("normalizer").not_done("Prepend or Replace before a Metaspace with prepend_scheme \"first\"");
+}
+
 std::unique_ptr<Tokenizer::Parts> parts_of_json(const Json& json, const std::string& name) {
   const JsonView root(json, name);
   root.only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
@@ -151,6 +199,7 @@ std::unique_ptr<Tokenizer::Parts> parts_of_json(const Json& json, const std::str
   PreTokenizers pre = read_pre_tokenizers(root.at("pre_tokenizer"));
   parts->pre_tokenizers = std::move(pre.steps);
   parts->fast = pre.fast;
+  refuse_lost_beginning(root, *parts);
   read_model(root.at("model"), *parts, pre.byte_level);
   const BpeModel& model = parts->model;
   std::string identity = text(json.value("normalizer", Json()).dump(), '\n', json.value("pre_tokenizer", Json()).dump(),

@@ -37,7 +37,7 @@ Pattern compiled(const JsonView& json) {
   try {
     return Pattern(read_pattern(json));
   } catch (const DataError& error) {
-    json.fail(text(": ", error.what()));
+    throw DataError(text(json.place(), ": ", error.what()));
   }
 }
 
@@ -58,8 +58,9 @@ Metaspace read_metaspace(const JsonView& json) {
   if (json.has("prepend_scheme"))
     step.prepend = one_of<Prepend>(json.at("prepend_scheme"),
                                    {{"always", Prepend::always}, {"first", Prepend::first}, {"never", Prepend::never}});
-  else
-    step.prepend = json.flag("add_prefix_space", true) ? Prepend::always : Prepend::never;
+  // The older flag; the reference takes "false" only beside "never".
+  if (!json.flag("add_prefix_space", true) && step.prepend != Prepend::never)
+    json.at("add_prefix_space").fail("is false, but prepend_scheme is not \"never\"");
   step.split = json.flag("split", true);
   return step;
 }
@@ -179,6 +180,7 @@ void read_post_processor(const JsonView& json, Tokenizer::Parts& parts) {
 Decoding read_decoding(const JsonView& json, const Tokenizer::Parts& parts) {
   Decoding out;
   out.bytes = parts.texts;
+  for (const auto& [id, normalised_text] : parts.decoded_as) out.bytes[id] = normalised_text;
   if (json.is_null()) out.separator = " ";
   bool fused = false;
   for_each_step(json, "decoders", [&](const JsonView& step, const std::string& type) {
@@ -187,6 +189,7 @@ Decoding read_decoding(const JsonView& json, const Tokenizer::Parts& parts) {
         if (auto bytes = bytes_of_spelling(token)) token = std::move(*bytes);
     } else if (type == "Replace") {
       step.only({"type", "pattern", "content"});
+      if (fused) step.not_done("Replace behind Fuse");
       replace_in_all(out.bytes, {compiled(step.at("pattern")), step.at("content").string()});
     } else if (type == "ByteFallback") {
       for (std::string& token : out.bytes)
@@ -198,12 +201,14 @@ Decoding read_decoding(const JsonView& json, const Tokenizer::Parts& parts) {
       if (!fused) step.not_done("Strip without Fuse before it");
       if (step.at("content").string() != " " || step.at("stop").number() != 0)
         step.not_done("Strip of anything but spaces at the beginning");
-      out.first = Decoding::First::strip;
-      out.strip_at_most = step.at("start").number();
+      out.strip_at_most += step.at("start").number();
     } else if (type == "Metaspace") {
       const Metaspace metaspace = read_metaspace(step);
+      if (metaspace.prepend != Metaspace::Prepend::never) {
+        out.first_bytes = out.bytes;
+        replace_in_all(out.first_bytes, {Pattern(literal_pattern(metaspace.replacement)), ""});
+      }
       replace_in_all(out.bytes, {Pattern(literal_pattern(metaspace.replacement)), " "});
-      if (metaspace.prepend != Metaspace::Prepend::never) out.first = Decoding::First::no_spaces_in_first_token;
     } else {
       step.not_done(text("the decoder ", shown_name(type)));
     }

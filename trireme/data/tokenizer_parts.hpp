@@ -48,11 +48,14 @@ struct BpeModel {
 
 /// From tokens to text: the bytes of each, put one behind the other.
 struct Decoding {
-  std::vector<std::string> bytes;  // by id
-  std::string separator;           // between tokens
-  // What becomes of spaces at the beginning of the text.
-  enum class First { kept, strip, no_spaces_in_first_token } first = First::kept;
-  std::size_t strip_at_most = 0;  // First::strip
+  std::vector<std::string> bytes;        // by id
+  std::string separator;                 // between tokens
+  std::size_t strip_at_most = 0;         // spaces at the beginning of the text
+  std::vector<std::string> first_bytes;  // by id, for the first token alone; empty: `bytes`
+
+  const std::string& of(TokenId id, bool first) const {
+    return first && !first_bytes.empty() ? first_bytes[id] : bytes[id];
+  }
 };
 
 /// Caches are handed out one a thread, and come back.
@@ -83,6 +86,11 @@ class Tokenizer::Parts {
   std::string fingerprint;
   mutable CachePool caches;
 
+  std::vector<std::pair<TokenId, std::string>> decoded_as;  // added tokens whose text is another when they are decoded
+
+  /// How many tokens a file has: numbers far beyond that are a sign of damage, and would fill the memory.
+  void expect_tokens(std::size_t count) { most_tokens = 4 * count + 65'536; }
+  std::size_t most_tokens = 65'536;
   /// Enters a token; DataError when its id is taken by another or absurd.
   void set_text(TokenId id, std::string_view spelling);
 };

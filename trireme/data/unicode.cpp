@@ -1,7 +1,9 @@
 #include "trireme/data/unicode.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <vector>
 
 #include <utf8proc.h>
 
@@ -113,7 +115,52 @@ bool is_word_character(char32_t value) {
          within(0x1F170, 0x1F189);
 }
 
+namespace {
+
+/// `text` with long runs of combining marks in canonical order. utf8proc sorts them one exchange at a time.
+std::string with_sorted_marks(std::string_view text) {
+  struct Mark {
+    int combining_class;
+    std::string_view bytes;
+  };
+  std::string out;
+  std::vector<Mark> run;
+  const auto flush = [&] {
+    std::ranges::stable_sort(run, {}, &Mark::combining_class);
+    for (const Mark& mark : run) out += mark.bytes;
+    run.clear();
+  };
+  while (!text.empty()) {
+    const CodePoint c = first_code_point(text);
+    const int combining_class = utf8proc_get_property(static_cast<utf8proc_int32_t>(c.value))->combining_class;
+    if (combining_class == 0) {
+      flush();
+      out += text.substr(0, c.bytes);
+    } else {
+      run.push_back({combining_class, text.substr(0, c.bytes)});
+    }
+    text.remove_prefix(c.bytes);
+  }
+  flush();
+  return out;
+}
+
+bool has_long_run_of_marks(std::string_view text) {
+  std::size_t run = 0;
+  while (!text.empty()) {
+    const CodePoint c = first_code_point(text);
+    run = utf8proc_get_property(static_cast<utf8proc_int32_t>(c.value))->combining_class == 0 ? 0 : run + 1;
+    if (run > 32) return true;
+    text.remove_prefix(c.bytes);
+  }
+  return false;
+}
+
+}  // namespace
+
 std::string normalised(std::string_view text, NormalForm form) {
+  std::string sorted;
+  if (has_long_run_of_marks(text)) text = sorted = with_sorted_marks(text);
   int options = UTF8PROC_STABLE;
   options |= form == NormalForm::nfc || form == NormalForm::nfkc ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
   if (form == NormalForm::nfkc || form == NormalForm::nfkd) options |= UTF8PROC_COMPAT;

@@ -62,6 +62,11 @@ TEST(Unicode, WhatIsSaidToStayInNfcStays) {
   EXPECT_EQ(normalised("cafe\u0301", NormalForm::nfc), "caf\u00E9");
   EXPECT_EQ(normalised("\u1100\u1161\u11A8", NormalForm::nfc), "\uAC01");
   EXPECT_EQ(normalised("\uFB01", NormalForm::nfkc), "fi");
+  std::string marks = "e", in_order = "e";
+  for (int i = 0; i < 40'000; ++i) marks += "\u0301\u0323";  // above, below
+  for (int i = 0; i < 40'000; ++i) in_order += "\u0323";
+  for (int i = 0; i < 40'000; ++i) in_order += "\u0301";
+  EXPECT_EQ(normalised(marks, NormalForm::nfd), in_order);  // and not in the square of its length
   EXPECT_EQ(normalised("\u00E9", NormalForm::nfd), "e\u0301");
 }
 
