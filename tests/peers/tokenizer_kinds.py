@@ -124,6 +124,24 @@ def metaspace(scheme, split, legacy=False):
     return tokenizer, trainer
 
 
+def gemma():
+    """Spaces replaced before anything is cut."""
+    tokenizer, trainer = metaspace("never", True)
+    tokenizer.normalizer = normalizers.Replace(" ", "\u2581")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
+    return tokenizer, trainer
+
+
+def behaviors():
+    """Every way of cutting, with patterns that match something or nothing."""
+    split = pre_tokenizers.Split
+    for i, behavior in enumerate(("removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous")):
+        for invert in (False, True):
+            pattern = (r"\s+", r"[a-z]*", r"\p{N}{2}|\p{Lu}")[(i + invert) % 3]
+            yield f"{behavior}-{invert}", byte_level("", before=[split(Regex(pattern), behavior, invert=invert)])
+
+
 def kinds():
     """name: tokenizer and trainer. The patterns are those of the models they are named after."""
     split, digits = pre_tokenizers.Split, pre_tokenizers.Digits
@@ -145,6 +163,9 @@ def kinds():
         "metaspace-split": metaspace("always", True),
         "metaspace-never": metaspace("never", True),
         "llama2-legacy": metaspace(None, None, legacy=True),
+        "gemma": gemma(),
+        "thousands": byte_level("", before=[split(Regex(r"(?=(\d{3})+(?!\d))"), "isolated")]),  # matches that are empty
+        **dict(behaviors()),
     }
 
 
@@ -164,13 +185,19 @@ def make_all(folder, names=None):
         if names and name not in names:
             continue
         # Where nothing cuts a text, all of it is one word, and training takes its length squared: lines will do.
-        uncut = name in ("metaspace", "llama2-legacy")
+        uncut = name in ("metaspace", "llama2-legacy", "gemma")
         tokenizer.train_from_iterator([line[:60] for text in texts for line in text.splitlines()][:4000] if uncut else texts, trainer)
         if name == "llama3":
             tokenizer.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), processors.TemplateProcessing(
                 single="<|begin_of_text|> $A", special_tokens=[("<|begin_of_text|>", tokenizer.token_to_id("<|begin_of_text|>"))])])
         if name == "metaspace":
             tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)])
+        if name == "digits-together":  # white space that is a token, and one that takes white space along
+            tokenizer.add_tokens([AddedToken("  ", normalized=False), AddedToken("<right>", rstrip=True, normalized=False)])
+        if name == "llama2-legacy":
+            tokenizer.add_tokens([AddedToken("<tool>", normalized=True)])
+        if name == "metaspace":  # cut before the beginning is asked for
+            tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split("x", "removed"), tokenizer.pre_tokenizer])
         if name == "qwen2":  # tokens of every temper
             tokenizer.add_tokens([AddedToken("<tool>", lstrip=True, normalized=False), AddedToken("caf\u00e9", normalized=True),
                                   AddedToken("<right>", rstrip=True, normalized=False), AddedToken("lone", single_word=True, normalized=False)])
