@@ -53,8 +53,11 @@ function(trireme_std_header target)
                             <map> <optional> <sstream> <string> <string_view> <utility> <variant> <vector>)
 endfunction()
 set(TRIREME_COLD $<$<CONFIG:Release>:-O0>)
+# Not -O0 in libraries: what they use of the standard library and of nlohmann's is emitted in them, and of several copies of a template
+# the linker takes the first. The program's are from here; unoptimised ones made `trireme data prepare` a third slower.
+set(TRIREME_COLD_LIBRARY $<$<CONFIG:Release>:-O1>)
 trireme_std_header(trireme_std)
-trireme_std_header(trireme_std_cold ${TRIREME_COLD})
+trireme_std_header(trireme_std_cold ${TRIREME_COLD_LIBRARY})
 
 # trireme_library(NAME [DEPENDS folder...] [TORCH_DEPENDS folder...] [TORCH] [COLD] [LINK target...] [EXCLUDE file...])
 #   the library trireme::NAME from this folder's sources, and the test program trireme_NAME_test from its *_test.cpp.
@@ -84,7 +87,7 @@ function(trireme_library name)
     target_link_libraries(trireme_${name} PUBLIC trireme_torch)
     target_precompile_headers(trireme_${name} REUSE_FROM trireme_torch)
   elseif(arg_COLD)
-    target_compile_options(trireme_${name} PRIVATE ${TRIREME_COLD})
+    target_compile_options(trireme_${name} PRIVATE ${TRIREME_COLD_LIBRARY})
     target_precompile_headers(trireme_${name} REUSE_FROM trireme_std_cold)
   else()
     target_precompile_headers(trireme_${name} REUSE_FROM trireme_std)

@@ -38,7 +38,8 @@ struct TextBatch {
 
 class DocumentReader {
  public:
-  static constexpr std::size_t kBatchBytes = std::size_t{1} << 20, kMaxPieceBytes = std::size_t{1} << 30;
+  // A batch, its texts and its tokens stay in a core's cache.
+  static constexpr std::size_t kBatchBytes = std::size_t{1} << 18, kMaxPieceBytes = std::size_t{1} << 30;
 
   DocumentReader(std::vector<InputFile> files, TextCut cut, std::size_t batch_bytes = kBatchBytes)
       : files_(std::move(files)), cut_(cut), batch_bytes_(batch_bytes) {}

@@ -132,6 +132,11 @@ TEST_F(Prepare, ValidationTakesItsShareAndNothingTwice) {
   Documents train = written(), held = written("x-validation.ds"), all = expected();
   EXPECT_NEAR(static_cast<double>(held.size()), 0.1 * kDocuments, 60);
   EXPECT_EQ(made.sets[0].documents, std::ssize(train));
+  // By its number alone: a data set that is prepared again with other texts holds out the same documents.
+  Documents chosen;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (Stream(0, "documents for validation").uniform(i) < 0.1) chosen.push_back(all[i]);
+  EXPECT_EQ(held, chosen);
   train.insert(train.end(), held.begin(), held.end());
   std::ranges::sort(train);
   std::ranges::sort(all);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -46,11 +47,17 @@ std::uint64_t bytes_of(TokenType type) {
 
 std::string encoded(std::span<const std::uint32_t> ids, TokenType type) {
   return with_type(type, [&]<class T>(T) {
-    std::string bytes;
-    bytes.reserve(ids.size() * sizeof(T));
+    static_assert(kLittleEndian);
+    std::string bytes(ids.size() * sizeof(T), '\0');
+    if (ids.empty()) return bytes;
+    // The largest first: both loops are then without branches.
+    const std::uint32_t largest = std::ranges::max(ids);
+    require(std::in_range<T>(largest), "token ", largest, " does not fit ", name(type));
+    char* to = bytes.data();
     for (const std::uint32_t id : ids) {
-      require(std::in_range<T>(id), "token ", id, " does not fit ", name(type));
-      append_little_endian(bytes, static_cast<T>(id));
+      const auto value = static_cast<T>(id);
+      std::memcpy(to, &value, sizeof(T));
+      to += sizeof(T);
     }
     return bytes;
   });
