@@ -25,7 +25,7 @@ std::span<const TextPart> DocumentParser::parts_of(std::string_view piece, bool 
 
 void DocumentParser::each(const TextBatch& batch, BadLines& bad,
                           const std::function<void(std::span<const TextPart>)>& take) {
-  for (const Piece& piece : batch.pieces) {
+  for (const DocumentText& piece : batch.pieces) {
     const InputFile& file = files_.file(piece.file);
     std::span<const TextPart> parts;
     try {

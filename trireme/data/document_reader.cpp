@@ -143,7 +143,7 @@ void DocumentReader::take_line(TextBatch& batch, std::size_t begin, std::size_t 
   } else if (document_) {
     document_->end = end;
   } else {
-    document_ = Piece{begin, end, file, line_};
+    document_ = DocumentText{begin, end, file, line_};
   }
 }
 

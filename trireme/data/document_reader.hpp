@@ -20,7 +20,7 @@ enum class TextCut {
 std::optional<TextCut> text_cut(std::string_view name);
 
 /// A line of JSON, or the text of a document.
-struct Piece {
+struct DocumentText {
   std::size_t begin = 0, end = 0;  // in TextBatch::bytes
   std::size_t file = 0;            // DocumentReader::file
   std::int64_t line = 1;           // where it begins in that file, from 1
@@ -28,10 +28,10 @@ struct Piece {
 
 struct TextBatch {
   std::string bytes;
-  std::vector<Piece> pieces;
+  std::vector<DocumentText> pieces;
   std::uint64_t taken = 0;  // bytes on disk of all that was read up to here
 
-  std::string_view text(const Piece& piece) const {
+  std::string_view text(const DocumentText& piece) const {
     return std::string_view(bytes).substr(piece.begin, piece.end - piece.begin);
   }
 };
@@ -70,7 +70,7 @@ class DocumentReader {
   std::int64_t line_ = 1;    // the one that the next byte to be looked at is in
   std::string carry_;        // what was read and belongs into the next batch
   // The document that is being read, for TextCut::blank_lines: offsets in the batch.
-  std::optional<Piece> document_;
+  std::optional<DocumentText> document_;
   std::size_t looked_at_ = 0;  // how much of carry_ is of whole lines
 };
 

@@ -27,7 +27,7 @@ Found read_all(const std::vector<std::string>& inputs, TextCut cut, std::size_t 
   TextBatch batch;
   while (reader.next(batch)) {
     EXPECT_FALSE(batch.pieces.empty());
-    for (const Piece& piece : batch.pieces) found.emplace_back(batch.text(piece), piece.line);
+    for (const DocumentText& piece : batch.pieces) found.emplace_back(batch.text(piece), piece.line);
   }
   EXPECT_EQ(batch.taken, reader.disk_bytes());
   EXPECT_FALSE(reader.next(batch)) << "the end stays the end";
