@@ -8,6 +8,8 @@ namespace {
 
 constexpr std::size_t kLanes = 4;
 typedef std::uint32_t Narrow __attribute__((vector_size(16)));
+typedef std::uint16_t Halves __attribute__((vector_size(16)));
+typedef std::uint32_t Wholes __attribute__((vector_size(32)));
 
 Narrow loaded(const std::uint32_t* from) {
   Narrow vector;
@@ -35,16 +37,25 @@ std::uint32_t largest(std::span<const std::uint32_t> tokens) {
 }
 
 void widen(std::span<const std::uint16_t> from, std::uint32_t* to) {
-  typedef std::uint16_t Half __attribute__((vector_size(16)));
-  typedef std::uint32_t Whole __attribute__((vector_size(32)));
   std::size_t i = 0;
   for (; i + 8 <= from.size(); i += 8) {
-    Half half;
-    std::memcpy(&half, from.data() + i, sizeof half);
-    const Whole whole = __builtin_convertvector(half, Whole);
-    std::memcpy(to + i, &whole, sizeof whole);
+    Halves halves;
+    std::memcpy(&halves, from.data() + i, sizeof halves);
+    const Wholes wholes = __builtin_convertvector(halves, Wholes);
+    std::memcpy(to + i, &wholes, sizeof wholes);
   }
   for (; i < from.size(); ++i) to[i] = from[i];
+}
+
+void narrow(std::span<const std::uint32_t> from, std::uint16_t* to) {
+  std::size_t i = 0;
+  for (; i + 8 <= from.size(); i += 8) {
+    Wholes wholes;
+    std::memcpy(&wholes, from.data() + i, sizeof wholes);
+    const Halves halves = __builtin_convertvector(wholes, Halves);
+    std::memcpy(to + i, &halves, sizeof halves);
+  }
+  for (; i < from.size(); ++i) to[i] = static_cast<std::uint16_t>(from[i]);
 }
 
 }  // namespace trireme

@@ -10,5 +10,7 @@ namespace trireme {
 std::uint32_t largest(std::span<const std::uint32_t> tokens);
 /// to[i] = from[i].
 void widen(std::span<const std::uint16_t> from, std::uint32_t* to);
+/// to[i] = the low half of from[i].
+void narrow(std::span<const std::uint32_t> from, std::uint16_t* to);
 
 }  // namespace trireme

@@ -14,14 +14,17 @@ TEST(Lanes, AreThePlainLoopsForEveryLength) {
   const Stream dice(6, "lanes test");
   for (std::size_t n = 0; n < 80; ++n) {
     std::vector<std::uint32_t> tokens(n), wide(n);
-    std::vector<std::uint16_t> narrow(n);
+    std::vector<std::uint16_t> halves(n);
     for (std::size_t i = 0; i < n; ++i) {
       tokens[i] = static_cast<std::uint32_t>(dice.bits(n * 100 + i));
-      narrow[i] = static_cast<std::uint16_t>(tokens[i]);
+      halves[i] = static_cast<std::uint16_t>(tokens[i]);
     }
     EXPECT_EQ(largest(tokens), n == 0 ? 0 : *std::ranges::max_element(tokens));
-    widen(narrow, wide.data());
-    EXPECT_TRUE(std::ranges::equal(wide, narrow));
+    widen(halves, wide.data());
+    EXPECT_TRUE(std::ranges::equal(wide, halves));
+    std::vector<std::uint16_t> again(n);
+    narrow(tokens, again.data());
+    EXPECT_EQ(again, halves);
     for (std::size_t i = 0; i < n; ++i) {  // wherever it stands
       std::vector<std::uint32_t> one(n, 5);
       one[i] = 0x80000000;

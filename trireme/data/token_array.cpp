@@ -50,14 +50,19 @@ std::string encoded(std::span<const std::uint32_t> ids, TokenType type) {
     static_assert(kLittleEndian);
     std::string bytes(ids.size() * sizeof(T), '\0');
     if (ids.empty()) return bytes;
-    // The largest first: both loops are then without branches.
-    const std::uint32_t largest = std::ranges::max(ids);
-    require(std::in_range<T>(largest), "token ", largest, " does not fit ", name(type));
-    char* to = bytes.data();
-    for (const std::uint32_t id : ids) {
-      const auto value = static_cast<T>(id);
-      std::memcpy(to, &value, sizeof(T));
-      to += sizeof(T);
+    const std::uint32_t most = largest(ids);
+    require(std::in_range<T>(most), "token ", most, " does not fit ", name(type));
+    if constexpr (sizeof(T) == 4) {
+      std::memcpy(bytes.data(), ids.data(), bytes.size());
+    } else if constexpr (sizeof(T) == 2) {
+      narrow(ids, reinterpret_cast<std::uint16_t*>(bytes.data()));
+    } else {
+      char* to = bytes.data();
+      for (const std::uint32_t id : ids) {
+        const auto value = static_cast<T>(id);
+        std::memcpy(to, &value, sizeof(T));
+        to += sizeof(T);
+      }
     }
     return bytes;
   });

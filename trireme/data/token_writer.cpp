@@ -7,6 +7,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
 #include "trireme/data/datatrove_tokens.hpp"
+#include "trireme/data/lanes.hpp"
 #include "trireme/data/llmc_tokens.hpp"
 #include "trireme/data/megatron_tokens.hpp"
 #include "trireme/files/shown_name.hpp"
@@ -49,10 +50,12 @@ void TokenWriter::append(std::span<const std::uint32_t> ids, std::span<const std
           " for a document of ", ids.size(), " tokens");
   require(std::ranges::all_of(loss_mask, [](std::uint8_t value) { return value <= 1; }), shown_,
           ": a loss mask is 0 or 1");
-  const auto bad = std::ranges::find_if(ids, [&](std::uint32_t id) { return std::int64_t{id} >= options_.vocab_size; });
-  if (bad != ids.end())
+  if (std::int64_t{largest(ids)} >= options_.vocab_size) {
+    const auto bad =
+        std::ranges::find_if(ids, [&](std::uint32_t id) { return std::int64_t{id} >= options_.vocab_size; });
     throw DataError(text(shown_, ": token ", thousands(*bad), " of document ", thousands(num_documents_),
                          " is outside the vocabulary (vocab_size = ", thousands(options_.vocab_size), ")"));
+  }
   usable_ = false;  // unless the disk takes it
   write(ids, loss_mask);
   usable_ = true;
