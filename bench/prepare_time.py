@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""`trireme data prepare` with one worker and with several, in turns, on JSON lines made of what is installed here; medians.
+"""`trireme data prepare` on one core, with one worker (its reader and writer may use other cores), and with several workers, in turns, on
+JSON lines made of what is installed here; medians.
 
 The rates are the program's own: from the first byte read to the data set on disk, without loading the tokenizer.
 
@@ -51,20 +52,22 @@ def main():
         tokenizer = Path(folder, "tokenizer.json")
         subprocess.run([program, "data", "train-bpe", few, "--vocab-size", "32000", "-o", tokenizer], check=True, stdout=subprocess.DEVNULL)
 
-        def rate(count, *more):
+        def rate(count, *more, cores=None):
             run = subprocess.run([program, "data", "prepare", lines, "-t", tokenizer, "-o", Path(folder, "out"), "-q", "--workers", str(count), *more],
-                                 check=True, capture_output=True, text=True)
+                                 check=True, capture_output=True, text=True, preexec_fn=lambda: cores and os.sched_setaffinity(0, cores))
             return float(re.search(r"([\d.]+) MB/s", run.stdout)[1])
 
         rate(workers)  # the page cache
-        one, several = [], []
+        alone, one, several = [], [], []
         for _ in range(rounds):
+            alone.append(rate(1, cores={sorted(os.sched_getaffinity(0))[0]}))
             one.append(rate(1))
             several.append(rate(workers))
-        ratio = statistics.median(b / a for a, b in zip(one, several))
         print(f"{size:.0f} MB of JSON lines, vocabulary 32,000, medians of {rounds}")
-        print(f"1 worker             {statistics.median(one):6.1f} MB/s")
-        print(f"{workers} workers            {statistics.median(several):6.1f} MB/s   {ratio:.2f} times as fast ({max(several) / max(one):.2f} by the best of each)")
+        for name, rates in (("one core", alone), ("1 worker", one)):
+            ratio = statistics.median(b / a for a, b in zip(rates, several))
+            print(f"{name}             {statistics.median(rates):6.1f} MB/s   {workers} workers are {ratio:.2f} times as fast ({max(several) / max(rates):.2f} by the best of each)")
+        print(f"{workers} workers            {statistics.median(several):6.1f} MB/s")
         print(f"{workers} workers, shuffled  {rate(workers, '--shuffle'):6.1f} MB/s")
 
 
