@@ -142,7 +142,10 @@ const std::vector<TextPart>& ChatParser::parse(std::string_view line) {
   if (value.contains("messages")) {
     const nlohmann::json& messages = value["messages"];
     if (!messages.is_array()) throw BadDocument("what stands under \"messages\" is not a list");
-    for (const nlohmann::json& message : messages) add(string_of(message, "role"), string_of(message, "content"));
+    for (const nlohmann::json& message : messages) {
+      const std::string role = string_of(message, "role");  // first: of two faults this one is told
+      add(role, string_of(message, "content"));
+    }
   } else if (value.contains("prompt") && value.contains("completion")) {
     add("user", string_of(value, "prompt"));
     add("assistant", string_of(value, "completion"));

@@ -1,7 +1,5 @@
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <sstream>
 
 #include "trireme/base/error.hpp"
 #include "trireme/data/byte_alphabet.hpp"
@@ -172,11 +170,7 @@ std::unique_ptr<Tokenizer::Parts> parts_of_tiktoken_text(std::string_view lines,
 }
 
 std::unique_ptr<Tokenizer::Parts> parts_of_tiktoken(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  require<DataError>(in.good(), file.string(), " cannot be read");
-  std::ostringstream lines;
-  lines << in.rdbuf();
-  return parts_of_tiktoken_text(std::move(lines).str(), file.string());
+  return parts_of_tiktoken_text(tokenizer_file_text(file), file.string());
 }
 
 std::unique_ptr<Tokenizer::Parts> parts_of_bytes() {

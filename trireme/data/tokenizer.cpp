@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <fstream>
+#include <sstream>
 #include <thread>
 
 #include <xxhash.h>
@@ -149,6 +151,14 @@ std::unique_ptr<WordCache> CachePool::take() {
 void CachePool::give(std::unique_ptr<WordCache> cache) {
   const std::lock_guard lock(mutex_);
   free_.push_back(std::move(cache));
+}
+
+std::string tokenizer_file_text(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream out;
+  out << in.rdbuf();
+  require<DataError>(in.good(), file.string(), " cannot be read");
+  return std::move(out).str();
 }
 
 std::string hash_text(std::string_view bytes) {

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <fstream>
 #include <set>
 #include <sstream>
 
@@ -12,14 +11,6 @@ namespace trireme {
 namespace {
 
 using Json = nlohmann::json;
-
-std::string contents(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  require<DataError>(file.good(), path.string(), " cannot be read");
-  std::ostringstream out;
-  out << file.rdbuf();
-  return std::move(out).str();
-}
 
 /// The two halves of a merge, spelt "a b" or ["a", "b"].
 std::pair<std::string, std::string> halves(const JsonView& merge) {
@@ -164,7 +155,7 @@ std::optional<TokenId> named_end(const Tokenizer::Parts& parts) {
 std::optional<TokenId> configured_end(const std::filesystem::path& file, const Tokenizer::Parts& parts) {
   const std::filesystem::path config = file.parent_path() / "tokenizer_config.json";
   if (!std::filesystem::exists(config)) return std::nullopt;
-  const Json json = JsonView::parsed(contents(config), config.string());
+  const Json json = JsonView::parsed(tokenizer_file_text(config), config.string());
   const JsonView eos = JsonView(json, config.string()).at("eos_token");
   if (eos.is_null()) return std::nullopt;
   const std::string name = eos.value().is_object() ? eos.at("content").string() : eos.string();
@@ -222,7 +213,7 @@ std::unique_ptr<Tokenizer::Parts> parts_of_tokenizer_json_text(std::string_view 
 }
 
 std::unique_ptr<Tokenizer::Parts> parts_of_tokenizer_json(const std::filesystem::path& file) {
-  auto parts = parts_of_tokenizer_json_text(contents(file), file.string());
+  auto parts = parts_of_tokenizer_json_text(tokenizer_file_text(file), file.string());
   if (const auto end = configured_end(file, *parts)) parts->end_of_document = end;
   return parts;
 }
@@ -232,9 +223,9 @@ std::unique_ptr<Tokenizer::Parts> parts_of_vocab_and_merges(const std::filesyste
                                                             const std::filesystem::path& merges) {
   require<DataError>(std::filesystem::exists(merges), vocab.string(), " needs ", merges.filename().string(),
                      " beside it");
-  const Json tokens = JsonView::parsed(contents(vocab), vocab.string());
+  const Json tokens = JsonView::parsed(tokenizer_file_text(vocab), vocab.string());
   Json pairs = Json::array();
-  std::istringstream lines(contents(merges));
+  std::istringstream lines(tokenizer_file_text(merges));
   for (std::string line; std::getline(lines, line);) {
     if (line.ends_with('\r')) line.pop_back();
     if (line.empty() || line.starts_with("#version")) continue;

@@ -105,6 +105,9 @@ std::unique_ptr<Tokenizer::Parts> parts_of_bytes();
 std::unique_ptr<Tokenizer::Parts> parts_of_tokenizer_json_text(std::string_view json, const std::string& name);
 std::unique_ptr<Tokenizer::Parts> parts_of_tiktoken_text(std::string_view lines, const std::string& name);
 
+/// A whole file; DataError when it cannot be read.
+std::string tokenizer_file_text(const std::filesystem::path& file);
+
 /// Sixteen hexadecimal digits of XXH3-64.
 std::string hash_text(std::string_view bytes);
 

@@ -30,9 +30,10 @@ void ValidationSet::add(const SharedTokens& tokens, std::size_t source, const st
   std::int64_t held_out = 0;
   for (const Range& part : parts) held_out += part.size();
   Windows windows(parts, seq_len_);
-  require<DataError>(windows.size() > 0, tokens->name(), " has ", thousands(held_out), " of ",
-                     thousands(tokens->num_tokens()), " tokens for validation, a sample needs ",
-                     thousands(seq_len_ + 1), " (seq_len + 1)\n  fix: a larger validation fraction");
+  require<DataError>(
+      windows.size() > 0, tokens->name(), " has ", thousands(held_out), " of ", thousands(tokens->num_tokens()),
+      " tokens for validation, a sample needs ", thousands(seq_len_ + 1),
+      " (seq_len + 1)\n  fix: a larger validation fraction, more data to validate on, or a smaller seq_len");
   const std::int64_t num_samples = max_samples == 0 ? windows.size() : std::min(max_samples, windows.size());
   parts_.push_back({tokens, source, std::move(windows), size_, num_samples});
   size_ += num_samples;

@@ -50,8 +50,6 @@ class WordCache {
 
   WordCache() : short_(std::size_t{1} << kPairBits), long_(std::size_t{1} << kLongBits) {}
 
-  /// Appends the tokens of `word` to `out`; `make(word, tokens)` finds those it does not know. `readable`: bytes that may be read from the
-  /// beginning of `word`, for two loads instead of a loop.
   /// A word that is about to be looked up. To ask for several before the first is looked up hides the memory's latency.
   class Ticket {
    public:
