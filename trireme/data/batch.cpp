@@ -6,52 +6,11 @@
 #include <numeric>
 
 #include "trireme/base/error.hpp"
+#include "trireme/data/lanes.hpp"
 #include "trireme/data/token_checks.hpp"
 
 namespace trireme {
 namespace {
-
-// The compiler's own vectors: at -O2 it makes none of these loops one by itself.
-constexpr std::size_t kLanes = 4;
-typedef std::uint32_t Narrow __attribute__((vector_size(16)));
-typedef std::int64_t Wide __attribute__((vector_size(32)));
-typedef std::int64_t Pair __attribute__((vector_size(16)));
-
-Narrow loaded(const std::uint32_t* from) {
-  Narrow vector;
-  std::memcpy(&vector, from, sizeof vector);
-  return vector;
-}
-
-/// tokens[i] = from[i] and labels[i] = from[i + 1].
-void write_tokens(const std::uint32_t* from, std::size_t count, std::int64_t* tokens, std::int64_t* labels) {
-  std::size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    const Wide token = __builtin_convertvector(loaded(from + i), Wide);
-    const Wide label = __builtin_convertvector(loaded(from + i + 1), Wide);
-    std::memcpy(tokens + i, &token, sizeof token);
-    std::memcpy(labels + i, &label, sizeof label);
-  }
-  for (; i < count; ++i) {
-    tokens[i] = from[i];
-    labels[i] = from[i + 1];
-  }
-}
-
-/// first, first + 1, ...
-void write_counted(std::int64_t first, std::size_t count, std::int64_t* to) {
-  // Two counters of two numbers each: a vector wider than a register is kept in memory.
-  Pair low = Pair{0, 1} + first, high = low + 2;
-  const Pair step = Pair{} + 4;
-  std::size_t i = 0;
-  for (; i + 4 <= count; i += 4) {
-    std::memcpy(to + i, &low, sizeof low);
-    std::memcpy(to + i + 2, &high, sizeof high);
-    low += step;
-    high += step;
-  }
-  for (; i < count; ++i) to[i] = first + static_cast<std::int64_t>(i);
-}
 
 /// A whole sample, before it is cut over cp.
 struct Row {
@@ -205,7 +164,8 @@ void BatchMaker::make(std::span<const Sample> samples, std::int64_t seq_len, Tok
         out.sequence_starts.push_back(static_cast<std::int32_t>(first + border));
     for (const Range& range : mine) {
       const Place place{range, index};
-      write_tokens(row.tokens.data() + range.begin, place.size(), out.tokens.data() + index, out.labels.data() + index);
+      write_tokens_and_labels(row.tokens.data() + range.begin, place.size(), out.tokens.data() + index,
+                              out.labels.data() + index);
       write_mask(row, place, options_, seq_len, out);
       write_documents(row, place, options_, out);
       index += place.size();

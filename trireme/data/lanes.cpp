@@ -8,6 +8,8 @@ namespace {
 
 constexpr std::size_t kLanes = 4;
 typedef std::uint32_t Narrow __attribute__((vector_size(16)));
+typedef std::int64_t Wide __attribute__((vector_size(32)));
+typedef std::int64_t Pair __attribute__((vector_size(16)));
 typedef std::uint16_t Halves __attribute__((vector_size(16)));
 typedef std::uint32_t Wholes __attribute__((vector_size(32)));
 
@@ -56,6 +58,34 @@ void narrow(std::span<const std::uint32_t> from, std::uint16_t* to) {
     std::memcpy(to + i, &halves, sizeof halves);
   }
   for (; i < from.size(); ++i) to[i] = static_cast<std::uint16_t>(from[i]);
+}
+
+void write_tokens_and_labels(const std::uint32_t* from, std::size_t count, std::int64_t* tokens, std::int64_t* labels) {
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    const Wide token = __builtin_convertvector(loaded(from + i), Wide);
+    const Wide label = __builtin_convertvector(loaded(from + i + 1), Wide);
+    std::memcpy(tokens + i, &token, sizeof token);
+    std::memcpy(labels + i, &label, sizeof label);
+  }
+  for (; i < count; ++i) {
+    tokens[i] = from[i];
+    labels[i] = from[i + 1];
+  }
+}
+
+void write_counted(std::int64_t first, std::size_t count, std::int64_t* to) {
+  // Two counters of two numbers each: a vector wider than a register is kept in memory.
+  Pair low = Pair{0, 1} + first, high = low + 2;
+  const Pair step = Pair{} + 4;
+  std::size_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    std::memcpy(to + i, &low, sizeof low);
+    std::memcpy(to + i + 2, &high, sizeof high);
+    low += step;
+    high += step;
+  }
+  for (; i < count; ++i) to[i] = first + static_cast<std::int64_t>(i);
 }
 
 }  // namespace trireme
