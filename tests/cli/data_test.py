@@ -16,7 +16,7 @@ import unittest
 from pathlib import Path
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
-STOPS = 300 if os.environ.get("TRIREME_CAMPAIGN") else 16
+STOPS = 300 if os.environ.get("TRIREME_CAMPAIGN") else 6
 SEED = int(os.environ.get("TRIREME_SEED", "1"))
 END = 256  # of the tokenizer "bytes"
 

@@ -16,9 +16,9 @@ ROOT = Path(__file__).resolve().parents[2]
 # name: what is wrong, file, text, text instead
 MUTANTS = {
     "norm_gradients": ("the gradients of norms are not added up in sequence parallel", "nn/gradients.cpp",
-                       "param.spec.partial | (cut_axes", "(cut_axes"),
+                       "spec.partial | (cut_axes", "(cut_axes"),
     "kv_gradients": ("the gradients of a KV head that several ranks keep are not added up", "nn/gradients.cpp",
-                     "param.spec.partial | (cut_axes(param.spec.placement) & AxisSet(Axis::tp))", "param.spec.partial"),
+                     "spec.partial | (cut_axes(spec.placement) & AxisSet(Axis::tp))", "spec.partial"),
     "qk_norm_gradients": ("the gradients of the norm of q are not added up over ranks with other heads", "nn/attention.cpp",
                           'register_module("q_norm", std::make_shared<RmsNorm>(d, options.norm_eps, tp.group, Axis::tp))',
                           'register_module("q_norm", std::make_shared<RmsNorm>(d, options.norm_eps, tp.group))'),

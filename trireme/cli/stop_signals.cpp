@@ -12,7 +12,6 @@ constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
 
 std::atomic<int> noted = 0;
 static_assert(std::atomic<int>::is_always_lock_free, "a handler may touch nothing else");
-std::array<struct sigaction, kSignals.size()> before;
 
 void note(int signal) { noted = signal; }
 
@@ -23,14 +22,18 @@ StopSignals::StopSignals() {
   struct sigaction action{};
   action.sa_handler = note;
   action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
-  for (std::size_t i = 0; i < kSignals.size(); ++i) {
-    ::sigaction(kSignals[i], nullptr, &before[i]);
-    if (before[i].sa_handler != SIG_IGN) ::sigaction(kSignals[i], &action, nullptr);
+  for (const int signal : kSignals) {
+    struct sigaction before{};
+    ::sigaction(signal, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);
   }
 }
 
+// A signal that comes while the process ends would make a failure of what is done: it takes a while to let go of libtorch.
 StopSignals::~StopSignals() {
-  for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before[i], nullptr);
+  struct sigaction action{};
+  action.sa_handler = SIG_IGN;
+  for (const int signal : kSignals) ::sigaction(signal, &action, nullptr);
 }
 
 int StopSignals::received() { return noted; }

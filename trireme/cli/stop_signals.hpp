@@ -4,7 +4,7 @@
 namespace trireme {
 
 /// While it lives, SIGINT, SIGTERM and SIGHUP (unless they are ignored, as under nohup) are noted instead of ending the process. A second
-/// one ends it at once. One object a process at a time.
+/// one ends it at once. Afterwards they are ignored: for the last thing that a process does. One object a process at a time.
 class StopSignals {
  public:
   StopSignals();
