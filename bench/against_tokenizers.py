@@ -7,7 +7,6 @@ import os
 os.environ["RAYON_NUM_THREADS"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
-import base64
 import json
 import statistics
 import struct
@@ -25,7 +24,6 @@ import tokenizer_kinds as kinds
 
 BENCH = Path(sys.argv[1]) / "bench" / "trireme_tokenizer_bench"
 ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 3
-GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
 
 def installed_texts(megabytes):
@@ -65,14 +63,8 @@ def ours(word, *arguments):
 
 
 def tiktoken_of(path, pattern):
-    data = json.loads(Path(path).read_text(encoding="utf-8"))
-    special = {t["content"] for t in data["added_tokens"]}
-    byte_of = {}
-    other = iter(range(0x100, 0x200))
-    for b in range(256):
-        byte_of[chr(b) if 0x21 <= b <= 0x7E or 0xA1 <= b <= 0xAC or b >= 0xAE else chr(next(other))] = b
-    tokens = sorted(((i, bytes(byte_of[c] for c in t)) for t, i in data["model"]["vocab"].items() if t not in special))
-    return tiktoken.Encoding("own", pat_str=pattern, mergeable_ranks={t: i for i, (_, t) in enumerate(tokens)}, special_tokens={"<|endoftext|>": len(tokens)})
+    ranks = kinds.ranks_of(path)
+    return tiktoken.Encoding("own", pat_str=pattern, mergeable_ranks=ranks, special_tokens={"<|endoftext|>": len(ranks)})
 
 
 def encode(name, path, pattern, texts, file, megabytes):
@@ -120,23 +112,13 @@ def main():
             ratios.append(theirs / mine)
         assert json.loads(tokenizer.to_str())["model"]["merges"] == json.loads((folder / "32k.json").read_text(encoding="utf-8"))["model"]["merges"]
         print(f"train 32k on {few_mb:.0f} MB: ours {mine:.2f} s, tokenizers {theirs:.2f} s; {statistics.median(ratios):.1f}x (the same merges)", flush=True)
-        for pattern, regex in (("llama3", kinds.LLAMA3), ("gpt2", GPT2)):
+        for pattern, regex in (("llama3", kinds.LLAMA3), ("gpt2", kinds.GPT2)):
             ours("train", pattern, 128000, folder / "texts", folder / f"128k-{pattern}.json")
             encode(f"128k, {pattern}'s pattern", folder / f"128k-{pattern}.json", regex, texts, folder / "texts", megabytes)
-        gpt2 = gpt2_real(folder)
-        encode("GPT-2's vocabulary", gpt2, GPT2, texts, folder / "texts", megabytes)
+        gpt2 = kinds.gpt2_real(folder)
+        encode("GPT-2's vocabulary", gpt2, kinds.GPT2, texts, folder / "texts", megabytes)
         one, two = (min(float(ours("batch", gpt2, folder / "texts", n)[0]) for _ in range(ROUNDS)) for n in (1, 2))
         print(f"two threads: {one / two:.2f}x one")
-
-
-def gpt2_real(folder):
-    from tokenizers import AddedToken, decoders, models, pre_tokenizers
-    reference = Tokenizer(models.BPE.from_file(str(kinds.GPT2_FILES / "encoder.json"), str(kinds.GPT2_FILES / "vocab.bpe")))
-    reference.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    reference.decoder = decoders.ByteLevel()
-    reference.add_special_tokens([AddedToken("<|endoftext|>", special=True, normalized=False)])
-    reference.save(str(folder / "gpt2.json"))
-    return folder / "gpt2.json"
 
 
 main()

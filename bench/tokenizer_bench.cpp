@@ -75,11 +75,4 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const Error& error) {
-    std::cerr << "error: " << error.what() << '\n';
-    return static_cast<int>(error.exit_code());
-  }
-}
+int main(int argc, char** argv) { return run(argc, argv); }

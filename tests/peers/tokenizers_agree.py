@@ -85,33 +85,13 @@ def check_round_trip(name, path, texts, nfc):
         differ(name, "decode(encode(bytes))", broken, ask("encode", path, broken, "back", answers=2)[1::2], broken)
 
 
-def gpt2_real(folder):
-    """GPT-2's own vocabulary, as the three kinds of files that it is spread in."""
-    vocab = json.loads((kinds.GPT2_FILES / "encoder.json").read_text(encoding="utf-8"))
-    merges = (kinds.GPT2_FILES / "vocab.bpe").read_text(encoding="utf-8")
+def gpt2_pair(folder):
+    """GPT-2's vocabulary as the two files that it came in."""
     pair = Path(folder) / "gpt2"
     pair.mkdir()
-    (pair / "vocab.json").write_text(json.dumps(vocab), encoding="utf-8")
-    (pair / "merges.txt").write_text(merges, encoding="utf-8")
-    from tokenizers import AddedToken, decoders, models, pre_tokenizers
-    reference = Tokenizer(models.BPE.from_file(str(pair / "vocab.json"), str(pair / "merges.txt")))
-    reference.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    reference.decoder = decoders.ByteLevel()
-    reference.add_special_tokens([AddedToken("<|endoftext|>", special=True, normalized=False)])
-    path = Path(folder) / "gpt2.json"
-    reference.save(str(path))
-    return path, pair, vocab
-
-
-def ranks_of(vocab, specials):
-    byte_of = {c: b for b, c in enumerate(byte_characters())}
-    return {bytes(byte_of[c] for c in token): i for token, i in vocab.items() if token not in specials}
-
-
-def byte_characters():
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    other = iter(range(0x100, 0x200))
-    return [chr(b) if b in printable else chr(next(other)) for b in range(256)]
+    (pair / "vocab.json").write_bytes((kinds.GPT2_FILES / "encoder.json").read_bytes())
+    (pair / "merges.txt").write_bytes((kinds.GPT2_FILES / "vocab.bpe").read_bytes())
+    return pair
 
 
 def check_tiktoken(name, pattern, ranks, specials, folder, texts, file_name):
@@ -167,16 +147,11 @@ def main():
                 # <tool> and <right> take white space along, and NFC may join a token's last letter with what follows it
                 few = [t for t in texts if name != "qwen2" or not ("<tool>" in t or "<right>" in t or "caf" in t or "lone" in t)][:5000]
                 check_round_trip(name, path, few, nfc=name == "qwen2")
-        path, pair, vocab = gpt2_real(folder)
+        path = kinds.gpt2_real(folder)
         plain = check_reference("gpt2", path, texts)
-        differ("gpt2", "vocab.json and merges.txt", texts, ask("encode", pair, [t.encode() for t in texts]), plain)
-        end = {"<|endoftext|>": 50256}
-        gpt2_pattern = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-        check_tiktoken("gpt2", gpt2_pattern, ranks_of(vocab, end), end, folder, texts, "gpt2.tiktoken")
-        trained = json.loads((Path(folder) / "llama3.json").read_text(encoding="utf-8"))
-        specials = {t["content"] for t in trained["added_tokens"]}
-        ranks = ranks_of(trained["model"]["vocab"], specials)
-        ranks = {token: i for i, (token, _) in enumerate(sorted(ranks.items(), key=lambda item: item[1]))}
+        differ("gpt2", "vocab.json and merges.txt", texts, ask("encode", gpt2_pair(folder), [t.encode() for t in texts]), plain)
+        check_tiktoken("gpt2", kinds.GPT2, kinds.ranks_of(path), {"<|endoftext|>": 50256}, folder, texts, "gpt2.tiktoken")
+        ranks = kinds.ranks_of(Path(folder) / "llama3.json")
         check_tiktoken("llama3", kinds.LLAMA3, ranks, {"<|endoftext|>": len(ranks)}, folder, texts, "own.llama3.tiktoken")
         check_tiktoken("o200k", kinds.O200K, ranks, {"<|endoftext|>": 199999, "<|endofprompt|>": 200018}, folder, few_of(texts), "o200k_base.tiktoken")
         check_transformers(Path(folder), texts)

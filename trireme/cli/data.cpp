@@ -7,7 +7,6 @@
 
 #include "trireme/base/file_output.hpp"
 #include "trireme/base/human.hpp"
-#include "trireme/cli/progress_line.hpp"
 #include "trireme/cli/stop_signals.hpp"
 #include "trireme/data/corpus_words.hpp"
 #include "trireme/data/prepare.hpp"
@@ -29,11 +28,6 @@ std::string fixed(double value, int digits) {
 /// "1 document", "12,345 documents"
 std::string counted(std::int64_t count, const char* noun) {
   return text(thousands(count), " ", noun, count == 1 ? "" : "s");
-}
-
-DataHooks hooks_of(ProgressLine& line) {
-  return {.progress = [&line](const DataProgress& progress) { line.show(progress); },
-          .stopped = [] { return StopSignals::received() != 0; }};
 }
 
 bool shows_progress(const Console& console, bool quiet) { return console.err_terminal.tty && !quiet; }
@@ -74,12 +68,6 @@ std::string left_out(std::int64_t empty, const BadLines& bad) {
 
 std::string rate(std::uint64_t bytes, double seconds) {
   return text(human_seconds(seconds), " · ", fixed(static_cast<double>(bytes) / 1e6 / seconds, 1), " MB/s");
-}
-
-TokenFormat format_of(const std::string& name) {
-  const auto format = token_format(name);
-  require<ConfigError>(format.has_value(), "--format ", shown_name(name), "\n  fix: datatrove, megatron or llmc");
-  return *format;
 }
 
 void prepare_now(const PrepareCommand& command, Console& console) {
@@ -154,6 +142,17 @@ void train_bpe_now(const TrainBpeCommand& command, Console& console) {
 }
 
 }  // namespace
+
+DataHooks hooks_of(ProgressLine& line) {
+  return {.progress = [&line](const DataProgress& progress) { line.show(progress); },
+          .stopped = [] { return StopSignals::received() != 0; }};
+}
+
+TokenFormat format_of(const std::string& name) {
+  const auto format = token_format(name);
+  require<ConfigError>(format.has_value(), "--format ", shown_name(name), "\n  fix: datatrove, megatron or llmc");
+  return *format;
+}
 
 int until_stopped(Console& console, const std::function<void()>& work) {
   const StopSignals signals;

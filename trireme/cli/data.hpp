@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "trireme/cli/commands.hpp"
+#include "trireme/cli/progress_line.hpp"
+#include "trireme/data/token_writer.hpp"
 
 namespace CLI {
 class App;
@@ -15,6 +17,11 @@ namespace trireme {
 
 /// Runs `work`, which asks StopSignals. When one has stopped it, the code is the one that a shell gives: 130 after Ctrl-C.
 int until_stopped(Console& console, const std::function<void()>& work);
+
+/// Shows progress on `line`, and asks StopSignals.
+DataHooks hooks_of(ProgressLine& line);
+/// ConfigError when --format names none.
+TokenFormat format_of(const std::string& name);
 
 /// Where text comes from, for `prepare` and `train-bpe`.
 struct TextWords {

@@ -6,8 +6,6 @@
 #include "trireme/base/human.hpp"
 #include "trireme/base/table.hpp"
 #include "trireme/cli/data.hpp"
-#include "trireme/cli/progress_line.hpp"
-#include "trireme/cli/stop_signals.hpp"
 #include "trireme/data/inspect.hpp"
 #include "trireme/data/merge.hpp"
 #include "trireme/data/open_tokens.hpp"
@@ -19,8 +17,6 @@ namespace {
 
 constexpr std::int64_t kShownTokens = 256;
 constexpr std::size_t kShownBytes = 600;
-
-bool stopped() { return StopSignals::received() != 0; }
 
 std::string tokenizer_line(const TokenSource& source, const std::optional<Tokenizer>& tokenizer) {
   const std::string name = source.tokenizer_name(), made_by = source.tokenizer_fingerprint();
@@ -69,8 +65,7 @@ void inspect_now(const InspectCommand& command, Console& console) {
   TokenReport report;
   {
     ProgressLine line(console.err, console.err_terminal.tty, console.err_terminal.width, "reading");
-    report = inspect_tokens(
-        *source, {.progress = [&](const DataProgress& progress) { line.show(progress); }, .stopped = stopped});
+    report = inspect_tokens(*source, hooks_of(line));
   }
   const TokenStorage storage = source->storage();
   const double mean = static_cast<double>(source->num_tokens()) / static_cast<double>(report.num_documents);
@@ -97,18 +92,15 @@ void inspect_now(const InspectCommand& command, Console& console) {
 }
 
 void merge_now(const MergeCommand& command, Console& console) {
-  const auto format = token_format(command.format);
-  require<ConfigError>(format.has_value(), "--format ", shown_name(command.format),
-                       "\n  fix: datatrove, megatron or llmc");
+  const TokenFormat format = format_of(command.format);
   MergeOptions options{
-      .inputs = command.inputs, .out = command.output, .format = *format, .document_end = {}, .force = command.force};
-  if (*format == TokenFormat::datatrove && options.out.extension() != ".ds") options.out += ".ds";
+      .inputs = command.inputs, .out = command.output, .format = format, .document_end = {}, .force = command.force};
+  if (format == TokenFormat::datatrove && options.out.extension() != ".ds") options.out += ".ds";
   if (!command.tokenizer.empty()) options.document_end = Tokenizer::load(command.tokenizer).end_of_document();
   Merged merged;
   {
     ProgressLine line(console.err, console.err_terminal.tty && !command.quiet, console.err_terminal.width, "joining");
-    merged = merge_tokens(options,
-                          {.progress = [&](const DataProgress& progress) { line.show(progress); }, .stopped = stopped});
+    merged = merge_tokens(options, hooks_of(line));
   }
   const std::string& fingerprint = merged.tokenizer.fingerprint;
   console.out << "documents    " << thousands(merged.documents) << "\n"

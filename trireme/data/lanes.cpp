@@ -19,6 +19,19 @@ Narrow loaded(const std::uint32_t* from) {
   return vector;
 }
 
+/// to[i] = from[i], eight at a time.
+template <class From, class To, class T, class U>
+void convert(std::span<const T> from, U* to) {
+  std::size_t i = 0;
+  for (; i + 8 <= from.size(); i += 8) {
+    From eight;
+    std::memcpy(&eight, from.data() + i, sizeof eight);
+    const To converted = __builtin_convertvector(eight, To);
+    std::memcpy(to + i, &converted, sizeof converted);
+  }
+  for (; i < from.size(); ++i) to[i] = static_cast<U>(from[i]);
+}
+
 }  // namespace
 
 std::uint32_t largest(std::span<const std::uint32_t> tokens) {
@@ -38,27 +51,9 @@ std::uint32_t largest(std::span<const std::uint32_t> tokens) {
   return maximum;
 }
 
-void widen(std::span<const std::uint16_t> from, std::uint32_t* to) {
-  std::size_t i = 0;
-  for (; i + 8 <= from.size(); i += 8) {
-    Halves halves;
-    std::memcpy(&halves, from.data() + i, sizeof halves);
-    const Wholes wholes = __builtin_convertvector(halves, Wholes);
-    std::memcpy(to + i, &wholes, sizeof wholes);
-  }
-  for (; i < from.size(); ++i) to[i] = from[i];
-}
+void widen(std::span<const std::uint16_t> from, std::uint32_t* to) { convert<Halves, Wholes>(from, to); }
 
-void narrow(std::span<const std::uint32_t> from, std::uint16_t* to) {
-  std::size_t i = 0;
-  for (; i + 8 <= from.size(); i += 8) {
-    Wholes wholes;
-    std::memcpy(&wholes, from.data() + i, sizeof wholes);
-    const Halves halves = __builtin_convertvector(wholes, Halves);
-    std::memcpy(to + i, &halves, sizeof halves);
-  }
-  for (; i < from.size(); ++i) to[i] = static_cast<std::uint16_t>(from[i]);
-}
+void narrow(std::span<const std::uint32_t> from, std::uint16_t* to) { convert<Wholes, Halves>(from, to); }
 
 void write_tokens_and_labels(const std::uint32_t* from, std::size_t count, std::int64_t* tokens, std::int64_t* labels) {
   std::size_t i = 0;

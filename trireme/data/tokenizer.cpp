@@ -10,7 +10,6 @@
 #include <xxhash.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/base/utf8.hpp"
 #include "trireme/data/tokenizer_parts.hpp"
 #include "trireme/files/shown_name.hpp"
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <set>
 #include <sstream>
 
 #include "trireme/data/byte_alphabet.hpp"
@@ -32,7 +31,7 @@ void read_vocabulary(const JsonView& vocab, Tokenizer::Parts& parts) {
     parts.set_text(JsonView(item.value(), vocab.place() + "." + shown_name(item.key())).number(), item.key());
 }
 
-void read_merges(const JsonView& merges, Tokenizer::Parts& parts) {
+void read_merges(const JsonView& merges, Tokenizer::Parts& parts, std::string& identity) {
   std::vector<Merge> list;
   std::vector<std::uint32_t> ranks;
   for (std::size_t i = 0; i < merges.list_size(); ++i) {
@@ -46,11 +45,12 @@ void read_merges(const JsonView& merges, Tokenizer::Parts& parts) {
     };
     list.push_back({id_of(left), id_of(right), id_of(left + right)});
     ranks.push_back(static_cast<std::uint32_t>(i));
+    identity += text(list.back().left, ' ', list.back().right, '\n');  // however the file spells them
   }
   parts.model.merges = MergeTable(list, ranks);
 }
 
-void read_model(const JsonView& model, Tokenizer::Parts& parts, bool byte_level) {
+void read_model(const JsonView& model, Tokenizer::Parts& parts, bool byte_level, std::string& identity) {
   const std::string type = model.string_or("type", "BPE");
   if (type != "BPE") model.not_done(text("the type ", shown_name(type)));
   model.only({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
@@ -60,7 +60,7 @@ void read_model(const JsonView& model, Tokenizer::Parts& parts, bool byte_level)
     if (!model.string_or(affix, "").empty()) model.at(affix).not_done("a mark at the borders of words");
 
   read_vocabulary(model.at("vocab"), parts);
-  read_merges(model.at("merges"), parts);
+  read_merges(model.at("merges"), parts, identity);
   BpeModel& bpe = parts.model;
   bpe.byte_level = byte_level;
   bpe.byte_fallback = model.flag("byte_fallback", false);
@@ -191,16 +191,20 @@ std::unique_ptr<Tokenizer::Parts> parts_of_json(const Json& json, const std::str
   parts->pre_tokenizers = std::move(pre.steps);
   parts->fast = pre.fast;
   refuse_lost_beginning(root, *parts);
-  read_model(root.at("model"), *parts, pre.byte_level);
+  // All that decides tokens, and nothing else.
+  std::string identity =
+      text(json.value("normalizer", Json()).dump(), '\n', json.value("pre_tokenizer", Json()).dump(), '\n');
+  read_model(root.at("model"), *parts, pre.byte_level, identity);
   const BpeModel& model = parts->model;
-  std::string identity = text(json.value("normalizer", Json()).dump(), '\n', json.value("pre_tokenizer", Json()).dump(),
-                              '\n', model.byte_level, model.byte_fallback, model.whole_words_first, model.fuse_unknown,
-                              model.unknown.value_or(kNoToken), '\n', json["model"]["merges"].dump(), '\n');
+  identity += text(model.byte_level, model.byte_fallback, model.whole_words_first, model.fuse_unknown,
+                   model.unknown.value_or(kNoToken), '\n');
   read_added_tokens(root.at("added_tokens"), *parts, identity);
   parts->special.resize(parts->texts.size());
   read_post_processor(root.at("post_processor"), *parts);
   parts->decoding = read_decoding(root.at("decoder"), *parts);
   parts->end_of_document = named_end(*parts);
+  for (const TokenId id : parts->before) identity += text('<', id);
+  for (const TokenId id : parts->behind) identity += text('>', id);
   for (const std::string& token : parts->texts) identity += token + '\n';
   parts->fingerprint = hash_text(identity);
   return parts;

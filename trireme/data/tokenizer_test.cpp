@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "trireme/base/temp_folder.hpp"
 #include "trireme/base/test_words.hpp"
@@ -90,6 +91,13 @@ TEST(Tokenizer, IsFoundInFoldersAndByName) {
   EXPECT_THAT(refusal(folder.path()), HasSubstr("tokenizer_config.json.eos_token is \"<none>\", which is not in"));
 }
 
+/// The older spelling of merges, "a b".
+std::string with_spelt_merges(const std::string& json) {
+  auto value = nlohmann::json::parse(json);
+  for (auto& merge : value["model"]["merges"]) merge = merge[0].get<std::string>() + " " + merge[1].get<std::string>();
+  return value.dump();
+}
+
 TEST(Tokenizer, TheFingerprintIsOfWhatDecidesTokens) {
   const std::string json = trained_json();
   const std::string print = tokenizer_of(json).fingerprint();
@@ -103,8 +111,14 @@ TEST(Tokenizer, TheFingerprintIsOfWhatDecidesTokens) {
   };
   EXPECT_EQ(changed("\n", "\n\n  "), print);  // white space
   EXPECT_EQ(changed("\"version\": \"1.0\"", "\"version\": \"1.1\""), print);
+  EXPECT_EQ(tokenizer_of(with_spelt_merges(json)).fingerprint(), print);
   EXPECT_NE(changed("\"ignore_merges\": false", "\"ignore_merges\": true"), print);
   EXPECT_NE(changed("{1,3}", "{1,2}"), print);
+  EXPECT_NE(
+      changed("\"post_processor\": null",
+              R"("post_processor": {"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"z"}},{"Sequence":{}}],
+                        "special_tokens":{"z":{"ids":[0]}}})"),
+      print);
   EXPECT_NE(changed("\"lstrip\": false", "\"lstrip\": true"), print);
   EXPECT_NE(changed("\"normalizer\": null", "\"normalizer\": {\"type\":\"NFC\"}"), print);
   EXPECT_NE(tokenizer_of(trained_json(KnownPattern::llama3, 499)).fingerprint(), print);

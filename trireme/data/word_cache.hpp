@@ -17,7 +17,11 @@ namespace trireme {
 /// Tokens on their way out: a vector that does not ask for each of them whether there is room.
 class TokenBuffer {
  public:
-  void clear() { size_ = 0; }
+  /// A very long text does not keep its memory.
+  void clear() {
+    size_ = 0;
+    if (tokens_.size() > kMostKept) tokens_ = std::vector<TokenId>(kAtFirst);
+  }
   /// Where the next ones go: there is room for `n` of them.
   TokenId* room(std::size_t n) {
     if (tokens_.size() - size_ < n) tokens_.resize(std::max(tokens_.size() * 2, size_ + n));
@@ -31,11 +35,12 @@ class TokenBuffer {
   std::span<const TokenId> tokens() const { return {tokens_.data(), size_}; }
 
  private:
-  std::vector<TokenId> tokens_ = std::vector<TokenId>(4096);
+  static constexpr std::size_t kAtFirst = 4096, kMostKept = std::size_t{1} << 20;
+  std::vector<TokenId> tokens_ = std::vector<TokenId>(kAtFirst);
   std::size_t size_ = 0;
 };
 
-/// One thread's. Entries are overwritten, never freed: the size is fixed, whatever the text.
+/// One thread's. Entries are overwritten, never freed: the number of entries is fixed, whatever the text.
 ///
 /// Words of up to 15 bytes with up to six tokens below 2^20 are an entry of 32 bytes, two in a cache line; the others, far fewer, go to a
 /// second table of strings.

@@ -96,21 +96,26 @@ TEST(OptimizerStep, TheFactorScalesOrSkips) {
   EXPECT_TRUE(w.equal(w2) && m.equal(m2) && v.equal(v2));
 }
 
-TEST(OptimizerStep, OnCudaItIsTheSame) {
-  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+TEST(OptimizerStep, IsTheFormulaOnEveryDevice) {
   const std::int64_t n = 5000;
-  for (const bool skip : {false, true}) {
-    std::vector<at::Tensor> results;
-    for (const at::Device device : {at::Device(at::kCPU), at::Device(at::kCUDA)}) {
-      at::Tensor w = test::normal({n}, 1).to(device), m = test::normal({n}, 2).to(device), v = m * m, u = m.clone();
-      const at::Tensor g = test::normal({n}, 3).to(device);
-      const GradientFactor factor{at::scalar_tensor(skip ? std::nan("") : 0.5, at::kDouble).to(device)};
-      adam_step({w, g, {}}, m, v, {.lr = 0.1, .weight_decay = 0.1, .step = 4}, factor);
-      sgd_step({w, g, {}}, u, {.lr = 0.1, .momentum = 0.9, .nesterov = true, .step = 2}, factor);
-      results.push_back(at::cat({w, m, v, u}).cpu());
+  const at::Tensor w = test::normal({n}, 1), m = test::normal({n}, 2), v = m * m, u = test::normal({n}, 4),
+                   g = test::normal({n}, 3);
+  const at::Tensor h = g * 0.5, m1 = 0.9 * m + 0.1 * h, v1 = 0.999 * v + 0.001 * h * h;
+  const at::Tensor w1 =
+      w * (1 - 0.1 * 0.2) - 0.1 * (m1 / (1 - std::pow(0.9, 4))) / ((v1 / (1 - std::pow(0.999, 4))).sqrt() + 1e-8);
+  const at::Tensor u1 = 0.9 * u + h, w2 = w1 - 0.1 * (h + 0.9 * u1);
+  const at::Tensor updated = at::cat({w2, m1, v1, u1}), as_before = at::cat({w, m, v, u});
+  for (const at::Device device : test::devices())
+    for (const bool skip : {false, true}) {
+      const auto on_device = [&](const at::Tensor& x) { return x.clone().to(device); };
+      const at::Tensor weight = on_device(w), first = on_device(m), second = on_device(v), velocity = on_device(u),
+                       grad = on_device(g);
+      const GradientFactor factor{on_device(at::scalar_tensor(skip ? std::nan("") : 0.5, at::kDouble))};
+      adam_step({weight, grad, {}}, first, second, {.lr = 0.1, .weight_decay = 0.2, .step = 4}, factor);
+      sgd_step({weight, grad, {}}, velocity, {.lr = 0.1, .momentum = 0.9, .nesterov = true, .step = 2}, factor);
+      const at::Tensor result = at::cat({weight, first, second, velocity}).cpu();
+      EXPECT_LE((result - (skip ? as_before : updated)).abs().max().item<double>(), skip ? 0 : 1e-13) << device;
     }
-    EXPECT_LE((results[0] - results[1]).abs().max().item<double>(), 1e-12);
-  }
 }
 
 TEST(OptimizerStep, SaysWhatIsWrong) {

@@ -4,6 +4,7 @@
 
 #include "trireme/base/philox.hpp"
 #include "trireme/base/test_words.hpp"
+#include "trireme/nn/norm.hpp"
 #include "trireme/nn/test_words.hpp"
 
 namespace trireme {
@@ -19,11 +20,11 @@ struct Net : torch::nn::Module {
     to(at::kDouble);
     const at::NoGradGuard quiet;
     std::uint64_t seed = 1;
-    for (at::Tensor& p : parameters()) p.copy_(kernels_normal(p.sizes(), seed++) * 0.3);
+    for (at::Tensor& p : parameters()) p.copy_(normal_numbers(p.sizes(), seed++) * 0.3);
   }
   at::Tensor loss(const at::Tensor& x) { return second(first(first(x).tanh()).tanh()).square().sum(); }
 
-  static at::Tensor kernels_normal(at::IntArrayRef sizes, std::uint64_t seed) {
+  static at::Tensor normal_numbers(at::IntArrayRef sizes, std::uint64_t seed) {
     const Stream stream(seed, "net");
     at::Tensor out = at::empty(sizes, at::kDouble);
     double* data = out.mutable_data_ptr<double>();
@@ -33,7 +34,7 @@ struct Net : torch::nn::Module {
 };
 
 constexpr std::int64_t kRows = 24;
-at::Tensor rows() { return Net::kernels_normal({kRows, 37}, 99); }
+at::Tensor rows() { return Net::normal_numbers({kRows, 37}, 99); }
 
 /// Gradients of the whole batch on one rank.
 std::map<std::string, at::Tensor> reference() {
@@ -123,6 +124,38 @@ TEST(GradReducer, Bf16GradientsAreAddedUpInF32AndMayTravelAsBf16) {
           << reducer.gradient(item);
       EXPECT_EQ(reducer.gradient(item).scalar_type(), at::kFloat);
       EXPECT_TRUE(reducer.gradient(1 - item).eq(0).all().item<bool>());  // the bias, which nothing used
+    });
+}
+
+/// The weight of a norm in sequence parallel: every rank of dp x tp has seen other tokens, and its gradient is the sum of all.
+TEST(GradReducer, PartsOfASumOverTpAreAddedUpFirst) {
+  const at::Tensor all = Net::normal_numbers({8, 37}, 5);
+  const auto loss = [](RmsNorm& norm, const at::Tensor& x) { return norm.forward(x).pow(3).sum(); };
+  at::Tensor expected;
+  on_tp(1, [&](Mesh& mesh) {
+    RmsNorm norm(37, 1e-5, mesh.group(Axis::tp));
+    fill(norm, mesh);
+    loss(norm, all).backward();
+    expected = norm.weight_D.grad().clone();
+  });
+  for (const bool scatter : {false, true})
+    run_ranks(4, [&](World& world) {
+      Mesh mesh(Grid::dense({.dp = 2, .tp = 2}), world);
+      const InitScope f64 = init_on_device_and_dtype(at::kCPU, at::kDouble);
+      RmsNorm norm(37, 1e-5, mesh.group(Axis::tp), Axis::tp);
+      fill(norm, mesh);
+      GradReducer reducer(params_of(norm), mesh, {.accumulate = at::kDouble, .scatter = scatter});
+      for (int m = 0; m < 2; ++m) {  // two microbatches of one token
+        reducer.begin_microbatch(m == 1);
+        loss(norm, all.narrow(0, 2 * mesh.rank() + m, 1)).backward();
+      }
+      reducer.finish();
+      EXPECT_EQ(reducer.sent_during_backward(), 0);
+      for (const FlatPiece& piece : reducer.layout().pieces(0, mesh.coord(Axis::dp))) {
+        const at::Tensor want = expected.narrow(0, piece.of_item.begin, piece.of_item.size());
+        const at::Tensor got = reducer.shard(0).narrow(0, piece.offset, piece.of_item.size());
+        EXPECT_LE(relative(got, want), 1e-13) << "rank " << mesh.rank() << " scatter " << scatter;
+      }
     });
 }
 
