@@ -149,9 +149,12 @@ void check_call(const Call& c, int rank, int size, const std::string& where) {
     must(c.input.device() == c.output.device(), at, "input on ", c.input.device(), ", output on ", c.output.device());
     must(c.input.scalar_type() == c.output.scalar_type(), at, "input ", dtype_name(c.input.scalar_type()), ", output ",
          dtype_name(c.output.scalar_type()));
-    // In a group of one the result may be the input itself.
-    must(!overlap(c.input, c.output) || (size == 1 && c.input.data_ptr() == c.output.data_ptr()), at,
-         "input and output share memory\n  fix: give the output a buffer of its own");
+    // In a group of one the result may be the input itself; a gather's input may be where the result has it.
+    const auto* own_part = static_cast<const char*>(c.output.const_data_ptr()) +
+                           (c.op == Op::all_gather ? static_cast<std::size_t>(rank) * c.input.nbytes() : 0);
+    must(!overlap(c.input, c.output) ||
+             ((size == 1 || c.op == Op::all_gather) && c.input.const_data_ptr() == static_cast<const void*>(own_part)),
+         at, "input and output share memory\n  fix: give the output a buffer of its own");
   }
   if (has_input) check_reduce(at, c.input);
   switch (c.op) {

@@ -9,6 +9,13 @@ namespace {
 
 int64_t rounded_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
+/// The first place behind `used` elements where a tensor may begin: Note [Blocks of a flat buffer].
+int64_t place_behind(int64_t used, int64_t numel) {
+  const int64_t aligned = rounded_up(used, kFlatAlign);
+  const bool fits = numel < kFlatBlock && aligned % kFlatBlock + numel <= kFlatBlock;
+  return fits ? aligned : rounded_up(used, kFlatBlock);
+}
+
 }  // namespace
 
 Range FlatLayout::shard(size_t b, int rank) const {
@@ -29,30 +36,44 @@ std::vector<FlatPiece> FlatLayout::pieces(size_t b, int rank) const {
   return out;
 }
 
-FlatLayout flat_layout(std::span<const FlatItem> items, int64_t bucket_elements, int shards) {
-  require<ConfigError>(bucket_elements >= 1 && shards >= 1, "buckets of ", bucket_elements, " elements in ", shards,
-                       " shards: at least 1");
-  FlatLayout layout{.buckets = {}, .numel = 0, .shards = shards};
-  FlatBucket open;
+FlatGroups groups_by_size(std::span<const FlatItem> items, int64_t bucket_elements) {
+  require<ConfigError>(bucket_elements >= 1, "buckets of ", bucket_elements, " elements: at least 1");
+  FlatGroups groups;
+  bool open = false;
   int64_t used = 0;
-  const auto close = [&] {
-    if (open.slots.empty()) return;
-    open.begin = layout.numel;
-    open.numel = rounded_up(used, kFlatBlock * shards);
-    layout.numel += open.numel;
-    layout.buckets.push_back(std::move(open));
-    open = {};
-    used = 0;
-  };
   for (size_t i = 0; i < items.size(); ++i) {
-    require(items[i].numel >= 0, "tensor ", i, " of ", items[i].numel, " elements");
-    if (items[i].alone) close();
-    open.slots.push_back({i, used, items[i].numel});
-    used += rounded_up(items[i].numel, kFlatAlign);
-    if (items[i].alone || used >= bucket_elements) close();
+    if (!open || items[i].alone) {
+      groups.emplace_back();
+      used = 0;
+    }
+    groups.back().push_back(i);
+    used = place_behind(used, items[i].numel) + items[i].numel;
+    open = !items[i].alone && used < bucket_elements;
   }
-  close();
+  return groups;
+}
+
+FlatLayout flat_layout(std::span<const FlatItem> items, const FlatGroups& groups, int shards) {
+  require<ConfigError>(shards >= 1, "buckets in ", shards, " shards: at least 1");
+  FlatLayout layout{.buckets = {}, .numel = 0, .shards = shards};
+  for (const std::vector<size_t>& group : groups) {
+    FlatBucket bucket{.begin = layout.numel, .numel = 0, .slots = {}};
+    int64_t used = 0;
+    for (const size_t i : group) {
+      require(i < items.size() && items[i].numel >= 0, "tensor ", i, " of ", items.size());
+      const int64_t place = place_behind(used, items[i].numel);
+      bucket.slots.push_back({i, place, items[i].numel});
+      used = place + items[i].numel;
+    }
+    bucket.numel = rounded_up(used, kFlatBlock * shards);
+    layout.numel += bucket.numel;
+    layout.buckets.push_back(std::move(bucket));
+  }
   return layout;
+}
+
+FlatLayout flat_layout(std::span<const FlatItem> items, int64_t bucket_elements, int shards) {
+  return flat_layout(items, groups_by_size(items, bucket_elements), shards);
 }
 
 }  // namespace trireme

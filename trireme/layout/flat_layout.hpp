@@ -38,9 +38,10 @@ struct FlatPiece {
   bool operator==(const FlatPiece&) const = default;
 };
 
-// Note [Blocks of a flat buffer]: a tensor begins at a multiple of kFlatAlign elements, so that vectors are aligned; a
-// shard at a multiple of kFlatBlock. Places do not depend on the number of shards, which only pads a bucket's end: sums
-// made block by block are then the same, bit by bit, whoever makes them.
+// Note [Blocks of a flat buffer]: a tensor is seen as blocks of kFlatBlock elements from its own beginning, and no block
+// is ever cut: a shard begins at a multiple of kFlatBlock, a tensor of that size or more too, and a smaller one lies
+// within one such block of the buffer (at a multiple of kFlatAlign, for vectors). So sums made block by block are the
+// same, bit by bit, however tensors share buckets and however many shards there are.
 inline constexpr int64_t kFlatAlign = 32, kFlatBlock = 1024;
 
 struct FlatLayout {
@@ -54,8 +55,14 @@ struct FlatLayout {
   std::vector<FlatPiece> pieces(size_t b, int rank) const;
 };
 
-/// Tensors in the order given, in buckets that are closed as soon as they hold `bucket_elements`; every bucket is cut
-/// into `shards` equal parts.
+/// Numbers of the tensors that share a bucket, bucket after bucket.
+using FlatGroups = std::vector<std::vector<size_t>>;
+
+/// Tensors in the order given, in buckets that are closed as soon as they hold `bucket_elements`.
+FlatGroups groups_by_size(std::span<const FlatItem> items, int64_t bucket_elements);
+
+/// Every bucket is cut into `shards` equal parts.
+FlatLayout flat_layout(std::span<const FlatItem> items, const FlatGroups& groups, int shards);
 FlatLayout flat_layout(std::span<const FlatItem> items, int64_t bucket_elements, int shards);
 
 }  // namespace trireme

@@ -14,15 +14,15 @@ TEST(FlatLayout, BucketsCloseWhenTheyAreFullAndEmbeddingsStandAlone) {
   const std::vector<FlatItem> items{{100}, {2000}, {5, true}, {1}, {3000}, {7}};
   const FlatLayout layout = flat_layout(items, 2000, 2);
   ASSERT_EQ(layout.buckets.size(), 4u);
-  EXPECT_EQ(layout.buckets[0].slots, (std::vector<FlatSlot>{{0, 0, 100}, {1, 128, 2000}}));
+  EXPECT_EQ(layout.buckets[0].slots, (std::vector<FlatSlot>{{0, 0, 100}, {1, 1024, 2000}}));
   EXPECT_EQ(layout.buckets[1].slots, (std::vector<FlatSlot>{{2, 0, 5}}));
-  EXPECT_EQ(layout.buckets[2].slots, (std::vector<FlatSlot>{{3, 0, 1}, {4, 32, 3000}}));
+  EXPECT_EQ(layout.buckets[2].slots, (std::vector<FlatSlot>{{3, 0, 1}, {4, 1024, 3000}}));
   EXPECT_EQ(layout.buckets[3].slots, (std::vector<FlatSlot>{{5, 0, 7}}));
   EXPECT_EQ(layout.buckets[0].numel, 4096);
   EXPECT_EQ(layout.buckets[1].begin, 4096);
   EXPECT_EQ(layout.numel, 4096 + 2048 + 4096 + 2048);
   EXPECT_EQ(layout.shard(0, 1).begin, 2048);
-  EXPECT_EQ(layout.pieces(0, 1), (std::vector<FlatPiece>{{1, {1920, 2000}, 0}}));
+  EXPECT_EQ(layout.pieces(0, 1), (std::vector<FlatPiece>{{1, {1024, 2000}, 0}}));
   EXPECT_TRUE(layout.pieces(1, 1).empty());
   EXPECT_THROW(flat_layout(items, 0, 1), ConfigError);
   EXPECT_TRUE(flat_layout({}, 1, 4).buckets.empty());
@@ -49,6 +49,7 @@ TEST(FlatLayout, EveryElementIsInOneShard) {
       for (int rank = 0; rank < shards; ++rank) {
         RC_ASSERT(layout.shard(b, rank).size() % kFlatBlock == 0);
         for (const FlatPiece& piece : layout.pieces(b, rank)) {
+          RC_ASSERT(piece.of_item.begin % kFlatBlock == 0);    // no block is cut
           RC_ASSERT(piece.of_item.begin == seen[piece.item]);  // in order and without a gap
           seen[piece.item] = piece.of_item.end;
         }
@@ -57,6 +58,22 @@ TEST(FlatLayout, EveryElementIsInOneShard) {
     RC_ASSERT(begin == layout.numel);
     for (size_t i = 0; i < items.size(); ++i) RC_ASSERT(seen[i] == items[i].numel);
   }));
+}
+
+TEST(FlatLayout, SmallTensorsShareBlocks) {
+  const std::vector<FlatItem> items{{500}, {500}, {100}, {1024}, {10}};
+  EXPECT_EQ(flat_layout(items, {{0, 1, 2, 3, 4}}, 1).buckets[0].slots,
+            (std::vector<FlatSlot>{{0, 0, 500}, {1, 512, 500}, {2, 1024, 100}, {3, 2048, 1024}, {4, 3072, 10}}));
+}
+
+TEST(FlatLayout, GroupsAreBucketsAsGiven) {
+  const std::vector<FlatItem> items{{500}, {2000}, {100}};
+  const FlatLayout layout = flat_layout(items, {{2}, {0, 1}}, 3);
+  ASSERT_EQ(layout.buckets.size(), 2u);
+  EXPECT_EQ(layout.buckets[0].slots, (std::vector<FlatSlot>{{2, 0, 100}}));
+  EXPECT_EQ(layout.buckets[1].slots, (std::vector<FlatSlot>{{0, 0, 500}, {1, 1024, 2000}}));
+  EXPECT_EQ(layout.buckets[1].begin, 3072);
+  EXPECT_EQ(layout.numel, 6144);
 }
 
 TEST(FlatLayout, PlacesDoNotDependOnTheNumberOfShards) {

@@ -119,29 +119,80 @@ at::Tensor Decoder::hidden(const at::Tensor& ids_T, const ForwardContext& contex
   require(ids_T.dim() == 1 && ids_T.size(0) == context.tokens(), "decoder: token ids of sizes ", ids_T.sizes(), " for ",
           context.batch, " samples of ", context.length, " tokens");
   const TokenFacts tokens = facts_of(context);
-  at::Tensor x_tD = embedding_->forward(ids_T);
-  if (positions_) x_tD = x_tD + positions_->forward(tp_.own_tokens(context.positions_T));
+  at::Tensor x_tD = in_unit(hooks_, 0, layers_per_unit_ == 0, [&] {
+    const at::Tensor words_tD = embedding_->forward(ids_T);
+    return positions_ ? words_tD + positions_->forward(tp_.own_tokens(context.positions_T)) : words_tD;
+  });
   x_tD = dropout_->forward(x_tD, tokens.rows_t, context);
   const auto probed = [&context](const Layer& layer, const at::Tensor& x) {
     if (context.probe) context.probe(layer.path(), x);
     return x;
   };
   probed(*dropout_, x_tD);
-  for (const auto& block : blocks_) x_tD = probed(*block, block->forward(x_tD, tokens));
-  return probed(*norm_, norm_->forward(x_tD));
+  for (std::size_t i = 0; i < blocks_.size(); ++i)
+    x_tD =
+        probed(*blocks_[i], in_unit(hooks_, unit_of_layer(i), true, [&] { return blocks_[i]->forward(x_tD, tokens); }));
+  return probed(*norm_, in_unit(hooks_, norm_unit_, true, [&] { return norm_->forward(x_tD); }));
 }
 
 LossSum Decoder::loss(const at::Tensor& ids_T, const at::Tensor& targets_T, const ForwardContext& context,
                       const CrossEntropyOptions& options) {
-  return sharded_cross_entropy(hidden(ids_T, context), head_weight(), targets_T, model_.vocab_size, tp_, options);
+  const at::Tensor x_tD = hidden(ids_T, context);
+  LossSum sum;
+  // Both gradients of the head are made in forward: backward does not need its weight.
+  sum.loss = in_unit(hooks_, head_unit_, layers_per_unit_ == 0, [&] {
+    sum = sharded_cross_entropy(x_tD, head_weight(), targets_T, model_.vocab_size, tp_, options);
+    return sum.loss;
+  });
+  return sum;
 }
 
 at::Tensor Decoder::logits(const at::Tensor& ids_T, const ForwardContext& context) {
-  return whole_logits(hidden(ids_T, context), head_weight(), model_.vocab_size, tp_);
+  const at::Tensor x_tD = hidden(ids_T, context);
+  return in_unit(hooks_, head_unit_, true, [&] { return whole_logits(x_tD, head_weight(), model_.vocab_size, tp_); });
 }
 
 at::Tensor Decoder::sharded_logits(const at::Tensor& ids_T, const ForwardContext& context) {
-  return trireme::sharded_logits(hidden(ids_T, context), head_weight(), model_.vocab_size, tp_);
+  const at::Tensor x_tD = hidden(ids_T, context);
+  return in_unit(hooks_, head_unit_, true,
+                 [&] { return trireme::sharded_logits(x_tD, head_weight(), model_.vocab_size, tp_); });
+}
+
+std::size_t Decoder::unit_of_layer(std::size_t layer) const {
+  return layers_per_unit_ == 0 ? 0 : 1 + layer / layers_per_unit_;
+}
+
+UnitPlan Decoder::use_units(UnitHooks* hooks, std::int64_t layers_per_unit) {
+  require<ConfigError>(layers_per_unit >= 0, "a unit of ", layers_per_unit,
+                       " layers: must be at least 1, or 0 for all");
+  hooks_ = hooks;
+  layers_per_unit_ = static_cast<std::size_t>(layers_per_unit);
+  const bool whole = layers_per_unit_ == 0;
+  const std::size_t last_layer = blocks_.empty() ? 0 : unit_of_layer(blocks_.size() - 1);
+  norm_unit_ = whole ? 0 : last_layer + 1;
+  head_unit_ = whole || !head_ ? 0 : norm_unit_ + 1;
+
+  UnitPlan plan;
+  plan.units.resize(1 + std::max(norm_unit_, head_unit_));
+  const auto add = [&](std::size_t unit, const std::string& name, const torch::nn::Module& module,
+                       bool weights_in_backward) {
+    Unit& u = plan.units[unit];
+    if (u.name.empty()) u.name = whole ? "the model" : name;
+    u.weights_in_backward = whole || weights_in_backward;
+    for (const Param& param : params_of(module)) u.params.push_back(name + "." + param.name);
+  };
+  add(0, "embedding", *embedding_, false);
+  if (positions_) add(0, "positions", *positions_, false);
+  plan.forward.push_back(0);
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    add(unit_of_layer(i), text("layers.", i), *blocks_[i], true);
+    plan.forward.push_back(unit_of_layer(i));
+  }
+  add(norm_unit_, "norm", *norm_, true);
+  plan.forward.push_back(norm_unit_);
+  if (head_) add(head_unit_, "head", *head_, false);
+  plan.forward.push_back(head_unit_);
+  return plan;
 }
 
 void Decoder::set_recompute(Recompute mode) {

@@ -11,6 +11,7 @@
 #include "trireme/nn/embedding.hpp"
 #include "trireme/nn/mlp.hpp"
 #include "trireme/nn/norm.hpp"
+#include "trireme/nn/unit.hpp"
 
 namespace trireme {
 
@@ -60,11 +61,15 @@ class Decoder final : public Layer {
   at::Tensor logits(const at::Tensor& ids_T, const ForwardContext& context);
 
   void set_recompute(Recompute mode);
+  /// From now on `hooks` (or nobody) is told of every visit to a unit: the embedding with its positions, so many layers
+  /// each (0: the whole model is one), the last norm, the head.
+  UnitPlan use_units(UnitHooks* hooks, std::int64_t layers_per_unit = 1);
   const ModelConfig& config() const { return model_; }
   const TensorParallel& tensor_parallel() const { return tp_; }
 
  private:
   const at::Tensor& head_weight() const;
+  std::size_t unit_of_layer(std::size_t layer) const;
   TokenFacts facts_of(const ForwardContext& context) const;
 
   const ModelConfig model_;
@@ -75,6 +80,10 @@ class Decoder final : public Layer {
   std::vector<std::shared_ptr<Block>> blocks_;
   std::shared_ptr<Norm> norm_;
   std::shared_ptr<ColumnLinear> head_;  // none when tied: the embedding's weight is used
+
+  UnitHooks* hooks_ = nullptr;
+  std::size_t layers_per_unit_ = 1;
+  std::size_t norm_unit_ = 0, head_unit_ = 0;
 };
 
 /// The options of an attention layer that a model config implies.

@@ -133,19 +133,35 @@ std::vector<Read> plan_reads(const ModelConfig& model, const Params& params, Sou
 
 }  // namespace
 
-void load_hugging_face(Decoder& decoder, const std::filesystem::path& path, const Grid& grid, int rank) {
-  const at::NoGradGuard no_grad;
-  set_paths(decoder);
+struct HuggingFaceWeights::Plan {
+  explicit Plan(const std::filesystem::path& path) : source(path) {}
+  Source source;
+  std::map<std::string, std::vector<Read>> reads;  // by our name
+};
+
+HuggingFaceWeights::HuggingFaceWeights(const Decoder& decoder, const std::filesystem::path& path)
+    : plan_(std::make_unique<Plan>(path)) {
   Params params;
   for (Param& param : params_of(decoder)) params.emplace(param.name, std::move(param));
-  Source source(path);
-  const std::vector<Read> reads = plan_reads(decoder.config(), params, source);
-  for (auto& [name, param] : params) param.value.zero_();  // what pads a parameter stays so
-  for (const Read& read : reads) {
-    const Param& param = params.at(read.name.ours);
-    for (const Piece& piece : pieces(param.spec.placement, param.spec.shape, grid, rank))
-      read_piece(read.name, read.found, piece, param.value);
+  for (Read& read : plan_reads(decoder.config(), params, plan_->source))
+    plan_->reads[read.name.ours].push_back(std::move(read));
+}
+
+HuggingFaceWeights::~HuggingFaceWeights() = default;
+
+void HuggingFaceWeights::read(const std::vector<Param>& params, const Grid& grid, int rank) const {
+  const at::NoGradGuard no_grad;
+  for (const Param& param : params) {
+    param.value.zero_();  // what pads a parameter stays so
+    for (const Read& read : plan_->reads.at(param.name))
+      for (const Piece& piece : pieces(param.spec.placement, param.spec.shape, grid, rank))
+        read_piece(read.name, read.found, piece, param.value);
   }
+}
+
+void load_hugging_face(Decoder& decoder, const std::filesystem::path& path, const Grid& grid, int rank) {
+  set_paths(decoder);
+  HuggingFaceWeights(decoder, path).read(params_of(decoder), grid, rank);
 }
 
 at::Tensor their_tensor(const WeightName& name, const at::Tensor& ours) {

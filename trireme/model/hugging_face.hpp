@@ -1,6 +1,8 @@
 #pragma once
 // Weights from a Hugging Face folder into a Decoder of any layout: each rank reads its own slices only.
 #include <filesystem>
+#include <memory>
+#include <vector>
 
 #include "trireme/layout/grid.hpp"
 #include "trireme/model/decoder.hpp"
@@ -8,10 +10,24 @@
 
 namespace trireme {
 
-/// Fills all parameters of `decoder`, of which `rank` of `grid` keeps its part, and tells the layers their names.
-/// `path`: a folder with model.safetensors or an index and shards, or one .safetensors file; any float dtype, which is
-/// converted. CheckpointError names every tensor that is missing, has another shape than the config says, or that the
-/// model has no place for, and the file.
+/// The weights of a folder, to be read parameter by parameter.
+class HuggingFaceWeights {
+ public:
+  /// `path`: a folder with model.safetensors or an index and shards, or one .safetensors file; any float dtype, which is
+  /// converted. CheckpointError names every tensor that is missing, has another shape than the config says, or that the
+  /// model has no place for, and the file.
+  HuggingFaceWeights(const Decoder& decoder, const std::filesystem::path& path);
+  ~HuggingFaceWeights();
+
+  /// Fills these parameters of the decoder, of which `rank` of `grid` keeps its part.
+  void read(const std::vector<Param>& params, const Grid& grid, int rank) const;
+
+ private:
+  struct Plan;
+  std::unique_ptr<Plan> plan_;
+};
+
+/// Fills all parameters of `decoder`, and tells the layers their names.
 void load_hugging_face(Decoder& decoder, const std::filesystem::path& path, const Grid& grid, int rank);
 
 /// The tensor that they call `name.theirs`, out of the whole of what we call `name.ours`.

@@ -86,9 +86,13 @@ InitScheme parse_init_scheme(std::string_view name) {
 }
 
 void init(torch::nn::Module& root, const Grid& grid, int rank, const InitOptions& options) {
-  const at::NoGradGuard no_grad;
   set_paths(root);
-  for (Param& param : params_of(root)) {
+  init_params(params_of(root), grid, rank, options);
+}
+
+void init_params(const std::vector<Param>& params, const Grid& grid, int rank, const InitOptions& options) {
+  const at::NoGradGuard no_grad;
+  for (const Param& param : params) {
     if (!param.declared) continue;
     const Stream stream(options.seed, "init " + param.name);
     const Numbers numbers = numbers_for(param.spec, options);

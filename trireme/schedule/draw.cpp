@@ -15,11 +15,11 @@ struct Look {
   const char* ansi;  // foreground and background
   const char* fill;  // colour in SVG
 };
-// In the order of Op: forward green, backward blue, its halves light blue and teal (yellow in a terminal, which has no
+// In the order of StepOp: forward green, backward blue, its halves light blue and teal (yellow in a terminal, which has no
 // teal).
 constexpr std::array<Look, 4> kLooks{
     {{"\x1b[30;42m", "#8ecf8e"}, {"\x1b[97;44m", "#7fa8e6"}, {"\x1b[30;46m", "#a9d3f2"}, {"\x1b[30;43m", "#5fb8b0"}}};
-const Look& look(Op op) { return kLooks[static_cast<std::size_t>(op)]; }
+const Look& look(StepOp op) { return kLooks[static_cast<std::size_t>(op)]; }
 
 std::string label(const Schedule& schedule, const Step& step) {
   const std::string whole = str(step);

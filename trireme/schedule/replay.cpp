@@ -87,10 +87,10 @@ class Player {
       return std::ranges::all_of(chunks, [&](int chunk) { return arrived(result, chunk); });
     };
     switch (step.op) {
-      case Op::F: return all(kOutput, before_[size(step.chunk)]);
-      case Op::B:
-      case Op::I: return arrived(kOutput, step.chunk) && all(kInputGrad, after_[size(step.chunk)]);
-      case Op::W: return arrived(kInputGrad, step.chunk);
+      case StepOp::F: return all(kOutput, before_[size(step.chunk)]);
+      case StepOp::B:
+      case StepOp::I: return arrived(kOutput, step.chunk) && all(kInputGrad, after_[size(step.chunk)]);
+      case StepOp::W: return arrived(kInputGrad, step.chunk);
     }
     throw InternalError("schedule: unknown op");
   }
@@ -100,18 +100,18 @@ class Player {
     const double duration = cost(step.op) / result_.chunks_per_rank;
     r.steps.push_back({start, start + duration});
     r.busy += duration;
-    if (step.op == Op::F) {
+    if (step.op == StepOp::F) {
       live_of(r, +1, +1);
       publish(kOutput, step, start + duration);
     }
-    if (step.op == Op::I || step.op == Op::B) publish(kInputGrad, step, start + duration);
-    if (step.op == Op::W || step.op == Op::B) publish(kWeightGrad, step, start + duration);
-    if (step.op == Op::I) live_of(r, -1, 0);
-    if (step.op == Op::W) live_of(r, 0, -1);
-    if (step.op == Op::B) live_of(r, -1, -1);
+    if (step.op == StepOp::I || step.op == StepOp::B) publish(kInputGrad, step, start + duration);
+    if (step.op == StepOp::W || step.op == StepOp::B) publish(kWeightGrad, step, start + duration);
+    if (step.op == StepOp::I) live_of(r, -1, 0);
+    if (step.op == StepOp::W) live_of(r, 0, -1);
+    if (step.op == StepOp::B) live_of(r, -1, -1);
   }
 
-  double cost(Op op) const {
+  double cost(StepOp op) const {
     const std::array by_op{costs_.F, costs_.I + costs_.W, costs_.I, costs_.W};
     return by_op[static_cast<std::size_t>(op)];
   }
@@ -141,9 +141,11 @@ class Player {
     if (step.microbatch < 0 || step.microbatch >= schedule_.microbatches)
       fail("there are only ", schedule_.microbatches, " microbatches");
     const auto done = [&](Result result) { return done_at_[slot(result, step.chunk, step.microbatch)] != kNotYet; };
-    if (step.op == Op::F && done(kOutput)) fail("this forward ran before");
-    if ((step.op == Op::I || step.op == Op::B) && done(kInputGrad)) fail("this input gradient was computed before");
-    if ((step.op == Op::W || step.op == Op::B) && done(kWeightGrad)) fail("this weight gradient was computed before");
+    if (step.op == StepOp::F && done(kOutput)) fail("this forward ran before");
+    if ((step.op == StepOp::I || step.op == StepOp::B) && done(kInputGrad))
+      fail("this input gradient was computed before");
+    if ((step.op == StepOp::W || step.op == StepOp::B) && done(kWeightGrad))
+      fail("this weight gradient was computed before");
   }
 
   void check_finished() const {
@@ -165,11 +167,11 @@ class Player {
       return text("the ", what, " of chunk ", chunk, ", microbatch ", step.microbatch, ", from pp rank ",
                   rank_of(chunk));
     };
-    if (step.op == Op::W) return name("input gradient", step.chunk);
-    if (step.op != Op::F && missing(kOutput, step.chunk)) return name("forward", step.chunk);
-    for (const int chunk : step.op == Op::F ? before_[size(step.chunk)] : after_[size(step.chunk)])
-      if (missing(step.op == Op::F ? kOutput : kInputGrad, chunk))
-        return name(step.op == Op::F ? "forward" : "input gradient", chunk);
+    if (step.op == StepOp::W) return name("input gradient", step.chunk);
+    if (step.op != StepOp::F && missing(kOutput, step.chunk)) return name("forward", step.chunk);
+    for (const int chunk : step.op == StepOp::F ? before_[size(step.chunk)] : after_[size(step.chunk)])
+      if (missing(step.op == StepOp::F ? kOutput : kInputGrad, chunk))
+        return name(step.op == StepOp::F ? "forward" : "input gradient", chunk);
     return "nothing";
   }
 

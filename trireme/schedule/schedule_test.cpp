@@ -14,8 +14,8 @@ namespace trireme {
 namespace {
 
 TEST(Step, ReadsAsItIsWritten) {
-  EXPECT_EQ(str(Step{Op::I, 12, 345}), "12I345");
-  EXPECT_EQ(parse_step("12I345"), (Step{Op::I, 12, 345}));
+  EXPECT_EQ(str(Step{StepOp::I, 12, 345}), "12I345");
+  EXPECT_EQ(parse_step("12I345"), (Step{StepOp::I, 12, 345}));
   EXPECT_EQ(str(parse_program("0F0  0F1\t0B0\n0W1 ")), "0F0 0F1 0B0 0W1");
   EXPECT_TRUE(parse_program("  ").empty());
 }

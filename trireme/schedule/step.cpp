@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::string_view kOps = "FBIW";  // in the order of Op
+constexpr std::string_view kOps = "FBIW";  // in the order of StepOp
 
 /// Takes a number without sign from the front of `rest`; -1 when there is none.
 int take_number(std::string_view& rest) {
@@ -39,7 +39,7 @@ Step parse_step(std::string_view word) {
   const int microbatch = take_number(rest);
   require<ConfigError>(chunk >= 0 && op != std::string_view::npos && microbatch >= 0 && rest.empty(), "schedule step '",
                        word, "' is not a chunk, one of F B I W, and a microbatch, such as 0F3");
-  return {static_cast<Op>(op), chunk, microbatch};
+  return {static_cast<StepOp>(op), chunk, microbatch};
 }
 
 Program parse_program(std::string_view text) {

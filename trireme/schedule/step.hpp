@@ -9,11 +9,11 @@
 namespace trireme {
 
 /// F forward; B backward, both gradients; I gradient of the input alone; W gradient of the weights alone.
-enum class Op : std::uint8_t { F, B, I, W };
+enum class StepOp : std::uint8_t { F, B, I, W };
 
 /// `chunk` is a place in the model, counted from the embedding to the loss. With one chunk a rank it is the stage.
 struct Step {
-  Op op;
+  StepOp op;
   int chunk;
   int microbatch;
   auto operator<=>(const Step&) const = default;

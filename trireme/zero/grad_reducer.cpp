@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -32,145 +33,200 @@ class GradReducer::Hook : public torch::autograd::PostAccumulateGradHook {
 struct GradReducer::InFlight {
   std::size_t bucket;
   Pending pending;
-  at::Tensor target;  // where the result has to be copied to; undefined: it is there
+  at::Tensor memory;  // of an open bucket, free when the sum is there
 };
 
 namespace {
 
-/// Backward order: what was registered last first; what waits for the sum over tp at the end.
-std::vector<Param> in_flat_order(std::vector<Param> params, const Mesh& mesh, std::size_t& first_partial) {
-  std::erase_if(params, [](const Param& param) { return !param.value.requires_grad(); });
-  std::ranges::reverse(params);
-  const auto partial = std::ranges::stable_partition(
-      params, [&](const Param& param) { return !has_partial_gradient(param.spec, mesh); });
-  first_partial = static_cast<std::size_t>(partial.begin() - params.begin());
-  return params;
-}
+// So many buckets of stages 2-3 may be on their way: one that travels, one that waits for its turn.
+constexpr std::size_t kInFlight = 2;
 
 }  // namespace
 
-GradReducer::GradReducer(std::vector<Param> params, Mesh& mesh, const GradReducerOptions& options)
-    : mesh_(mesh), group_(mesh.group({Axis::dp, Axis::cp})), options_(options) {
-  std::size_t first_partial = 0;
-  params_ = in_flat_order(std::move(params), mesh, first_partial);
-  require<ConfigError>(!params_.empty(), "the model has no parameter to train");
-  std::vector<FlatItem> items;
-  for (const Param& param : params_) {
-    const at::Tensor& value = param.value;
-    require<ConfigError>((options.accumulate == at::kDouble) == (value.scalar_type() == at::kDouble), param.name,
-                         " is ", value.scalar_type(), ", its gradient is to be accumulated in ", options.accumulate);
-    items.push_back({value.numel(), param.spec.fill == Fill::embedding});
+GradReducer::GradReducer(const Partition& partition)
+    : partition_(partition), every_microbatch_(partition.options().stage >= 2) {
+  const std::size_t items = partition.params().size(), buckets = partition.num_buckets();
+  std::int64_t numel = 0;
+  for (std::size_t b = 0; b < buckets; ++b) {
+    sums_begin_.push_back(numel);
+    numel += every_microbatch_ ? partition.own(b).size() : partition.bucket(b).numel;
+    partial_.push_back(std::ranges::any_of(partition.bucket(b).slots, [&](const FlatSlot& slot) {
+      return has_partial_gradient(partition.params()[slot.item].spec, partition.mesh());
+    }));
   }
-  const auto bucket_elements = std::max<std::int64_t>(
-      1,
-      static_cast<std::int64_t>(options.bucket_mb * 1e6 / static_cast<double>(c10::elementSize(options.accumulate))));
-  // Two layouts, one behind the other: buckets never mix what is sent early with what is not.
-  layout_ = flat_layout(std::span(items).first(first_partial), bucket_elements, group_.size());
-  first_partial_bucket_ = layout_.buckets.size();
-  FlatLayout rest = flat_layout(std::span(items).subspan(first_partial), bucket_elements, group_.size());
-  for (FlatBucket& bucket : rest.buckets) {
-    bucket.begin += layout_.numel;
-    for (FlatSlot& slot : bucket.slots) slot.item += first_partial;
-    layout_.buckets.push_back(std::move(bucket));
-  }
-  layout_.numel += rest.numel;
-
-  buffer_ = at::zeros({layout_.numel}, params_[0].value.options().dtype(options.accumulate).requires_grad(false));
-  views_.resize(params_.size());
-  bucket_of_.resize(params_.size());
-  for (std::size_t b = 0; b < layout_.buckets.size(); ++b)
-    for (const FlatSlot& slot : layout_.buckets[b].slots) {
-      bucket_of_[slot.item] = b;
-      views_[slot.item] = bucket(b).narrow(0, slot.offset, slot.numel).view(params_[slot.item].value.sizes());
-      torch::autograd::impl::set_post_acc_grad_hooks(params_[slot.item].value,
-                                                     std::make_unique<Hook>(*this, slot.item));
-    }
-  filled_.assign(params_.size(), false);
-  seen_.assign(params_.size(), false);
-  missing_.assign(layout_.buckets.size(), 0);
+  sums_ = at::zeros({numel}, partition.tensor_options().dtype(partition.options().accumulate));
+  filled_.assign(items, false);
+  seen_.assign(items, false);
+  held_.resize(items);
+  summed_.assign(buckets, false);
+  missing_.assign(buckets, 0);
+  for (std::size_t i = 0; i < items; ++i)
+    torch::autograd::impl::set_post_acc_grad_hooks(partition.params()[i].value, std::make_unique<Hook>(*this, i));
 }
 
 GradReducer::~GradReducer() {
-  for (const Param& param : params_) torch::autograd::impl::set_post_acc_grad_hooks(param.value, nullptr);
-}
-
-at::Tensor GradReducer::bucket(std::size_t b) const {
-  return buffer_.narrow(0, layout_.buckets[b].begin, layout_.buckets[b].numel);
+  for (const Param& param : partition_.params()) torch::autograd::impl::set_post_acc_grad_hooks(param.value, nullptr);
 }
 
 at::Tensor GradReducer::shard(std::size_t b) const {
-  const Range own = layout_.shard(b, group_.rank());
-  return bucket(b).narrow(0, own.begin, own.size());
+  const Range own = partition_.own(b);
+  return sums_.narrow(0, sums_begin_[b] + (every_microbatch_ ? 0 : own.begin), own.size());
+}
+
+/// Where the gradients of bucket b are written.
+at::Tensor GradReducer::buffer(std::size_t b) {
+  const FlatBucket& bucket = partition_.bucket(b);
+  if (!every_microbatch_) return sums_.narrow(0, sums_begin_[b], bucket.numel);
+  if (const auto found = open_.find(b); found != open_.end()) return found->second.narrow(0, 0, bucket.numel);
+  // The smallest memory that is large enough, or new.
+  auto best = spare_.end();
+  for (auto it = spare_.begin(); it != spare_.end(); ++it)
+    if (it->numel() >= bucket.numel && (best == spare_.end() || it->numel() < best->numel())) best = it;
+  at::Tensor memory;
+  if (best != spare_.end()) {
+    memory = *best;
+    spare_.erase(best);
+  } else {
+    const at::ScalarType dtype = partition_.dtype() == at::kDouble ? at::kDouble : partition_.options().reduce;
+    memory = at::empty({bucket.numel}, partition_.tensor_options().dtype(dtype));
+  }
+  // What pads the bucket is summed with it, and must be numbers.
+  std::int64_t end = 0;
+  for (const FlatSlot& slot : bucket.slots) {
+    if (slot.offset > end) memory.narrow(0, end, slot.offset - end).zero_();
+    end = slot.offset + slot.numel;
+  }
+  if (bucket.numel > end) memory.narrow(0, end, bucket.numel - end).zero_();
+  open_.emplace(b, memory);
+  return memory.narrow(0, 0, bucket.numel);
+}
+
+at::Tensor GradReducer::view(std::size_t item) {
+  const at::Tensor& value = partition_.params()[item].value;
+  return buffer(partition_.bucket_of(item)).narrow(0, partition_.offset_of(item), value.numel()).view(value.sizes());
 }
 
 void GradReducer::begin_microbatch(bool last) {
-  require(in_flight_.empty(), "a microbatch begins before the sums of the last step are there");
-  if (!in_backward_) {
-    filled_.assign(params_.size(), false);
-    next_bucket_ = 0;
-    sent_early_ = 0;
+  require(!in_microbatch_ && in_flight_.size() <= kInFlight, "a microbatch begins before the last one has ended");
+  if (!in_step_) {
+    filled_.assign(filled_.size(), false);
+    summed_.assign(summed_.size(), false);
   }
-  in_backward_ = true;
+  in_step_ = in_microbatch_ = true;
   last_ = last;
-  seen_.assign(params_.size(), false);
-  for (std::size_t b = 0; b < layout_.buckets.size(); ++b)
-    missing_[b] = static_cast<std::int64_t>(layout_.buckets[b].slots.size());
+  next_bucket_ = 0;
+  sent_early_ = 0;
+  seen_.assign(seen_.size(), false);
+  for (std::size_t b = 0; b < partition_.num_buckets(); ++b)
+    missing_[b] = static_cast<std::int64_t>(partition_.bucket(b).slots.size());
 }
 
 // On CUDA hooks run on autograd's thread of the device, one for each device: a reducer has one device, so one thread at
 // a time is here.
 void GradReducer::arrived(std::size_t item, at::Tensor gradient) {
-  require(in_backward_, params_[item].name,
+  const Param& param = partition_.params()[item];
+  require(in_microbatch_, param.name,
           ": a gradient outside of a microbatch\n  fix: begin_microbatch() before backward");
-  require(!(last_ && seen_[item]), params_[item].name,
+  const std::size_t b = partition_.bucket_of(item);
+  require(!(seen_[item] && sends_now()), param.name,
           " got two gradients in one microbatch: its bucket may be on its way");
-  // The first of a step overwrites what the last step left: nobody has to fill the buffer with zeros.
-  if (filled_[item])
-    views_[item].add_(gradient);
-  else
-    views_[item].copy_(gradient);
-  filled_[item] = true;
+  if (look_at_) look_at_(param, gradient);
+  const bool first = !seen_[item];
   seen_[item] = true;
-  if (!last_ || --missing_[bucket_of_[item]] > 0 || !options_.overlap) return;
-  send_complete_buckets();
-}
-
-void GradReducer::send_complete_buckets() {
-  for (; next_bucket_ < first_partial_bucket_ && missing_[next_bucket_] == 0; ++next_bucket_) {
+  if (partition_.options().contiguous_gradients) {
+    add(item, gradient);
+  } else {
+    held_[item] = held_[item].defined() ? held_[item] + gradient : std::move(gradient);
+  }
+  if (!first || --missing_[b] > 0) return;
+  if (bucket_complete_) bucket_complete_(b);
+  if (!sends_now() || !partition_.options().overlap || !partition_.options().contiguous_gradients) return;
+  for (; next_bucket_ < partition_.num_buckets() && missing_[next_bucket_] == 0; ++next_bucket_) {
     send(next_bucket_);
     ++sent_early_;
   }
 }
 
+void GradReducer::add(std::size_t item, const at::Tensor& gradient) {
+  // The first overwrites what was there before: nobody has to fill the buffer with zeros.
+  at::Tensor place = view(item);
+  if (filled_[item])
+    place.add_(gradient);
+  else
+    place.copy_(gradient);
+  filled_[item] = true;
+}
+
+void GradReducer::end_microbatch() {
+  require(in_microbatch_, "end_microbatch() without begin_microbatch()");
+  in_microbatch_ = false;
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < held_.size(); ++i)
+    if (held_[i].defined()) {
+      add(i, held_[i]);
+      held_[i] = at::Tensor();
+    }
+  if (!sends_now()) return;
+  for (; next_bucket_ < partition_.num_buckets(); ++next_bucket_) send(next_bucket_);
+}
+
 void GradReducer::send(std::size_t b) {
-  const at::Tensor all = bucket(b);
-  const bool cast = options_.reduce != options_.accumulate && options_.accumulate != at::kDouble;
-  const at::Tensor wire = cast ? all.to(options_.reduce) : all;
-  if (options_.scatter && group_.size() > 1) {
-    // Into a tensor of its own: part of the input may not be the output.
-    in_flight_.push_back({b, group_.reduce_scatter(wire), shard(b)});
-  } else {
-    in_flight_.push_back({b, group_.all_reduce_(wire), cast ? all : at::Tensor()});
+  const at::NoGradGuard no_grad;
+  const ZeroOptions& options = partition_.options();
+  std::vector<OwnGradient> partial;
+  for (const FlatSlot& slot : partition_.bucket(b).slots) {
+    if (!filled_[slot.item]) view(slot.item).zero_();
+    if (partial_[b]) partial.push_back({&partition_.params()[slot.item].spec, view(slot.item)});
+    if (every_microbatch_) filled_[slot.item] = false;  // the bucket of the next microbatch starts empty
+  }
+  if (!partial.empty()) sum_partial_gradients(partial, partition_.mesh());
+
+  const at::Tensor all = buffer(b);
+  at::Tensor memory;
+  if (every_microbatch_) {
+    memory = open_.at(b);
+    open_.erase(b);
+  }
+  const bool cast = all.scalar_type() != options.reduce && all.scalar_type() != at::kDouble;
+  const at::Tensor wire = cast ? all.to(options.reduce) : all;
+  // One shard: everybody's sum, at once. Else the own part now, and the sum over replicas when all parts are there.
+  Group& group = partition_.shards().size() == 1 ? partition_.replicas() : partition_.shards();
+  const bool scatter = options.reduce_scatter && partition_.shards().size() > 1;
+  if (every_microbatch_) land(kInFlight - 1);
+  in_flight_.push_back({b, scatter ? group.reduce_scatter(wire) : group.all_reduce_(wire), memory});
+}
+
+/// Waits for the oldest sums until not more than so many are on their way.
+void GradReducer::land(std::size_t in_flight_at_most) {
+  while (in_flight_.size() > in_flight_at_most) {
+    InFlight first = std::move(in_flight_.front());
+    in_flight_.pop_front();
+    const at::Tensor result = std::move(first.pending).wait();
+    const std::size_t b = first.bucket;
+    const Range own = partition_.own(b);
+    const at::Tensor part = result.numel() == own.size() ? result : result.narrow(0, own.begin, own.size());
+    at::Tensor sum = shard(b);
+    if (summed_[b])
+      sum.add_(part);
+    else if (sum.data_ptr() != part.data_ptr())
+      sum.copy_(part);
+    summed_[b] = every_microbatch_;
+    if (first.memory.defined()) spare_.push_back(first.memory);
   }
 }
 
 void GradReducer::finish() {
-  require(in_backward_ && last_, "finish() without a last microbatch");
-  in_backward_ = false;
-  for (std::size_t i = 0; i < params_.size(); ++i)
-    if (!filled_[i]) views_[i].zero_();
-  for (; next_bucket_ < first_partial_bucket_; ++next_bucket_) send(next_bucket_);
-  std::vector<OwnGradient> partial;
-  for (std::size_t b = first_partial_bucket_; b < layout_.buckets.size(); ++b)
-    for (const FlatSlot& slot : layout_.buckets[b].slots)
-      partial.push_back({&params_[slot.item].spec, views_[slot.item]});
-  if (!partial.empty()) sum_partial_gradients(partial, mesh_);
-  for (; next_bucket_ < layout_.buckets.size(); ++next_bucket_) send(next_bucket_);
-  while (!in_flight_.empty()) {
-    InFlight first = std::move(in_flight_.front());
-    in_flight_.pop_front();
-    const at::Tensor sum = std::move(first.pending).wait();
-    if (first.target.defined()) first.target.copy_(sum);
+  require(in_step_ && !in_microbatch_ && last_, "finish() without a last microbatch");
+  const at::NoGradGuard no_grad;
+  in_step_ = false;
+  land(0);
+  if (partition_.shards().size() == 1 || partition_.replicas().size() == 1) return;
+  for (std::size_t b = 0; b < partition_.num_buckets(); ++b) {
+    const at::Tensor sum = shard(b);
+    const bool cast = sum.scalar_type() != partition_.options().reduce && sum.scalar_type() != at::kDouble;
+    const at::Tensor wire = cast ? sum.to(partition_.options().reduce) : sum;
+    const at::Tensor result = partition_.replicas().all_reduce_(wire).wait();
+    if (cast) sum.copy_(result);
   }
 }
 

@@ -2,52 +2,44 @@
 // Gradients in flat buckets, summed over the ranks that see other tokens (dp x cp) while backward still runs.
 #include <cstdint>
 #include <deque>
-#include <memory>
+#include <functional>
+#include <map>
 #include <vector>
 
-#include "trireme/comm/mesh.hpp"
-#include "trireme/layout/flat_layout.hpp"
-#include "trireme/nn/layer.hpp"
+#include "trireme/zero/partition.hpp"
 
 namespace trireme {
 
-struct GradReducerOptions {
-  double bucket_mb = 25;                   // of gradients, in the dtype they are summed in
-  at::ScalarType accumulate = at::kFloat;  // over microbatches; f64 for parameters in f64
-  at::ScalarType reduce = at::kFloat;      // on the wire
-  bool scatter = false;                    // a rank needs the sum of its own shard alone (ZeRO 1)
-  bool overlap = true;                     // send a bucket as soon as it is complete
-};
-
-/// For every step: begin_microbatch(last), backward, for each of its microbatches; then finish(). The hooks of the
-/// parameters add each gradient to its place in the buffer and drop it; what a microbatch does not use keeps what it
-/// has, and counts as zero when no microbatch does.
+/// For every step: begin_microbatch(last), backward, end_microbatch(), for each of its microbatches; then finish(). The
+/// hooks of the parameters add each gradient to its place in the bucket and drop it; what a microbatch does not use
+/// counts as zero.
+///   stages 0-1  whole gradients stay; buckets are summed in the last microbatch
+///   stages 2-3  buckets are summed in every microbatch, and only the own part stays
 ///
 /// The loss is a sum over tokens divided by the count of all ranks' tokens, so gradients are added up and never divided.
-///
-/// Buckets follow the order of backward. Gradients that are parts of a sum over tp (nn/gradients.hpp) stand in buckets
-/// of their own at the end: they are added up over tp first, when backward is over.
+/// Gradients that are parts of a sum over tp (nn/gradients.hpp) are added up over tp before their bucket is sent.
 class GradReducer {
  public:
-  GradReducer(std::vector<Param> params, Mesh& mesh, const GradReducerOptions& options);
+  explicit GradReducer(const Partition& partition);
   ~GradReducer();
   GradReducer(const GradReducer&) = delete;
   GradReducer& operator=(const GradReducer&) = delete;
 
+  /// Called in backward when the last gradient of a bucket has come, in every microbatch.
+  void on_bucket_complete(std::function<void(std::size_t b)> f) { bucket_complete_ = std::move(f); }
+  /// Called with every gradient as autograd made it, before it is added: for looking at.
+  void on_gradient(std::function<void(const Param&, const at::Tensor&)> f) { look_at_ = std::move(f); }
+
   void begin_microbatch(bool last);
-  /// The sums are there when it returns: of all buckets, or with `scatter` of this rank's shard of each.
+  void end_microbatch();
+  /// The sums are there when it returns.
   void finish();
 
-  const FlatLayout& layout() const { return layout_; }
-  /// Parameters in the order of the layout's items.
-  const std::vector<Param>& params() const { return params_; }
-  Group& group() const { return group_; }
-  at::Tensor bucket(std::size_t b) const;
+  const Partition& partition() const { return partition_; }
+  /// This rank's part of the summed gradients of bucket b, in the accumulate dtype.
   at::Tensor shard(std::size_t b) const;
-  /// The gradient of params()[i] as a view; whole after finish() without `scatter`.
-  at::Tensor gradient(std::size_t i) const { return views_[i]; }
 
-  /// Buckets sent before backward was over, in the last step: what overlap there was.
+  /// Buckets sent before backward was over, in the last microbatch: what overlap there was.
   int sent_during_backward() const { return sent_early_; }
 
  private:
@@ -55,24 +47,30 @@ class GradReducer {
   struct InFlight;
 
   void arrived(std::size_t item, at::Tensor gradient);
-  void send_complete_buckets();
+  void add(std::size_t item, const at::Tensor& gradient);
+  at::Tensor buffer(std::size_t b);
+  at::Tensor view(std::size_t item);
+  bool sends_now() const { return last_ || every_microbatch_; }
   void send(std::size_t b);
+  void land(std::size_t in_flight_at_most);
 
-  std::vector<Param> params_;
-  Mesh& mesh_;
-  Group& group_;
-  const GradReducerOptions options_;
-  FlatLayout layout_;
-  std::size_t first_partial_bucket_ = 0;
-  at::Tensor buffer_;
-  std::vector<at::Tensor> views_;       // by item
-  std::vector<std::size_t> bucket_of_;  // by item
-  std::vector<bool> filled_, seen_;     // by item: in this step, in this microbatch
-  std::vector<std::int64_t> missing_;   // by bucket: gradients that the last microbatch has not brought yet
-  std::size_t next_bucket_ = 0;         // buckets are sent in order, on every rank
-  bool last_ = false, in_backward_ = false;
+  const Partition& partition_;
+  const bool every_microbatch_;
+  at::Tensor sums_;                         // the whole of all buckets, or this rank's parts of them
+  std::vector<std::int64_t> sums_begin_;    // of each bucket there
+  std::map<std::size_t, at::Tensor> open_;  // stages 2-3: buckets that this microbatch fills
+  std::vector<at::Tensor> spare_;           // their memory, for others
+  std::vector<bool> filled_, seen_;         // by item: since the bucket was empty, in this microbatch
+  std::vector<bool> summed_;                // by bucket, stages 2-3: whether the step has a sum already
+  std::vector<std::int64_t> missing_;       // by bucket: gradients that this microbatch has not brought yet
+  std::vector<bool> partial_;               // by bucket: some gradients are parts of a sum over tp
+  std::vector<at::Tensor> held_;            // without contiguous_gradients: by item, until backward is over
+  std::size_t next_bucket_ = 0;             // buckets are sent in order, on every rank
+  bool last_ = false, in_step_ = false, in_microbatch_ = false;
   int sent_early_ = 0;
   std::deque<InFlight> in_flight_;
+  std::function<void(std::size_t)> bucket_complete_;
+  std::function<void(const Param&, const at::Tensor&)> look_at_;
 };
 
 }  // namespace trireme

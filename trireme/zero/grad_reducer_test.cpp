@@ -1,44 +1,22 @@
 #include "trireme/zero/grad_reducer.hpp"
 
-#include <torch/torch.h>
+#include <torch/nn/modules/linear.h>
 
-#include "trireme/base/philox.hpp"
 #include "trireme/base/test_words.hpp"
 #include "trireme/nn/norm.hpp"
 #include "trireme/nn/test_words.hpp"
+#include "trireme/zero/test_words.hpp"
 
 namespace trireme {
 namespace {
 
-/// A net with a tied weight and one that nothing uses, of sizes that fit no block.
-struct Net : torch::nn::Module {
-  torch::nn::Linear first{nullptr}, second{nullptr}, unused{nullptr};
-  Net() {
-    unused = register_module("unused", torch::nn::Linear(11, 3));  // first, so last in the buffer: nothing waits for it
-    first = register_module("first", torch::nn::Linear(37, 37));
-    second = register_module("second", torch::nn::Linear(37, 5));
-    to(at::kDouble);
-    const at::NoGradGuard quiet;
-    std::uint64_t seed = 1;
-    for (at::Tensor& p : parameters()) p.copy_(normal_numbers(p.sizes(), seed++) * 0.3);
-  }
-  at::Tensor loss(const at::Tensor& x) { return second(first(first(x).tanh()).tanh()).square().sum(); }
-
-  static at::Tensor normal_numbers(at::IntArrayRef sizes, std::uint64_t seed) {
-    const Stream stream(seed, "net");
-    at::Tensor out = at::empty(sizes, at::kDouble);
-    double* data = out.mutable_data_ptr<double>();
-    for (std::int64_t i = 0; i < out.numel(); ++i) data[i] = stream.normal(static_cast<std::uint64_t>(i));
-    return out;
-  }
-};
-
-constexpr std::int64_t kRows = 24;
-at::Tensor rows() { return Net::normal_numbers({kRows, 37}, 99); }
+using test::kRows;
+using test::rows;
+using test::UnitNet;
 
 /// Gradients of the whole batch on one rank.
 std::map<std::string, at::Tensor> reference() {
-  Net net;
+  UnitNet net;
   net.loss(rows()).backward();
   std::map<std::string, at::Tensor> out;
   for (const auto& item : net.named_parameters())
@@ -46,90 +24,115 @@ std::map<std::string, at::Tensor> reference() {
   return out;
 }
 
-TEST(GradReducer, SumsAreThoseOfOneRank) {
-  const auto expected = reference();
-  for (const int dp : {1, 2, 4})
-    for (const bool scatter : {false, true})
-      for (const bool overlap : {false, true})
-        for (const int microbatches : {1, 3})
-          for (const double bucket_mb : {0.0001, 0.008, 25.0})
-            run_ranks(dp, [&](World& world) {
-              Mesh mesh(Grid::dense({.dp = dp}), world);
-              Net net;
-              GradReducer reducer(
-                  params_of(net), mesh,
-                  {.bucket_mb = bucket_mb, .accumulate = at::kDouble, .scatter = scatter, .overlap = overlap});
-              for (int step = 0; step < 2; ++step) {  // the second starts where the first left the buffer
-                const std::int64_t each = kRows / dp / microbatches;
-                for (int m = 0; m < microbatches; ++m) {
-                  reducer.begin_microbatch(m + 1 == microbatches);
-                  net.loss(rows().narrow(0, (mesh.rank() * microbatches + m) * each, each)).backward();
-                }
-                reducer.finish();
-              }
-              for (std::size_t b = 0; b < reducer.layout().buckets.size(); ++b)
-                for (const FlatPiece& piece : reducer.layout().pieces(b, mesh.rank())) {
-                  const at::Tensor want = expected.at(reducer.params()[piece.item].name)
-                                              .flatten()
-                                              .narrow(0, piece.of_item.begin, piece.of_item.size());
-                  const at::Tensor got = reducer.shard(b).narrow(0, piece.offset, piece.of_item.size());
-                  EXPECT_LE((got - want).abs().max().item<double>(), 1e-12)
-                      << reducer.params()[piece.item].name << " dp " << dp << " scatter " << scatter;
-                }
-              if (!scatter) {
-                for (std::size_t i = 0; i < reducer.params().size(); ++i)
-                  EXPECT_LE((reducer.gradient(i) - expected.at(reducer.params()[i].name)).abs().max().item<double>(),
-                            1e-12);
-              }
-              const bool sent_early = reducer.sent_during_backward() > 0;
-              EXPECT_TRUE(bucket_mb > 1 || sent_early == overlap);
-              for (const Param& param : reducer.params()) EXPECT_FALSE(param.value.grad().defined()) << param.name;
-            });
+void expect_own_parts(const GradReducer& reducer, const std::map<std::string, at::Tensor>& expected,
+                      const std::string& what) {
+  const Partition& partition = reducer.partition();
+  for (std::size_t b = 0; b < partition.num_buckets(); ++b)
+    for (const FlatPiece& piece : partition.own_pieces(b)) {
+      const std::string& name = partition.params()[piece.item].name;
+      const at::Tensor want = expected.at(name).flatten().narrow(0, piece.of_item.begin, piece.of_item.size());
+      const at::Tensor got = reducer.shard(b).narrow(0, piece.offset, piece.of_item.size());
+      EXPECT_LE((got - want).abs().max().item<double>(), 1e-12) << name << " " << what;
+    }
 }
 
-/// Each bucket once a step, however many microbatches; 2 (n - 1) / n of its bytes by a ring.
+TEST(GradReducer, SumsAreThoseOfOneRank) {
+  const auto expected = reference();
+  struct Shape {
+    int dp, replicate;
+  };
+  for (const Shape shape : {Shape{1, 1}, Shape{2, 1}, Shape{4, 1}, Shape{4, 2}})
+    for (const int stage : {0, 1, 2, 3})
+      for (const int way : {0, 1, 2, 3})  // overlap; not; sums of whole buckets; gradients stay where they are
+        for (const int microbatches : {1, 3})
+          for (const double bucket_mb : {0.0001, 0.012, 25.0})
+            if (bucket_mb > 0.001 || way == 0)
+              run_ranks(shape.dp, [&](World& world) {
+                Mesh mesh(Grid::dense({.dp = shape.dp}), world);
+                UnitNet net;
+                const Partition partition(params_of(net), net.units(), mesh,
+                                          {.stage = stage,
+                                           .replicate = shape.replicate,
+                                           .bucket_mb = bucket_mb,
+                                           .overlap = way != 1,
+                                           .reduce_scatter = way != 2,
+                                           .contiguous_gradients = way != 3,
+                                           .persistence_threshold = 50,
+                                           .accumulate = at::kDouble});
+                GradReducer reducer(partition);
+                for (int step = 0; step < 2; ++step) {  // the second starts where the first left the buffers
+                  const std::int64_t each = kRows / shape.dp / microbatches;
+                  for (int m = 0; m < microbatches; ++m) {
+                    reducer.begin_microbatch(m + 1 == microbatches);
+                    net.loss(rows().narrow(0, (mesh.rank() * microbatches + m) * each, each)).backward();
+                    reducer.end_microbatch();
+                  }
+                  reducer.finish();
+                }
+                expect_own_parts(reducer, expected,
+                                 text("dp ", shape.dp, " x ", shape.replicate, " stage ", stage, " way ", way));
+                const bool sent_early = reducer.sent_during_backward() > 0;
+                EXPECT_TRUE(bucket_mb > 1 || stage == 3 || sent_early == (way == 0 || way == 2)) << stage << way;
+                for (const Param& param : partition.params()) EXPECT_FALSE(param.value.grad().defined()) << param.name;
+              });
+}
+
+/// Each bucket once a step, or in stages 2 and 3 once a microbatch; by a ring 2 (n - 1) / n of its bytes, or half of it
+/// where only parts are wanted.
 TEST(GradReducer, SendsEachBucketOnce) {
-  for (const bool scatter : {false, true})
+  for (const int stage : {0, 1, 2, 3})
     run_ranks(2, [&](World& world) {
       Mesh mesh(Grid::dense({.dp = 2}), world);
-      Net net;
-      GradReducer reducer(params_of(net), mesh, {.bucket_mb = 0.008, .accumulate = at::kDouble, .scatter = scatter});
-      const Op op = scatter ? Op::reduce_scatter : Op::all_reduce;
-      const Traffic before = reducer.group().traffic(op);
+      UnitNet net;
+      const Partition partition(
+          params_of(net), net.units(), mesh,
+          {.stage = stage, .bucket_mb = 0.012, .persistence_threshold = 0, .accumulate = at::kDouble});
+      GradReducer reducer(partition);
+      const Op op = stage > 0 ? Op::reduce_scatter : Op::all_reduce;
+      const Traffic before = mesh.group(Axis::dp).traffic(op);
       for (int m = 0; m < 3; ++m) {
         reducer.begin_microbatch(m == 2);
         net.loss(rows()).backward();
+        reducer.end_microbatch();
       }
       reducer.finish();
-      const Traffic after = reducer.group().traffic(op);
-      EXPECT_EQ(after.calls - before.calls, static_cast<std::int64_t>(reducer.layout().buckets.size()));
-      EXPECT_EQ(after.bytes - before.bytes, reducer.layout().numel * 8 * (scatter ? 1 : 2) / 2);
+      const Traffic after = mesh.group(Axis::dp).traffic(op);
+      const std::int64_t times = stage >= 2 ? 3 : 1;
+      EXPECT_EQ(after.calls - before.calls, times * static_cast<std::int64_t>(partition.num_buckets()));
+      EXPECT_EQ(after.bytes - before.bytes, times * partition.layout().numel * 8 * (stage > 0 ? 1 : 2) / 2);
     });
 }
 
 TEST(GradReducer, Bf16GradientsAreAddedUpInF32AndMayTravelAsBf16) {
-  for (const at::ScalarType wire : {at::kFloat, at::kBFloat16})
-    run_ranks(2, [&](World& world) {
-      Mesh mesh(Grid::dense({.dp = 2}), world);
-      torch::nn::Linear net(8, 8);
-      net->to(at::kBFloat16);
-      GradReducer reducer(params_of(*net), mesh, {.reduce = wire});
-      for (int m = 0; m < 2; ++m) {
-        reducer.begin_microbatch(m == 1);
-        (net->weight * (m == 0 ? 256.0 : 1.0)).sum().backward();  // 257 is no number of bf16's
-      }
-      reducer.finish();
-      const std::size_t item = reducer.params()[0].name == "weight" ? 0 : 1;
-      EXPECT_TRUE(reducer.gradient(item).eq(wire == at::kFloat ? 514.0 : 512.0).all().item<bool>())
-          << reducer.gradient(item);
-      EXPECT_EQ(reducer.gradient(item).scalar_type(), at::kFloat);
-      EXPECT_TRUE(reducer.gradient(1 - item).eq(0).all().item<bool>());  // the bias, which nothing used
-    });
+  for (const int stage : {0, 1, 2})
+    for (const at::ScalarType wire : {at::kFloat, at::kBFloat16})
+      run_ranks(2, [&](World& world) {
+        Mesh mesh(Grid::dense({.dp = 2}), world);
+        torch::nn::Linear net(8, 8);
+        net->to(at::kBFloat16);
+        const Partition partition(params_of(*net), {}, mesh, {.stage = stage, .reduce = wire});
+        GradReducer reducer(partition);
+        for (int m = 0; m < 2; ++m) {
+          reducer.begin_microbatch(m == 1);
+          (net->weight * (m == 0 ? 256.0 : 1.0)).sum().backward();  // 257 is no number of bf16's
+          reducer.end_microbatch();
+        }
+        reducer.finish();
+        // Stage 2 sends each microbatch by itself: 512 and 2 are numbers of bf16's.
+        const double want = wire == at::kFloat || stage == 2 ? 514 : 512;
+        for (const FlatPiece& piece : partition.own_pieces(0))
+          if (partition.params()[piece.item].name == "weight") {
+            const at::Tensor sum = reducer.shard(0).narrow(0, piece.offset, piece.of_item.size());
+            EXPECT_TRUE(sum.eq(want).all().item<bool>()) << stage << sum;
+          }
+        EXPECT_EQ(reducer.shard(0).scalar_type(), at::kFloat);
+      });
 }
 
-/// The weight of a norm in sequence parallel: every rank of dp x tp has seen other tokens, and its gradient is the sum of all.
+/// The weight of a norm in sequence parallel: every rank of dp x tp has seen other tokens, and its gradient is the sum of
+/// all.
 TEST(GradReducer, PartsOfASumOverTpAreAddedUpFirst) {
-  const at::Tensor all = Net::normal_numbers({8, 37}, 5);
+  const at::Tensor all = test::normal_numbers({8, 37}, 5);
   const auto loss = [](RmsNorm& norm, const at::Tensor& x) { return norm.forward(x).pow(3).sum(); };
   at::Tensor expected;
   on_tp(1, [&](Mesh& mesh) {
@@ -138,23 +141,24 @@ TEST(GradReducer, PartsOfASumOverTpAreAddedUpFirst) {
     loss(norm, all).backward();
     expected = norm.weight_D.grad().clone();
   });
-  for (const bool scatter : {false, true})
+  for (const int stage : {0, 1, 2})
     run_ranks(4, [&](World& world) {
       Mesh mesh(Grid::dense({.dp = 2, .tp = 2}), world);
       const InitScope f64 = init_on_device_and_dtype(at::kCPU, at::kDouble);
       RmsNorm norm(37, 1e-5, mesh.group(Axis::tp), Axis::tp);
       fill(norm, mesh);
-      GradReducer reducer(params_of(norm), mesh, {.accumulate = at::kDouble, .scatter = scatter});
+      const Partition partition(params_of(norm), {}, mesh, {.stage = stage, .accumulate = at::kDouble});
+      GradReducer reducer(partition);
       for (int m = 0; m < 2; ++m) {  // two microbatches of one token
         reducer.begin_microbatch(m == 1);
         loss(norm, all.narrow(0, 2 * mesh.rank() + m, 1)).backward();
+        reducer.end_microbatch();
       }
       reducer.finish();
-      EXPECT_EQ(reducer.sent_during_backward(), 0);
-      for (const FlatPiece& piece : reducer.layout().pieces(0, mesh.coord(Axis::dp))) {
+      for (const FlatPiece& piece : partition.own_pieces(0)) {
         const at::Tensor want = expected.narrow(0, piece.of_item.begin, piece.of_item.size());
         const at::Tensor got = reducer.shard(0).narrow(0, piece.offset, piece.of_item.size());
-        EXPECT_LE(relative(got, want), 1e-13) << "rank " << mesh.rank() << " scatter " << scatter;
+        EXPECT_LE(relative(got, want), 1e-13) << "rank " << mesh.rank() << " stage " << stage;
       }
     });
 }
@@ -162,12 +166,35 @@ TEST(GradReducer, PartsOfASumOverTpAreAddedUpFirst) {
 TEST(GradReducer, WrongOrderIsNamed) {
   run_ranks(1, [](World& world) {
     Mesh mesh(Grid::dense({}), world);
-    Net net;
-    GradReducer reducer(params_of(net), mesh, {.accumulate = at::kDouble});
-    EXPECT_THROW(reducer.finish(), InternalError);
+    UnitNet net;
+    const Partition partition(params_of(net), {}, mesh, {.accumulate = at::kDouble});
+    GradReducer reducer(partition);
     EXPECT_THROW(net.loss(rows()).backward(), InternalError);
-    EXPECT_THAT(message_of<ConfigError>([&] { GradReducer(params_of(net), mesh, {}); }),
-                testing::HasSubstr("is to be accumulated in Float"));
+    EXPECT_THROW(reducer.finish(), InternalError);
+    reducer.begin_microbatch(false);
+    EXPECT_THROW(reducer.begin_microbatch(true), InternalError);
+    net.loss(rows()).backward();
+    reducer.end_microbatch();
+    EXPECT_THROW(reducer.end_microbatch(), InternalError);
+    EXPECT_THROW(reducer.finish(), InternalError);  // the last microbatch is missing
+  });
+}
+
+TEST(Partition, SaysWhatDoesNotFit) {
+  run_ranks(4, [](World& world) {
+    Mesh mesh(Grid::dense({.dp = 4}), world);
+    UnitNet net;
+    const auto fails = [&](const ZeroOptions& options, UnitPlan units, const std::string& words) {
+      EXPECT_THAT(message_of<ConfigError>([&] { Partition(params_of(net), std::move(units), mesh, options); }),
+                  testing::HasSubstr(words));
+    };
+    fails({.stage = 4, .accumulate = at::kDouble}, {}, "must be 0, 1, 2 or 3");
+    fails({.stage = 3, .accumulate = at::kDouble}, {}, "which units");
+    fails({.replicate = 3, .accumulate = at::kDouble}, {}, "does not divide dp x cp = 4");
+    fails({.accumulate = at::kFloat}, {}, "to be accumulated in");
+    UnitPlan plan = net.units();
+    plan.units[1].params.pop_back();
+    fails({.stage = 3, .accumulate = at::kDouble}, plan, "norm1 is in no unit");
   });
 }
 

@@ -1,0 +1,67 @@
+#include "trireme/optim/optimizer.hpp"
+
+#include <algorithm>
+
+#include "trireme/base/error.hpp"
+
+namespace trireme {
+namespace {
+
+class Adam final : public Optimizer {
+ public:
+  explicit Adam(OptimizerOptions options) : options_(std::move(options)) {}
+  const std::vector<std::string>& state_names() const override { return names_; }
+  void step(const kernels::StepSlices& slices, std::span<const at::Tensor> states, double lr, bool decay,
+            std::int64_t step, const kernels::GradientFactor& factor) const override {
+    kernels::adam_step(slices, states[0], states[1],
+                       {.lr = lr,
+                        .beta1 = options_.beta1,
+                        .beta2 = options_.beta2,
+                        .eps = options_.eps,
+                        .weight_decay = decay ? options_.weight_decay : 0,
+                        .decoupled = options_.name == "adamw",
+                        .step = step},
+                       factor);
+  }
+
+ private:
+  const OptimizerOptions options_;
+  const std::vector<std::string> names_{"exp_avg", "exp_avg_sq"};
+};
+
+class Sgd final : public Optimizer {
+ public:
+  explicit Sgd(OptimizerOptions options) : options_(std::move(options)) {
+    if (options_.momentum != 0) names_.emplace_back("momentum_buffer");
+  }
+  const std::vector<std::string>& state_names() const override { return names_; }
+  void step(const kernels::StepSlices& slices, std::span<const at::Tensor> states, double lr, bool decay,
+            std::int64_t step, const kernels::GradientFactor& factor) const override {
+    kernels::sgd_step(slices, states.empty() ? at::Tensor() : states[0],
+                      {.lr = lr,
+                       .momentum = options_.momentum,
+                       .weight_decay = decay ? options_.weight_decay : 0,
+                       .nesterov = options_.nesterov,
+                       .step = step},
+                      factor);
+  }
+
+ private:
+  const OptimizerOptions options_;
+  std::vector<std::string> names_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options) {
+  if (options.name == "adamw" || options.name == "adam") return std::make_unique<Adam>(options);
+  require<ConfigError>(options.name == "sgd", "optimizer.name = \"", options.name, "\": must be adamw, adam or sgd");
+  return std::make_unique<Sgd>(options);
+}
+
+bool is_decayed(const std::string& name, const OptimizerOptions& options) {
+  return std::ranges::none_of(options.no_decay,
+                              [&](const std::string& word) { return name.find(word) != std::string::npos; });
+}
+
+}  // namespace trireme

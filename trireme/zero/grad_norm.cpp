@@ -1,0 +1,112 @@
+#include "trireme/zero/grad_norm.hpp"
+
+#include <algorithm>
+
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/kernels/block_squares.hpp"
+
+namespace trireme {
+namespace {
+
+static_assert(kernels::kSquaresBlock == kFlatBlock);
+
+/// Elements of a rank's tensor, as ranges of its flat form, that this rank counts: those of pieces of which it is the
+/// first keeper.
+std::vector<Range> counted(const Param& param, const Mesh& mesh) {
+  const ParamSpec& spec = param.spec;
+  const AxisSet model_axes = AxisSet(Axis::tp) | cut_axes(spec.placement);
+  const std::vector<Piece> own = pieces(spec.placement, spec.shape, mesh.grid(), mesh.rank());
+  const at::IntArrayRef sizes = param.value.sizes();
+  std::vector<Range> out;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    const std::vector<int> keepers =
+        same_piece_peers(spec.placement, spec.shape, mesh.grid(), mesh.rank(), i, model_axes);
+    if (!keepers.empty() && *std::ranges::min_element(keepers) != mesh.rank()) continue;
+    // Rows of the box that are one behind the other are one range.
+    const Box box = box_of(own[i].slices.local_slices);
+    std::size_t inner = box.size();
+    std::int64_t run = 1, stride = 1;
+    while (inner > 0) {
+      run *= box[--inner].size();
+      stride *= sizes[static_cast<std::int64_t>(inner)];
+      if (box[inner].size() != sizes[static_cast<std::int64_t>(inner)]) break;
+    }
+    // Outer dims: every combination of their indices starts a range.
+    std::int64_t runs = 1;
+    for (std::size_t d = 0; d < inner; ++d) runs *= box[d].size();
+    for (std::int64_t r = 0; r < runs; ++r) {
+      std::int64_t rest = r, begin = 0, step = 1;
+      for (std::size_t d = box.size(); d-- > 0;) {
+        std::int64_t index = box[d].begin;
+        if (d < inner) {
+          index += rest % box[d].size();
+          rest /= box[d].size();
+        }
+        begin += index * step;
+        step *= sizes[static_cast<std::int64_t>(d)];
+      }
+      if (run > 0) out.push_back({begin, begin + run});
+    }
+  }
+  std::ranges::sort(out, {}, &Range::begin);
+  return out;
+}
+
+}  // namespace
+
+GradNorm::GradNorm(const Partition& partition) : partition_(partition) {
+  std::int64_t blocks = 0;
+  std::vector<std::vector<Range>> ranges;
+  for (const Param& param : partition.params()) {
+    first_block_.push_back(blocks);
+    blocks += (param.value.numel() + kFlatBlock - 1) / kFlatBlock;
+    ranges.push_back(counted(param, partition.mesh()));
+  }
+  first_block_.push_back(blocks);
+  for (std::size_t b = 0; b < partition.num_buckets(); ++b)
+    for (const FlatPiece& piece : partition.own_pieces(b))
+      for (const Range& range : ranges[piece.item]) {
+        const Range both{std::max(range.begin, piece.of_item.begin), std::min(range.end, piece.of_item.end)};
+        if (both.begin >= both.end) continue;
+        runs_.push_back({b, piece.offset + both.begin - piece.of_item.begin, both.size(),
+                         first_block_[piece.item] + both.begin / kFlatBlock, both.begin % kFlatBlock});
+      }
+}
+
+at::Tensor GradNorm::norm(const GradReducer& gradients) {
+  const at::NoGradGuard no_grad;
+  blocks_ = at::zeros({first_block_.back()}, partition_.tensor_options().dtype(at::kDouble));
+  for (const Run& run : runs_) {
+    const std::int64_t touched = (run.phase + run.numel + kFlatBlock - 1) / kFlatBlock;
+    kernels::add_block_squares(gradients.shard(run.bucket).narrow(0, run.offset, run.numel), run.phase,
+                               blocks_.narrow(0, run.block, touched));
+  }
+  // Every block has one owner among the shards, so this sum rounds nothing.
+  blocks_ = partition_.shards().all_reduce_(blocks_).wait();
+  const at::Tensor own = kernels::sum_in_order(blocks_).view({1});
+  return partition_.mesh().group({Axis::pp, Axis::tp}).all_reduce(own).wait()[0].sqrt();
+}
+
+std::vector<std::string> GradNorm::not_finite() const {
+  std::vector<std::string> names;
+  const at::Tensor blocks = blocks_.cpu();
+  for (std::size_t i = 0; i + 1 < first_block_.size(); ++i)
+    if (!blocks.narrow(0, first_block_[i], first_block_[i + 1] - first_block_[i]).isfinite().all().item<bool>())
+      names.push_back(partition_.params()[i].name);
+  return names;
+}
+
+at::Tensor update_factor(const at::Tensor& norm, double max_norm, double loss_scale) {
+  const at::Tensor real_norm = norm / loss_scale;
+  // inf - inf and nan - nan are NaN, and stay so whatever they are multiplied by.
+  const at::Tensor zero_or_nan = norm - norm;
+  at::Tensor factor = at::ones_like(norm);
+  if (max_norm > 0) factor = (max_norm / (real_norm + 1e-6)).clamp_max(1.0);
+  return factor / loss_scale + zero_or_nan;
+}
+
+}  // namespace trireme

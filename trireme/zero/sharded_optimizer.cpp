@@ -1,0 +1,53 @@
+#include "trireme/zero/sharded_optimizer.hpp"
+
+#include <ATen/ops/zeros.h>
+
+#include "trireme/base/error.hpp"
+
+namespace trireme {
+
+ShardedOptimizer::ShardedOptimizer(ShardedParams& params, const GradReducer& gradients, UpdateOptions options)
+    : params_(params), gradients_(gradients), optimizer_(make_optimizer(options.optimizer)) {
+  const Partition& partition = params.partition();
+  const at::ScalarType dtype = partition.dtype();
+  require<ConfigError>((options.master == at::kDouble) == (dtype == at::kDouble) &&
+                           (options.master == at::kDouble || options.master == at::kFloat),
+                       "precision.master = ", options.master, " beside parameters of ", dtype,
+                       ": must be float32, or float64 where they are");
+  for (std::size_t b = 0; b < partition.num_buckets(); ++b) {
+    const at::Tensor shard = params.shard(b);
+    Part part;
+    part.is_model = options.master == dtype;
+    part.master = part.is_model ? shard : shard.to(options.master);
+    for (std::size_t k = 0; k < optimizer_->state_names().size(); ++k)
+      part.states.push_back(at::zeros({shard.numel()}, shard.options().dtype(options.states)));
+    for (const FlatPiece& piece : partition.own_pieces(b)) {
+      const bool decay = is_decayed(partition.params()[piece.item].name, options.optimizer);
+      const Range range{piece.offset, piece.offset + piece.of_item.size()};
+      if (part.runs.empty() || part.runs.back().decay != decay)
+        part.runs.push_back({range, decay});
+      else
+        part.runs.back().range.end = range.end;
+    }
+    parts_.push_back(std::move(part));
+  }
+}
+
+void ShardedOptimizer::step(double lr, const kernels::GradientFactor& factor) {
+  const at::NoGradGuard no_grad;
+  ++steps_;
+  for (std::size_t b = parts_.size(); b-- > 0;) {  // buckets are in the order of backward
+    const Part& part = parts_[b];
+    const at::Tensor model = params_.shard(b), gradient = gradients_.shard(b);
+    for (const Run& run : part.runs) {
+      const auto slice = [&](const at::Tensor& x) { return x.narrow(0, run.range.begin, run.range.size()); };
+      std::vector<at::Tensor> states;
+      for (const at::Tensor& state : part.states) states.push_back(slice(state));
+      optimizer_->step({slice(part.master), slice(gradient), part.is_model ? at::Tensor() : slice(model)}, states, lr,
+                       run.decay, steps_, factor);
+    }
+    params_.gather_after_step(b);
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,191 @@
+#include "trireme/zero/sharded_params.hpp"
+
+#include <algorithm>
+
+#include <ATen/ops/zeros.h>
+
+#include "trireme/base/error.hpp"
+
+namespace trireme {
+namespace {
+
+c10::StorageImpl& storage_of(const at::Tensor& x) {
+  return *x.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+}
+
+}  // namespace
+
+ShardedParams::ShardedParams(const Partition& partition, const Fill& fill)
+    : partition_(partition), states_(partition.num_buckets(), State::whole) {
+  const at::NoGradGuard no_grad;
+  pending_.resize(partition.num_buckets());
+  for (std::size_t b = 0; b < partition.num_buckets(); ++b) {
+    const FlatBucket& bucket = partition.bucket(b);
+    const at::Tensor whole = at::zeros({bucket.numel}, partition.tensor_options());
+    std::vector<Param> inside;
+    for (const FlatSlot& slot : bucket.slots) {
+      at::Tensor value = partition.params()[slot.item].value;
+      const at::Tensor view = whole.narrow(0, slot.offset, slot.numel).view(value.sizes());
+      if (!fill) view.copy_(value);
+      // set_data, so that whoever holds the parameter sees the new memory; writing to `whole` then does not count as a
+      // change that autograd would refuse to go back behind.
+      value.set_data(view);
+      inside.push_back(partition.params()[slot.item]);
+    }
+    if (fill) fill(inside);
+    wholes_.push_back(whole);
+    const Range own = partition.own(b);
+    const at::Tensor part = whole.narrow(0, own.begin, own.size());
+    shards_.push_back(partition.comes_and_goes(b) ? part.clone() : part);
+    if (!partition.comes_and_goes(b)) continue;
+    live_ += bucket.numel;
+    free(b);
+    spare_.clear();  // not worth keeping before the first step
+  }
+  most_live_ = 0;
+  const UnitPlan& units = partition.units();
+  for (std::size_t i = units.forward.size(); i-- > 0;)
+    if (units.units[units.forward[i]].weights_in_backward) backward_.push_back(units.forward[i]);
+}
+
+ShardedParams::~ShardedParams() = default;
+
+void ShardedParams::start(std::size_t b) {
+  if (states_[b] != State::absent) return;
+  const at::Tensor& whole = wholes_[b];
+  c10::StorageImpl& storage = storage_of(whole);
+  const std::size_t bytes = static_cast<std::size_t>(whole.numel()) * whole.element_size();
+  std::vector<at::DataPtr>& spare = spare_[bytes];
+  if (spare.empty()) {
+    storage.set_data_ptr_noswap(storage.allocator()->allocate(bytes));
+  } else {
+    storage.set_data_ptr_noswap(std::move(spare.back()));
+    spare.pop_back();
+  }
+  storage.set_nbytes(bytes);
+  live_ += whole.numel();
+  most_live_ = std::max(most_live_, live_);
+  states_[b] = State::coming;
+  pending_[b].emplace(partition_.shards().all_gather_into(whole, shards_[b]));
+}
+
+void ShardedParams::arrive(std::size_t b) {
+  if (!pending_[b]) return;
+  std::move(*pending_[b]).wait();
+  pending_[b].reset();
+  states_[b] = State::whole;
+}
+
+void ShardedParams::free(std::size_t b) {
+  if (states_[b] == State::absent) return;
+  arrive(b);
+  const at::Tensor& whole = wholes_[b];
+  c10::StorageImpl& storage = storage_of(whole);
+  const std::size_t bytes = storage.nbytes();
+  spare_[bytes].push_back(storage.set_data_ptr(storage.allocator()->allocate(0)));
+  storage.set_nbytes(0);
+  live_ -= whole.numel();
+  states_[b] = State::absent;
+}
+
+void ShardedParams::gather_after_step(std::size_t b) {
+  if (partition_.comes_and_goes(b) || partition_.shards().size() == 1) return;
+  require(!pending_[b], "bucket ", b, " is gathered twice");
+  pending_[b].emplace(partition_.shards().all_gather_into(wholes_[b], shards_[b]));
+  if (!partition_.options().overlap) arrive(b);
+}
+
+void ShardedParams::finish_gathers() {
+  for (std::size_t b = 0; b < partition_.num_buckets(); ++b)
+    if (!partition_.comes_and_goes(b)) arrive(b);
+}
+
+void ShardedParams::start_unit(std::size_t unit) {
+  for (const std::size_t b : partition_.buckets_of_unit(unit))
+    if (partition_.comes_and_goes(b)) start(b);
+}
+
+void ShardedParams::arrive_unit(std::size_t unit) {
+  for (const std::size_t b : partition_.buckets_of_unit(unit)) arrive(b);
+}
+
+std::int64_t ShardedParams::numel_of_unit(std::size_t unit) const {
+  std::int64_t n = 0;
+  for (const std::size_t b : partition_.buckets_of_unit(unit))
+    if (partition_.comes_and_goes(b)) n += partition_.bucket(b).numel;
+  return n;
+}
+
+/// The gather of what comes next, under the maths of what is here, as far as the limit allows.
+void ShardedParams::start_ahead(std::size_t unit) {
+  const ZeroOptions& options = partition_.options();
+  if (!options.overlap) return;
+  std::int64_t missing = 0;
+  for (const std::size_t b : partition_.buckets_of_unit(unit))
+    if (states_[b] == State::absent) missing += partition_.bucket(b).numel;
+  if (live_ + missing <= options.max_live_parameters) start_unit(unit);
+}
+
+void ShardedParams::before_forward(std::size_t unit) {
+  const std::vector<std::size_t>& forward = partition_.units().forward;
+  if (forward_place_ == forward.size()) forward_place_ = 0;
+  require(forward[forward_place_] == unit, "forward enters unit ", unit, " (", partition_.units().units[unit].name,
+          ") where the plan has unit ", forward[forward_place_]);
+  backward_place_ = 0;
+  start_unit(unit);
+  if (forward_place_ + 1 < forward.size()) start_ahead(forward[forward_place_ + 1]);
+  arrive_unit(unit);
+}
+
+bool ShardedParams::is_kept_after_forward(std::size_t place) const {
+  const UnitPlan& plan = partition_.units();
+  const std::size_t unit = plan.forward[place];
+  if (place + 1 < plan.forward.size() && plan.forward[place + 1] == unit) return true;
+  const ZeroOptions& options = partition_.options();
+  // What is used between here and the next time, itself included: the rest of forward, and the way back.
+  std::int64_t distance = numel_of_unit(unit);
+  for (std::size_t next = place + 1; next < plan.forward.size(); ++next) {
+    if (plan.forward[next] == unit)
+      return distance <= options.max_reuse_distance && live_ <= options.max_live_parameters;
+    distance += numel_of_unit(plan.forward[next]);
+  }
+  if (!at::GradMode::is_enabled() || !plan.units[unit].weights_in_backward) return false;
+  if (!options.reshard_after_forward) return true;
+  for (std::size_t next = place + 1; next < plan.forward.size(); ++next)
+    if (plan.units[plan.forward[next]].weights_in_backward) distance += numel_of_unit(plan.forward[next]);
+  return distance <= options.max_reuse_distance && live_ <= options.max_live_parameters;
+}
+
+void ShardedParams::after_forward(std::size_t unit) {
+  const bool kept = is_kept_after_forward(forward_place_++);
+  if (kept) return;
+  for (const std::size_t b : partition_.buckets_of_unit(unit))
+    if (partition_.comes_and_goes(b)) free(b);
+}
+
+void ShardedParams::before_backward(std::size_t unit) {
+  require(backward_place_ < backward_.size() && backward_[backward_place_] == unit, "backward enters unit ", unit, " (",
+          partition_.units().units[unit].name, ") where the plan has another");
+  start_unit(unit);
+  if (++backward_place_ < backward_.size()) start_ahead(backward_[backward_place_]);
+  arrive_unit(unit);
+}
+
+void ShardedParams::backward_done(std::size_t b) {
+  if (partition_.comes_and_goes(b)) free(b);
+}
+
+void ShardedParams::free_all() {
+  for (std::size_t b = 0; b < partition_.num_buckets(); ++b)
+    if (partition_.comes_and_goes(b)) free(b);
+}
+
+void ShardedParams::with_whole(std::size_t b, const std::function<void()>& f) {
+  const bool comes = partition_.comes_and_goes(b), was_there = states_[b] != State::absent;
+  if (comes) start(b);
+  arrive(b);
+  f();
+  if (comes && !was_there) free(b);
+}
+
+}  // namespace trireme

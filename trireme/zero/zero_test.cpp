@@ -1,0 +1,346 @@
+#include "trireme/zero/zero.hpp"
+
+#include <gmock/gmock.h>
+
+#include "trireme/base/test_words.hpp"
+#include "trireme/zero/test_words.hpp"
+
+namespace trireme {
+namespace {
+
+using test::kRows;
+using test::rows;
+using test::UnitNet;
+
+constexpr int kSteps = 4;
+constexpr double kLr = 0.05;
+double lr_of(const std::string& optimizer) { return optimizer == "sgd" ? 1e-4 : kLr; }
+
+/// Everything a run leaves behind.
+struct Outcome {
+  std::map<std::string, at::Tensor> params;
+  std::vector<double> norms;
+};
+
+OptimizerOptions optimizer_options(const std::string& name) {
+  return {.name = name, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1, .momentum = 0.8};
+}
+
+/// One rank, plain autograd and the formulas written out: nothing of ours but the model.
+Outcome reference(const std::string& optimizer, double max_norm) {
+  UnitNet net;
+  Outcome out;
+  std::map<std::string, at::Tensor> m, v;
+  for (int step = 1; step <= kSteps; ++step) {
+    net.zero_grad();
+    net.loss(rows(step)).backward();
+    const at::NoGradGuard no_grad;
+    double squares = 0;
+    for (const auto& p : net.named_parameters())
+      if (p.value().grad().defined()) squares += p.value().grad().square().sum().item<double>();
+    out.norms.push_back(std::sqrt(squares));
+    const double clip = max_norm > 0 ? std::min(1.0, max_norm / (out.norms.back() + 1e-6)) : 1.0;
+    for (auto& p : net.named_parameters()) {
+      at::Tensor w = p.value();
+      at::Tensor g = w.grad().defined() ? w.grad() * clip : at::zeros_like(w);
+      const double decay =
+          p.key().find("norm") == std::string::npos && p.key().find("bias") == std::string::npos ? 0.1 : 0;
+      if (optimizer == "sgd") {
+        g = g + decay * w;
+        m[p.key()] = step == 1 ? g : 0.8 * m[p.key()] + g;
+        w.sub_(lr_of(optimizer) * m[p.key()]);
+        continue;
+      }
+      if (optimizer == "adam") g = g + decay * w;
+      m[p.key()] = 0.1 * g + (step == 1 ? at::zeros_like(g) : 0.9 * m[p.key()]);
+      v[p.key()] = 0.05 * g * g + (step == 1 ? at::zeros_like(g) : 0.95 * v[p.key()]);
+      if (optimizer == "adamw") w.mul_(1 - kLr * decay);
+      w.sub_(kLr * (m[p.key()] / (1 - std::pow(0.9, step))) /
+             ((v[p.key()] / (1 - std::pow(0.95, step))).sqrt() + 1e-6));
+    }
+  }
+  for (const auto& p : net.named_parameters()) out.params[p.key()] = p.value().detach().clone();
+  return out;
+}
+
+struct Case {
+  int dp = 1;
+  ZeroOptions zero{};
+  std::string optimizer = "adamw";
+  double max_norm = 0;
+  int microbatches = 1;
+  at::ScalarType dtype = at::kDouble;
+};
+
+std::map<std::string, at::Tensor> whole_params(Zero& zero) {
+  std::map<std::string, at::Tensor> out;
+  const Partition& partition = zero.partition();
+  for (std::size_t b = 0; b < partition.num_buckets(); ++b)
+    zero.params().with_whole(b, [&] {
+      for (const FlatSlot& slot : partition.bucket(b).slots)
+        out[partition.params()[slot.item].name] = partition.params()[slot.item].value.detach().clone();
+    });
+  return out;
+}
+
+/// Rank 0's view of a run; all ranks must end with the same parameters.
+Outcome train(const Case& run) {
+  Outcome out;
+  std::vector<std::map<std::string, at::Tensor>> all(static_cast<std::size_t>(run.dp));
+  run_ranks(run.dp, [&](World& world) {
+    Mesh mesh(Grid::dense({.dp = run.dp}), world);
+    UnitNet net(3, run.dtype);
+    ZeroOptions options = run.zero;
+    const bool f64 = run.dtype == at::kDouble;
+    if (f64) options.accumulate = options.reduce = at::kDouble;
+    const at::ScalarType kept = f64 ? at::kDouble : at::kFloat;
+    Zero zero(params_of(net), net.units(), mesh, options,
+              {.optimizer = optimizer_options(run.optimizer), .master = kept, .states = kept});
+    net.units(&zero.params());
+    std::vector<double> norms;
+    const std::int64_t each = kRows / run.dp / run.microbatches;
+    for (int step = 1; step <= kSteps; ++step) {
+      for (int m = 0; m < run.microbatches; ++m) {
+        zero.begin_microbatch(m + 1 == run.microbatches);
+        net.loss(rows(step).narrow(0, (m * run.dp + mesh.rank()) * each, each)).backward();
+        zero.end_microbatch();
+      }
+      norms.push_back(zero.update({.lr = lr_of(run.optimizer), .max_norm = run.max_norm}).item<double>());
+      zero.settle(true);
+    }
+    EXPECT_EQ(zero.params().live(), 0);
+    all[static_cast<std::size_t>(mesh.rank())] = whole_params(zero);
+    if (mesh.rank() == 0) out.norms = norms;
+  });
+  for (const auto& [name, value] : all[0])
+    for (const auto& other : all) EXPECT_TRUE(value.equal(other.at(name))) << name;
+  out.params = all[0];
+  return out;
+}
+
+void expect_close(const Outcome& found, const Outcome& wanted, double bound, const std::string& what) {
+  ASSERT_EQ(found.params.size(), wanted.params.size());
+  for (const auto& [name, value] : wanted.params)
+    EXPECT_LE((found.params.at(name) - value).norm().item<double>(), bound * (value.norm().item<double>() + 1e-3))
+        << name << " " << what;
+  for (std::size_t i = 0; i < wanted.norms.size(); ++i)
+    EXPECT_NEAR(found.norms[i] / wanted.norms[i], 1, bound) << what << " step " << i + 1;
+}
+
+bool same_bits(const Outcome& a, const Outcome& b) {
+  for (const auto& [name, value] : a.params)
+    if (!value.equal(b.params.at(name))) return false;
+  return a.norms == b.norms;
+}
+
+TEST(Zero, EveryStageTrainsAsOneRankDoes) {
+  for (const std::string optimizer : {"adamw", "adam", "sgd"})
+    for (const double max_norm : {0.0, 0.7}) {
+      const Outcome wanted = reference(optimizer, max_norm);
+      for (const int dp : {1, 2, 4})
+        for (const int stage : {0, 1, 2, 3})
+          for (const int microbatches : {1, 3})
+            for (const int replicate : {1, 2}) {
+              if (replicate > dp) continue;
+              const Case run{.dp = dp,
+                             .zero = {.stage = stage,
+                                      .replicate = replicate,
+                                      .bucket_mb = 0.012,
+                                      .max_reuse_distance = microbatches == 1 ? 0 : 1'000'000,
+                                      .persistence_threshold = optimizer == "adam" ? 0 : 50},
+                             .optimizer = optimizer,
+                             .max_norm = max_norm,
+                             .microbatches = microbatches};
+              expect_close(train(run), wanted, optimizer == "sgd" ? 1e-12 : 1e-9,
+                           text(optimizer, " dp ", dp, " stage ", stage, " accumulation ", microbatches, " replicate ",
+                                replicate));
+            }
+    }
+}
+
+TEST(Zero, StagesAndAccumulationAreTheSameBits) {
+  for (const at::ScalarType dtype : {at::kDouble, at::kFloat, at::kBFloat16})
+    for (const int dp : {2, 4}) {
+      const auto run = [&](int ranks, int stage, int microbatches, double bucket_mb, bool overlap = true) {
+        return train({.dp = ranks,
+                      .zero = {.stage = stage,
+                               .bucket_mb = bucket_mb,
+                               .overlap = overlap,
+                               .max_reuse_distance = 0,
+                               .persistence_threshold = stage * 20},
+                      .max_norm = 0.7,
+                      .microbatches = microbatches,
+                      .dtype = dtype});
+      };
+      const Outcome accumulated = run(1, 0, dp, 25);
+      for (const int stage : {0, 1, 2, 3})
+        for (const double bucket_mb : {0.0001, 0.012, 25.0})
+          for (const bool overlap : {false, true})
+            EXPECT_TRUE(same_bits(run(dp, stage, 1, bucket_mb, overlap), accumulated))
+                << dtype << " dp " << dp << " stage " << stage << " bucket " << bucket_mb;
+      EXPECT_FALSE(same_bits(run(dp, 1, 3, 25), accumulated)) << "the comparison sees nothing";
+    }
+}
+
+/// Elements that a rank sends in a step of m microbatches, N in all (performance: 2N, 2N, (m + 1) N, 3 m N), by a ring
+/// (n - 1) / n of it.
+TEST(Zero, TrafficIsWhatItMustBe) {
+  constexpr int kDp = 4, kMicrobatches = 2;
+  for (const int stage : {0, 1, 2, 3})
+    run_ranks(kDp, [&](World& world) {
+      Mesh mesh(Grid::dense({.dp = kDp}), world);
+      UnitNet net;
+      Zero zero(params_of(net), net.units(), mesh,
+                {.stage = stage,
+                 .max_reuse_distance = 0,
+                 .persistence_threshold = 0,
+                 .accumulate = at::kDouble,
+                 .reduce = at::kDouble},
+                {.optimizer = {}, .master = at::kDouble, .states = at::kDouble});
+      net.units(&zero.params());
+      Group& dp = mesh.group(Axis::dp);
+      const auto sent = [&](Op op) { return dp.traffic(op).bytes; };
+      std::int64_t before[3] = {};
+      const auto step = [&] {
+        before[0] = sent(Op::all_reduce), before[1] = sent(Op::reduce_scatter), before[2] = sent(Op::all_gather);
+        for (int m = 0; m < kMicrobatches; ++m) {
+          zero.begin_microbatch(m + 1 == kMicrobatches);
+          net.loss(rows().narrow(0, 6 * mesh.rank(), 6)).backward();
+          zero.end_microbatch();
+        }
+        zero.update({.lr = kLr});
+        zero.params().finish_gathers();
+      };
+      step();
+      step();
+      const std::int64_t n = zero.partition().layout().numel * 8 * (kDp - 1) / kDp;
+      // The unit of the first layer is visited twice, as a tied head is: freed and fetched once more each way.
+      std::int64_t again = 0;
+      if (stage == 3)
+        for (const std::size_t b : zero.partition().buckets_of_unit(0))
+          again += zero.partition().bucket(b).numel * 8 * (kDp - 1) / kDp;
+      std::int64_t blocks = 0;  // of which the sums of squares travel, for the norm
+      for (const Param& param : zero.partition().params()) blocks += (param.value.numel() + 1023) / 1024;
+      EXPECT_EQ(sent(Op::all_reduce) - before[0], stage == 0 ? 2 * n : 2 * blocks * 8 * (kDp - 1) / kDp) << stage;
+      EXPECT_EQ(sent(Op::reduce_scatter) - before[1], stage == 0 ? 0 : stage == 1 ? n : kMicrobatches * n) << stage;
+      const std::int64_t gathered = sent(Op::all_gather) - before[2];
+      if (stage == 3)
+        EXPECT_EQ(gathered, kMicrobatches * (2 * n + again)) << "backward frees the tied unit only at its end";
+      else
+        EXPECT_EQ(gathered, stage == 0 ? 0 : n) << stage;
+    });
+}
+
+TEST(Zero, ANormThatIsNotFiniteChangesNothing) {
+  for (const int stage : {0, 1, 2, 3})
+    run_ranks(2, [&](World& world) {
+      Mesh mesh(Grid::dense({.dp = 2}), world);
+      UnitNet net;
+      Zero zero(params_of(net), net.units(), mesh,
+                {.stage = stage, .persistence_threshold = 0, .accumulate = at::kDouble, .reduce = at::kDouble},
+                {.optimizer = {}, .master = at::kDouble, .states = at::kDouble});
+      net.units(&zero.params());
+      const auto step = [&](double factor) {
+        zero.begin_microbatch(true);
+        (net.loss(rows()) * (mesh.rank() == 1 ? factor : 1.0)).backward();
+        zero.end_microbatch();
+        const double norm = zero.update({.lr = kLr, .max_norm = 1}).item<double>();
+        zero.settle(std::isfinite(norm));
+        return norm;
+      };
+      EXPECT_TRUE(std::isfinite(step(1)));
+      const auto before = whole_params(zero);
+      const at::Tensor state = zero.optimizer().state(0, 0).clone();
+      EXPECT_FALSE(std::isfinite(step(std::nan(""))));
+      EXPECT_THAT(zero.grad_norm().not_finite(), testing::Contains("layer1.weight"));
+      for (const auto& [name, value] : whole_params(zero)) EXPECT_TRUE(value.equal(before.at(name))) << name;
+      EXPECT_TRUE(zero.optimizer().state(0, 0).equal(state));
+      EXPECT_EQ(zero.optimizer().steps(), 1);
+      EXPECT_TRUE(std::isfinite(step(1)));
+      EXPECT_TRUE(zero.grad_norm().not_finite().empty());
+      zero.params().finish_gathers();
+    });
+}
+
+TEST(Zero, TheLossScaleGoesBeforeTheClipping) {
+  run_ranks(1, [](World& world) {
+    Mesh mesh(Grid::dense({}), world);
+    std::vector<Outcome> outcomes;
+    for (const double scale : {1.0, 1024.0}) {
+      UnitNet net;
+      Zero zero(params_of(net), net.units(), mesh, {.accumulate = at::kDouble, .reduce = at::kDouble},
+                {.optimizer = {.name = "sgd"}, .master = at::kDouble, .states = at::kDouble});
+      Outcome outcome;
+      zero.begin_microbatch(true);
+      (net.loss(rows()) * scale).backward();
+      zero.end_microbatch();
+      outcome.norms.push_back(zero.update({.lr = kLr, .max_norm = 0.7, .loss_scale = scale}).item<double>());
+      outcome.params = whole_params(zero);
+      outcomes.push_back(outcome);
+    }
+    expect_close(outcomes[1], outcomes[0], 1e-14, "scale");
+  });
+}
+
+TEST(Zero, Bf16KeepsAMasterThatSmallUpdatesReach) {
+  for (const int stage : {0, 1, 2, 3})
+    run_ranks(2, [&](World& world) {
+      Mesh mesh(Grid::dense({.dp = 2}), world);
+      UnitNet net(3, at::kBFloat16);
+      Zero zero(params_of(net), net.units(), mesh, {.stage = stage, .persistence_threshold = 0}, {});
+      net.units(&zero.params());
+      const at::Tensor before = zero.optimizer().master(0).clone();
+      for (int step = 0; step < 3; ++step) {
+        zero.begin_microbatch(true);
+        net.loss(rows()).backward();
+        zero.end_microbatch();
+        zero.update({.lr = 1e-5});
+      }
+      zero.params().finish_gathers();
+      const at::Tensor moved = (zero.optimizer().master(0) - before).abs();
+      EXPECT_NEAR(moved.max().item<double>(), 3e-5, 1e-5);
+      EXPECT_TRUE(zero.params().shard(0).equal(zero.optimizer().master(0).to(at::kBFloat16)));
+    });
+}
+
+/// What is gathered stays within the limits, and is freed.
+TEST(Zero, UnitsComeAndGo) {
+  run_ranks(2, [](World& world) {
+    Mesh mesh(Grid::dense({.dp = 2}), world);
+    const auto most_live = [&](const ZeroOptions& change) {
+      ZeroOptions options = change;
+      options.stage = 3;
+      options.accumulate = options.reduce = at::kDouble;
+      UnitNet net(6);
+      Zero zero(params_of(net), net.units(), mesh, options,
+                {.optimizer = {}, .master = at::kDouble, .states = at::kDouble});
+      net.units(&zero.params());
+      EXPECT_EQ(zero.params().live(), 0);
+      zero.begin_microbatch(true);
+      const at::Tensor loss = net.loss(rows());
+      const std::int64_t after_forward = zero.params().live();
+      loss.backward();
+      EXPECT_EQ(after_forward > 0, (!options.reshard_after_forward || options.max_reuse_distance > 0) &&
+                                       options.persistence_threshold == 0);
+      zero.end_microbatch();
+      zero.update({.lr = kLr});
+      zero.params().finish_gathers();
+      EXPECT_EQ(zero.params().live(), 0);
+      {
+        const at::NoGradGuard no_grad;
+        net.loss(rows());
+        EXPECT_EQ(zero.params().live(), 0);  // nobody comes back for them
+      }
+      return zero.params().most_live() / zero.partition().bucket(0).numel;
+    };
+    EXPECT_EQ(most_live({.max_reuse_distance = 0, .persistence_threshold = 0}), 3);  // with the tied one, in backward
+    EXPECT_EQ(most_live({.max_live_parameters = 0, .max_reuse_distance = 0, .persistence_threshold = 0}), 2);
+    EXPECT_EQ(most_live({.overlap = false, .max_reuse_distance = 0, .persistence_threshold = 0}), 2);
+    EXPECT_EQ(most_live({.reshard_after_forward = false, .max_reuse_distance = 0, .persistence_threshold = 0}), 6);
+    EXPECT_EQ(most_live({.persistence_threshold = 0}), 6);
+    EXPECT_EQ(most_live({.persistence_threshold = 10'000}), 0);
+  });
+}
+
+}  // namespace
+}  // namespace trireme
