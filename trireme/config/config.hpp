@@ -78,7 +78,15 @@ struct TrainingConfig {
   std::int64_t micro_batch_size = 0;
   std::int64_t grad_accum = 0;
   std::int64_t global_batch_size = 0;
-  double max_norm = 1;
+  double max_norm = 1;  // 0: no clipping
+};
+
+/// The loss on tokens that training does not see: a share of every source, or files of their own.
+struct ValidationConfig {
+  std::int64_t interval = 0;  // 0: never
+  std::int64_t samples = 0;   // 0: all
+  double fraction = 0;
+  std::vector<std::string> sources;
 };
 
 struct OptimizerConfig {
@@ -117,6 +125,8 @@ struct ParallelismConfig {
   std::int64_t replicate = 1;
   bool reshard_after_forward = true;
   bool overlap_comm = true;
+  bool reduce_scatter = true;
+  bool contiguous_gradients = true;
   double bucket_mb = 25;
   std::int64_t max_live_parameters = 1'000'000'000;
   std::int64_t max_reuse_distance = 1'000'000'000;
@@ -126,6 +136,7 @@ struct ParallelismConfig {
 
 struct PrecisionConfig {
   std::string param = "auto";  // auto: model.dtype
+  // float64 with float64 weights; derive.cpp sees to it.
   std::string reduce = "float32";
   std::string accumulate = "float32";
   std::string master = "float32";
@@ -188,6 +199,7 @@ struct Config {
   TokenizerConfig tokenizer;
   std::vector<DataStage> data;
   TrainingConfig training;
+  ValidationConfig validation;
   OptimizerConfig optimizer;
   LrSchedulerConfig lr_scheduler;
   ParallelismConfig parallelism;

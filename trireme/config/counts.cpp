@@ -115,13 +115,14 @@ int dtype_bytes(const std::string& dtype) {
 }
 
 std::vector<Bytes> state_bytes(std::int64_t parameters, const PrecisionConfig& precision, const std::string& optimizer,
-                               std::int64_t zero, std::int64_t shards) {
+                               std::int64_t zero, std::int64_t shards, bool contiguous_gradients) {
   const auto n = static_cast<double>(parameters);
   const auto part = [&](std::int64_t from_stage) { return zero >= from_stage ? n / static_cast<double>(shards) : n; };
   const double moments = optimizer == "sgd" ? 1 : 2;
+  const bool stays = !contiguous_gradients && precision.param != precision.accumulate;
   return {
       {"weights", part(3) * dtype_bytes(precision.param)},
-      {"gradients", part(2) * dtype_bytes(precision.accumulate)},
+      {"gradients", part(2) * dtype_bytes(precision.accumulate) + (stays ? n * dtype_bytes(precision.param) : 0)},
       {"master weights", precision.master == precision.param ? 0 : part(1) * dtype_bytes(precision.master)},
       {"moments", part(1) * moments * dtype_bytes(precision.states)},
   };

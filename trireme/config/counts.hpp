@@ -68,9 +68,10 @@ int dtype_bytes(const std::string& dtype);
 
 /// Weights, gradients, master weights and moments of `parameters` elements on one rank, each by name, with ZeRO over
 /// `shards` ranks. Expects precision.param to be a real dtype, not "auto". A master copy is only kept when it is of
-/// another dtype than the weights; gradients are kept in precision.accumulate.
+/// another dtype than the weights; gradients are kept in precision.accumulate. Without `contiguous_gradients` those of
+/// another dtype than precision.accumulate stand beside it, whole, until backward is over.
 std::vector<Bytes> state_bytes(std::int64_t parameters, const PrecisionConfig& precision, const std::string& optimizer,
-                               std::int64_t zero, std::int64_t shards);
+                               std::int64_t zero, std::int64_t shards, bool contiguous_gradients = true);
 
 struct ActivationShape {
   std::int64_t seq_len = 1;

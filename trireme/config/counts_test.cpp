@@ -154,6 +154,19 @@ TEST(StateBytes, ByRecipe) {
   EXPECT_EQ(state_bytes(1000, mixed, "adamw", 0, 1)[2].name, "master weights");
 }
 
+/// Gradients that stay in the dtype of the weights stand beside the buffer that they are summed in: 20 bytes.
+TEST(StateBytes, OfGradientsThatStay) {
+  const auto bytes = [](const PrecisionConfig& precision, std::int64_t zero, bool contiguous) {
+    return sum(state_bytes(1000, precision, "adamw", zero, 8, contiguous));
+  };
+  for (const char* dtype : {"float16", "bfloat16"}) {
+    EXPECT_EQ(bytes({.param = dtype}, 0, false), 20'000);
+    EXPECT_EQ(bytes({.param = dtype}, 2, false), 1000 * (4 + 16.0 / 8));
+    EXPECT_EQ(bytes({.param = dtype, .accumulate = dtype}, 0, false), 16'000);
+  }
+  EXPECT_EQ(bytes({.param = "float32"}, 0, false), 16'000);
+}
+
 /// The published numbers of performance.md 2.3.
 TEST(StateBytes, OfPublishedRuns) {
   const PrecisionConfig bf16_grads{.param = "bfloat16", .accumulate = "bfloat16"};

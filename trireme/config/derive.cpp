@@ -1,6 +1,7 @@
 #include "trireme/config/derive.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "trireme/base/error.hpp"
 #include "trireme/config/fields.hpp"
@@ -18,6 +19,7 @@ class Deriver {
     heads();
     degrees();
     batch();
+    precision();
     c_.parallelism.pp_schedule = canonical_schedule(c_.parallelism.pp_schedule);
     if (c_.parallelism.expert_tp == 0) set("parallelism.expert_tp", c_.parallelism.expert_tp, c_.parallelism.tp, "tp");
     if (c_.lr_scheduler.decay_steps == 0)
@@ -29,7 +31,8 @@ class Deriver {
   }
 
  private:
-  void set(const std::string& key, std::int64_t& value, std::int64_t derived, const char* rule) {
+  template <class T>
+  void set(const std::string& key, T& value, const T& derived, const char* rule) {
     value = derived;
     loaded_.origins[key] = {Origin::Kind::derived, {"", 0, 0, text("derived: ", rule)}};
   }
@@ -39,7 +42,10 @@ class Deriver {
     for (const Field& field : fields(c_)) {
       const auto origin = loaded_.origins.find(field.key);
       if (origin == loaded_.origins.end() || origin->second.kind != Origin::Kind::derived) continue;
-      *std::get<std::int64_t*>(field.value) = field.key == "parallelism.dp" ? -1 : 0;
+      if (std::int64_t* const* number = std::get_if<std::int64_t*>(&field.value))
+        **number = field.key == "parallelism.dp" ? -1 : 0;
+      else
+        *std::get<std::string*>(field.value) = PrecisionConfig{}.reduce;  // all derived dtypes have this default
       loaded_.origins.erase(origin);
     }
   }
@@ -54,6 +60,18 @@ class Deriver {
       set("model.intermediate_size", m.intermediate_size, 4 * m.hidden_size, "4 hidden_size");
     if (m.moe_intermediate_size == 0 && m.num_local_experts > 0)
       set("model.moe_intermediate_size", m.moe_intermediate_size, m.intermediate_size, "intermediate_size");
+  }
+
+  /// float64 is for proving layouts: one sum in float32 would hide what it is to show.
+  void precision() {
+    if (!is_float64(c_)) return;
+    PrecisionConfig& p = c_.precision;
+    const std::pair<const char*, std::string*> keys[] = {{"precision.reduce", &p.reduce},
+                                                         {"precision.accumulate", &p.accumulate},
+                                                         {"precision.master", &p.master},
+                                                         {"precision.states", &p.states}};
+    for (const auto& [key, value] : keys)
+      if (!loaded_.is_given(key)) set(key, *value, std::string("float64"), "float64 weights");
   }
 
   void degrees() {
@@ -72,12 +90,12 @@ class Deriver {
       set("training.micro_batch_size", t.micro_batch_size, t.global_batch_size / (t.grad_accum * dp),
           "global_batch_size / (grad_accum x dp)");
     else if (t.micro_batch_size == 0)
-      set("training.micro_batch_size", t.micro_batch_size, 1, "one sequence");
+      set("training.micro_batch_size", t.micro_batch_size, std::int64_t{1}, "one sequence");
     if (t.grad_accum == 0 && from_global)
       set("training.grad_accum", t.grad_accum, t.global_batch_size / (t.micro_batch_size * dp),
           "global_batch_size / (micro_batch_size x dp)");
     else if (t.grad_accum == 0)
-      set("training.grad_accum", t.grad_accum, 1, "one microbatch");
+      set("training.grad_accum", t.grad_accum, std::int64_t{1}, "one microbatch");
     if (t.global_batch_size == 0)
       set("training.global_batch_size", t.global_batch_size, t.micro_batch_size * t.grad_accum * dp,
           "micro_batch_size x grad_accum x dp");
@@ -89,6 +107,10 @@ class Deriver {
 };
 
 }  // namespace
+
+std::string param_dtype(const Config& c) { return c.precision.param == "auto" ? c.model.dtype : c.precision.param; }
+
+bool is_float64(const Config& c) { return c.model.dtype == "float64" || c.precision.param == "float64"; }
 
 std::int64_t ranks_of_a_replica(const ParallelismConfig& p) { return p.tp * p.cp * p.pp; }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The values that follow from others: degrees that were left open, the third of the batch sizes, sizes of heads.
+// The values that follow from others: degrees that were left open, the third of the batch sizes, sizes of heads, float64.
 #include <string>
 
 #include "trireme/config/parse.hpp"
@@ -16,6 +16,11 @@ struct Started {
 /// Fills in what was not given, where what it depends on is sound; validate() reports the rest. May be called again
 /// with other ranks.
 void derive(LoadedConfig& loaded, const Started& started = {});
+
+/// The dtype of the weights: precision.param, else model.dtype; "auto" where neither says more.
+std::string param_dtype(const Config& config);
+/// Whether the run is in float64, as one of the two says: then everything is.
+bool is_float64(const Config& config);
 
 /// The number of ranks of one replica: tp x cp x pp.
 std::int64_t ranks_of_a_replica(const ParallelismConfig& parallelism);

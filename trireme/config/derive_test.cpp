@@ -49,6 +49,14 @@ TEST(Derive, FillsInWhatFollows) {
       {"training.steps = 100\nlr_scheduler.decay_steps = 30", 0, "lr_scheduler.decay_steps", "30"},
       {"[training]\nseq_len = 64\n[[data]]\n[[data]]\nseq_len = 128", 0, "data.0.seq_len", "64"},
       {"[training]\nseq_len = 64\n[[data]]\n[[data]]\nseq_len = 128", 0, "data.1.seq_len", "128"},
+      {"model.dtype = \"float64\"", 0, "precision.reduce", "\"float64\""},
+      {"model.dtype = \"float64\"", 0, "precision.accumulate", "\"float64\""},
+      {"model.dtype = \"float64\"", 0, "precision.master", "\"float64\""},
+      {"precision.param = \"float64\"", 0, "precision.states", "\"float64\""},
+      {"model.dtype = \"float64\"", 0, "precision.param", "\"auto\""},
+      {"precision.param = \"float64\"\nprecision.states = \"float32\"", 0, "precision.states", "\"float32\""},
+      {"model.dtype = \"auto\"", 0, "precision.states", "\"float32\""},
+      {"model.dtype = \"auto\"", 0, "model.dtype", "\"auto\""},
       {"", 0, "training.global_batch_size", "1"},
       {"", 8, "training.global_batch_size", "8"},
       {three, 8, "training.global_batch_size", "64"},
@@ -81,6 +89,28 @@ TEST(Derive, AgainWithOtherRanksIsAsWithThemAtOnce) {
   derive(twice, {.ranks = 8});
   EXPECT_EQ(values_of(twice.config), values_of(derived(toml, 8).config));
   EXPECT_EQ(twice.config.training.grad_accum, 24);
+}
+
+TEST(Derive, Float64IsForgottenWithItsReason) {
+  LoadedConfig loaded = derived("model.dtype = \"float64\"");
+  EXPECT_EQ(loaded.origins.at("precision.master").kind, Origin::Kind::derived);
+  EXPECT_EQ(str(loaded.place_of("precision.master")), "derived: float64 weights");
+  loaded.config.model.dtype = "float32";
+  derive(loaded);
+  EXPECT_EQ(loaded.config.precision.master, "float32");
+  EXPECT_FALSE(loaded.is_given("precision.master"));
+}
+
+TEST(ParamDtype, IsWhatTheNearerKeySays) {
+  Config config;
+  EXPECT_EQ(param_dtype(config), "auto");
+  config.model.dtype = "bfloat16";
+  EXPECT_EQ(param_dtype(config), "bfloat16");
+  config.precision.param = "float32";
+  EXPECT_EQ(param_dtype(config), "float32");
+  EXPECT_FALSE(is_float64(config));
+  config.precision.param = "float64";
+  EXPECT_TRUE(is_float64(config));
 }
 
 RC_GTEST_PROP(Derive, AnyTwoBatchSizesGiveTheThird, ()) {

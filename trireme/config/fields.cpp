@@ -138,6 +138,11 @@ std::vector<Field> fields(Config& c) {
        "sequences of a step; 0 = derived: micro_batch_size x grad_accum x dp", 0, kMaxSize},
       {"training.max_norm", &c.training.max_norm, "gradients are clipped to this norm; 0 = never", 0, 1e30},
 
+      {"validation.interval", &c.validation.interval, "steps between two validations; 0 = never", 0, kMaxCount},
+      {"validation.samples", &c.validation.samples, "samples of each source; 0 = all", 0, kMaxCount},
+      {"validation.fraction", &c.validation.fraction, "share of every data source's tokens held out of training", 0, 1},
+      filled({"validation.sources", &c.validation.sources, "token files of their own, instead of a fraction"}),
+
       one_of("optimizer.name", &c.optimizer.name, "", {"adamw", "adam", "sgd"}),
       {"optimizer.lr", &c.optimizer.lr, "highest learning rate", 0, 1e6, true},
       {"optimizer.betas", &c.optimizer.betas, "decay of Adam's two moments", 0, 1},
@@ -178,6 +183,10 @@ std::vector<Field> fields(Config& c) {
       {"parallelism.reshard_after_forward", &c.parallelism.reshard_after_forward,
        "ZeRO-3: free gathered parameters between forward and backward"},
       {"parallelism.overlap_comm", &c.parallelism.overlap_comm, "communicate while computing"},
+      {"parallelism.reduce_scatter", &c.parallelism.reduce_scatter,
+       "ZeRO: a rank gets the sum of its own gradients alone; false = all-reduce, and each keeps its part"},
+      {"parallelism.contiguous_gradients", &c.parallelism.contiguous_gradients,
+       "gradients go to a flat buffer as they come; false = they stay tensors until backward is over"},
       {"parallelism.bucket_mb", &c.parallelism.bucket_mb, "size of a gradient bucket", 0, 1e6, true},
       {"parallelism.max_live_parameters", &c.parallelism.max_live_parameters, "ZeRO-3: gathered elements at most", 0,
        1e18},

@@ -170,13 +170,15 @@ TEST(Import, DeepSpeed) {
             {"lr_scheduler.decay", R"("linear")"},
             {"parallelism.zero", "3"},
             {"parallelism.overlap_comm", "true"},
+            {"parallelism.contiguous_gradients", "true"},
+            {"parallelism.bucket_mb", "2000.0"},
             {"parallelism.max_live_parameters", "1000000000"},
             {"parallelism.max_reuse_distance", "500000000"},
             {"parallelism.persistence_threshold", "100000"},
             {"metrics.interval", "20"}},
            notes, {"--model.preset", "gpt2"}, {.ranks = 8});
   EXPECT_THAT(notes, Contains("optimizer.params.weight_decay = \"auto\": \"auto\" is filled in by the caller"));
-  EXPECT_THAT(notes, Contains("zero_optimization.contiguous_gradients = true: no counterpart"));
+  EXPECT_THAT(notes, Contains("zero_optimization.stage3_gather_16bit_weights_on_model_save = true: no counterpart"));
   EXPECT_THAT(notes, Contains("no model in this file: set model.preset or its sizes"));
 }
 

@@ -64,7 +64,7 @@ std::string divisors(std::int64_t n, bool (*allowed)(std::int64_t divisor, std::
 inline bool any_divisor(std::int64_t, std::int64_t) { return true; }
 inline bool one_divides_the_other(std::int64_t a, std::int64_t b) { return a % b == 0 || b % a == 0; }
 
-// Each group of rules; in model_rules.cpp, layout_rules.cpp and batch_rules.cpp.
+// Each group of rules; in model_rules.cpp, layout_rules.cpp, batch_rules.cpp and precision_rules.cpp.
 
 /// False when sizes are missing, so that rules about them make no sense.
 bool check_model(Rules& rules);
@@ -75,5 +75,6 @@ void check_ranks(Rules& rules);
 void check_layout(Rules& rules);
 void check_batch(Rules& rules);
 void check_sequence(Rules& rules);
+void check_precision(Rules& rules);
 
 }  // namespace trireme

@@ -126,10 +126,11 @@ std::string describe_model(const LoadedConfig& loaded) {
   const std::string dtype = m.dtype == "auto" ? "bfloat16" : m.dtype;
   if (precision.param == "auto") precision.param = dtype;
   const std::int64_t shards = std::max<std::int64_t>(1, c.parallelism.dp / c.parallelism.replicate) * c.parallelism.cp;
-  out +=
-      text("states       ", components(state_bytes(n.total(), precision, c.optimizer.name, c.parallelism.zero, shards)),
-           " (", precision.param, " weights", shards > 1 ? text(", zero ", c.parallelism.zero, " over ", shards) : "",
-           "; before tp and pp)\n");
+  out += text("states       ",
+              components(state_bytes(n.total(), precision, c.optimizer.name, c.parallelism.zero, shards,
+                                     c.parallelism.contiguous_gradients)),
+              " (", precision.param, " weights",
+              shards > 1 ? text(", zero ", c.parallelism.zero, " over ", shards) : "", "; before tp and pp)\n");
 
   const ActivationShape shape{.seq_len = seq_len,
                               .micro_batch_size = c.training.micro_batch_size,

@@ -10,6 +10,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/config/convert.hpp"
+#include "trireme/config/counts.hpp"
 
 namespace trireme {
 namespace {
@@ -282,6 +283,11 @@ Settings tokens_as_sequences(const Setting& s, const std::string& key, const Con
   require<ConfigError>(tokens % seq_len == 0, s.path, " = ", tokens,
                        " is not a whole number of sequences of training.seq_len = ", seq_len);
   return one(s, key, {tokens / seq_len});
+}
+
+/// DeepSpeed counts a bucket's gradients, we their bytes in the dtype that they are summed in.
+Settings elements_as_mb(const Setting& s, const std::string& key, const Config& so_far) {
+  return one(s, key, {number_or_throw(s) * dtype_bytes(so_far.precision.accumulate) / 1e6});
 }
 
 Settings shard_degree(const Setting& s, const std::string& key, const Config& so_far) {

@@ -65,6 +65,7 @@ Settings beta2(const Setting& s, const std::string& key, const Config& so_far);
 Settings ratio_of_steps(const Setting& s, const std::string& key, const Config& so_far);
 Settings factor_of_lr(const Setting& s, const std::string& key, const Config& so_far);
 Settings tokens_as_sequences(const Setting& s, const std::string& key, const Config& so_far);
+Settings elements_as_mb(const Setting& s, const std::string& key, const Config& so_far);
 Settings shard_degree(const Setting& s, const std::string& key, const Config& so_far);
 Settings fsdp_if_sharded(const Setting& s, const std::string& key, const Config& so_far);
 Settings dataset_unless_path(const Setting& s, const std::string& key, const Config& so_far);

@@ -43,6 +43,8 @@ TEST(Translations, Values) {
       {minutes, {"soon"}, "foreign = \"soon\" is not a number"},
       {minutes, raw("inf"), "foreign = inf is not a number"},
       {power_of_two, whole(16), "ours = 65536.0"},
+      {elements_as_mb, whole(25'000'000), "ours = 100.0"},
+      {elements_as_mb, {"many"}, "foreign = \"many\" is not a number"},
       {bfloat16_if_true, {true}, "ours = \"bfloat16\""},
       {bfloat16_if_true, {false}, ""},
       {selective_if_true, raw(""), "ours = \"selective\""},

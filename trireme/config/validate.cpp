@@ -57,6 +57,20 @@ void check_data(Rules& rules) {
   }
 }
 
+void check_validation(Rules& rules) {
+  const ValidationConfig& v = rules.config.validation;
+  if (v.fraction >= 1)
+    rules.violation("validation.fraction", text("validation.fraction = ", v.fraction),
+                    "at least 0 and below 1: something must be left to train on");
+  if (v.fraction > 0 && !v.sources.empty())
+    rules.violation("validation.fraction", text("validation.fraction = ", v.fraction, " beside validation.sources"),
+                    "held-out tokens, or files of their own", "leave one of the two out");
+  if (v.interval > 0 && v.fraction == 0 && v.sources.empty())
+    rules.violation("validation.interval",
+                    text("validation.interval = ", v.interval, ", but there is nothing to validate on"), "",
+                    "set validation.fraction, for instance 0.01, or validation.sources");
+}
+
 /// What deserves a word but breaks no rule.
 void note(Rules& rules) {
   const ParallelismConfig& p = rules.config.parallelism;
@@ -118,8 +132,10 @@ std::vector<Violation> validate(const LoadedConfig& loaded, const Started& start
   check_batch(rules);
   check_sequence(rules);
   check_layout(rules);
+  check_precision(rules);
   check_optimizer(rules);
   check_data(rules);
+  check_validation(rules);
   note(rules);
   return std::move(rules).take();
 }

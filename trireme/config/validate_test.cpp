@@ -106,6 +106,39 @@ TEST(Validate, OptimizerAndData) {
   for (const Told& row : rows) EXPECT_EQ(error_of(kTiny + row.toml), row.message) << row.toml;
 }
 
+TEST(Validate, ValidationNeedsTokens) {
+  const Told rows[] = {
+      {"validation.interval = 5",
+       "validation.interval = 5, but there is nothing to validate on\n  --> run.toml:2\n  fix: set "
+       "validation.fraction, "
+       "for instance 0.01, or validation.sources"},
+      {"validation.interval = 5\nvalidation.fraction = 0.1\nvalidation.sources = ['a']",
+       "validation.fraction = 0.1 beside validation.sources\n  --> run.toml:3  held-out tokens, or files of their own\n"
+       "  fix: leave one of the two out"},
+      {"validation.fraction = 1.0",
+       "validation.fraction = 1\n  --> run.toml:2  at least 0 and below 1: something must be left to train on"},
+      {"validation.fraction = 0.1", "no error"},
+      {"validation.interval = 5\nvalidation.fraction = 0.999", "no error"},
+      {"validation.interval = 5\nvalidation.samples = 8\nvalidation.sources = ['a', 'b.bin']", "no error"},
+      {"validation.sources = ['']", "validation.sources = [\"\"] is empty\n  --> run.toml:2"},
+  };
+  for (const Told& row : rows) EXPECT_EQ(error_of(kTiny + row.toml), row.message) << row.toml;
+}
+
+/// A norm of 0 is no clipping, as in nanotron and DeepSpeed.
+TEST(Validate, ClippingMayBeOff) {
+  EXPECT_EQ(load_good(std::string(kTiny) + "training.max_norm = 0").config.training.max_norm, 0);
+  EXPECT_NE(error_of(std::string(kTiny) + "training.max_norm = -1"), "no error");
+}
+
+TEST(Validate, NamesOfOptimizersAndStagesOfZero) {
+  for (const char* name : {"adamw", "adam", "sgd"})
+    EXPECT_EQ(error_of(kTiny + text("optimizer.name = '", name, "'")), "no error");
+  EXPECT_NE(error_of(std::string(kTiny) + "optimizer.name = 'lion'"), "no error");
+  for (int zero = -1; zero <= 4; ++zero)
+    EXPECT_EQ(error_of(kTiny + text("parallelism.zero = ", zero)) == "no error", 0 <= zero && zero <= 3) << zero;
+}
+
 std::vector<std::string> warnings_of(const std::string& toml, const Started& started = {}) {
   LoadedConfig loaded = load(toml);
   return check_config(loaded, started);

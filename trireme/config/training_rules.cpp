@@ -1,0 +1,42 @@
+#include "trireme/config/training_rules.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "trireme/base/error.hpp"
+
+namespace trireme {
+
+std::vector<Violation> validate_for_training(const LoadedConfig& loaded) {
+  const Config& c = loaded.config;
+  std::vector<Violation> violations;
+  const auto add = [&](Place place, std::string headline, std::string fix) {
+    Violation v;
+    v.headline = std::move(headline);
+    v.place = std::move(place);
+    v.fix = std::move(fix);
+    violations.push_back(std::move(v));
+  };
+  const Place file{loaded.file, 0, 0, ""};
+  if (c.model.hidden_size == 0)
+    add(file, "no model to train", "set model.preset, for instance \"tiny-llama\", or the sizes themselves");
+  const auto needs_one = [&](const char* key, std::int64_t degree, const char* what) {
+    if (degree > 1)
+      add(loaded.place_of(key), text(key, " = ", degree, ": ", what, " cannot be trained yet"),
+          text("set ", key, " = 1"));
+  };
+  needs_one("parallelism.pp", c.parallelism.pp, "a pipeline");
+  needs_one("parallelism.cp", c.parallelism.cp, "a context cut over ranks");
+  needs_one("parallelism.ep", c.parallelism.ep, "experts cut over ranks");
+  if (c.model.num_local_experts > 0)
+    add(loaded.place_of("model.num_local_experts"),
+        text("model.num_local_experts = ", c.model.num_local_experts, ": a mixture of experts cannot be trained yet"),
+        "choose a model without experts");
+  if (std::ranges::all_of(c.data, [](const DataStage& stage) { return stage.sources.empty(); }))
+    add(file, "no data to train on: no [[data]] has sources",
+        "[[data]] with sources = [ { path = \"...\" } ], or path = \"synthetic\"");
+  return violations;
+}
+
+}  // namespace trireme

@@ -1,0 +1,242 @@
+#include "trireme/planner/memory.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <numeric>
+#include <string_view>
+#include <utility>
+
+#include "trireme/base/error.hpp"
+#include "trireme/base/human.hpp"
+#include "trireme/config/counts.hpp"
+#include "trireme/config/derive.hpp"
+
+// h hidden_size, d head_dim, f MLP width, V vocabulary, T tokens of a microbatch, t = tp
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kChunkTokens = 512;  // as CrossEntropyOptions::chunk_tokens of nn, which needs torch
+constexpr double kBytesOfMb = 1e6;          // as in GradReducer
+
+double real(std::int64_t value) { return static_cast<double>(value); }
+
+bool is_gpt2(const ModelConfig& m) { return m.model_type == "gpt2"; }
+
+void append(UnitTensors& unit, const UnitTensors& more) { unit.insert(unit.end(), more.begin(), more.end()); }
+
+UnitTensors norm_tensors(const ModelConfig& m) {
+  return is_gpt2(m) ? UnitTensors{m.hidden_size, m.hidden_size} : UnitTensors{m.hidden_size};
+}
+
+UnitTensors attention_tensors(const ModelConfig& m, std::int64_t tp) {
+  const std::int64_t h = m.hidden_size, q = m.num_attention_heads / tp * m.head_dim;
+  // With more ranks than key-value heads each rank keeps one of them, and several the same.
+  const std::int64_t kv = std::max<std::int64_t>(1, m.num_key_value_heads / tp) * m.head_dim;
+  const bool qkv_bias = is_gpt2(m) || m.model_type == "qwen2" || m.attention_bias;
+  const bool out_bias = is_gpt2(m) || (m.attention_bias && m.model_type != "qwen2");
+  UnitTensors tensors = {h * (q + 2 * kv), h * q};
+  if (qkv_bias) tensors.push_back(q + 2 * kv);
+  if (out_bias) tensors.push_back(h);
+  if (m.qk_norm) append(tensors, {m.head_dim, m.head_dim});
+  return tensors;
+}
+
+UnitTensors mlp_tensors(const ModelConfig& m, std::int64_t tp) {
+  const std::int64_t h = m.hidden_size, f = m.intermediate_size / tp;
+  return is_gpt2(m) ? UnitTensors{h * f, f, f * h, h} : UnitTensors{2 * h * f, f * h};
+}
+
+/// What a run's numbers are, with "auto" settled.
+struct Run {
+  const Config& config;
+  const LocalParameters parameters;
+  const PrecisionConfig precision;
+  const std::int64_t shards;
+  const double tokens;   // T of a rank: all that meet the cut matrices
+  const double between;  // those that it holds between the layers
+
+  double param_bytes() const { return dtype_bytes(precision.param); }
+};
+
+Run run_of(const Config& c, const std::string& compute_dtype) {
+  require<ConfigError>(c.parallelism.pp == 1, "parallelism.pp = ", c.parallelism.pp,
+                       ": the memory of a pipeline is not predicted yet");
+  PrecisionConfig precision = c.precision;
+  precision.param = param_dtype(c);
+  if (precision.param == "auto") precision.param = compute_dtype;
+  const ParallelismConfig& p = c.parallelism;
+  const double tokens = real(c.training.seq_len * c.training.micro_batch_size) / real(p.cp);
+  return {.config = c,
+          .parameters = local_parameters(c.model, p.tp),
+          .precision = precision,
+          .shards = std::max<std::int64_t>(1, p.dp / p.replicate) * p.cp,
+          .tokens = tokens,
+          .between = p.sequence_parallel ? tokens / real(p.tp) : tokens};
+}
+
+void add_states(MemoryPlan& plan, const Run& run) {
+  const Config& c = run.config;
+  const std::vector<Bytes> parts = state_bytes(run.parameters.total(), run.precision, c.optimizer.name,
+                                               c.parallelism.zero, run.shards, c.parallelism.contiguous_gradients);
+  plan.weights = parts[0].bytes;
+  plan.gradients = parts[1].bytes;
+  plan.master = parts[2].bytes;
+  const bool stateless = c.optimizer.name == "sgd" && c.optimizer.momentum == 0;
+  plan.states = stateless ? 0 : parts[3].bytes;
+}
+
+/// What a layer keeps. Selective recompute also leaves out what a layer makes again cheaply: the outputs of norms, and
+/// the MLP's activation.
+double layer_bytes(const Run& run, Recompute recompute) {
+  const ModelConfig& m = run.config.model;
+  const ParallelismConfig& p = run.config.parallelism;
+  const ActivationShape shape{.seq_len = run.config.training.seq_len,
+                              .micro_batch_size = run.config.training.micro_batch_size,
+                              .tp = p.tp,
+                              .cp = p.cp,
+                              .sequence_parallel = p.sequence_parallel,
+                              .flash_attention = m.attention_dropout == 0,
+                              .bytes_an_element = dtype_bytes(run.precision.param)};
+  double bytes = 0;
+  for (const Bytes& part : layer_activation_bytes(m, shape, recompute)) {
+    if (recompute == Recompute::selective && (part.name == "qkv input" || part.name == "mlp input")) continue;
+    const double again = part.name == "mlp hidden" ? (is_gpt2(m) ? 1.0 / 2 : 1.0 / 3) : 0;
+    bytes += part.bytes * (recompute == Recompute::selective ? 1 - again : 1);
+  }
+  if (m.qk_norm && recompute != Recompute::full) {
+    const double heads =
+        real(m.num_attention_heads) / real(p.tp) + std::max(1.0, real(m.num_key_value_heads) / real(p.tp));
+    bytes += run.tokens * heads * real(m.head_dim) * shape.bytes_an_element;
+  }
+  return bytes;
+}
+
+void add_activations(MemoryPlan& plan, const Run& run) {
+  const ModelConfig& m = run.config.model;
+  const double h = real(m.hidden_size), element = run.param_bytes();
+  const Recompute recompute = recompute_of(run.config.activation_checkpoint.mode);
+  plan.activations = real(m.num_hidden_layers) * layer_bytes(run, recompute);
+  // The layer that is being made again has all of its own.
+  if (recompute == Recompute::full) plan.activations += layer_bytes(run, Recompute::none);
+  // The first layer's input is the embedding's output; after the last one come the norm's input, and the head's, whose
+  // gradient is made in forward and is of all tokens.
+  plan.activations += (run.between + run.tokens) * h * element;
+  const double wide = std::max(4.0, element);
+  const double v = real(run.parameters.head_weight) / h;
+  plan.logits = std::min(real(kChunkTokens), run.tokens) * v * wide + real(run.parameters.head_weight) * wide;
+}
+
+/// What ZeRO-3 gathers, unit after unit, in the order of forward: elements of each, of tensors that have `at_least` so
+/// many.
+std::vector<double> units_of(const Run& run, std::int64_t at_least) {
+  const LocalParameters& n = run.parameters;
+  const auto size = [at_least](const UnitTensors& unit) {
+    double sum = 0;
+    for (const std::int64_t tensor : unit)
+      if (tensor >= at_least) sum += real(tensor);
+    return sum;
+  };
+  const double layer = size(n.layer);
+  const std::string& word = run.config.parallelism.zero_unit;
+  if (word == "model") return {size(n.embedding) + real(n.layers) * layer + size(n.head)};
+  const std::int64_t width = word == "layer" ? 1 : std::max(1, std::atoi(word.c_str()));
+  std::vector<double> units = {size(n.embedding)};
+  for (std::int64_t left = n.layers; left > 0; left -= width) units.push_back(real(std::min(left, width)) * layer);
+  // A head that is the embedding's weight needs it once more.
+  units.push_back(size(n.head) + (run.config.model.tie_word_embeddings ? size({n.head_weight}) : 0));
+  return units;
+}
+
+/// Elements that are too small to be worth gathering: each rank keeps all of them.
+double persistent_elements(const Run& run) {
+  const LocalParameters& n = run.parameters;
+  const auto small = [&](const UnitTensors& unit) {
+    double sum = 0;
+    for (const std::int64_t tensor : unit)
+      if (tensor < run.config.parallelism.persistence_threshold) sum += real(tensor);
+    return sum;
+  };
+  return small(n.embedding) + real(n.layers) * small(n.layer) + small(n.head);
+}
+
+/// One unit in use and the next on its way, as far as max_live_parameters lets it come.
+double live_elements(const Run& run, const std::vector<double>& units) {
+  const ParallelismConfig& p = run.config.parallelism;
+  if (!p.reshard_after_forward) return real(run.parameters.total()) - persistent_elements(run);
+  double pair = 0;
+  for (std::size_t i = 0; i < units.size(); ++i) pair = std::max(pair, units[i] + (i > 0 ? units[i - 1] : 0));
+  return std::min(pair, std::max(*std::ranges::max_element(units), real(p.max_live_parameters)));
+}
+
+void add_communication(MemoryPlan& plan, const Run& run) {
+  const ParallelismConfig& p = run.config.parallelism;
+  const PrecisionConfig& precision = run.precision;
+  const double all = real(run.parameters.total()), reduce = dtype_bytes(precision.reduce);
+  if (p.zero <= 1) {
+    // Buckets are slices of the gradients, and travel as they are unless the wire wants another dtype.
+    plan.buffers = precision.reduce == precision.accumulate ? 0 : all * reduce;
+  } else if (p.zero == 2) {
+    // One is filled while another is on its way.
+    plan.buffers = 2 * std::min(p.bucket_mb * kBytesOfMb, all * dtype_bytes(precision.accumulate));
+  } else {
+    plan.buffers = 2 * std::ranges::max(units_of(run, 0)) * reduce;
+    plan.live_units =
+        (persistent_elements(run) + live_elements(run, units_of(run, p.persistence_threshold))) * run.param_bytes();
+  }
+}
+
+/// The largest unit of which there are ten at least: whole numbers of it say enough.
+std::pair<double, std::string_view> unit_for(double bytes) {
+  constexpr std::string_view kNames[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  double size = 1;
+  std::size_t i = 0;
+  for (; i + 1 < std::size(kNames) && bytes >= 10 * 1024 * size; ++i) size *= 1024;
+  return {size, kNames[i]};
+}
+
+}  // namespace
+
+std::int64_t elements(const UnitTensors& unit) { return std::accumulate(unit.begin(), unit.end(), std::int64_t{0}); }
+
+LocalParameters local_parameters(const ModelConfig& m, std::int64_t tp) {
+  require<ConfigError>(m.num_local_experts == 0, "model.num_local_experts = ", m.num_local_experts,
+                       ": the memory of a mixture of experts is not predicted yet");
+  LocalParameters n;
+  n.layers = m.num_hidden_layers;
+  // Padded: the last ranks keep rows that mean nothing.
+  n.head_weight = (m.vocab_size + tp - 1) / tp * m.hidden_size;
+  n.embedding = {n.head_weight};
+  if (is_gpt2(m)) n.embedding.push_back(m.max_position_embeddings * m.hidden_size);
+  n.layer = norm_tensors(m);
+  append(n.layer, attention_tensors(m, tp));
+  append(n.layer, norm_tensors(m));
+  append(n.layer, mlp_tensors(m, tp));
+  n.head = norm_tensors(m);
+  if (!m.tie_word_embeddings) n.head.push_back(n.head_weight);
+  return n;
+}
+
+MemoryPlan predict_memory(const Config& config, const std::string& compute_dtype) {
+  const Run run = run_of(config, compute_dtype);
+  MemoryPlan plan;
+  add_states(plan, run);
+  add_activations(plan, run);
+  add_communication(plan, run);
+  return plan;
+}
+
+std::string describe(const MemoryPlan& plan) {
+  const auto [size, name] = unit_for(plan.total());
+  const auto in_units = [size = size](double bytes) { return std::llround(bytes / size); };
+  std::string parts;
+  const std::pair<const char*, double> all[] = {
+      {"weights", plan.weights},         {"gradients", plan.gradients}, {"states", plan.master + plan.states},
+      {"activations", plan.activations}, {"logits", plan.logits},       {"buffers", plan.buffers},
+      {"gathered", plan.live_units}};
+  for (const auto& [what, bytes] : all)
+    if (in_units(bytes) > 0) parts += text(parts.empty() ? ": " : " · ", what, " ", thousands(in_units(bytes)));
+  return text("predicted ", thousands(in_units(plan.total())), " ", name, "/rank", parts);
+}
+
+}  // namespace trireme

@@ -1,0 +1,231 @@
+#include "trireme/planner/memory.hpp"
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/config/counts.hpp"
+#include "trireme/config/test_words.hpp"
+
+namespace trireme {
+namespace {
+
+Config config_of(const std::string& preset, const Flags& flags = {}) {
+  return load_good("model.preset = \"" + preset + "\"\n", flags).config;
+}
+
+Config llama3(const Flags& more = {}) {
+  Flags flags = {"--model.dtype", "bfloat16", "--training.seq_len", "8192", "--parallelism.zero", "3"};
+  flags.insert(flags.end(), more.begin(), more.end());
+  return config_of("llama3-8b", flags);
+}
+
+double states(const MemoryPlan& plan) { return plan.weights + plan.gradients + plan.master + plan.states; }
+
+TEST(LocalParameters, OfOneRankAreAll) {
+  for (const char* preset : {"tiny-llama", "gpt2", "gpt2-xl", "llama3-8b", "llama3.2-1b", "qwen3-0.6b", "gpt3-175b"}) {
+    const ModelConfig m = config_of(preset).model;
+    EXPECT_EQ(local_parameters(m, 1).total(), count_parameters(m).total()) << preset;
+  }
+  const ModelConfig qwen2 = config_of("llama3.2-1b", {"--model.model_type", "qwen2"}).model,
+                    biased = config_of("llama3.2-1b", {"--model.attention_bias"}).model;
+  EXPECT_EQ(local_parameters(qwen2, 1).total(), count_parameters(qwen2).total());
+  EXPECT_EQ(local_parameters(biased, 1).total(), count_parameters(biased).total());
+}
+
+TEST(LocalParameters, AreCutOverTp) {
+  const LocalParameters tiny = local_parameters(config_of("tiny-llama").model, 2);
+  EXPECT_EQ(elements(tiny.embedding), 256 * 128);
+  EXPECT_EQ(elements(tiny.layer), 128 + 128 * 3 * 64 + 64 * 128 + 128 + 2 * 128 * 192 + 192 * 128);
+  EXPECT_EQ(elements(tiny.head), 128);  // tied: the norm alone
+  EXPECT_EQ(tiny.head_weight, 256 * 128);
+  EXPECT_EQ(tiny.total(), elements(tiny.embedding) + 4 * elements(tiny.layer) + 128);
+
+  // Biases of outputs, norms and positions are whole, those of cut columns are cut.
+  const LocalParameters gpt2 = local_parameters(config_of("gpt2").model, 4);
+  EXPECT_EQ(elements(gpt2.embedding), (50257 + 3) / 4 * 768 + 1024 * 768);
+  EXPECT_EQ(elements(gpt2.layer),
+            4 * 768 + (768 * 3 * 192 + 3 * 192) + (192 * 768 + 768) + (768 * 768 + 768) + (768 * 768 + 768));
+  EXPECT_EQ(elements(gpt2.head), 2 * 768);
+}
+
+TEST(LocalParameters, PadTheVocabulary) {
+  const ModelConfig m = config_of("tiny-llama", {"--model.vocab_size", "513"}).model;
+  EXPECT_EQ(local_parameters(m, 2).head_weight, 257 * 128);
+  EXPECT_EQ(local_parameters(m, 4).head_weight, 129 * 128);
+}
+
+TEST(LocalParameters, RepeatKeyValueHeads) {
+  const ModelConfig m = config_of("llama3-8b").model;  // 32 heads of 128, 8 key-value heads
+  const std::int64_t h = 4096, mlp = 3 * h * 14336 / 16, norms = 2 * h;
+  EXPECT_EQ(elements(local_parameters(m, 16).layer), h * (2 + 2 * 1) * 128 + 2 * 128 * h + mlp + norms);
+}
+
+/// performance.md 2.3: bytes a parameter, a part of them over D = 8 ranks. Of the row with two copies of gradients only
+/// the first column is a layout of ours.
+TEST(PredictMemory, HasTheBytesOfEveryRecipe) {
+  struct Row {
+    const char *param, *accumulate, *master, *states;
+    std::int64_t zero;
+    double whole, sharded;
+    bool contiguous = true;
+  };
+  const char *f32 = "float32", *b16 = "bfloat16", *f16 = "float16";
+  const Row rows[] = {
+      {b16, f32, f32, f32, 0, 18, 0},        {b16, f32, f32, f32, 1, 6, 12}, {b16, f32, f32, f32, 2, 2, 16},
+      {b16, f32, f32, f32, 3, 0, 18},        {f32, f32, f32, f32, 0, 16, 0}, {f32, f32, f32, f32, 1, 8, 8},
+      {f32, f32, f32, f32, 3, 0, 16},        {b16, b16, f32, f32, 0, 16, 0}, {b16, b16, f32, f32, 1, 4, 12},
+      {b16, b16, f32, f32, 2, 2, 14},        {b16, b16, f32, f32, 3, 0, 16}, {b16, b16, f32, b16, 0, 12, 0},
+      {b16, b16, f32, b16, 1, 4, 8},         {b16, b16, f32, b16, 3, 0, 12}, {b16, b16, b16, b16, 0, 8, 0},
+      {b16, b16, b16, b16, 1, 4, 4},         {b16, b16, b16, b16, 3, 0, 8},  {f16, f32, f32, f32, 0, 20, 0, false},
+      {b16, f32, f32, f32, 0, 20, 0, false},
+  };
+  for (const Row& row : rows) {
+    Config c = config_of("gpt2", {"--parallelism.dp", "8"});
+    c.precision = {.param = row.param, .accumulate = row.accumulate, .master = row.master, .states = row.states};
+    c.parallelism.zero = row.zero;
+    c.parallelism.contiguous_gradients = row.contiguous;
+    const double expected = 124'439'808 * (row.whole + row.sharded / 8);
+    EXPECT_NEAR(states(predict_memory(c)), expected, expected / 1000)
+        << row.param << " " << row.accumulate << " " << row.states << " zero " << row.zero;
+  }
+}
+
+/// The lines of a log that performance.md 2.3 gives.
+TEST(PredictMemory, OfAPublishedRun) {
+  Config c = llama3({"--parallelism.dp", "4", "--parallelism.cp", "2", "--precision.accumulate", "bfloat16"});
+  c.parallelism.zero = 1;
+  EXPECT_NEAR(states(predict_memory(c)) / 1e9, 44.17, 0.01);
+}
+
+TEST(PredictMemory, ShardsAreOfOneReplicaGroup) {
+  const Config c = llama3({"--parallelism.dp", "8", "--parallelism.replicate", "2"});
+  EXPECT_EQ(predict_memory(c).states, 8'030'261'248.0 * 8 / 4);
+  EXPECT_EQ(predict_memory(llama3()).states, 8'030'261'248.0 * 8);  // an open dp is one
+}
+
+/// By hand: 918,656 parameters in float32, four sequences of 128 tokens.
+TEST(PredictMemory, OfTinyLlama) {
+  const MemoryPlan plan = predict_memory(
+      config_of("tiny-llama", {"--training.seq_len", "128", "--training.micro_batch_size", "4"}), "float32");
+  EXPECT_EQ(plan.weights, 4 * 918'656);
+  EXPECT_EQ(plan.gradients, 4 * 918'656);
+  EXPECT_EQ(plan.master, 0);
+  EXPECT_EQ(plan.states, 8 * 918'656);
+  const double layer = 512 * 4 * (12 / 2 * 128 + 2 * 128 + 3 * 384) + 512 * 4 * 4;
+  EXPECT_EQ(plan.activations, 4 * layer + 2 * 512 * 4 * 128);
+  EXPECT_EQ(plan.logits, 512 * 4 * 512 + 4 * 512 * 128);
+  EXPECT_EQ(plan.buffers, 0);
+  EXPECT_EQ(plan.live_units, 0);
+  EXPECT_EQ(describe(plan), "predicted 33 MiB/rank: weights 4 · gradients 4 · states 7 · activations 18 · logits 1");
+}
+
+TEST(PredictMemory, AutoIsWhatTheDeviceComputesIn) {
+  const Config c = config_of("tiny-llama");
+  EXPECT_EQ(predict_memory(c, "bfloat16").weights, 2 * 918'656);
+  EXPECT_EQ(predict_memory(c, "bfloat16").master, 4 * 918'656);
+  EXPECT_LT(predict_memory(c, "bfloat16").activations, predict_memory(c).activations);
+  const Config proof = config_of("tiny-llama", {"--model.dtype", "float64"});
+  EXPECT_EQ(states(predict_memory(proof, "bfloat16")), 32 * 918'656);
+}
+
+TEST(PredictMemory, OfOptimizers) {
+  EXPECT_EQ(predict_memory(config_of("tiny-llama", {"--optimizer.name", "adam"})).states, 8 * 918'656);
+  EXPECT_EQ(predict_memory(config_of("tiny-llama", {"--optimizer.name", "sgd"})).states, 4 * 918'656);
+  EXPECT_EQ(predict_memory(config_of("tiny-llama", {"--optimizer.name", "sgd", "--optimizer.momentum", "0"})).states,
+            0);
+}
+
+TEST(PredictMemory, OfRecompute) {
+  const auto activations = [](const char* mode) {
+    return predict_memory(llama3({"--activation_checkpoint.mode", mode})).activations;
+  };
+  const double T = 8192, h = 4096, kd = 1024, f = 14336, lse = 4 * 32, edges = T * 4 * h;
+  EXPECT_EQ(activations("none"), 32 * T * (12 * h + 4 * kd + 6 * f + lse) + edges);
+  // Outputs of norms and the product in the MLP are made again.
+  EXPECT_EQ(activations("selective"), 32 * T * (8 * h + 4 * kd + 4 * f + lse) + edges);
+  EXPECT_EQ(activations("full"), 32 * T * 2 * h + T * (12 * h + 4 * kd + 6 * f + lse) + edges);
+}
+
+TEST(PredictMemory, OfGradientsOnTheirWay) {
+  const auto buffers = [](const Flags& flags) { return predict_memory(config_of("gpt2", flags)).buffers; };
+  const double all = 124'439'808;
+  for (const char* zero : {"0", "1"}) {
+    EXPECT_EQ(buffers({"--parallelism.zero", zero}), 0);
+    EXPECT_EQ(buffers({"--parallelism.zero", zero, "--precision.reduce", "bfloat16"}), 2 * all);
+  }
+  EXPECT_EQ(buffers({"--parallelism.zero", "2"}), 2 * 25e6);
+  EXPECT_EQ(buffers({"--parallelism.zero", "2", "--parallelism.bucket_mb", "1000"}), 2 * 4 * all);
+  const double embedding = 50257 * 768 + 1024 * 768;
+  EXPECT_EQ(buffers({"--parallelism.zero", "3"}), 2 * 4 * embedding);
+  EXPECT_EQ(buffers({"--parallelism.zero", "3", "--precision.reduce", "bfloat16"}), 2 * 2 * embedding);
+  EXPECT_EQ(buffers({"--parallelism.zero", "3", "--parallelism.zero_unit", "model"}), 2 * 4 * all);
+}
+
+TEST(PredictMemory, OfGatheredUnits) {
+  const auto live = [](const Flags& flags) { return predict_memory(llama3(flags)).live_units / 2; };  // in elements
+  const double matrix = 128256.0 * 4096, layer = 2 * 4096.0 * (4096 + 1024) + 3 * 4096.0 * 14336, norms = 65 * 4096;
+  EXPECT_EQ(live({}), matrix + layer + norms);
+  EXPECT_EQ(live({"--parallelism.dp", "8"}), matrix + layer + norms);
+  EXPECT_EQ(live({"--parallelism.persistence_threshold", "0"}),
+            matrix + layer + 3 * 4096);  // the last layer and the head
+  EXPECT_EQ(live({"--parallelism.max_live_parameters", "600_000_000"}), 6e8 + norms);
+  EXPECT_EQ(live({"--parallelism.max_live_parameters", "0"}), matrix + norms);
+  EXPECT_EQ(live({"--parallelism.zero_unit", "4", "--parallelism.max_live_parameters", "10_000_000_000"}),
+            8 * layer + norms);
+  EXPECT_EQ(live({"--parallelism.zero_unit", "model"}), 8'030'261'248.0);
+  EXPECT_EQ(live({"--parallelism.reshard_after_forward", "false"}), 8'030'261'248.0);
+  const Config tied = config_of("gpt2", {"--parallelism.zero", "3", "--parallelism.reshard_after_forward", "false"});
+  EXPECT_EQ(predict_memory(tied).live_units, 4 * 124'439'808.0);
+  // All matrices of a tiny model are small.
+  const Config tiny = config_of("tiny-llama", {"--parallelism.zero", "3", "--parallelism.dp", "2"});
+  EXPECT_EQ(predict_memory(tiny).live_units, 4 * 918'656);
+}
+
+TEST(PredictMemory, FallsWithRanksAndStages) {
+  const auto total = [](std::int64_t tp, std::int64_t dp, std::int64_t zero) {
+    return predict_memory(llama3({text("--parallelism.tp=", tp), text("--parallelism.dp=", dp),
+                                  text("--parallelism.zero=", zero)}))
+        .total();
+  };
+  for (std::int64_t zero = 0; zero <= 3; ++zero)
+    for (const std::int64_t tp : {1, 2, 4, 8, 16}) {
+      EXPECT_LT(total(2 * tp, 8, zero), total(tp, 8, zero)) << "tp " << tp << " zero " << zero;
+      for (const std::int64_t dp : {1, 4, 64}) {
+        const double narrow = total(tp, dp, zero), wide = total(tp, 2 * dp, zero);
+        EXPECT_TRUE(zero == 0 ? wide == narrow : wide < narrow) << "tp " << tp << " dp " << dp << " zero " << zero;
+      }
+      if (zero > 0) {
+        EXPECT_LT(total(tp, 8, zero), total(tp, 8, zero - 1)) << "tp " << tp << " zero " << zero;
+      }
+    }
+}
+
+TEST(PredictMemory, RefusesWhatItCannotKnow) {
+  EXPECT_EQ(message_of<ConfigError>([] { predict_memory(config_of("gpt2", {"--parallelism.pp", "2"})); }),
+            "parallelism.pp = 2: the memory of a pipeline is not predicted yet");
+  EXPECT_EQ(message_of<ConfigError>([] { predict_memory(config_of("mixtral-8x7b")); }),
+            "model.num_local_experts = 8: the memory of a mixture of experts is not predicted yet");
+}
+
+TEST(Describe, ChoosesAUnitAndLeavesOutWhatIsNothing) {
+  constexpr double kMiB = 1024 * 1024;
+  EXPECT_EQ(describe({.weights = 1 * kMiB,
+                      .gradients = 2 * kMiB,
+                      .master = 1 * kMiB,
+                      .states = 2 * kMiB,
+                      .activations = 33 * kMiB,
+                      .logits = 2 * kMiB,
+                      .buffers = 0.4 * kMiB}),
+            "predicted 41 MiB/rank: weights 1 · gradients 2 · states 3 · activations 33 · logits 2");
+  EXPECT_EQ(describe({.weights = 1024 * kMiB, .buffers = 500 * kMiB, .live_units = 76 * kMiB}),
+            "predicted 1,600 MiB/rank: weights 1,024 · buffers 500 · gathered 76");
+  EXPECT_EQ(describe({.states = 1024 * 64 * kMiB}), "predicted 64 GiB/rank: states 64");
+  EXPECT_EQ(describe({.weights = 12}), "predicted 12 B/rank: weights 12");
+  EXPECT_EQ(describe({}), "predicted 0 B/rank");
+}
+
+}  // namespace
+}  // namespace trireme
