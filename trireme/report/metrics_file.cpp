@@ -1,0 +1,104 @@
+#include "trireme/report/metrics_file.hpp"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "trireme/base/json_text.hpp"
+
+namespace trireme {
+namespace {
+
+struct Entry {
+  const char* key;
+  std::variant<double, std::int64_t, bool> value;
+  const char* format = nullptr;  // of LogItem
+  bool exact = false;            // JSON has a second key with the bits
+};
+
+/// All keys but the step, in the order in which they are written.
+std::vector<Entry> entries(const StepRecord& record) {
+  std::vector<Entry> list;
+  const auto add = [&](const char* key, const std::optional<double>& value, const char* format = nullptr) {
+    if (value) list.push_back({key, *value, format});
+  };
+  list.push_back({.key = "loss", .value = record.loss, .exact = true});
+  list.push_back({.key = "grad_norm", .value = record.grad_norm, .format = ".4g", .exact = true});
+  add("lr", record.lr, ".4g");
+  list.push_back({.key = "tokens", .value = record.tokens});
+  add("tokens_per_sec", record.tokens_per_sec, ".0f");
+  add("tokens_per_sec_per_gpu", record.tokens_per_sec_per_rank, ".0f");
+  add("step_time_s", record.step_time_s, ".4g");
+  add("data_time_frac", record.data_time_frac, ".3g");
+  add("comm_exposed_frac", record.comm_exposed_frac, ".3g");
+  add("bubble_frac", record.bubble_frac, ".3g");
+  add("mfu", record.mfu, ".3g");
+  add("tflops_per_gpu", record.tflops_per_rank, ".4g");
+  add("mem_peak_gib", record.mem_peak_gib, ".4g");
+  add("loss_scale", record.loss_scale);
+  list.push_back({.key = "skipped", .value = record.skipped});
+  add("loss_z", record.loss_z, ".2f");
+  add("grad_norm_z", record.grad_norm_z, ".2f");
+  add("val/loss", record.val_loss);
+  return list;
+}
+
+std::string json_value(bool value) { return value ? "true" : "false"; }
+std::string json_value(std::int64_t value) { return json_number(value); }
+std::string json_value(double value) { return json_number_or_null(value); }
+
+}  // namespace
+
+std::string hex_float(double value) {
+  if (std::isnan(value)) return "nan";  // the sign of a NaN says nothing, and differs between machines
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  std::array<char, 32> buffer;  // the longest is 1.fffffffffffffp+1023
+  char* const end =
+      std::to_chars(buffer.data(), buffer.data() + buffer.size(), std::abs(value), std::chars_format::hex).ptr;
+  return (std::signbit(value) ? "-0x" : "0x") + std::string(buffer.data(), end);
+}
+
+std::string json_number_or_null(double value) { return std::isfinite(value) ? json_number(value) : "null"; }
+
+std::string json_record(const StepRecord& record) {
+  std::string line = "{\"step\":" + json_number(record.step);
+  for (const Entry& entry : entries(record)) {
+    const std::string value = std::visit([](auto v) { return json_value(v); }, entry.value);
+    line.append(",\"").append(entry.key).append("\":").append(value);
+    if (entry.exact) {
+      const std::string bits = hex_float(std::get<double>(entry.value));
+      line.append(",\"").append(entry.key).append("_hex\":\"").append(bits).append("\"");
+    }
+  }
+  return line + "}";
+}
+
+std::vector<LogItem> log_items(const StepRecord& record) {
+  std::vector<LogItem> items;
+  for (const Entry& entry : entries(record)) {
+    LogItem item{entry.key, 0.0};
+    if (entry.format != nullptr) item.log_format = entry.format;
+    if (const auto* number = std::get_if<double>(&entry.value)) {
+      item.scalar_value = *number;
+    } else if (const auto* count = std::get_if<std::int64_t>(&entry.value)) {
+      item.scalar_value = *count;
+    } else {
+      item.scalar_value = std::int64_t{std::get<bool>(entry.value)};
+    }
+    items.push_back(std::move(item));
+  }
+  return items;
+}
+
+MetricsFile::MetricsFile(const std::filesystem::path& path) : file_(path) {
+  // A run that lost power in the middle of a line: keep the next record out of what is left of it.
+  if (!file_.ends_with('\n')) file_.append("\n");
+}
+
+void MetricsFile::append(const StepRecord& record) { file_.append(json_record(record) + "\n"); }
+
+}  // namespace trireme

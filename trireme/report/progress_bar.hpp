@@ -1,0 +1,20 @@
+#pragma once
+// The text of the bar under the table of steps. It knows nothing of terminals but their width.
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace trireme {
+
+struct BarFacts {
+  std::int64_t step = 0, steps = 0;
+  double loss = 0;
+  double tokens_per_sec = 0;
+  double elapsed_s = 0;
+  std::optional<double> left_s{};  // not known before the second step
+};
+
+/// Always shorter than `width`, so that no terminal wraps it: parts are left out until it fits, and at last all of it.
+std::string bar_text(const BarFacts& facts, int width);
+
+}  // namespace trireme

@@ -1,0 +1,129 @@
+#include "trireme/report/run_folder.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstddef>
+#include <string_view>
+#include <system_error>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/base/file_output.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMostOfOneName = 10'000;
+
+std::string two_digits(unsigned value) { return (value < 10 ? "0" : "") + std::to_string(value); }
+
+std::string date_text(std::chrono::system_clock::time_point time) {
+  const auto day = std::chrono::floor<std::chrono::days>(time);
+  const std::chrono::year_month_day date(day);
+  const auto minutes = static_cast<unsigned>(std::chrono::floor<std::chrono::minutes>(time - day).count());
+  return text(static_cast<int>(date.year()), two_digits(static_cast<unsigned>(date.month())),
+              two_digits(static_cast<unsigned>(date.day())), "-", two_digits(minutes / 60), two_digits(minutes % 60));
+}
+
+std::string filled_in(std::string_view word, const std::string& pattern, const RunFacts& facts) {
+  if (word == "%date") return date_text(facts.time);
+  if (word == "%jobid") return facts.job_id.empty() ? std::to_string(::getpid()) : facts.job_id;
+  if (word == "%layout") return facts.layout;
+  throw ConfigError(text("run.name = \"", pattern, "\": \"", word, "\" is not known",
+                         "\n  fix: use %date, %jobid or %layout, or no %"));
+}
+
+void check_name(const std::string& name, const std::string& pattern) {
+  const bool control =
+      std::any_of(name.begin(), name.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
+  require<ConfigError>(!control, "run.name: a control character in the name of a folder\n  fix: leave it out");
+  const bool single =
+      !name.empty() && name != "." && name.find('/') == std::string::npos && name.find("..") == std::string::npos;
+  require<ConfigError>(single, "run.name = \"", pattern, "\" gives \"", name,
+                       "\", which is not the name of one folder: no /, no .., not empty",
+                       "\n  fix: put the folders above it into run.dir");
+  require<ConfigError>(name != "latest", "run.name = \"", pattern,
+                       "\": this is the link to the newest run\n  fix: choose another name");
+}
+
+/// False if somebody else has it, or if it is not a folder.
+bool take(const fs::path& folder) {
+  std::error_code made, error;
+  fs::create_directory(folder, made);
+  if (!fs::is_directory(folder, error)) {
+    const bool taken = fs::exists(fs::symlink_status(folder, error));  // by a file, or a link to nowhere
+    require<ConfigError>(taken, folder.string(), ": cannot be made a folder: ", made.message());
+    return false;
+  }
+  const bool empty = fs::is_empty(folder, error);
+  require<ConfigError>(!error, folder.string(), ": cannot be read: ", error.message());
+  if (!empty) return false;
+  // Of two runs that find the same empty folder one makes this file.
+  const fs::path mark = folder / "metrics.jsonl";
+  const int fd = ::open(mark.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (fd < 0 && errno == EEXIST) return false;
+  require<ConfigError>(fd >= 0, mark.string(), ": cannot be made: ", std::generic_category().message(errno));
+  ::close(fd);
+  return true;
+}
+
+/// Empty, or why not. A run is not worth less without the link, so nothing here is an error.
+std::string point_latest(const fs::path& dir, const std::string& name) {
+  const fs::path latest = dir / "latest";
+  std::error_code error;
+  const fs::file_status there = fs::symlink_status(latest, error);
+  if (fs::exists(there) && !fs::is_symlink(there))
+    return text(latest.string(), " is not a link and stays as it is; this run is in ", (dir / name).string());
+  // Under a name that only this run has, then renamed: a reader finds the old run or the new one, never none.
+  const fs::path temporary = dir / (".latest-" + name);
+  fs::remove(temporary, error);
+  fs::create_symlink(name, temporary, error);
+  if (!error) fs::rename(temporary, latest, error);
+  if (!error) return "";
+  std::error_code ignored;
+  fs::remove(temporary, ignored);
+  return text(latest.string(), ": cannot be made to point to ", name, ": ", error.message());
+}
+
+}  // namespace
+
+std::string layout_word(const std::vector<Grid::AxisValue>& axes) {
+  std::string word;
+  for (const auto& [axis, degree] : axes)
+    if (degree != 1) word += text(name(axis), degree);
+  return word.empty() ? "single" : word;
+}
+
+std::string run_name(const std::string& pattern, const RunFacts& facts) {
+  std::string out;
+  for (std::size_t i = 0; i < pattern.size();) {
+    if (pattern[i] != '%') {
+      out += pattern[i++];
+      continue;
+    }
+    std::size_t end = i + 1;
+    while (end < pattern.size() && std::isalpha(static_cast<unsigned char>(pattern[end])) != 0) ++end;
+    out += filled_in(std::string_view(pattern).substr(i, end - i), pattern, facts);
+    i = end;
+  }
+  check_name(out, pattern);
+  return out;
+}
+
+RunFolder make_run_folder(const fs::path& dir, const std::string& pattern, const RunFacts& facts) {
+  const std::string first = run_name(pattern, facts);
+  make_folder(dir);
+  for (int number = 1; number <= kMostOfOneName; ++number) {
+    const std::string name = number == 1 ? first : text(first, "-", number);
+    if (take(dir / name)) return {dir / name, point_latest(dir, name)};
+  }
+  throw ConfigError(text((dir / first).string(), ": there are ", kMostOfOneName,
+                         " runs of this name\n  fix: put %date into run.name"));
+}
+
+}  // namespace trireme

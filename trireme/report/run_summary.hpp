@@ -1,0 +1,42 @@
+#pragma once
+// What is said at the end of a run.
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trireme/base/terminal.hpp"
+
+namespace trireme {
+
+struct SlowestRank {
+  int rank = 0;
+  double excess = 0;  // 0.021: its steps take 2.1 % longer than the median rank's
+};
+
+struct RunSummary {
+  std::int64_t steps = 0;  // done by this run
+  double seconds = 0;
+  std::optional<double> first_loss{}, last_loss{};  // both or none
+  std::optional<double> median_tokens_per_sec{};
+  std::optional<SlowestRank> slowest{};
+  std::vector<std::pair<std::string, double>> shares{};  // where a step goes: name, fraction
+  std::optional<double> memory_predicted_gib{}, memory_measured_gib{};
+  std::optional<std::filesystem::path> saved{};  // the folder of the model
+  std::int64_t skipped = 0;                      // steps whose update was not applied
+  bool interrupted = false;
+  std::vector<std::string> next{};  // commands that a person may want now
+};
+
+/// `label` dim and padded to a column of 8, then `text`: the lines above and below the table look alike.
+std::string labelled_line(const std::string& label, const std::string& text, const Style& style);
+
+/// Lines with their newlines.
+std::string summary_text(const RunSummary& summary, const Style& style);
+
+/// {"done":{"steps":400, ...}} without a newline; what is absent is left out, and so is `next`.
+std::string summary_json(const RunSummary& summary);
+
+}  // namespace trireme

@@ -1,0 +1,32 @@
+#pragma once
+// What is known after an optimizer step. Everything that is written about a step, in files or on the terminal, comes from here.
+#include <cstdint>
+#include <optional>
+
+namespace trireme {
+
+/// The fractions are parts of `step_time_s`, from 0 to 1. What could not be measured is absent, never a made-up number.
+struct StepRecord {
+  std::int64_t step = 0;   // the first is 1
+  std::int64_t steps = 0;  // planned
+  double loss = 0;
+  double grad_norm = 0;  // before clipping
+  double lr = 0;
+  std::int64_t tokens = 0;  // consumed so far
+  double tokens_per_sec = 0;
+  double tokens_per_sec_per_rank = 0;
+  double step_time_s = 0;
+  double data_time_frac = 0;
+  std::optional<double> comm_exposed_frac{};
+  std::optional<double> bubble_frac{};
+  std::optional<double> mfu{};
+  std::optional<double> tflops_per_rank{};
+  std::optional<double> mem_peak_gib{};
+  std::optional<double> loss_scale{};  // fp16
+  bool skipped = false;                // the update was not applied
+  std::optional<double> loss_z{};
+  std::optional<double> grad_norm_z{};
+  std::optional<double> val_loss{};
+};
+
+}  // namespace trireme

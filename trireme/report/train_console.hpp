@@ -1,0 +1,84 @@
+#pragma once
+// What a person sees of a run, on a terminal or in a log file. docs/training_output.md shows the modes.
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "trireme/base/terminal.hpp"
+#include "trireme/report/run_summary.hpp"
+#include "trireme/report/step_record.hpp"
+#include "trireme/report/step_table.hpp"
+
+namespace trireme {
+
+/// bar: a table, and a bar under it on a terminal. plain: key=value. json: the records of metrics.jsonl. quiet: warnings and the end.
+enum class ConsoleMode { bar, plain, json, quiet };
+
+/// The mode that metrics.console names; "auto" is bar on a terminal, else plain. ConfigError for any other word.
+ConsoleMode console_mode(std::string_view word, bool tty);
+
+struct ConsoleOptions {
+  ConsoleMode mode = ConsoleMode::plain;
+  TerminalFacts terminal{};
+  std::int64_t interval = 10;  // steps
+  std::function<std::chrono::steady_clock::time_point()> clock = &std::chrono::steady_clock::now;
+};
+
+/// For rank 0 alone, and for one thread of it. `out` must outlive it. The bar is erased before anything else is printed, and at the end.
+class TrainConsole {
+ public:
+  /// ConfigError if the interval is not at least 1.
+  TrainConsole(std::ostream& out, ConsoleOptions options);
+  ~TrainConsole();
+  TrainConsole(const TrainConsole&) = delete;
+  TrainConsole& operator=(const TrainConsole&) = delete;
+
+  /// Label and text of the lines above the table, before the first step: {"model", "tiny-llama ..."}.
+  void header(const std::vector<std::pair<std::string, std::string>>& lines);
+
+  /// Prints the first step of the run, multiples of the interval, steps that were validated, and the last; draws the bar for the others,
+  /// five times a second at most.
+  void step(const StepRecord& record);
+
+  /// Stands behind the next row that is printed, or on a line of its own if none comes: "✓ checkpoint 200 (11 MB)". A note about a step
+  /// comes before that step. As json: at once, {"note":"..."}.
+  void note(std::string text);
+
+  /// On its own line, now; the bar is drawn again under it.
+  void warning(const std::string& text);
+
+  void finish(const RunSummary& summary);
+
+  /// Before somebody else writes to the terminal; the next step draws it again.
+  void erase_bar();
+
+ private:
+  using Time = std::chrono::steady_clock::time_point;
+
+  bool due(const StepRecord& record) const;
+  void print(const std::string& lines);
+  void print_row(const StepRecord& record);
+  void print_plain(const StepRecord& record);
+  void draw_bar();
+
+  std::ostream& out_;
+  const ConsoleOptions options_;
+  const Style style_;
+  const Time begun_;
+  std::vector<std::string> notes_;
+  std::optional<StepTable> table_;  // from the first step on: the number of steps decides its width
+  int lines_since_header_ = 0;
+  std::optional<StepRecord> last_;
+  std::int64_t first_step_ = 0;
+  Time first_step_end_{}, last_step_end_{};
+  std::optional<Time> drawn_at_;
+  bool bar_is_drawn_ = false;
+};
+
+}  // namespace trireme

@@ -1,0 +1,34 @@
+#include "trireme/report/z_score.hpp"
+
+#include <cmath>
+#include <utility>
+
+#include "trireme/base/error.hpp"
+
+namespace trireme {
+
+ZScore::ZScore(std::deque<double> values) : values_(std::move(values)) {
+  require(values_.size() <= kWindow, "a z-score over ", kWindow, " values is given ", values_.size());
+  for (const double value : values_)
+    require(std::isfinite(value), "a z-score is given a window with the value ", value);
+}
+
+std::optional<double> ZScore::add(double value) {
+  if (!std::isfinite(value)) return std::nullopt;
+  if (values_.size() == kWindow) values_.pop_front();
+  values_.push_back(value);
+  if (values_.size() < kEnough) return std::nullopt;
+
+  // Distances from the new value, not the values themselves: equal values then have a deviation of exactly zero. Summed anew each time,
+  // oldest first: running sums would gather rounding errors, and a resumed run would not have the same ones.
+  const auto count = static_cast<double>(values_.size());
+  double mean = 0;
+  for (const double other : values_) mean += (other - value) / count;
+  double variance = 0;
+  for (const double other : values_) variance += (other - value - mean) * (other - value - mean) / count;
+  const double deviation = std::sqrt(variance);
+  if (!(deviation > 0) || !std::isfinite(deviation)) return std::nullopt;
+  return -mean / deviation;
+}
+
+}  // namespace trireme
