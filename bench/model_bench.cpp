@@ -10,11 +10,11 @@
 #include <ATen/Parallel.h>
 #include <torch/torch.h>
 
-#include "tests/parity/counted_memory.hpp"
 #include "trireme/comm/thread_world.hpp"
 #include "trireme/model/decoder.hpp"
 #include "trireme/nn/init.hpp"
 #include "trireme/nn/init_scope.hpp"
+#include "trireme/runtime/counted_memory.hpp"
 
 namespace {
 

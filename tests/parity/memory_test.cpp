@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "tests/parity/counted_memory.hpp"
 #include "trireme/model/decoder.hpp"
 #include "trireme/nn/test_words.hpp"
+#include "trireme/runtime/counted_memory.hpp"
 
 namespace trireme {
 namespace {

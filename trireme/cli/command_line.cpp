@@ -18,6 +18,7 @@ struct Choice {
   std::function<int(Console&)> run;  // to an exit code
   Settings overrides;
   std::vector<std::string> program;  // what came after --
+  std::vector<std::string> words;    // all of them, the program's own first
 };
 
 int number(ExitCode code) { return static_cast<int>(code); }
@@ -90,6 +91,28 @@ void add_config(CLI::App& app, Choice& choice) {
   cmd->footer("Example:\n  trireme config import config_tiny_llama.yaml -o run.toml");
 }
 
+void add_train(CLI::App& app, Choice& choice) {
+  auto options = std::make_shared<TrainCommand>();
+  CLI::App* cmd = app.add_subcommand("train", "Train the model of a config, on N ranks of this host or as one of many");
+  cmd->add_option("config", options->file, "config file")->required();
+  cmd->add_option("-n,--ranks", options->ranks,
+                  "start so many ranks here; without it: as torchrun, srun or mpirun says");
+  cmd->add_option("--master", options->master, "HOST:PORT where the ranks meet, when no launcher says");
+  cmd->add_option("--run-folder", options->run_folder, "")->group("");
+  cmd->add_option("--terminal-width", options->terminal_width, "")->group("");
+  cmd->add_flag("--terminal-color", options->terminal_color, "")->group("");
+  cmd->footer(
+      "Any key can be set: --section.key VALUE. The run's folder is runs/NAME, and runs/latest points to it.\n"
+      "Ctrl-C once finishes the step, saves the weights and exits with 130; twice stops at once.\n\n"
+      "Example:\n  trireme train examples/tiny.toml -n 4 --training.steps 50");
+  cmd->callback([options, &choice] {
+    options->overrides = choice.overrides;
+    options->words = choice.words;
+    options->version = "trireme " TRIREME_VERSION;
+    choice.run = [options](Console& console) { return run_train(*options, console); };
+  });
+}
+
 void add_launch(CLI::App& app, Choice& choice) {
   auto options = std::make_shared<LaunchCommand>();
   CLI::App* cmd = app.add_subcommand(
@@ -154,6 +177,7 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
   add_schedule(app, choice);
   add_config(app, choice);
   add_data(app, [&choice](std::function<int(Console&)> run) { choice.run = std::move(run); });
+  add_train(app, choice);
   add_launch(app, choice);
   add_doctor(app, choice);
 
@@ -161,7 +185,8 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
   try {
     std::vector<std::string> words(argv + std::min(argc, 1), argv + argc), rest;
     check_command(app, words);
-    if (!words.empty() && words.front() == "config") {
+    choice.words.assign(argv, argv + argc);
+    if (!words.empty() && (words.front() == "config" || words.front() == "train")) {
       choice.overrides = take_flags(words, rest);
     } else {
       rest = words;

@@ -42,6 +42,20 @@ ExitCode run_config_show(const ConfigOptions& options, Console& console);
 ExitCode run_config_check(const ConfigOptions& options, Console& console);
 ExitCode run_config_import(const ConfigOptions& options, Console& console);
 
+struct TrainCommand {
+  std::string file;
+  Settings overrides;              // --a.b value
+  int ranks = 0;                   // of this host; 0: not given
+  std::string master;              // HOST:PORT
+  std::vector<std::string> words;  // the whole command line, for ranks that are started from it
+  std::string version;             // "trireme 0.1.0"
+  std::string run_folder;          // where a launcher has made it already
+  int terminal_width = 0;          // of the terminal that a launcher shows rank 0's output on; 0: it is none
+  bool terminal_color = false;
+};
+/// The exit code is the job's.
+int run_train(const TrainCommand& command, Console& console);
+
 struct LaunchCommand {
   int ranks = 0;  // of this host; 0: not given
   int num_nodes = 1, node_rank = 0;

@@ -5,8 +5,14 @@
 #include <utility>
 
 #include "trireme/comm/group.hpp"
+#include "trireme/comm/wait_clock.hpp"
 
 namespace trireme {
+
+double& seconds_waited() {
+  thread_local double seconds = 0;
+  return seconds;
+}
 
 Pending::Pending(Group& group, Call call, std::vector<CallRecord> records, at::Tensor result,
                  std::unique_ptr<Flight> flight)
@@ -35,7 +41,9 @@ Pending::~Pending() {
 
 at::Tensor Pending::wait() && {
   Group& group = *std::exchange(group_, nullptr);
+  const auto begin = std::chrono::steady_clock::now();
   group.finish(call_, records_, flight_.get());
+  seconds_waited() += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return std::move(result_);
 }
 

@@ -14,9 +14,8 @@ LrSchedule::LrSchedule(Options options) : options_(std::move(options)) {
                        "lr_scheduler.decay = \"", o.decay, "\": constant, linear, cosine or 1-sqrt");
   require<ConfigError>(o.steps >= 1 && o.warmup_steps >= 0 && o.decay_steps >= 0, "a run of ", o.steps, " steps, ",
                        o.warmup_steps, " of warm-up and ", o.decay_steps, " of decay: none may be negative");
-  require<ConfigError>(o.warmup_steps + o.decay_steps <= o.steps, "lr_scheduler.warmup_steps = ", o.warmup_steps,
-                       " and decay_steps = ", o.decay_steps, " are more than training.steps = ", o.steps);
-  decay_begin_ = o.decay_steps > 0 ? o.steps - o.decay_steps : o.warmup_steps;
+  decay_begin_ = o.decay_steps > 0 ? std::max(o.warmup_steps, o.steps - o.decay_steps) : o.warmup_steps;
+  decay_length_ = o.decay_steps > 0 ? o.decay_steps : std::max<std::int64_t>(1, o.steps - o.warmup_steps);
 }
 
 double LrSchedule::operator()(std::int64_t step) const {
@@ -24,8 +23,8 @@ double LrSchedule::operator()(std::int64_t step) const {
   require(step >= 1, "the learning rate of step ", step, ": steps count from 1");
   if (step <= o.warmup_steps) return o.lr * static_cast<double>(step) / static_cast<double>(o.warmup_steps);
   if (o.decay == "constant" || step <= decay_begin_) return o.lr;
-  const double t =
-      static_cast<double>(std::min(step, o.steps) - decay_begin_) / static_cast<double>(o.steps - decay_begin_);
+  const double t = std::min(
+      1.0, static_cast<double>(std::min(step, o.steps) - decay_begin_) / static_cast<double>(decay_length_));
   const double left = o.decay == "linear"   ? 1 - t
                       : o.decay == "cosine" ? (1 + std::cos(std::numbers::pi * t)) / 2
                                             : 1 - std::sqrt(t);

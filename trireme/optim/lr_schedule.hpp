@@ -16,7 +16,7 @@ class LrSchedule {
     std::int64_t decay_steps = 0;
     std::string decay = "cosine";  // constant, linear, cosine, 1-sqrt
   };
-  /// ConfigError when the parts do not fit into the run.
+  /// Where the parts do not fit into the run (a short trial of a long run's config), it ends before they do.
   explicit LrSchedule(Options options);
 
   /// Of the update that ends step `step`, from 1. Behind the last step it stays as it was there.
@@ -27,6 +27,7 @@ class LrSchedule {
  private:
   Options options_;
   std::int64_t decay_begin_ = 0;  // the last step before it
+  std::int64_t decay_length_ = 1;
 };
 
 }  // namespace trireme

@@ -41,10 +41,20 @@ TEST(LrSchedule, AShortDecayLeavesAPlateau) {
 }
 
 TEST(LrSchedule, WhatDoesNotFitIsNamed) {
-  EXPECT_THAT(message_of<ConfigError>([] { LrSchedule({.steps = 10, .warmup_steps = 8, .decay_steps = 3}); }),
-              HasSubstr("warmup_steps = 8 and decay_steps = 3 are more than training.steps = 10"));
+  EXPECT_THAT(message_of<ConfigError>([] { LrSchedule({.steps = 10, .warmup_steps = -8}); }),
+              HasSubstr("none may be negative"));
   EXPECT_THAT(message_of<ConfigError>([] { LrSchedule({.decay = "steps"}); }),
               HasSubstr("\"steps\": constant, linear"));
+}
+
+TEST(LrSchedule, AShortTrialOfALongRun) {
+  const LrSchedule cut({.lr = 1, .steps = 10, .warmup_steps = 8, .decay_steps = 4, .decay = "linear"});
+  EXPECT_EQ(cut(8), 1);
+  EXPECT_EQ(cut(9), 0.75);
+  EXPECT_EQ(cut(10), 0.5);
+  EXPECT_EQ(cut(11), 0.5);
+  const LrSchedule warming({.lr = 1, .steps = 4, .warmup_steps = 20});
+  EXPECT_EQ(warming(4), 0.2);
 }
 
 }  // namespace

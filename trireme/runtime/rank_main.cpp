@@ -48,7 +48,7 @@ Variables process_variables() {
   return variables;
 }
 
-int rank_main(const RankMain& how, const std::function<void(const Environment&)>& body) {
+int run_rank_main(const RankMain& how, const std::function<int(const Environment&)>& body) {
   // A failure of the connection to a peer is an error message, not a death by signal.
   std::signal(SIGPIPE, SIG_IGN);
   return guarded([&] {
@@ -64,8 +64,7 @@ int rank_main(const RankMain& how, const std::function<void(const Environment&)>
       return run_job(job, std::cerr);
     }
     if (env.rank == 0 && !how.quiet) std::cerr << "launch: " << env.how << std::endl;
-    body(env);
-    return 0;
+    return body(env);
   });
 }
 

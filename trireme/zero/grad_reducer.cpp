@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/memory_kind.hpp"
 #include "trireme/nn/gradients.hpp"
 
 namespace trireme {
@@ -54,6 +55,7 @@ GradReducer::GradReducer(const Partition& partition)
       return has_partial_gradient(partition.params()[slot.item].spec, partition.mesh());
     }));
   }
+  const MemoryScope gradients(MemoryKind::gradients);
   sums_ = at::zeros({numel}, partition.tensor_options().dtype(partition.options().accumulate));
   filled_.assign(items, false);
   seen_.assign(items, false);

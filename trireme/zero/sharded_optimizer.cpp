@@ -3,6 +3,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/memory_kind.hpp"
 
 namespace trireme {
 
@@ -18,7 +19,13 @@ ShardedOptimizer::ShardedOptimizer(ShardedParams& params, const GradReducer& gra
     const at::Tensor shard = params.shard(b);
     Part part;
     part.is_model = options.master == dtype;
-    part.master = part.is_model ? shard : shard.to(options.master);
+    if (part.is_model) {
+      part.master = shard;
+    } else {
+      const MemoryScope master(MemoryKind::master);
+      part.master = shard.to(options.master);
+    }
+    const MemoryScope states(MemoryKind::states);
     for (std::size_t k = 0; k < optimizer_->state_names().size(); ++k)
       part.states.push_back(at::zeros({shard.numel()}, shard.options().dtype(options.states)));
     for (const FlatPiece& piece : partition.own_pieces(b)) {

@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/memory_kind.hpp"
 
 namespace trireme {
 namespace {
@@ -18,6 +19,7 @@ c10::StorageImpl& storage_of(const at::Tensor& x) {
 ShardedParams::ShardedParams(const Partition& partition, const Fill& fill)
     : partition_(partition), states_(partition.num_buckets(), State::whole) {
   const at::NoGradGuard no_grad;
+  const MemoryScope weights(MemoryKind::weights);
   pending_.resize(partition.num_buckets());
   for (std::size_t b = 0; b < partition.num_buckets(); ++b) {
     const FlatBucket& bucket = partition.bucket(b);
@@ -56,6 +58,7 @@ void ShardedParams::start(std::size_t b) {
   c10::StorageImpl& storage = storage_of(whole);
   const std::size_t bytes = static_cast<std::size_t>(whole.numel()) * whole.element_size();
   std::vector<at::DataPtr>& spare = spare_[bytes];
+  const MemoryScope weights(MemoryKind::weights);
   if (spare.empty()) {
     storage.set_data_ptr_noswap(storage.allocator()->allocate(bytes));
   } else {

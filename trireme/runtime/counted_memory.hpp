@@ -1,6 +1,9 @@
 #pragma once
-// Bytes of CPU tensors: how many are alive, and how many were at most. For tests and benchmarks.
+// Bytes of tensors: how many are alive, what for, and how many were at most.
+#include <array>
 #include <cstdint>
+
+#include "trireme/base/memory_kind.hpp"
 
 namespace trireme {
 
@@ -15,6 +18,7 @@ class CountedMemory {
 
   /// Allocated since it was made and not freed.
   std::int64_t alive() const;
+  std::int64_t alive(MemoryKind kind) const;
   /// The most that was alive since it was made, or since forget_peak().
   std::int64_t peak() const;
   void forget_peak() const;

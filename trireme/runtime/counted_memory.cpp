@@ -1,4 +1,4 @@
-#include "tests/parity/counted_memory.hpp"
+#include "trireme/runtime/counted_memory.hpp"
 
 #include <atomic>
 #include <mutex>
@@ -14,11 +14,17 @@ namespace {
 
 // Of the process, as libtorch's allocator is.
 std::atomic<std::int64_t> alive_bytes{0}, peak_bytes{0};
+std::array<std::atomic<std::int64_t>, kMemoryKinds> alive_by_kind{};
+
+struct Block {
+  std::int64_t bytes;
+  MemoryKind kind;
+};
 
 // The sizes of what is alive: libtorch frees by address alone (its kernels ask for memory in a form that has no room
 // for more).
 std::mutex sizes_mutex;
-std::unordered_map<void*, std::int64_t> sizes;
+std::unordered_map<void*, Block> sizes;
 c10::DeleterFnPtr inner_deleter = nullptr;
 
 void count_and_free(void* memory) {
@@ -26,7 +32,8 @@ void count_and_free(void* memory) {
   {
     const std::lock_guard lock(sizes_mutex);
     const auto it = sizes.find(memory);
-    alive_bytes -= it->second;
+    alive_bytes -= it->second.bytes;
+    alive_by_kind[static_cast<std::size_t>(it->second.kind)] -= it->second.bytes;
     sizes.erase(it);
   }
   inner_deleter(memory);
@@ -42,7 +49,9 @@ class Counting final : public c10::Allocator {
     void* const memory = block.release_context();  // which is the memory itself, as raw_deleter() promises
     if (memory != nullptr) {
       const std::lock_guard lock(sizes_mutex);
-      sizes[memory] = static_cast<std::int64_t>(bytes);
+      const MemoryKind kind = MemoryScope::current();
+      sizes[memory] = {static_cast<std::int64_t>(bytes), kind};
+      alive_by_kind[static_cast<std::size_t>(kind)] += static_cast<std::int64_t>(bytes);
       const std::int64_t now = alive_bytes += static_cast<std::int64_t>(bytes);
       if (now > peak_bytes) peak_bytes = now;
     }
@@ -66,6 +75,7 @@ CountedMemory::CountedMemory() {
   require(inner_deleter != nullptr, "libtorch's CPU allocator does not free by address");
   static Counting counting(*before);  // tensors may outlive us, and their deleter does not know us
   alive_bytes = peak_bytes = 0;
+  for (auto& bytes : alive_by_kind) bytes = 0;
   c10::SetCPUAllocator(&counting, /*priority=*/255);
 }
 
@@ -75,6 +85,7 @@ CountedMemory::~CountedMemory() {
 }
 
 std::int64_t CountedMemory::alive() const { return alive_bytes; }
+std::int64_t CountedMemory::alive(MemoryKind kind) const { return alive_by_kind[static_cast<std::size_t>(kind)]; }
 std::int64_t CountedMemory::peak() const { return peak_bytes; }
 void CountedMemory::forget_peak() const { peak_bytes = alive_bytes.load(); }
 

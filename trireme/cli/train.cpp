@@ -1,0 +1,112 @@
+// `trireme train CONFIG -n N`, in a build with libtorch.
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include <ATen/Parallel.h>
+
+#include "trireme/cli/commands.hpp"
+#include "trireme/cli/stop_signals.hpp"
+#include "trireme/config/show.hpp"
+#include "trireme/config/toml_file.hpp"
+#include "trireme/config/training_rules.hpp"
+#include "trireme/config/validate.hpp"
+#include "trireme/report/run_folder.hpp"
+#include "trireme/runtime/parallel_context.hpp"
+#include "trireme/runtime/rank_main.hpp"
+#include "trireme/train/options_of.hpp"
+#include "trireme/train/trainer.hpp"
+
+namespace trireme {
+namespace {
+
+/// The config for so many ranks, with everything that is wrong with it said at once.
+LoadedConfig checked_config(const TrainCommand& command, const Started& started, std::vector<std::string>& warnings) {
+  LoadedConfig loaded = load_config(command.file, command.overrides);
+  warnings = check_config(loaded, started);
+  throw_if_any(validate_for_training(loaded));
+  for (std::string& warning : check_options(loaded.config)) warnings.push_back(std::move(warning));
+  return loaded;
+}
+
+std::string job_id(const Variables& variables) {
+  for (const char* name : {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"})
+    if (const auto found = variables.find(name); found != variables.end()) return found->second;
+  return "";
+}
+
+RunFolder fresh_folder(const Config& config, const Variables& variables) {
+  const Grid grid = Grid::dense({.pp = static_cast<int>(config.parallelism.pp),
+                                 .dp = static_cast<int>(config.parallelism.dp),
+                                 .cp = static_cast<int>(config.parallelism.cp),
+                                 .tp = static_cast<int>(config.parallelism.tp)},
+                                config.parallelism.order);
+  return make_run_folder(
+      config.run.dir, config.run.name,
+      {.time = std::chrono::system_clock::now(), .job_id = job_id(variables), .layout = layout_word(grid.axes())});
+}
+
+/// A launcher of ours gives every rank its share of the cores; under another one the ranks of a host share them here.
+/// The same number everywhere, because sums of libtorch's own depend on it.
+void choose_threads(const Environment& env, const Variables& variables) {
+  if (variables.contains("OMP_NUM_THREADS")) return;
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  at::set_num_threads(std::max(1, cores / std::max(1, env.local_world_size)));
+}
+
+int train_as_rank(const TrainCommand& command, const Environment& env, const Variables& variables, Console& console) {
+  choose_threads(env, variables);
+  std::vector<std::string> warnings;
+  LoadedConfig loaded = checked_config(
+      command, {.ranks = env.world_size, .how = env.how, .ranks_of_a_host = env.local_world_size}, warnings);
+  Config& config = loaded.config;
+  TrainIo io{.out = console.out, .terminal = console.terminal, .program = command.version};
+  if (command.terminal_width > 0)
+    io.terminal = {.tty = true, .width = command.terminal_width, .color = command.terminal_color};
+  io.warnings = warnings;
+  io.config_text = to_toml(loaded);
+  io.folder = command.run_folder;
+  ContextOptions options = context_options(config.comm);
+  options.fingerprint = fingerprint_of_config(config);
+  if (!command.run_folder.empty()) options.comm.hang_folder = (io.folder / "hang").string();
+
+  const StopSignals signals;
+  ParallelContext context(parallel_sizes(config), env, variables, options);
+  if (io.folder.empty() && env.rank == 0) {
+    const RunFolder folder = fresh_folder(config, variables);
+    io.folder = folder.path;
+    if (!folder.warning.empty()) io.warnings.push_back(folder.warning);
+  }
+  io.stop_asked = [] { return StopSignals::received() != 0; };
+  Trainer trainer(config, context, io);
+  return static_cast<int>(trainer.run());
+}
+
+}  // namespace
+
+int run_train(const TrainCommand& asked, Console& console) {
+  TrainCommand command = asked;
+  const Variables variables = process_variables();
+  RankMain how{.words = command.words, .variables = variables, .flags = {}, .log_folder = {}, .quiet = true};
+  how.flags.local_ranks = command.ranks;
+  how.flags.master = command.master;
+  if (command.ranks > 0 && command.run_folder.empty()) {
+    // Before anything starts: what is wrong is said once, and the ranks have a folder for what they say.
+    std::vector<std::string> warnings;
+    const LoadedConfig loaded = checked_config(
+        command, {.ranks = command.ranks, .how = text("-n ", command.ranks), .ranks_of_a_host = command.ranks},
+        warnings);
+    const RunFolder folder = fresh_folder(loaded.config, variables);
+    if (!folder.warning.empty()) console.err << "warning: " << folder.warning << "\n";
+    command.run_folder = folder.path.string();
+    how.words.insert(how.words.end(), {"--run-folder", command.run_folder});
+    if (console.terminal.tty) {  // rank 0 writes to a pipe, whose end is a terminal
+      how.words.insert(how.words.end(), {"--terminal-width", std::to_string(console.terminal.width)});
+      if (console.terminal.color) how.words.emplace_back("--terminal-color");
+    }
+    how.log_folder = (folder.path / "ranks").string();
+  }
+  return rank_main(how, [&](const Environment& env) { return train_as_rank(command, env, variables, console); });
+}
+
+}  // namespace trireme

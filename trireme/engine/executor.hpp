@@ -1,0 +1,42 @@
+#pragma once
+// Runs a program of schedule/: forwards and backwards of microbatches in its order. The only way a step runs.
+#include <cstdint>
+#include <functional>
+#include <map>
+
+#include "trireme/schedule/step.hpp"
+#include "trireme/zero/zero.hpp"
+
+namespace trireme {
+
+struct StepWork {
+  std::int64_t step = 0;  // for messages
+  /// The sum of the losses of a microbatch's tokens, 0-dim.
+  std::function<at::Tensor(int microbatch)> forward;
+  /// Called once, before the first backward: the gradient of every such sum, 0-dim. It is loss scale / tokens of all
+  /// ranks, so that gradients are added up and nothing else scales them.
+  std::function<at::Tensor()> seed;
+};
+
+struct StepOutcome {
+  at::Tensor loss_sum;  // of this rank's microbatches in their order: 0-dim, f64, on the device
+  double forward_s = 0, backward_s = 0;
+};
+
+class Executor {
+ public:
+  /// The program of this rank; chunks beyond the first need pipelines.
+  Executor(Program program, Zero& zero);
+
+  /// Gradients are in `zero` afterwards, and on their way to be summed.
+  StepOutcome run(const StepWork& work);
+
+  const Program& program() const { return program_; }
+
+ private:
+  const Program program_;
+  Zero& zero_;
+  int backwards_ = 0;  // in the program
+};
+
+}  // namespace trireme

@@ -1,0 +1,63 @@
+#include "trireme/engine/executor.hpp"
+
+#include <gtest/gtest.h>
+
+#include "trireme/base/test_words.hpp"
+#include "trireme/comm/thread_world.hpp"
+#include "trireme/schedule/generate.hpp"
+#include "trireme/zero/test_words.hpp"
+
+namespace trireme {
+namespace {
+
+/// Both schedules of one stage give the same gradients, in the same order of additions.
+TEST(Executor, RunsWhatTheProgramSays) {
+  std::vector<at::Tensor> sums;
+  for (const bool all_first : {false, true})
+    run_ranks(1, [&](World& world) {
+      Mesh mesh(Grid::dense({}), world);
+      test::UnitNet net;
+      Zero zero(params_of(net), net.units(), mesh, {.accumulate = at::kDouble, .reduce = at::kDouble},
+                {.optimizer = {}, .master = at::kDouble, .states = at::kDouble});
+      Executor executor(all_first ? all_forward_all_backward(0, 1, 3) : one_f_one_b(0, 1, 3), zero);
+      std::vector<int> order;
+      int seeds = 0;
+      const StepOutcome outcome = executor.run({.forward =
+                                                    [&](int m) {
+                                                      order.push_back(m);
+                                                      return net.loss(test::rows().narrow(0, 8 * m, 8));
+                                                    },
+                                                .seed =
+                                                    [&] {
+                                                      ++seeds;
+                                                      return at::scalar_tensor(0.5, at::kDouble);
+                                                    }});
+      EXPECT_EQ(order, (std::vector<int>{0, 1, 2}));
+      EXPECT_EQ(seeds, 1);
+      zero.gradients().finish();
+      sums.push_back(zero.gradients().shard(0).clone());
+      const at::NoGradGuard no_grad;
+      EXPECT_NEAR(outcome.loss_sum.item<double>() / net.loss(test::rows()).item<double>(), 1, 1e-13);
+    });
+  EXPECT_TRUE(sums[0].equal(sums[1]));
+  EXPECT_GT(sums[0].norm().item<double>(), 0);
+}
+
+TEST(Executor, RefusesWhatItCannotRun) {
+  run_ranks(1, [](World& world) {
+    Mesh mesh(Grid::dense({}), world);
+    test::UnitNet net;
+    Zero zero(params_of(net), net.units(), mesh, {.accumulate = at::kDouble},
+              {.optimizer = {}, .master = at::kDouble, .states = at::kDouble});
+    EXPECT_THROW(Executor(parse_program("0F0 0I0 0W0"), zero), InternalError);
+    EXPECT_THROW(Executor(parse_program("1F0 1B0"), zero), InternalError);
+    EXPECT_THROW(Executor(parse_program("0F0"), zero), InternalError);
+    Executor backward_first(parse_program("0B0 0F0"), zero);
+    EXPECT_THROW(backward_first.run(
+                     {.forward = [&](int) { return net.loss(test::rows()); }, .seed = [] { return at::Tensor(); }}),
+                 InternalError);
+  });
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,23 @@
+#include "trireme/train/device_memory.hpp"
+
+#include <c10/core/CachingDeviceAllocator.h>
+
+namespace trireme {
+
+DeviceMemory::DeviceMemory(at::Device device) : device_(device) {
+  if (device.is_cpu()) counted_.emplace();
+}
+
+std::int64_t DeviceMemory::take_peak() {
+  if (counted_) {
+    const std::int64_t peak = counted_->peak();
+    counted_->forget_peak();
+    return peak;
+  }
+  c10::DeviceAllocator* allocator = c10::getDeviceAllocator(device_.type());
+  const auto stats = allocator->getDeviceStats(device_.index());
+  allocator->resetPeakStats(device_.index());
+  return stats.allocated_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak;
+}
+
+}  // namespace trireme

@@ -1,0 +1,72 @@
+#include "trireme/train/non_finite.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+
+#include "trireme/base/error.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kWords = 512;  // bytes of a rank's finding
+
+bool is_finite(const at::Tensor& x) { return at::isfinite(x.detach()).all().item<bool>(); }
+
+/// Everybody's words, in rank order.
+std::vector<std::string> exchange(const std::string& own, const Mesh& mesh, at::Device device) {
+  at::Tensor bytes = at::zeros({kWords}, at::kByte);
+  std::memcpy(bytes.data_ptr(), own.data(), std::min(own.size(), static_cast<std::size_t>(kWords - 1)));
+  const at::Tensor all = mesh.world_group().all_gather(bytes.to(device)).wait().cpu();
+  std::vector<std::string> out;
+  for (int r = 0; r < mesh.world_group().size(); ++r)
+    out.emplace_back(static_cast<const char*>(all.const_data_ptr()) + r * kWords);
+  return out;
+}
+
+}  // namespace
+
+std::string find_non_finite(Executor& executor, Zero& zero, std::int64_t step,
+                            const std::function<at::Tensor(int m, const Probe& probe)>& forward) {
+  std::string found;
+  int microbatch = 0;
+  const auto look = [&](const std::string& what, const at::Tensor& x) {
+    if (found.empty() && !is_finite(x)) found = text(what, " in microbatch ", microbatch);
+  };
+  zero.gradients().on_gradient(
+      [&](const Param& param, const at::Tensor& gradient) { look(text("the gradient of ", param.name), gradient); });
+  executor.run({.step = step,
+                .forward =
+                    [&](int m) {
+                      microbatch = m;
+                      const at::Tensor loss = forward(
+                          m, [&](const std::string& path, const at::Tensor& x) { look("the output of " + path, x); });
+                      look("the loss", loss);
+                      return loss;
+                    },
+                .seed = [&] { return at::ones({}, zero.partition().tensor_options().dtype(at::kDouble)); }});
+  zero.gradients().finish();
+  zero.gradients().on_gradient({});
+  // A gradient that the sum over ranks or the loss scale made infinite.
+  if (found.empty()) {
+    zero.grad_norm().norm(zero.gradients());
+    const std::vector<std::string> names = zero.grad_norm().not_finite();
+    if (!names.empty()) found = text("?", names.front());
+  }
+  const std::vector<std::string> all =
+      exchange(found, zero.partition().mesh(), zero.partition().tensor_options().device());
+  // What a rank made by itself comes before what it got from others: NaN spreads by sums, over tp in the middle of a
+  // forward already; of several ranks the first is named.
+  for (std::size_t r = 0; r < all.size(); ++r)
+    if (!all[r].empty() && all[r][0] != '?') return text("first not finite: ", all[r], " on rank ", r);
+  for (const std::string& words : all)
+    if (!words.empty())
+      return text("first not finite: the sum of all ranks' gradients of ", words.substr(1),
+                  "; each rank's own is finite");
+  return "it did not happen when the step was run again: the machine made a mistake, or memory was overwritten";
+}
+
+}  // namespace trireme

@@ -1,0 +1,37 @@
+#pragma once
+// Where rank 0 writes what happens: the console, metrics.jsonl, TensorBoard.
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trireme/base/tensorboard_logger.hpp"
+#include "trireme/config/config.hpp"
+#include "trireme/report/metrics_file.hpp"
+#include "trireme/report/train_console.hpp"
+#include "trireme/report/z_score.hpp"
+
+namespace trireme {
+
+class RunOutput {
+ public:
+  RunOutput(const Config& config, const std::filesystem::path& folder, std::ostream& out,
+            const TerminalFacts& terminal);
+
+  TrainConsole& console() { return console_; }
+  /// Adds the z-scores, writes the record everywhere, and warns of a spike.
+  void step(StepRecord record);
+  /// The rest of the summary is the caller's.
+  void finish(RunSummary summary);
+
+ private:
+  TrainConsole console_;
+  MetricsFile metrics_;
+  std::unique_ptr<TensorBoardLogger> tensorboard_;
+  ZScore loss_z_, norm_z_;
+  std::vector<double> tokens_per_sec_;
+  std::optional<double> first_loss_, last_loss_;
+  std::int64_t steps_ = 0, skipped_ = 0;
+};
+
+}  // namespace trireme
