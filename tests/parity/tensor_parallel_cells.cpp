@@ -1,7 +1,6 @@
 #include "tests/parity/tensor_parallel_cells.hpp"
 
-#include <algorithm>
-#include <set>
+#include "tests/parity/covering.hpp"
 
 namespace trireme::parity {
 namespace {
@@ -45,48 +44,11 @@ Cell cell_of(const Choice& c) {
 }
 
 std::vector<Choice> all_choices() {
-  std::vector<Choice> all;
-  int count = 1;
-  for (const int n : kValues) count *= n;
-  for (int code = 0; code < count; ++code) {
-    Choice c{};
-    int rest = code;
-    for (std::size_t f = 0; f < kFactors; ++f) {
-      c[f] = rest % kValues[f];
-      rest /= kValues[f];
-    }
-    if (is_legal(c)) all.push_back(c);
-  }
+  std::vector<Choice> all = all_combinations(kValues);
+  std::erase_if(all, [](const Choice& c) { return !is_legal(c); });
   return all;
 }
 
-/// Greedily: always the one that has most to add.
-std::vector<Choice> covering(const std::vector<Choice>& all) {
-  using Tuple = std::array<int, 8>;
-  const auto tuples = [](const Choice& c) {
-    std::vector<Tuple> out;
-    for (std::size_t a = 0; a < kFactors; ++a)
-      for (std::size_t b = a + 1; b < kFactors; ++b)
-        for (std::size_t d = b + 1; d < kFactors; ++d)
-          for (std::size_t e = d + 1; e < kFactors; ++e)
-            out.push_back({static_cast<int>(a), c[a], static_cast<int>(b), c[b], static_cast<int>(d), c[d],
-                           static_cast<int>(e), c[e]});
-    return out;
-  };
-  std::set<Tuple> open;
-  for (const Choice& c : all)
-    for (const Tuple& t : tuples(c)) open.insert(t);
-  std::vector<Choice> chosen;
-  while (!open.empty()) {
-    const auto gain = [&](const Choice& c) {
-      const auto own = tuples(c);
-      return std::ranges::count_if(own, [&](const Tuple& t) { return open.contains(t); });
-    };
-    const Choice best = *std::ranges::max_element(all, {}, gain);
-    for (const Tuple& t : tuples(best)) open.erase(t);
-    chosen.push_back(best);
-  }
-  return chosen;
-}
+std::vector<Choice> covering(const std::vector<Choice>& all) { return covering(all, 4); }
 
 }  // namespace trireme::parity

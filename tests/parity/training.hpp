@@ -1,0 +1,29 @@
+#pragma once
+// Some steps of training on a layout, and the same steps on one rank, written out plainly.
+#include <string>
+
+#include "tests/parity/parity.hpp"
+#include "trireme/zero/zero.hpp"
+
+namespace trireme::parity {
+
+struct TrainingCell {
+  Cell base;  // model, degrees, sequence parallel, recompute; its batch is the global one
+  int accumulation = 1;
+  ZeroOptions zero{};
+  std::int64_t layers_per_unit = 1;
+  std::string optimizer = "adamw";
+  double max_norm = 0;
+  int steps = 5;
+
+  std::string str() const;
+};
+
+/// Through Partition, GradReducer, ShardedOptimizer and Executor. Gradients are those of the first step, before
+/// clipping; `parameters` are followed by the optimizer's states.
+Outcome train_as_threads(const TrainingCell& cell);
+
+/// One rank, one microbatch, plain autograd, the optimizer's formulas: nothing of the above.
+Outcome train_plainly(const TrainingCell& cell);
+
+}  // namespace trireme::parity

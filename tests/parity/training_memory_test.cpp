@@ -1,0 +1,104 @@
+// Bytes of a parameter in weights, gradients, master weights and states, measured in tensors alive.
+#include <gtest/gtest.h>
+
+#include "trireme/comm/thread_world.hpp"
+#include "trireme/model/decoder.hpp"
+#include "trireme/nn/init.hpp"
+#include "trireme/nn/init_scope.hpp"
+#include "trireme/runtime/counted_memory.hpp"
+#include "trireme/zero/zero.hpp"
+
+namespace trireme::parity {
+namespace {
+
+struct Recipe {
+  at::ScalarType param, accumulate;
+  bool contiguous = true;
+};
+
+/// Bytes a parameter on each of `dp` ranks, at the end of a backward: the ranks are threads, so all together divided
+/// by their number. What `more` counts: elements that stage 3 has gathered at that moment, at most.
+double bytes_a_parameter(const Recipe& recipe, int stage, int dp, double& live) {
+  ModelConfig m;
+  m.model_type = "llama";
+  m.hidden_size = 128;
+  m.num_hidden_layers = 12;
+  m.num_attention_heads = m.num_key_value_heads = 4;
+  m.head_dim = 32;
+  m.intermediate_size = 384;
+  m.vocab_size = 512;
+  m.tie_word_embeddings = true;
+  const CountedMemory memory;
+  std::int64_t alive = 0, parameters = 0;
+  std::atomic<std::int64_t> most_live = 0;
+  run_ranks(dp, [&](World& world) {
+    Mesh mesh(Grid::dense({.dp = dp}), world);
+    std::shared_ptr<Decoder> decoder;
+    {
+      const InitScope scope = init_on_device_and_dtype(at::kCPU, recipe.param);
+      decoder = std::make_shared<Decoder>(m, TensorParallel{mesh.group(Axis::tp), false});
+    }
+    Zero zero(params_of(*decoder), decoder->use_units(nullptr), mesh,
+              {.stage = stage,
+               .bucket_mb = 1,
+               .contiguous_gradients = recipe.contiguous,
+               .max_reuse_distance = 0,
+               .persistence_threshold = 0,
+               .accumulate = recipe.accumulate,
+               .reduce = recipe.accumulate},
+              {}, [&](const std::vector<Param>& params) { init_params(params, mesh.grid(), mesh.rank(), {}); });
+    decoder->use_units(&zero.params());
+    const at::Tensor ids = at::arange(8);
+    const auto step = [&](bool measure) {
+      zero.begin_microbatch(true);
+      {
+        // Nothing of the graph is alive behind this brace, but for the gradients.
+        decoder->loss(ids, ids, whole_samples(1, 8)).loss.backward();
+      }
+      if (measure) {
+        mesh.world_group().barrier().wait();
+        if (mesh.rank() == 0) {
+          for (const MemoryKind kind :
+               {MemoryKind::weights, MemoryKind::gradients, MemoryKind::master, MemoryKind::states})
+            alive += memory.alive(kind);
+          if (!recipe.contiguous) alive += memory.alive(MemoryKind::other);  // gradients where autograd put them
+          parameters = zero.partition().num_elements();
+        }
+        mesh.world_group().barrier().wait();
+      }
+      zero.end_microbatch();
+      zero.update({.lr = 1e-3});
+      zero.params().finish_gathers();
+    };
+    step(false);
+    step(true);
+    most_live = zero.params().most_live();
+  });
+  live = static_cast<double>(most_live) * static_cast<double>(c10::elementSize(recipe.param)) /
+         static_cast<double>(parameters);
+  return static_cast<double>(alive) / dp / static_cast<double>(parameters);
+}
+
+TEST(TrainingMemory, BytesAParameter) {
+  const Recipe fp32{at::kFloat, at::kFloat}, mixed{at::kBFloat16, at::kFloat}, bf16{at::kBFloat16, at::kBFloat16},
+      twice{at::kBFloat16, at::kFloat, false};
+  const auto expect = [](const Recipe& recipe, int stage, int dp, double bytes, const char* what) {
+    double live = 0;
+    const double found = bytes_a_parameter(recipe, stage, dp, live);
+    const double wanted = bytes + (stage == 3 ? live : 0);
+    EXPECT_NEAR(found / wanted, 1, 0.03) << what << ": " << found << " bytes, " << wanted << " expected";
+    std::printf("  %-40s dp %d: %.3f bytes a parameter, %.3f by the formula\n", what, dp, found, wanted);
+  };
+  expect(fp32, 0, 1, 16, "float32");
+  expect(bf16, 0, 1, 16, "bfloat16 gradients");
+  expect(mixed, 0, 1, 18, "bfloat16, float32 master and gradients");
+  expect(twice, 0, 1, 20, "bfloat16 gradients and float32 sums");
+  for (const int dp : {2, 4}) {
+    expect(mixed, 1, dp, 6 + 12.0 / dp, "ZeRO 1: 6 + 12/D");
+    expect(mixed, 2, dp, 2 + 16.0 / dp, "ZeRO 2: 2 + 16/D");
+    expect(mixed, 3, dp, 18.0 / dp, "ZeRO 3: 18/D + the live units");
+  }
+}
+
+}  // namespace
+}  // namespace trireme::parity

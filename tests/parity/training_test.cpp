@@ -1,0 +1,104 @@
+// Data parallelism and ZeRO with everything that they meet, against one rank: losses, every gradient, norms, every
+// parameter and state after five steps.
+#include <cstdlib>
+#include <iostream>
+
+#include <gtest/gtest.h>
+
+#include "tests/parity/covering.hpp"
+#include "tests/parity/training.hpp"
+
+namespace trireme::parity {
+namespace {
+
+enum TrainingFactor { kFamily, kDp, kStage, kTensor, kAccumulation, kRecompute, kClip, kOptimizer, kUnits, kAll };
+using TrainingChoice = std::array<int, kAll>;
+constexpr TrainingChoice kValues{2, 3, 4, 3, 2, 3, 2, 2, 3};
+
+TrainingCell training_cell(const TrainingChoice& c) {
+  TrainingCell cell;
+  ModelConfig& m = cell.base.model;
+  const bool gpt2 = c[kFamily] == 0;
+  m.model_type = gpt2 ? "gpt2" : "llama";
+  m.hidden_size = 20;  // sizes that nothing divides
+  m.num_hidden_layers = 3;
+  m.num_attention_heads = 4;
+  m.num_key_value_heads = gpt2 ? 4 : 1;  // fewer than ranks of tp
+  m.head_dim = gpt2 ? 5 : 6;
+  m.intermediate_size = 46;
+  m.vocab_size = 257;
+  m.max_position_embeddings = 16;
+  m.hidden_act = gpt2 ? "gelu_new" : "silu";
+  m.tie_word_embeddings = gpt2;
+  cell.base.batch = 12;
+  cell.base.length = 8;
+  cell.base.degrees.dp = 1 << c[kDp];
+  cell.base.degrees.tp = c[kTensor] == 0 ? 1 : 2;
+  cell.base.sequence_parallel = c[kTensor] == 2;
+  cell.base.recompute = static_cast<Recompute>(c[kRecompute]);
+  cell.accumulation = c[kAccumulation] == 0 ? 1 : 3;
+  cell.zero.stage = c[kStage];
+  cell.zero.bucket_mb = 0.02;
+  cell.max_norm = c[kClip] == 0 ? 0 : 0.4;
+  cell.optimizer = c[kOptimizer] == 0 ? "sgd" : "adamw";
+  // What is gathered when: each layer by itself and freed at once; two layers, small ones kept; the model at once.
+  cell.layers_per_unit = std::array{1, 2, 0}[static_cast<std::size_t>(c[kUnits])];
+  cell.zero.persistence_threshold = c[kUnits] == 0 ? 0 : 300;
+  cell.zero.max_reuse_distance = c[kUnits] == 0 ? 0 : 10'000;
+  cell.zero.replicate = c[kUnits] == 2 && c[kDp] == 2 ? 2 : 1;
+  return cell;
+}
+
+/// All in a campaign, else those that cover all pairs of values.
+TEST(TrainingParity, EveryCellEqualsOneRank) {
+  const auto all = all_combinations(kValues);
+  const auto choices = std::getenv("TRIREME_CAMPAIGN") != nullptr ? all : covering(all, 2);
+  std::map<std::string, Outcome> references;
+  std::size_t tensors = 0;
+  for (const TrainingChoice& choice : choices) {
+    const TrainingCell cell = training_cell(choice);
+    const std::string key = text(choice[kFamily], choice[kClip], choice[kOptimizer]);
+    if (!references.contains(key)) references[key] = train_plainly(cell);
+    const Outcome& reference = references.at(key);
+    const Bounds bounds{.parameter = cell.optimizer == "sgd" ? 1e-12 : 1e-9};
+    const Outcome outcome = train_as_threads(cell);
+    const auto lines = judged(outcome, reference, bounds);
+    EXPECT_TRUE(lines.empty()) << cell.str() << ": " << lines.size() << " differences, first\n  " << lines[0];
+    tensors += reference.gradients.size() + reference.parameters.size();
+  }
+  EXPECT_GE(choices.size(), 12u);
+  std::cout << "  " << choices.size() << " cells, " << tensors << " tensors compared\n";
+}
+
+/// The same additions in the same order: not a bit differs.
+TEST(TrainingParity, StagesAreTheSameBits) {
+  const auto same = [](const Outcome& a, const Outcome& b) {
+    const auto equal = [](const Named& x, const Named& y) {
+      for (std::size_t i = 0; i < x.size(); ++i)
+        if (x[i].first != y[i].first || !x[i].second.equal(y[i].second)) return false;
+      return x.size() == y.size();
+    };
+    return a.losses == b.losses && a.gradient_norm == b.gradient_norm && equal(a.gradients, b.gradients) &&
+           equal(a.parameters, b.parameters);
+  };
+  for (const int family : {0, 1})
+    for (const int tensor : {0, 2}) {
+      const TrainingCell plain = training_cell({family, 2, 0, tensor, 0, 0, 1, 1, 0});
+      const Outcome reference = train_as_threads(plain);
+      for (const int stage : {1, 2, 3})
+        for (const int recompute : {0, 2}) {
+          const TrainingCell cell = training_cell({family, 2, stage, tensor, 0, recompute, 1, 1, stage == 3 ? 1 : 0});
+          EXPECT_TRUE(same(train_as_threads(cell), reference)) << cell.str();
+        }
+      if (tensor != 0) continue;
+      TrainingCell one = plain;  // four microbatches of one rank, as four ranks have them
+      one.base.degrees.dp = 1;
+      one.accumulation = 4;
+      EXPECT_TRUE(same(train_as_threads(one), reference)) << "accumulated";
+      one.accumulation = 3;
+      EXPECT_FALSE(same(train_as_threads(one), reference)) << "the comparison sees nothing";
+    }
+}
+
+}  // namespace
+}  // namespace trireme::parity
