@@ -17,8 +17,8 @@ constexpr std::size_t kBufferBytes = std::size_t{1} << 18;
 
 std::string reason(int error) { return std::generic_category().message(error); }
 
-[[noreturn]] void throw_not_written(const std::filesystem::path& path, std::size_t bytes, int error) {
-  throw DataError(text(path.string(), ": cannot write ", bytes, " bytes: ", reason(error),
+[[noreturn]] void throw_not_written(const std::string& shown, std::size_t bytes, int error) {
+  throw DataError(text(shown, ": cannot write ", bytes, " bytes: ", reason(error),
                        "\n  fix: make room on that disk, or write to another"));
 }
 
@@ -27,24 +27,22 @@ void remove_old(const std::filesystem::path& path) {
   throw DataError(text(path.string(), ": cannot be replaced: ", reason(errno), "\n  fix: write under another name"));
 }
 
-/// So that a crash of the machine cannot bring back older names. Some network file systems refuse: then it is theirs.
-void settle_folder(const std::filesystem::path& file) {
-  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}  // namespace
+
+void settle_folder(const std::filesystem::path& folder) {
+  const int fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return;
   ::fsync(fd);
   ::close(fd);
 }
 
-}  // namespace
-
-StagedFile::StagedFile(std::filesystem::path path) : path_(std::move(path)) {
+StagedFile::StagedFile(std::filesystem::path path, std::string shown)
+    : path_(std::move(path)), shown_(shown.empty() ? path_.string() : std::move(shown)) {
   // O_EXCL: another writer of the same name, in this process or another, has its own.
   for (int number = 0; fd_ < 0; ++number) {
     temporary_ = text(path_.string(), ".tmp", ::getpid(), "-", number);
     fd_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    require<ConfigError>(fd_ >= 0 || errno == EEXIST, path_.string(),
-                         ": cannot be opened for writing: ", reason(errno));
+    require<ConfigError>(fd_ >= 0 || errno == EEXIST, shown_, ": cannot be opened for writing: ", reason(errno));
   }
 }
 
@@ -59,12 +57,12 @@ void StagedFile::append(std::string_view bytes) {
     buffer_.append(bytes);
     return;
   }
-  if (const int error = write_all(fd_, bytes); error != 0) throw_not_written(path_, bytes.size(), error);
+  if (const int error = write_all(fd_, bytes); error != 0) throw_not_written(shown_, bytes.size(), error);
   written_ += bytes.size();
 }
 
 void StagedFile::flush() {
-  if (const int error = write_all(fd_, buffer_); error != 0) throw_not_written(path_, buffer_.size(), error);
+  if (const int error = write_all(fd_, buffer_); error != 0) throw_not_written(shown_, buffer_.size(), error);
   written_ += buffer_.size();
   buffer_.clear();
 }
@@ -72,32 +70,32 @@ void StagedFile::flush() {
 void StagedFile::overwrite(std::uint64_t offset, std::string_view bytes) {
   flush();
   const ssize_t done = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-  if (done != static_cast<ssize_t>(bytes.size())) throw_not_written(path_, bytes.size(), done < 0 ? errno : ENOSPC);
+  if (done != static_cast<ssize_t>(bytes.size())) throw_not_written(shown_, bytes.size(), done < 0 ? errno : ENOSPC);
 }
 
 void StagedFile::read_back(std::uint64_t offset, std::span<std::byte> out) {
   flush();
   const ssize_t done = ::pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
-  require<DataError>(done == static_cast<ssize_t>(out.size()), path_.string(), ": cannot be read back at byte ", offset,
-                     ": ", done < 0 ? reason(errno) : "somebody else has cut it", "\n  fix: write to another disk");
+  require<DataError>(done == static_cast<ssize_t>(out.size()), shown_, ": cannot be read back at byte ", offset, ": ",
+                     done < 0 ? reason(errno) : "somebody else has cut it", "\n  fix: write to another disk");
 }
 
 void StagedFile::settle() {
   if (fd_ < 0) return;  // it is settled
   flush();
-  if (::fdatasync(fd_) != 0) throw_not_written(path_, written_, errno);
+  if (::fdatasync(fd_) != 0) throw_not_written(shown_, written_, errno);
   const int closed = ::close(std::exchange(fd_, -1));
-  if (closed != 0) throw_not_written(path_, written_, errno);
+  if (closed != 0) throw_not_written(shown_, written_, errno);
 }
 
 void StagedFile::publish() {
-  require<DataError>(::rename(temporary_.c_str(), path_.c_str()) == 0, path_.string(), ": cannot be renamed to from ",
+  require<DataError>(::rename(temporary_.c_str(), path_.c_str()) == 0, shown_, ": cannot be renamed to from ",
                      temporary_.string(), ": ", reason(errno));
   temporary_.clear();
 }
 
-StagedFile& StagedFiles::add(const std::filesystem::path& path) {
-  return *files_.emplace_back(std::make_unique<StagedFile>(path));
+StagedFile& StagedFiles::add(const std::filesystem::path& path, const std::string& shown) {
+  return *files_.emplace_back(std::make_unique<StagedFile>(path, shown));
 }
 
 void StagedFiles::settle() {
@@ -117,7 +115,7 @@ void StagedFiles::publish(const std::function<void()>& before_step) {
   if (files_.size() > 1) step([&] { remove_old(files_.back()->path()); });  // one rename alone needs no key
   for (const auto& path : obsolete_) step([&] { remove_old(path); });
   for (const auto& file : files_) step([&] { file->publish(); });
-  settle_folder(files_.back()->path());
+  settle_folder(files_.back()->path().parent_path());
 }
 
 }  // namespace trireme

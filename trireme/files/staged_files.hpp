@@ -15,7 +15,8 @@ namespace trireme {
 /// One of them. ConfigError where it cannot be made, DataError where the disk does not take it.
 class StagedFile {
  public:
-  explicit StagedFile(std::filesystem::path path);
+  /// `shown`: what messages call it; empty: the path.
+  explicit StagedFile(std::filesystem::path path, std::string shown = "");
   /// Removes what was written, unless it was published.
   ~StagedFile();
   StagedFile(const StagedFile&) = delete;
@@ -28,19 +29,28 @@ class StagedFile {
   void overwrite(std::uint64_t offset, std::string_view bytes);
   void read_back(std::uint64_t offset, std::span<std::byte> out);
 
+  /// Everything is on the disk, and no more can come. StagedFiles does it otherwise; earlier it frees the descriptor, and
+  /// a set of many large files does not wait for all of them at the end.
+  void settle();
+
   const std::filesystem::path& path() const { return path_; }
+  const std::string& shown() const { return shown_; }
 
  private:
   friend class StagedFiles;
   void flush();
-  void settle();   // everything is on the disk
   void publish();  // the rename
 
   std::filesystem::path path_, temporary_;
+  std::string shown_;
   int fd_ = -1;
   std::string buffer_;
   std::uint64_t written_ = 0;
 };
+
+/// So that a crash of the machine cannot bring back older names in that folder. Some network file systems refuse: then it
+/// is theirs.
+void settle_folder(const std::filesystem::path& folder);
 
 // Note [A set of files replaces another]: renames of several files are not one step, and a crash may come between two. The
 // file added last is the key: one without which the others are refused (or, for a lone fact about them, not missed). An old
@@ -49,7 +59,7 @@ class StagedFile {
 // before the first step.
 class StagedFiles {
  public:
-  StagedFile& add(const std::filesystem::path& path);
+  StagedFile& add(const std::filesystem::path& path, const std::string& shown = "");
   /// An old file that the new set does not have: it goes away when the new set appears.
   void obsolete(const std::filesystem::path& path) { obsolete_.push_back(path); }
   /// Everything but the removals and renames: what can fail for want of room has not failed then. publish() does it otherwise.

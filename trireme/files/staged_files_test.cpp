@@ -119,6 +119,21 @@ TEST(StagedFiles, AFullDiskIsADataErrorAndLeavesTheOldFiles) {
   EXPECT_EQ(file_contents(folder / "a"), "old");
 }
 
+TEST(StagedFiles, SettledEarlyTheyWaitForTheOthers) {
+  const TempFolder folder;
+  StagedFiles files;
+  StagedFile& first = files.add(folder / "a", "the first");
+  first.append("aa");
+  first.settle();
+  EXPECT_FALSE(names_in(folder.path()).contains("a"));
+  EXPECT_THAT(message_of<DataError>([&] { first.append(std::string(1'000'000, 'x')); }),
+              HasSubstr("the first: cannot write 1000000 bytes: "));
+  files.add(folder / "b").append("b");
+  files.publish();
+  EXPECT_EQ(names_in(folder.path()), (Names{"a", "b"}));
+  EXPECT_EQ(file_contents(folder / "a"), "aa");
+}
+
 TEST(StagedFiles, NamesTheFolderThatIsNotThere) {
   const TempFolder folder;
   EXPECT_THAT(message_of<ConfigError>([&] { StagedFile file(folder / "no/a"); }),
