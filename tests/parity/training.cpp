@@ -28,8 +28,9 @@ struct Samples {
 };
 Samples samples_of(const TrainingCell& cell, int step) {
   const Cell& c = cell.base;
-  const at::Tensor all = at::remainder(at::arange(c.batch * (c.length + 1)) * (37 + 2 * step) + 11 * step, c.model.vocab_size)
-                             .view({c.batch, c.length + 1});
+  const at::Tensor all =
+      at::remainder(at::arange(c.batch * (c.length + 1)) * (37 + 2 * step) + 11 * step, c.model.vocab_size)
+          .view({c.batch, c.length + 1});
   Samples out{all.narrow(1, 0, c.length).contiguous(), all.narrow(1, 1, c.length).clone()};
   for (std::int64_t b = 0; b < c.batch; ++b) {
     const std::int64_t ignored = b == 1 ? c.length : (b * 5 + step) % (c.length - 1);
@@ -84,18 +85,17 @@ Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
   set_paths(decoder);
   ZeroOptions options = cell.zero;
   options.accumulate = options.reduce = at::kDouble;
-  Zero zero(params_of(decoder), decoder.use_units(nullptr, cell.layers_per_unit), mesh, options,
-            {.optimizer = {.name = cell.optimizer,
-                           .beta1 = kBeta1,
-                           .beta2 = kBeta2,
-                           .eps = kEps,
-                           .weight_decay = kDecay,
-                           .momentum = kMomentum},
-             .master = at::kDouble,
-             .states = at::kDouble},
-            [&](const std::vector<Param>& params) {
-              init_params(params, mesh.grid(), mesh.rank(), init_options(cell));
-            });
+  Zero zero(
+      params_of(decoder), decoder.use_units(nullptr, cell.layers_per_unit), mesh, options,
+      {.optimizer = {.name = cell.optimizer,
+                     .beta1 = kBeta1,
+                     .beta2 = kBeta2,
+                     .eps = kEps,
+                     .weight_decay = kDecay,
+                     .momentum = kMomentum},
+       .master = at::kDouble,
+       .states = at::kDouble},
+      [&](const std::vector<Param>& params) { init_params(params, mesh.grid(), mesh.rank(), init_options(cell)); });
   decoder.use_units(&zero.params(), cell.layers_per_unit);
   Executor executor(one_f_one_b(0, 1, cell.accumulation), zero);
   Group& dp = mesh.group({Axis::dp, Axis::cp});
@@ -173,13 +173,15 @@ Outcome train_plainly(const TrainingCell& cell) {
       } else {
         out.losses.push_back(norm);
       }
-      const double clip = cell.max_norm > 0 ? std::min(1.0, cell.max_norm / (norm + 1e-6)) : 1.0, lr = lr_of(cell, step);
+      const double clip = cell.max_norm > 0 ? std::min(1.0, cell.max_norm / (norm + 1e-6)) : 1.0,
+                   lr = lr_of(cell, step);
       const at::NoGradGuard off;
       for (std::size_t i = 0; i < params.size(); ++i) {
         const std::string& name = params[i].name;
         at::Tensor w = params[i].value;
         at::Tensor g = gradients[i].second * clip;
-        const double decay = name.find("norm") != std::string::npos || name.find("bias") != std::string::npos ? 0 : kDecay;
+        const double decay =
+            name.find("norm") != std::string::npos || name.find("bias") != std::string::npos ? 0 : kDecay;
         if (cell.optimizer == "sgd") {
           g = g + decay * w;
           m[name] = step == 0 ? g.clone() : kMomentum * m[name] + g;

@@ -46,7 +46,9 @@ double bytes_a_parameter(const Recipe& recipe, int stage, int dp, double& live) 
                .persistence_threshold = 0,
                .accumulate = recipe.accumulate,
                .reduce = recipe.accumulate},
-              {}, [&](const std::vector<Param>& params) { init_params(params, mesh.grid(), mesh.rank(), {}); });
+              {}, [&](const std::vector<Param>& params) {
+                for (const Param& param : params) param.value.fill_(0.01);
+              });
     decoder->use_units(&zero.params());
     const at::Tensor ids = at::arange(8);
     const auto step = [&](bool measure) {

@@ -1,12 +1,13 @@
 // Data parallelism and ZeRO with everything that they meet, against one rank: losses, every gradient, norms, every
 // parameter and state after five steps.
+#include "tests/parity/training.hpp"
+
 #include <cstdlib>
 #include <iostream>
 
 #include <gtest/gtest.h>
 
 #include "tests/parity/covering.hpp"
-#include "tests/parity/training.hpp"
 
 namespace trireme::parity {
 namespace {

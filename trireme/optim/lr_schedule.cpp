@@ -23,8 +23,8 @@ double LrSchedule::operator()(std::int64_t step) const {
   require(step >= 1, "the learning rate of step ", step, ": steps count from 1");
   if (step <= o.warmup_steps) return o.lr * static_cast<double>(step) / static_cast<double>(o.warmup_steps);
   if (o.decay == "constant" || step <= decay_begin_) return o.lr;
-  const double t = std::min(
-      1.0, static_cast<double>(std::min(step, o.steps) - decay_begin_) / static_cast<double>(decay_length_));
+  const double t =
+      std::min(1.0, static_cast<double>(std::min(step, o.steps) - decay_begin_) / static_cast<double>(decay_length_));
   const double left = o.decay == "linear"   ? 1 - t
                       : o.decay == "cosine" ? (1 + std::cos(std::numbers::pi * t)) / 2
                                             : 1 - std::sqrt(t);

@@ -17,6 +17,7 @@
 #include "trireme/schedule/generate.hpp"
 #include "trireme/train/dtypes.hpp"
 #include "trireme/train/options_of.hpp"
+#include "trireme/train/save_weights.hpp"
 #include "trireme/train/start_lines.hpp"
 
 namespace trireme {
@@ -95,6 +96,8 @@ void Trainer::say_hello() {
   facts.output = text(io_.folder.string(), " · metrics.jsonl", config_.metrics.tensorboard ? " · tb/" : "",
                       " · checkpoints/ · config.toml");
   output_->console().header(start_lines(config_, facts));
+  if (const std::string lack = what_transformers_lacks(config_.model, config_.precision.param); !lack.empty())
+    io_.warnings.push_back("the weights will be saved without a config.json for transformers: " + lack);
   for (const std::string& warning : io_.warnings) output_->console().warning(warning);
 }
 
@@ -236,7 +239,17 @@ void Trainer::finish(std::int64_t steps, bool interrupted) {
   output_->finish(summary);
 }
 
-std::filesystem::path Trainer::save(std::int64_t) { return {}; }
+std::filesystem::path Trainer::save(std::int64_t step) {
+  const std::filesystem::path folder = io_.folder / "checkpoints" / text("step-", step);
+  if (context_.rank() == 0) make_folder(folder.parent_path());
+  save_weights(*zero_,
+               {.model = config_.model,
+                .dtype = config_.precision.param,
+                .tokenizer = batches_->tokenizer(),
+                .tokenizer_path = config_.tokenizer.path},
+               folder);
+  return folder;
+}
 
 [[noreturn]] void Trainer::stop_non_finite(std::int64_t step, const StepResult& result) {
   zero_->params().finish_gathers();
