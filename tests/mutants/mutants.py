@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Breaks the layers, one way at a time, and asks which test notices: a suite that cannot fail proves nothing.
+"""Breaks the code, one way at a time, and asks which test notices: a suite that cannot fail proves nothing.
 
-usage: layers.py BUILD_FOLDER [NAME...]
-       layers.py --check      only that every mutant still has its place in the sources
+usage: mutants.py BUILD_FOLDER [NAME...]   NAME: of a mutant, or layers, or training
+       mutants.py --check      only that every mutant still has its place in the sources
 Works in a clone of the last commit inside BUILD_FOLDER, so that the sources here stay as they are. Prints a table of mutants and
 the test that kills each; exit code 1 if one survives."""
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 # name: what is wrong, file, text, text instead
-MUTANTS = {
+LAYERS = {
     "norm_gradients": ("the gradients of norms are not added up in sequence parallel", "nn/gradients.cpp",
                        "spec.partial | (cut_axes", "(cut_axes"),
     "kv_gradients": ("the gradients of a KV head that several ranks keep are not added up", "nn/gradients.cpp",
@@ -63,24 +63,63 @@ MUTANTS = {
     "not_transposed": ("GPT-2's matrices are read without turning them", "model/hugging_face.cpp",
                        "copy_(name.transposed ? slice.t() : slice)", "copy_(name.transposed && slice.size(0) != slice.size(1) ? slice.t() : slice)"),
     "broken_tie": ("the tied head has no gradient", "model/decoder.cpp",
-                   "sharded_cross_entropy(hidden(ids_T, context), head_weight(), targets_T",
-                   "sharded_cross_entropy(hidden(ids_T, context), head_weight().detach(), targets_T"),
+                   "sharded_cross_entropy(x_tD, head_weight(), targets_T",
+                   "sharded_cross_entropy(x_tD, head_weight().detach(), targets_T"),
     "ignored_tokens_count": ("tokens to be ignored count", "nn/cross_entropy.cpp",
                              "const at::Tensor counts_C = targets_C.ne(head.options.ignore_index).to(type);",
                              "const at::Tensor counts_C = at::ones(targets_C.sizes(), logits_Cv.options());"),
     "sampler_offset": ("a sampled entry is numbered from this rank's first", "nn/sampler.cpp",
                        "copy_(first_b1 + first_entry)", "copy_(first_b1 + 0 * first_entry)"),
 }
-TARGETS = ["trireme_nn_test", "trireme_model_test", "trireme_parity_test", "trireme_parity_peer"]
+TRAINING = {
+    "never_divided": ("the loss is not divided by the number of tokens", "train/trainer.cpp",
+                      "return scale / tokens.clamp_min(1);", "return scale * at::ones_like(tokens);"),
+    "divided_twice": ("the loss is divided by the number of tokens twice", "train/trainer.cpp",
+                      "return scale / tokens.clamp_min(1);", "return scale / tokens.clamp_min(1) / tokens.clamp_min(1);"),
+    "mean_of_microbatches": ("the loss of each microbatch is averaged over its own tokens", "train/trainer.cpp",
+                             "return decoder_->loss(microbatch.ids_T, microbatch.targets_T, context).loss;",
+                             "return decoder_->loss(microbatch.ids_T, microbatch.targets_T, context).loss / "
+                             "std::max<std::int64_t>(1, microbatch.valid);"),
+    "dp_without_cp": ("gradients are summed only where cp > 1", "zero/partition.cpp",
+                      "Group& same = mesh_.group({Axis::dp, Axis::cp});",
+                      "Group& same = mesh_.group(mesh_.grid().degree(Axis::cp) > 1 ? AxisSet{Axis::dp, Axis::cp} : AxisSet{});"),
+    "counted_twice": ("elements that two ranks keep count twice in the norm", "zero/grad_norm.cpp",
+                      "if (!keepers.empty() && *std::ranges::min_element(keepers) != mesh.rank()) continue;", ""),
+    "padding_in_the_norm": ("what pads a parameter's last block counts in the norm", "zero/grad_norm.cpp",
+                            "std::min(range.end, piece.of_item.end)", "std::min(range.end + 1, piece.of_item.end + 1)"),
+    "padding_travels": ("what pads a bucket is not set to zero", "zero/grad_reducer.cpp",
+                        "if (slot.offset > end) memory.narrow(0, end, slot.offset - end).zero_();", ""),
+    "clip_before_unscale": ("the norm is clipped before the loss scale is taken out", "zero/grad_norm.cpp",
+                            "(max_norm / (real_norm + 1e-6))", "(max_norm / (norm + 1e-6))"),
+    "decay_on_norms": ("weight decay works on norms and biases too", "zero/sharded_optimizer.cpp",
+                       "const bool decay = is_decayed(", "const bool decay = true || is_decayed("),
+    "stale_bucket": ("what no microbatch used keeps the gradient of an earlier step", "zero/grad_reducer.cpp",
+                     "if (!filled_[slot.item]) view(slot.item).zero_();", ""),
+    "last_microbatch_only": ("a microbatch overwrites the one before it", "zero/grad_reducer.cpp",
+                             "if (filled_[item])\n    place.add_(gradient);", "if (false)\n    place.add_(gradient);"),
+    "master_not_updated": ("the update goes to a copy of the master weights", "zero/sharded_optimizer.cpp",
+                           "{slice(part.master), slice(gradient)", "{slice(part.master).clone(), slice(gradient)"),
+    "not_gathered": ("the parts are not brought together after the update", "zero/sharded_optimizer.cpp",
+                     "params_.gather_after_step(b);", ""),
+    "replicas_apart": ("groups that keep the same parts do not add up their sums", "zero/grad_reducer.cpp",
+                       "const at::Tensor result = partition_.replicas().all_reduce_(wire).wait();", "const at::Tensor result = wire;"),
+    "skipped_step_counts": ("a step that was skipped counts in Adam's bias correction", "zero/zero.hpp",
+                            "if (!finite) optimizer_.forget_step();", "(void)finite;"),
+    "freed_too_early": ("a unit is freed when its first gradient is there", "zero/grad_reducer.cpp",
+                        "if (!first || --missing_[b] > 0) return;", "if (bucket_complete_) bucket_complete_(b);\n  if (!first || --missing_[b] > 0) return;"),
+}
+MUTANTS = {**LAYERS, **TRAINING}
+TARGETS = ["trireme_nn_test", "trireme_model_test", "trireme_parity_test", "trireme_parity_peer", "trireme_zero_test", "trireme_engine_test",
+           "trireme", "trireme_samples_tool"]
 
 
 def run(words, **how):
     return subprocess.run(words, capture_output=True, text=True, **how)
 
 
-def killer(clone, build):
+def killer(clone, build, programs, judges):
     """The first test that fails, or None."""
-    for program in ("nn", "model", "parity"):
+    for program in programs:
         try:
             result = run([build / "tests" / f"trireme_{program}_test"], timeout=600)
         except subprocess.TimeoutExpired:
@@ -88,16 +127,25 @@ def killer(clone, build):
         if result.returncode != 0:
             failed = re.findall(r"^\[  FAILED  \] (\w+\.\w+)", result.stdout, re.M)
             return failed[0] if failed else f"trireme_{program}_test (exit {result.returncode})"
-    judge = ROOT / ".venv/bin/python"
-    result = run([judge if judge.exists() else sys.executable, clone / "tests/peers/transformers_agrees.py",
-                  build / "tests/trireme_parity_peer"], timeout=600)
-    return "peers.transformers" if result.returncode != 0 else None
+    python = ROOT / ".venv/bin/python"
+    for name, script, *tools in judges:
+        result = run([python if python.exists() else sys.executable, clone / "tests/peers" / script, *(build / tool for tool in tools)],
+                     timeout=900)
+        if result.returncode != 0:
+            return name
+    return None
+
+
+def killers_of(name):
+    if name in LAYERS:
+        return ("nn", "model", "parity"), [("peers.transformers", "transformers_agrees.py", "tests/trireme_parity_peer")]
+    return ("zero", "engine", "parity"), [("peers.training", "training_agrees.py", "trireme", "tests/trireme_samples_tool")]
 
 
 def check_places():
     for name, (_, file, old, _) in MUTANTS.items():
         if old not in (ROOT / "trireme" / file).read_text():
-            sys.exit(f"layers.py: error: {name}: {file} no longer holds: {old}")
+            sys.exit(f"mutants.py: error: {name}: {file} no longer holds: {old}")
 
 
 def main():
@@ -105,7 +153,8 @@ def main():
     if sys.argv[1] == "--check":
         return
     clone = Path(sys.argv[1]).resolve() / "mutants"
-    wanted = sys.argv[2:] or list(MUTANTS)
+    sets = {"layers": list(LAYERS), "training": list(TRAINING)}
+    wanted = [name for word in sys.argv[2:] or sets for name in sets.get(word, [word])]
     torch = run([ROOT / "tools/find_torch"]).stdout.strip()
     if not clone.exists():
         run(["git", "clone", "-q", ROOT, clone], check=True)
@@ -119,8 +168,11 @@ def main():
     environment = {**os.environ, "TRIREME_TORCH": torch}
     run(["cmake", "--preset", "release"], cwd=clone, env=environment, check=True)
     first = make()
-    if first.returncode != 0 or (broken := killer(clone, build)) is not None:
-        sys.exit(f"layers.py: error: the unbroken code does not pass: {first.stdout[-2000:] if first.returncode else broken}")
+    if first.returncode != 0:
+        sys.exit(f"mutants.py: error: the unbroken code does not compile: {first.stdout[-2000:]}")
+    for programs, judges in {str(killers_of(name)): killers_of(name) for name in wanted}.values():
+        if (broken := killer(clone, build, programs, judges)) is not None:
+            sys.exit(f"mutants.py: error: the unbroken code does not pass: {broken}")
     survivors = 0
     for name in wanted:
         what, file, old, new = MUTANTS[name]
@@ -129,8 +181,8 @@ def main():
         path.write_text(sound.replace(old, new, 1))
         built = make()
         if built.returncode != 0:
-            sys.exit(f"layers.py: error: {name} does not compile, which proves nothing:\n{built.stdout[-3000:]}")
-        found = killer(clone, build)
+            sys.exit(f"mutants.py: error: {name} does not compile, which proves nothing:\n{built.stdout[-3000:]}")
+        found = killer(clone, build, *killers_of(name))
         survivors += found is None
         print(f"| `{name}` | {what} | {found or 'SURVIVED'} |", flush=True)
         path.write_text(sound)
