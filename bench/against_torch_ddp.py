@@ -5,7 +5,7 @@ and peak memory of a rank, `trireme train` beside PyTorch's DDP and FSDP2.
 Theirs is transformers' GPT-2 with sdpa, fused AdamW, DDP with gradients as views of buckets and a static graph, FSDP2 around each
 block. Ours is zero = 0 beside DDP, and zero = 3, freeing what FSDP2 frees, beside that. Runs go ours, theirs, ours, theirs, ..., ours; a
 ratio is the mean of ours before and behind over theirs. Memory is the highest VmHWM of a rank, less that of a process that has only loaded
-the libraries. A round of everything takes about ten minutes on two cores.
+the libraries.
 
 usage: against_torch_ddp.py BUILD_FOLDER [ROUNDS [SIZES [RANKS]]]      as in: build/release 3 10M,50M 2,4
        against_torch_ddp.py - ...      theirs alone"""
@@ -223,8 +223,8 @@ def compare(ours, theirs, kind, size, ranks, rounds, scratch):
         print(line + f"{name} {seconds:.3f} s a step, {peak / 1e6:.0f} MB a rank", flush=True)
         return
     my_seconds, my_peak = map(statistics.median, zip(*mine))
-    print(line + f"zero {0 if kind == 'ddp' else 3} {my_seconds:.3f} s a step, {name} {seconds:.3f} s, ratio {spread(time_ratios)}; a rank's peak "
-          f"{my_peak / 1e6:.0f} MB, {peak / 1e6:.0f} MB, ratio {spread(memory_ratios)}; {rounds} rounds", flush=True)
+    print(line + f"zero {0 if kind == 'ddp' else 3} {my_seconds:.3f} s a step, {name} {seconds:.3f} s, ratio {spread(time_ratios)}; "
+          f"a rank's peak {my_peak / 1e6:.0f} MB, {peak / 1e6:.0f} MB, ratio {spread(memory_ratios)}; {rounds} rounds", flush=True)
 
 
 def main():

@@ -171,7 +171,8 @@ def config_text(run, folder, tokens, parallelism, micro_batch, max_norm):
     sections = {
         "run": {"name": run.name, "dir": str(run.parent), "seed": SEED},
         "model": {"hf": str(folder), "init": f"hf:{folder}", "dtype": "float64"},
-        "training": {"steps": STEPS, "seq_len": LENGTH, "micro_batch_size": micro_batch, "global_batch_size": ROWS, "max_norm": max_norm},
+        "training": {"steps": STEPS, "seq_len": LENGTH, "micro_batch_size": micro_batch, "global_batch_size": ROWS,
+                     "max_norm": max_norm},
         "optimizer": {"name": "adamw", "lr": LR, "betas": list(BETAS), "eps": EPS, "weight_decay": DECAY, "no_decay": ["norm", "bias"]},
         "lr_scheduler": {"warmup_steps": WARMUP, "decay": "cosine", "min_lr": MIN_LR},
         "parallelism": parallelism,
@@ -188,7 +189,7 @@ def train_ours(program, run, text):
     run.parent.mkdir(exist_ok=True)
     config = run.with_suffix(".toml")
     config.write_text(text)
-    done = subprocess.run([program, "train", config, "-n", str(RANKS)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([program, "train", config, "-n", str(RANKS)], capture_output=True, text=True, timeout=300)
     check(done.returncode == 0, f"`trireme train` of {run.name} ended with {done.returncode}:\n{done.stdout[-1000:]}{done.stderr[-3000:]}")
     steps = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     check([s["step"] for s in steps] == list(range(1, STEPS + 1)), run.name, "has the steps", [s["step"] for s in steps])
@@ -253,8 +254,8 @@ def main():
                 found = difference(train_ours(program, run, text), records[name][judge])
                 check(found[0] <= BOUND, f"{name} on {layout} beside {judge} differs by {found[0]:.1e}, in", found[1])
                 worst = max(worst, found)
-        print(f"torch {torch.__version__}: {len(cases)} models, {len(LAYOUTS)} layouts, {STEPS} steps; largest relative difference of a loss "
-              f"or a norm: {worst[0]:.1e}; {time.perf_counter() - began:.1f} s")
+        print(f"torch {torch.__version__}: {len(cases)} models, {len(LAYOUTS)} layouts, {STEPS} steps; largest relative difference of "
+              f"a loss or a norm: {worst[0]:.1e}; {time.perf_counter() - began:.1f} s")
 
 
 if __name__ == "__main__":
