@@ -14,16 +14,10 @@ import numpy
 import torch
 import transformers
 
-transformers.utils.logging.set_verbosity_error()
-transformers.utils.logging.disable_progress_bar()
+from transformers_in_fp64 import random_model
 
 BOUND = 1e-10
 VOCABULARY, LAYERS, SAMPLES, LENGTH = 257, 2, 2, 12
-
-# Norms, RoPE and the loss of transformers compute in fp32 whatever the model is. Here "fp32" is fp64: every such cast follows.
-torch.float32 = torch.float = torch.float64
-torch.Tensor.float = torch.Tensor.double
-torch.set_default_dtype(torch.float64)
 
 
 def gpt2(heads, **more):
@@ -72,11 +66,7 @@ def check(ok, *what):
 def make(folder, config, sharded):
     """The model's folder, and what transformers computes with it: logits, loss, gradients by name."""
     generator = torch.Generator().manual_seed(len(folder.name))
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").double().train()
-    with torch.no_grad():
-        for parameter in model.parameters():  # larger than usual, and no zeros or ones: everything matters
-            around = 1.0 if parameter.dim() == 1 and parameter.mean() == 1 else 0.0
-            parameter.copy_(around + 0.2 * torch.randn(parameter.shape, generator=generator))
+    model = random_model(config, generator, 0.2)  # larger than usual
     model.save_pretrained(folder, max_shard_size="200KB" if sharded else "5GB")
     check((folder / "model.safetensors.index.json").exists() == sharded, folder.name, "was not saved in shards as it should be")
     ids = torch.randint(VOCABULARY, (SAMPLES, LENGTH), generator=generator)
