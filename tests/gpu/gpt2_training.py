@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""GPT-2 124M in bf16 on one GPU: ours beside eager PyTorch, same weights and batches. By hand: CI has no GPU.
+
+usage: gpt2_training.py TRIREME SAMPLES_TOOL [STEPS]
+
+Prints the losses of the first 20 steps of both, of two NCCL ranks that share the GPU, and tokens per second of each. Exit code 1 if a
+loss differs by more than 1 % from PyTorch's, if two ranks differ by more than 0.5 % from one, or if 200 steps do not learn."""
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+ROOT = Path(__file__).resolve().parents[2]
+BATCH, LENGTH, SEED, LR = 16, 1024, 7, 3e-4
+COMPARED = 20
+
+
+def run(words, **how):
+    result = subprocess.run([str(word) for word in words], capture_output=True, text=True, **how)
+    if result.returncode != 0:
+        sys.exit(f"{' '.join(map(str, words))}\nfailed with {result.returncode}:\n{result.stdout[-3000:]}{result.stderr[-3000:]}")
+    return result.stdout
+
+
+def ours(trireme, folder, name, steps, ranks):
+    config = folder / "run.toml"
+    config.write_text(f"""
+[run]
+name = "{name}"
+dir = "{folder}/runs"
+seed = {SEED}
+[model]
+hf = "{folder}/model"
+init = "hf:{folder}/model"
+dtype = "bfloat16"
+[[data]]
+sources = [ {{ path = "{folder}/tokens.ds" }} ]
+[training]
+steps = {steps}
+seq_len = {LENGTH}
+global_batch_size = {BATCH}
+micro_batch_size = {BATCH // ranks}
+max_norm = 1.0
+[optimizer]
+lr = {LR}
+betas = [0.9, 0.95]
+weight_decay = 0.1
+no_decay = ["norm", "bias"]
+[lr_scheduler]
+decay = "constant"
+[parallelism]
+zero = 1
+[comm]
+share_gpu = {"true" if ranks > 1 else "false"}
+""")
+    out = run([trireme, "train", config, "-n", ranks])
+    print(out[-1500:])
+    return [json.loads(line) for line in (folder / "runs" / name / "metrics.jsonl").read_text().splitlines()]
+
+
+def theirs(folder, samples, steps):
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel.from_pretrained(folder / "model", attn_implementation="sdpa", dtype=torch.float32).cuda()
+    decayed = [p for name, p in model.named_parameters() if "ln_" not in name and "bias" not in name]
+    rest = [p for name, p in model.named_parameters() if "ln_" in name or "bias" in name]
+    optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}], lr=LR,
+                                  betas=(0.9, 0.95), eps=1e-8, fused=True)
+    losses, times = [], []
+    for step in range(1, steps + 1):
+        tokens = torch.tensor(samples[(step - 1) % COMPARED], device="cuda")
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            logits = model(tokens[:, :-1]).logits
+        loss = torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(loss.item())
+        times.append(time.perf_counter() - begin)
+    return losses, BATCH * LENGTH / statistics.median(times[5:]), torch.cuda.max_memory_allocated()
+
+
+def main():
+    trireme, samples_tool = (Path(word).resolve() for word in sys.argv[1:3])
+    steps = int(sys.argv[3]) if len(sys.argv) > 3 else 200
+    wrong = []
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        torch.manual_seed(1)
+        GPT2LMHeadModel(GPT2Config(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)).save_pretrained(folder / "model")
+        sources = [str(path) for end in ("hpp", "cpp") for path in sorted((ROOT / "trireme").glob(f"*/*.{end}"))]
+        run([trireme, "data", "prepare", *sources, ROOT / "docs", "--train-bpe", "4096", "-o", folder / "tokens", "-q"])
+        samples = {}
+        for line in run([samples_tool, folder / "tokens.ds", SEED, BATCH, LENGTH, COMPARED]).splitlines():
+            sample = json.loads(line)
+            samples.setdefault(sample["step"], []).append(sample["tokens"])
+        batches = [samples[step] for step in range(1, COMPARED + 1)]
+
+        one = ours(trireme, folder, "one", steps, 1)
+        two = ours(trireme, folder, "two", COMPARED, 2)
+        reference, rate, memory = theirs(folder, batches, 60)
+    for step in range(COMPARED):
+        a, b, c = one[step]["loss"], reference[step], two[step]["loss"]
+        print(f"step {step + 1:3}  ours {a:.5f}  pytorch {b:.5f} ({a / b - 1:+.1e})  two ranks {c:.5f} ({c / a - 1:+.1e})")
+        if abs(a / b - 1) > 0.01:
+            wrong.append(f"step {step + 1}: {a} against PyTorch's {b}")
+        if abs(c / a - 1) > 0.005:
+            wrong.append(f"step {step + 1}: two ranks {c}, one {a}")
+    mean = lambda records: sum(record["loss"] for record in records) / len(records)
+    if not mean(one[-10:]) < 0.7 * mean(one[:10]):
+        wrong.append(f"{steps} steps do not learn: {mean(one[:10]):.3f} -> {mean(one[-10:]):.3f}")
+    ours_rate = BATCH * LENGTH / statistics.median(record["step_time_s"] for record in one[5:])
+    print(f"loss {one[0]['loss']:.3f} -> {one[-1]['loss']:.3f} in {steps} steps")
+    print(f"tokens/s: ours {ours_rate:,.0f}, eager PyTorch {rate:,.0f}, ratio {ours_rate / rate:.2f}; "
+          f"peak {one[-1]['mem_peak_gib']:.1f} GiB, theirs {memory / 2**30:.1f}")
+    for line in wrong:
+        print("wrong:", line)
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
