@@ -14,16 +14,15 @@ constexpr int kWidth = 8;  // independent sums, more than an adder is deep
 typedef float Floats __attribute__((vector_size(kWidth * sizeof(float))));
 typedef double Doubles __attribute__((vector_size(kWidth * sizeof(double))));
 
+/// By reference: a vector wider than the CPU's registers has no way to be returned that all compilers agree on.
 template <class S>
-Doubles load_doubles(const S* x) {
+void load_doubles(const S* x, Doubles& values) {
   if constexpr (std::is_same_v<S, float>) {
-    Floats values;
-    std::memcpy(&values, x, sizeof values);
-    return __builtin_convertvector(values, Doubles);
+    Floats narrow;
+    std::memcpy(&narrow, x, sizeof narrow);
+    values = __builtin_convertvector(narrow, Doubles);
   } else {
-    Doubles values{};
     for (int i = 0; i < kWidth; ++i) values[i] = static_cast<double>(x[i]);
-    return values;
   }
 }
 
@@ -32,7 +31,8 @@ double squares(const S* x, std::int64_t n) {
   Doubles sums{};
   std::int64_t i = 0;
   for (; i + kWidth <= n; i += kWidth) {
-    const Doubles values = load_doubles(x + i);
+    Doubles values{};
+    load_doubles(x + i, values);
     sums += values * values;
   }
   double total = 0;
