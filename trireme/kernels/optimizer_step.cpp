@@ -5,6 +5,7 @@
 #include <ATen/ops/isnan.h>
 #include <ATen/ops/where.h>
 
+#include "trireme/kernels/optimizer_step_cuda.hpp"
 #include "trireme/kernels/rows.hpp"
 
 namespace trireme::kernels {
@@ -135,21 +136,6 @@ at::Tensor scaled_gradient(const StepSlices& slices, const GradientFactor& facto
 }
 
 // On GPUs: ATen's operations, one after the other.
-void adam_elsewhere(const StepSlices& slices, const at::Tensor& m, const at::Tensor& v, const AdamNumbers& n,
-                    const GradientFactor& factor) {
-  const at::Tensor& w = slices.weight;
-  const AdamTerms<double> t(n, 1);
-  at::Tensor g = scaled_gradient(slices, factor);
-  if (t.l2 != 0) g = g + w * t.l2;
-  const at::Tensor first = m.to(w.scalar_type()) * t.beta1 + g * t.rest1;
-  const at::Tensor second = v.to(w.scalar_type()) * t.beta2 + g * g * t.rest2;
-  const at::Tensor updated = w * t.decay - first * t.rate / (second.sqrt() * t.root + t.eps);
-  assign_unless_skipped(m, first, factor);
-  assign_unless_skipped(v, second, factor);
-  assign_unless_skipped(w, updated, factor);
-  if (slices.model.defined()) slices.model.copy_(w);
-}
-
 void sgd_elsewhere(const StepSlices& slices, const at::Tensor& u, const SgdNumbers& n, const GradientFactor& factor) {
   const at::Tensor& w = slices.weight;
   at::Tensor direction = scaled_gradient(slices, factor) + w * n.weight_decay;
@@ -169,7 +155,11 @@ void adam_step(const StepSlices& slices, const at::Tensor& m, const at::Tensor& 
   check_slices("adam_step", slices, {&m, &v});
   require(m.defined() && v.defined() && numbers.step >= 1, "adam_step: step ", numbers.step,
           ": moments are needed, and a step from 1 on");
-  if (!slices.weight.is_cpu()) return adam_elsewhere(slices, m, v, numbers, factor);
+  if (!slices.weight.is_cpu()) {
+    const AdamTerms<double> t(numbers, 1);
+    return adam_on_cuda(slices, m, v, {t.decay, t.l2, t.beta1, t.rest1, t.beta2, t.rest2, t.rate, t.root, t.eps},
+                        factor);
+  }
   const double scale = number_of(factor);
   if (std::isnan(scale)) return;
   const auto run = [&]<class W>(W) {
