@@ -2,7 +2,7 @@
 //   rank_program [-n N] [--tp T] [--pp P] [--backend B] [--cuda] [--timeout S] [--init-timeout S] [--check MODE]
 //   [--hang FOLDER]
 //                [--claim KEY=VALUE] [sum | conformance [SIZE...] | steps SECONDS-OR-FILE |
-//                 mismatch KIND RANK CALL | mpu PORT]
+//                 mismatch KIND RANK CALL | mpu PORT | traffic]
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -109,6 +109,19 @@ void steps(ParallelContext& context, const std::string& until, bool on_gpu) {
   }
 }
 
+/// Large calls of each kind, and the bytes that their group has counted: for who can count them on the wire.
+void traffic(ParallelContext& context) {
+  Group& group = context.world_pg();
+  const at::Tensor large = at::ones({16 << 20}), part = large.narrow(0, 0, large.numel() / group.size()).contiguous();
+  for (int i = 0; i < 2; ++i) {
+    group.all_reduce(large).wait();
+    group.reduce_scatter(large).wait();
+    group.all_gather(part).wait();
+  }
+  for (const Op op : {Op::all_reduce, Op::reduce_scatter, Op::all_gather})
+    say(text("rank=", context.rank(), " counted ", name(op), " ", group.traffic(op).bytes));
+}
+
 void mismatch(ParallelContext& context, const std::string& kind, int who, int at) {
   MismatchedStep(context.mesh(), kind, who, at).run();
   say(text("rank=", context.rank(), " did not notice"));
@@ -136,6 +149,8 @@ void run(const Words& words, const Environment& env) {
     say(text("rank=", context.rank(), " conformance of ", context.world_pg().str(), ": ", checked, " results right"));
   } else if (words.mode == "mismatch") {
     mismatch(context, words.arguments.at(0), std::stoi(words.arguments.at(1)), std::stoi(words.arguments.at(2)));
+  } else if (words.mode == "traffic") {
+    traffic(context);
   } else if (words.mode == "steps") {
     steps(context, words.arguments.at(0), words.on_gpu);
   } else {

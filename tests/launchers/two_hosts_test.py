@@ -81,6 +81,22 @@ class TwoHosts(ranks.RankTest):
         self.assert_sums("".join(job.log_text() for job in jobs), "trireme launch", **TWO_NODES)
         self.assertIn(f"store tcp://{self.master}", jobs[0].stderr())
 
+    def test_counted_bytes_are_those_on_the_wire(self):
+        """One rank a host: what the groups count, against what the kernel sent through the cable."""
+        jobs = [self.start(*inside(name), ranks.options.trireme, "launch", "-n", 1, "--nnodes", 2, "--node-rank", node,
+                           "--master", self.master, "--logs", self.folder / f"logs{node}", "--", ranks.options.program, "traffic")
+                for node, name in enumerate(self.names)]
+        for job in jobs:
+            self.ends(job, 0, 60)
+        counted = sum(int(line.split()[-1]) for job in jobs for line in job.log_text().splitlines() if " counted " in line)
+        sent = 0
+        for name in self.names:
+            shown = subprocess.run([*inside(name), "cat", "/proc/net/dev"], check=True, capture_output=True, text=True, timeout=20).stdout
+            sent += sum(int(line.split()[9]) for line in shown.splitlines() if line.strip().startswith("tr"))
+        self.assertGreater(counted, 250e6)
+        print(f"    bytes on the wire / bytes counted: {sent / counted:.4f}", flush=True)
+        self.assertAlmostEqual(sent / counted, 1, delta=0.03)
+
     def test_hostfile(self):
         job = self.launch_by_hostfile("sum")
         self.ends(job, 0, 60)

@@ -95,8 +95,8 @@ void add_train(CLI::App& app, Choice& choice) {
   auto options = std::make_shared<TrainCommand>();
   CLI::App* cmd = app.add_subcommand("train", "Train the model of a config, on N ranks of this host or as one of many");
   cmd->add_option("config", options->file, "config file")->required();
-  cmd->add_option("-n,--ranks", options->ranks,
-                  "start so many ranks here; without it: as torchrun, srun or mpirun says");
+  const CLI::Option* ranks = cmd->add_option("-n,--ranks", options->ranks,
+                                             "start so many ranks here; without it: as torchrun, srun or mpirun says");
   cmd->add_option("--master", options->master, "HOST:PORT where the ranks meet, when no launcher says");
   cmd->add_option("--run-folder", options->run_folder, "")->group("");
   cmd->add_option("--terminal-width", options->terminal_width, "")->group("");
@@ -105,7 +105,8 @@ void add_train(CLI::App& app, Choice& choice) {
       "Any key can be set: --section.key VALUE. The run's folder is runs/NAME, and runs/latest points to it.\n"
       "Ctrl-C once finishes the step, saves the weights and exits with 130; twice stops at once.\n\n"
       "Example:\n  trireme train examples/tiny.toml -n 4 --training.steps 50");
-  cmd->callback([options, &choice] {
+  cmd->callback([options, ranks, &choice] {
+    require<ConfigError>(ranks->count() == 0 || options->ranks >= 1, "-n ", options->ranks, ": must be at least 1");
     options->overrides = choice.overrides;
     options->words = choice.words;
     options->version = "trireme " TRIREME_VERSION;

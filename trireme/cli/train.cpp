@@ -1,9 +1,6 @@
 // `trireme train CONFIG -n N`, in a build with libtorch.
 #include <chrono>
 #include <filesystem>
-#include <thread>
-
-#include <ATen/Parallel.h>
 
 #include "trireme/cli/commands.hpp"
 #include "trireme/cli/stop_signals.hpp"
@@ -15,6 +12,7 @@
 #include "trireme/runtime/parallel_context.hpp"
 #include "trireme/runtime/rank_main.hpp"
 #include "trireme/train/options_of.hpp"
+#include "trireme/train/rank_setup.hpp"
 #include "trireme/train/trainer.hpp"
 
 namespace trireme {
@@ -26,6 +24,8 @@ LoadedConfig checked_config(const TrainCommand& command, const Started& started,
   warnings = check_config(loaded, started);
   throw_if_any(validate_for_training(loaded));
   for (std::string& warning : check_options(loaded.config)) warnings.push_back(std::move(warning));
+  for (std::string& warning : not_done_yet(loaded)) warnings.push_back(std::move(warning));
+  check_inputs(loaded.config);
   return loaded;
 }
 
@@ -41,26 +41,25 @@ RunFolder fresh_folder(const Config& config, const Variables& variables) {
                                  .cp = static_cast<int>(config.parallelism.cp),
                                  .tp = static_cast<int>(config.parallelism.tp)},
                                 config.parallelism.order);
-  return make_run_folder(
-      config.run.dir, config.run.name,
-      {.time = std::chrono::system_clock::now(), .job_id = job_id(variables), .layout = layout_word(grid.axes())});
-}
-
-/// A launcher of ours gives every rank its share of the cores; under another one the ranks of a host share them here.
-/// The same number everywhere, because sums of libtorch's own depend on it.
-void choose_threads(const Environment& env, const Variables& variables) {
-  if (variables.contains("OMP_NUM_THREADS")) return;
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  at::set_num_threads(std::max(1, cores / std::max(1, env.local_world_size)));
+  const RunFacts facts{
+      .time = std::chrono::system_clock::now(), .job_id = job_id(variables), .layout = layout_word(grid.axes())};
+  run_name(config.run.name, facts);  // whose faults are its own
+  try {
+    return make_run_folder(config.run.dir, config.run.name, facts);
+  } catch (const ConfigError& e) {
+    throw ConfigError(
+        text("run.dir = \"", config.run.dir, "\": ", e.what(), "\n  fix: a folder that can be written to"));
+  }
 }
 
 int train_as_rank(const TrainCommand& command, const Environment& env, const Variables& variables, Console& console) {
-  choose_threads(env, variables);
+  share_cores(env, variables);
   std::vector<std::string> warnings;
   LoadedConfig loaded = checked_config(
       command, {.ranks = env.world_size, .how = env.how, .ranks_of_a_host = env.local_world_size}, warnings);
   Config& config = loaded.config;
   TrainIo io{.out = console.out, .terminal = console.terminal, .program = command.version};
+  if (env.launcher != "alone") io.terminal = {};  // Open MPI gives ranks pseudo-terminals, whatever its output is
   if (command.terminal_width > 0)
     io.terminal = {.tty = true, .width = command.terminal_width, .color = command.terminal_color};
   io.warnings = warnings;
@@ -68,13 +67,14 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
   io.folder = command.run_folder;
   ContextOptions options = context_options(config.comm);
   options.fingerprint = fingerprint_of_config(config);
-  if (!command.run_folder.empty()) options.comm.hang_folder = (io.folder / "hang").string();
+  if (!command.run_folder.empty()) options.comm.hang_folder = (io.folder / "ranks" / "hang").string();
 
   const StopSignals signals;
   ParallelContext context(parallel_sizes(config), env, variables, options);
-  if (io.folder.empty() && env.rank == 0) {
-    const RunFolder folder = fresh_folder(config, variables);
-    io.folder = folder.path;
+  if (io.folder.empty()) {
+    RunFolder folder;
+    if (env.rank == 0) folder = fresh_folder(config, variables);
+    io.folder = told_by_rank_0(folder.path.string(), context);
     if (!folder.warning.empty()) io.warnings.push_back(folder.warning);
   }
   io.stop_asked = [] { return StopSignals::received() != 0; };

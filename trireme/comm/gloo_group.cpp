@@ -3,6 +3,8 @@
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include "trireme/comm/rank_order.hpp"
+
 namespace trireme {
 namespace {
 
@@ -30,7 +32,37 @@ class GlooMessages final : public WorkFlight {
   std::vector<Landing> landings_;
 };
 
+/// Everybody's part for this rank has come; they are added up where the result is asked for.
+class ExchangedParts final : public WorkFlight {
+ public:
+  ExchangedParts(c10::intrusive_ptr<c10d::Work> work, std::vector<at::Tensor> parts, at::Tensor out, Reduce reduce)
+      : WorkFlight({std::move(work)}), parts_(std::move(parts)), out_(std::move(out)), reduce_(reduce) {}
+  void wait() override {
+    WorkFlight::wait();
+    const at::NoGradGuard no_grad;
+    out_.view(-1).copy_(reduce_in_rank_order(parts_, reduce_));
+  }
+
+ private:
+  const std::vector<at::Tensor> parts_;
+  const at::Tensor out_;
+  const Reduce reduce_;
+};
+
 }  // namespace
+
+// c10d's reduce_scatter over Gloo is an all_reduce of which each rank keeps a part: twice the bytes on the wire. An
+// exchange of parts sends each byte once, as a ring would, and adds in rank order.
+std::unique_ptr<Flight> GlooGroup::start(const Call& call, std::span<const CallRecord> records) {
+  if (call.op != Op::reduce_scatter || call.input.numel() == 0) return C10dGroup::start(call, records);
+  at::Tensor in = call.input.view(-1), mine = at::empty_like(in);
+  std::vector<std::int64_t> even;
+  auto work = backend().alltoall_base(mine, in, even, even);
+  std::vector<at::Tensor> parts;
+  const std::int64_t each = mine.numel() / size();
+  for (int r = 0; r < size(); ++r) parts.push_back(mine.narrow(0, r * each, each));
+  return std::make_unique<ExchangedParts>(std::move(work), std::move(parts), call.output, call.reduce);
+}
 
 std::unique_ptr<Flight> GlooGroup::start_messages(const std::vector<Message>& messages) {
   const at::NoGradGuard no_grad;

@@ -17,6 +17,7 @@ class GlooGroup final : public C10dGroup {
   using C10dGroup::C10dGroup;
 
  protected:
+  std::unique_ptr<Flight> start(const Call& call, std::span<const CallRecord> records) override;
   std::unique_ptr<Flight> start_messages(const std::vector<Message>& messages) override;
 };
 

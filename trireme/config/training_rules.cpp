@@ -36,7 +36,25 @@ std::vector<Violation> validate_for_training(const LoadedConfig& loaded) {
   if (std::ranges::all_of(c.data, [](const DataStage& stage) { return stage.sources.empty(); }))
     add(file, "no data to train on: no [[data]] has sources",
         "[[data]] with sources = [ { path = \"...\" } ], or path = \"synthetic\"");
+  if (c.checkpoint.resume != "auto" && c.checkpoint.resume != "never")
+    add(loaded.place_of("checkpoint.resume"),
+        text("checkpoint.resume = \"", c.checkpoint.resume, "\": a run cannot be resumed yet"),
+        "model.init = \"hf:RUN/checkpoints/step-N\" starts a new run from its weights");
   return violations;
+}
+
+std::vector<std::string> not_done_yet(const LoadedConfig& loaded) {
+  std::vector<std::string> words;
+  for (const char* key : {"checkpoint.interval", "checkpoint.keep", "checkpoint.async", "checkpoint.format"})
+    if (loaded.is_given(key))
+      words.push_back(text(key, " changes nothing yet: the weights are saved once, at the end"));
+  for (const char* key :
+       {"metrics.hub_command", "checks.replicas_every", "optimizer.skip_z", "profiler.memory_snapshot"})
+    if (loaded.is_given(key)) words.push_back(text(key, " changes nothing yet"));
+  if (loaded.config.validation.fraction > 0 && loaded.config.validation.interval == 0)
+    words.push_back(text("validation.fraction = ", loaded.config.validation.fraction,
+                         " of the tokens is held out, and never looked at: validation.interval = 0"));
+  return words;
 }
 
 }  // namespace trireme

@@ -10,4 +10,7 @@ namespace trireme {
 /// loaded.violations.
 std::vector<Violation> validate_for_training(const LoadedConfig& loaded);
 
+/// Keys that were given and change nothing yet, each with a word about it.
+std::vector<std::string> not_done_yet(const LoadedConfig& loaded);
+
 }  // namespace trireme

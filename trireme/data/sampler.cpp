@@ -20,11 +20,12 @@ std::size_t stage_of(const Stages& stages, std::int64_t step) {
 }
 
 void require_a_window(const Windows& windows, const TokenSource& tokens, std::int64_t seq_len, double held_out) {
-  require<DataError>(windows.size() > 0, tokens.name(), " has ", thousands(tokens.num_tokens()),
-                     " tokens, a sample needs ", thousands(seq_len + 1), " (seq_len + 1)",
-                     held_out > 0 ? text(" in one piece beside what is held out for validation (", held_out, ")") : "",
-                     "\n  fix: seq_len below ", thousands(std::max<std::int64_t>(tokens.num_tokens(), 1)),
-                     ", or join it with more data");
+  require<DataError>(
+      windows.size() > 0, tokens.name(), " has ", thousands(tokens.num_tokens()), " tokens, a sample needs ",
+      thousands(seq_len + 1), " (seq_len + 1)",
+      held_out > 0 ? text(" in one piece beside what is held out for validation (", held_out, ")") : "",
+      held_out > 0 ? "\n  fix: a smaller validation.fraction, or seq_len below " : "\n  fix: seq_len below ",
+      thousands(std::max<std::int64_t>(tokens.num_tokens(), 1)), ", or join it with more data");
 }
 
 }  // namespace

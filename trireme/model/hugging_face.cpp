@@ -137,6 +137,7 @@ struct HuggingFaceWeights::Plan {
   explicit Plan(const std::filesystem::path& path) : source(path) {}
   Source source;
   std::map<std::string, std::vector<Read>> reads;  // by our name
+  std::string note;
 };
 
 HuggingFaceWeights::HuggingFaceWeights(const Decoder& decoder, const std::filesystem::path& path)
@@ -145,7 +146,16 @@ HuggingFaceWeights::HuggingFaceWeights(const Decoder& decoder, const std::filesy
   for (Param& param : params_of(decoder)) params.emplace(param.name, std::move(param));
   for (Read& read : plan_reads(decoder.config(), params, plan_->source))
     plan_->reads[read.name.ours].push_back(std::move(read));
+  if (!decoder.config().tie_word_embeddings) return;
+  const auto head = plan_->source.find("lm_head.weight");
+  const std::vector<Read>& embedding = plan_->reads.at("embedding.weight");
+  if (head &&
+      !std::ranges::equal(head->file.bytes(head->entry), embedding[0].found.file.bytes(embedding[0].found.entry)))
+    plan_->note = text(plan_->source.shown(), ": lm_head.weight differs from the embedding and is not used, because ",
+                       "model.tie_word_embeddings = true");
 }
+
+const std::string& HuggingFaceWeights::note() const { return plan_->note; }
 
 HuggingFaceWeights::~HuggingFaceWeights() = default;
 

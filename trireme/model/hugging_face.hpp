@@ -19,6 +19,9 @@ class HuggingFaceWeights {
   HuggingFaceWeights(const Decoder& decoder, const std::filesystem::path& path);
   ~HuggingFaceWeights();
 
+  /// What a user should know of the folder; empty: nothing.
+  const std::string& note() const;
+
   /// Fills these parameters of the decoder, of which `rank` of `grid` keeps its part.
   void read(const std::vector<Param>& params, const Grid& grid, int rank) const;
 

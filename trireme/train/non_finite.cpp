@@ -50,12 +50,10 @@ std::string find_non_finite(Executor& executor, Zero& zero, std::int64_t step,
                 .seed = [&] { return at::ones({}, zero.partition().tensor_options().dtype(at::kDouble)); }});
   zero.gradients().finish();
   zero.gradients().on_gradient({});
-  // A gradient that the sum over ranks or the loss scale made infinite.
-  if (found.empty()) {
-    zero.grad_norm().norm(zero.gradients());
-    const std::vector<std::string> names = zero.grad_norm().not_finite();
-    if (!names.empty()) found = text("?", names.front());
-  }
+  // A gradient that only the sum over ranks made infinite. All ranks look, whatever they have found.
+  zero.grad_norm().norm(zero.gradients());
+  if (const std::vector<std::string> names = zero.grad_norm().not_finite(); found.empty() && !names.empty())
+    found = text("?", names.front());
   const std::vector<std::string> all =
       exchange(found, zero.partition().mesh(), zero.partition().tensor_options().device());
   // What a rank made by itself comes before what it got from others: NaN spreads by sums, over tp in the middle of a

@@ -78,7 +78,7 @@ std::vector<std::string> check_options(const Config& config) {
   LrSchedule{lr_options(config)};
   if (config.precision.param == "float16" || config.model.dtype == "float16") LossScale{loss_scale_options(config)};
   const LrSchedulerConfig& lr = config.lr_scheduler;
-  if (lr.warmup_steps + lr.decay_steps <= config.training.steps) return {};
+  if (lr.decay_steps == 0 || lr.warmup_steps + lr.decay_steps <= config.training.steps) return {};
   return {text("lr_scheduler: ", lr.warmup_steps, " steps of warm-up and ", lr.decay_steps,
                " of decay are more than training.steps = ", config.training.steps, ": the run ends before they do")};
 }

@@ -19,7 +19,8 @@ std::string batch_line(const Config& c) {
   const std::int64_t tokens = t.global_batch_size * t.seq_len;
   return text(t.micro_batch_size, " seq × ", thousands(t.seq_len), " tok × ", t.grad_accum, " accum × dp ",
               c.parallelism.dp, " = ", thousands(tokens), " tokens/step · ", thousands(t.steps),
-              " steps = ", human_count(static_cast<double>(tokens) * static_cast<double>(t.steps)), " tokens");
+              t.steps == 1 ? " step = " : " steps = ",
+              human_count(static_cast<double>(tokens) * static_cast<double>(t.steps)), " tokens");
 }
 
 std::string number_line(const Config& c) {

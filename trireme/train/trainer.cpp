@@ -1,5 +1,6 @@
 #include "trireme/train/trainer.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -19,6 +20,7 @@
 #include "trireme/train/options_of.hpp"
 #include "trireme/train/save_weights.hpp"
 #include "trireme/train/start_lines.hpp"
+#include "trireme/train/step_trace.hpp"
 
 namespace trireme {
 namespace {
@@ -67,6 +69,7 @@ void Trainer::build() {
   else
     require<ConfigError>(config_.model.init == "random", "model.init = \"", config_.model.init,
                          "\": must be \"random\" or \"hf:FOLDER\"");
+  if (weights && !weights->note().empty()) io_.warnings.push_back(weights->note());
   const auto fill = [&](const std::vector<Param>& params) {
     if (weights)
       weights->read(params, mesh_.grid(), mesh_.rank());
@@ -91,7 +94,7 @@ void Trainer::say_hello() {
                        env.world_size == 1 ? " rank" : " ranks", " (", env.launcher, "; ", backend, ", ",
                        gpu ? "cuda" : "cpu", ")");
   facts.layout = text(mesh_.grid().str(), " zero=", config_.parallelism.zero);
-  facts.data = batches_->describe();
+  facts.data = batches_->data().describe();
   facts.memory = describe(plan);
   facts.output = text(io_.folder.string(), " · metrics.jsonl", config_.metrics.tensorboard ? " · tb/" : "",
                       " · checkpoints/ · config.toml");
@@ -108,11 +111,17 @@ ExitCode Trainer::run() {
   const Clock::time_point begin = Clock::now();
   for (std::int64_t step = 1; step <= steps && !stop; ++step) {
     const StepResult result = run_step(step);
-    if (!result.finite && !scale_ && config_.checks.non_finite == "stop") stop_non_finite(step, result);
+    // A smaller loss scale helps where only the scaled gradients are too large.
+    const bool scale_helps = scale_ && result.scale > 1 && std::isfinite(result.loss);
+    if (!result.finite && !scale_helps && config_.checks.non_finite == "stop") stop_non_finite(step, result);
     done = step;
     stop = result.stop;
     std::optional<double> validation_loss;
-    if (every > 0 && (step % every == 0 || step == steps || stop)) validation_loss = validate();
+    if (every > 0 && (step % every == 0 || step == steps || stop)) {
+      const Clock::time_point validation_begin = Clock::now();
+      validation_loss = validate();
+      total_.validation += seconds_since(validation_begin);
+    }
     record(step, result, validation_loss);
   }
   total_.step = seconds_since(begin);
@@ -149,6 +158,9 @@ Trainer::StepResult Trainer::run_step(std::int64_t step) {
 
   const Clock::time_point update_begin = Clock::now();
   mesh_.tag({step, "update"});
+  zero_->sum_gradients();
+  std::vector<CallRecord> calls;
+  if (is_traced(step)) calls = context_.world().recorder().step_calls();  // the update forgets them
   const at::Tensor norm = zero_->update({.lr = lr_(step), .max_norm = config_.training.max_norm, .loss_scale = scale});
   // Losses are alike on the ranks of tp, so one of them counts; whoever wants to stop is heard by all.
   const bool counts = mesh_.coord(Axis::tp) == 0;
@@ -161,13 +173,28 @@ Trainer::StepResult Trainer::run_step(std::int64_t step) {
   result.stop = agreed[1].item<double>() > 0;
   result.finite = std::isfinite(result.norm);
   result.skipped = !result.finite;
+  result.scale = scale;
   zero_->settle(result.finite);
   if (scale_) scale_->update(!result.finite);
   t.update = seconds_since(update_begin);
   t.step = seconds_since(begin);
+  if (is_traced(step)) {
+    const auto ns = [](Clock::time_point at) {
+      return std::chrono::duration_cast<std::chrono::nanoseconds>(at.time_since_epoch()).count();
+    };
+    const Clock::time_point backward_end = update_begin;
+    write_step_trace(
+        io_.folder / config_.profiler.dir, step, context_.rank(), context_.world_size(),
+        context_.device().is_cuda() ? "nccl" : "gloo",
+        {{"forward and backward", ns(begin), ns(backward_end)}, {"update", ns(update_begin), ns(Clock::now())}}, calls);
+  }
   t.waited = seconds_waited() - waited;
   peak_bytes_ = std::max(peak_bytes_, memory_.take_peak());
   return result;
+}
+
+bool Trainer::is_traced(std::int64_t step) const {
+  return !io_.folder.empty() && std::ranges::find(config_.profiler.steps, step) != config_.profiler.steps.end();
 }
 
 at::Tensor Trainer::loss_of(const Microbatch& microbatch, const Probe& probe) {
@@ -189,7 +216,7 @@ void Trainer::record(std::int64_t step, const StepResult& result, std::optional<
   if (!output_) return;
   const double ranks = context_.world_size(), rate = static_cast<double>(tokens) / t.step;
   StepRecord record{.step = step,
-                    .steps = config_.training.steps,
+                    .steps = result.stop ? step : config_.training.steps,  // the last is always shown
                     .loss = result.loss,
                     .grad_norm = result.norm,
                     .lr = lr_(step),
@@ -203,9 +230,16 @@ void Trainer::record(std::int64_t step, const StepResult& result, std::optional<
                     .skipped = result.skipped,
                     .val_loss = validation_loss};
   record.tflops_per_rank = model_flops_per_token(config_.model, seq_len, CountedScores::causal) * rate / ranks / 1e12;
-  if (scale_) record.loss_scale = scale_->scale();
-  if (step == 1) output_->console().note("first step");
-  if (result.skipped) output_->console().note("update skipped: the gradients are not finite");
+  if (scale_) record.loss_scale = result.scale;
+  if (result.skipped) ++skipped_since_shown_;
+  if (step == 1 || step % config_.metrics.interval == 0 || step == record.steps || validation_loss) {
+    std::string note = step == 1 ? "first step" : "";
+    if (skipped_since_shown_ > 0)
+      note += text(note.empty() ? "" : "; ", skipped_since_shown_, skipped_since_shown_ == 1 ? " update" : " updates",
+                   " skipped: gradients that are not finite");
+    skipped_since_shown_ = 0;
+    if (!note.empty()) output_->console().note(note);
+  }
   output_->step(record);
 }
 
@@ -233,8 +267,9 @@ void Trainer::finish(std::int64_t steps, bool interrupted) {
   summary.shares = {{"forward", total_.forward / sum},
                     {"backward", total_.backward / sum},
                     {"update", total_.update / sum},
-                    {"data", total_.data / sum},
-                    {"waiting for other ranks (in all of them)", total_.waited / sum}};
+                    {"data", total_.data / sum}};
+  if (total_.validation > 0) summary.shares.emplace_back("validation", total_.validation / sum);
+  summary.shares.emplace_back("of all that waiting for other ranks", total_.waited / sum);
   if (!saved.empty()) summary.saved = saved;
   output_->finish(summary);
 }
@@ -245,7 +280,7 @@ std::filesystem::path Trainer::save(std::int64_t step) {
   save_weights(*zero_,
                {.model = config_.model,
                 .dtype = config_.precision.param,
-                .tokenizer = batches_->tokenizer(),
+                .tokenizer = batches_->data().tokenizer(),
                 .tokenizer_path = config_.tokenizer.path},
                folder);
   return folder;
@@ -257,9 +292,10 @@ std::filesystem::path Trainer::save(std::int64_t step) {
   const std::string origin = find_non_finite(*executor_, *zero_, step, [&](int m, const Probe& probe) {
     return loss_of(microbatches[static_cast<std::size_t>(m)], probe);
   });
+  const std::string saved = step > 1 ? text(", saved in ", save(step - 1).string()) : "";
   throw NonFiniteError(text("step ", step, ": the gradients are not finite (loss ", human_number(result.loss),
                             ", norm ", human_number(result.norm), ")\n  ", origin,
-                            "\n  nothing was updated: weights and states are those after step ", step - 1,
+                            "\n  nothing was updated: weights and states are those after step ", step - 1, saved,
                             "\n  fix: a lower optimizer.lr or a longer warm-up; checks.non_finite = \"skip\" goes on "
                             "without such steps"));
 }

@@ -47,10 +47,10 @@ class Trainer {
 
  private:
   struct Timing {
-    double step = 0, data = 0, forward = 0, backward = 0, update = 0, waited = 0;
+    double step = 0, data = 0, forward = 0, backward = 0, update = 0, validation = 0, waited = 0;
   };
   struct StepResult {
-    double loss = 0, norm = 0;
+    double loss = 0, norm = 0, scale = 1;
     bool finite = true, skipped = false, stop = false;
     Timing timing;
   };
@@ -61,6 +61,7 @@ class Trainer {
   void record(std::int64_t step, const StepResult& result, std::optional<double> validation_loss);
   double validate();
   [[noreturn]] void stop_non_finite(std::int64_t step, const StepResult& result);
+  bool is_traced(std::int64_t step) const;
   at::Tensor loss_of(const Microbatch& microbatch, const Probe& probe);
   std::filesystem::path save(std::int64_t step);
   void finish(std::int64_t steps, bool interrupted);
@@ -77,7 +78,7 @@ class Trainer {
   LrSchedule lr_;
   std::optional<LossScale> scale_;     // f16
   std::unique_ptr<RunOutput> output_;  // of rank 0
-  std::int64_t tokens_ = 0, peak_bytes_ = 0;
+  std::int64_t tokens_ = 0, peak_bytes_ = 0, skipped_since_shown_ = 0;
   double predicted_bytes_ = 0;
   Timing total_;
 };

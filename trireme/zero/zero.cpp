@@ -1,5 +1,7 @@
 #include "trireme/zero/zero.hpp"
 
+#include <utility>
+
 namespace trireme {
 
 Zero::Zero(std::vector<Param> params, UnitPlan units, Mesh& mesh, const ZeroOptions& options, UpdateOptions update,
@@ -17,9 +19,15 @@ void Zero::end_microbatch() {
   gradients_.end_microbatch();
 }
 
-at::Tensor Zero::update(const Step& step) {
+void Zero::sum_gradients() {
   gradients_.finish();
   params_.finish_gathers();  // of buckets that no forward has asked for
+  summed_ = true;
+}
+
+at::Tensor Zero::update(const Step& step) {
+  if (!std::exchange(summed_, false)) sum_gradients();
+  summed_ = false;
   partition_.mesh().end_step();
   const at::Tensor norm = norm_.norm(gradients_);
   optimizer_.step(step.lr, {update_factor(norm, step.max_norm, step.loss_scale)});

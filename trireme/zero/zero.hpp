@@ -26,6 +26,8 @@ class Zero {
     double max_norm = 0;    // 0: no clipping
     double loss_scale = 1;  // what the loss was multiplied by
   };
+  /// Waits for the sums of all gradients: what a step's communication ends with. update() does it otherwise.
+  void sum_gradients();
   /// Sums, clips and updates. Returns the norm of the gradients before clipping, without the loss scale: 0-dim, f64, on
   /// the device. Where it is not finite nothing was changed; settle() must be told once the caller knows.
   at::Tensor update(const Step& step);
@@ -46,6 +48,7 @@ class Zero {
   GradReducer gradients_;
   GradNorm norm_;
   ShardedOptimizer optimizer_;
+  bool summed_ = false;
 };
 
 }  // namespace trireme

@@ -1,0 +1,724 @@
+#!/usr/bin/env python3
+"""`trireme train` as a person runs it: numbers, files, console, signals, launchers, and what it says when something is wrong.
+
+usage: train_test.py TRIREME [--judge PYTHON] [CLASS[.test]...]      PYTHON may have torch and transformers"""
+import argparse
+import concurrent.futures
+import functools
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+SKIPPED = 77  # ctest's SKIP_RETURN_CODE of this test
+FOREIGN = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "NODE_RANK", "MASTER_", "TORCHELASTIC_", "PET_", "SLURM", "OMPI_",
+           "PMI", "PALS_", "MPI_", "TRIREME_", "NO_COLOR")
+CONFIG, DATA, CHECKPOINT, PEER_LOST, NON_FINITE, INTERRUPTED = 64, 65, 66, 71, 76, 130  # exit codes
+TOKENS = 8 * 16  # of a step
+
+# Relative to the folder of a test, which is the working directory. 35,040 parameters.
+TOML = """
+[run]
+name = "t-%layout"
+
+[model]
+model_type = "llama"
+hidden_size = 32
+num_hidden_layers = 2
+num_attention_heads = 4
+num_key_value_heads = 2
+intermediate_size = 64
+vocab_size = 257
+max_position_embeddings = 64
+dtype = "float32"
+
+[tokenizer]
+path = "bytes"
+
+[[data]]
+sources = [ { path = "book.ds" } ]
+
+[training]
+steps = 4
+seq_len = 16
+global_batch_size = 8
+micro_batch_size = 2
+
+[optimizer]
+lr = 1e-2
+
+[lr_scheduler]
+warmup_steps = 1
+"""
+F64 = ("--model.dtype", "float64")
+QUIET = ("--metrics.console", "quiet")
+DP2_TP2 = ("--parallelism.dp", "2", "--parallelism.tp", "2")
+BLOW_UP = ("--optimizer.name", "sgd", "--optimizer.lr", "1e6", "--lr_scheduler.warmup_steps", "0", "--training.max_norm", "0",
+           "--training.steps", "6")
+
+# Loads a folder as its users would, and prints the mean loss of samples that are spread over a token file.
+LOSS_BY_TRANSFORMERS = """
+import sys, numpy, torch, transformers
+folder, tokens, samples, length = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64)
+data = torch.from_numpy(numpy.fromfile(tokens, dtype="<u2").astype("int64"))
+windows = (len(data) - 1) // length
+x = torch.stack([data[i * length:i * length + length + 1] for i in (k * windows // samples for k in range(samples))])
+with torch.no_grad():
+    logits = model(x[:, :-1]).logits
+print(torch.nn.functional.cross_entropy(logits.flatten(0, 1).double(), x[:, 1:].flatten()).item())
+"""
+
+options = None  # of the command line; set by main()
+scratch = None  # a folder with the token files; set by main()
+
+
+def environment():
+    env = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
+    return {**env, "OMP_NUM_THREADS": "1", "TERM": "dumb"}
+
+
+class Ended:
+    """A command that has ended."""
+
+    def __init__(self, folder, words, code, stdout, stderr):
+        self.folder, self.words, self.code, self.stdout, self.stderr = folder, words, code, stdout, stderr
+
+    def __str__(self):
+        return f"$ {' '.join(self.words)}   (exit code {self.code})\n--- stdout\n{self.stdout[-3000:]}\n--- stderr\n{self.stderr[-3000:]}"
+
+    def path(self):
+        """Folder of the newest run."""
+        return self.folder / "runs" / "latest"
+
+    def metrics(self):
+        return [json.loads(line) for line in (self.path() / "metrics.jsonl").read_text().splitlines()]
+
+    def hex(self):
+        return [(row["loss_hex"], row["grad_norm_hex"]) for row in self.metrics()]
+
+    def losses(self):
+        return [row["loss"] for row in self.metrics()]
+
+    def saved(self):
+        """Folder of the weights, as the program tells it."""
+        return self.folder / re.search(r"(?m)^saved +(\S+)$", self.stdout)[1]
+
+    def files(self):
+        return sorted(str(p.relative_to(self.folder)) for p in (self.folder / "runs").rglob("*") if p.is_file()) \
+            if (self.folder / "runs").exists() else []
+
+
+def fresh_folder():
+    folder = pathlib.Path(tempfile.mkdtemp(dir=scratch))
+    for path in (scratch / "data").iterdir():
+        (folder / path.name).symlink_to(path)
+    (folder / "t.toml").write_text(TOML)
+    return folder
+
+
+def start(folder, words, **more):
+    return subprocess.Popen([str(w) for w in words], cwd=folder, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, start_new_session=True, **more)
+
+
+def finish(process, folder, timeout=60):
+    """Waits; nothing of the process's session outlives this call."""
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        raise AssertionError(f"still running after {timeout} s: {' '.join(process.args)}\n{out[-2000:]}\n{err[-2000:]}")
+    return Ended(folder, process.args, process.returncode, out, err)
+
+
+def train(*words, n=None, folder=None, config="t.toml"):
+    folder = folder or fresh_folder()
+    return finish(start(folder, [options.trireme, "train", config, *(["-n", n] if n is not None else []), *words]), folder)
+
+
+@functools.cache
+def shared(*words, n=None):
+    """A run that several tests look at."""
+    return train(*words, n=n)
+
+
+@functools.cache
+def reference():
+    """One rank, float64, the same samples as all others."""
+    return shared(*F64, *QUIET)
+
+
+@functools.cache
+def two_ranks():
+    return shared("--training.max_norm", "0.5", n=2)
+
+
+@functools.cache
+def four_ranks(zero):
+    return shared(*F64, *QUIET, *DP2_TP2, "--parallelism.zero", str(zero), n=4)
+
+
+class TrainTest(unittest.TestCase):
+    maxDiff = None
+
+    def ok(self, run):
+        self.assertEqual(run.code, 0, run)
+        return run
+
+    def one_error(self, run, code, *parts):
+        """It ended with the code, and said why, in one error that has all parts."""
+        self.assertEqual(run.code, code, run)
+        self.assertTrue(run.stderr.startswith("error: "), run)
+        for part in parts:
+            self.assertIn(part, run.stderr, run)
+
+    def nothing_started(self, run):
+        """Nothing on standard output, one error alone, no folder."""
+        self.assertEqual(run.stdout, "", run)
+        self.assertEqual(len(re.findall(r"error: ", run.stderr)), 1, run)
+        self.assertFalse((run.folder / "runs").exists(), f"{run}\nleft behind: {run.files()}")
+
+    def close(self, a, b, bound):
+        self.assertEqual(len(a), len(b))
+        for x, y in zip(a, b):
+            self.assertLessEqual(abs(x - y), bound * abs(y), f"{a}\n{b}")
+
+
+class Folder(TrainTest):
+    """What a run leaves on disk."""
+
+    def test_files(self):
+        run = self.ok(two_ranks())
+        path = run.path()
+        self.assertEqual(os.readlink(path), "t-dp2")
+        self.assertEqual(sorted(p.name for p in path.iterdir()), ["checkpoints", "config.toml", "metrics.jsonl", "ranks", "tb"])
+        self.assertEqual(sorted(p.name for p in (path / "ranks").iterdir()), ["r0000.log", "r0001.log"])
+        self.assertEqual((path / "ranks" / "r0000.log").read_text(), run.stdout)
+        self.assertEqual(run.saved(), run.folder / "runs/t-dp2/checkpoints/step-4")
+        self.assertEqual([p.name for p in (path / "checkpoints").iterdir()], ["step-4"], "and nothing half written")
+        self.assertEqual(sorted(p.name for p in run.saved().iterdir()), ["config.json", "model.safetensors"])
+        model = json.loads((run.saved() / "config.json").read_text())
+        self.assertEqual([model[k] for k in ("architectures", "hidden_size", "num_key_value_heads", "vocab_size", "dtype")],
+                         [["LlamaForCausalLM"], 32, 2, 257, "float32"])
+        raw = (run.saved() / "model.safetensors").read_bytes()
+        header = json.loads(raw[8:8 + struct.unpack("<Q", raw[:8])[0]])
+        header.pop("__metadata__", None)
+        sizes = [functools.reduce(lambda a, b: a * b, t["shape"]) for t in header.values()]
+        self.assertEqual(sum(sizes), 35040)
+        self.assertIn(f"{sum(sizes):,} parameters", run.stdout)
+        events = list((path / "tb").iterdir())
+        self.assertEqual(len(events), 1)
+        for tag in (b"loss", b"grad_norm", b"tokens_per_sec"):
+            self.assertIn(tag, events[0].read_bytes())
+
+    def test_metrics(self):
+        run = self.ok(two_ranks())
+        known = set(re.findall(r"`([a-z_/]+)`", " ".join(
+            line.split("|")[1] for line in (SOURCE / "docs/training_output.md").read_text().splitlines() if line.startswith("| `"))))
+        self.assertIn("grad_norm_hex", known)
+        rows = run.metrics()
+        self.assertEqual([row["step"] for row in rows], [1, 2, 3, 4])
+        for row in rows:
+            self.assertLessEqual(set(row), known)
+            self.assertGreaterEqual(set(row), {"loss", "loss_hex", "grad_norm", "grad_norm_hex", "lr", "tokens", "tokens_per_sec",
+                                               "tokens_per_sec_per_gpu", "step_time_s", "data_time_frac", "comm_exposed_frac",
+                                               "tflops_per_gpu", "mem_peak_gib", "skipped"})
+            self.assertNotIn("mfu", row, "no peak is known of a CPU")
+            self.assertEqual(float.fromhex(row["loss_hex"]), row["loss"])
+            self.assertEqual(float.fromhex(row["grad_norm_hex"]), row["grad_norm"])
+            self.assertEqual(row["tokens"], row["step"] * TOKENS)
+            self.close([row["tokens_per_sec"]], [TOKENS / row["step_time_s"]], 1e-6)
+            self.close([row["tokens_per_sec_per_gpu"]], [row["tokens_per_sec"] / 2], 1e-6)
+            for key in ("data_time_frac", "comm_exposed_frac"):
+                self.assertTrue(0 <= row[key] <= 1, row)
+            self.assertFalse(row["skipped"])
+        self.assertAlmostEqual(rows[0]["loss"], 5.549, delta=0.1)  # log 257: it knows nothing yet
+        self.assertLess(rows[-1]["loss"], rows[0]["loss"] - 0.5)
+        self.assertEqual(rows[0]["lr"], 0.01)
+
+    def test_its_config_gives_the_same_run(self):
+        run = self.ok(two_ranks())
+        again = self.ok(train(*QUIET, n=2, config=run.path() / "config.toml"))
+        self.assertEqual(again.hex(), run.hex())
+        self.assertIn("max_norm = 0.5", (again.path() / "config.toml").read_text())
+
+    def test_a_run_never_writes_over_another(self):
+        folder = fresh_folder()
+        first = self.ok(train(*QUIET, folder=folder))
+        kept = {p: (folder / p).read_bytes() for p in first.files() if "latest" not in p}
+        with concurrent.futures.ThreadPoolExecutor() as pool:  # two at once, with the same name
+            for run in pool.map(lambda _: train(*QUIET, folder=folder), range(2)):
+                self.ok(run)
+        self.assertEqual(sorted(p.name for p in (folder / "runs").iterdir()), ["latest", "t-single", "t-single-2", "t-single-3"])
+        self.assertIn(os.readlink(folder / "runs/latest"), ("t-single-2", "t-single-3"))
+        for path, content in kept.items():
+            self.assertEqual((folder / path).read_bytes(), content, path)
+
+
+class Numbers(TrainTest):
+    """In float64 the layout changes nothing but the last bits."""
+
+    def test_dp_2_tp_2_and_every_zero_stage_equal_one_rank(self):
+        one = self.ok(reference())
+        for zero in range(4):
+            with self.subTest(zero=zero):
+                many = self.ok(four_ranks(zero))
+                self.close(many.losses(), one.losses(), 1e-12)
+                self.close([r["grad_norm"] for r in many.metrics()], [r["grad_norm"] for r in one.metrics()], 1e-12)
+
+    def test_twice_is_identical(self):
+        again = self.ok(train(*F64, *QUIET, *DP2_TP2, "--parallelism.zero", "3", n=4))
+        self.assertEqual(again.hex(), four_ranks(3).hex())
+        self.assertEqual((again.saved() / "model.safetensors").read_bytes(),
+                         (four_ranks(3).saved() / "model.safetensors").read_bytes())
+
+    def test_validation(self):
+        words = (*F64, *QUIET, "--validation.interval", "2", "--validation.fraction", "0.1", "--training.steps", "5")
+        one, two = self.ok(shared(*words)), self.ok(shared(*words, n=2))
+        for run in (one, two):
+            self.assertEqual([row["step"] for row in run.metrics() if "val/loss" in row], [2, 4, 5], "and the last")
+            self.assertIn(b"val/loss", next((run.path() / "tb").iterdir()).read_bytes())
+        values = [[row["val/loss"] for row in run.metrics() if "val/loss" in row] for run in (one, two)]
+        self.close(values[0], values[1], 1e-12)
+        self.assertLess(values[0][1], values[0][0])
+        self.assertNotEqual(one.losses()[0], reference().losses()[0], "samples that are held out are not trained on")
+
+    def test_validation_by_files_changes_no_sample(self):
+        run = self.ok(train(*F64, *QUIET, "--validation.interval", "3", "--validation.sources", "book.ds", "--validation.samples", "5"))
+        self.assertEqual(run.hex(), self.ok(reference()).hex())
+        self.assertEqual([row["step"] for row in run.metrics() if "val/loss" in row], [3, 4])
+
+    def test_from_the_weights_of_an_earlier_run(self):
+        words = (*F64, *QUIET, "--validation.interval", "1", "--validation.sources", "book.ds", "--validation.samples", "9")
+        old = self.ok(shared(*words))
+        # With so small a learning rate the weights stay what they are.
+        words += ("--model.init", f"hf:{old.saved()}", "--optimizer.lr", "1e-12", "--training.steps", "2")
+        new = self.ok(train(*words, "--parallelism.zero", "3", n=2))
+        self.close([new.metrics()[0]["val/loss"]], [old.metrics()[-1]["val/loss"]], 1e-8)
+        self.assertLess(new.losses()[0], old.losses()[0] - 0.5)  # of the same samples
+        only = self.ok(train(*words))
+        self.close(only.losses(), new.losses(), 1e-12)
+
+    def test_16_bits(self):
+        for dtype in ("float16", "bfloat16"):
+            run = self.ok(train("--model.dtype", dtype))
+            self.close(run.losses(), reference().losses(), 2e-3)
+            scales = [row.get("loss_scale") for row in run.metrics()]
+            self.assertEqual(scales, [65536.0] * 4 if dtype == "float16" else [None] * 4)
+            self.assertEqual(json.loads((run.saved() / "config.json").read_text())["dtype"], dtype)
+            self.assertIn(f"{dtype} compute · float32 master", run.stdout)
+
+    def test_a_loss_scale_that_is_too_large_comes_down(self):
+        run = self.ok(train("--model.dtype", "float16", "--loss_scale.initial", "1e30", "--loss_scale.hysteresis", "1", *QUIET))
+        rows = run.metrics()
+        self.assertEqual([row["skipped"] for row in rows], [True] * 4)
+        scales = [row["loss_scale"] for row in rows]
+        self.close(scales[1:], [scale / 2 for scale in scales[:-1]], 1e-6)
+        self.assertIn("4 updates skipped", run.stdout)
+
+
+class Launchers(TrainTest):
+    """The same bits whoever starts the ranks."""
+
+    words = (*F64, "--parallelism.zero", "1", *DP2_TP2)
+
+    def same(self, run):
+        self.ok(run)
+        self.assertEqual(run.hex(), self.ok(four_ranks(1)).hex())
+        self.assertEqual(len(re.findall("done ", run.stdout)), 1, "rank 0 alone prints")
+        self.assertEqual(sorted(p.name for p in (run.folder / "runs").iterdir()), ["latest", "t-dp2tp2"], "one folder for all")
+        self.assertTrue((run.folder / "runs/t-dp2tp2/checkpoints/step-4/model.safetensors").exists())
+
+    @staticmethod
+    @functools.cache
+    def mpirun():
+        folder = fresh_folder()
+        return finish(start(folder, ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "4", options.trireme, "train", "t.toml",
+                                     *Launchers.words]), folder)
+
+    def test_torchrun(self):
+        need(self, "torch")
+        folder = fresh_folder()
+        run = finish(start(folder, [options.judge, "-m", "torch.distributed.run", "--no-python", "--nproc-per-node", "4",
+                                    options.trireme, "train", "t.toml", *self.words, *QUIET]), folder)
+        self.same(run)
+
+    def test_mpirun(self):
+        if not shutil.which("mpirun"):
+            self.skipTest("mpirun is not installed")
+        self.same(self.mpirun())
+
+    def test_no_escapes_in_a_file_under_mpirun(self):
+        if not shutil.which("mpirun"):
+            self.skipTest("mpirun is not installed")
+        self.assertNotIn("\x1b", self.mpirun().stdout)
+
+
+class Stops(TrainTest):
+    """Signals, and numbers that are not finite."""
+
+    def interrupted(self, *words, n=2, sign=signal.SIGINT, after=3):
+        """Gets the signal, to the launcher alone, when so many steps are done."""
+        folder = fresh_folder()
+        process = start(folder, [options.trireme, "train", "t.toml", "-n", n, "--training.steps", 1000000, *words])
+        end = time.monotonic() + 30
+        path = folder / "runs/latest/metrics.jsonl"
+        while not path.exists() or path.read_text().count("\n") < after:
+            if process.poll() is not None or time.monotonic() > end:
+                break  # the test will say what is wrong
+            time.sleep(0.02)
+        process.send_signal(sign)
+        return finish(process, folder)
+
+    def test_ctrl_c_finishes_the_step_and_saves(self):
+        samples = 4
+        run = self.interrupted(*F64, "--validation.interval", "1", "--validation.sources", "book.ds", "--validation.samples", samples)
+        self.assertEqual(run.code, INTERRUPTED, run)
+        rows = run.metrics()
+        self.assertEqual([row["step"] for row in rows], list(range(1, len(rows) + 1)))
+        self.assertRegex(run.stdout, rf"(?m)^stopped +{len(rows)} steps in ")
+        self.assertEqual(run.saved(), run.folder / f"runs/t-dp2/checkpoints/step-{len(rows)}")
+        self.assertIn("SIGINT", run.stderr)
+        self.assertNotIn("error", run.stderr)
+        self.assertEqual(sorted(p.name for p in run.saved().iterdir()), ["config.json", "model.safetensors"])
+        need(self, "transformers")
+        judged = subprocess.run([options.judge, "-c", LOSS_BY_TRANSFORMERS, run.saved(), run.folder / "book.ds", str(samples), "16"],
+                                capture_output=True, text=True, timeout=120, env=environment())
+        self.assertEqual(judged.returncode, 0, judged.stderr)
+        # The norms of transformers compute in float32.
+        self.close([float(judged.stdout)], [rows[-1]["val/loss"]], 1e-5)
+
+    def test_a_step_that_was_the_last_is_printed(self):
+        run = self.interrupted("--metrics.interval", "1000000", "--metrics.console", "json", n=1)
+        self.assertEqual(run.code, INTERRUPTED, run)
+        lines = [json.loads(line) for line in run.stdout.splitlines()]
+        self.assertIs(lines[-1]["done"]["interrupted"], True)
+        self.assertEqual([line["step"] for line in lines if "step" in line], [1, lines[-1]["done"]["steps"]])
+
+    def twice(self, seconds):
+        """Ctrl-C twice, with so much time between, in a step that takes many seconds."""
+        folder = fresh_folder()
+        process = start(folder, [options.trireme, "train", "t.toml", "-n", 2, "--training.seq_len", 16384, "--training.steps", 1000])
+        end = time.monotonic() + 30
+        while not (folder / "runs/latest/config.toml").exists() and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        run = finish(process, folder, timeout=4)
+        self.assertEqual(run.code, INTERRUPTED, run)
+        self.assertFalse((run.path() / "checkpoints").exists())
+
+    def test_ctrl_c_twice_stops_at_once(self):
+        self.twice(0.5)
+
+    def test_ctrl_c_twice_quickly(self):
+        self.twice(0.2)  # below 0.1 s the launcher takes two for one
+
+    def test_not_finite_stops(self):
+        run = train(*BLOW_UP, n=2)
+        self.assertEqual(run.code, NON_FINITE, run)
+        done = len(run.metrics())
+        self.assertRegex(run.stderr, rf"^error: step {done + 1}: .* not finite \(loss \S+, norm \S+\)\n"
+                                     r"  first not finite: the (output|gradient) of [a-z0-9_.]+ in microbatch \d+ on rank [01]\n"
+                                     rf"  nothing was updated: weights and states are those after step {done}(, saved in \S+/step-{done})?\n"
+                                     r"  fix: a lower optimizer.lr")
+
+    def test_not_finite_is_skipped_on_demand(self):
+        run = self.ok(shared(*BLOW_UP, "--checks.non_finite", "skip", n=2))
+        rows = run.metrics()
+        self.assertEqual([row["step"] for row in rows], [1, 2, 3, 4, 5, 6])
+        skipped = [row for row in rows if row["skipped"]]
+        self.assertTrue(0 < len(skipped) < 6)
+        self.assertIn(f"{len(skipped)} updates skipped", run.stdout)
+        for row in skipped:
+            self.assertIsNone(row["grad_norm"])
+            self.assertIn(row["grad_norm_hex"], ("nan", "inf", "-nan"))
+
+    def test_a_note_is_not_repeated(self):
+        lines = [line for line in shared(*BLOW_UP, "--checks.non_finite", "skip", n=2).stdout.splitlines() if line.startswith("step=")]
+        for line in lines:
+            self.assertLessEqual(line.count("note="), 1, line)
+
+    def test_a_loss_that_is_not_finite_stops_float16_too(self):
+        run = train(*BLOW_UP, "--model.dtype", "float16", "--loss_scale.initial", "1", *QUIET)
+        self.assertEqual(run.code, NON_FINITE, run)
+
+    def test_a_rank_that_dies(self):
+        folder = fresh_folder()
+        process = start(folder, [options.trireme, "train", "t.toml", "-n", 2, "--training.steps", 1000000])
+        end = time.monotonic() + 30
+        path = folder / "runs/latest/metrics.jsonl"
+        while not (path.exists() and path.stat().st_size) and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.02)
+        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        for child in children:  # the launcher may have a helper beside its ranks
+            if "RANK=1\0" in pathlib.Path(f"/proc/{child}/environ").read_text().replace("LOCAL_RANK=", "-"):
+                os.kill(int(child), signal.SIGKILL)
+        run = finish(process, folder, timeout=10)
+        self.assertEqual(run.code, PEER_LOST, run)
+        self.assertRegex(run.stderr, r"^error: rank 1 \(pid \d+\) was killed by signal 9 \(SIGKILL\)")
+
+
+class Console(TrainTest):
+    def test_plain(self):
+        run = self.ok(train("--metrics.interval", "3", "--training.steps", "5"))  # no terminal: plain
+        self.assertNotIn("\x1b", run.stdout)
+        self.assertEqual(run.stderr, "")
+        shown = [dict(word.split("=", 1) for word in line.split() if "=" in word)
+                 for line in run.stdout.splitlines() if line.startswith("step=")]
+        self.assertEqual([line["step"] for line in shown], ["1", "3", "5"])
+        rows = {str(row["step"]): row for row in run.metrics()}
+        for line in shown:
+            for key in ("loss", "grad_norm", "lr", "tokens", "tokens_per_sec", "step_time_s", "mem_peak_gib"):
+                self.close([float(line[key])], [rows[line["step"]][key]], 1e-2)
+        self.assertIn("2 seq × 16 tok × 4 accum × dp 1 = 128 tokens/step · 5 steps = 640 tokens", run.stdout)
+        self.assertRegex(run.stdout, r"(?m)^done +5 steps in \S+ m?s · loss 5\.\d+ → 4\.\d+ · median \S+ tok/s$")
+        self.assertRegex(run.stdout, r"(?m)^run +trireme .* · 1 rank \(alone; gloo, cpu\)")
+
+    def test_json(self):
+        run = self.ok(train("--metrics.console", "json", "--metrics.interval", "2", n=2))
+        lines = [json.loads(line) for line in run.stdout.splitlines()]
+        rows = run.metrics()
+        self.assertEqual([line for line in lines if "step" in line], [rows[0], rows[1], rows[3]])
+        for line in lines[:-1]:
+            self.assertTrue("step" in line or set(line) in ({"note"}, {"warning"}), line)
+        done = lines[-1]["done"]
+        self.assertEqual([done[k] for k in ("steps", "interrupted", "skipped", "first_loss", "last_loss", "saved")],
+                         [4, False, 0, rows[0]["loss"], rows[-1]["loss"], "runs/t-dp2/checkpoints/step-4"])
+        self.assertGreaterEqual(done["seconds"] + 1e-3, sum(row["step_time_s"] for row in rows))
+        self.assertIn(done["median_tokens_per_sec"], [row["tokens_per_sec"] for row in rows] + [
+            statistics.median(row["tokens_per_sec"] for row in rows[k:]) for k in range(2)])
+        self.assertAlmostEqual(done["memory_measured_gib"], max(row["mem_peak_gib"] for row in rows))
+        parts = [share for name, share in done["shares"].items() if "waiting" not in name]
+        self.assertTrue(0.8 < sum(parts) <= 1.001, done)
+
+    def test_quiet(self):
+        run = self.ok(reference())
+        self.assertEqual([line.split()[0] for line in run.stdout.splitlines()], ["done", "where", "memory", "saved"])
+        self.assertEqual(run.stderr, "")
+
+    def test_a_bar_in_a_file_is_a_table(self):
+        run = self.ok(train("--metrics.console", "bar", "--metrics.interval", "2"))
+        self.assertNotRegex(run.stdout, "[\x1b\r█]")
+        self.assertEqual(re.findall(r"(?m)^ +(\d+) +\d\.\d{4} ", run.stdout), ["1", "2", "4"])
+
+    def test_warnings_are_told(self):
+        run = self.ok(train("--training.seq_len", "128", "--training.steps", "1", *QUIET))
+        self.assertIn("warning: seq_len = 128 is longer than max_position_embeddings = 64", run.stdout + run.stderr)
+
+    def test_one_step_is_no_plural(self):
+        run = self.ok(train("--training.steps", "1"))
+        self.assertRegex(run.stdout, r"(?m)^done +1 step in ")
+        self.assertNotIn("1 steps", run.stdout)
+
+    def test_shares_of_a_run_that_validates(self):
+        run = self.ok(shared(*F64, *QUIET, "--validation.interval", "1", "--validation.sources", "book.ds", "--validation.samples", "0",
+                             "--training.steps", "2"))
+        shares = re.search(r"where a step goes: (.*)", run.stdout)[1]
+        parts = [int(p) for name, p in re.findall(r"([a-z ()]+?) (\d+)%", shares) if "waiting" not in name]
+        self.assertGreater(sum(parts), 85, shares)
+
+    def test_what_is_validated_by_files_is_not_called_held_out(self):
+        run = self.ok(train("--validation.interval", "1", "--validation.sources", "book.ds", "--validation.samples", "3"))
+        self.assertNotIn("held out", run.stdout)
+
+    def test_epochs_are_of_what_is_trained_on(self):
+        run = self.ok(train("--validation.interval", "9", "--validation.fraction", "0.5"))
+        tokens = (scratch / "data/book.ds").stat().st_size / 2
+        epochs = float(re.search(r"([\d.]+) epochs planned", run.stdout)[1])
+        self.close([epochs], [4 * TOKENS / (tokens / 2)], 0.02)
+
+
+class Refused(TrainTest):
+    """A config that is wrong: one error, its exit code, nothing started, no folder."""
+
+    def refused(self, *words, n=2, says=(), code=CONFIG, folder=None, **more):
+        run = train(*words, n=n, folder=folder, **more)
+        self.one_error(run, code, *says)
+        self.nothing_started(run)
+        return run
+
+    def test_unknown_key(self):
+        self.refused("--training.stepz", "3", says=["unknown key", "training.stepz", 'did you mean "steps"?'])
+        folder = fresh_folder()
+        (folder / "t.toml").write_text(TOML.replace("warmup_steps", "warmup"))
+        self.refused(folder=folder, says=["t.toml:32", "warmup = 1", 'did you mean "warmup_steps"?'])
+
+    def test_no_config(self):
+        self.refused(config="none.toml", says=["none.toml", "No such file"])
+
+    def test_tp_that_does_not_divide(self):
+        self.refused("--parallelism.tp", "3", n=3, says=[
+            "num_attention_heads = 4 is not divisible by parallelism.tp = 3", "tp ∈ {1, 2, 4}",
+            "intermediate_size = 64 is not divisible by parallelism.tp = 3", "seq_len = 16 is not divisible by parallelism.tp = 3"])
+
+    def test_ranks_that_do_not_fit(self):
+        self.refused("--parallelism.dp", "2", n=3, says=["the layout needs 2 ranks, 3 were started", "launch: -n 3", "fix: start 2 ranks"])
+        self.refused("--parallelism.tp", "2", n=1, says=["one replica of the model needs 2 ranks, 1 was started"])
+        self.refused(n=-1, says=["-n -1: must be at least 1"])
+
+    def test_no_ranks(self):
+        self.refused(n=0, says=["-n 0: must be at least 1"])
+
+    def test_pipeline(self):
+        self.refused("--parallelism.pp", "2", says=["parallelism.pp = 2: a pipeline cannot be trained yet", "fix: set parallelism.pp = 1"])
+
+    def test_batch_sizes(self):
+        self.refused("--training.global_batch_size", "9", says=[
+            "global_batch_size = 9 ≠ micro_batch_size 2 × grad_accum × dp 2", "nearest: 8 (grad_accum 2) or 12 (grad_accum 3)"])
+        self.refused("--training.grad_accum", "3", says=["global_batch_size = 8 ≠ micro_batch_size 2 × grad_accum 3 × dp 2"])
+
+    def test_positions_of_gpt2(self):
+        self.refused("--model.model_type", "gpt2", "--training.seq_len", "65", "--parallelism.sequence_parallel", "false",
+                     says=["seq_len = 65 is longer than max_position_embeddings = 64", "fix: "])
+
+    def test_words_that_are_none(self):
+        for key, value, says in (("parallelism.zero_unit", "x", '"layer", "model" or a number of layers'),
+                                 ("model.init", "nowhere", '"random" or "hf:FOLDER"')):
+            self.refused(f"--{key}", value, says=[key.split(".")[1], value, says])
+
+    def test_limits(self):
+        self.refused("--optimizer.lr", "1e30", "--training.steps", "0", "--parallelism.zero", "4",
+                     says=["optimizer.lr = 1e30 is too large: at most 1000000", "training.steps = 0 is too small: at least 1",
+                           "parallelism.zero = 4 is too large: at most 3"])
+
+    def test_validation(self):
+        self.refused("--validation.interval", "2", says=["validation.interval = 2, but there is nothing to validate on", "fix: "])
+
+    def test_run_folder(self):
+        folder = fresh_folder()
+        (folder / "file").write_text("")
+        run = self.refused("--run.dir", "file/runs", folder=folder, says=["file/runs", "Not a directory"])
+        self.refused("--run.name", "../up", says=["run.name", "../up", "fix: "])
+        self.assertRegex(run.stderr, r"run\.dir[\s\S]*fix: ")
+
+    def test_a_key_that_nothing_reads_is_told(self):
+        self.refused("--checkpoint.resume", "runs/other", says=["cannot be resumed yet", "fix: model.init"])
+        words = ("--checkpoint.interval", "1", "--metrics.hub_command", "/no/such/program", "--checks.replicas_every", "1", "--optimizer.skip_z", "0.1", "--checkpoint.format", "seed")
+        run = train(*words)
+        silent = [key[2:] for key in words[::2] if key[2:] not in run.stdout + run.stderr]
+        self.assertEqual(silent, [], run)
+
+    def test_a_fraction_that_is_not_used_is_told(self):
+        run = train("--validation.fraction", "0.5")
+        self.assertIn("validation.fraction", run.stdout + run.stderr, run)
+
+
+class RefusedData(TrainTest):
+    """What the config names is missing, or is of another kind."""
+
+    CASES = {  # exit code, words, what is said
+        "missing file": (DATA, ("--missing",), ["missing.ds: there is no such file or folder"]),
+        "other tokenizer": (DATA, ("--bpe",), ["bpe.ds was made by another tokenizer", "bpe-tokenizer.json", '"bytes"', "fix: "]),
+        "token outside": (DATA, ("--bpe", "--tokenizer.path", ""), [
+            " of bpe.ds ", "is outside the vocabulary (vocab_size = 257)", "bpe-tokenizer.json", "fix: "]),
+        "no tokenizer": (DATA, ("--tokenizer.path", "none.json"), ["tokenizer none.json does not exist", "fix: "]),
+        "vocabulary": (CONFIG, ("--model.vocab_size", "100"), [
+            'tokenizer.path = "bytes" has 257 tokens, model.vocab_size = 100', "fix: model.vocab_size = 257"]),
+        "no weights": (CHECKPOINT, ("--model.init", "hf:/nowhere"), ["/nowhere", "No such file or directory"]),
+        "long samples": (DATA, ("--training.seq_len", "30000"), ["book.ds has ", "a sample needs 30,001 (seq_len + 1)", "fix: "]),
+        "held out": (DATA, ("--validation.interval", "1", "--validation.fraction", "0.9999"), [
+            "book.ds has ", "held out for validation (0.9999)"]),
+    }
+
+    @staticmethod
+    @functools.cache
+    def case(name):
+        folder, words = fresh_folder(), []
+        for word in RefusedData.CASES[name][1]:
+            if word in ("--missing", "--bpe"):
+                (folder / "t.toml").write_text(TOML.replace("book.ds", f"{word[2:]}.ds"))
+            else:
+                words.append(word)
+        return train(*words, n=None if name in ("other tokenizer", "no tokenizer", "long samples", "held out") else 2, folder=folder)
+
+    @classmethod
+    def setUpClass(cls):
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            list(pool.map(cls.case, cls.CASES))
+
+    def test_code_and_message(self):
+        for name, (code, _, says) in self.CASES.items():
+            with self.subTest(name):
+                run = self.case(name)
+                self.one_error(run, code, *says)
+
+    def test_it_is_said_once(self):
+        for name in self.CASES:
+            with self.subTest(name):
+                self.assertEqual(self.case(name).stderr.count("error: "), 1, self.case(name))
+
+    def test_no_folder_is_left(self):
+        for name in self.CASES:
+            with self.subTest(name):
+                self.assertEqual(self.case(name).files(), [])
+
+    def test_remedies(self):
+        self.assertIn("model.init", self.case("no weights").stderr)
+
+    def test_remedy_of_a_fraction(self):
+        self.assertRegex(self.case("held out").stderr, "fix: .*validation.fraction")
+
+    def test_weights_of_another_model(self):
+        old = shared(*F64, *QUIET, "--validation.interval", "1", "--validation.sources", "book.ds", "--validation.samples", "9")
+        run = train("--model.init", f"hf:{old.saved()}", "--model.num_hidden_layers", "3")
+        self.one_error(run, CHECKPOINT, "9 tensors do not fit the model", "model.layers.2.input_layernorm.weight is missing", "fix: ")
+        self.assertEqual(run.stdout, "")
+
+    def test_a_head_that_is_dropped_is_told(self):
+        old = shared(*F64, *QUIET, "--validation.interval", "1", "--validation.sources", "book.ds", "--validation.samples", "9")
+        run = train("--model.init", f"hf:{old.saved()}", "--model.tie_word_embeddings", "true", *QUIET)
+        self.assertIn("lm_head", run.stdout + run.stderr, run)
+
+
+@functools.cache
+def judge_has(module):
+    code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{module}') is None)"
+    return subprocess.run([options.judge, "-c", code], capture_output=True).returncode == 0
+
+
+def need(test, module):
+    if not judge_has(module):
+        test.skipTest(f"{options.judge} has no {module}")
+
+
+def make_data():
+    (scratch / "data").mkdir()
+    rng, words = random.Random(1), "the sea ship row oar bench wave wind sail rope deck mast bow stern captain drum stroke pull".split()
+    text = scratch / "book.txt"
+    text.write_text(" ".join(rng.choice(words) for _ in range(4000)))
+    for more in (("-t", "bytes", "-o", "book"), ("--train-bpe", "300", "-o", "bpe")):
+        subprocess.run([options.trireme, "data", "prepare", text, *more], cwd=scratch / "data", check=True, stdout=subprocess.DEVNULL)
+
+
+def main():
+    global options, scratch
+    parser = argparse.ArgumentParser()
+    parser.add_argument("trireme", type=os.path.abspath)
+    parser.add_argument("--judge", type=os.path.abspath, default=sys.executable, help="a python that may have torch and transformers")
+    parser.add_argument("tests", nargs="*")
+    options = parser.parse_intermixed_args()
+    with tempfile.TemporaryDirectory(prefix="trireme-train-", ignore_cleanup_errors=True) as folder:
+        scratch = pathlib.Path(folder)
+        make_data()
+        ended = unittest.main(argv=[sys.argv[0], *options.tests], verbosity=2, exit=False).result
+    for test, why in ended.skipped:
+        print(f"SKIPPED {test.id()}: {why}", flush=True)
+    sys.exit(1 if not ended.wasSuccessful() else SKIPPED if ended.skipped else 0)
+
+
+main()

@@ -1,0 +1,61 @@
+#include "trireme/train/non_finite.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/comm/thread_world.hpp"
+#include "trireme/schedule/generate.hpp"
+#include "trireme/zero/test_words.hpp"
+
+namespace trireme {
+namespace {
+
+/// Each kind of fault on each rank is named, on all ranks alike.
+TEST(NonFinite, NamesTheFirstRankAndTensor) {
+  enum class Fault { none, output, loss, gradient, sum };
+  constexpr int kDp = 3;
+  for (const int stage : {0, 2, 3})
+    for (const Fault fault : {Fault::none, Fault::output, Fault::loss, Fault::gradient, Fault::sum})
+      for (int bad = 0; bad < kDp; ++bad)
+        run_ranks(kDp, [&](World& world) {
+          Mesh mesh(Grid::dense({.dp = kDp}), world);
+          test::UnitNet net;
+          Zero zero(params_of(net), net.units(), mesh,
+                    {.stage = stage, .persistence_threshold = 0, .accumulate = at::kDouble, .reduce = at::kDouble},
+                    {.optimizer = {}, .master = at::kDouble, .states = at::kDouble});
+          net.units(&zero.params());
+          Executor executor(one_f_one_b(0, 1, 2), zero);
+          const bool here = mesh.rank() == bad;
+          const std::string words = find_non_finite(executor, zero, 7, [&](int m, const Probe& probe) {
+            at::Tensor loss = net.loss(test::rows().narrow(0, 8 * mesh.rank() + 4 * m, 4));
+            const bool now = here && m == 1;
+            probe("layers.3", now && fault == Fault::output ? loss / 0 : loss);
+            if (now && fault == Fault::loss) return loss * HUGE_VAL;
+            // A finite loss whose gradient is not: the square root at zero.
+            if (now && fault == Fault::gradient) return (loss - loss.detach()).sqrt() + loss;
+            // Finite on every rank, infinite together.
+            if (fault == Fault::sum && m == 1 && stage < 3) return net.named_parameters()["layer1.bias"].sum() * 8e307;
+            return loss;
+          });
+          const std::string rank = text("on rank ", bad);
+          switch (fault) {
+            case Fault::none: EXPECT_THAT(words, testing::HasSubstr("did not happen")); break;
+            case Fault::output:
+              EXPECT_EQ(words, text("first not finite: the output of layers.3 in microbatch 1 ", rank));
+              break;
+            case Fault::loss: EXPECT_EQ(words, text("first not finite: the loss in microbatch 1 ", rank)); break;
+            case Fault::gradient:
+              EXPECT_THAT(words, testing::MatchesRegex("first not finite: the gradient of .* in microbatch 1 " + rank));
+              break;
+            case Fault::sum:  // stage 3 has freed what the loss above would need
+              if (stage < 3) {
+                EXPECT_THAT(words, testing::HasSubstr(
+                                       "the sum of all ranks' gradients of layer1.bias; each rank's own is finite"));
+              }
+              break;
+          }
+        });
+}
+
+}  // namespace
+}  // namespace trireme

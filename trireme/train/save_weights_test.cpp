@@ -1,0 +1,92 @@
+#include "trireme/train/save_weights.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/base/temp_folder.hpp"
+#include "trireme/base/test_words.hpp"
+#include "trireme/comm/thread_world.hpp"
+#include "trireme/config/hf_config.hpp"
+#include "trireme/model/decoder.hpp"
+#include "trireme/model/hugging_face.hpp"
+#include "trireme/nn/init.hpp"
+#include "trireme/nn/init_scope.hpp"
+
+namespace trireme {
+namespace {
+
+ModelConfig small_model(const std::string& family) {
+  ModelConfig m;
+  const bool gpt2 = family == "gpt2";
+  m.model_type = family;
+  m.hidden_size = 24;
+  m.num_hidden_layers = 2;
+  m.num_attention_heads = 4;
+  m.num_key_value_heads = gpt2 ? 4 : 2;
+  m.head_dim = 6;
+  m.intermediate_size = 40;
+  m.vocab_size = 53;  // padded over tp
+  m.max_position_embeddings = 16;
+  m.hidden_act = gpt2 ? "gelu_new" : "silu";
+  m.tie_word_embeddings = gpt2;
+  return m;
+}
+
+/// The weights of every layout are the same file, byte by byte as far as tensors go, and come back as they were.
+TEST(SaveWeights, EveryLayoutComesBack) {
+  for (const std::string family : {"gpt2", "llama"})
+    for (const int stage : {0, 1, 3})
+      for (const int tp : {1, 2}) {
+        const ModelConfig model = small_model(family);
+        const TempFolder folder;
+        const std::filesystem::path path = folder.path() / "step-1";
+        const Degrees degrees{.dp = 2, .tp = tp};
+        run_ranks(2 * tp, [&](World& world) {
+          Mesh mesh(Grid::dense(degrees), world);
+          const InitScope scope = init_on_device_and_dtype(at::kCPU, at::kBFloat16);
+          Decoder decoder(model, {mesh.group(Axis::tp), tp > 1});
+          set_paths(decoder);
+          Zero zero(params_of(decoder), decoder.use_units(nullptr), mesh,
+                    {.stage = stage, .persistence_threshold = 100}, {}, [&](const std::vector<Param>& params) {
+                      init_params(params, mesh.grid(), mesh.rank(), {.seed = 3, .scheme = InitScheme::plain});
+                    });
+          const std::optional<Tokenizer> none;
+          save_weights(zero, {.model = model, .dtype = "bfloat16", .tokenizer = none, .tokenizer_path = ""}, path);
+        });
+        run_ranks(1, [&](World& world) {
+          Mesh mesh(Grid::dense({}), world);
+          const InitScope scope = init_on_device_and_dtype(at::kCPU, at::kBFloat16);
+          Decoder loaded(model, {mesh.group(Axis::tp), false}), made(model, {mesh.group(Axis::tp), false});
+          load_hugging_face(loaded, path, mesh.grid(), 0);
+          init(made, mesh.grid(), 0, {.seed = 3, .scheme = InitScheme::plain});
+          const auto a = params_of(loaded), b = params_of(made);
+          for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].value.equal(b[i].value)) << a[i].name;
+        });
+        EXPECT_TRUE(std::filesystem::exists(path / "config.json"));
+      }
+}
+
+TEST(SaveWeights, NothingIsWrittenOver) {
+  const TempFolder folder;
+  const ModelConfig model = small_model("llama");
+  run_ranks(1, [&](World& world) {
+    Mesh mesh(Grid::dense({}), world);
+    Decoder decoder(model, {mesh.group(Axis::tp), false});
+    init(decoder, mesh.grid(), 0, {});
+    Zero zero(params_of(decoder), {}, mesh, {}, {});
+    const std::optional<Tokenizer> none;
+    const FolderFacts facts{.model = model, .dtype = "float32", .tokenizer = none, .tokenizer_path = ""};
+    save_weights(zero, facts, folder.path() / "step-1");
+    EXPECT_THROW(save_weights(zero, facts, folder.path() / "step-1"), CheckpointError);
+  });
+}
+
+TEST(SaveWeights, SaysWhatTransformersLacks) {
+  ModelConfig model = small_model("llama");
+  EXPECT_EQ(what_transformers_lacks(model, "float32"), "");
+  model.sliding_window = 8;
+  EXPECT_THAT(what_transformers_lacks(model, "float32"), testing::HasSubstr("sliding_window"));
+}
+
+}  // namespace
+}  // namespace trireme

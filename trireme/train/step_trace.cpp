@@ -1,0 +1,45 @@
+#include "trireme/train/step_trace.hpp"
+
+#include <map>
+
+#include "trireme/base/error.hpp"
+#include "trireme/base/file_output.hpp"
+#include "trireme/comm/recorder.hpp"
+
+namespace trireme {
+
+void write_step_trace(const std::filesystem::path& folder, std::int64_t step, int rank, int world_size,
+                      const std::string& backend, const std::vector<StepPart>& parts,
+                      const std::vector<CallRecord>& calls) {
+  Tracer tracer({.rank = rank, .world_size = world_size, .backend = backend});
+  tracer.enable();
+  // Records count from when the machine was started, the trace from 1970.
+  const std::int64_t shift = tracer.now_ns() - steady_ns();
+  const int steps = tracer.new_lane("step");
+  for (const StepPart& part : parts)
+    tracer.add_span(steps, part.name, "step", part.begin_ns + shift, part.end_ns - part.begin_ns, {{"step", step}});
+  // Spans of a lane must nest, and calls of one group need not: each goes to the first lane of its group that is free.
+  std::map<std::string, std::vector<std::pair<int, std::int64_t>>> lanes;  // by group: lane, busy until
+  for (const CallRecord& call : calls) {
+    const std::int64_t end = call.finished_ns > 0 ? call.finished_ns : call.started_ns;
+    auto& own = lanes[call.group];
+    std::pair<int, std::int64_t>* lane = nullptr;
+    for (auto& candidate : own)
+      if (candidate.second <= call.started_ns) {
+        lane = &candidate;
+        break;
+      }
+    if (lane == nullptr) {
+      own.emplace_back(tracer.new_lane(text(call.group, own.empty() ? "" : text(" ", own.size() + 1))), 0);
+      lane = &own.back();
+    }
+    lane->second = end;
+    tracer.add_span(lane->first, call.what(), "comm", call.started_ns + shift, end - call.started_ns,
+                    {{"seq", static_cast<std::int64_t>(call.seq)}, {"tag", call.tag.str()}});
+  }
+  const std::filesystem::path path = folder / text("step", step);
+  make_folder(path);
+  tracer.write(path / text("rank", rank, ".json.gz"));
+}
+
+}  // namespace trireme
