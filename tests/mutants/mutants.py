@@ -77,8 +77,8 @@ TRAINING = {
     "divided_twice": ("the loss is divided by the number of tokens twice", "train/trainer.cpp",
                       "return scale / tokens.clamp_min(1);", "return scale / tokens.clamp_min(1) / tokens.clamp_min(1);"),
     "mean_of_microbatches": ("the loss of each microbatch is averaged over its own tokens", "train/trainer.cpp",
-                             "return decoder_->loss(microbatch.ids_T, microbatch.targets_T, context).loss;",
-                             "return decoder_->loss(microbatch.ids_T, microbatch.targets_T, context).loss / "
+                             "return decoder_->loss(microbatch.ids_T, microbatch.targets_T, context, loss_options()).loss;",
+                             "return decoder_->loss(microbatch.ids_T, microbatch.targets_T, context, loss_options()).loss / "
                              "std::max<std::int64_t>(1, microbatch.valid);"),
     "dp_without_cp": ("gradients are summed only where cp > 1", "zero/partition.cpp",
                       "Group& same = mesh_.group({Axis::dp, Axis::cp});",

@@ -16,8 +16,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t kChunkTokens = 512;  // as CrossEntropyOptions::chunk_tokens of nn, which needs torch
-constexpr double kBytesOfMb = 1e6;          // as in GradReducer
+constexpr double kBytesOfMb = 1e6;  // as in GradReducer
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
@@ -112,7 +111,7 @@ double layer_bytes(const Run& run, Recompute recompute) {
   return bytes;
 }
 
-void add_activations(MemoryPlan& plan, const Run& run) {
+void add_activations(MemoryPlan& plan, const Run& run, bool on_gpu) {
   const ModelConfig& m = run.config.model;
   const double h = real(m.hidden_size), element = run.param_bytes();
   const Recompute recompute = recompute_of(run.config.activation_checkpoint.mode);
@@ -124,7 +123,8 @@ void add_activations(MemoryPlan& plan, const Run& run) {
   plan.activations += (run.between + run.tokens) * h * element;
   const double wide = std::max(4.0, element);
   const double v = real(run.parameters.head_weight) / h;
-  plan.logits = std::min(real(kChunkTokens), run.tokens) * v * wide + real(run.parameters.head_weight) * wide;
+  plan.logits =
+      std::min(real(loss_chunk_tokens(on_gpu)), run.tokens) * v * wide + real(run.parameters.head_weight) * wide;
 }
 
 /// What ZeRO-3 gathers, unit after unit, in the order of forward: elements of each, of tensors that have `at_least` so
@@ -217,11 +217,13 @@ LocalParameters local_parameters(const ModelConfig& m, std::int64_t tp) {
   return n;
 }
 
-MemoryPlan predict_memory(const Config& config, const std::string& compute_dtype) {
+std::int64_t loss_chunk_tokens(bool on_gpu) { return on_gpu ? 4096 : 256; }
+
+MemoryPlan predict_memory(const Config& config, const std::string& compute_dtype, bool on_gpu) {
   const Run run = run_of(config, compute_dtype);
   MemoryPlan plan;
   add_states(plan, run);
-  add_activations(plan, run);
+  add_activations(plan, run, on_gpu);
   add_communication(plan, run);
   return plan;
 }

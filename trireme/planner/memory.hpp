@@ -41,7 +41,10 @@ struct MemoryPlan {
 };
 /// Expects derived values; an open dp counts as one. `compute_dtype` is what "auto" becomes on the device. ConfigError
 /// for pipelines and experts, which are not predicted yet.
-MemoryPlan predict_memory(const Config& config, const std::string& compute_dtype = "float32");
+MemoryPlan predict_memory(const Config& config, const std::string& compute_dtype = "float32", bool on_gpu = false);
+
+/// Tokens whose logits exist at a time. A CPU's caches like few, a GPU's many multipliers need work.
+std::int64_t loss_chunk_tokens(bool on_gpu);
 
 /// "predicted 41 MiB/rank: weights 1 · gradients 2 · states 3 · activations 33 · logits 2": whole numbers of one unit;
 /// what would be 0 is left out. Master weights count as states, as ZeRO counts them.

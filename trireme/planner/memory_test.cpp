@@ -116,7 +116,7 @@ TEST(PredictMemory, OfTinyLlama) {
   EXPECT_EQ(plan.states, 8 * 918'656);
   const double layer = 512 * 4 * (12 / 2 * 128 + 2 * 128 + 3 * 384) + 512 * 4 * 4;
   EXPECT_EQ(plan.activations, 4 * layer + 2 * 512 * 4 * 128);
-  EXPECT_EQ(plan.logits, 512 * 4 * 512 + 4 * 512 * 128);
+  EXPECT_EQ(plan.logits, 256 * 4 * 512 + 4 * 512 * 128);
   EXPECT_EQ(plan.buffers, 0);
   EXPECT_EQ(plan.live_units, 0);
   EXPECT_EQ(describe(plan), "predicted 33 MiB/rank: weights 4 · gradients 4 · states 7 · activations 18 · logits 1");

@@ -84,7 +84,7 @@ void Trainer::build() {
 }
 
 void Trainer::say_hello() {
-  const MemoryPlan plan = predict_memory(config_, config_.precision.param);
+  const MemoryPlan plan = predict_memory(config_, config_.precision.param, context_.device().is_cuda());
   predicted_bytes_ = plan.total();
   const Environment& env = context_.environment();
   const bool gpu = context_.device().is_cuda();
@@ -193,6 +193,10 @@ Trainer::StepResult Trainer::run_step(std::int64_t step) {
   return result;
 }
 
+CrossEntropyOptions Trainer::loss_options() const {
+  return {.chunk_tokens = loss_chunk_tokens(context_.device().is_cuda())};
+}
+
 bool Trainer::is_traced(std::int64_t step) const {
   return !io_.folder.empty() && std::ranges::find(config_.profiler.steps, step) != config_.profiler.steps.end();
 }
@@ -200,7 +204,7 @@ bool Trainer::is_traced(std::int64_t step) const {
 at::Tensor Trainer::loss_of(const Microbatch& microbatch, const Probe& probe) {
   ForwardContext context = microbatch.context;
   context.probe = probe;
-  return decoder_->loss(microbatch.ids_T, microbatch.targets_T, context).loss;
+  return decoder_->loss(microbatch.ids_T, microbatch.targets_T, context, loss_options()).loss;
 }
 
 void Trainer::record(std::int64_t step, const StepResult& result, std::optional<double> validation_loss) {
@@ -248,7 +252,7 @@ double Trainer::validate() {
   at::Tensor sums = at::zeros({2}, at::TensorOptions(at::kDouble).device(context_.device()));
   for (std::int64_t b = 0; b < batches_->num_validation_batches(); ++b) {
     const Microbatch batch = batches_->validation_batch(b);
-    const LossSum sum = decoder_->loss(batch.ids_T, batch.targets_T, batch.context);
+    const LossSum sum = decoder_->loss(batch.ids_T, batch.targets_T, batch.context, loss_options());
     sums[0] += sum.loss;
     sums[1] += batch.valid;
   }

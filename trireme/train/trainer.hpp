@@ -61,6 +61,7 @@ class Trainer {
   void record(std::int64_t step, const StepResult& result, std::optional<double> validation_loss);
   double validate();
   [[noreturn]] void stop_non_finite(std::int64_t step, const StepResult& result);
+  CrossEntropyOptions loss_options() const;
   bool is_traced(std::int64_t step) const;
   at::Tensor loss_of(const Microbatch& microbatch, const Probe& probe);
   std::filesystem::path save(std::int64_t step);

@@ -34,7 +34,6 @@ class GradReducer::Hook : public torch::autograd::PostAccumulateGradHook {
 struct GradReducer::InFlight {
   std::size_t bucket;
   Pending pending;
-  at::Tensor memory;  // of an open bucket, free when the sum is there
 };
 
 namespace {
@@ -79,19 +78,9 @@ at::Tensor GradReducer::shard(std::size_t b) const {
 at::Tensor GradReducer::buffer(std::size_t b) {
   const FlatBucket& bucket = partition_.bucket(b);
   if (!every_microbatch_) return sums_.narrow(0, sums_begin_[b], bucket.numel);
-  if (const auto found = open_.find(b); found != open_.end()) return found->second.narrow(0, 0, bucket.numel);
-  // The smallest memory that is large enough, or new.
-  auto best = spare_.end();
-  for (auto it = spare_.begin(); it != spare_.end(); ++it)
-    if (it->numel() >= bucket.numel && (best == spare_.end() || it->numel() < best->numel())) best = it;
-  at::Tensor memory;
-  if (best != spare_.end()) {
-    memory = *best;
-    spare_.erase(best);
-  } else {
-    const at::ScalarType dtype = partition_.dtype() == at::kDouble ? at::kDouble : partition_.options().reduce;
-    memory = at::empty({bucket.numel}, partition_.tensor_options().dtype(dtype));
-  }
+  if (const auto found = open_.find(b); found != open_.end()) return found->second;
+  const at::ScalarType dtype = partition_.dtype() == at::kDouble ? at::kDouble : partition_.options().reduce;
+  const at::Tensor memory = at::empty({bucket.numel}, partition_.tensor_options().dtype(dtype));
   // What pads the bucket is summed with it, and must be numbers.
   std::int64_t end = 0;
   for (const FlatSlot& slot : bucket.slots) {
@@ -100,7 +89,7 @@ at::Tensor GradReducer::buffer(std::size_t b) {
   }
   if (bucket.numel > end) memory.narrow(0, end, bucket.numel - end).zero_();
   open_.emplace(b, memory);
-  return memory.narrow(0, 0, bucket.numel);
+  return memory;
 }
 
 at::Tensor GradReducer::view(std::size_t item) {
@@ -184,18 +173,14 @@ void GradReducer::send(std::size_t b) {
   if (!partial.empty()) sum_partial_gradients(partial, partition_.mesh());
 
   const at::Tensor all = buffer(b);
-  at::Tensor memory;
-  if (every_microbatch_) {
-    memory = open_.at(b);
-    open_.erase(b);
-  }
+  open_.erase(b);  // whoever sends it holds it
   const bool cast = all.scalar_type() != options.reduce && all.scalar_type() != at::kDouble;
   const at::Tensor wire = cast ? all.to(options.reduce) : all;
   // One shard: everybody's sum, at once. Else the own part now, and the sum over replicas when all parts are there.
   Group& group = partition_.shards().size() == 1 ? partition_.replicas() : partition_.shards();
   const bool scatter = options.reduce_scatter && partition_.shards().size() > 1;
   if (every_microbatch_) land(kInFlight - 1);
-  in_flight_.push_back({b, scatter ? group.reduce_scatter(wire) : group.all_reduce_(wire), memory});
+  in_flight_.push_back({b, scatter ? group.reduce_scatter(wire) : group.all_reduce_(wire)});
 }
 
 /// Waits for the oldest sums until not more than so many are on their way.
@@ -213,7 +198,6 @@ void GradReducer::land(std::size_t in_flight_at_most) {
     else if (sum.data_ptr() != part.data_ptr())
       sum.copy_(part);
     summed_[b] = every_microbatch_;
-    if (first.memory.defined()) spare_.push_back(first.memory);
   }
 }
 

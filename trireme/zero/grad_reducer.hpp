@@ -59,7 +59,6 @@ class GradReducer {
   at::Tensor sums_;                         // the whole of all buckets, or this rank's parts of them
   std::vector<std::int64_t> sums_begin_;    // of each bucket there
   std::map<std::size_t, at::Tensor> open_;  // stages 2-3: buckets that this microbatch fills
-  std::vector<at::Tensor> spare_;           // their memory, for others
   std::vector<bool> filled_, seen_;         // by item: since the bucket was empty, in this microbatch
   std::vector<bool> summed_;                // by bucket, stages 2-3: whether the step has a sum already
   std::vector<std::int64_t> missing_;       // by bucket: gradients that this microbatch has not brought yet

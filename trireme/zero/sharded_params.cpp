@@ -42,7 +42,6 @@ ShardedParams::ShardedParams(const Partition& partition, const Fill& fill)
     if (!partition.comes_and_goes(b)) continue;
     live_ += bucket.numel;
     free(b);
-    spare_.clear();  // not worth keeping before the first step
   }
   most_live_ = 0;
   const UnitPlan& units = partition.units();
@@ -57,14 +56,9 @@ void ShardedParams::start(std::size_t b) {
   const at::Tensor& whole = wholes_[b];
   c10::StorageImpl& storage = storage_of(whole);
   const std::size_t bytes = static_cast<std::size_t>(whole.numel()) * whole.element_size();
-  std::vector<at::DataPtr>& spare = spare_[bytes];
   const MemoryScope weights(MemoryKind::weights);
-  if (spare.empty()) {
-    storage.set_data_ptr_noswap(storage.allocator()->allocate(bytes));
-  } else {
-    storage.set_data_ptr_noswap(std::move(spare.back()));
-    spare.pop_back();
-  }
+  // From the allocator each time: it keeps freed memory for whoever comes next, a pool of our own only for us.
+  storage.set_data_ptr_noswap(storage.allocator()->allocate(bytes));
   storage.set_nbytes(bytes);
   live_ += whole.numel();
   most_live_ = std::max(most_live_, live_);
@@ -84,8 +78,7 @@ void ShardedParams::free(std::size_t b) {
   arrive(b);
   const at::Tensor& whole = wholes_[b];
   c10::StorageImpl& storage = storage_of(whole);
-  const std::size_t bytes = storage.nbytes();
-  spare_[bytes].push_back(storage.set_data_ptr(storage.allocator()->allocate(0)));
+  storage.set_data_ptr_noswap(storage.allocator()->allocate(0));
   storage.set_nbytes(0);
   live_ -= whole.numel();
   states_[b] = State::absent;

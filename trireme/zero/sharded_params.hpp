@@ -2,7 +2,6 @@
 // The parameters in flat buckets: whole on every rank, or (stage 3) only while they are used.
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
 #include <vector>
 
@@ -64,9 +63,8 @@ class ShardedParams final : public UnitHooks {
   const Partition& partition_;
   std::vector<at::Tensor> wholes_, shards_;
   std::vector<State> states_;
-  std::vector<std::optional<Pending>> pending_;            // by bucket
-  std::map<std::size_t, std::vector<at::DataPtr>> spare_;  // memory of freed buckets, by bytes
-  std::vector<std::size_t> backward_;                      // units in the order in which backward asks for them
+  std::vector<std::optional<Pending>> pending_;  // by bucket
+  std::vector<std::size_t> backward_;            // units in the order in which backward asks for them
   std::size_t forward_place_ = 0, backward_place_ = 0;
   std::int64_t live_ = 0, most_live_ = 0;
 };
