@@ -5,8 +5,7 @@ usage: gpt2_training.py TRIREME SAMPLES_TOOL [STEPS]
 
 Prints the losses of the first 20 steps of both, of two NCCL ranks that share the GPU, and tokens per second of each; and the same losses
 in float32. Exit code 1 if a loss in bf16 differs by more than 1 % from PyTorch's (autocast), in float32 by more than 0.1 %, if two ranks
-differ by more than 0.5 % from one, or if 200 steps do not learn. A batch whose loss hangs on rounding (even the two float32 losses differ
-by more than 5e-6, where others differ by 1e-7) may differ by 15 % in bf16."""
+differ by more than 0.5 % from one, or if 200 steps do not learn."""
 import json
 import os
 import statistics
@@ -20,7 +19,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 ROOT = Path(__file__).resolve().parents[2]
-BATCH, LENGTH, SEED, LR = 16, 1024, 7, 3e-4
+BATCH, LENGTH, SEED, LR, WARMUP = 16, 1024, 7, 3e-4, 40  # without warm-up a spike of the loss hides what is compared
 COMPARED = 20
 
 
@@ -56,6 +55,7 @@ betas = [0.9, 0.95]
 weight_decay = 0.1
 no_decay = ["norm", "bias"]
 [lr_scheduler]
+warmup_steps = {WARMUP}
 decay = "constant"
 [parallelism]
 zero = 1
@@ -83,6 +83,8 @@ def theirs(folder, samples, steps, autocast=True):
             logits = model(tokens[:, :-1]).logits
         loss = torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
         loss.backward()
+        for group in optimizer.param_groups:
+            group["lr"] = LR * min(1, step / WARMUP)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -119,7 +121,7 @@ def main():
               f"float32 {d:.5f} pytorch {e:.5f} ({d / e - 1:+.1e})")
         if abs(d / e - 1) > 0.001:
             wrong.append(f"step {step + 1}: float32 {d} against PyTorch's {e}")
-        if abs(a / b - 1) > (0.01 if abs(d / e - 1) < 5e-6 else 0.15):
+        if abs(a / b - 1) > 0.01:
             wrong.append(f"step {step + 1}: {a} against PyTorch's {b}")
         if abs(c / a - 1) > 0.005:
             wrong.append(f"step {step + 1}: two ranks {c}, one {a}")
