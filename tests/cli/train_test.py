@@ -434,7 +434,7 @@ class Stops(TrainTest):
         done = len(run.metrics())
         self.assertRegex(run.stderr, rf"^error: step {done + 1}: .* not finite \(loss \S+, norm \S+\)\n"
                                      r"  first not finite: the (output|gradient) of [a-z0-9_.]+ in microbatch \d+ on rank [01]\n"
-                                     rf"  nothing was updated: weights and states are those after step {done}(, saved in \S+/step-{done})?\n"
+                                     rf"  nothing was updated: weights and states are those after step {done}(, saved in \S+/step-{done})\n"
                                      r"  fix: a lower optimizer.lr")
 
     def test_not_finite_is_skipped_on_demand(self):

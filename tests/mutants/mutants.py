@@ -73,9 +73,9 @@ LAYERS = {
 }
 TRAINING = {
     "never_divided": ("the loss is not divided by the number of tokens", "train/trainer.cpp",
-                      "return scale / tokens.clamp_min(1);", "return scale * at::ones_like(tokens);"),
+                      "return seed_ = scale / tokens.clamp_min(1);", "return seed_ = scale * at::ones_like(tokens);"),
     "divided_twice": ("the loss is divided by the number of tokens twice", "train/trainer.cpp",
-                      "return scale / tokens.clamp_min(1);", "return scale / tokens.clamp_min(1) / tokens.clamp_min(1);"),
+                      "return seed_ = scale / tokens.clamp_min(1);", "return seed_ = scale / tokens.clamp_min(1) / tokens.clamp_min(1);"),
     "mean_of_microbatches": ("the loss of each microbatch is averaged over its own tokens", "train/trainer.cpp",
                              "return decoder_->loss(microbatch.ids_T, microbatch.targets_T, context, loss_options()).loss;",
                              "return decoder_->loss(microbatch.ids_T, microbatch.targets_T, context, loss_options()).loss / "

@@ -154,7 +154,7 @@ double persistent_elements(const Run& run) {
   const auto small = [&](const UnitTensors& unit) {
     double sum = 0;
     for (const std::int64_t tensor : unit)
-      if (tensor < run.config.parallelism.persistence_threshold) sum += real(tensor);
+      if (tensor <= run.config.parallelism.persistence_threshold) sum += real(tensor);
     return sum;
   };
   return small(n.embedding) + real(n.layers) * small(n.layer) + small(n.head);
@@ -163,7 +163,10 @@ double persistent_elements(const Run& run) {
 /// One unit in use and the next on its way, as far as max_live_parameters lets it come.
 double live_elements(const Run& run, const std::vector<double>& units) {
   const ParallelismConfig& p = run.config.parallelism;
-  if (!p.reshard_after_forward) return real(run.parameters.total()) - persistent_elements(run);
+  const double gathered = real(run.parameters.total()) - persistent_elements(run);
+  // All are kept where even the first is used again before so many elements: the way to the loss and back.
+  const bool kept = 2 * gathered <= real(p.max_reuse_distance) && gathered <= real(p.max_live_parameters);
+  if (!p.reshard_after_forward || kept) return gathered;
   double pair = 0;
   for (std::size_t i = 0; i < units.size(); ++i) pair = std::max(pair, units[i] + (i > 0 ? units[i - 1] : 0));
   return std::min(pair, std::max(*std::ranges::max_element(units), real(p.max_live_parameters)));
@@ -177,12 +180,12 @@ void add_communication(MemoryPlan& plan, const Run& run) {
     // Buckets are slices of the gradients, and travel as they are unless the wire wants another dtype.
     plan.buffers = precision.reduce == precision.accumulate ? 0 : all * reduce;
   } else if (p.zero == 2) {
-    // One is filled while another is on its way.
-    plan.buffers = 2 * std::min(p.bucket_mb * kBytesOfMb, all * dtype_bytes(precision.accumulate));
+    // One is filled while another travels and a third waits for its turn.
+    plan.buffers = 3 * std::min(p.bucket_mb * kBytesOfMb, all * dtype_bytes(precision.accumulate));
   } else {
-    plan.buffers = 2 * std::ranges::max(units_of(run, 0)) * reduce;
+    plan.buffers = 3 * std::ranges::max(units_of(run, 0)) * reduce;
     plan.live_units =
-        (persistent_elements(run) + live_elements(run, units_of(run, p.persistence_threshold))) * run.param_bytes();
+        (persistent_elements(run) + live_elements(run, units_of(run, p.persistence_threshold + 1))) * run.param_bytes();
   }
 }
 

@@ -156,12 +156,12 @@ TEST(PredictMemory, OfGradientsOnTheirWay) {
     EXPECT_EQ(buffers({"--parallelism.zero", zero}), 0);
     EXPECT_EQ(buffers({"--parallelism.zero", zero, "--precision.reduce", "bfloat16"}), 2 * all);
   }
-  EXPECT_EQ(buffers({"--parallelism.zero", "2"}), 2 * 25e6);
-  EXPECT_EQ(buffers({"--parallelism.zero", "2", "--parallelism.bucket_mb", "1000"}), 2 * 4 * all);
+  EXPECT_EQ(buffers({"--parallelism.zero", "2"}), 3 * 25e6);
+  EXPECT_EQ(buffers({"--parallelism.zero", "2", "--parallelism.bucket_mb", "1000"}), 3 * 4 * all);
   const double embedding = 50257 * 768 + 1024 * 768;
-  EXPECT_EQ(buffers({"--parallelism.zero", "3"}), 2 * 4 * embedding);
-  EXPECT_EQ(buffers({"--parallelism.zero", "3", "--precision.reduce", "bfloat16"}), 2 * 2 * embedding);
-  EXPECT_EQ(buffers({"--parallelism.zero", "3", "--parallelism.zero_unit", "model"}), 2 * 4 * all);
+  EXPECT_EQ(buffers({"--parallelism.zero", "3"}), 3 * 4 * embedding);
+  EXPECT_EQ(buffers({"--parallelism.zero", "3", "--precision.reduce", "bfloat16"}), 3 * 2 * embedding);
+  EXPECT_EQ(buffers({"--parallelism.zero", "3", "--parallelism.zero_unit", "model"}), 3 * 4 * all);
 }
 
 TEST(PredictMemory, OfGatheredUnits) {

@@ -32,9 +32,11 @@ void count_and_free(void* memory) {
   {
     const std::lock_guard lock(sizes_mutex);
     const auto it = sizes.find(memory);
-    alive_bytes -= it->second.bytes;
-    alive_by_kind[static_cast<std::size_t>(it->second.kind)] -= it->second.bytes;
-    sizes.erase(it);
+    if (it != sizes.end()) {  // else it was there before we counted
+      alive_bytes -= it->second.bytes;
+      alive_by_kind[static_cast<std::size_t>(it->second.kind)] -= it->second.bytes;
+      sizes.erase(it);
+    }
   }
   inner_deleter(memory);
 }

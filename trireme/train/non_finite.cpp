@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include <ATen/ops/isfinite.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
 #include "trireme/base/error.hpp"
@@ -29,7 +28,7 @@ std::vector<std::string> exchange(const std::string& own, const Mesh& mesh, at::
 
 }  // namespace
 
-std::string find_non_finite(Executor& executor, Zero& zero, std::int64_t step,
+std::string find_non_finite(Executor& executor, Zero& zero, std::int64_t step, const at::Tensor& seed,
                             const std::function<at::Tensor(int m, const Probe& probe)>& forward) {
   std::string found;
   int microbatch = 0;
@@ -47,7 +46,7 @@ std::string find_non_finite(Executor& executor, Zero& zero, std::int64_t step,
                       look("the loss", loss);
                       return loss;
                     },
-                .seed = [&] { return at::ones({}, zero.partition().tensor_options().dtype(at::kDouble)); }});
+                .seed = [&] { return seed; }});
   zero.gradients().finish();
   zero.gradients().on_gradient({});
   // A gradient that only the sum over ranks made infinite. All ranks look, whatever they have found.

@@ -61,6 +61,18 @@ void add_tokenizer(SafetensorsFolderWriter& writer, std::filesystem::path path) 
   writer.add_file("tokenizer.json", contents.str());
 }
 
+/// What stands beside the weights; then the folder appears.
+void finish(SafetensorsFolderWriter& writer, const FolderFacts& facts) {
+  if (what_transformers_lacks(facts.model, facts.dtype).empty()) {
+    HfTokenIds tokens;
+    if (facts.tokenizer)
+      if (const auto end = facts.tokenizer->end_of_document()) tokens.eos = static_cast<std::int64_t>(*end);
+    writer.add_file("config.json", hf_config_json(facts.model, facts.dtype, tokens));
+  }
+  if (!facts.tokenizer_path.empty()) add_tokenizer(writer, facts.tokenizer_path);
+  writer.publish();
+}
+
 }  // namespace
 
 std::string what_transformers_lacks(const ModelConfig& model, const std::string& dtype) {
@@ -90,15 +102,8 @@ void save_weights(Zero& zero, const FolderFacts& facts, const std::filesystem::p
         }
       }
     });
-  if (!writer) return;
-  if (what_transformers_lacks(facts.model, facts.dtype).empty()) {
-    HfTokenIds tokens;
-    if (facts.tokenizer)
-      if (const auto end = facts.tokenizer->end_of_document()) tokens.eos = static_cast<std::int64_t>(*end);
-    writer->add_file("config.json", hf_config_json(facts.model, facts.dtype, tokens));
-  }
-  if (!facts.tokenizer_path.empty()) add_tokenizer(*writer, facts.tokenizer_path);
-  writer->publish();
+  if (writer) finish(*writer, facts);
+  partition.mesh().world_group().barrier().wait();  // nobody leaves, and ends the job, before the folder is there
 }
 
 }  // namespace trireme

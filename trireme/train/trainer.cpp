@@ -151,7 +151,7 @@ Trainer::StepResult Trainer::run_step(std::int64_t step) {
                       .seed =
                           [&] {
                             tokens = std::move(*count).wait()[0].to(at::kDouble);
-                            return scale / tokens.clamp_min(1);
+                            return seed_ = scale / tokens.clamp_min(1);
                           }});
   t.forward = outcome.forward_s;
   t.backward = outcome.backward_s;
@@ -214,7 +214,7 @@ void Trainer::record(std::int64_t step, const StepResult& result, std::optional<
   total_.backward += t.backward;
   total_.update += t.update;
   total_.waited += t.waited;
-  const std::int64_t seq_len = config_.training.seq_len;
+  const std::int64_t seq_len = batches_->data().sampler().seq_len(step);
   const std::int64_t tokens = config_.training.global_batch_size * seq_len;
   tokens_ += tokens;
   if (!output_) return;
@@ -229,10 +229,11 @@ void Trainer::record(std::int64_t step, const StepResult& result, std::optional<
                     .tokens_per_sec_per_rank = rate / ranks,
                     .step_time_s = t.step,
                     .data_time_frac = t.data / t.step,
-                    .comm_exposed_frac = std::min(1.0, t.waited / t.step),
                     .mem_peak_gib = static_cast<double>(peak_bytes_) / 0x1p30,
                     .skipped = result.skipped,
                     .val_loss = validation_loss};
+  // On a GPU a wait only orders streams, and costs the host nothing.
+  if (context_.device().is_cpu()) record.comm_exposed_frac = std::min(1.0, t.waited / t.step);
   record.tflops_per_rank = model_flops_per_token(config_.model, seq_len, CountedScores::causal) * rate / ranks / 1e12;
   if (scale_) record.loss_scale = result.scale;
   if (result.skipped) ++skipped_since_shown_;
@@ -273,7 +274,8 @@ void Trainer::finish(std::int64_t steps, bool interrupted) {
                     {"update", total_.update / sum},
                     {"data", total_.data / sum}};
   if (total_.validation > 0) summary.shares.emplace_back("validation", total_.validation / sum);
-  summary.shares.emplace_back("of all that waiting for other ranks", total_.waited / sum);
+  if (context_.device().is_cpu())
+    summary.shares.emplace_back("of all that waiting for other ranks", total_.waited / sum);
   if (!saved.empty()) summary.saved = saved;
   output_->finish(summary);
 }
@@ -293,7 +295,7 @@ std::filesystem::path Trainer::save(std::int64_t step) {
 [[noreturn]] void Trainer::stop_non_finite(std::int64_t step, const StepResult& result) {
   zero_->params().finish_gathers();
   const std::vector<Microbatch> microbatches = batches_->take(step);
-  const std::string origin = find_non_finite(*executor_, *zero_, step, [&](int m, const Probe& probe) {
+  const std::string origin = find_non_finite(*executor_, *zero_, step, seed_, [&](int m, const Probe& probe) {
     return loss_of(microbatches[static_cast<std::size_t>(m)], probe);
   });
   const std::string saved = step > 1 ? text(", saved in ", save(step - 1).string()) : "";

@@ -82,6 +82,7 @@ class Trainer {
   std::int64_t tokens_ = 0, peak_bytes_ = 0, skipped_since_shown_ = 0;
   double predicted_bytes_ = 0;
   Timing total_;
+  at::Tensor seed_;  // of the last step
 };
 
 }  // namespace trireme

@@ -29,10 +29,9 @@ std::vector<Range> counted(const Param& param, const Mesh& mesh) {
     // Rows of the box that are one behind the other are one range.
     const Box box = box_of(own[i].slices.local_slices);
     std::size_t inner = box.size();
-    std::int64_t run = 1, stride = 1;
+    std::int64_t run = 1;
     while (inner > 0) {
       run *= box[--inner].size();
-      stride *= sizes[static_cast<std::int64_t>(inner)];
       if (box[inner].size() != sizes[static_cast<std::int64_t>(inner)]) break;
     }
     // Outer dims: every combination of their indices starts a range.

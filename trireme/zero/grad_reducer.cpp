@@ -1,6 +1,7 @@
 #include "trireme/zero/grad_reducer.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -80,6 +81,7 @@ at::Tensor GradReducer::buffer(std::size_t b) {
   if (!every_microbatch_) return sums_.narrow(0, sums_begin_[b], bucket.numel);
   if (const auto found = open_.find(b); found != open_.end()) return found->second;
   const at::ScalarType dtype = partition_.dtype() == at::kDouble ? at::kDouble : partition_.options().reduce;
+  const MemoryScope gradients(MemoryKind::gradients);
   const at::Tensor memory = at::empty({bucket.numel}, partition_.tensor_options().dtype(dtype));
   // What pads the bucket is summed with it, and must be numbers.
   std::int64_t end = 0;
@@ -131,7 +133,7 @@ void GradReducer::arrived(std::size_t item, at::Tensor gradient) {
   }
   if (!first || --missing_[b] > 0) return;
   if (bucket_complete_) bucket_complete_(b);
-  if (!sends_now() || !partition_.options().overlap || !partition_.options().contiguous_gradients) return;
+  if (!sends_now() || !partition_.options().contiguous_gradients) return;
   for (; next_bucket_ < partition_.num_buckets() && missing_[next_bucket_] == 0; ++next_bucket_) {
     send(next_bucket_);
     ++sent_early_;
@@ -152,13 +154,11 @@ void GradReducer::end_microbatch() {
   require(in_microbatch_, "end_microbatch() without begin_microbatch()");
   in_microbatch_ = false;
   const at::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < held_.size(); ++i)
-    if (held_[i].defined()) {
-      add(i, held_[i]);
-      held_[i] = at::Tensor();
-    }
-  if (!sends_now()) return;
-  for (; next_bucket_ < partition_.num_buckets(); ++next_bucket_) send(next_bucket_);
+  for (std::size_t b = next_bucket_; b < partition_.num_buckets(); ++b) {
+    for (const FlatSlot& slot : partition_.bucket(b).slots)
+      if (held_[slot.item].defined()) add(slot.item, std::exchange(held_[slot.item], at::Tensor()));
+    if (sends_now()) send(b);
+  }
 }
 
 void GradReducer::send(std::size_t b) {
@@ -181,6 +181,7 @@ void GradReducer::send(std::size_t b) {
   const bool scatter = options.reduce_scatter && partition_.shards().size() > 1;
   if (every_microbatch_) land(kInFlight - 1);
   in_flight_.push_back({b, scatter ? group.reduce_scatter(wire) : group.all_reduce_(wire)});
+  if (!options.overlap) land(0);
 }
 
 /// Waits for the oldest sums until not more than so many are on their way.

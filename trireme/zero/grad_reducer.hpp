@@ -12,7 +12,8 @@ namespace trireme {
 
 /// For every step: begin_microbatch(last), backward, end_microbatch(), for each of its microbatches; then finish(). The
 /// hooks of the parameters add each gradient to its place in the bucket and drop it; what a microbatch does not use
-/// counts as zero.
+/// counts as zero. In stage 3, where gathers and sums share a group, all ranks must use the same parameters in a
+/// microbatch; an unused one keeps the buckets behind it waiting until the microbatch ends.
 ///   stages 0-1  whole gradients stay; buckets are summed in the last microbatch
 ///   stages 2-3  buckets are summed in every microbatch, and only the own part stays
 ///

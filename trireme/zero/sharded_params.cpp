@@ -143,12 +143,13 @@ bool ShardedParams::is_kept_after_forward(std::size_t place) const {
   for (std::size_t next = place + 1; next < plan.forward.size(); ++next) {
     if (plan.forward[next] == unit)
       return distance <= options.max_reuse_distance && live_ <= options.max_live_parameters;
-    distance += numel_of_unit(plan.forward[next]);
+    if (plan.forward[next] != plan.forward[next - 1]) distance += numel_of_unit(plan.forward[next]);
   }
   if (!at::GradMode::is_enabled() || !plan.units[unit].weights_in_backward) return false;
   if (!options.reshard_after_forward) return true;
   for (std::size_t next = place + 1; next < plan.forward.size(); ++next)
-    if (plan.units[plan.forward[next]].weights_in_backward) distance += numel_of_unit(plan.forward[next]);
+    if (plan.units[plan.forward[next]].weights_in_backward && plan.forward[next] != plan.forward[next - 1])
+      distance += numel_of_unit(plan.forward[next]);
   return distance <= options.max_reuse_distance && live_ <= options.max_live_parameters;
 }
 

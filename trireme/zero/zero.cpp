@@ -1,7 +1,5 @@
 #include "trireme/zero/zero.hpp"
 
-#include <utility>
-
 namespace trireme {
 
 Zero::Zero(std::vector<Param> params, UnitPlan units, Mesh& mesh, const ZeroOptions& options, UpdateOptions update,
@@ -26,7 +24,7 @@ void Zero::sum_gradients() {
 }
 
 at::Tensor Zero::update(const Step& step) {
-  if (!std::exchange(summed_, false)) sum_gradients();
+  if (!summed_) sum_gradients();
   summed_ = false;
   partition_.mesh().end_step();
   const at::Tensor norm = norm_.norm(gradients_);
