@@ -114,6 +114,10 @@ Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
                       .seed = [&] { return 1 / all[0]; }});
     const double norm = zero.update({.lr = lr_of(cell, step), .max_norm = cell.max_norm}).item<double>();
     zero.settle(true);
+    if (step == 1) {  // looking at the model between two steps changes nothing
+      const at::NoGradGuard no_grad;
+      loss_sum(decoder, samples, 0, each, step);
+    }
     out.losses.push_back((dp.all_reduce(outcome.loss_sum.view({1})).wait()[0] / all[0]).item<double>());
     if (step == 0) {
       add_whole_buckets(out.gradients, zero, "", [&](std::size_t b) { return zero.gradients().shard(b); });
