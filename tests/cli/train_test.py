@@ -5,6 +5,7 @@ usage: train_test.py TRIREME [--judge PYTHON] [CLASS[.test]...]      PYTHON may 
 import argparse
 import concurrent.futures
 import functools
+import gzip
 import json
 import os
 import pathlib
@@ -199,6 +200,18 @@ class TrainTest(unittest.TestCase):
 
 class Folder(TrainTest):
     """What a run leaves on disk."""
+
+    def test_trace(self):
+        run = self.ok(train("--profiler.steps", "2", "--parallelism.bucket_mb", "0.01", *QUIET, n=2))
+        for rank in (0, 1):
+            with gzip.open(run.path() / f"trace/step2/rank{rank}.json.gz") as file:
+                events = [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
+            parts = {event["name"]: event for event in events if event["cat"] == "step"}
+            self.assertLessEqual({"0F0", "0B0", "update"}, parts.keys())
+            last = max((part for name, part in parts.items() if name.startswith("0B")), key=lambda part: part["ts"])
+            sums = [event["ts"] for event in events if event["name"].startswith("reduce_scatter")]
+            self.assertGreater(len(sums), 2)
+            self.assertLess(min(sums), last["ts"] + last["dur"], "the first bucket leaves before backward ends")
 
     def test_files(self):
         run = self.ok(two_ranks())

@@ -1,22 +1,20 @@
 #include "trireme/engine/executor.hpp"
 
-#include <algorithm>
-#include <chrono>
-
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/memory_kind.hpp"
+#include "trireme/comm/recorder.hpp"
 
 namespace trireme {
-namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
-}  // namespace
+double StepOutcome::seconds(StepOp op) const {
+  std::int64_t ns = 0;
+  for (const StepSpan& span : spans)
+    if (span.step.op == op) ns += span.end_ns - span.begin_ns;
+  return static_cast<double>(ns) * 1e-9;
+}
 
 Executor::Executor(Program program, Zero& zero) : program_(std::move(program)), zero_(zero) {
   for (const Step& step : program_) {
@@ -33,7 +31,7 @@ StepOutcome Executor::run(const StepWork& work) {
   at::Tensor seed;
   int done = 0;
   for (const Step& step : program_) {
-    const Clock::time_point begin = Clock::now();
+    const std::int64_t begin_ns = steady_ns();
     switch (step.op) {
       case StepOp::F: {
         const MemoryScope activations(MemoryKind::activations);
@@ -41,7 +39,6 @@ StepOutcome Executor::run(const StepWork& work) {
         const at::Tensor loss = work.forward(step.microbatch);
         out.loss_sum.add_(loss.detach());
         losses[step.microbatch] = loss;
-        out.forward_s += seconds_since(begin);
         break;
       }
       case StepOp::B: {
@@ -53,11 +50,11 @@ StepOutcome Executor::run(const StepWork& work) {
         const at::Tensor& loss = held.mapped();
         if (loss.requires_grad()) torch::autograd::backward({loss}, {seed.to(loss.scalar_type())});
         zero_.end_microbatch();
-        out.backward_s += seconds_since(begin);
         break;
       }
       default: throw InternalError(text(str(step), ": pipelines cannot be run yet"));
     }
+    out.spans.push_back({step, begin_ns, steady_ns()});
   }
   require(losses.empty(), losses.size(), " microbatches have no backward in the program");
   return out;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <vector>
 
 #include "trireme/schedule/step.hpp"
 #include "trireme/zero/zero.hpp"
@@ -18,9 +19,17 @@ struct StepWork {
   std::function<at::Tensor()> seed;
 };
 
+/// When a step of the program ran, by the host's steady clock.
+struct StepSpan {
+  Step step;
+  std::int64_t begin_ns = 0, end_ns = 0;
+};
+
 struct StepOutcome {
   at::Tensor loss_sum;  // of this rank's microbatches in their order: 0-dim, f64, on the device
-  double forward_s = 0, backward_s = 0;
+  std::vector<StepSpan> spans{};
+
+  double seconds(StepOp op) const;  // of all its steps
 };
 
 class Executor {

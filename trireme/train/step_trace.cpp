@@ -4,23 +4,26 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/file_output.hpp"
+#include "trireme/base/trace.hpp"
 #include "trireme/comm/recorder.hpp"
 
 namespace trireme {
 
-void write_step_trace(const std::filesystem::path& folder, std::int64_t step, int rank, int world_size,
-                      const std::string& backend, const std::vector<StepPart>& parts,
-                      const std::vector<CallRecord>& calls) {
-  Tracer tracer({.rank = rank, .world_size = world_size, .backend = backend});
+void write_step_trace(const std::filesystem::path& folder, const TracedStep& traced, const World& world,
+                      const std::string& backend) {
+  Tracer tracer({.rank = world.rank(), .world_size = world.size(), .backend = backend});
   tracer.enable();
   // Records count from when the machine was started, the trace from 1970.
   const std::int64_t shift = tracer.now_ns() - steady_ns();
-  const int steps = tracer.new_lane("step");
-  for (const StepPart& part : parts)
-    tracer.add_span(steps, part.name, "step", part.begin_ns + shift, part.end_ns - part.begin_ns, {{"step", step}});
+  const int parts = tracer.new_lane("step");
+  const auto add = [&](std::string_view name, std::int64_t begin_ns, std::int64_t end_ns) {
+    tracer.add_span(parts, name, "step", begin_ns + shift, end_ns - begin_ns, {{"step", traced.step}});
+  };
+  for (const StepSpan& span : traced.spans) add(str(span.step), span.begin_ns, span.end_ns);
+  add("update", traced.update_ns, traced.end_ns);
   // Spans of a lane must nest, and calls of one group need not: each goes to the first lane of its group that is free.
   std::map<std::string, std::vector<std::pair<int, std::int64_t>>> lanes;  // by group: lane, busy until
-  for (const CallRecord& call : calls) {
+  for (const CallRecord& call : traced.calls) {
     const std::int64_t end = call.finished_ns > 0 ? call.finished_ns : call.started_ns;
     auto& own = lanes[call.group];
     std::pair<int, std::int64_t>* lane = nullptr;
@@ -37,9 +40,9 @@ void write_step_trace(const std::filesystem::path& folder, std::int64_t step, in
     tracer.add_span(lane->first, call.what(), "comm", call.started_ns + shift, end - call.started_ns,
                     {{"seq", static_cast<std::int64_t>(call.seq)}, {"tag", call.tag.str()}});
   }
-  const std::filesystem::path path = folder / text("step", step);
+  const std::filesystem::path path = folder / text("step", traced.step);
   make_folder(path);
-  tracer.write(path / text("rank", rank, ".json.gz"));
+  tracer.write(path / text("rank", world.rank(), ".json.gz"));
 }
 
 }  // namespace trireme

@@ -3,20 +3,21 @@
 #include <filesystem>
 #include <vector>
 
-#include "trireme/base/trace.hpp"
-#include "trireme/comm/call.hpp"
+#include "trireme/comm/world.hpp"
+#include "trireme/engine/executor.hpp"
 
 namespace trireme {
 
-/// Parts of a step as the steady clock had them, in ns.
-struct StepPart {
-  const char* name;
-  std::int64_t begin_ns, end_ns;
+/// What is drawn. Times are those of steady_ns().
+struct TracedStep {
+  std::int64_t step = 0;
+  std::vector<StepSpan> spans{};           // forwards and backwards
+  std::int64_t update_ns = 0, end_ns = 0;  // when the update began, and when it was over
+  std::vector<CallRecord> calls{};         // up to the sum of all gradients
 };
 
-/// trace/stepN/rankR.json.gz in `folder`.
-void write_step_trace(const std::filesystem::path& folder, std::int64_t step, int rank, int world_size,
-                      const std::string& backend, const std::vector<StepPart>& parts,
-                      const std::vector<CallRecord>& calls);
+/// stepN/rankR.json.gz in `folder`.
+void write_step_trace(const std::filesystem::path& folder, const TracedStep& traced, const World& world,
+                      const std::string& backend);
 
 }  // namespace trireme

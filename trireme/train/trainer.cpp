@@ -153,14 +153,15 @@ Trainer::StepResult Trainer::run_step(std::int64_t step) {
                             tokens = std::move(*count).wait()[0].to(at::kDouble);
                             return seed_ = scale / tokens.clamp_min(1);
                           }});
-  t.forward = outcome.forward_s;
-  t.backward = outcome.backward_s;
+  t.forward = outcome.seconds(StepOp::F);
+  t.backward = outcome.seconds(StepOp::B);
 
   const Clock::time_point update_begin = Clock::now();
   mesh_.tag({step, "update"});
   zero_->sum_gradients();
-  std::vector<CallRecord> calls;
-  if (is_traced(step)) calls = context_.world().recorder().step_calls();  // the update forgets them
+  const bool is_traced = std::ranges::find(config_.profiler.steps, step) != config_.profiler.steps.end();
+  TracedStep traced{.step = step, .update_ns = steady_ns()};
+  if (is_traced) traced.calls = context_.world().recorder().step_calls();  // the update forgets them
   const at::Tensor norm = zero_->update({.lr = lr_(step), .max_norm = config_.training.max_norm, .loss_scale = scale});
   // Losses are alike on the ranks of tp, so one of them counts; whoever wants to stop is heard by all.
   const bool counts = mesh_.coord(Axis::tp) == 0;
@@ -172,21 +173,16 @@ Trainer::StepResult Trainer::run_step(std::int64_t step) {
   result.loss = agreed[0].item<double>() / std::max(1.0, tokens.item<double>());
   result.stop = agreed[1].item<double>() > 0;
   result.finite = std::isfinite(result.norm);
-  result.skipped = !result.finite;
   result.scale = scale;
   zero_->settle(result.finite);
   if (scale_) scale_->update(!result.finite);
   t.update = seconds_since(update_begin);
   t.step = seconds_since(begin);
-  if (is_traced(step)) {
-    const auto ns = [](Clock::time_point at) {
-      return std::chrono::duration_cast<std::chrono::nanoseconds>(at.time_since_epoch()).count();
-    };
-    const Clock::time_point backward_end = update_begin;
-    write_step_trace(
-        io_.folder / config_.profiler.dir, step, context_.rank(), context_.world_size(),
-        context_.device().is_cuda() ? "nccl" : "gloo",
-        {{"forward and backward", ns(begin), ns(backward_end)}, {"update", ns(update_begin), ns(Clock::now())}}, calls);
+  if (is_traced) {
+    traced.spans = outcome.spans;
+    traced.end_ns = steady_ns();
+    write_step_trace(io_.folder / config_.profiler.dir, traced, context_.world(),
+                     context_.device().is_cuda() ? "nccl" : "gloo");
   }
   t.waited = seconds_waited() - waited;
   peak_bytes_ = std::max(peak_bytes_, memory_.take_peak());
@@ -195,10 +191,6 @@ Trainer::StepResult Trainer::run_step(std::int64_t step) {
 
 CrossEntropyOptions Trainer::loss_options() const {
   return {.chunk_tokens = loss_chunk_tokens(context_.device().is_cuda())};
-}
-
-bool Trainer::is_traced(std::int64_t step) const {
-  return !io_.folder.empty() && std::ranges::find(config_.profiler.steps, step) != config_.profiler.steps.end();
 }
 
 at::Tensor Trainer::loss_of(const Microbatch& microbatch, const Probe& probe) {
@@ -230,13 +222,13 @@ void Trainer::record(std::int64_t step, const StepResult& result, std::optional<
                     .step_time_s = t.step,
                     .data_time_frac = t.data / t.step,
                     .mem_peak_gib = static_cast<double>(peak_bytes_) / 0x1p30,
-                    .skipped = result.skipped,
+                    .skipped = !result.finite,
                     .val_loss = validation_loss};
   // On a GPU a wait only orders streams, and costs the host nothing.
   if (context_.device().is_cpu()) record.comm_exposed_frac = std::min(1.0, t.waited / t.step);
   record.tflops_per_rank = model_flops_per_token(config_.model, seq_len, CountedScores::causal) * rate / ranks / 1e12;
   if (scale_) record.loss_scale = result.scale;
-  if (result.skipped) ++skipped_since_shown_;
+  if (!result.finite) ++skipped_since_shown_;
   if (step == 1 || step % config_.metrics.interval == 0 || step == record.steps || validation_loss) {
     std::string note = step == 1 ? "first step" : "";
     if (skipped_since_shown_ > 0)

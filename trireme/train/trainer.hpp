@@ -51,7 +51,7 @@ class Trainer {
   };
   struct StepResult {
     double loss = 0, norm = 0, scale = 1;
-    bool finite = true, skipped = false, stop = false;
+    bool finite = true, stop = false;
     Timing timing;
   };
 
@@ -62,7 +62,6 @@ class Trainer {
   double validate();
   [[noreturn]] void stop_non_finite(std::int64_t step, const StepResult& result);
   CrossEntropyOptions loss_options() const;
-  bool is_traced(std::int64_t step) const;
   at::Tensor loss_of(const Microbatch& microbatch, const Probe& probe);
   std::filesystem::path save(std::int64_t step);
   void finish(std::int64_t steps, bool interrupted);

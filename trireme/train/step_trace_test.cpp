@@ -1,0 +1,51 @@
+#include "trireme/train/step_trace.hpp"
+
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "trireme/base/temp_folder.hpp"
+#include "trireme/comm/thread_world.hpp"
+#include "trireme/schedule/generate.hpp"
+#include "trireme/zero/test_words.hpp"
+
+namespace trireme {
+namespace {
+
+/// One collective a bucket, in the last backward, and the first of them before that backward ends.
+TEST(StepTrace, BucketsTravelUnderBackward) {
+  const TempFolder folder;
+  for (const int stage : {0, 1})
+    run_ranks(2, [&](World& world) {
+      Mesh mesh(Grid::dense({.dp = 2}), world);
+      test::UnitNet net(6);
+      Zero zero(params_of(net), net.units(), mesh,
+                {.stage = stage, .bucket_mb = 0.012, .accumulate = at::kDouble, .reduce = at::kDouble},
+                {.optimizer = {}, .master = at::kDouble, .states = at::kDouble});
+      net.units(&zero.params());
+      Executor executor(one_f_one_b(0, 1, 2), zero);
+      const StepOutcome outcome = executor.run({.step = 3,
+                                                .forward = [&](int) { return net.loss(test::rows()); },
+                                                .seed = [] { return at::scalar_tensor(1.0, at::kDouble); }});
+      zero.sum_gradients();
+      TracedStep traced{
+          .step = 3, .spans = outcome.spans, .update_ns = steady_ns(), .calls = world.recorder().step_calls()};
+      std::vector<CallRecord> sums;
+      for (const CallRecord& call : traced.calls)
+        if (call.op == (stage == 0 ? Op::all_reduce : Op::reduce_scatter)) sums.push_back(call);
+      ASSERT_EQ(sums.size(), zero.partition().num_buckets());
+      ASSERT_GT(sums.size(), 3u);
+      const StepSpan& last = outcome.spans.back();
+      EXPECT_EQ(str(last.step), "0B1");
+      for (const CallRecord& call : sums) EXPECT_GT(call.started_ns, last.begin_ns) << "not in an earlier microbatch";
+      EXPECT_LT(sums.front().started_ns, last.end_ns);
+      zero.update({.lr = 1e-3});
+      zero.params().finish_gathers();
+      traced.end_ns = steady_ns();
+      write_step_trace(folder.path(), traced, world, "threads");
+      EXPECT_GT(std::filesystem::file_size(folder.path() / "step3" / text("rank", world.rank(), ".json.gz")), 100u);
+    });
+}
+
+}  // namespace
+}  // namespace trireme
