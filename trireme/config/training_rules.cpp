@@ -1,6 +1,7 @@
 #include "trireme/config/training_rules.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <string>
 #include <utility>
 
@@ -55,6 +56,17 @@ std::vector<std::string> not_done_yet(const LoadedConfig& loaded) {
     words.push_back(text("validation.fraction = ", loaded.config.validation.fraction,
                          " of the tokens is held out, and never looked at: validation.interval = 0"));
   return words;
+}
+
+std::int64_t layers_per_unit(const Config& config) {
+  const std::string& word = config.parallelism.zero_unit;
+  if (word == "layer") return 1;
+  if (word == "model") return 0;
+  std::int64_t layers = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), layers);
+  require<ConfigError>(error == std::errc() && end == word.data() + word.size() && layers >= 1,
+                       "parallelism.zero_unit = \"", word, "\": must be \"layer\", \"model\" or a number of layers");
+  return layers;
 }
 
 }  // namespace trireme

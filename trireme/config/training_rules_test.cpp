@@ -65,5 +65,32 @@ TEST(TrainingRules, LeaveOutWhatTheLoaderFound) {
   EXPECT_TRUE(validate_for_training(wrong).empty());
 }
 
+TEST(TrainingRules, Units) {
+  Config config;
+  const auto layers = [&](const std::string& word) {
+    config.parallelism.zero_unit = word;
+    return layers_per_unit(config);
+  };
+  EXPECT_EQ(layers("layer"), 1);
+  EXPECT_EQ(layers("4"), 4);
+  EXPECT_EQ(layers("model"), 0);
+  for (const std::string word : {"0", "-1", "two", "3x", ""})
+    EXPECT_THAT(message_of<ConfigError>([&] { layers(word); }), testing::HasSubstr("or a number of layers"));
+}
+
+TEST(TrainingRules, WhatChangesNothingYetIsSaid) {
+  const auto said = [](const Flags& flags) {
+    return not_done_yet(load_good(text("model.preset = 'tiny-llama'\n", kData), flags));
+  };
+  EXPECT_TRUE(said({}).empty());
+  EXPECT_THAT(said({"--checkpoint.interval", "5", "--optimizer.skip_z", "3"}),
+              testing::ElementsAre(testing::HasSubstr("checkpoint.interval"), testing::HasSubstr("optimizer.skip_z")));
+  EXPECT_THAT(said({"--validation.fraction", "0.5"}),
+              testing::ElementsAre(testing::HasSubstr("validation.interval = 0")));
+  EXPECT_TRUE(said({"--validation.fraction", "0.5", "--validation.interval", "2"}).empty());
+  EXPECT_THAT(told(text("model.preset = 'tiny-llama'\n", kData), {"--checkpoint.resume", "runs/x"}),
+              testing::HasSubstr("cannot be resumed yet"));
+}
+
 }  // namespace
 }  // namespace trireme

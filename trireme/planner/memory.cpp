@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <numeric>
 #include <string_view>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "trireme/base/human.hpp"
 #include "trireme/config/counts.hpp"
 #include "trireme/config/derive.hpp"
+#include "trireme/config/training_rules.hpp"
 
 // h hidden_size, d head_dim, f MLP width, V vocabulary, T tokens of a microbatch, t = tp
 namespace trireme {
@@ -138,9 +138,8 @@ std::vector<double> units_of(const Run& run, std::int64_t at_least) {
     return sum;
   };
   const double layer = size(n.layer);
-  const std::string& word = run.config.parallelism.zero_unit;
-  if (word == "model") return {size(n.embedding) + real(n.layers) * layer + size(n.head)};
-  const std::int64_t width = word == "layer" ? 1 : std::max(1, std::atoi(word.c_str()));
+  const std::int64_t width = layers_per_unit(run.config);
+  if (width == 0) return {size(n.embedding) + real(n.layers) * layer + size(n.head)};
   std::vector<double> units = {size(n.embedding)};
   for (std::int64_t left = n.layers; left > 0; left -= width) units.push_back(real(std::min(left, width)) * layer);
   // A head that is the embedding's weight needs it once more.

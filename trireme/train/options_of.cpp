@@ -1,8 +1,7 @@
 #include "trireme/train/options_of.hpp"
 
-#include <charconv>
-
 #include "trireme/base/error.hpp"
+#include "trireme/config/training_rules.hpp"
 #include "trireme/train/dtypes.hpp"
 
 namespace trireme {
@@ -81,17 +80,6 @@ std::vector<std::string> check_options(const Config& config) {
   if (lr.decay_steps == 0 || lr.warmup_steps + lr.decay_steps <= config.training.steps) return {};
   return {text("lr_scheduler: ", lr.warmup_steps, " steps of warm-up and ", lr.decay_steps,
                " of decay are more than training.steps = ", config.training.steps, ": the run ends before they do")};
-}
-
-std::int64_t layers_per_unit(const Config& config) {
-  const std::string& word = config.parallelism.zero_unit;
-  if (word == "layer") return 1;
-  if (word == "model") return 0;
-  std::int64_t layers = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), layers);
-  require<ConfigError>(error == std::errc() && end == word.data() + word.size() && layers >= 1,
-                       "parallelism.zero_unit = \"", word, "\": must be \"layer\", \"model\" or a number of layers");
-  return layers;
 }
 
 }  // namespace trireme

@@ -15,8 +15,6 @@ UpdateOptions update_options(const Config& config);
 InitOptions init_options(const Config& config);
 LrSchedule::Options lr_options(const Config& config);
 LossScale::Options loss_scale_options(const Config& config);
-/// parallelism.zero_unit: 1 for "layer", 0 for "model". ConfigError for what is neither nor a number.
-std::int64_t layers_per_unit(const Config& config);
 
 /// All of the above once, so that what is wrong is said before anything starts. Returns what deserves a word.
 std::vector<std::string> check_options(const Config& config);

@@ -69,19 +69,6 @@ TEST(OptionsOf, EveryKeyArrives) {
   EXPECT_DOUBLE_EQ(lr(100), 0.1);
 }
 
-TEST(OptionsOf, Units) {
-  Config config = some_config();
-  const auto layers = [&](const std::string& word) {
-    config.parallelism.zero_unit = word;
-    return layers_per_unit(config);
-  };
-  EXPECT_EQ(layers("layer"), 1);
-  EXPECT_EQ(layers("4"), 4);
-  EXPECT_EQ(layers("model"), 0);
-  for (const std::string word : {"0", "-1", "two", "3x", ""})
-    EXPECT_THAT(message_of<ConfigError>([&] { layers(word); }), HasSubstr("or a number of layers"));
-}
-
 TEST(OptionsOf, WarnsOfARunThatEndsEarly) {
   Config config = some_config();
   EXPECT_TRUE(check_options(config).empty());

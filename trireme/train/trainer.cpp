@@ -11,6 +11,7 @@
 #include "trireme/base/human.hpp"
 #include "trireme/comm/wait_clock.hpp"
 #include "trireme/config/counts.hpp"
+#include "trireme/config/training_rules.hpp"
 #include "trireme/model/hugging_face.hpp"
 #include "trireme/nn/init_scope.hpp"
 #include "trireme/planner/memory.hpp"
