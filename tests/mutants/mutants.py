@@ -97,6 +97,10 @@ TRAINING = {
                      "if (!filled_[slot.item]) view(slot.item).zero_();", ""),
     "last_microbatch_only": ("a microbatch overwrites the one before it", "zero/grad_reducer.cpp",
                              "if (filled_[item])\n    place.add_(gradient);", "if (false)\n    place.add_(gradient);"),
+    "second_use_overwrites": ("the second use of a weight overwrites the gradient of the first", "kernels/gradient_place.cpp",
+                              "is_empty ? matmul_tn_out(", "true ? matmul_tn_out("),
+    "microbatch_in_place": ("a microbatch writes over the sum of those before it", "zero/grad_reducer.cpp",
+                           "const bool aside = look_at_ || filled_[item] ||", "const bool aside = look_at_ ||"),
     "master_not_updated": ("the update goes to a copy of the master weights", "zero/sharded_optimizer.cpp",
                            "{slice(part.master), slice(gradient)", "{slice(part.master).clone(), slice(gradient)"),
     "not_gathered": ("the parts are not brought together after the update", "zero/sharded_optimizer.cpp",
@@ -109,7 +113,7 @@ TRAINING = {
                         "if (!first || --missing_[b] > 0) return;", "if (bucket_complete_) bucket_complete_(b);\n  if (!first || --missing_[b] > 0) return;"),
 }
 MUTANTS = {**LAYERS, **TRAINING}
-TARGETS = ["trireme_nn_test", "trireme_model_test", "trireme_parity_test", "trireme_parity_peer", "trireme_zero_test", "trireme_engine_test",
+TARGETS = ["trireme_kernels_test", "trireme_nn_test", "trireme_model_test", "trireme_parity_test", "trireme_parity_peer", "trireme_zero_test", "trireme_engine_test",
            "trireme", "trireme_samples_tool"]
 
 
@@ -139,7 +143,7 @@ def killer(clone, build, programs, judges):
 def killers_of(name):
     if name in LAYERS:
         return ("nn", "model", "parity"), [("peers.transformers", "transformers_agrees.py", "tests/trireme_parity_peer")]
-    return ("zero", "engine", "parity"), [("peers.training", "training_agrees.py", "trireme", "tests/trireme_samples_tool")]
+    return ("kernels", "zero", "engine", "parity"), [("peers.training", "training_agrees.py", "trireme", "tests/trireme_samples_tool")]
 
 
 def check_places():

@@ -71,6 +71,7 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
 
   const StopSignals signals;
   ParallelContext context(parallel_sizes(config), env, variables, options);
+  multiply_by_blas(config, context.device());
   if (io.folder.empty()) {
     RunFolder folder;
     if (env.rank == 0) folder = fresh_folder(config, variables);

@@ -51,9 +51,32 @@ class ExchangedParts final : public WorkFlight {
 
 }  // namespace
 
+namespace {
+
+constexpr int kMessageTag = 0, kGatherTag = 1;
+
+}  // namespace
+
+// c10d's all_gather over Gloo collects the parts in memory of its own and copies them; its bytes are those of a ring, and
+// so are those of parts that each rank sends straight to where they belong.
+std::unique_ptr<Flight> GlooGroup::start_gather(const Call& call) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor in = call.input.view(-1), out = call.output.view(-1);
+  const auto part = [&](int r) { return out.narrow(0, r * in.numel(), in.numel()); };
+  if (part(rank()).data_ptr() != in.data_ptr()) part(rank()).copy_(in);
+  std::vector<c10::intrusive_ptr<c10d::Work>> works;
+  for (int step = 1; step < size(); ++step) {  // another peer for every rank at a time
+    std::vector<at::Tensor> mine{in}, theirs{part((rank() - step + size()) % size())};
+    works.push_back(backend().recv(theirs, (rank() - step + size()) % size(), kGatherTag));
+    works.push_back(backend().send(mine, (rank() + step) % size(), kGatherTag));
+  }
+  return std::make_unique<GlooMessages>(std::move(works), std::vector{in, out}, std::vector<GlooMessages::Landing>{});
+}
+
 // c10d's reduce_scatter over Gloo is an all_reduce of which each rank keeps a part: twice the bytes on the wire. An
 // exchange of parts sends each byte once, as a ring would, and adds in rank order.
 std::unique_ptr<Flight> GlooGroup::start(const Call& call, std::span<const CallRecord> records) {
+  if (call.op == Op::all_gather && call.input.numel() > 0 && call.output.is_cpu()) return start_gather(call);
   if (call.op != Op::reduce_scatter || call.input.numel() == 0) return C10dGroup::start(call, records);
   at::Tensor in = call.input.view(-1), mine = at::empty_like(in);
   std::vector<std::int64_t> even;
@@ -78,7 +101,8 @@ std::unique_ptr<Flight> GlooGroup::start_messages(const std::vector<Message>& me
     }
     held.push_back(host);
     std::vector<at::Tensor> tensors{host};
-    works.push_back(m.op == Op::send ? backend().send(tensors, m.peer, 0) : backend().recv(tensors, m.peer, 0));
+    works.push_back(m.op == Op::send ? backend().send(tensors, m.peer, kMessageTag)
+                                     : backend().recv(tensors, m.peer, kMessageTag));
   }
   return std::make_unique<GlooMessages>(std::move(works), std::move(held), std::move(landings));
 }

@@ -10,34 +10,23 @@ namespace {
 
 using namespace detail;
 
-constexpr int kWidth = 8;  // independent sums, more than an adder is deep
-typedef float Floats __attribute__((vector_size(kWidth * sizeof(float))));
-typedef double Doubles __attribute__((vector_size(kWidth * sizeof(double))));
-
-/// By reference: a vector wider than the CPU's registers has no way to be returned that all compilers agree on.
-template <class S>
-void load_doubles(const S* x, Doubles& values) {
-  if constexpr (std::is_same_v<S, float>) {
-    Floats narrow;
-    std::memcpy(&narrow, x, sizeof narrow);
-    values = __builtin_convertvector(narrow, Doubles);
-  } else {
-    for (int i = 0; i < kWidth; ++i) values[i] = static_cast<double>(x[i]);
-  }
-}
+constexpr int kSums = 4, kWidth = 2 * kSums;  // independent sums in pairs, more than an adder is deep
+typedef double Pair __attribute__((vector_size(2 * sizeof(double))));
 
 template <class S>
 double squares(const S* x, std::int64_t n) {
-  Doubles sums{};
+  const auto at = [x](std::int64_t i) { return static_cast<double>(x[i]); };
+  Pair sums[kSums] = {};
   std::int64_t i = 0;
-  for (; i + kWidth <= n; i += kWidth) {
-    Doubles values{};
-    load_doubles(x + i, values);
-    sums += values * values;
-  }
+  for (; i + kWidth <= n; i += kWidth)
+#pragma GCC unroll 4
+    for (int k = 0; k < kSums; ++k) {
+      const Pair pair{at(i + 2 * k), at(i + 2 * k + 1)};
+      sums[k] += pair * pair;
+    }
   double total = 0;
-  for (int k = 0; k < kWidth; ++k) total += sums[k];
-  for (; i < n; ++i) total += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  for (const Pair& sum : sums) total += sum[0] + sum[1];
+  for (; i < n; ++i) total += at(i) * at(i);
   return total;
 }
 

@@ -8,6 +8,7 @@
 #include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
 
+#include "trireme/kernels/gradient_place.hpp"
 #include "trireme/kernels/rows.hpp"
 
 #if defined(__linux__) && defined(__aarch64__)
@@ -86,8 +87,7 @@ struct Linear : torch::autograd::Function<Linear> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_TK, const at::Tensor& weight_NK,
                             const std::optional<at::Tensor>& bias_N) {
     ctx->saved_data["has_bias"] = bias_N.has_value();
-    ctx->save_for_backward(
-        {weight_NK.requires_grad() ? x_TK : at::Tensor(), x_TK.requires_grad() ? weight_NK : at::Tensor()});
+    ctx->save_for_backward({weight_NK.requires_grad() ? x_TK : at::Tensor(), weight_NK});
     return product(x_TK, weight_NK.t(), bias_N.value_or(at::Tensor()));
   }
   static tensor_list backward(AutogradContext* ctx, tensor_list dy) {
@@ -96,7 +96,7 @@ struct Linear : torch::autograd::Function<Linear> {
     const at::Tensor dy_TN = dy[0].contiguous();
     at::Tensor dx_TK, dweight_NK, dbias_N;
     if (ctx->needs_input_grad(0)) dx_TK = matmul_nn(dy_TN, kept[1]);
-    if (ctx->needs_input_grad(1)) dweight_NK = matmul_tn(dy_TN, kept[0]);
+    if (ctx->needs_input_grad(1)) dweight_NK = write_weight_gradient(kept[1], dy_TN, kept[0]);
     if (ctx->saved_data["has_bias"].toBool() && ctx->needs_input_grad(2)) dbias_N = sum_rows(dy_TN);
     return {dx_TK, dweight_NK, dbias_N};
   }
@@ -144,26 +144,47 @@ at::Tensor matmul_tn(const at::Tensor& a_km, const at::Tensor& b_kn) {
   return out_mn.to(a_km.scalar_type());
 }
 
-void add_matmul_tn_(const at::Tensor& out_mn, const at::Tensor& a_km, const at::Tensor& b_kn) {
-  require_product("add_matmul_tn_", a_km, b_kn, 0, 0);
-  const at::ScalarType dtype = a_km.scalar_type();
-  const bool into_fp32 = is_reduced(dtype) && out_mn.scalar_type() == at::kFloat;
-  require(out_mn.sizes() == at::IntArrayRef({a_km.size(1), b_kn.size(1)}) && out_mn.device() == a_km.device() &&
-              (out_mn.scalar_type() == dtype || into_fp32),
-          "add_matmul_tn_: out of sizes ", out_mn.sizes(), ", ", out_mn.scalar_type(), " on ", out_mn.device(),
-          " for operands of sizes ", a_km.sizes(), " and ", b_kn.sizes(), ", ", dtype, " on ", a_km.device(),
-          ": must be [", a_km.size(1), ", ", b_kn.size(1), "], of that dtype or float");
+namespace {
+
+enum class Into { fp32_of_cpu, fp32_of_cuda, same, other };
+
+Into check_out(const char* kernel, const at::Tensor& out_mn, const at::Tensor& a_km, const at::Tensor& b_kn) {
+  require_product(kernel, a_km, b_kn, 0, 0);
+  require_dtype(kernel, out_mn);
+  require_like(kernel, "out", out_mn, {a_km.size(1), b_kn.size(1)}, out_mn.scalar_type(), a_km.device());
+  if (is_reduced(a_km.scalar_type()) && out_mn.scalar_type() == at::kFloat)
+    return a_km.is_cpu() ? Into::fp32_of_cpu : Into::fp32_of_cuda;
+  return out_mn.scalar_type() == a_km.scalar_type() && !must_widen(a_km) ? Into::same : Into::other;
+}
+
+}  // namespace
+
+void matmul_tn_out(const at::Tensor& out_mn, const at::Tensor& a_km, const at::Tensor& b_kn) {
   at::Tensor out = out_mn;
-  if (into_fp32 && a_km.is_cpu()) {
-    add_widened(out, a_km, b_kn);
-  } else if (into_fp32) {
-    at::addmm_out(out, out, a_km.t(), b_kn, at::kFloat);
-  } else if (must_widen(a_km)) {
-    at::Tensor wide_mn = out.to(at::kFloat);
-    add_widened(wide_mn, a_km, b_kn);
-    out.copy_(wide_mn);
-  } else {
-    out.addmm_(a_km.t(), b_kn);
+  switch (check_out("matmul_tn_out", out_mn, a_km, b_kn)) {
+    case Into::fp32_of_cpu: return add_widened(out.zero_(), a_km, b_kn);
+    case Into::fp32_of_cuda: at::mm_out(out, a_km.t(), b_kn, at::kFloat); return;
+    case Into::same: at::mm_out(out, a_km.t(), b_kn); return;
+    case Into::other: out.copy_(matmul_tn(a_km, b_kn)); return;
+  }
+}
+
+void add_matmul_tn_(const at::Tensor& out_mn, const at::Tensor& a_km, const at::Tensor& b_kn) {
+  at::Tensor out = out_mn;
+  switch (check_out("add_matmul_tn_", out_mn, a_km, b_kn)) {
+    case Into::fp32_of_cpu: return add_widened(out, a_km, b_kn);
+    case Into::fp32_of_cuda: at::addmm_out(out, out, a_km.t(), b_kn, at::kFloat); return;
+    case Into::same: out.addmm_(a_km.t(), b_kn); return;
+    case Into::other: {
+      if (out.scalar_type() != a_km.scalar_type()) {
+        out.add_(matmul_tn(a_km, b_kn));
+        return;
+      }
+      at::Tensor wide_mn = out.to(at::kFloat);
+      add_widened(wide_mn, a_km, b_kn);
+      out.copy_(wide_mn);
+      return;
+    }
   }
 }
 

@@ -19,8 +19,9 @@ at::Tensor matmul_nt(const at::Tensor& a, const at::Tensor& b);
 at::Tensor matmul_nn(const at::Tensor& a, const at::Tensor& b);
 /// [m, n] = a [k, m]^T b [k, n]: the gradient of its weight.
 at::Tensor matmul_tn(const at::Tensor& a, const at::Tensor& b);
-/// out [m, n] += a [k, m]^T b [k, n]. `out` has the dtype of a and b, or is fp32 while they are bf16 or f16: then the
-/// product is added without being rounded first.
+/// out [m, n] = (+=) a [k, m]^T b [k, n], contiguous, of any dtype of ours. Where it is fp32 while a and b are bf16 or f16,
+/// the product is not rounded in between.
+void matmul_tn_out(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b);
 void add_matmul_tn_(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b);
 
 /// [n] = the sum of the rows of x [m, n]: a bias's gradient. The same bits with any number of threads.
@@ -28,8 +29,8 @@ at::Tensor sum_rows(const at::Tensor& x);
 
 /// y [T, N] = x [T, K] weight [N, K]^T + bias [N], which may be undefined.
 ///   backward   dx = dy weight,  dweight = dy^T x,  dbias = sum over rows of dy
-/// Only those gradients are computed that somebody needs. Kept for backward: x (where weight needs its gradient) and
-/// weight (where x does).
+/// Only those gradients are computed that somebody needs; dweight goes to its place (gradient_place.hpp). Kept for
+/// backward: x (where weight needs its gradient) and weight.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
 
 }  // namespace trireme::kernels

@@ -41,6 +41,9 @@ TEST(Matmul, EqualsTheProductInF64) {
         const at::Tensor before = test::normal({m, n}, 3).to(device, dtype), sum = before.clone();
         add_matmul_tn_(sum, at_, b);
         EXPECT_LE(test::difference(sum, before.to(at::kCPU, at::kDouble) + truth), matmul_bound(dtype));
+        const at::Tensor out = at::full_like(before, NAN);
+        matmul_tn_out(out, at_, b);
+        EXPECT_LE(test::difference(out, truth), matmul_bound(dtype));
       }
 }
 
@@ -54,7 +57,19 @@ TEST(Matmul, AddsIntoFp32WithoutRounding) {
       const at::Tensor truth =
           before.to(at::kCPU, at::kDouble) + at::mm(a.to(at::kCPU, at::kDouble).t(), b.to(at::kCPU, at::kDouble));
       EXPECT_LE(test::difference(sum, truth), 1e-5) << dtype << " on " << device;
+      const at::Tensor out = at::full_like(before, NAN);
+      matmul_tn_out(out, a, b);
+      EXPECT_LE(test::difference(out, truth - before.to(at::kCPU, at::kDouble)), 1e-5) << dtype << " on " << device;
     }
+}
+
+TEST(Matmul, RoundsIntoANarrowerDtype) {
+  const at::Tensor a = test::normal({40, 9}, 1).to(at::kFloat), b = test::normal({40, 5}, 2).to(at::kFloat);
+  const at::Tensor truth = at::mm(a.to(at::kDouble).t(), b.to(at::kDouble)), out = at::full({9, 5}, NAN, at::kBFloat16);
+  matmul_tn_out(out, a, b);
+  EXPECT_LE(test::difference(out, truth), matmul_bound(at::kBFloat16));
+  add_matmul_tn_(out, a, b);
+  EXPECT_LE(test::difference(out, 2 * truth), matmul_bound(at::kBFloat16));
 }
 
 TEST(Matmul, SaysWhatIsWrong) {
@@ -63,7 +78,7 @@ TEST(Matmul, SaysWhatIsWrong) {
               HasSubstr("matmul_nt of sizes [2, 3] and [4, 5]: must be matrices, dim 1 of the first as long as dim 1"));
   EXPECT_THAT(message_of<InternalError>([&] { matmul_nn(a, at::ones({3, 4}, at::kDouble)); }), HasSubstr("one dtype"));
   EXPECT_THAT(message_of<InternalError>([&] { add_matmul_tn_(at::ones({3, 4}), a, at::ones({2, 5})); }),
-              HasSubstr("must be [3, 5], of that dtype or float"));
+              HasSubstr("out of sizes [3, 4], Float on cpu: must be of sizes [3, 5]"));
   EXPECT_THAT(message_of<InternalError>([&] { kernels::linear(a, at::ones({4, 3}), at::ones({3})); }),
               HasSubstr("bias of sizes [3], Float on cpu: must be of sizes [4]"));
 }

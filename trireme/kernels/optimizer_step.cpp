@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/isnan.h>
 #include <ATen/ops/where.h>
 
@@ -64,7 +65,9 @@ struct AdamTerms {
 
 template <class T>
 Lanes<T> sqrt_lanes(Lanes<T> x) {
+  // One instruction for a register, if the compiler sees the whole loop and need not set errno (CMakeLists.txt).
   return x.map([](Register<T> r) {
+#pragma GCC unroll 16
     for (int i = 0; i < Lanes<T>::kRegister; ++i) r[i] = std::sqrt(r[i]);
     return r;
   });

@@ -1,8 +1,10 @@
 #include "trireme/nn/cross_entropy.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
+#include <ATen/ops/mul.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "trireme/base/error.hpp"
@@ -10,6 +12,7 @@
 #include "trireme/kernels/cross_entropy.hpp"
 #include "trireme/kernels/dtype.hpp"
 #include "trireme/kernels/first_order.hpp"
+#include "trireme/kernels/gradient_place.hpp"
 #include "trireme/kernels/matmul.hpp"
 #include "trireme/nn/embedding.hpp"
 #include "trireme/nn/parallel_matmul.hpp"
@@ -28,9 +31,13 @@ struct Head {
   CrossEntropyOptions options;
 };
 
-/// The sum of the losses of one chunk of tokens. Where the gradients are defined, dx_CD is written, dweight_vD added to.
-at::Tensor chunk_loss(const at::Tensor& x_CD, const at::Tensor& targets_C, const Head& head, at::Tensor dx_CD,
-                      const at::Tensor& dweight_vD) {
+struct ChunkLoss {
+  at::Tensor sum;           // of the losses of its tokens
+  at::Tensor dlogits_Cv{};  // where dx is asked for and this rank has entries
+};
+
+/// One chunk of tokens. dx_CD is written where it is defined.
+ChunkLoss chunk_loss(const at::Tensor& x_CD, const at::Tensor& targets_C, const Head& head, at::Tensor dx_CD) {
   const bool wants_grads = dx_CD.defined();
   const auto type = kernels::wide_dtype(x_CD.scalar_type());
   at::Tensor logits_Cv = kernels::matmul_nt(x_CD, head.weight_vD).to(type);
@@ -58,48 +65,82 @@ at::Tensor chunk_loss(const at::Tensor& x_CD, const at::Tensor& targets_C, const
   at::Tensor loss_C = lse_C - (1 - smoothing) * target_C - (smoothing / static_cast<double>(head.entries)) * total_C;
   if (head.options.z_loss > 0) loss_C = loss_C + head.options.z_loss * whole_lse_C.square();
 
+  ChunkLoss out{.sum = (loss_C * counts_C).sum()};
   if (wants_grads && !some) dx_CD.zero_();
   if (wants_grads && some) {
     // d loss / d logit = p (1 + 2 z lse) - smoothing / V - (1 - smoothing) [is the target], and 0 for ignored tokens.
     const at::Tensor scale_C = counts_C / sum_exp_C * (1 + 2 * head.options.z_loss * whole_lse_C);
     kernels::logit_grads_(logits_Cv, scale_C, targets_C, head.own.begin, counts_C * (1 - smoothing),
                           counts_C * (smoothing / static_cast<double>(head.entries)));
-    const at::Tensor dlogits_Cv = logits_Cv.to(x_CD.scalar_type());
-    dx_CD.copy_(kernels::matmul_nn(dlogits_Cv, head.weight_vD));
-    kernels::add_matmul_tn_(dweight_vD, dlogits_Cv, x_CD);
+    out.dlogits_Cv = logits_Cv.to(x_CD.scalar_type());
+    dx_CD.copy_(kernels::matmul_nn(out.dlogits_Cv, head.weight_vD));
   }
-  return (loss_C * counts_C).sum();
+  return out;
 }
 
-/// The same of all tokens.
+/// The sum of the losses of all tokens. Where the gradients are defined, dx_TD is written, dweight_vD added to.
 at::Tensor loss_of(const at::Tensor& x_TD, const at::Tensor& targets_T, const Head& head, const at::Tensor& dx_TD,
                    const at::Tensor& dweight_vD) {
   at::Tensor sum = at::zeros({}, x_TD.options().dtype(kernels::wide_dtype(x_TD.scalar_type())));
   for (int64_t begin = 0; begin < x_TD.size(0); begin += head.options.chunk_tokens) {
     const int64_t tokens = std::min(head.options.chunk_tokens, x_TD.size(0) - begin);
-    sum += chunk_loss(x_TD.narrow(0, begin, tokens), targets_T.narrow(0, begin, tokens), head,
-                      dx_TD.defined() ? dx_TD.narrow(0, begin, tokens) : at::Tensor(), dweight_vD);
+    const at::Tensor x_CD = x_TD.narrow(0, begin, tokens);
+    const ChunkLoss chunk = chunk_loss(x_CD, targets_T.narrow(0, begin, tokens), head,
+                                       dx_TD.defined() ? dx_TD.narrow(0, begin, tokens) : at::Tensor());
+    sum += chunk.sum;
+    if (chunk.dlogits_Cv.defined()) kernels::add_matmul_tn_(dweight_vD, chunk.dlogits_Cv, x_CD);
   }
   return sum;
+}
+
+/// Whether the logits' gradients are kept for backward, which then makes dW of them, rather than dW: where they are
+/// smaller. Not of bf16 and f16, whose dW is made in fp32 and scaled before it is rounded.
+bool keeps_dlogits(const at::Tensor& x_TD, const Head& head) {
+  return head.own.size() > 0 && x_TD.size(0) <= std::min(head.options.chunk_tokens, x_TD.size(1)) &&
+         kernels::wide_dtype(x_TD.scalar_type()) == x_TD.scalar_type();
 }
 
 struct LossOfHead : torch::autograd::Function<LossOfHead> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_TD, const at::Tensor& weight_vD,
                             const at::Tensor& targets_T, const Head& head) {
-    // dW of a chunk is added to that of the chunks before: in the accumulate type, so that bf16 does not lose it.
+    ctx->saved_data["entries"] = head.own.size();
     const at::Tensor dx_TD = at::empty_like(x_TD);
+    if (keeps_dlogits(x_TD, head)) {
+      const ChunkLoss all = chunk_loss(x_TD, targets_T, head, dx_TD);
+      ctx->save_for_backward({weight_vD, dx_TD, all.dlogits_Cv, x_TD});
+      return all.sum;
+    }
+    // dW of a chunk is added to that of the chunks before: in the accumulate type, so that bf16 does not lose it.
     const at::Tensor dweight_vD =
-        at::zeros(weight_vD.sizes(), weight_vD.options().dtype(kernels::wide_dtype(weight_vD.scalar_type())));
-    const at::Tensor loss = loss_of(x_TD, targets_T, head, dx_TD, dweight_vD.narrow(0, 0, head.own.size()));
-    ctx->save_for_backward({dx_TD, dweight_vD});
+        at::zeros({head.own.size(), weight_vD.size(1)},
+                  weight_vD.options().dtype(kernels::wide_dtype(weight_vD.scalar_type())).requires_grad(false));
+    const at::Tensor loss = loss_of(x_TD, targets_T, head, dx_TD, dweight_vD);
+    ctx->save_for_backward({weight_vD, dx_TD, dweight_vD});
     return loss;
   }
   static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
     kernels::require_first_order("sharded_cross_entropy");
     const tensor_list kept = ctx->get_saved_variables();
-    const at::ScalarType dtype = kept[0].scalar_type();
+    const at::Tensor &scale = grads[0], &weight_vD = kept[0], &dx_TD = kept[1];
+    at::Tensor dweight_vD;
+    if (ctx->needs_input_grad(1)) {
+      const std::int64_t entries = ctx->saved_data["entries"].toInt();
+      dweight_vD = kernels::write_gradient(weight_vD, [&](const at::Tensor& value_vD, bool is_empty) {
+        at::Tensor own_vD = value_vD.narrow(0, 0, entries);
+        if (is_empty) value_vD.narrow(0, entries, value_vD.size(0) - entries).zero_();
+        if (kept.size() == 4) {
+          const at::Tensor &dlogits_Tv = kept[2], x_TD = kept[3] * scale;
+          is_empty ? kernels::matmul_tn_out(own_vD, dlogits_Tv, x_TD)
+                   : kernels::add_matmul_tn_(own_vD, dlogits_Tv, x_TD);
+        } else if (is_empty) {
+          at::mul_out(own_vD, kept[2], scale);
+        } else {
+          own_vD.add_(kept[2] * scale);
+        }
+      });
+    }
     // Rounded after the scale: the sum of a whole batch may be beyond f16's largest number.
-    return {(kept[0] * grads[0]).to(dtype), (kept[1] * grads[0]).to(dtype), at::Tensor(), at::Tensor()};
+    return {(dx_TD * scale).to(dx_TD.scalar_type()), dweight_vD, at::Tensor(), at::Tensor()};
   }
 };
 

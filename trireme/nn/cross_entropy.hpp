@@ -20,7 +20,8 @@ struct LossSum {
 // T tokens, D features, V entries, v = this rank's part of them
 /// Head and loss in one: logits_Tv = x_TD @ W_vD^T, loss = sum over tokens of lse_V(logits) - logit of the target.
 ///   forward    per chunk of tokens: max, then sums of exp and the target's logit: two small all_reduces over tp.
-///              With grad, both gradients at once, for a loss gradient of one; the logits become theirs in place:
+///              With grad, both gradients at once, for a loss gradient of one; the logits become theirs in place. A batch
+///              that is one chunk, of no more tokens than features, keeps these and makes dW in backward:
 ///   backward   dx_TD = sum_r dlogits_Tv @ W_vD   all_reduce (x replicated) or reduce_scatter (x a token shard)
 ///              dW_vD = dlogits_Tv^T @ x_TD       local
 /// `x` is [T, D], or this rank's tokens of it with sequence parallel; `targets_T` are of all tokens, alike on all

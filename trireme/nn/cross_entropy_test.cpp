@@ -35,20 +35,20 @@ at::Tensor plain_loss(const at::Tensor& logits, const at::Tensor& targets, const
 }
 
 TEST(ShardedCrossEntropy, EqualsPyTorchOnWholeLogits) {
-  for (const int64_t entries : {37, 64, 5})
+  for (const auto& [entries, width] : {std::pair<int64_t, int64_t>{37, 8}, {64, 8}, {5, 8}, {37, 32}, {5, 32}})
     for (const CrossEntropyOptions& o :
          {CrossEntropyOptions{}, CrossEntropyOptions{.label_smoothing = 0.1, .chunk_tokens = 7},
           CrossEntropyOptions{.z_loss = 1e-2, .chunk_tokens = 1},
           CrossEntropyOptions{.ignore_index = 3, .chunk_tokens = 24}})
       for (const int ranks : {1, 2, 4})
         for (const bool sequence_parallel : {false, true})
-          on_tp(ranks, [&](Mesh& mesh) {
+          on_tp(ranks, [&, entries = entries, width = width](Mesh& mesh) {
             const TensorParallel tp{mesh.group(Axis::tp), sequence_parallel};
-            ColumnLinear head(kWidth, entries, tp, {.padded = true});
+            ColumnLinear head(width, entries, tp, {.padded = true});
             fill(head, mesh);
             const at::Tensor targets =
                 o.ignore_index == -100 ? some_targets(entries) : some_targets(entries).clamp_min(0);
-            const at::Tensor x0 = 3 * normal_tensor({kHeadTokens, kWidth}, 1, "x");
+            const at::Tensor x0 = 3 * normal_tensor({kHeadTokens, width}, 1, "x");
             const at::Tensor x = tp.own_tokens(x0).clone().set_requires_grad(true);
             const LossSum sum = sharded_cross_entropy(x, head.weight_fD, targets, entries, tp, o);
             (sum.loss * 0.25).backward();

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include <ATen/ops/_assert_async.h>
-#include <ATen/ops/embedding.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/kernels/embedding.hpp"
 
 namespace trireme {
 
@@ -38,11 +38,11 @@ at::Tensor ParallelVocabulary::forward(const at::Tensor& ids_T) {
   const Range own = vocabulary_range(entries_, tp_.group);
   at::Tensor mine;
   if (tp_.size() == 1) {
-    mine = at::embedding(weight_vD, ids_T);
+    mine = kernels::embedding(weight_vD, ids_T);
   } else {
     const at::Tensor others_T = ids_T.lt(own.begin).logical_or_(ids_T.ge(own.end));
-    mine =
-        at::embedding(weight_vD, (ids_T - own.begin).masked_fill_(others_T, 0)).masked_fill(others_T.unsqueeze(1), 0);
+    mine = kernels::embedding(weight_vD, (ids_T - own.begin).masked_fill_(others_T, 0))
+               .masked_fill(others_T.unsqueeze(1), 0);
   }
   return tp_.add_up(mine);
 }
@@ -52,6 +52,8 @@ LearnedPositions::LearnedPositions(int64_t positions, int64_t features, TensorPa
       "weight", {.shape = {positions, features}, .partial = tp.partial_between(), .fill = Fill::embedding}, tp.group);
 }
 
-at::Tensor LearnedPositions::forward(const at::Tensor& positions_t) { return at::embedding(weight_PD, positions_t); }
+at::Tensor LearnedPositions::forward(const at::Tensor& positions_t) {
+  return kernels::embedding(weight_PD, positions_t);
+}
 
 }  // namespace trireme

@@ -6,6 +6,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/kernels/first_order.hpp"
+#include "trireme/kernels/gradient_place.hpp"
 #include "trireme/kernels/matmul.hpp"
 
 namespace trireme {
@@ -66,7 +67,7 @@ struct ParallelMatmul : torch::autograd::Function<ParallelMatmul> {
     }
     if (wants_weight) {
       if (gathering) x = std::move(*gathering).wait();
-      dweight = kernels::matmul_tn(dy, x);
+      dweight = kernels::write_weight_gradient(weight, dy, x);
     }
     if (ctx->saved_data["bias"].toBool() && ctx->needs_input_grad(2)) dbias = kernels::sum_rows(dy);
     if (reducing) dx = std::move(*reducing).wait();

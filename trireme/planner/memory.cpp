@@ -122,9 +122,10 @@ void add_activations(MemoryPlan& plan, const Run& run, bool on_gpu) {
   // gradient is made in forward and is of all tokens.
   plan.activations += (run.between + run.tokens) * h * element;
   const double wide = std::max(4.0, element);
-  const double v = real(run.parameters.head_weight) / h;
-  plan.logits =
-      std::min(real(loss_chunk_tokens(on_gpu)), run.tokens) * v * wide + real(run.parameters.head_weight) * wide;
+  const double v = real(run.parameters.head_weight) / h, chunk = real(loss_chunk_tokens(on_gpu));
+  plan.logits = std::min(chunk, run.tokens) * v * wide;
+  // Beside them the gradient of the head's weight, unless it is made in backward (nn/cross_entropy.cpp).
+  if (run.tokens > std::min(chunk, h) || element < wide) plan.logits += real(run.parameters.head_weight) * wide;
 }
 
 /// What ZeRO-3 gathers, unit after unit, in the order of forward: elements of each, of tensors that have `at_least` so

@@ -122,6 +122,18 @@ TEST(PredictMemory, OfTinyLlama) {
   EXPECT_EQ(describe(plan), "predicted 32 MiB/rank: weights 4 · gradients 4 · states 7 · activations 18 · logits 1");
 }
 
+/// A batch of no more tokens than features has no gradient of the head's weight beside the logits.
+TEST(PredictMemory, FewTokensKeepTheirLogits) {
+  const auto logits = [](const char* tokens, const char* dtype) {
+    return predict_memory(config_of("tiny-llama", {"--training.seq_len", tokens, "--training.micro_batch_size", "1"}),
+                          dtype)
+        .logits;
+  };
+  EXPECT_EQ(logits("128", "float32"), 128 * 4 * 512);
+  EXPECT_EQ(logits("256", "float32"), 256 * 4 * 512 + 4 * 512 * 128);
+  EXPECT_EQ(logits("128", "bfloat16"), 128 * 4 * 512 + 4 * 512 * 128);
+}
+
 TEST(PredictMemory, AutoIsWhatTheDeviceComputesIn) {
   const Config c = config_of("tiny-llama");
   EXPECT_EQ(predict_memory(c, "bfloat16").weights, 2 * 918'656);

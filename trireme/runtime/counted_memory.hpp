@@ -7,8 +7,9 @@
 
 namespace trireme {
 
-/// While one lives, every allocation of libtorch on the CPU is counted, those of all threads together. One at a time,
-/// and made before other threads allocate; tensors may outlive it.
+/// While one lives, every allocation of libtorch on the CPU is counted, those of all threads together; large ones are
+/// made by LargeBlocks, which keeps what is freed, up to a tenth above the peak, for who asks next. One at a time, and made before other
+/// threads allocate; tensors may outlive it.
 class CountedMemory {
  public:
   CountedMemory();

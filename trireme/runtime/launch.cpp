@@ -54,9 +54,6 @@ Variables variables_of_rank(const LaunchOptions& options, Numbers numbers, int l
   } else if (!is_set(variables, "OMP_NUM_THREADS")) {
     set("OMP_NUM_THREADS", std::max(1, usable_cores(options.cgroup) / options.ranks));
   }
-  // libtorch's allocator on arm64 (mimalloc) gives freed memory back to the system after 10 ms, and every step asks for the
-  // same again: 6 % of a step were page faults. Ten times as long keeps most of it, and little more memory.
-  if (!is_set(variables, "MIMALLOC_PURGE_DELAY")) set("MIMALLOC_PURGE_DELAY", 100);
   return variables;
 }
 

@@ -4,11 +4,13 @@
 #include <cstring>
 #include <thread>
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/zeros.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/files/safetensors_folder.hpp"
+#include "trireme/train/dtypes.hpp"
 #include "trireme/train/train_data.hpp"
 
 namespace trireme {
@@ -17,6 +19,12 @@ void share_cores(const Environment& environment, const Variables& variables) {
   if (variables.contains("OMP_NUM_THREADS")) return;
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   at::set_num_threads(std::max(1, cores / std::max(1, environment.local_world_size)));
+}
+
+void multiply_by_blas(Config config, at::Device device) {
+  resolve_dtypes(config, device);
+  const at::ScalarType dtype = scalar_type(config.precision.param);
+  if (device.is_cpu() && (dtype == at::kFloat || dtype == at::kDouble)) at::globalContext().setUserEnabledMkldnn(false);
 }
 
 void check_inputs(const Config& config) {

@@ -15,7 +15,7 @@
 namespace trireme {
 
 /// Runs when a parameter's gradient is there.
-class GradReducer::Hook : public torch::autograd::PostAccumulateGradHook {
+class GradReducer::Hook : public kernels::GradientPlace {
  public:
   Hook(GradReducer& reducer, std::size_t item) : reducer_(reducer), item_(item) {}
 
@@ -24,6 +24,7 @@ class GradReducer::Hook : public torch::autograd::PostAccumulateGradHook {
     at::Tensor(parameter).mutable_grad() = at::Tensor();  // so that autograd hands the next one over without adding
     reducer_.arrived(item_, std::move(gradient));
   }
+  Memory to_write() override { return reducer_.to_write(item_); }
   void compiled_args(torch::dynamo::autograd::CompiledNodeArgs&) const override {}
   void apply_with_saved(torch::autograd::Variable&, torch::dynamo::autograd::SwapSavedVariables&) override {}
 
@@ -42,10 +43,15 @@ namespace {
 // So many buckets of stages 2-3 may be on their way: one that travels, one that waits for its turn.
 constexpr std::size_t kInFlight = 2;
 
+at::ScalarType collected_in(const Partition& partition) {
+  const ZeroOptions& options = partition.options();
+  return options.stage >= 2 && partition.dtype() != at::kDouble ? options.reduce : options.accumulate;
+}
+
 }  // namespace
 
 GradReducer::GradReducer(const Partition& partition)
-    : partition_(partition), every_microbatch_(partition.options().stage >= 2) {
+    : partition_(partition), every_microbatch_(partition.options().stage >= 2), dtype_(collected_in(partition)) {
   const std::size_t items = partition.params().size(), buckets = partition.num_buckets();
   std::int64_t numel = 0;
   for (std::size_t b = 0; b < buckets; ++b) {
@@ -59,6 +65,8 @@ GradReducer::GradReducer(const Partition& partition)
   sums_ = at::zeros({numel}, partition.tensor_options().dtype(partition.options().accumulate));
   filled_.assign(items, false);
   seen_.assign(items, false);
+  written_.assign(items, false);
+  aside_.resize(items);
   held_.resize(items);
   summed_.assign(buckets, false);
   missing_.assign(buckets, 0);
@@ -80,9 +88,8 @@ at::Tensor GradReducer::buffer(std::size_t b) {
   const FlatBucket& bucket = partition_.bucket(b);
   if (!every_microbatch_) return sums_.narrow(0, sums_begin_[b], bucket.numel);
   if (const auto found = open_.find(b); found != open_.end()) return found->second;
-  const at::ScalarType dtype = partition_.dtype() == at::kDouble ? at::kDouble : partition_.options().reduce;
   const MemoryScope gradients(MemoryKind::gradients);
-  const at::Tensor memory = at::empty({bucket.numel}, partition_.tensor_options().dtype(dtype));
+  const at::Tensor memory = at::empty({bucket.numel}, partition_.tensor_options().dtype(dtype_));
   // What pads the bucket is summed with it, and must be numbers.
   std::int64_t end = 0;
   for (const FlatSlot& slot : bucket.slots) {
@@ -110,23 +117,56 @@ void GradReducer::begin_microbatch(bool last) {
   next_bucket_ = 0;
   sent_early_ = 0;
   seen_.assign(seen_.size(), false);
+  written_.assign(written_.size(), false);
+  aside_.assign(aside_.size(), at::Tensor());
   for (std::size_t b = 0; b < partition_.num_buckets(); ++b)
     missing_[b] = static_cast<std::int64_t>(partition_.bucket(b).slots.size());
 }
 
 // On CUDA hooks run on autograd's thread of the device, one for each device: a reducer has one device, so one thread at
 // a time is here.
-void GradReducer::arrived(std::size_t item, at::Tensor gradient) {
-  const Param& param = partition_.params()[item];
-  require(in_microbatch_, param.name,
-          ": a gradient outside of a microbatch\n  fix: begin_microbatch() before backward");
+kernels::GradientPlace::Memory GradReducer::to_write(std::size_t item) {
+  require_open(item);
+  const bool is_empty = !written_[item];
+  written_[item] = true;
+  // A gradient that is added to those of microbatches before is made by itself first: then sums have one order, whether
+  // a rank accumulates or several ranks have a microbatch each.
+  const bool aside = look_at_ || filled_[item] || !partition_.options().contiguous_gradients;
+  if (is_empty && aside) {
+    const MemoryScope gradients(MemoryKind::gradients);
+    const at::Tensor& value = partition_.params()[item].value;
+    aside_[item] = at::empty(
+        value.sizes(),
+        partition_.tensor_options().dtype(partition_.options().contiguous_gradients ? dtype_ : partition_.dtype()));
+  }
+  return {aside_[item].defined() ? aside_[item] : view(item), is_empty};
+}
+
+void GradReducer::require_open(std::size_t item) const {
+  const std::string& name = partition_.params()[item].name;
+  require(in_microbatch_, name, ": a gradient outside of a microbatch\n  fix: begin_microbatch() before backward");
+  require(!(seen_[item] && sends_now()), name, " got two gradients in one microbatch: its bucket may be on its way");
+}
+
+/// What a layer wrote to the place is added up with what came by autograd; undefined: all of it is in the bucket.
+at::Tensor GradReducer::whole_gradient(std::size_t item, at::Tensor gradient) {
+  if (!written_[item]) return gradient.is_sparse() ? gradient.to_dense() : gradient;
+  written_[item] = false;
+  if (!gradient.is_sparse() || gradient._nnz() > 0) (aside_[item].defined() ? aside_[item] : view(item)).add_(gradient);
+  return std::exchange(aside_[item], at::Tensor());
+}
+
+void GradReducer::arrived(std::size_t item, at::Tensor from_autograd) {
+  require_open(item);
+  const at::NoGradGuard no_grad;
   const std::size_t b = partition_.bucket_of(item);
-  require(!(seen_[item] && sends_now()), param.name,
-          " got two gradients in one microbatch: its bucket may be on its way");
-  if (look_at_) look_at_(param, gradient);
+  at::Tensor gradient = whole_gradient(item, std::move(from_autograd));
+  if (look_at_) look_at_(partition_.params()[item], gradient);
   const bool first = !seen_[item];
   seen_[item] = true;
-  if (partition_.options().contiguous_gradients) {
+  if (!gradient.defined()) {
+    filled_[item] = true;
+  } else if (partition_.options().contiguous_gradients) {
     add(item, gradient);
   } else {
     held_[item] = held_[item].defined() ? held_[item] + gradient : std::move(gradient);

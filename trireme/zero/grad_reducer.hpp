@@ -6,13 +6,14 @@
 #include <map>
 #include <vector>
 
+#include "trireme/kernels/gradient_place.hpp"
 #include "trireme/zero/partition.hpp"
 
 namespace trireme {
 
-/// For every step: begin_microbatch(last), backward, end_microbatch(), for each of its microbatches; then finish(). The
-/// hooks of the parameters add each gradient to its place in the bucket and drop it; what a microbatch does not use
-/// counts as zero. In stage 3, where gathers and sums share a group, all ranks must use the same parameters in a
+/// For every step: begin_microbatch(last), backward, end_microbatch(), for each of its microbatches; then finish().
+/// Layers write their gradients to the buckets at once where they can (kernels/gradient_place.hpp); else the hooks of the
+/// parameters add what autograd brings, and drop it. What a microbatch does not use counts as zero. In stage 3, where gathers and sums share a group, all ranks must use the same parameters in a
 /// microbatch; an unused one keeps the buckets behind it waiting until the microbatch ends.
 ///   stages 0-1  whole gradients stay; buckets are summed in the last microbatch
 ///   stages 2-3  buckets are summed in every microbatch, and only the own part stays
@@ -28,7 +29,7 @@ class GradReducer {
 
   /// Called in backward when the last gradient of a bucket has come, in every microbatch.
   void on_bucket_complete(std::function<void(std::size_t b)> f) { bucket_complete_ = std::move(f); }
-  /// Called with every gradient as autograd made it, before it is added: for looking at.
+  /// Called with every gradient of a microbatch before it is added: for looking at.
   void on_gradient(std::function<void(const Param&, const at::Tensor&)> f) { look_at_ = std::move(f); }
 
   void begin_microbatch(bool last);
@@ -47,7 +48,10 @@ class GradReducer {
   class Hook;
   struct InFlight;
 
-  void arrived(std::size_t item, at::Tensor gradient);
+  kernels::GradientPlace::Memory to_write(std::size_t item);
+  at::Tensor whole_gradient(std::size_t item, at::Tensor gradient);
+  void arrived(std::size_t item, at::Tensor from_autograd);
+  void require_open(std::size_t item) const;
   void add(std::size_t item, const at::Tensor& gradient);
   at::Tensor buffer(std::size_t b);
   at::Tensor view(std::size_t item);
@@ -57,10 +61,13 @@ class GradReducer {
 
   const Partition& partition_;
   const bool every_microbatch_;
+  const at::ScalarType dtype_;              // of the buckets that backward fills
   at::Tensor sums_;                         // the whole of all buckets, or this rank's parts of them
   std::vector<std::int64_t> sums_begin_;    // of each bucket there
   std::map<std::size_t, at::Tensor> open_;  // stages 2-3: buckets that this microbatch fills
   std::vector<bool> filled_, seen_;         // by item: since the bucket was empty, in this microbatch
+  std::vector<bool> written_;               // by item: a layer has written to its place in this microbatch
+  std::vector<at::Tensor> aside_;           // by item: that place, where it is not in the bucket
   std::vector<bool> summed_;                // by bucket, stages 2-3: whether the step has a sum already
   std::vector<std::int64_t> missing_;       // by bucket: gradients that this microbatch has not brought yet
   std::vector<bool> partial_;               // by bucket: some gradients are parts of a sum over tp

@@ -9,6 +9,7 @@
 #include "trireme/base/philox.hpp"
 #include "trireme/comm/mesh.hpp"
 #include "trireme/comm/thread_world.hpp"
+#include "trireme/kernels/matmul.hpp"
 #include "trireme/nn/layer.hpp"
 #include "trireme/nn/unit.hpp"
 
@@ -22,7 +23,8 @@ inline at::Tensor normal_numbers(at::IntArrayRef sizes, std::uint64_t seed) {
   return out;
 }
 
-/// Layers 37 -> 37 with a bias and a weight "norm" each; the first one is used again at the end, as a tied head is.
+/// Layers 37 -> 37 with a bias and a weight "norm" each; the first one is used again at the end, as a tied head is. The
+/// second one, and the first where it is used again, write the gradients of their weights in place.
 class UnitNet : public torch::nn::Module {
  public:
   explicit UnitNet(std::int64_t layers = 3, at::ScalarType dtype = at::kDouble) {
@@ -40,8 +42,8 @@ class UnitNet : public torch::nn::Module {
   at::Tensor loss(const at::Tensor& rows) {
     at::Tensor x = rows.to(layers_[0]->weight.scalar_type());
     for (std::size_t i = 0; i < layers_.size(); ++i)
-      x = in_unit(hooks_, i, true, [&] { return (layers_[i](x) * norms_[i]).tanh() + x; });
-    x = in_unit(hooks_, 0, true, [&] { return layers_[0](x); });
+      x = in_unit(hooks_, i, true, [&] { return ((i == 1 ? in_place(i, x) : layers_[i](x)) * norms_[i]).tanh() + x; });
+    x = in_unit(hooks_, 0, true, [&] { return in_place(0, x); });
     return x.square().sum();
   }
 
@@ -60,6 +62,10 @@ class UnitNet : public torch::nn::Module {
   }
 
  private:
+  at::Tensor in_place(std::size_t i, const at::Tensor& x) {
+    return kernels::linear(x, layers_[i]->weight, layers_[i]->bias);
+  }
+
   at::Tensor unused_;
   std::vector<torch::nn::Linear> layers_;
   std::vector<at::Tensor> norms_;

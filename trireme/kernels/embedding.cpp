@@ -1,0 +1,47 @@
+#include "trireme/kernels/embedding.hpp"
+
+#include <ATen/TensorIndexing.h>
+
+#include "trireme/kernels/gradient_place.hpp"
+#include "trireme/kernels/rows.hpp"
+
+namespace trireme::kernels {
+namespace {
+
+using namespace detail;
+using torch::autograd::AutogradContext;
+using torch::autograd::tensor_list;
+
+struct Embedding : torch::autograd::Function<Embedding> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& weight_VD, const at::Tensor& ids_T) {
+    ctx->save_for_backward({weight_VD, ids_T});
+    return weight_VD.index_select(0, ids_T);
+  }
+  static tensor_list backward(AutogradContext* ctx, tensor_list dy) {
+    require_first_order("embedding");
+    const auto kept = ctx->get_saved_variables();
+    const at::Tensor ids_T = kept[1];
+    const at::Tensor dweight_VD = write_gradient(kept[0], [&](at::Tensor value_VD, bool is_empty) {
+      if (is_empty) value_VD.zero_();
+      const at::Tensor dy_TD = dy[0].to(value_VD.scalar_type());
+      // On CUDA index_add_ adds in any order; index_put_ sorts the ids first.
+      if (value_VD.is_cpu())
+        value_VD.index_add_(0, ids_T, dy_TD);
+      else
+        value_VD.index_put_({ids_T}, dy_TD, /*accumulate=*/true);
+    });
+    return {dweight_VD, at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor embedding(const at::Tensor& weight_VD, const at::Tensor& ids_T) {
+  require_dtype("embedding", weight_VD);
+  require(weight_VD.dim() == 2 && ids_T.dim() == 1 && ids_T.scalar_type() == at::kLong, "embedding: weight of sizes ",
+          weight_VD.sizes(), " and ids of sizes ", ids_T.sizes(), ", ", ids_T.scalar_type(),
+          ": must be a matrix and a list of whole numbers (long)");
+  return wants_grad(weight_VD) ? Embedding::apply(weight_VD, ids_T) : weight_VD.index_select(0, ids_T);
+}
+
+}  // namespace trireme::kernels
