@@ -98,7 +98,7 @@ TRAINING = {
     "last_microbatch_only": ("a microbatch overwrites the one before it", "zero/grad_reducer.cpp",
                              "if (filled_[item])\n    place.add_(gradient);", "if (false)\n    place.add_(gradient);"),
     "second_use_overwrites": ("the second use of a weight overwrites the gradient of the first", "kernels/gradient_place.cpp",
-                              "is_empty ? matmul_tn_out(", "true ? matmul_tn_out("),
+                              "is_empty ? matmul_tn_out(", "(is_empty || true) ? matmul_tn_out("),
     "microbatch_in_place": ("a microbatch writes over the sum of those before it", "zero/grad_reducer.cpp",
                            "const bool aside = look_at_ || filled_[item] ||", "const bool aside = look_at_ ||"),
     "master_not_updated": ("the update goes to a copy of the master weights", "zero/sharded_optimizer.cpp",

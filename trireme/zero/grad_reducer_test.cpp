@@ -1,5 +1,6 @@
 #include "trireme/zero/grad_reducer.hpp"
 
+#include <ATen/Context.h>
 #include <torch/nn/modules/linear.h>
 
 #include "trireme/base/test_words.hpp"
@@ -161,6 +162,38 @@ TEST(GradReducer, PartsOfASumOverTpAreAddedUpFirst) {
         EXPECT_LE(relative(got, want), 1e-13) << "rank " << mesh.rank() << " stage " << stage;
       }
     });
+}
+
+/// What pads a bucket is summed and updated with it: garbage there would be a NaN some day, and a trap for who reads it.
+TEST(GradReducer, PaddingStaysZero) {
+  at::Context& context = at::globalContext();
+  context.setDeterministicAlgorithms(true, /*warn_only=*/true);  // then memory that nobody has written holds NaN
+  ASSERT_TRUE(at::empty({1}).isnan().item<bool>());
+  for (const int stage : {0, 1, 2, 3})
+    run_ranks(2, [&](World& world) {
+      Mesh mesh(Grid::dense({.dp = 2}), world);
+      UnitNet net;
+      const Partition partition(
+          params_of(net), net.units(), mesh,
+          {.stage = stage, .bucket_mb = 0.012, .persistence_threshold = 50, .accumulate = at::kDouble});
+      GradReducer reducer(partition);
+      reducer.begin_microbatch(true);
+      net.loss(rows()).backward();
+      reducer.end_microbatch();
+      reducer.finish();
+      std::int64_t padding = 0;
+      for (std::size_t b = 0; b < partition.num_buckets(); ++b) {
+        const at::Tensor rest = reducer.shard(b).clone();
+        padding += rest.numel();
+        for (const FlatPiece& piece : partition.own_pieces(b)) {
+          rest.narrow(0, piece.offset, piece.of_item.size()).zero_();
+          padding -= piece.of_item.size();
+        }
+        EXPECT_TRUE(rest.eq(0).all().item<bool>()) << "stage " << stage << " bucket " << b;
+      }
+      EXPECT_GT(padding, 0);
+    });
+  context.setDeterministicAlgorithms(false, false);
 }
 
 TEST(GradReducer, WrongOrderIsNamed) {
