@@ -7,7 +7,7 @@ block. Ours is zero = 0 beside DDP, and zero = 3, freeing what FSDP2 frees, besi
 ratio is the mean of ours before and behind over theirs. Memory is the highest VmHWM of a rank, less that of a process that has only loaded
 the libraries.
 
-usage: against_torch_ddp.py BUILD_FOLDER [ROUNDS [SIZES [RANKS]]]      as in: build/release 3 10M,50M 2,4
+usage: against_torch_ddp.py BUILD_FOLDER [ROUNDS [SIZES [RANKS [THEIRS]]]]      as in: build/release 3 10M,50M 2,4 ddp,fsdp2
        against_torch_ddp.py - ...      theirs alone"""
 import json
 import os
@@ -235,13 +235,14 @@ def main():
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 3
     sizes = sys.argv[3].split(",") if len(sys.argv) > 3 else list(SIZES)
     ranks = [int(n) for n in sys.argv[4].split(",")] if len(sys.argv) > 4 else [2, 4]
+    kinds = sys.argv[5].split(",") if len(sys.argv) > 5 else ["ddp", "fsdp2"]
     ours, theirs = None if sys.argv[1] == "-" else Ours(sys.argv[1]), Theirs()
     bare = f", trireme {ours.bare / 1e6:.0f} MB" if ours else ""
     print(f"samples of {LENGTH} tokens, f32, {os.cpu_count()} cores; bare processes: torch {theirs.bare / 1e6:.0f} MB{bare}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         for size in sizes:
             for n in ranks:
-                for kind in ("ddp", "fsdp2"):
+                for kind in kinds:
                     compare(ours, theirs, kind, size, n, rounds, Path(folder))
     print("torch {}, transformers {}".format(*theirs.versions))
 
