@@ -1,6 +1,6 @@
 #include "trireme/kernels/embedding.hpp"
 
-#include <ATen/TensorIndexing.h>
+#include <ATen/ops/embedding_dense_backward.h>
 
 #include "trireme/kernels/gradient_place.hpp"
 #include "trireme/kernels/rows.hpp"
@@ -22,13 +22,14 @@ struct Embedding : torch::autograd::Function<Embedding> {
     const auto kept = ctx->get_saved_variables();
     const at::Tensor ids_T = kept[1];
     const at::Tensor dweight_VD = write_gradient(kept[0], [&](at::Tensor value_VD, bool is_empty) {
-      if (is_empty) value_VD.zero_();
-      const at::Tensor dy_TD = dy[0].to(value_VD.scalar_type());
-      // On CUDA index_add_ adds in any order; index_put_ sorts the ids first.
-      if (value_VD.is_cpu())
-        value_VD.index_add_(0, ids_T, dy_TD);
-      else
-        value_VD.index_put_({ids_T}, dy_TD, /*accumulate=*/true);
+      if (value_VD.is_cpu()) {
+        if (is_empty) value_VD.zero_();
+        value_VD.index_add_(0, ids_T, dy[0].to(value_VD.scalar_type()));
+        return;
+      }
+      // On CUDA index_add_ adds in any order, and index_put_ rounds after each row; this one does neither.
+      const at::Tensor sum_VD = at::embedding_dense_backward(dy[0].contiguous(), ids_T, value_VD.size(0), -1, false);
+      is_empty ? value_VD.copy_(sum_VD) : value_VD.add_(sum_VD);
     });
     return {dweight_VD, at::Tensor()};
   }

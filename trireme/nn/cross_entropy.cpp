@@ -96,7 +96,7 @@ at::Tensor loss_of(const at::Tensor& x_TD, const at::Tensor& targets_T, const He
 /// Whether the logits' gradients are kept for backward, which then makes dW of them, rather than dW: where they are
 /// smaller. Not of bf16 and f16, whose dW is made in fp32 and scaled before it is rounded.
 bool keeps_dlogits(const at::Tensor& x_TD, const Head& head) {
-  return head.own.size() > 0 && x_TD.size(0) <= std::min(head.options.chunk_tokens, x_TD.size(1)) &&
+  return head.own.size() > 0 && x_TD.size(0) > 0 && x_TD.size(0) <= std::min(head.options.chunk_tokens, x_TD.size(1)) &&
          kernels::wide_dtype(x_TD.scalar_type()) == x_TD.scalar_type();
 }
 

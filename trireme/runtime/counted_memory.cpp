@@ -26,15 +26,15 @@ struct Block {
 };
 
 // The sizes of what is alive: libtorch frees by address alone (its kernels ask for memory in a form that has no room
-// for more).
-std::mutex sizes_mutex;
-std::unordered_map<void*, Block> sizes;
+// for more). Never destroyed, as large_blocks(): tensors of static lifetime are freed after all else.
+std::mutex& sizes_mutex = *new std::mutex;
+std::unordered_map<void*, Block>& sizes = *new std::unordered_map<void*, Block>;
 c10::DeleterFnPtr inner_deleter = nullptr;
 
 c10::Allocator* before = nullptr;  // libtorch's own, while ours is in its place
 
 LargeBlocks& large_blocks() {
-  static auto& blocks = *new LargeBlocks;  // never destroyed: tensors of static lifetime are freed after all else
+  static auto& blocks = *new LargeBlocks;
   return blocks;
 }
 

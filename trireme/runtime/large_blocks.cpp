@@ -7,7 +7,9 @@
 namespace trireme {
 namespace {
 
-constexpr std::size_t kPage = 4096, kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kPage = std::size_t{64}
+                              << 10;  // a multiple of every system's: arm64 has pages of 4, 16 or 64 KiB
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 std::size_t up_to(std::size_t x, std::size_t multiple) { return (x + multiple - 1) / multiple * multiple; }
 
