@@ -8,6 +8,8 @@
 namespace trireme {
 namespace {
 
+constexpr int kMessageTag = 0, kGatherTag = 1;
+
 std::chrono::milliseconds milliseconds(double s) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(s * 1000));
 }
@@ -51,14 +53,9 @@ class ExchangedParts final : public WorkFlight {
 
 }  // namespace
 
-namespace {
-
-constexpr int kMessageTag = 0, kGatherTag = 1;
-
-}  // namespace
-
 // c10d's all_gather over Gloo collects the parts in memory of its own and copies them; its bytes are those of a ring, and
-// so are those of parts that each rank sends straight to where they belong.
+// so are those of parts that each rank sends straight to where they belong. As with all messages over Gloo, done() is
+// false until wait(): c10d's sends and receives cannot be asked.
 std::unique_ptr<Flight> GlooGroup::start_gather(const Call& call) {
   const at::NoGradGuard no_grad;
   const at::Tensor in = call.input.view(-1), out = call.output.view(-1);
@@ -66,9 +63,10 @@ std::unique_ptr<Flight> GlooGroup::start_gather(const Call& call) {
   if (part(rank()).data_ptr() != in.data_ptr()) part(rank()).copy_(in);
   std::vector<c10::intrusive_ptr<c10d::Work>> works;
   for (int step = 1; step < size(); ++step) {  // another peer for every rank at a time
-    std::vector<at::Tensor> mine{in}, theirs{part((rank() - step + size()) % size())};
-    works.push_back(backend().recv(theirs, (rank() - step + size()) % size(), kGatherTag));
-    works.push_back(backend().send(mine, (rank() + step) % size(), kGatherTag));
+    const int to = (rank() + step) % size(), from = (rank() - step + size()) % size();
+    std::vector<at::Tensor> mine{in}, theirs{part(from)};
+    works.push_back(backend().recv(theirs, from, kGatherTag));
+    works.push_back(backend().send(mine, to, kGatherTag));
   }
   return std::make_unique<GlooMessages>(std::move(works), std::vector{in, out}, std::vector<GlooMessages::Landing>{});
 }

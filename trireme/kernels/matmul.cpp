@@ -82,6 +82,17 @@ void add_widened(at::Tensor out_mn, const at::Tensor& a_km, const at::Tensor& b_
   });
 }
 
+enum class Into { fp32_of_cpu, fp32_of_cuda, same, other };
+
+Into check_out(const char* kernel, const at::Tensor& out_mn, const at::Tensor& a_km, const at::Tensor& b_kn) {
+  require_product(kernel, a_km, b_kn, 0, 0);
+  require_dtype(kernel, out_mn);
+  require_like(kernel, "out", out_mn, {a_km.size(1), b_kn.size(1)}, out_mn.scalar_type(), a_km.device());
+  if (is_reduced(a_km.scalar_type()) && out_mn.scalar_type() == at::kFloat)
+    return a_km.is_cpu() ? Into::fp32_of_cpu : Into::fp32_of_cuda;
+  return out_mn.scalar_type() == a_km.scalar_type() && !must_widen(a_km) ? Into::same : Into::other;
+}
+
 struct Linear : torch::autograd::Function<Linear> {
   /// The bias is optional and not an undefined tensor: autograd asks its inputs for their device.
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_TK, const at::Tensor& weight_NK,
@@ -143,21 +154,6 @@ at::Tensor matmul_tn(const at::Tensor& a_km, const at::Tensor& b_kn) {
   add_widened(out_mn, a_km, b_kn);
   return out_mn.to(a_km.scalar_type());
 }
-
-namespace {
-
-enum class Into { fp32_of_cpu, fp32_of_cuda, same, other };
-
-Into check_out(const char* kernel, const at::Tensor& out_mn, const at::Tensor& a_km, const at::Tensor& b_kn) {
-  require_product(kernel, a_km, b_kn, 0, 0);
-  require_dtype(kernel, out_mn);
-  require_like(kernel, "out", out_mn, {a_km.size(1), b_kn.size(1)}, out_mn.scalar_type(), a_km.device());
-  if (is_reduced(a_km.scalar_type()) && out_mn.scalar_type() == at::kFloat)
-    return a_km.is_cpu() ? Into::fp32_of_cpu : Into::fp32_of_cuda;
-  return out_mn.scalar_type() == a_km.scalar_type() && !must_widen(a_km) ? Into::same : Into::other;
-}
-
-}  // namespace
 
 void matmul_tn_out(const at::Tensor& out_mn, const at::Tensor& a_km, const at::Tensor& b_kn) {
   at::Tensor out = out_mn;
