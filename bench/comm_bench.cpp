@@ -12,8 +12,8 @@
 
 #include "trireme/comm/c10d_world.hpp"
 #include "trireme/comm/mesh.hpp"
-#include "trireme/runtime/rank_main.hpp"
-#include "trireme/runtime/rendezvous.hpp"
+#include "trireme/runtime/rank/rank_main.hpp"
+#include "trireme/runtime/rank/rendezvous.hpp"
 
 namespace {
 
@@ -76,11 +76,11 @@ void run(const Environment& env, int pairs, int turns, const std::string& what) 
   const auto bare = gloo_backend(c10::make_intrusive<c10d::PrefixStore>("bare", store), env.rank, env.world_size,
                                  gloo_device("127.0.0.1"), {});
   const Membership members{"bench", env.rank, mesh.world_group().world_ranks()};
-  const std::shared_ptr<Lookout> lookout(&world.lookout(), [](Lookout*) {});
-  const std::shared_ptr<Recorder> compared(&world.recorder(), [](Recorder*) {});
-  GlooGroup fast(members, compared, {.check = CheckMode::fast}, bare, nullptr, lookout);
-  GlooGroup off(members, std::make_shared<Recorder>(env.rank, env.world_size), {.check = CheckMode::off}, bare, nullptr,
-                lookout);
+  const std::shared_ptr<Watchdog> watchdog(&world.watchdog(), [](Watchdog*) {});
+  const std::shared_ptr<FlightRecorder> compared(&world.recorder(), [](FlightRecorder*) {});
+  GlooGroup fast(members, compared, {.check = CheckMode::fast}, bare, nullptr, watchdog);
+  GlooGroup off(members, std::make_shared<FlightRecorder>(env.rank, env.world_size), {.check = CheckMode::off}, bare, nullptr,
+                watchdog);
 
   const auto bare_all_reduce = [&bare](const at::Tensor& x, int times) {
     for (int i = 0; i < times; ++i) {

@@ -9,12 +9,12 @@
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
-#include "trireme/data/batch.hpp"
-#include "trireme/data/open_tokens.hpp"
-#include "trireme/data/permutation.hpp"
-#include "trireme/data/prefetch.hpp"
-#include "trireme/data/synthetic.hpp"
-#include "trireme/data/token_writer.hpp"
+#include "trireme/data/sampling/batch.hpp"
+#include "trireme/data/tokens/open_tokens.hpp"
+#include "trireme/data/sampling/permutation.hpp"
+#include "trireme/data/sampling/prefetch.hpp"
+#include "trireme/data/tokens/synthetic.hpp"
+#include "trireme/data/tokens/token_writer.hpp"
 
 namespace {
 
@@ -30,7 +30,7 @@ class WrittenFile {
       : folder_(std::filesystem::temp_directory_path() / ("trireme_data_bench_" + std::to_string(::getpid()))) {
     std::filesystem::create_directory(folder_);
     std::vector<std::uint32_t> tokens(700'000);
-    const Stream stream(1, "bench");
+    const RandomStream stream(1, "bench");
     for (std::size_t i = 0; i < tokens.size(); ++i)
       tokens[i] = static_cast<std::uint32_t>(stream.below(i, kVocabulary));
     const auto writer = write_tokens(TokenFormat::datatrove, path(), {.vocab_size = kVocabulary});
@@ -103,7 +103,7 @@ void reads(benchmark::State& state) {
 
 void lookups(benchmark::State& state) {
   const auto n = std::uint64_t{1} << state.range(0);
-  const Permutation permutation(Stream(1, "bench"), 0, n);
+  const Permutation permutation(RandomStream(1, "bench"), 0, n);
   std::uint64_t i = 0;
   for (auto _ : state) benchmark::DoNotOptimize(permutation(i++ & (n - 1)));
 }

@@ -14,7 +14,7 @@
 #include "trireme/model/decoder.hpp"
 #include "trireme/nn/init.hpp"
 #include "trireme/nn/init_scope.hpp"
-#include "trireme/runtime/counted_memory.hpp"
+#include "trireme/runtime/memory/counted_memory.hpp"
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include <ATen/Parallel.h>
 
 #include "trireme/comm/thread_world.hpp"
-#include "trireme/comm/throttled_group.hpp"
+#include "trireme/testing/throttled_group.hpp"
 #include "trireme/engine/executor.hpp"
 #include "trireme/model/decoder.hpp"
 #include "trireme/nn/init.hpp"
@@ -27,7 +27,7 @@ constexpr int kRanks = 2;
 class ThrottledWorld final : public World {
  public:
   ThrottledWorld(World& inner, Link link)
-      : World(inner.rank(), inner.size(), inner.options(), std::make_shared<Recorder>(inner.rank(), inner.size())),
+      : World(inner.rank(), inner.size(), inner.options(), std::make_shared<FlightRecorder>(inner.rank(), inner.size())),
         inner_(inner),
         link_(link) {}
 

@@ -9,8 +9,8 @@
 #include <sstream>
 
 #include "trireme/base/error.hpp"
-#include "trireme/data/bpe_train.hpp"
-#include "trireme/data/tokenizer.hpp"
+#include "trireme/data/tokenizer/bpe_train.hpp"
+#include "trireme/data/tokenizer/tokenizer.hpp"
 
 namespace {
 

@@ -10,7 +10,7 @@ target_link_libraries(trireme_trireme INTERFACE ${libraries})
 install(TARGETS ${libraries} trireme_trireme EXPORT trireme_targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS trireme RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/trireme DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp"
-        PATTERN "test_*" EXCLUDE PATTERN "temp_folder.hpp" EXCLUDE PATTERN "testdata" EXCLUDE)
+        PATTERN "testing" EXCLUDE PATTERN "testdata" EXCLUDE)
 install(EXPORT trireme_targets NAMESPACE trireme:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/trireme)
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/trireme-config.cmake.in ${PROJECT_BINARY_DIR}/trireme-config.cmake

@@ -5,8 +5,8 @@
 #include <ATen/ATen.h>
 
 #include "trireme/comm/differentiable.hpp"
-#include "trireme/runtime/parallel_context.hpp"
-#include "trireme/runtime/rank_main.hpp"
+#include "trireme/runtime/rank/parallel_context.hpp"
+#include "trireme/runtime/rank/rank_main.hpp"
 
 int main(int argc, char** argv) {
   using namespace trireme;

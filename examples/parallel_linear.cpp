@@ -8,13 +8,13 @@
 #include <torch/torch.h>
 
 #include "trireme/comm/differentiable.hpp"
-#include "trireme/comm/gradcheck.hpp"
+#include "trireme/testing/gradcheck.hpp"
 #include "trireme/nn/gradients.hpp"
 #include "trireme/nn/init.hpp"
 #include "trireme/nn/linear.hpp"
-#include "trireme/nn/whole.hpp"
-#include "trireme/runtime/parallel_context.hpp"
-#include "trireme/runtime/rank_main.hpp"
+#include "trireme/nn/full_tensor.hpp"
+#include "trireme/runtime/rank/parallel_context.hpp"
+#include "trireme/runtime/rank/rank_main.hpp"
 
 using namespace trireme;
 
@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
     const at::Tensor y2_BH = row->forward(x_BH);
 
     // Version 3: the weight whole, the batch cut; the inputs are gathered and everybody computes everything.
-    const at::Tensor whole_HH = gather_whole(column->weight_fD.detach(), *column->spec("weight"), mesh).value;
+    const at::Tensor whole_HH = gather_full_tensor(column->weight_fD.detach(), *column->spec("weight"), mesh).value;
     const at::Tensor x_bH = x_BH.chunk(tp.size(), 0)[static_cast<std::size_t>(tp.rank())].contiguous();
     const at::Tensor y3_BH = at::mm(differentiable::gather_replicated(x_bH, 0, tp), whole_HH.t());
 

@@ -38,7 +38,7 @@ int run(const std::string& bytes) {
 
 /// 300 damages of a few bytes each, the same in every run.
 int run_damaged(const std::string& bytes) {
-  const trireme::Stream dice(20, "fuzz replay");
+  const trireme::RandomStream dice(20, "fuzz replay");
   int count = 0;
   for (std::uint64_t i = 0; i < 300 && !bytes.empty(); ++i) {
     std::string damaged = bytes.substr(0, i % 3 == 0 ? dice.below(8 * i, bytes.size()) : bytes.size());

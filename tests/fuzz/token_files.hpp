@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/data/open_tokens.hpp"
+#include "trireme/data/tokens/open_tokens.hpp"
 
 namespace trireme {
 

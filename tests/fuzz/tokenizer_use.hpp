@@ -4,8 +4,8 @@
 #include <string>
 
 #include "trireme/base/error.hpp"
-#include "trireme/data/stream_decoder.hpp"
-#include "trireme/data/tokenizer_parts.hpp"
+#include "trireme/data/tokenizer/stream_decoder.hpp"
+#include "trireme/data/tokenizer/tokenizer_parts.hpp"
 
 namespace trireme {
 

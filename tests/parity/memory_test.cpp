@@ -3,8 +3,8 @@
 #include <torch/torch.h>
 
 #include "trireme/model/decoder.hpp"
-#include "trireme/nn/test_words.hpp"
-#include "trireme/runtime/counted_memory.hpp"
+#include "trireme/testing/nn_helpers.hpp"
+#include "trireme/runtime/memory/counted_memory.hpp"
 
 namespace trireme {
 namespace {

@@ -12,7 +12,7 @@
 #include "trireme/nn/gradients.hpp"
 #include "trireme/nn/init.hpp"
 #include "trireme/nn/init_scope.hpp"
-#include "trireme/nn/whole.hpp"
+#include "trireme/nn/full_tensor.hpp"
 
 namespace trireme::parity {
 namespace {
@@ -50,7 +50,7 @@ void add_tokens(Named& out, const std::string& path, const at::Tensor& x) {
 }
 
 void add_whole(Named& out, const Param& param, const at::Tensor& local, Mesh& mesh) {
-  const Whole whole = gather_whole(local, param.spec, mesh);
+  const FullTensor whole = gather_full_tensor(local, param.spec, mesh);
   require(whole.disagreement == 0, "ranks that keep the same elements of ", param.name, " differ by ",
           whole.disagreement);
   out.emplace_back(param.name, whole.value.cpu());
@@ -146,7 +146,7 @@ Outcome run(const Cell& cell, Mesh& mesh) {
         };
       const at::Tensor loss = decoder
                                   .loss(batch.ids_T.narrow(0, m * tokens, tokens),
-                                        batch.targets_T.narrow(0, m * tokens, tokens), context, {.chunk_tokens = 7})
+                                        batch.targets_T.narrow(0, m * tokens, tokens), context, {.tile_tokens = 7})
                                   .loss /
                               count;
       loss.backward();

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "trireme/comm/mesh.hpp"
-#include "trireme/config/config.hpp"
-#include "trireme/config/counts.hpp"
+#include "trireme/config/schema/config.hpp"
+#include "trireme/config/schema/counts.hpp"
 
 namespace trireme::parity {
 

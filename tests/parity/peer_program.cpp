@@ -13,12 +13,12 @@
 #include "trireme/base/error.hpp"
 #include "trireme/comm/mesh.hpp"
 #include "trireme/comm/thread_world.hpp"
-#include "trireme/config/derive.hpp"
-#include "trireme/config/parse.hpp"
+#include "trireme/config/schema/derive.hpp"
+#include "trireme/config/read/parse.hpp"
 #include "trireme/model/hugging_face.hpp"
 #include "trireme/nn/gradients.hpp"
 #include "trireme/nn/init_scope.hpp"
-#include "trireme/nn/whole.hpp"
+#include "trireme/nn/full_tensor.hpp"
 
 namespace {
 
@@ -75,7 +75,7 @@ void run(const fs::path& folder, int ranks, bool sequence_parallel) {
     sum_partial_gradients(params, mesh);
     std::map<std::string, at::Tensor> grads;
     for (const Param& param : params) {
-      const Whole whole = gather_whole(param.value.grad(), param.spec, mesh);
+      const FullTensor whole = gather_full_tensor(param.value.grad(), param.spec, mesh);
       require(whole.disagreement == 0, param.name, ": ranks disagree by ", whole.disagreement);
       grads[param.name] = whole.value;
     }

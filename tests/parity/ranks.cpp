@@ -9,8 +9,8 @@
 
 #include "tests/parity/tensor_parallel_cells.hpp"
 #include "trireme/base/error.hpp"
-#include "trireme/runtime/parallel_context.hpp"
-#include "trireme/runtime/rank_main.hpp"
+#include "trireme/runtime/rank/parallel_context.hpp"
+#include "trireme/runtime/rank/rank_main.hpp"
 
 namespace {
 

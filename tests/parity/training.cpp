@@ -11,7 +11,7 @@
 #include "trireme/model/decoder.hpp"
 #include "trireme/nn/init.hpp"
 #include "trireme/nn/init_scope.hpp"
-#include "trireme/nn/whole.hpp"
+#include "trireme/nn/full_tensor.hpp"
 #include "trireme/schedule/generate.hpp"
 
 namespace trireme::parity {
@@ -50,7 +50,7 @@ at::Tensor loss_sum(Decoder& decoder, const Samples& samples, std::int64_t first
   context.step = step;
   return decoder
       .loss(samples.ids_BT.narrow(0, first, count).reshape(-1), samples.targets_BT.narrow(0, first, count).reshape(-1),
-            context, {.chunk_tokens = 7})
+            context, {.tile_tokens = 7})
       .loss;
 }
 
@@ -62,7 +62,7 @@ void add_whole_buckets(Named& out, const Zero& zero, const std::string& prefix,
     const at::Tensor bucket = partition.shards().all_gather(own_part(b).detach().contiguous()).wait();
     for (const FlatSlot& slot : partition.bucket(b).slots) {
       const Param& param = partition.params()[slot.item];
-      by_name[param.name] = gather_whole(bucket.narrow(0, slot.offset, slot.numel).view(param.value.sizes()).clone(),
+      by_name[param.name] = gather_full_tensor(bucket.narrow(0, slot.offset, slot.numel).view(param.value.sizes()).clone(),
                                          param.spec, partition.mesh())
                                 .value;
     }

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "trireme/base/error.hpp"
-#include "trireme/config/derive.hpp"
-#include "trireme/config/hf_config_write.hpp"
-#include "trireme/config/parse.hpp"
+#include "trireme/config/schema/derive.hpp"
+#include "trireme/config/foreign/hf_config_write.hpp"
+#include "trireme/config/read/parse.hpp"
 #include "trireme/files/safetensors_folder_write.hpp"
 
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "trireme/base/error.hpp"
-#include "trireme/data/open_tokens.hpp"
-#include "trireme/data/sampler.hpp"
+#include "trireme/data/tokens/open_tokens.hpp"
+#include "trireme/data/sampling/sampler.hpp"
 
 namespace {
 

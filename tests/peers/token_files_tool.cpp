@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "trireme/base/error.hpp"
-#include "trireme/data/open_tokens.hpp"
-#include "trireme/data/token_writer.hpp"
+#include "trireme/data/tokens/open_tokens.hpp"
+#include "trireme/data/tokens/token_writer.hpp"
 
 namespace {
 

@@ -10,9 +10,9 @@
 #include <string>
 
 #include "trireme/base/error.hpp"
-#include "trireme/data/bpe_train.hpp"
-#include "trireme/data/stream_decoder.hpp"
-#include "trireme/data/tokenizer_parts.hpp"
+#include "trireme/data/tokenizer/bpe_train.hpp"
+#include "trireme/data/tokenizer/stream_decoder.hpp"
+#include "trireme/data/tokenizer/tokenizer_parts.hpp"
 
 namespace {
 

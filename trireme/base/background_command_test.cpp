@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/base/temp_folder.hpp"
+#include "trireme/testing/temp_folder.hpp"
 
 namespace trireme {
 namespace {

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/base/temp_folder.hpp"
+#include "trireme/testing/temp_folder.hpp"
 #include "trireme/base/tensorboard_logger.hpp"
 
 namespace trireme {

@@ -9,11 +9,11 @@
 namespace trireme {
 
 /// Made in the call and used in the call: `log.info("saved", {{"step", 400}, {"path", path}})`. Do not keep one.
-struct Field {
+struct LogField {
   using Value = std::variant<bool, std::int64_t, std::uint64_t, double, std::string_view>;
 
   template <class T>
-  Field(std::string_view name, const T& seen) : key(name), value(look_at(seen)) {}
+  LogField(std::string_view name, const T& seen) : key(name), value(look_at(seen)) {}
 
   std::string_view key;
   Value value;

@@ -7,9 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/base/temp_folder.hpp"
-#include "trireme/base/test_file_size_limit.hpp"
-#include "trireme/base/test_words.hpp"
+#include "trireme/testing/temp_folder.hpp"
+#include "trireme/testing/file_size_limit.hpp"
+#include "trireme/testing/test_helpers.hpp"
 
 namespace trireme {
 namespace {

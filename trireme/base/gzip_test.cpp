@@ -31,7 +31,7 @@ TEST(Gzip, ComesBackTheSame) {
 }
 
 TEST(Gzip, TakesMoreThanOneBufferOfOutput) {
-  const Stream noise(1, "noise");
+  const RandomStream noise(1, "noise");
   std::string bytes;
   for (std::uint64_t i = 0; i < 300'000; ++i) bytes += static_cast<char>(noise.below(i, 256));
   EXPECT_EQ(gunzip(gzip(bytes)), bytes);

@@ -25,7 +25,7 @@ TEST(Thousands, GroupsByThree) {
 }
 
 TEST(Thousands, OnlyAddsCommas) {
-  const Stream random(1, "integers");
+  const RandomStream random(1, "integers");
   for (std::uint64_t i = 0; i < 1000; ++i) {
     const auto value = static_cast<std::int64_t>(random.bits(i)) >> i % 64;  // of all sizes
     std::string digits = thousands(value);

@@ -38,7 +38,7 @@ bool is_json_string(const std::string& text) {
 }
 
 TEST(JsonString, IsValidWhateverComesIn) {
-  const Stream random(1, "bytes");
+  const RandomStream random(1, "bytes");
   for (std::uint64_t i = 0; i < 100'000; i += 8) {
     std::string bytes;
     for (std::uint64_t k = i; k < i + 8; ++k) bytes += static_cast<char>(random.below(k, k % 2 == 0 ? 256 : 96));
@@ -68,7 +68,7 @@ TEST(JsonNumber, WritesIntegersInFull) {
 }
 
 TEST(JsonNumber, ReadsBackAsTheSameNumber) {
-  const Stream random(2, "doubles");
+  const RandomStream random(2, "doubles");
   for (std::uint64_t i = 0; i < 10'000; ++i) {
     const auto value = std::bit_cast<double>(random.bits(i));
     if (!std::isfinite(value)) continue;

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/base/temp_folder.hpp"
+#include "trireme/testing/temp_folder.hpp"
 
 namespace trireme {
 namespace {

@@ -34,7 +34,7 @@ void append_printable(std::string& out, char c) {
   }
 }
 
-std::string value_text(const Field::Value& value) {
+std::string value_text(const LogField::Value& value) {
   return std::visit(
       [](const auto& v) -> std::string {
         using T = std::decay_t<decltype(v)>;

@@ -36,7 +36,7 @@ struct LogOptions {
 /// Handed to whoever has something to say; there is no global one. Thread-safe.
 class Log {
  public:
-  using Fields = std::initializer_list<Field>;
+  using Fields = std::initializer_list<LogField>;
 
   explicit Log(LogSink sink, LogOptions options = {});
 

@@ -32,9 +32,9 @@ constexpr std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> c
 /// is part of every checkpoint's and every golden number's meaning: it must not change.
 ///
 /// bits, below and the uniforms are the same on every machine; normal goes through libm, whose last bit may differ.
-class Stream {
+class RandomStream {
  public:
-  constexpr Stream(std::uint64_t seed, std::string_view purpose) : seed_(seed), id_(fnv1a(purpose)) {}
+  constexpr RandomStream(std::uint64_t seed, std::string_view purpose) : seed_(seed), id_(fnv1a(purpose)) {}
 
   constexpr std::uint64_t bits(std::uint64_t i) const { return block(i / 2)[i % 2]; }
 
@@ -47,7 +47,7 @@ class Stream {
   /// One of 0 ... n - 1: the high half of bits(i) * n. Each has probability 1/n to within 2^-64, that is, a relative
   /// bias below n / 2^64; no draw is ever rejected, so element i costs one block whatever n is.
   constexpr std::uint64_t below(std::uint64_t i, std::uint64_t n) const {
-    if (n == 0) throw InternalError("Stream::below: there is no number below 0");
+    if (n == 0) throw InternalError("RandomStream::below: there is no number below 0");
     return static_cast<std::uint64_t>((uint128{bits(i)} * n) >> 64);
   }
 

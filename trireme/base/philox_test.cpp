@@ -20,12 +20,12 @@ static_assert(philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4
               Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
 
 // Computed by a second implementation, in Python with integers of any size.
-TEST(Stream, GoldenValues) {
-  constexpr Stream init(42, "init layers.3.mlp.up");
+TEST(RandomStream, GoldenValues) {
+  constexpr RandomStream init(42, "init layers.3.mlp.up");
   static_assert(init.bits(0) == 0x7ac852ffed50d5a8);
   EXPECT_EQ(init.bits(1), 0x3f9fab1149a2550aU);
   EXPECT_EQ(init.bits(1'000'000'000'007), 0x0f9c40dea40d0f4fU);
-  EXPECT_EQ(Stream(~0ULL, "dropout").bits(5), 0x2e2cc9dc8a694e52U);
+  EXPECT_EQ(RandomStream(~0ULL, "dropout").bits(5), 0x2e2cc9dc8a694e52U);
   EXPECT_NEAR(init.uniform(0), 0.47961920498102306, 1e-12);
   EXPECT_NEAR(init.uniform(1), 0.2485300938802848, 1e-12);
   EXPECT_EQ(init.uniform_float(1), 0.2485300898551941F);
@@ -72,8 +72,8 @@ double kolmogorov(std::vector<double> x, Cdf cdf) {
   return worst * std::sqrt(kDraws);
 }
 
-TEST(Stream, UniformIsUniform) {
-  const Stream stream(7, "test");
+TEST(RandomStream, UniformIsUniform) {
+  const RandomStream stream(7, "test");
   const auto x = draws([&](std::uint64_t i) { return stream.uniform(i); });
   const auto [mean, variance, correlation] = moments(x);
   EXPECT_NEAR(mean, 0.5, 0.004);
@@ -82,14 +82,14 @@ TEST(Stream, UniformIsUniform) {
   EXPECT_LT(kolmogorov(x, [](double v) { return v; }), 1.95);
 }
 
-TEST(Stream, UniformFloatIsUniform) {
-  const Stream stream(8, "test");
+TEST(RandomStream, UniformFloatIsUniform) {
+  const RandomStream stream(8, "test");
   const auto x = draws([&](std::uint64_t i) { return stream.uniform_float(i); });
   EXPECT_LT(kolmogorov(x, [](double v) { return v; }), 1.95);
 }
 
-TEST(Stream, NormalIsNormal) {
-  const Stream stream(9, "test");
+TEST(RandomStream, NormalIsNormal) {
+  const RandomStream stream(9, "test");
   const auto x = draws([&](std::uint64_t i) { return stream.normal(i); });
   const auto [mean, variance, correlation] = moments(x);
   EXPECT_NEAR(mean, 0, 0.013);
@@ -98,25 +98,25 @@ TEST(Stream, NormalIsNormal) {
   EXPECT_LT(kolmogorov(x, [](double v) { return 0.5 * std::erfc(-v / std::sqrt(2.0)); }), 1.95);
 }
 
-TEST(Stream, SquaresOfNeighbouringNormalsDoNotCorrelate) {  // they share a radius: a wrong Box-Muller shows here
-  const Stream stream(10, "test");
+TEST(RandomStream, SquaresOfNeighbouringNormalsDoNotCorrelate) {  // they share a radius: a wrong Box-Muller shows here
+  const RandomStream stream(10, "test");
   const auto x = draws([&](std::uint64_t i) { return stream.normal(i) * stream.normal(i); });
   EXPECT_NEAR(moments(x).correlation_of_neighbours, 0, 4 / std::sqrt(kDraws));
 }
 
-TEST(Stream, BelowIsEvenlySpread) {
-  const Stream stream(11, "test");
+TEST(RandomStream, BelowIsEvenlySpread) {
+  const RandomStream stream(11, "test");
   std::array<int, 7> counts{};
   for (std::uint64_t i = 0; i < kDraws; ++i) ++counts.at(stream.below(i, counts.size()));
   for (const int count : counts) EXPECT_NEAR(count, kDraws / 7.0, 500);  // 4.5 sigma
 }
 
-TEST(Stream, BelowZeroIsRefused) { EXPECT_THROW(Stream(1, "x").below(0, 0), InternalError); }
+TEST(RandomStream, BelowZeroIsRefused) { EXPECT_THROW(RandomStream(1, "x").below(0, 0), InternalError); }
 
-TEST(Stream, StaysInRange) {
-  const Stream random(13, "inputs");
+TEST(RandomStream, StaysInRange) {
+  const RandomStream random(13, "inputs");
   for (std::uint64_t i = 0; i < 10'000; ++i) {
-    const Stream stream(random.bits(3 * i), "purpose");
+    const RandomStream stream(random.bits(3 * i), "purpose");
     const std::uint64_t index = random.bits(3 * i + 1);
     const std::uint64_t n = random.bits(3 * i + 2) >> i % 64 | 1;  // of all sizes
     ASSERT_TRUE(stream.uniform(index) >= 0 && stream.uniform(index) < 1) << index;
@@ -127,18 +127,18 @@ TEST(Stream, StaysInRange) {
   }
 }
 
-TEST(Stream, NormalIsOneOfItsPair) {
-  const Stream stream(14, "test");
+TEST(RandomStream, NormalIsOneOfItsPair) {
+  const RandomStream stream(14, "test");
   for (std::uint64_t i = 0; i < 100; ++i) EXPECT_EQ(stream.normal(i), stream.normal_pair(i / 2)[i % 2]);
 }
 
-TEST(Stream, SeedsPurposesAndIndicesAllMatter) {
+TEST(RandomStream, SeedsPurposesAndIndicesAllMatter) {
   std::set<std::uint64_t> seen;
   std::size_t asked = 0;
   for (const std::uint64_t seed : {0ULL, 1ULL, 1ULL << 32, 1ULL << 63}) {
     for (const char* purpose : {"", "a", "b", "ab", "ba", "dropout"}) {
       for (const std::uint64_t i : {0ULL, 1ULL, 2ULL, 3ULL, 1ULL << 33, 1ULL << 63}) {
-        seen.insert(Stream(seed, purpose).bits(i));
+        seen.insert(RandomStream(seed, purpose).bits(i));
         ++asked;
       }
     }
@@ -146,21 +146,21 @@ TEST(Stream, SeedsPurposesAndIndicesAllMatter) {
   EXPECT_EQ(seen.size(), asked);
 }
 
-TEST(Stream, StreamsOfNeighbouringSeedsAndPurposesDoNotCorrelate) {
-  const auto correlation = [](const Stream& a, const Stream& b) {
+TEST(RandomStream, StreamsOfNeighbouringSeedsAndPurposesDoNotCorrelate) {
+  const auto correlation = [](const RandomStream& a, const RandomStream& b) {
     double sum = 0;
     for (std::uint64_t i = 0; i < kDraws; ++i) sum += (a.uniform(i) - 0.5) * (b.uniform(i) - 0.5);
     return 12 * sum / kDraws;
   };
-  EXPECT_NEAR(correlation(Stream(1, "x"), Stream(2, "x")), 0, 4 / std::sqrt(kDraws));
-  EXPECT_NEAR(correlation(Stream(1, "layers.1"), Stream(1, "layers.2")), 0, 4 / std::sqrt(kDraws));
+  EXPECT_NEAR(correlation(RandomStream(1, "x"), RandomStream(2, "x")), 0, 4 / std::sqrt(kDraws));
+  EXPECT_NEAR(correlation(RandomStream(1, "layers.1"), RandomStream(1, "layers.2")), 0, 4 / std::sqrt(kDraws));
 }
 
-TEST(Stream, ValueDoesNotDependOnOrderOrSubset) {
-  const Stream stream(12, "weights");
+TEST(RandomStream, ValueDoesNotDependOnOrderOrSubset) {
+  const RandomStream stream(12, "weights");
   const auto all = draws([&](std::uint64_t i) { return stream.normal(i); });
   for (int i = kDraws - 1; i >= 0; i -= 37) {  // backwards, every 37th, from a new object
-    EXPECT_EQ(Stream(12, "weights").normal(static_cast<std::uint64_t>(i)), all[static_cast<std::size_t>(i)]);
+    EXPECT_EQ(RandomStream(12, "weights").normal(static_cast<std::uint64_t>(i)), all[static_cast<std::size_t>(i)]);
   }
 }
 

@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-struct Recorder final : Logger {
+struct FlightRecorder final : Logger {
   void add_scalars_from_list(const std::vector<LogItem>& entries, std::int64_t iteration_step) override {
     steps.push_back(iteration_step);
     num_entries += entries.size();
@@ -26,7 +26,7 @@ struct Recorder final : Logger {
 };
 
 TEST(TeeLogger, HandsOnToAll) {
-  const auto a = std::make_shared<Recorder>(), b = std::make_shared<Recorder>();
+  const auto a = std::make_shared<FlightRecorder>(), b = std::make_shared<FlightRecorder>();
   TeeLogger tee({a, b});
   tee.add_scalars_from_list({{"loss", 1.0}, {"lr", 2.0}}, 7);
   tee.flush();
@@ -38,7 +38,7 @@ TEST(TeeLogger, HandsOnToAll) {
 }
 
 TEST(TeeLogger, OneThatFailsDoesNotStopTheOthers) {
-  const auto bad = std::make_shared<Recorder>(), good = std::make_shared<Recorder>();
+  const auto bad = std::make_shared<FlightRecorder>(), good = std::make_shared<FlightRecorder>();
   bad->fails = true;
   TeeLogger tee({bad, good});
   EXPECT_THROW(tee.add_scalars_from_list({{"loss", 1.0}}, 7), DataError);
@@ -46,7 +46,7 @@ TEST(TeeLogger, OneThatFailsDoesNotStopTheOthers) {
 }
 
 TEST(TeeLogger, AnUnknownFormatReachesNobody) {
-  const auto logger = std::make_shared<Recorder>();
+  const auto logger = std::make_shared<FlightRecorder>();
   EXPECT_THROW(TeeLogger({logger}).add_scalars_from_list({{"loss", 1.0, "?"}}, 7), ConfigError);
   EXPECT_TRUE(logger->steps.empty());
 }

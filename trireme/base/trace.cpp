@@ -37,7 +37,7 @@ std::string hexadecimal(std::uint64_t id) {
   return std::string("0x").append(digits.data(), end);
 }
 
-std::string json_value(const Field::Value& value) {
+std::string json_value(const LogField::Value& value) {
   return std::visit(
       [](const auto& v) -> std::string {
         using T = std::decay_t<decltype(v)>;
@@ -193,13 +193,13 @@ std::string Tracer::json() const {
   return out.append("\n]}\n");
 }
 
-void Span::begin(std::string_view name, std::string_view category, Tracer::Args args) {
+void TraceSpan::begin(std::string_view name, std::string_view category, Tracer::Args args) {
   event_.emplace(TraceEvent{
       .phase = 'X', .name = std::string(name), .category = std::string(category), .args = json_object(args)});
   event_->start_ns = tracer_.now_ns();  // last, so that the copies above are not measured
 }
 
-void Span::end() {
+void TraceSpan::end() {
   event_->duration_ns = tracer_.now_ns() - event_->start_ns;
   tracer_.add_from_this_thread(std::move(*event_));
 }

@@ -48,7 +48,7 @@ struct TraceEvent {
 /// Off until enable(); thread-safe. Names given to it are copied, and only while it is on.
 class Tracer {
  public:
-  using Args = std::initializer_list<Field>;
+  using Args = std::initializer_list<LogField>;
 
   explicit Tracer(TraceOptions options);
 
@@ -84,7 +84,7 @@ class Tracer {
   void write(const std::filesystem::path& path) const;
 
  private:
-  friend class Span;
+  friend class TraceSpan;
 
   void add_arrow(char phase, std::string_view name, std::uint64_t id);
   void add_from_this_thread(TraceEvent event);
@@ -103,20 +103,20 @@ class Tracer {
   std::size_t dropped_ = 0;
 };
 
-/// Measures its scope: `Span span(tracer, "forward", "compute", {{"microbatch", 3}});`. While the tracer is off it
+/// Measures its scope: `TraceSpan span(tracer, "forward", "compute", {{"microbatch", 3}});`. While the tracer is off it
 /// costs a load and a branch: no allocation, no clock.
-class [[nodiscard]] Span {
+class [[nodiscard]] TraceSpan {
  public:
-  Span(Tracer& tracer, std::string_view name, std::string_view category, Tracer::Args args = {}) : tracer_(tracer) {
+  TraceSpan(Tracer& tracer, std::string_view name, std::string_view category, Tracer::Args args = {}) : tracer_(tracer) {
     if (tracer.enabled()) [[unlikely]]
       begin(name, category, args);
   }
-  ~Span() {
+  ~TraceSpan() {
     if (event_) [[unlikely]]
       end();
   }
-  Span(const Span&) = delete;
-  Span& operator=(const Span&) = delete;
+  TraceSpan(const TraceSpan&) = delete;
+  TraceSpan& operator=(const TraceSpan&) = delete;
 
  private:
   void begin(std::string_view name, std::string_view category, Tracer::Args args);

@@ -15,7 +15,7 @@
 #include <zlib.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/base/temp_folder.hpp"
+#include "trireme/testing/temp_folder.hpp"
 
 // Counts the allocations of this thread, to show that a span of a tracer that is off makes none. Not inlined: gcc would
 // see free() of what came from new, and warn.
@@ -70,7 +70,7 @@ TEST(Trace, WritesWhoWroteItAndOneSpan) {
   Tracer tracer({.rank = 5, .world_size = 8, .backend = "gloo", .clock = ticks.clock()});
   tracer.enable();
   {
-    const Span span(tracer, "forward", "compute", {{"microbatch", 3}, {"layer", "mlp \"up\""}, {"loss", 0.5}});
+    const TraceSpan span(tracer, "forward", "compute", {{"microbatch", 3}, {"layer", "mlp \"up\""}, {"loss", 0.5}});
   }
   EXPECT_EQ(written(tracer),
             "{\"distributedInfo\":{\"backend\":\"gloo\",\"rank\":5,\"world_size\":8},\n"
@@ -89,12 +89,12 @@ TEST(Trace, OuterSpansComeFirstAndHoldTheInner) {
   Tracer tracer({.rank = 5, .clock = ticks.clock()});
   tracer.enable();
   {
-    const Span step(tracer, "step", "train");
+    const TraceSpan step(tracer, "step", "train");
     {
-      const Span forward(tracer, "forward", "compute");
+      const TraceSpan forward(tracer, "forward", "compute");
     }
     {
-      const Span backward(tracer, "backward", "compute");
+      const TraceSpan backward(tracer, "backward", "compute");
     }
   }
   EXPECT_EQ(events(tracer),
@@ -138,10 +138,10 @@ TEST(Trace, ThreadsAndStreamsHaveLanesWithNames) {
   tracer.name_thread("main");
   const int stream = tracer.new_lane("comm stream");
   tracer.enable();
-  std::thread([&] { const Span span(tracer, "load", "data"); }).join();
+  std::thread([&] { const TraceSpan span(tracer, "load", "data"); }).join();
   tracer.add_span(stream, "all_reduce", "comm", 9000, 250, {{"bytes", 1024}});
   {
-    const Span span(tracer, "forward", "compute");
+    const TraceSpan span(tracer, "forward", "compute");
   }
   EXPECT_EQ(events(tracer),
             ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":5,\"tid\":0,\"args\":{\"name\":\"main\"}}"
@@ -160,7 +160,7 @@ TEST(Trace, IsOffByDefaultAndThenCostsNothing) {
   const int allocations = num_allocations;
   const char* name = "a name that is too long to fit into a string without memory of its own";
   {
-    const Span span(tracer, name, name, {{"why", name}, {"step", 3}});
+    const TraceSpan span(tracer, name, name, {{"why", name}, {"step", 3}});
     tracer.counter(name, 1);
     tracer.arrow_start(name, 1);
     tracer.add_span(0, name, name, 0, 1);
@@ -171,7 +171,7 @@ TEST(Trace, IsOffByDefaultAndThenCostsNothing) {
 
   tracer.enable();
   {
-    const Span span(tracer, name, name);
+    const TraceSpan span(tracer, name, name);
   }
   EXPECT_GT(num_allocations, allocations);  // the count does count
 }
@@ -180,9 +180,9 @@ TEST(Trace, ASpanIsRecordedIfItBeganWhileOn) {
   Tracer tracer({});
   tracer.enable();
   {
-    const Span kept(tracer, "kept", "");
+    const TraceSpan kept(tracer, "kept", "");
     tracer.disable();
-    const Span skipped(tracer, "skipped", "");
+    const TraceSpan skipped(tracer, "skipped", "");
     tracer.enable();
   }
   EXPECT_THAT(written(tracer), HasSubstr("\"kept\""));
@@ -250,7 +250,7 @@ TEST(Trace, TakesSpansFromManyThreads) {
     threads.emplace_back([&] {
       ++ready;
       while (ready < kThreads) std::this_thread::yield();  // all alive at once, so that no lane is used twice
-      for (int i = 0; i < kSpans; ++i) const Span span(tracer, "work", "test", {{"i", i}});
+      for (int i = 0; i < kSpans; ++i) const TraceSpan span(tracer, "work", "test", {{"i", i}});
     });
   }
   for (std::thread& thread : threads) thread.join();

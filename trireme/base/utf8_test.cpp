@@ -37,7 +37,7 @@ TEST(ValidUtf8, ReplacesIllFormedSequencesAsPythonDoes) {
 TEST(ValidUtf8, DoesNotLookBeyondItsText) { EXPECT_EQ(valid_utf8(std::string_view("\xE2\x82\xAC", 2)), "\uFFFD"); }
 
 TEST(ValidUtf8, LeavesNothingToReplace) {
-  const Stream random(1, "bytes");
+  const RandomStream random(1, "bytes");
   for (std::uint64_t i = 0; i < 200'000; i += 8) {
     std::string bytes;
     for (std::uint64_t k = i; k < i + 8; ++k) bytes += static_cast<char>(random.below(k, 256));

@@ -5,9 +5,9 @@
 
 #include "trireme/cli/commands.hpp"
 #include "trireme/cli/data.hpp"
-#include "trireme/config/nearest.hpp"
-#include "trireme/config/parse.hpp"
-#include "trireme/config/presets.hpp"
+#include "trireme/config/read/nearest.hpp"
+#include "trireme/config/read/parse.hpp"
+#include "trireme/config/schema/presets.hpp"
 
 namespace trireme {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/terminal.hpp"
-#include "trireme/config/setting.hpp"
+#include "trireme/config/read/setting.hpp"
 #include "trireme/schedule/replay.hpp"
 
 namespace trireme {
@@ -25,7 +25,7 @@ struct ScheduleOptions {
   int stages = 4;
   int microbatches = 8;
   int virtual_stages = 0;  // 0: not given, two for interleaved-1f1b
-  StepCosts costs;
+  ActionCosts costs;
   std::string svg;          // file to write; empty: none
   bool print_text = false;  // the text form instead of a drawing
 };

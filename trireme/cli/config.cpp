@@ -1,4 +1,4 @@
-#include "trireme/config/config.hpp"
+#include "trireme/config/schema/config.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -7,10 +7,10 @@
 #include "trireme/base/file_output.hpp"
 #include "trireme/base/human.hpp"
 #include "trireme/cli/commands.hpp"
-#include "trireme/config/import.hpp"
-#include "trireme/config/show.hpp"
-#include "trireme/config/toml_file.hpp"
-#include "trireme/config/validate.hpp"
+#include "trireme/config/foreign/import.hpp"
+#include "trireme/config/read/show.hpp"
+#include "trireme/config/read/toml_file.hpp"
+#include "trireme/config/rules/validate.hpp"
 #include "trireme/layout/grid.hpp"
 
 namespace trireme {

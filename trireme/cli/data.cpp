@@ -8,8 +8,8 @@
 #include "trireme/base/file_output.hpp"
 #include "trireme/base/human.hpp"
 #include "trireme/cli/stop_signals.hpp"
-#include "trireme/data/corpus_words.hpp"
-#include "trireme/data/prepare.hpp"
+#include "trireme/data/prepare/corpus_words.hpp"
+#include "trireme/data/prepare/prepare.hpp"
 #include "trireme/files/shown_name.hpp"
 
 namespace trireme {
@@ -32,13 +32,13 @@ std::string counted(std::int64_t count, const char* noun) {
 
 bool shows_progress(const Console& console, bool quiet) { return console.err_terminal.tty && !quiet; }
 
-DocumentOptions document_options(const TextWords& words) {
+DocumentOptions document_options(const TextOptions& words) {
   DocumentOptions options{.key = words.key, .chat = {}, .skip_bad = words.skip_bad};
   if (words.chat) options.chat = ChatTemplate::load(words.chat_template);
   return options;
 }
 
-TextCut cut_of(const TextWords& words) {
+TextCut cut_of(const TextOptions& words) {
   const auto cut = text_cut(words.documents);
   require<ConfigError>(cut.has_value(), "--documents ", shown_name(words.documents),
                        "\n  fix: file, lines or blank-line");
@@ -51,7 +51,7 @@ KnownPattern pattern_of(const std::string& name) {
   return *pattern;
 }
 
-TrainedBpe trained(const TextWords& words, const BpeTrainOptions& options, CorpusCounts& counts, Console& console) {
+TrainedBpe trained(const TextOptions& words, const BpeTrainOptions& options, CorpusCounts& counts, Console& console) {
   ProgressLine line(console.err, shows_progress(console, words.quiet), console.err_terminal.width, "counting words");
   return train_bpe_on_files(
       {.inputs = words.inputs, .cut = cut_of(words), .documents = document_options(words), .workers = words.workers},

@@ -7,7 +7,7 @@
 
 #include "trireme/cli/commands.hpp"
 #include "trireme/cli/progress_line.hpp"
-#include "trireme/data/token_writer.hpp"
+#include "trireme/data/tokens/token_writer.hpp"
 
 namespace CLI {
 class App;
@@ -24,7 +24,7 @@ DataHooks hooks_of(ProgressLine& line);
 TokenFormat format_of(const std::string& name);
 
 /// Where text comes from, for `prepare` and `train-bpe`.
-struct TextWords {
+struct TextOptions {
   std::vector<std::string> inputs;
   std::string key = "text", documents = "file", chat_template = "chatml";
   bool chat = false, skip_bad = false, quiet = false;
@@ -32,7 +32,7 @@ struct TextWords {
 };
 
 struct TrainBpeCommand {
-  TextWords text;
+  TextOptions text;
   std::string output, pattern = "llama3";
   std::int64_t vocab_size = 32'000;
   std::vector<std::string> special;
@@ -41,7 +41,7 @@ struct TrainBpeCommand {
 int run_data_train_bpe(const TrainBpeCommand& command, Console& console);
 
 struct PrepareCommand {
-  TextWords text;
+  TextOptions text;
   std::string output, tokenizer, tokenizer_name, format = "datatrove", pattern = "llama3";
   std::int64_t train_bpe = 0;  // 0: no
   bool append_eod = true, shuffle = false;

@@ -6,10 +6,10 @@
 #include "trireme/base/human.hpp"
 #include "trireme/base/table.hpp"
 #include "trireme/cli/data.hpp"
-#include "trireme/data/inspect.hpp"
-#include "trireme/data/merge.hpp"
-#include "trireme/data/open_tokens.hpp"
-#include "trireme/data/tokenizer.hpp"
+#include "trireme/data/tokens/inspect.hpp"
+#include "trireme/data/tokens/merge.hpp"
+#include "trireme/data/tokens/open_tokens.hpp"
+#include "trireme/data/tokenizer/tokenizer.hpp"
 #include "trireme/files/shown_name.hpp"
 
 namespace trireme {

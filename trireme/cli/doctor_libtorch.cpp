@@ -1,6 +1,6 @@
 // The doctor of a build with libtorch.
 #include "trireme/cli/commands.hpp"
-#include "trireme/runtime/libtorch_facts.hpp"
+#include "trireme/runtime/rank/libtorch_facts.hpp"
 
 namespace trireme {
 

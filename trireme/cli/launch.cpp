@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "trireme/cli/commands.hpp"
-#include "trireme/runtime/job.hpp"
-#include "trireme/runtime/launch_hosts.hpp"
-#include "trireme/runtime/rank_main.hpp"
+#include "trireme/runtime/launcher/job.hpp"
+#include "trireme/runtime/launcher/launch_hosts.hpp"
+#include "trireme/runtime/rank/rank_main.hpp"
 
 namespace trireme {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "trireme/data/progress.hpp"
+#include "trireme/data/tokens/progress.hpp"
 
 namespace trireme {
 

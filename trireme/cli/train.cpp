@@ -4,14 +4,14 @@
 
 #include "trireme/cli/commands.hpp"
 #include "trireme/cli/stop_signals.hpp"
-#include "trireme/config/show.hpp"
-#include "trireme/config/toml_file.hpp"
-#include "trireme/config/training_rules.hpp"
-#include "trireme/config/validate.hpp"
+#include "trireme/config/read/show.hpp"
+#include "trireme/config/read/toml_file.hpp"
+#include "trireme/config/rules/training_rules.hpp"
+#include "trireme/config/rules/validate.hpp"
 #include "trireme/report/run_folder.hpp"
-#include "trireme/runtime/parallel_context.hpp"
-#include "trireme/runtime/rank_main.hpp"
-#include "trireme/train/options_of.hpp"
+#include "trireme/runtime/rank/parallel_context.hpp"
+#include "trireme/runtime/rank/rank_main.hpp"
+#include "trireme/train/component_options.hpp"
 #include "trireme/train/rank_setup.hpp"
 #include "trireme/train/trainer.hpp"
 
@@ -75,7 +75,7 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
   if (io.folder.empty()) {
     RunFolder folder;
     if (env.rank == 0) folder = fresh_folder(config, variables);
-    io.folder = told_by_rank_0(folder.path.string(), context);
+    io.folder = broadcast_text(folder.path.string(), context);
     if (!folder.warning.empty()) io.warnings.push_back(folder.warning);
   }
   io.stop_asked = [] { return StopSignals::received() != 0; };

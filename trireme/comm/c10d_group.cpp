@@ -54,28 +54,28 @@ CallRecord record_in(const at::Tensor& bytes, std::int64_t i) {
 
 }  // namespace
 
-bool WorkFlight::done() {
+bool C10dWork::done() {
   return std::all_of(works_.begin(), works_.end(), [](const auto& work) { return work->isCompleted(); });
 }
 
-void WorkFlight::wait() {
+void C10dWork::wait() {
   for (const auto& work : works_) work->wait();
 }
 
-C10dGroup::C10dGroup(Membership members, std::shared_ptr<Recorder> recorder, CommOptions options,
+C10dGroup::C10dGroup(Membership members, std::shared_ptr<FlightRecorder> recorder, CommOptions options,
                      c10::intrusive_ptr<c10d::Backend> backend, c10::intrusive_ptr<c10d::Backend> checks,
-                     std::shared_ptr<Lookout> lookout)
+                     std::shared_ptr<Watchdog> watchdog)
     : Group(members, std::move(recorder), std::move(options)),
       membership_(std::move(members)),
       backend_(std::move(backend)),
       checks_(std::move(checks)),
-      lookout_(std::move(lookout)) {
-  lookout_->add_group(membership_);
+      watchdog_(std::move(watchdog)) {
+  watchdog_->add_group(membership_);
 }
 
 C10dGroup::~C10dGroup() = default;
 
-std::unique_ptr<Flight> C10dGroup::start(const Call& call, std::span<const CallRecord> records) {
+std::unique_ptr<CommWork> C10dGroup::start(const Call& call, std::span<const CallRecord> records) {
   if (call.op == Op::batch) return start_messages(call.messages);
   if (call.op == Op::send) return start_messages({Message::send(call.input, call.peer)});
   if (call.op == Op::recv) return start_messages({Message::recv(call.output, call.peer)});
@@ -87,8 +87,8 @@ std::unique_ptr<Flight> C10dGroup::start(const Call& call, std::span<const CallR
   return flight_of(start_work(call), records.front());
 }
 
-std::unique_ptr<Flight> C10dGroup::flight_of(c10::intrusive_ptr<c10d::Work> work, const CallRecord& /*record*/) {
-  return std::make_unique<WorkFlight>(std::vector{std::move(work)});
+std::unique_ptr<CommWork> C10dGroup::flight_of(c10::intrusive_ptr<c10d::Work> work, const CallRecord& /*record*/) {
+  return std::make_unique<C10dWork>(std::vector{std::move(work)});
 }
 
 c10::intrusive_ptr<c10d::Work> C10dGroup::start_work(const Call& call) {
@@ -202,7 +202,7 @@ void C10dGroup::compare(std::span<const CallRecord> records) {
 }
 
 void C10dGroup::fail(const CallRecord& record, const std::exception& cause) {
-  throw lookout_->explain(membership_, record, cause.what());
+  throw watchdog_->explain(membership_, record, cause.what());
 }
 
 }  // namespace trireme

@@ -5,30 +5,30 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "trireme/comm/group.hpp"
-#include "trireme/comm/lookout.hpp"
+#include "trireme/comm/watchdog.hpp"
 
 namespace trireme {
 
 class C10dGroup : public Group {
  public:
   /// `checks`: a Gloo backend of the same ranks for strict mode, null in the others.
-  C10dGroup(Membership members, std::shared_ptr<Recorder> recorder, CommOptions options,
+  C10dGroup(Membership members, std::shared_ptr<FlightRecorder> recorder, CommOptions options,
             c10::intrusive_ptr<c10d::Backend> backend, c10::intrusive_ptr<c10d::Backend> checks,
-            std::shared_ptr<Lookout> lookout);
+            std::shared_ptr<Watchdog> watchdog);
   ~C10dGroup() override;
 
  protected:
-  std::unique_ptr<Flight> start(const Call& call, std::span<const CallRecord> records) override;
+  std::unique_ptr<CommWork> start(const Call& call, std::span<const CallRecord> records) override;
   void compare(std::span<const CallRecord> records) override;
   [[noreturn]] void fail(const CallRecord& record, const std::exception& cause) override;
 
   /// Messages, one or several: backends differ in how they carry them.
-  virtual std::unique_ptr<Flight> start_messages(const std::vector<Message>& messages) = 0;
+  virtual std::unique_ptr<CommWork> start_messages(const std::vector<Message>& messages) = 0;
   /// What start() hands back for a piece of work.
-  virtual std::unique_ptr<Flight> flight_of(c10::intrusive_ptr<c10d::Work> work, const CallRecord& record);
+  virtual std::unique_ptr<CommWork> flight_of(c10::intrusive_ptr<c10d::Work> work, const CallRecord& record);
 
   c10d::Backend& backend() { return *backend_; }
-  Lookout& lookout() { return *lookout_; }
+  Watchdog& watchdog() { return *watchdog_; }
   const Membership& membership() const { return membership_; }
 
  private:
@@ -37,13 +37,13 @@ class C10dGroup : public Group {
 
   const Membership membership_;
   const c10::intrusive_ptr<c10d::Backend> backend_, checks_;
-  const std::shared_ptr<Lookout> lookout_;
+  const std::shared_ptr<Watchdog> watchdog_;
 };
 
 /// One or several pieces of c10d's work.
-class WorkFlight : public Flight {
+class C10dWork : public CommWork {
  public:
-  explicit WorkFlight(std::vector<c10::intrusive_ptr<c10d::Work>> works) : works_(std::move(works)) {}
+  explicit C10dWork(std::vector<c10::intrusive_ptr<c10d::Work>> works) : works_(std::move(works)) {}
   bool done() override;
   void wait() override;
 

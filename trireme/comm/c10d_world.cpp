@@ -4,20 +4,20 @@
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include "trireme/comm/store_patience.hpp"
+#include "trireme/comm/store_timeout.hpp"
 
 namespace trireme {
 namespace {
 
-std::shared_ptr<Recorder> recorder_of(const C10dPlace& place) {
-  return std::make_shared<Recorder>(place.rank, place.size, place.black_box);
+std::shared_ptr<FlightRecorder> recorder_of(const C10dPlace& place) {
+  return std::make_shared<FlightRecorder>(place.rank, place.size, place.black_box);
 }
 
 /// A client of its own: a wait in one thread must not hold up the other, and a store that does not answer not the error
 /// that says who is missing.
 c10::intrusive_ptr<c10d::Store> own_client(const C10dPlace& place, double timeout_s) {
   const double patience = std::clamp(timeout_s, 5.0, 10.0);
-  auto store = with_patience(patience, [&] { return place.store->clone(); });
+  auto store = with_receive_timeout(patience, [&] { return place.store->clone(); });
   store->setTimeout(std::chrono::seconds(2));
   return store;
 }
@@ -28,7 +28,7 @@ C10dWorld::C10dWorld(C10dPlace place, CommOptions options)
     : World(place.rank, place.size, std::move(options), recorder_of(place)),
       place_(std::move(place)),
       device_(gloo_device(place_.address, place_.interface)),
-      lookout_(std::make_shared<Lookout>(own_client(place_, this->options().timeout_s), shared_recorder(), size(),
+      watchdog_(std::make_shared<Watchdog>(own_client(place_, this->options().timeout_s), shared_recorder(), size(),
                                          this->options(), place_.lifeline_fd)) {}
 
 c10::intrusive_ptr<c10d::Store> C10dWorld::store_of(const Membership& members, const char* use) const {
@@ -48,7 +48,7 @@ std::unique_ptr<Group> C10dWorld::connect_gloo(Membership members) {
   auto backend = gloo_backend(store_of(members, "gloo"), members.rank, members.size(), device_, options());
   auto checks = checks_of(members, store_of(members, "checks"));
   return std::make_unique<GlooGroup>(std::move(members), shared_recorder(), options(), std::move(backend),
-                                     std::move(checks), lookout_);
+                                     std::move(checks), watchdog_);
 }
 
 std::unique_ptr<Group> C10dWorld::connect(Membership members) {
@@ -56,7 +56,7 @@ std::unique_ptr<Group> C10dWorld::connect(Membership members) {
   auto checks = checks_of(members, store_of(members, "checks"));
   auto store = store_of(members, "nccl");
   return connect_nccl(std::move(members), shared_recorder(), options(), store, place_.device, std::move(checks),
-                      lookout_);
+                      watchdog_);
 }
 
 std::unique_ptr<Group> C10dWorld::connect_control(Membership members) { return connect_gloo(std::move(members)); }

@@ -7,7 +7,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "trireme/comm/gloo_group.hpp"
-#include "trireme/comm/lookout.hpp"
+#include "trireme/comm/watchdog.hpp"
 #include "trireme/comm/world.hpp"
 
 namespace trireme {
@@ -22,7 +22,7 @@ struct C10dPlace {
   at::Device device = at::kCPU;       // of this rank; NCCL needs a GPU
   std::string address = "127.0.0.1";  // of this host, as the others reach it
   std::string interface{};            // or the network interface to use
-  BlackBox* black_box = nullptr;      // from the launcher, or nothing
+  FlightRecord* black_box = nullptr;      // from the launcher, or nothing
   int lifeline_fd = -1;               // from the launcher, or nothing
 };
 
@@ -30,7 +30,7 @@ class C10dWorld final : public World {
  public:
   C10dWorld(C10dPlace place, CommOptions options);
 
-  Lookout& lookout() { return *lookout_; }
+  Watchdog& watchdog() { return *watchdog_; }
 
  protected:
   std::unique_ptr<Group> connect(Membership members) override;
@@ -43,13 +43,13 @@ class C10dWorld final : public World {
 
   const C10dPlace place_;
   const std::shared_ptr<gloo::transport::Device> device_;
-  const std::shared_ptr<Lookout> lookout_;
+  const std::shared_ptr<Watchdog> watchdog_;
 };
 
 /// In nccl_group.cpp where torch has CUDA, else in no_nccl.cpp, which says that it has not.
-std::unique_ptr<Group> connect_nccl(Membership members, const std::shared_ptr<Recorder>& recorder,
+std::unique_ptr<Group> connect_nccl(Membership members, const std::shared_ptr<FlightRecorder>& recorder,
                                     const CommOptions& options, const c10::intrusive_ptr<c10d::Store>& store,
                                     at::Device device, c10::intrusive_ptr<c10d::Backend> checks,
-                                    std::shared_ptr<Lookout> lookout);
+                                    std::shared_ptr<Watchdog> watchdog);
 
 }  // namespace trireme

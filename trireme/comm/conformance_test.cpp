@@ -1,12 +1,12 @@
-#include "trireme/comm/conformance.hpp"
+#include "trireme/testing/conformance.hpp"
 
 #include <atomic>
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
-#include "trireme/comm/gloo_threads.hpp"
-#include "trireme/comm/solo_group.hpp"
+#include "trireme/testing/gloo_threads.hpp"
+#include "trireme/comm/self_group.hpp"
 #include "trireme/comm/thread_world.hpp"
 
 namespace trireme {
@@ -19,7 +19,7 @@ std::vector<int> first_ranks(int n) {
 }
 
 TEST(Conformance, Solo) {
-  SoloGroup group;
+  SelfGroup group;
   EXPECT_GT(Conformance(group, at::kCPU).run(), 300);
 }
 

@@ -13,8 +13,8 @@
 #include <torch/csrc/autograd/function.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/base/test_words.hpp"
-#include "trireme/comm/gradcheck.hpp"
+#include "trireme/testing/test_helpers.hpp"
+#include "trireme/testing/gradcheck.hpp"
 #include "trireme/comm/thread_world.hpp"
 
 namespace trireme::differentiable {

@@ -16,16 +16,16 @@ std::chrono::milliseconds milliseconds(double s) {
 
 /// Messages: those of CUDA tensors go through host memory, since c10d's Gloo sends from the pointer as if it were the
 /// host's.
-class GlooMessages final : public WorkFlight {
+class GlooMessages final : public C10dWork {
  public:
   struct Landing {
     at::Tensor host, device;
   };
   GlooMessages(std::vector<c10::intrusive_ptr<c10d::Work>> works, std::vector<at::Tensor> held,
                std::vector<Landing> landings)
-      : WorkFlight(std::move(works)), held_(std::move(held)), landings_(std::move(landings)) {}
+      : C10dWork(std::move(works)), held_(std::move(held)), landings_(std::move(landings)) {}
   void wait() override {
-    WorkFlight::wait();
+    C10dWork::wait();
     for (const Landing& l : landings_) l.device.copy_(l.host);
   }
 
@@ -35,12 +35,12 @@ class GlooMessages final : public WorkFlight {
 };
 
 /// Everybody's part for this rank has come; they are added up where the result is asked for.
-class ExchangedParts final : public WorkFlight {
+class ExchangedParts final : public C10dWork {
  public:
   ExchangedParts(c10::intrusive_ptr<c10d::Work> work, std::vector<at::Tensor> parts, at::Tensor out, Reduce reduce)
-      : WorkFlight({std::move(work)}), parts_(std::move(parts)), out_(std::move(out)), reduce_(reduce) {}
+      : C10dWork({std::move(work)}), parts_(std::move(parts)), out_(std::move(out)), reduce_(reduce) {}
   void wait() override {
-    WorkFlight::wait();
+    C10dWork::wait();
     const at::NoGradGuard no_grad;
     out_.view(-1).copy_(reduce_in_rank_order(parts_, reduce_));
   }
@@ -56,7 +56,7 @@ class ExchangedParts final : public WorkFlight {
 // c10d's all_gather over Gloo collects the parts in memory of its own and copies them; its bytes are those of a ring, and
 // so are those of parts that each rank sends straight to where they belong. As with all messages over Gloo, done() is
 // false until wait(): c10d's sends and receives cannot be asked.
-std::unique_ptr<Flight> GlooGroup::start_gather(const Call& call) {
+std::unique_ptr<CommWork> GlooGroup::start_gather(const Call& call) {
   const at::NoGradGuard no_grad;
   const at::Tensor in = call.input.view(-1), out = call.output.view(-1);
   const auto part = [&](int r) { return out.narrow(0, r * in.numel(), in.numel()); };
@@ -73,7 +73,7 @@ std::unique_ptr<Flight> GlooGroup::start_gather(const Call& call) {
 
 // c10d's reduce_scatter over Gloo is an all_reduce of which each rank keeps a part: twice the bytes on the wire. An
 // exchange of parts sends each byte once, as a ring would, and adds in rank order.
-std::unique_ptr<Flight> GlooGroup::start(const Call& call, std::span<const CallRecord> records) {
+std::unique_ptr<CommWork> GlooGroup::start(const Call& call, std::span<const CallRecord> records) {
   if (call.op == Op::all_gather && call.input.numel() > 0 && call.output.is_cpu()) return start_gather(call);
   if (call.op != Op::reduce_scatter || call.input.numel() == 0) return C10dGroup::start(call, records);
   at::Tensor in = call.input.view(-1), mine = at::empty_like(in);
@@ -85,7 +85,7 @@ std::unique_ptr<Flight> GlooGroup::start(const Call& call, std::span<const CallR
   return std::make_unique<ExchangedParts>(std::move(work), std::move(parts), call.output, call.reduce);
 }
 
-std::unique_ptr<Flight> GlooGroup::start_messages(const std::vector<Message>& messages) {
+std::unique_ptr<CommWork> GlooGroup::start_messages(const std::vector<Message>& messages) {
   const at::NoGradGuard no_grad;
   std::vector<c10::intrusive_ptr<c10d::Work>> works;
   std::vector<at::Tensor> held;

@@ -17,11 +17,11 @@ class GlooGroup final : public C10dGroup {
   using C10dGroup::C10dGroup;
 
  protected:
-  std::unique_ptr<Flight> start(const Call& call, std::span<const CallRecord> records) override;
-  std::unique_ptr<Flight> start_messages(const std::vector<Message>& messages) override;
+  std::unique_ptr<CommWork> start(const Call& call, std::span<const CallRecord> records) override;
+  std::unique_ptr<CommWork> start_messages(const std::vector<Message>& messages) override;
 
  private:
-  std::unique_ptr<Flight> start_gather(const Call& call);
+  std::unique_ptr<CommWork> start_gather(const Call& call);
 };
 
 /// Where this process is reached: an address or host name, or a network interface (as GLOO_SOCKET_IFNAME names it).

@@ -44,7 +44,7 @@ std::string Membership::str() const {
   return words + "}";
 }
 
-Group::Group(Membership members, std::shared_ptr<Recorder> recorder, CommOptions options)
+Group::Group(Membership members, std::shared_ptr<FlightRecorder> recorder, CommOptions options)
     : members_(std::move(members)),
       text_(members_.str()),
       text_hash_(text_hash(text_)),
@@ -137,7 +137,7 @@ Traffic Group::traffic() const {
   return sum;
 }
 
-/// The record of one call or message: its number, and its part in the balance (Note [Balance]).
+/// The record of one call or message: its number, and its part in the checksum (Note [Checksum]).
 CallRecord Group::begin(const CallRecord& shape) {
   CallRecord record = shape;
   text_.copy(record.group, sizeof record.group - 1);
@@ -150,7 +150,7 @@ CallRecord Group::begin(const CallRecord& shape) {
     const std::uint64_t hash =
         sends ? hash_of_message(text_hash_, rank(), record.peer, record.seq, record.dtype, elements)
               : hash_of_message(text_hash_, record.peer, rank(), record.seq, record.dtype, elements);
-    recorder_->add_to_balance(sends ? hash : ~hash + 1);
+    recorder_->add_to_checksum(sends ? hash : ~hash + 1);
   } else {
     record.seq = ++collectives_;
   }
@@ -178,12 +178,12 @@ Pending Group::run(Call call, at::Tensor result) {
   // What the parts of an uneven all_to_all must have alike, they have in pairs.
   for (int peer = 0; peer < static_cast<int>(call.send_counts.size()); ++peer) {
     const auto i = static_cast<std::size_t>(peer);
-    recorder_->add_to_balance(hash_of_message(text_hash_, rank(), peer, ~collectives_, 0, call.send_counts[i]));
-    recorder_->add_to_balance(~hash_of_message(text_hash_, peer, rank(), ~collectives_, 0, call.recv_counts[i]) + 1);
+    recorder_->add_to_checksum(hash_of_message(text_hash_, rank(), peer, ~collectives_, 0, call.send_counts[i]));
+    recorder_->add_to_checksum(~hash_of_message(text_hash_, peer, rank(), ~collectives_, 0, call.recv_counts[i]) + 1);
   }
   count(call);
   CallRecord first = records.empty() ? CallRecord{} : records.front();
-  std::unique_ptr<Flight> flight;
+  std::unique_ptr<CommWork> flight;
   try {
     if (options_.check == CheckMode::strict && size() > 1) compare(records);
     flight = start(call, records);
@@ -195,7 +195,7 @@ Pending Group::run(Call call, at::Tensor result) {
   return Pending(*this, std::move(call), std::move(records), std::move(result), std::move(flight));
 }
 
-void Group::finish(Call& call, std::span<const CallRecord> records, Flight* flight) {
+void Group::finish(Call& call, std::span<const CallRecord> records, CommWork* flight) {
   if (flight != nullptr) {
     try {
       flight->wait();

@@ -12,7 +12,7 @@
 #include "trireme/comm/call.hpp"
 #include "trireme/comm/comm_options.hpp"
 #include "trireme/comm/pending.hpp"
-#include "trireme/comm/recorder.hpp"
+#include "trireme/comm/flight_recorder.hpp"
 
 namespace trireme {
 
@@ -86,14 +86,14 @@ class Group {
 
   Traffic traffic(Op op) const { return traffic_[static_cast<std::size_t>(op)]; }
   Traffic traffic() const;
-  Recorder& recorder() const { return *recorder_; }
+  FlightRecorder& recorder() const { return *recorder_; }
   const CommOptions& options() const { return options_; }
 
  protected:
-  Group(Membership members, std::shared_ptr<Recorder> recorder, CommOptions options);
+  Group(Membership members, std::shared_ptr<FlightRecorder> recorder, CommOptions options);
 
   /// Moves the data. The arguments are right; avg is to be done as sum (finish() divides). nullptr: done already.
-  virtual std::unique_ptr<Flight> start(const Call& call, std::span<const CallRecord> records) = 0;
+  virtual std::unique_ptr<CommWork> start(const Call& call, std::span<const CallRecord> records) = 0;
   /// Strict mode: throws unless the others make the same calls. `records` are one collective call or messages.
   virtual void compare(std::span<const CallRecord> records) = 0;
   /// Makes of a backend's exception the CommError that a person reads.
@@ -104,7 +104,7 @@ class Group {
   friend class ThrottledGroup;
 
   Pending run(Call call, at::Tensor result);
-  void finish(Call& call, std::span<const CallRecord> records, Flight* flight);
+  void finish(Call& call, std::span<const CallRecord> records, CommWork* flight);
   CallRecord begin(const CallRecord& shape);
   std::vector<CallRecord> begin_all(const Call& call);
   void count(const Call& call);
@@ -112,7 +112,7 @@ class Group {
   const Membership members_;
   const std::string text_;
   const std::uint64_t text_hash_;
-  const std::shared_ptr<Recorder> recorder_;
+  const std::shared_ptr<FlightRecorder> recorder_;
   const CommOptions options_;
   std::uint64_t collectives_ = 0;
   std::vector<std::uint64_t> sent_, received_;  // messages so far, by the other rank

@@ -5,11 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/base/temp_folder.hpp"
-#include "trireme/base/test_words.hpp"
-#include "trireme/comm/gloo_threads.hpp"
+#include "trireme/testing/temp_folder.hpp"
+#include "trireme/testing/test_helpers.hpp"
+#include "trireme/testing/gloo_threads.hpp"
 #include "trireme/comm/rank_order.hpp"
-#include "trireme/comm/solo_group.hpp"
+#include "trireme/comm/self_group.hpp"
 #include "trireme/comm/thread_world.hpp"
 
 namespace trireme {
@@ -27,7 +27,7 @@ std::vector<int> ranks_below(int n) {
 TEST(PendingDeathTest, DroppedUnwaitedStopsTheProgramWithItsName) {
   EXPECT_DEATH(
       {
-        SoloGroup group;
+        SelfGroup group;
         {
           Pending dropped = group.all_reduce(at::ones({3}));
         }
@@ -36,7 +36,7 @@ TEST(PendingDeathTest, DroppedUnwaitedStopsTheProgramWithItsName) {
 }
 
 TEST(Pending, IsLetGoWhileAnExceptionUnwinds) {
-  SoloGroup group;
+  SelfGroup group;
   EXPECT_THROW(
       {
         Pending in_flight = group.all_reduce(at::ones({3}));
@@ -89,7 +89,7 @@ TEST(Group, CountsCallsAndTheBytesOfARing) {
     EXPECT_EQ(group.traffic(Op::broadcast).bytes, group.rank() == 2 ? 80 : 0);
     EXPECT_EQ(group.traffic().calls, 5);
   });
-  SoloGroup alone;
+  SelfGroup alone;
   alone.all_reduce(at::ones({100})).wait();
   EXPECT_EQ(alone.traffic(Op::all_reduce).calls, 1);
   EXPECT_EQ(alone.traffic(Op::all_reduce).bytes, 0);

@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/base/test_words.hpp"
-#include "trireme/comm/gloo_threads.hpp"
+#include "trireme/testing/test_helpers.hpp"
+#include "trireme/testing/gloo_threads.hpp"
 #include "trireme/comm/thread_world.hpp"
 
 namespace trireme {

@@ -24,7 +24,7 @@ class NcclGroup final : public C10dGroup {
 
  protected:
   /// All of them in one NCCL group: in any order between the ranks, and without a communicator for each pair.
-  std::unique_ptr<Flight> start_messages(const std::vector<Message>& messages) override {
+  std::unique_ptr<CommWork> start_messages(const std::vector<Message>& messages) override {
     if (messages.empty()) return nullptr;
     backend().startCoalescing();
     for (const Message& m : messages) {
@@ -37,19 +37,19 @@ class NcclGroup final : public C10dGroup {
     return flight_of(backend().endCoalescing(), recorder().newest());
   }
 
-  /// wait() only orders streams: who watches for a hang is the lookout.
-  std::unique_ptr<Flight> flight_of(c10::intrusive_ptr<c10d::Work> work, const CallRecord& record) override {
-    lookout().watch(membership(), record, [work] { return work->isCompleted(); });
+  /// wait() only orders streams: who watches for a hang is the watchdog.
+  std::unique_ptr<CommWork> flight_of(c10::intrusive_ptr<c10d::Work> work, const CallRecord& record) override {
+    watchdog().watch(membership(), record, [work] { return work->isCompleted(); });
     return C10dGroup::flight_of(std::move(work), record);
   }
 };
 
 }  // namespace
 
-std::unique_ptr<Group> connect_nccl(Membership members, const std::shared_ptr<Recorder>& recorder,
+std::unique_ptr<Group> connect_nccl(Membership members, const std::shared_ptr<FlightRecorder>& recorder,
                                     const CommOptions& options, const c10::intrusive_ptr<c10d::Store>& store,
                                     at::Device device, c10::intrusive_ptr<c10d::Backend> checks,
-                                    std::shared_ptr<Lookout> lookout) {
+                                    std::shared_ptr<Watchdog> watchdog) {
   auto nccl_options = c10d::ProcessGroupNCCL::Options::create();
   // Ours must speak first: NCCL's own watchdog ends the process without a word on who is missing.
   nccl_options->timeout =
@@ -57,7 +57,7 @@ std::unique_ptr<Group> connect_nccl(Membership members, const std::shared_ptr<Re
   auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, members.rank, members.size(), nccl_options);
   backend->eagerConnectSingleDevice(device);
   return std::make_unique<NcclGroup>(std::move(members), recorder, options, std::move(backend), std::move(checks),
-                                     std::move(lookout));
+                                     std::move(watchdog));
 }
 
 }  // namespace trireme

@@ -15,7 +15,7 @@ double& seconds_waited() {
 }
 
 Pending::Pending(Group& group, Call call, std::vector<CallRecord> records, at::Tensor result,
-                 std::unique_ptr<Flight> flight)
+                 std::unique_ptr<CommWork> flight)
     : group_(&group),
       call_(std::move(call)),
       records_(std::move(records)),

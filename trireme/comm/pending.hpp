@@ -12,9 +12,9 @@ namespace trireme {
 class Group;
 
 /// What a backend has under way for one call.
-class Flight {
+class CommWork {
  public:
-  virtual ~Flight() = default;
+  virtual ~CommWork() = default;
   virtual bool done() = 0;
   /// Returns when the result may be used (on CUDA: by what is put on the current stream from now on), or throws.
   virtual void wait() = 0;
@@ -35,13 +35,13 @@ class [[nodiscard]] Pending {
 
  private:
   friend class Group;
-  Pending(Group& group, Call call, std::vector<CallRecord> records, at::Tensor result, std::unique_ptr<Flight> flight);
+  Pending(Group& group, Call call, std::vector<CallRecord> records, at::Tensor result, std::unique_ptr<CommWork> flight);
 
   Group* group_;  // nullptr: waited for, or moved from
   Call call_;
   std::vector<CallRecord> records_;  // one; of a batch as many as messages
   at::Tensor result_;
-  std::unique_ptr<Flight> flight_;  // nullptr: nothing left to wait for
+  std::unique_ptr<CommWork> flight_;  // nullptr: nothing left to wait for
   int unwinding_;
 };
 

@@ -38,7 +38,7 @@ class HostStream {
   void set_state(const StreamState& state) { state_ = state; }
 
  private:
-  Stream stream() const { return {state_.key, purpose_}; }
+  RandomStream stream() const { return {state_.key, purpose_}; }
 
   std::string purpose_;
   StreamState state_;

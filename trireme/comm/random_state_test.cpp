@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/base/test_words.hpp"
+#include "trireme/testing/test_helpers.hpp"
 #include "trireme/comm/thread_world.hpp"
 
 namespace trireme {
@@ -31,7 +31,7 @@ std::vector<double> draw_of_all(RandomSource& source) {
 
 TEST(HostStream, IsThePhiloxStreamReadInOrder) {
   HostStream stream(5, "random");
-  const Stream expected(5, "random");
+  const RandomStream expected(5, "random");
   EXPECT_EQ(stream.bits(), expected.bits(0));
   EXPECT_EQ(stream.uniform(), expected.uniform(1));
   EXPECT_EQ(stream.below(10), expected.below(2, 10));

@@ -49,7 +49,7 @@ class ThreadHall {
   int size() const { return static_cast<int>(recorders_.size()); }
   std::mutex& mutex() { return mutex_; }
 
-  void enter(int rank, Recorder* recorder) {
+  void enter(int rank, FlightRecorder* recorder) {
     const std::scoped_lock lock(mutex_);
     recorders_[static_cast<std::size_t>(rank)] = recorder;
   }
@@ -88,7 +88,7 @@ class ThreadHall {
       std::string words =
           text(record.what(), " #", record.seq, " on group ", record.group, " timed out after ", timeout_s, " s");
       for (int rank : missing()) {
-        const Recorder* recorder = recorders_[static_cast<std::size_t>(rank)];
+        const FlightRecorder* recorder = recorders_[static_cast<std::size_t>(rank)];
         words += text("\n  missing: rank ", rank, ": last seen in ",
                       recorder == nullptr ? "its start" : last_call(recorder->snapshot()));
       }
@@ -107,7 +107,7 @@ class ThreadHall {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, std::shared_ptr<Room>> rooms_;
-  std::vector<Recorder*> recorders_;
+  std::vector<FlightRecorder*> recorders_;
   std::optional<Failure> failure_;
 };
 
@@ -115,7 +115,7 @@ namespace {
 
 class ThreadGroup final : public Group {
  public:
-  ThreadGroup(Membership members, std::shared_ptr<Recorder> recorder, CommOptions options,
+  ThreadGroup(Membership members, std::shared_ptr<FlightRecorder> recorder, CommOptions options,
               std::shared_ptr<ThreadHall> hall)
       : Group(members, std::move(recorder), std::move(options)), hall_(std::move(hall)), room_(hall_->room(members)) {}
 
@@ -133,7 +133,7 @@ class ThreadGroup final : public Group {
     throw error;
   }
 
-  std::unique_ptr<Flight> start(const Call& call, std::span<const CallRecord> records) override {
+  std::unique_ptr<CommWork> start(const Call& call, std::span<const CallRecord> records) override {
     const std::scoped_lock lock(hall_->mutex());
     hall_->throw_if_failed();
     if (call.op != Op::batch && call.op != Op::send && call.op != Op::recv) return post(call, records.front());
@@ -147,7 +147,7 @@ class ThreadGroup final : public Group {
 
  private:
   /// The wait of one round.
-  class Collective final : public Flight {
+  class Collective final : public CommWork {
    public:
     Collective(ThreadGroup& group, std::shared_ptr<Round> round, CallRecord record)
         : group_(group), round_(std::move(round)), record_(record) {}
@@ -174,7 +174,7 @@ class ThreadGroup final : public Group {
   };
 
   /// The wait of one or several messages.
-  class Letters final : public Flight {
+  class Letters final : public CommWork {
    public:
     explicit Letters(ThreadGroup& group) : group_(group) {}
     void add(std::pair<std::shared_ptr<Letter>, CallRecord> one) { letters_.push_back(std::move(one)); }
@@ -195,7 +195,7 @@ class ThreadGroup final : public Group {
     std::vector<std::pair<std::shared_ptr<Letter>, CallRecord>> letters_;
   };
 
-  std::unique_ptr<Flight> post(const Call& call, const CallRecord& record) {
+  std::unique_ptr<CommWork> post(const Call& call, const CallRecord& record) {
     std::shared_ptr<Round>& at = room_->rounds[record.seq];
     if (at == nullptr) at = std::make_shared<Round>(size());
     const std::shared_ptr<Round> round = at;
@@ -251,7 +251,7 @@ class ThreadGroup final : public Group {
 }  // namespace
 
 ThreadWorld::ThreadWorld(int rank, std::shared_ptr<ThreadHall> hall, CommOptions options)
-    : World(rank, hall->size(), std::move(options), std::make_shared<Recorder>(rank, hall->size())),
+    : World(rank, hall->size(), std::move(options), std::make_shared<FlightRecorder>(rank, hall->size())),
       hall_(std::move(hall)) {
   hall_->enter(rank, &recorder());
 }

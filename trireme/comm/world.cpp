@@ -12,11 +12,11 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/comm/mismatch.hpp"
-#include "trireme/comm/solo_group.hpp"
+#include "trireme/comm/self_group.hpp"
 
 namespace trireme {
 
-World::World(int rank, int size, CommOptions options, std::shared_ptr<Recorder> recorder)
+World::World(int rank, int size, CommOptions options, std::shared_ptr<FlightRecorder> recorder)
     : rank_(rank), size_(size), options_(std::move(options)), recorder_(std::move(recorder)) {
   require(size >= 1 && rank >= 0 && rank < size, "rank ", rank, " of a world of ", size);
 }
@@ -44,7 +44,7 @@ Membership World::members(const std::string& name, const std::vector<int>& world
 
 std::unique_ptr<Group> World::make_group(const std::string& name, const std::vector<int>& world_ranks) {
   Membership who = members(name, world_ranks);
-  if (who.size() == 1) return std::make_unique<SoloGroup>(std::move(who), recorder_, options_);
+  if (who.size() == 1) return std::make_unique<SelfGroup>(std::move(who), recorder_, options_);
   return connect(std::move(who));
 }
 
@@ -54,7 +54,7 @@ Group& World::control() {
     std::iota(all.begin(), all.end(), 0);
     Membership who = members("step", all);
     if (size_ == 1)
-      control_ = std::make_unique<SoloGroup>(std::move(who), recorder_, options_);
+      control_ = std::make_unique<SelfGroup>(std::move(who), recorder_, options_);
     else
       control_ = connect_control(std::move(who));
   }
@@ -66,7 +66,7 @@ void World::end_step(const std::vector<Group*>& groups) {
     for (Group* group : groups) group->end_step();
   if (options_.check == CheckMode::fast && size_ > 1) {
     // Taken before the call that compares it, which is recorded like any other.
-    const at::Tensor sum = at::full({1}, static_cast<std::int64_t>(recorder_->balance()), at::kLong);
+    const at::Tensor sum = at::full({1}, static_cast<std::int64_t>(recorder_->checksum()), at::kLong);
     control().all_reduce_(sum).wait();
     if (sum.item<std::int64_t>() != 0) name_the_mismatch(groups);
   }

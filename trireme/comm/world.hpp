@@ -6,7 +6,7 @@
 
 #include "trireme/comm/comm_options.hpp"
 #include "trireme/comm/group.hpp"
-#include "trireme/comm/recorder.hpp"
+#include "trireme/comm/flight_recorder.hpp"
 
 namespace trireme {
 
@@ -19,7 +19,7 @@ class World {
   int rank() const { return rank_; }
   int size() const { return size_; }
   const CommOptions& options() const { return options_; }
-  Recorder& recorder() const { return *recorder_; }
+  FlightRecorder& recorder() const { return *recorder_; }
 
   /// A group of these world ranks, one of them ours. All its members must make it, and make their groups in one order;
   /// nobody else needs to. A name and its ranks stand for one group: making it twice is an error.
@@ -32,13 +32,13 @@ class World {
   void end_step(const std::vector<Group*>& groups);
 
  protected:
-  World(int rank, int size, CommOptions options, std::shared_ptr<Recorder> recorder);
+  World(int rank, int size, CommOptions options, std::shared_ptr<FlightRecorder> recorder);
 
   virtual std::unique_ptr<Group> connect(Membership members) = 0;
   /// A group of all ranks that carries host tensors, for checks.
   virtual std::unique_ptr<Group> connect_control(Membership members) { return connect(std::move(members)); }
 
-  const std::shared_ptr<Recorder>& shared_recorder() const { return recorder_; }
+  const std::shared_ptr<FlightRecorder>& shared_recorder() const { return recorder_; }
 
  private:
   Membership members(const std::string& name, const std::vector<int>& world_ranks);
@@ -46,7 +46,7 @@ class World {
 
   const int rank_, size_;
   const CommOptions options_;
-  const std::shared_ptr<Recorder> recorder_;
+  const std::shared_ptr<FlightRecorder> recorder_;
   std::vector<std::string> made_;
   std::unique_ptr<Group> control_;
 };

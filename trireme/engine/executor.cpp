@@ -5,22 +5,22 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/memory_kind.hpp"
-#include "trireme/comm/recorder.hpp"
+#include "trireme/comm/flight_recorder.hpp"
 
 namespace trireme {
 
-double StepOutcome::seconds(StepOp op) const {
+double StepOutcome::seconds(ActionKind op) const {
   std::int64_t ns = 0;
-  for (const StepSpan& span : spans)
+  for (const ActionSpan& span : spans)
     if (span.step.op == op) ns += span.end_ns - span.begin_ns;
   return static_cast<double>(ns) * 1e-9;
 }
 
 Executor::Executor(Program program, Zero& zero) : program_(std::move(program)), zero_(zero) {
-  for (const Step& step : program_) {
-    require(step.chunk == 0 && (step.op == StepOp::F || step.op == StepOp::B), "the program has step ", str(step),
+  for (const Action& step : program_) {
+    require(step.chunk == 0 && (step.op == ActionKind::F || step.op == ActionKind::B), "the program has step ", str(step),
             ": pipelines cannot be run yet");
-    if (step.op == StepOp::B) ++backwards_;
+    if (step.op == ActionKind::B) ++backwards_;
   }
   require(backwards_ > 0, "a program without a backward");
 }
@@ -30,10 +30,10 @@ StepOutcome Executor::run(const StepWork& work) {
   std::map<int, at::Tensor> losses;  // with what their backward needs, from forward to backward
   at::Tensor seed;
   int done = 0;
-  for (const Step& step : program_) {
+  for (const Action& step : program_) {
     const std::int64_t begin_ns = steady_ns();
     switch (step.op) {
-      case StepOp::F: {
+      case ActionKind::F: {
         const MemoryScope activations(MemoryKind::activations);
         zero_.partition().mesh().tag({work.step, "forward"});
         const at::Tensor loss = work.forward(step.microbatch);
@@ -41,7 +41,7 @@ StepOutcome Executor::run(const StepWork& work) {
         losses[step.microbatch] = loss;
         break;
       }
-      case StepOp::B: {
+      case ActionKind::B: {
         const auto held = losses.extract(step.microbatch);
         require(!held.empty(), str(step), " comes before its forward");
         if (!seed.defined()) seed = work.seed();

@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "trireme/schedule/step.hpp"
+#include "trireme/schedule/action.hpp"
 #include "trireme/zero/zero.hpp"
 
 namespace trireme {
@@ -20,16 +20,16 @@ struct StepWork {
 };
 
 /// When a step of the program ran, by the host's steady clock.
-struct StepSpan {
-  Step step;
+struct ActionSpan {
+  Action step;
   std::int64_t begin_ns = 0, end_ns = 0;
 };
 
 struct StepOutcome {
   at::Tensor loss_sum;  // of this rank's microbatches in their order: 0-dim, f64, on the device
-  std::vector<StepSpan> spans{};
+  std::vector<ActionSpan> spans{};
 
-  double seconds(StepOp op) const;  // of all its steps
+  double seconds(ActionKind op) const;  // of all its steps
 };
 
 class Executor {

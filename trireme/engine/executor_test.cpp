@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/base/test_words.hpp"
+#include "trireme/testing/test_helpers.hpp"
 #include "trireme/comm/thread_world.hpp"
 #include "trireme/schedule/generate.hpp"
-#include "trireme/zero/test_words.hpp"
+#include "trireme/testing/zero_helpers.hpp"
 
 namespace trireme {
 namespace {

@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "trireme/base/temp_folder.hpp"
-#include "trireme/files/test_words.hpp"
+#include "trireme/testing/temp_folder.hpp"
+#include "trireme/testing/files_helpers.hpp"
 
 namespace trireme {
 namespace {

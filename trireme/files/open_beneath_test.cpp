@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "trireme/files/mapped_file.hpp"
-#include "trireme/files/test_words.hpp"
+#include "trireme/testing/files_helpers.hpp"
 
 namespace trireme {
 namespace {

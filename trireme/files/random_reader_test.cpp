@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "trireme/files/test_words.hpp"
+#include "trireme/testing/files_helpers.hpp"
 
 namespace trireme {
 namespace {

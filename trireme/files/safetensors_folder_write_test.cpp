@@ -8,9 +8,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "trireme/base/test_file_size_limit.hpp"
+#include "trireme/testing/file_size_limit.hpp"
 #include "trireme/files/safetensors_folder.hpp"
-#include "trireme/files/test_words.hpp"
+#include "trireme/testing/files_helpers.hpp"
 
 namespace trireme {
 namespace {

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/files/json_bounds.hpp"
-#include "trireme/files/test_words.hpp"
+#include "trireme/testing/files_helpers.hpp"
 
 namespace trireme {
 namespace {

@@ -15,7 +15,7 @@
 #include "trireme/files/json_bounds.hpp"
 #include "trireme/files/safetensors_header.hpp"
 #include "trireme/files/safetensors_index.hpp"
-#include "trireme/files/test_words.hpp"
+#include "trireme/testing/files_helpers.hpp"
 
 // Counts the bytes that this program holds, and the most it ever held. Not inlined: gcc would see free() of what came
 // from new, and warn.

@@ -11,7 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/files/test_words.hpp"
+#include "trireme/testing/files_helpers.hpp"
 
 namespace trireme {
 namespace {

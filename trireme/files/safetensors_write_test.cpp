@@ -9,7 +9,7 @@
 #include <rapidcheck/gtest.h>
 
 #include "trireme/files/safetensors.hpp"
-#include "trireme/files/test_words.hpp"
+#include "trireme/testing/files_helpers.hpp"
 
 namespace trireme {
 namespace {

@@ -7,8 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/base/test_file_size_limit.hpp"
-#include "trireme/files/test_words.hpp"
+#include "trireme/testing/file_size_limit.hpp"
+#include "trireme/testing/files_helpers.hpp"
 
 namespace trireme {
 namespace {

@@ -1,7 +1,7 @@
 #include "trireme/kernels/attention.hpp"
 
 #include "trireme/kernels/matmul.hpp"
-#include "trireme/kernels/test_words.hpp"
+#include "trireme/testing/kernels_helpers.hpp"
 
 namespace trireme::kernels {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/kernels/test_words.hpp"
+#include "trireme/testing/kernels_helpers.hpp"
 
 namespace trireme::kernels {
 namespace {

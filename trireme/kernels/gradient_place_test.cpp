@@ -2,7 +2,7 @@
 
 #include "trireme/kernels/embedding.hpp"
 #include "trireme/kernels/matmul.hpp"
-#include "trireme/kernels/test_words.hpp"
+#include "trireme/testing/kernels_helpers.hpp"
 
 namespace trireme::kernels {
 namespace {

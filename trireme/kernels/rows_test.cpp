@@ -7,7 +7,7 @@
 #include <set>
 #include <thread>
 
-#include "trireme/kernels/test_words.hpp"
+#include "trireme/testing/kernels_helpers.hpp"
 
 namespace trireme::kernels::detail {
 namespace {

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/layout/test_words.hpp"
+#include "trireme/testing/layout_helpers.hpp"
 
 namespace trireme {
 namespace {

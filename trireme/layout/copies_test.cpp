@@ -8,7 +8,7 @@
 #include <rapidcheck/gtest.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/layout/test_words.hpp"
+#include "trireme/testing/layout_helpers.hpp"
 
 namespace trireme {
 namespace {

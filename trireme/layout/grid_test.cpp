@@ -9,7 +9,7 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
-#include "trireme/layout/test_words.hpp"
+#include "trireme/testing/layout_helpers.hpp"
 
 namespace trireme {
 namespace {

@@ -15,7 +15,7 @@ int64_t divide_up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 struct DimCut {
   std::vector<Axis> axes;  // outer first
   int64_t degree = 1;
-  std::vector<Chunk> chunks;  // empty: the dim is not cut into chunks
+  std::vector<Section> sections;  // empty: the dim is not cut into sections
   bool padded = false;
 };
 
@@ -32,12 +32,12 @@ std::vector<DimCut> by_dim(const Placement& placement, const Shape& shape, const
     if (seen.contains(cut.axis)) fail("the axis is listed twice; it cuts one dim");
     seen = seen | cut.axis;
     DimCut& dim = dims[cut.dim];
-    if (!cut.chunks.empty() && !dim.chunks.empty())
-      fail("its chunks are stated twice; state them with one of its axes");
+    if (!cut.sections.empty() && !dim.sections.empty())
+      fail("its sections are stated twice; state them with one of its axes");
     dim.axes.push_back(cut.axis);
     dim.degree *= grid.degree(cut.axis);
     dim.padded = dim.padded || cut.padded;
-    if (!cut.chunks.empty()) dim.chunks = cut.chunks;
+    if (!cut.sections.empty()) dim.sections = cut.sections;
   }
   return dims;
 }
@@ -56,21 +56,21 @@ void check_dim(size_t dim, int64_t size, const DimCut& cut, const Grid& grid) {
   const auto ensure = [&](bool ok, const auto&... rule) {
     if (!ok) throw ConfigError(text(describe(dim, size, cut, grid), ": ", rule...));
   };
-  if (cut.chunks.empty()) {
+  if (cut.sections.empty()) {
     ensure(cut.padded || size % cut.degree == 0, "the size must be divisible by ", cut.degree);
     return;
   }
-  ensure(!cut.padded, "a dim of several chunks cannot be padded");
+  ensure(!cut.padded, "a dim of several sections cannot be padded");
   int64_t left = size;
-  for (const Chunk& chunk : cut.chunks) {
-    ensure(0 < chunk.size && chunk.size <= left, "the chunks must be positive and add up to ", size);
-    left -= chunk.size;
-    const int64_t units = chunk.units == 0 ? chunk.size : chunk.units;
-    ensure(units > 0 && chunk.size % units == 0, "a chunk of ", chunk.size, " is not divisible into ", units, " units");
-    ensure(units % cut.degree == 0 || cut.degree % units == 0, "a chunk of ", chunk.size, " has ", units,
-           " units: one of ", cut.degree, " and ", units, " must divide the other");
+  for (const Section& section : cut.sections) {
+    ensure(0 < section.size && section.size <= left, "the sections must be positive and add up to ", size);
+    left -= section.size;
+    const int64_t granules = section.granules == 0 ? section.size : section.granules;
+    ensure(granules > 0 && section.size % granules == 0, "a section of ", section.size, " is not divisible into ", granules, " granules");
+    ensure(granules % cut.degree == 0 || cut.degree % granules == 0, "a section of ", section.size, " has ", granules,
+           " granules: one of ", cut.degree, " and ", granules, " must divide the other");
   }
-  ensure(left == 0, "the chunks add up to ", size - left, ", not ", size);
+  ensure(left == 0, "the sections add up to ", size - left, ", not ", size);
 }
 
 std::vector<DimCut> checked(const Placement& placement, const Shape& shape, const Grid& grid) {
@@ -88,21 +88,21 @@ struct Part {
 
 /// What the rank with combined index `index` keeps of a dim of `size`.
 std::vector<Part> parts_of(const DimCut& cut, int64_t size, int64_t index) {
-  if (cut.chunks.empty()) {
+  if (cut.sections.empty()) {
     const int64_t rows = divide_up(size, cut.degree);
     const Range global{std::min(index * rows, size), std::min((index + 1) * rows, size)};
     return {{{0, global.size()}, global}};
   }
   std::vector<Part> parts;
   int64_t local_begin = 0, chunk_begin = 0;
-  for (const Chunk& chunk : cut.chunks) {
-    const int64_t units = chunk.units == 0 ? chunk.size : chunk.units;
-    const int64_t replicas = std::max<int64_t>(cut.degree / units, 1);  // neighbours that share a unit
-    const int64_t rows = chunk.size / (cut.degree / replicas);
+  for (const Section& section : cut.sections) {
+    const int64_t granules = section.granules == 0 ? section.size : section.granules;
+    const int64_t replicas = std::max<int64_t>(cut.degree / granules, 1);  // neighbours that share a granule
+    const int64_t rows = section.size / (cut.degree / replicas);
     const int64_t begin = chunk_begin + index / replicas * rows;
     parts.push_back({{local_begin, local_begin + rows}, {begin, begin + rows}, replicas});
     local_begin += rows;
-    chunk_begin += chunk.size;
+    chunk_begin += section.size;
   }
   return parts;
 }
@@ -116,7 +116,7 @@ int64_t combined_index(const DimCut& cut, const Grid& grid, int rank) {
 }  // namespace
 
 Cut fused_qkv(Axis axis, int dim, int64_t heads, int64_t kv_heads, int64_t head_dim) {
-  const Chunk q{heads * head_dim, heads}, kv{kv_heads * head_dim, kv_heads};
+  const Section q{heads * head_dim, heads}, kv{kv_heads * head_dim, kv_heads};
   return {axis, dim, {q, kv, kv}};
 }
 
@@ -127,7 +127,7 @@ void check(const Placement& placement, const Shape& shape, const Grid& grid) { c
 Shape local_shape(const Placement& placement, const Shape& shape, const Grid& grid) {
   const std::vector<DimCut> dims = checked(placement, shape, grid);
   Shape local;
-  // Index 0 is never short of rows, and of chunks all ranks keep equally many.
+  // Index 0 is never short of rows, and of sections all ranks keep equally many.
   for (size_t dim = 0; dim < dims.size(); ++dim) local.push_back(parts_of(dims[dim], shape[dim], 0).back().local.end);
   return local;
 }

@@ -9,28 +9,28 @@
 
 namespace trireme {
 
-/// A part of a dim that is cut on its own. `units` are its indivisible parts, such as heads; 0: every element is one.
-struct Chunk {
+/// A part of a dim that is cut on its own. `granules` are its indivisible parts, such as heads; 0: every element is one.
+struct Section {
   int64_t size = 0;
-  int64_t units = 0;
-  bool operator==(const Chunk&) const = default;
+  int64_t granules = 0;
+  bool operator==(const Section&) const = default;
 };
 
 /// `axis` cuts tensor dim `dim` into equal parts, in the order of its coordinate.
-///   chunks   the dim is a concatenation of chunks; a rank keeps its part of each, concatenated (fused QKV, gate-up).
-///            Where the degree is larger than a chunk's units, degree / units neighbouring ranks keep the same unit.
+///   sections   the dim is a concatenation of sections; a rank keeps its part of each, concatenated (fused QKV, gate-up).
+///            Where the degree is larger than a section's granules, degree / granules neighbouring ranks keep the same granule.
 ///   padded   the size need not be divisible: a rank's tensor has ceil(size / degree) rows, of which the last ranks use
 ///            fewer or none (vocabulary).
 struct Cut {
   Axis axis;
   int dim;
-  std::vector<Chunk> chunks = {};
+  std::vector<Section> sections = {};
   bool padded = false;
   bool operator==(const Cut&) const = default;
 };
 
 /// An axis not listed keeps a full replica. Several axes may cut one dim: the first listed is the outer one, together
-/// they cut as one axis of their combined index would, and what one of them says of chunks and padding holds for the
+/// they cut as one axis of their combined index would, and what one of them says of sections and padding holds for the
 /// dim.
 struct Placement {
   std::vector<Cut> cuts;

@@ -9,7 +9,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/layout/copies.hpp"
-#include "trireme/layout/test_words.hpp"
+#include "trireme/testing/layout_helpers.hpp"
 
 namespace trireme {
 namespace {
@@ -93,19 +93,19 @@ TEST(Placement, ErrorsNameDimSizeAxisDegreeAndRule) {
   refused({.cuts = {{Axis::tp, -1}}}, {6, 9}, "tp cuts dim -1");
   refused({.cuts = {{Axis::tp, 0}, {Axis::tp, 1}}}, {6, 9}, "the axis is listed twice");
   refused({.cuts = {fused_qkv(Axis::tp, 0, 6, 2, 4)}}, {40},
-          "dim 0 of size 40, cut by tp = 3: a chunk of 8 has 2 units: one of 3 and 2 must divide the other");
-  refused({.cuts = {gate_up(Axis::tp, 0, 6)}}, {13}, "the chunks add up to 12, not 13");
-  refused({.cuts = {gate_up(Axis::tp, 0, 6)}}, {11}, "the chunks must be positive and add up to 11");
-  refused({.cuts = {{Axis::tp, 0, {{-3, 0}, {9, 0}}}}}, {6}, "the chunks must be positive");
-  refused({.cuts = {{Axis::tp, 0, {{6, 4}}}}}, {6}, "a chunk of 6 is not divisible into 4 units");
-  refused({.cuts = {{Axis::tp, 0, {{6, -3}}}}}, {6}, "into -3 units");
+          "dim 0 of size 40, cut by tp = 3: a section of 8 has 2 granules: one of 3 and 2 must divide the other");
+  refused({.cuts = {gate_up(Axis::tp, 0, 6)}}, {13}, "the sections add up to 12, not 13");
+  refused({.cuts = {gate_up(Axis::tp, 0, 6)}}, {11}, "the sections must be positive and add up to 11");
+  refused({.cuts = {{Axis::tp, 0, {{-3, 0}, {9, 0}}}}}, {6}, "the sections must be positive");
+  refused({.cuts = {{Axis::tp, 0, {{6, 4}}}}}, {6}, "a section of 6 is not divisible into 4 granules");
+  refused({.cuts = {{Axis::tp, 0, {{6, -3}}}}}, {6}, "into -3 granules");
   refused({.cuts = {{Axis::tp, 0, {{6, 0}}, true}}}, {6}, "cannot be padded");
-  refused({.cuts = {{Axis::tp, 0, {{6, 0}}}, {Axis::dp, 0, {{6, 0}}}}}, {6}, "chunks are stated twice");
+  refused({.cuts = {{Axis::tp, 0, {{6, 0}}}, {Axis::dp, 0, {{6, 0}}}}}, {6}, "sections are stated twice");
   refused({}, {-1}, "a size is negative");
 }
 
 // Note [Any placement]: for a given shape and grid, each axis cuts a dim or none; a dim is cut plainly where it is
-// divisible, else padded, or is a concatenation of chunks with any units that are allowed.
+// divisible, else padded, or is a concatenation of sections with any granules that are allowed.
 Placement any_placement(const Shape& shape, const Grid& grid) {
   std::vector<Axis> axes{Axis::dp, Axis::cp, Axis::tp};
   if (toss()) std::ranges::reverse(axes);
@@ -127,10 +127,10 @@ Placement any_placement(const Shape& shape, const Grid& grid) {
     }
     for (int64_t left = shape[dim]; left > 0;) {
       const int64_t size = pick(1, static_cast<int>(left));
-      std::vector<int64_t> units;
+      std::vector<int64_t> granules;
       for (int64_t u = 1; u <= size; ++u)
-        if (size % u == 0 && (u % degree[dim] == 0 || degree[dim] % u == 0)) units.push_back(u);
-      cut.chunks.push_back({size, units[pick(0, static_cast<int>(units.size()) - 1)]});
+        if (size % u == 0 && (u % degree[dim] == 0 || degree[dim] % u == 0)) granules.push_back(u);
+      cut.sections.push_back({size, granules[pick(0, static_cast<int>(granules.size()) - 1)]});
       left -= size;
     }
   }

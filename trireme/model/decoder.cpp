@@ -82,8 +82,8 @@ at::Tensor Block::body(const at::Tensor& x_tD, const TokenFacts& tokens, bool se
   const at::Tensor attended =
       attention_->forward(attention_norm_->forward(x_tD), rotation, context, again(*attention_norm_, x_tD), selective);
   const at::Tensor y_tD = x_tD + attention_dropout_->forward(attended, tokens.rows_t, context);
-  const at::Tensor thought = mlp_->forward(mlp_norm_->forward(y_tD), again(*mlp_norm_, y_tD), selective);
-  return y_tD + mlp_dropout_->forward(thought, tokens.rows_t, context);
+  const at::Tensor mlp_out = mlp_->forward(mlp_norm_->forward(y_tD), again(*mlp_norm_, y_tD), selective);
+  return y_tD + mlp_dropout_->forward(mlp_out, tokens.rows_t, context);
 }
 
 Decoder::Decoder(const ModelConfig& m, TensorParallel tp) : model_(m), tp_(tp) {
@@ -149,7 +149,7 @@ LossSum Decoder::loss(const at::Tensor& ids_T, const at::Tensor& targets_T, cons
 
 at::Tensor Decoder::logits(const at::Tensor& ids_T, const ForwardContext& context) {
   const at::Tensor x_tD = hidden(ids_T, context);
-  return in_unit(hooks_, head_unit_, true, [&] { return whole_logits(x_tD, head_weight(), model_.vocab_size, tp_); });
+  return in_unit(hooks_, head_unit_, true, [&] { return full_logits(x_tD, head_weight(), model_.vocab_size, tp_); });
 }
 
 at::Tensor Decoder::sharded_logits(const at::Tensor& ids_T, const ForwardContext& context) {

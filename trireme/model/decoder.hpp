@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "trireme/config/config.hpp"
-#include "trireme/config/counts.hpp"
+#include "trireme/config/schema/config.hpp"
+#include "trireme/config/schema/counts.hpp"
 #include "trireme/nn/attention.hpp"
 #include "trireme/nn/cross_entropy.hpp"
 #include "trireme/nn/embedding.hpp"

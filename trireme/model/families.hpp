@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/config/config.hpp"
+#include "trireme/config/schema/config.hpp"
 
 namespace trireme {
 

@@ -9,13 +9,13 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "trireme/base/temp_folder.hpp"
-#include "trireme/base/test_words.hpp"
-#include "trireme/config/counts.hpp"
-#include "trireme/config/presets.hpp"
+#include "trireme/testing/temp_folder.hpp"
+#include "trireme/testing/test_helpers.hpp"
+#include "trireme/config/schema/counts.hpp"
+#include "trireme/config/schema/presets.hpp"
 #include "trireme/model/hugging_face.hpp"
 #include "trireme/nn/sampler.hpp"
-#include "trireme/nn/test_words.hpp"
+#include "trireme/testing/nn_helpers.hpp"
 
 namespace trireme {
 namespace {
@@ -110,7 +110,7 @@ TEST(HuggingFace, EachRankReadsItsPart) {
         load_hugging_face(decoder, folder.path(), mesh.grid(), mesh.rank());
         std::map<std::string, at::Tensor> ours;
         for (const Param& param : params_of(decoder)) {
-          const Whole whole = gather_whole(param.value, param.spec, mesh);
+          const FullTensor whole = gather_full_tensor(param.value, param.spec, mesh);
           EXPECT_EQ(whole.disagreement, 0) << param.name;
           ours[param.name] = whole.value;
         }

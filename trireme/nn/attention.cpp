@@ -14,8 +14,8 @@
 namespace trireme {
 namespace {
 
-std::vector<Chunk> qkv_chunks(const AttentionOptions& o) {
-  return fused_qkv(Axis::tp, 0, o.heads, o.kv_heads, o.head_dim).chunks;
+std::vector<Section> qkv_sections(const AttentionOptions& o) {
+  return fused_qkv(Axis::tp, 0, o.heads, o.kv_heads, o.head_dim).sections;
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ Attention::Attention(const AttentionOptions& options, TensorParallel tp)
                        " and tp = ", tp.size(), ": neither divides the other");
   qkv_ = register_module(
       "qkv", std::make_shared<ColumnLinear>(options.features, (heads + 2 * kv) * d, tp,
-                                            ColumnOptions{.bias = options.qkv_bias, .chunks = qkv_chunks(options)}));
+                                            ColumnOptions{.bias = options.qkv_bias, .sections = qkv_sections(options)}));
   out_ = register_module(
       "out", std::make_shared<RowLinear>(heads * d, options.features, tp,
                                          RowOptions{.bias = options.out_bias, .fill = Fill::residual_weight}));

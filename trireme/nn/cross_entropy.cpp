@@ -31,13 +31,13 @@ struct Head {
   CrossEntropyOptions options;
 };
 
-struct ChunkLoss {
+struct TileLoss {
   at::Tensor sum;           // of the losses of its tokens
   at::Tensor dlogits_Cv{};  // where dx is asked for and this rank has entries
 };
 
-/// One chunk of tokens. dx_CD is written where it is defined.
-ChunkLoss chunk_loss(const at::Tensor& x_CD, const at::Tensor& targets_C, const Head& head, at::Tensor dx_CD) {
+/// One tile of tokens. dx_CD is written where it is defined.
+TileLoss tile_loss(const at::Tensor& x_CD, const at::Tensor& targets_C, const Head& head, at::Tensor dx_CD) {
   const bool wants_grads = dx_CD.defined();
   const auto type = kernels::wide_dtype(x_CD.scalar_type());
   at::Tensor logits_Cv = kernels::matmul_nt(x_CD, head.weight_vD).to(type);
@@ -65,7 +65,7 @@ ChunkLoss chunk_loss(const at::Tensor& x_CD, const at::Tensor& targets_C, const 
   at::Tensor loss_C = lse_C - (1 - smoothing) * target_C - (smoothing / static_cast<double>(head.entries)) * total_C;
   if (head.options.z_loss > 0) loss_C = loss_C + head.options.z_loss * whole_lse_C.square();
 
-  ChunkLoss out{.sum = (loss_C * counts_C).sum()};
+  TileLoss out{.sum = (loss_C * counts_C).sum()};
   if (wants_grads && !some) dx_CD.zero_();
   if (wants_grads && some) {
     // d loss / d logit = p (1 + 2 z lse) - smoothing / V - (1 - smoothing) [is the target], and 0 for ignored tokens.
@@ -82,13 +82,13 @@ ChunkLoss chunk_loss(const at::Tensor& x_CD, const at::Tensor& targets_C, const 
 at::Tensor loss_of(const at::Tensor& x_TD, const at::Tensor& targets_T, const Head& head, const at::Tensor& dx_TD,
                    const at::Tensor& dweight_vD) {
   at::Tensor sum = at::zeros({}, x_TD.options().dtype(kernels::wide_dtype(x_TD.scalar_type())));
-  for (int64_t begin = 0; begin < x_TD.size(0); begin += head.options.chunk_tokens) {
-    const int64_t tokens = std::min(head.options.chunk_tokens, x_TD.size(0) - begin);
+  for (int64_t begin = 0; begin < x_TD.size(0); begin += head.options.tile_tokens) {
+    const int64_t tokens = std::min(head.options.tile_tokens, x_TD.size(0) - begin);
     const at::Tensor x_CD = x_TD.narrow(0, begin, tokens);
-    const ChunkLoss chunk = chunk_loss(x_CD, targets_T.narrow(0, begin, tokens), head,
+    const TileLoss tile = tile_loss(x_CD, targets_T.narrow(0, begin, tokens), head,
                                        dx_TD.defined() ? dx_TD.narrow(0, begin, tokens) : at::Tensor());
-    sum += chunk.sum;
-    if (chunk.dlogits_Cv.defined()) kernels::add_matmul_tn_(dweight_vD, chunk.dlogits_Cv, x_CD);
+    sum += tile.sum;
+    if (tile.dlogits_Cv.defined()) kernels::add_matmul_tn_(dweight_vD, tile.dlogits_Cv, x_CD);
   }
   return sum;
 }
@@ -96,7 +96,7 @@ at::Tensor loss_of(const at::Tensor& x_TD, const at::Tensor& targets_T, const He
 /// Whether the logits' gradients are kept for backward, which then makes dW of them, rather than dW: where they are
 /// smaller. Not of bf16 and f16, whose dW is made in fp32 and scaled before it is rounded.
 bool keeps_dlogits(const at::Tensor& x_TD, const Head& head) {
-  return head.own.size() > 0 && x_TD.size(0) > 0 && x_TD.size(0) <= std::min(head.options.chunk_tokens, x_TD.size(1)) &&
+  return head.own.size() > 0 && x_TD.size(0) > 0 && x_TD.size(0) <= std::min(head.options.tile_tokens, x_TD.size(1)) &&
          kernels::wide_dtype(x_TD.scalar_type()) == x_TD.scalar_type();
 }
 
@@ -106,11 +106,11 @@ struct LossOfHead : torch::autograd::Function<LossOfHead> {
     ctx->saved_data["entries"] = head.own.size();
     const at::Tensor dx_TD = at::empty_like(x_TD);
     if (keeps_dlogits(x_TD, head)) {
-      const ChunkLoss all = chunk_loss(x_TD, targets_T, head, dx_TD);
+      const TileLoss all = tile_loss(x_TD, targets_T, head, dx_TD);
       ctx->save_for_backward({weight_vD, dx_TD, all.dlogits_Cv, x_TD});
       return all.sum;
     }
-    // dW of a chunk is added to that of the chunks before: in the accumulate type, so that bf16 does not lose it.
+    // dW of a tile is added to that of the tiles before: in the accumulate type, so that bf16 does not lose it.
     const at::Tensor dweight_vD =
         at::zeros({head.own.size(), weight_vD.size(1)},
                   weight_vD.options().dtype(kernels::wide_dtype(weight_vD.scalar_type())).requires_grad(false));
@@ -148,7 +148,7 @@ struct LossOfHead : torch::autograd::Function<LossOfHead> {
 
 LossSum sharded_cross_entropy(const at::Tensor& x, const at::Tensor& weight_vD, const at::Tensor& targets_T,
                               int64_t entries, TensorParallel tp, const CrossEntropyOptions& options) {
-  require<ConfigError>(options.chunk_tokens > 0, "cross entropy: chunk_tokens = ", options.chunk_tokens,
+  require<ConfigError>(options.tile_tokens > 0, "cross entropy: tile_tokens = ", options.tile_tokens,
                        ": must be at least 1");
   const at::Tensor x_TD = tp.gather(x);
   require(targets_T.dim() == 1 && targets_T.size(0) == x_TD.size(0), "cross entropy: ", targets_T.sizes(),
@@ -175,7 +175,7 @@ at::Tensor sharded_logits(const at::Tensor& x, const at::Tensor& weight_vD, int6
   return padded_logits(x, weight_vD, tp).narrow(1, 0, vocabulary_range(entries, tp.group).size());
 }
 
-at::Tensor whole_logits(const at::Tensor& x, const at::Tensor& weight_vD, int64_t entries, TensorParallel tp) {
+at::Tensor full_logits(const at::Tensor& x, const at::Tensor& weight_vD, int64_t entries, TensorParallel tp) {
   return differentiable::gather_replicated(padded_logits(x, weight_vD, tp), 1, tp.group).narrow(1, 0, entries);
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The loss over logits whose vocabulary is cut over tp. Whole logits never exist: neither gathered nor of all tokens.
+// The loss over logits whose vocabulary is cut over tp. FullTensor logits never exist: neither gathered nor of all tokens.
 #include "trireme/nn/layer.hpp"
 
 namespace trireme {
@@ -8,7 +8,7 @@ struct CrossEntropyOptions {
   int64_t ignore_index = -100;
   double label_smoothing = 0;  // as in PyTorch: this share of the target is spread over all entries
   double z_loss = 0;           // adds z_loss * log(sum exp logits)^2 to the loss of each token
-  int64_t chunk_tokens = 512;  // logits of so many tokens exist at a time
+  int64_t tile_tokens = 512;  // logits of so many tokens exist at a time
 };
 
 /// Sums, not means: they are divided once, by the number of tokens of the whole batch (who calls knows it).
@@ -19,9 +19,9 @@ struct LossSum {
 
 // T tokens, D features, V entries, v = this rank's part of them
 /// Head and loss in one: logits_Tv = x_TD @ W_vD^T, loss = sum over tokens of lse_V(logits) - logit of the target.
-///   forward    per chunk of tokens: max, then sums of exp and the target's logit: two small all_reduces over tp.
+///   forward    per tile of tokens: max, then sums of exp and the target's logit: two small all_reduces over tp.
 ///              With grad, both gradients at once, for a loss gradient of one; the logits become theirs in place. A batch
-///              that is one chunk, of no more tokens than features, keeps these and makes dW in backward:
+///              that is one tile, of no more tokens than features, keeps these and makes dW in backward:
 ///   backward   dx_TD = sum_r dlogits_Tv @ W_vD   all_reduce (x replicated) or reduce_scatter (x a token shard)
 ///              dW_vD = dlogits_Tv^T @ x_TD       local
 /// `x` is [T, D], or this rank's tokens of it with sequence parallel; `targets_T` are of all tokens, alike on all
@@ -33,6 +33,6 @@ LossSum sharded_cross_entropy(const at::Tensor& x, const at::Tensor& weight_vD, 
 at::Tensor sharded_logits(const at::Tensor& x, const at::Tensor& weight_vD, int64_t entries, TensorParallel tp);
 
 /// The logits of all entries on every rank: for tests and for looking at. x as above.
-at::Tensor whole_logits(const at::Tensor& x, const at::Tensor& weight_vD, int64_t entries, TensorParallel tp);
+at::Tensor full_logits(const at::Tensor& x, const at::Tensor& weight_vD, int64_t entries, TensorParallel tp);
 
 }  // namespace trireme

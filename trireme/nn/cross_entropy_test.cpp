@@ -6,7 +6,7 @@
 #include "trireme/nn/embedding.hpp"
 #include "trireme/nn/linear.hpp"
 #include "trireme/nn/sampler.hpp"
-#include "trireme/nn/test_words.hpp"
+#include "trireme/testing/nn_helpers.hpp"
 
 namespace trireme {
 namespace {
@@ -37,9 +37,9 @@ at::Tensor plain_loss(const at::Tensor& logits, const at::Tensor& targets, const
 TEST(ShardedCrossEntropy, EqualsPyTorchOnWholeLogits) {
   for (const auto& [entries, width] : {std::pair<int64_t, int64_t>{37, 8}, {64, 8}, {5, 8}, {37, 32}, {5, 32}})
     for (const CrossEntropyOptions& o :
-         {CrossEntropyOptions{}, CrossEntropyOptions{.label_smoothing = 0.1, .chunk_tokens = 7},
-          CrossEntropyOptions{.z_loss = 1e-2, .chunk_tokens = 1},
-          CrossEntropyOptions{.ignore_index = 3, .chunk_tokens = 24}})
+         {CrossEntropyOptions{}, CrossEntropyOptions{.label_smoothing = 0.1, .tile_tokens = 7},
+          CrossEntropyOptions{.z_loss = 1e-2, .tile_tokens = 1},
+          CrossEntropyOptions{.ignore_index = 3, .tile_tokens = 24}})
       for (const int ranks : {1, 2, 4})
         for (const bool sequence_parallel : {false, true})
           on_tp(ranks, [&, entries = entries, width = width](Mesh& mesh) {
@@ -54,7 +54,7 @@ TEST(ShardedCrossEntropy, EqualsPyTorchOnWholeLogits) {
             (sum.loss * 0.25).backward();
             const Gradients grads = whole_gradients(head, mesh);
 
-            const Whole weight = gather_whole(head.weight_fD, params_of(head)[0].spec, mesh);
+            const FullTensor weight = gather_full_tensor(head.weight_fD, params_of(head)[0].spec, mesh);
             const at::Tensor w = weight.value.clone().set_requires_grad(true), xw = x0.clone().set_requires_grad(true);
             const at::Tensor wanted = plain_loss(at::mm(xw, w.t()), targets, o);
             (wanted * 0.25).backward();
@@ -81,7 +81,7 @@ TEST(ShardedCrossEntropy, RowsBeyondTheVocabularyTakeNoPart) {
         head.weight_fD.select(0, 2).fill_(1e6);  // entry 5 of 5: padding, and by far the largest logit
     }
     EXPECT_EQ(sharded_cross_entropy(x, head.weight_fD, target, 5, tp).loss.item<double>(), before);
-    EXPECT_EQ(whole_logits(x, head.weight_fD, 5, tp).size(1), 5);
+    EXPECT_EQ(full_logits(x, head.weight_fD, 5, tp).size(1), 5);
     const Range own = vocabulary_range(5, tp.group);
     const at::Tensor logits = at::mm(x, head.weight_fD.narrow(0, 0, own.size()).t());
     EXPECT_LT(sample(logits, 5, tp.group, {.temperature = 0}, at::zeros({1}, at::kLong), 0).item<int64_t>(), 5);
@@ -99,7 +99,7 @@ TEST(Vocabulary, EqualsALookUpOnOneRank) {
         fill(vocabulary, mesh);
         const at::Tensor y = vocabulary.forward(ids);
         y.backward(tp.own_tokens(normal_tensor({kHeadTokens, kWidth}, 1, "dy")));
-        const Whole weight = gather_whole(vocabulary.weight_vD, params_of(vocabulary)[0].spec, mesh);
+        const FullTensor weight = gather_full_tensor(vocabulary.weight_vD, params_of(vocabulary)[0].spec, mesh);
         EXPECT_TRUE(y.equal(tp.own_tokens(at::embedding(weight.value, ids))));
         const Gradients grads = whole_gradients(vocabulary, mesh);
         if (reference.empty()) reference = grads;

@@ -26,7 +26,7 @@ struct ForwardContext {
   at::Tensor rows_T() const { return samples_T * whole_length + positions_T; }
 };
 
-/// Whole samples, numbered from `first_sample`.
+/// FullTensor samples, numbered from `first_sample`.
 ForwardContext whole_samples(std::int64_t batch, std::int64_t length, std::int64_t first_sample = 0,
                              at::Device device = at::kCPU);
 

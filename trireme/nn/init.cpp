@@ -16,7 +16,7 @@ struct Numbers {
   double scale;  // the constant, the deviation, or the bound
 
   /// Elements first, first + 1, ... of a stream.
-  void fill(const Stream& stream, std::int64_t first, double* out, std::int64_t count) const {
+  void fill(const RandomStream& stream, std::int64_t first, double* out, std::int64_t count) const {
     if (kind == Kind::constant) {
       std::fill_n(out, count, scale);
     } else if (kind == Kind::uniform) {
@@ -52,7 +52,7 @@ Numbers numbers_for(const ParamSpec& spec, const InitOptions& options) {
 }
 
 /// The numbers of one box of the whole, as a tensor in f64.
-at::Tensor box_numbers(const Box& box, const Shape& whole, const Stream& stream, const Numbers& numbers) {
+at::Tensor box_numbers(const Box& box, const Shape& whole, const RandomStream& stream, const Numbers& numbers) {
   std::vector<int64_t> sizes;
   for (const Range& range : box) sizes.push_back(range.size());
   at::Tensor out = at::empty(sizes, at::kDouble);
@@ -94,7 +94,7 @@ void init_params(const std::vector<Param>& params, const Grid& grid, int rank, c
   const at::NoGradGuard no_grad;
   for (const Param& param : params) {
     if (!param.declared) continue;
-    const Stream stream(options.seed, "init " + param.name);
+    const RandomStream stream(options.seed, "init " + param.name);
     const Numbers numbers = numbers_for(param.spec, options);
     param.value.zero_();
     for (const Piece& piece : pieces(param.spec.placement, param.spec.shape, grid, rank))

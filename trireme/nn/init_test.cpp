@@ -7,7 +7,7 @@
 #include "trireme/nn/embedding.hpp"
 #include "trireme/nn/linear.hpp"
 #include "trireme/nn/norm.hpp"
-#include "trireme/nn/test_words.hpp"
+#include "trireme/testing/nn_helpers.hpp"
 
 namespace trireme {
 namespace {
@@ -17,7 +17,7 @@ struct Several final : Layer {
   explicit Several(TensorParallel tp) {
     register_module("embedding", std::make_shared<ParallelVocabulary>(37, 6, tp));
     register_module("qkv", std::make_shared<ColumnLinear>(
-                               6, 32, tp, ColumnOptions{.bias = true, .chunks = {{16, 4}, {8, 2}, {8, 2}}}));
+                               6, 32, tp, ColumnOptions{.bias = true, .sections = {{16, 4}, {8, 2}, {8, 2}}}));
     register_module("out", std::make_shared<RowLinear>(16, 6, tp, RowOptions{.fill = Fill::residual_weight}));
     register_module("norm", std::make_shared<RmsNorm>(6, 1e-5, tp.group));
   }
@@ -31,7 +31,7 @@ std::map<std::string, at::Tensor> wholes(int ranks, at::ScalarType dtype, const 
     Several module({mesh.group(Axis::tp)});
     init(module, mesh.grid(), mesh.rank(), options);
     for (const Param& param : params_of(module)) {
-      const Whole whole = gather_whole(param.value, param.spec, mesh);
+      const FullTensor whole = gather_full_tensor(param.value, param.spec, mesh);
       EXPECT_EQ(whole.disagreement, 0);
       if (mesh.rank() == 0) out[param.name] = whole.value;
     }
@@ -54,7 +54,7 @@ TEST(Init, DoesNotDependOnTheLayout) {
 
 TEST(Init, ElementIIsAFunctionOfSeedNameAndI) {
   const auto values = wholes(2, at::kDouble, {.seed = 3, .scheme = InitScheme::llama, .range = 0.5});
-  const Stream stream(3, "init out.weight");
+  const RandomStream stream(3, "init out.weight");
   const at::Tensor flat = values.at("out.weight").flatten();
   for (int64_t i = 0; i < flat.numel(); ++i)
     ASSERT_EQ(flat[i].item<double>(), 0.5 * stream.normal(static_cast<std::uint64_t>(i))) << i;

@@ -8,10 +8,10 @@ namespace trireme {
 ColumnLinear::ColumnLinear(int64_t in, int64_t out, TensorParallel tp, ColumnOptions options)
     : tp_(tp), gather_output_(options.gather_output) {
   require(
-      !options.gather_output || (options.chunks.empty() && !options.padded),
+      !options.gather_output || (options.sections.empty() && !options.padded),
       "ColumnLinear: gather_output puts the ranks' outputs side by side, which is not the whole where they consist of "
-      "chunks or are padded");
-  const Placement rows{.cuts = {{Axis::tp, 0, options.chunks, options.padded}}};
+      "sections or are padded");
+  const Placement rows{.cuts = {{Axis::tp, 0, options.sections, options.padded}}};
   weight_fD = declare("weight", {.shape = {out, in}, .placement = rows, .fill = options.fill}, tp.group);
   if (options.bias)
     bias_f = declare("bias", {.shape = {out}, .placement = rows, .fill = Fill::bias, .fan_in = in}, tp.group);

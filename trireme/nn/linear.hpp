@@ -10,7 +10,7 @@ struct ColumnOptions {
   /// y leaves whole on every rank, instead of cut by features.
   bool gather_output = false;
   /// What the outputs consist of, each part cut on its own: fused QKV, gate and up (placement.hpp). Empty: one part.
-  std::vector<Chunk> chunks = {};
+  std::vector<Section> sections = {};
   /// Outputs need not be divisible: the last ranks have rows that mean nothing (vocabulary).
   bool padded = false;
   Fill fill = Fill::weight;

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "trireme/nn/test_words.hpp"
+#include "trireme/testing/nn_helpers.hpp"
 
 namespace trireme {
 namespace {
@@ -17,7 +17,7 @@ struct Reference {
 
 struct Case {
   bool sequence_parallel, bias;
-  std::vector<Chunk> chunks;
+  std::vector<Section> sections;
 };
 
 const std::vector<Case> kCases{{false, false, {}},
@@ -34,16 +34,16 @@ TEST(ColumnLinear, EqualsOneRank) {
     for (const int ranks : {1, 2, 4}) {
       on_tp(ranks, [&](Mesh& mesh) {
         const TensorParallel tp{mesh.group(Axis::tp), c.sequence_parallel};
-        ColumnLinear layer(kIn, kOut, tp, {.bias = c.bias, .chunks = c.chunks});
+        ColumnLinear layer(kIn, kOut, tp, {.bias = c.bias, .sections = c.sections});
         fill(layer, mesh);
         const at::Tensor x = tp.own_tokens(x0).clone().set_requires_grad(true);
         const at::Tensor y = layer.forward(x);
         // My columns of the whole dy: as a parameter of one dim cut the same way would have them.
-        const ParamSpec columns{.shape = {kTokens, kOut}, .placement = {{{Axis::tp, 1, c.chunks}}}};
+        const ParamSpec columns{.shape = {kTokens, kOut}, .placement = {{{Axis::tp, 1, c.sections}}}};
         at::Tensor dy = at::zeros(y.sizes(), at::kDouble);
         for (const Piece& p : pieces(columns.placement, columns.shape, mesh.grid(), mesh.rank()))
           box_view(dy, box_of(p.slices.local_slices)).copy_(box_view(dy0, box_of(p.slices.global_slices)));
-        const bool shares_heads = !c.chunks.empty() && c.chunks.back().units == 1;
+        const bool shares_heads = !c.sections.empty() && c.sections.back().granules == 1;
         if (shares_heads && ranks > 1) {
           // Each rank's use of a shared head is its own: the parts of dy add up to the whole.
           dy.narrow(1, 16 / ranks, 8).div_(ranks);
@@ -142,7 +142,7 @@ TEST(Linear, WhatDoesNotFitIsNamed) {
     EXPECT_THROW(ColumnLinear(kIn, 25, tp), ConfigError);
     EXPECT_THROW(RowLinear(17, kOut, tp), ConfigError);
     EXPECT_THROW(tp.own_tokens(at::zeros({3, 2})), ConfigError);
-    EXPECT_THROW(ColumnLinear(kIn, kOut, tp, {.gather_output = true, .chunks = {{12, 0}, {12, 0}}}), InternalError);
+    EXPECT_THROW(ColumnLinear(kIn, kOut, tp, {.gather_output = true, .sections = {{12, 0}, {12, 0}}}), InternalError);
     ColumnLinear layer(kIn, kOut, tp);
     EXPECT_THROW(layer.forward(at::zeros({4, kIn + 1}, at::kDouble)), InternalError);
   });

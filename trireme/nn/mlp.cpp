@@ -23,7 +23,7 @@ at::Tensor GeluMlp::forward(const at::Tensor& x, const MaybeRebuild& rebuild, bo
 SwigluMlp::SwigluMlp(int64_t features, int64_t hidden, TensorParallel tp) {
   gate_up_ = register_module(
       "gate_up", std::make_shared<ColumnLinear>(features, 2 * hidden, tp,
-                                                ColumnOptions{.chunks = gate_up(Axis::tp, 0, hidden).chunks}));
+                                                ColumnOptions{.sections = gate_up(Axis::tp, 0, hidden).sections}));
   down_ = register_module("down",
                           std::make_shared<RowLinear>(hidden, features, tp, RowOptions{.fill = Fill::residual_weight}));
 }

@@ -69,7 +69,7 @@ at::Tensor gumbel(const at::Tensor& like_bv, std::int64_t first_entry, std::int6
   at::Tensor noise = at::empty(like_bv.sizes(), at::kDouble);
   auto out = noise.accessor<double, 2>();
   for (std::int64_t b = 0; b < noise.size(0); ++b) {
-    const Stream stream(options.seed, text("sample sequence ", sequences[b].item<std::int64_t>()));
+    const RandomStream stream(options.seed, text("sample sequence ", sequences[b].item<std::int64_t>()));
     for (std::int64_t v = 0; v < noise.size(1); ++v) {
       // 1 - u is in (0, 1], and u = 0 would make the logarithm of the logarithm infinite: that entry simply wins.
       const double u = stream.uniform(static_cast<std::uint64_t>(draw * entries + first_entry + v));

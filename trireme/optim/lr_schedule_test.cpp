@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/base/test_words.hpp"
+#include "trireme/testing/test_helpers.hpp"
 
 namespace trireme {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
-#include "trireme/config/counts.hpp"
-#include "trireme/config/derive.hpp"
-#include "trireme/config/training_rules.hpp"
+#include "trireme/config/schema/counts.hpp"
+#include "trireme/config/schema/derive.hpp"
+#include "trireme/config/rules/training_rules.hpp"
 
 // h hidden_size, d head_dim, f MLP width, V vocabulary, T tokens of a microbatch, t = tp
 namespace trireme {
@@ -122,10 +122,10 @@ void add_activations(MemoryPlan& plan, const Run& run, bool on_gpu) {
   // gradient is made in forward and is of all tokens.
   plan.activations += (run.between + run.tokens) * h * element;
   const double wide = std::max(4.0, element);
-  const double v = real(run.parameters.head_weight) / h, chunk = real(loss_chunk_tokens(on_gpu));
-  plan.logits = std::min(chunk, run.tokens) * v * wide;
+  const double v = real(run.parameters.head_weight) / h, tile = real(loss_tile_tokens(on_gpu));
+  plan.logits = std::min(tile, run.tokens) * v * wide;
   // Beside them the gradient of the head's weight, unless it is made in backward (nn/cross_entropy.cpp).
-  if (run.tokens > std::min(chunk, h) || element < wide) plan.logits += real(run.parameters.head_weight) * wide;
+  if (run.tokens > std::min(tile, h) || element < wide) plan.logits += real(run.parameters.head_weight) * wide;
 }
 
 /// What ZeRO-3 gathers, unit after unit, in the order of forward: elements of each, of tensors that have `at_least` so
@@ -220,7 +220,7 @@ LocalParameters local_parameters(const ModelConfig& m, std::int64_t tp) {
   return n;
 }
 
-std::int64_t loss_chunk_tokens(bool on_gpu) { return on_gpu ? 4096 : 256; }
+std::int64_t loss_tile_tokens(bool on_gpu) { return on_gpu ? 4096 : 256; }
 
 MemoryPlan predict_memory(const Config& config, const std::string& compute_dtype, bool on_gpu) {
   const Run run = run_of(config, compute_dtype);

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/config/config.hpp"
+#include "trireme/config/schema/config.hpp"
 
 namespace trireme {
 
@@ -33,7 +33,7 @@ struct MemoryPlan {
   double master = 0;       // the optimizer's copy of the weights, where it is of another dtype
   double states = 0;       // moments
   double activations = 0;  // from forward to backward, of one microbatch
-  double logits = 0;       // a chunk of them in float32, and the head's gradient, kept from forward to backward
+  double logits = 0;       // a tile of them in float32, and the head's gradient, kept from forward to backward
   double buffers = 0;      // gradients on their way
   double live_units = 0;   // ZeRO-3: gathered weights
 
@@ -44,7 +44,7 @@ struct MemoryPlan {
 MemoryPlan predict_memory(const Config& config, const std::string& compute_dtype = "float32", bool on_gpu = false);
 
 /// Tokens whose logits exist at a time. A CPU's caches like few, a GPU's many multipliers need work.
-std::int64_t loss_chunk_tokens(bool on_gpu);
+std::int64_t loss_tile_tokens(bool on_gpu);
 
 /// "predicted 41 MiB/rank: weights 1 · gradients 2 · states 3 · activations 33 · logits 2": whole numbers of one unit;
 /// what would be 0 is left out. Master weights count as states, as ZeRO counts them.

@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/config/counts.hpp"
-#include "trireme/config/test_words.hpp"
+#include "trireme/config/schema/counts.hpp"
+#include "trireme/testing/config_helpers.hpp"
 
 namespace trireme {
 namespace {

@@ -10,8 +10,8 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/base/temp_folder.hpp"
-#include "trireme/report/test_words.hpp"
+#include "trireme/testing/temp_folder.hpp"
+#include "trireme/testing/report_helpers.hpp"
 
 namespace trireme {
 namespace {

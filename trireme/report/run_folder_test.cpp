@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/base/temp_folder.hpp"
-#include "trireme/base/test_words.hpp"
+#include "trireme/testing/temp_folder.hpp"
+#include "trireme/testing/test_helpers.hpp"
 
 namespace trireme {
 namespace {

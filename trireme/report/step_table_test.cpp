@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/utf8.hpp"
-#include "trireme/report/test_words.hpp"
+#include "trireme/testing/report_helpers.hpp"
 
 namespace trireme {
 namespace {

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/base/test_words.hpp"
+#include "trireme/testing/test_helpers.hpp"
 #include "trireme/report/metrics_file.hpp"
-#include "trireme/report/test_words.hpp"
+#include "trireme/testing/report_helpers.hpp"
 
 namespace trireme {
 namespace {

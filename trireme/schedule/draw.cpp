@@ -15,13 +15,13 @@ struct Look {
   const char* ansi;  // foreground and background
   const char* fill;  // colour in SVG
 };
-// In the order of StepOp: forward green, backward blue, its halves light blue and teal (yellow in a terminal, which has no
+// In the order of ActionKind: forward green, backward blue, its halves light blue and teal (yellow in a terminal, which has no
 // teal).
 constexpr std::array<Look, 4> kLooks{
     {{"\x1b[30;42m", "#8ecf8e"}, {"\x1b[97;44m", "#7fa8e6"}, {"\x1b[30;46m", "#a9d3f2"}, {"\x1b[30;43m", "#5fb8b0"}}};
-const Look& look(StepOp op) { return kLooks[static_cast<std::size_t>(op)]; }
+const Look& look(ActionKind op) { return kLooks[static_cast<std::size_t>(op)]; }
 
-std::string label(const Schedule& schedule, const Step& step) {
+std::string label(const Schedule& schedule, const Action& step) {
   const std::string whole = str(step);
   return schedule.chunks_per_rank() > 1 ? whole : whole.substr(whole.find_first_not_of("0123456789"));
 }
@@ -38,7 +38,7 @@ double time_unit(const Replay& replay) {
 std::size_t longest_label(const Schedule& schedule) {
   std::size_t longest = 1;
   for (const Program& program : schedule.programs)
-    for (const Step& step : program) longest = std::max(longest, label(schedule, step).size());
+    for (const Action& step : program) longest = std::max(longest, label(schedule, step).size());
   return longest;
 }
 
@@ -50,12 +50,12 @@ std::string fixed(double value, int digits = 2) {
 
 /// What fits into `width` columns: the label, or op and microbatch, or the op alone; the last two in lower case for a
 /// rank's later chunks. Filled up, with a space at the end where there is room.
-std::string cell(const Schedule& schedule, const Program& program, const Step& step, int width, bool color) {
+std::string cell(const Schedule& schedule, const Program& program, const Action& step, int width, bool color) {
   const auto room = static_cast<std::size_t>(width);
   std::string name = label(schedule, step);
   if (name.size() > room) {
     name = name.substr(name.find_first_of("FBIW"));
-    const bool later = std::ranges::any_of(program, [&](const Step& other) { return other.chunk < step.chunk; });
+    const bool later = std::ranges::any_of(program, [&](const Action& other) { return other.chunk < step.chunk; });
     if (later) name[0] = static_cast<char>(name[0] - 'A' + 'a');
     if (name.size() > room) name.resize(1);
   }

@@ -41,7 +41,7 @@ TEST(DrawText, TellsChunksByCaseWhereThereIsNoRoomForNumbers) {
 
 TEST(DrawText, CostsFarApartAreCutAndNotAnError) {
   const Schedule schedule = make_schedule("1f1b", 2, 2);
-  const StepCosts costs{.F = 1e-9, .I = 1e6, .W = 1, .transfer = 1e6};
+  const ActionCosts costs{.F = 1e-9, .I = 1e6, .W = 1, .transfer = 1e6};
   const std::string drawn = draw_text(schedule, replay(schedule, costs), {.width = 40});
   EXPECT_THAT(drawn, testing::HasSubstr("(the first 0% of the time;"));
 }
@@ -61,7 +61,7 @@ TEST(DrawSvg, HoldsEveryStepOnce) {
   for (std::size_t at = svg.find("<title>"); at != std::string::npos; at = svg.find("<title>", at + 1)) ++drawn;
   for (const Program& program : schedule.programs) {
     steps += program.size();
-    for (const Step& step : program) EXPECT_THAT(svg, testing::HasSubstr("<title>" + str(step) + ": "));
+    for (const Action& step : program) EXPECT_THAT(svg, testing::HasSubstr("<title>" + str(step) + ": "));
   }
   EXPECT_EQ(drawn, steps);
 }

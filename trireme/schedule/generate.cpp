@@ -15,19 +15,19 @@ class Writer {
  public:
   explicit Writer(std::vector<int> chunks) : chunks_(std::move(chunks)), next_(chunks_.size()) {}
 
-  int done(StepOp op, std::size_t local) const { return next_[local][index(op)]; }
+  int done(ActionKind op, std::size_t local) const { return next_[local][index(op)]; }
 
-  void add(StepOp op, std::size_t local = 0) {
+  void add(ActionKind op, std::size_t local = 0) {
     int& microbatch = next_[local][index(op)];
     program_.push_back({op, chunks_[local], microbatch});
     ++microbatch;
-    if (op == StepOp::B) next_[local][index(StepOp::W)] = microbatch;  // I and B share a counter; B does W's work too
-    if (op == StepOp::I) pending_.push_back(local);
+    if (op == ActionKind::B) next_[local][index(ActionKind::W)] = microbatch;  // I and B share a counter; B does W's work too
+    if (op == ActionKind::I) pending_.push_back(local);
   }
-  void forward(std::size_t local = 0) { add(StepOp::F, local); }
-  void backward(std::size_t local = 0) { add(StepOp::B, local); }
-  void input(std::size_t local = 0) { add(StepOp::I, local); }
-  void weight(std::size_t local = 0) { add(StepOp::W, local); }
+  void forward(std::size_t local = 0) { add(ActionKind::F, local); }
+  void backward(std::size_t local = 0) { add(ActionKind::B, local); }
+  void input(std::size_t local = 0) { add(ActionKind::I, local); }
+  void weight(std::size_t local = 0) { add(ActionKind::W, local); }
   /// The weight gradient that has waited longest, of whichever chunk.
   void oldest_weight() {
     weight(pending_.front());
@@ -41,12 +41,12 @@ class Writer {
   /// and the steps of those that do not exist are left out. No order between the rest changes, and a step never waits
   /// for another microbatch, so a schedule without deadlock stays one.
   Program take(int microbatches) && {
-    std::erase_if(program_, [&](const Step& step) { return step.microbatch >= microbatches; });
+    std::erase_if(program_, [&](const Action& step) { return step.microbatch >= microbatches; });
     return std::move(program_);
   }
 
  private:
-  static std::size_t index(StepOp op) { return op == StepOp::F ? 0 : op == StepOp::W ? 2 : 1; }
+  static std::size_t index(ActionKind op) { return op == ActionKind::F ? 0 : op == ActionKind::W ? 2 : 1; }
 
   std::vector<int> chunks_;
   std::vector<std::array<int, 3>> next_;  // by local chunk: how many F, I or B, W there are
@@ -135,10 +135,10 @@ Program zb1p(int rank, int ranks, int microbatches) {
   repeat(microbatches - warmup, [&] {
     w.forward();
     w.input();
-    if (w.done(StepOp::I, 0) - w.done(StepOp::W, 0) > rank) w.weight();
+    if (w.done(ActionKind::I, 0) - w.done(ActionKind::W, 0) > rank) w.weight();
   });
   repeat(warmup, [&] { w.input(), w.weight(); });
-  while (w.done(StepOp::W, 0) < microbatches) w.weight();
+  while (w.done(ActionKind::W, 0) < microbatches) w.weight();
   return std::move(w).take(microbatches);
 }
 
@@ -150,15 +150,15 @@ Program zbv(int rank, int ranks, int microbatches) {
   repeat(rank, [&] { w.forward(1), w.forward(0); });
   repeat(ranks - rank, [&] { w.forward(1), w.input(1), w.weight(1); });
   // Steady: six steps for one microbatch of each chunk.
-  while (w.done(StepOp::F, 1) < written) {
-    if (w.done(StepOp::F, 0) < written) w.forward(0);
+  while (w.done(ActionKind::F, 1) < written) {
+    if (w.done(ActionKind::F, 0) < written) w.forward(0);
     w.input(0), w.weight(0), w.forward(1), w.input(1), w.weight(1);
   }
   // Drain: input gradients first where a rank below waits for them; the weight gradients put off fill the end.
   repeat(rank, [&] { w.input(0), w.input(1); });
   repeat(ranks - rank, [&] { w.input(0), w.weight(0); });
   for (const std::size_t local : {std::size_t{1}, std::size_t{0}})
-    while (w.done(StepOp::W, local) < written) w.weight(local);
+    while (w.done(ActionKind::W, local) < written) w.weight(local);
   return std::move(w).take(microbatches);
 }
 
@@ -175,7 +175,7 @@ Program dualpipe_v(int rank, int ranks, int microbatches) {
   repeat(behind, [&] { w.backward(1), w.forward(1), w.backward(0); });
   // Drain: the second half of these gives the input gradients alone, and the weight gradients fill what follows.
   const int drain = 2 * (rank + 1);
-  for (int i = 0; i < drain; ++i) w.add(i < rank + 1 ? StepOp::B : StepOp::I, i % 2 == 0 ? 1 : 0);
+  for (int i = 0; i < drain; ++i) w.add(i < rank + 1 ? ActionKind::B : ActionKind::I, i % 2 == 0 ? 1 : 0);
   repeat(behind, [&] { w.oldest_weight(), w.input(0); });
   while (w.has_pending()) w.oldest_weight();
   return std::move(w).take(microbatches);
@@ -220,7 +220,7 @@ Schedule make_schedule(std::string_view name, int ranks, int microbatches, int v
                     .programs = {}};
   for (int r = 0; r < ranks; ++r) {
     schedule.programs.push_back(known->program(r, ranks, microbatches, virtual_stages));
-    for (const Step& step : schedule.programs.back()) schedule.rank_of_chunk[static_cast<std::size_t>(step.chunk)] = r;
+    for (const Action& step : schedule.programs.back()) schedule.rank_of_chunk[static_cast<std::size_t>(step.chunk)] = r;
   }
   return schedule;
 }

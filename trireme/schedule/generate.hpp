@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "trireme/schedule/schedule.hpp"
-#include "trireme/schedule/step.hpp"
+#include "trireme/schedule/action.hpp"
 
 namespace trireme {
 

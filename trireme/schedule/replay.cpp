@@ -17,7 +17,7 @@ enum Result { kOutput, kInputGrad, kWeightGrad, kNumResults };
 
 class Player {
  public:
-  Player(const Schedule& schedule, const StepCosts& costs)
+  Player(const Schedule& schedule, const ActionCosts& costs)
       : schedule_(schedule),
         costs_(costs),
         before_(size(schedule.chunks())),
@@ -64,7 +64,7 @@ class Player {
   void advance(int rank) {
     const Program& program = schedule_.programs[size(rank)];
     for (std::size_t& next = next_step_[size(rank)]; next < program.size(); ++next) {
-      const Step& step = program[next];
+      const Action& step = program[next];
       check(rank, next, step);
       double start = result_.ranks[size(rank)].steps.empty() ? 0 : result_.ranks[size(rank)].steps.back().end;
       if (!ready(rank, step, start)) return;
@@ -73,7 +73,7 @@ class Player {
   }
 
   /// Moves `start` to when the last input has arrived; false, and the rank is put on a list, when one is not there yet.
-  bool ready(int rank, const Step& step, double& start) {
+  bool ready(int rank, const Action& step, double& start) {
     const auto arrived = [&](Result result, int chunk) {
       const std::size_t input = slot(result, chunk, step.microbatch);
       if (done_at_[input] == kNotYet) {
@@ -87,31 +87,31 @@ class Player {
       return std::ranges::all_of(chunks, [&](int chunk) { return arrived(result, chunk); });
     };
     switch (step.op) {
-      case StepOp::F: return all(kOutput, before_[size(step.chunk)]);
-      case StepOp::B:
-      case StepOp::I: return arrived(kOutput, step.chunk) && all(kInputGrad, after_[size(step.chunk)]);
-      case StepOp::W: return arrived(kInputGrad, step.chunk);
+      case ActionKind::F: return all(kOutput, before_[size(step.chunk)]);
+      case ActionKind::B:
+      case ActionKind::I: return arrived(kOutput, step.chunk) && all(kInputGrad, after_[size(step.chunk)]);
+      case ActionKind::W: return arrived(kInputGrad, step.chunk);
     }
     throw InternalError("schedule: unknown op");
   }
 
-  void finish(int rank, const Step& step, double start) {
+  void finish(int rank, const Action& step, double start) {
     RankReplay& r = result_.ranks[size(rank)];
     const double duration = cost(step.op) / result_.chunks_per_rank;
     r.steps.push_back({start, start + duration});
     r.busy += duration;
-    if (step.op == StepOp::F) {
+    if (step.op == ActionKind::F) {
       live_of(r, +1, +1);
       publish(kOutput, step, start + duration);
     }
-    if (step.op == StepOp::I || step.op == StepOp::B) publish(kInputGrad, step, start + duration);
-    if (step.op == StepOp::W || step.op == StepOp::B) publish(kWeightGrad, step, start + duration);
-    if (step.op == StepOp::I) live_of(r, -1, 0);
-    if (step.op == StepOp::W) live_of(r, 0, -1);
-    if (step.op == StepOp::B) live_of(r, -1, -1);
+    if (step.op == ActionKind::I || step.op == ActionKind::B) publish(kInputGrad, step, start + duration);
+    if (step.op == ActionKind::W || step.op == ActionKind::B) publish(kWeightGrad, step, start + duration);
+    if (step.op == ActionKind::I) live_of(r, -1, 0);
+    if (step.op == ActionKind::W) live_of(r, 0, -1);
+    if (step.op == ActionKind::B) live_of(r, -1, -1);
   }
 
-  double cost(StepOp op) const {
+  double cost(ActionKind op) const {
     const std::array by_op{costs_.F, costs_.I + costs_.W, costs_.I, costs_.W};
     return by_op[static_cast<std::size_t>(op)];
   }
@@ -124,14 +124,14 @@ class Player {
     r.peak_held = std::max(r.peak_held, now_held);
   }
 
-  void publish(Result result, const Step& step, double when) {
+  void publish(Result result, const Action& step, double when) {
     const std::size_t output = slot(result, step.chunk, step.microbatch);
     done_at_[output] = when;
     for (int waiter = std::exchange(first_waiter_[output], kNobody); waiter != kNobody;)
       runnable_.push_back(std::exchange(waiter, std::exchange(next_waiter_[size(waiter)], kNobody)));
   }
 
-  void check(int rank, std::size_t at, const Step& step) const {
+  void check(int rank, std::size_t at, const Action& step) const {
     const auto fail = [&](const auto&... why) {
       throw InternalError(
           text("schedule ", schedule_.name, ": pp rank ", rank, ", step ", at, " (", str(step), "): ", why...));
@@ -141,10 +141,10 @@ class Player {
     if (step.microbatch < 0 || step.microbatch >= schedule_.microbatches)
       fail("there are only ", schedule_.microbatches, " microbatches");
     const auto done = [&](Result result) { return done_at_[slot(result, step.chunk, step.microbatch)] != kNotYet; };
-    if (step.op == StepOp::F && done(kOutput)) fail("this forward ran before");
-    if ((step.op == StepOp::I || step.op == StepOp::B) && done(kInputGrad))
+    if (step.op == ActionKind::F && done(kOutput)) fail("this forward ran before");
+    if ((step.op == ActionKind::I || step.op == ActionKind::B) && done(kInputGrad))
       fail("this input gradient was computed before");
-    if ((step.op == StepOp::W || step.op == StepOp::B) && done(kWeightGrad))
+    if ((step.op == ActionKind::W || step.op == ActionKind::B) && done(kWeightGrad))
       fail("this weight gradient was computed before");
   }
 
@@ -159,7 +159,7 @@ class Player {
   }
 
   /// The first input of `step` that never came.
-  std::string awaited(const Step& step) const {
+  std::string awaited(const Action& step) const {
     const auto missing = [&](Result result, int chunk) {
       return done_at_[slot(result, chunk, step.microbatch)] == kNotYet;
     };
@@ -167,11 +167,11 @@ class Player {
       return text("the ", what, " of chunk ", chunk, ", microbatch ", step.microbatch, ", from pp rank ",
                   rank_of(chunk));
     };
-    if (step.op == StepOp::W) return name("input gradient", step.chunk);
-    if (step.op != StepOp::F && missing(kOutput, step.chunk)) return name("forward", step.chunk);
-    for (const int chunk : step.op == StepOp::F ? before_[size(step.chunk)] : after_[size(step.chunk)])
-      if (missing(step.op == StepOp::F ? kOutput : kInputGrad, chunk))
-        return name(step.op == StepOp::F ? "forward" : "input gradient", chunk);
+    if (step.op == ActionKind::W) return name("input gradient", step.chunk);
+    if (step.op != ActionKind::F && missing(kOutput, step.chunk)) return name("forward", step.chunk);
+    for (const int chunk : step.op == ActionKind::F ? before_[size(step.chunk)] : after_[size(step.chunk)])
+      if (missing(step.op == ActionKind::F ? kOutput : kInputGrad, chunk))
+        return name(step.op == ActionKind::F ? "forward" : "input gradient", chunk);
     return "nothing";
   }
 
@@ -197,7 +197,7 @@ class Player {
   }
 
   const Schedule& schedule_;
-  const StepCosts& costs_;
+  const ActionCosts& costs_;
   std::vector<std::vector<int>> before_, after_;  // neighbours of a chunk
   std::vector<double> done_at_;                   // by slot
   std::vector<int> first_waiter_;       // by slot: a rank that waits for it; the others follow in next_waiter_
@@ -210,6 +210,6 @@ class Player {
 
 }  // namespace
 
-Replay replay(const Schedule& schedule, const StepCosts& costs) { return Player(schedule, costs).run(); }
+Replay replay(const Schedule& schedule, const ActionCosts& costs) { return Player(schedule, costs).run(); }
 
 }  // namespace trireme

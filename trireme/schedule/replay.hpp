@@ -7,7 +7,7 @@
 namespace trireme {
 
 /// Times of one microbatch on one stage, that is on all chunks of a rank together, and of one transfer between ranks.
-struct StepCosts {
+struct ActionCosts {
   double F = 1;
   double I = 1;
   double W = 1;
@@ -48,6 +48,6 @@ struct Replay {
 /// Throws InternalError when the schedule is wrong, naming rank and step: a step on a rank that does not hold its
 /// chunk, a step twice or never, B beside I or W, or a deadlock (the first rank that never gets on, its step, what it
 /// waits for).
-Replay replay(const Schedule& schedule, const StepCosts& costs = {});
+Replay replay(const Schedule& schedule, const ActionCosts& costs = {});
 
 }  // namespace trireme

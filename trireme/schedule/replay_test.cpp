@@ -9,7 +9,7 @@
 #include <rapidcheck.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/base/test_words.hpp"
+#include "trireme/testing/test_helpers.hpp"
 #include "trireme/schedule/generate.hpp"
 
 namespace trireme {
@@ -30,8 +30,8 @@ void for_all_shapes(const std::string& name, const std::function<void(int, int, 
       for (int v = 1; v <= max_v; ++v) body(p, m, v);
 }
 
-const std::vector<StepCosts>& costs_to_try() {
-  static const std::vector<StepCosts> costs = {{1, 1, 1}, {1, 1, 0.5}, {1, 2, 1},      {2, 1, 2},
+const std::vector<ActionCosts>& costs_to_try() {
+  static const std::vector<ActionCosts> costs = {{1, 1, 1}, {1, 1, 0.5}, {1, 2, 1},      {2, 1, 2},
                                                {1, 1, 2}, {3, 2, 1.5}, {0.7, 1.9, 0.3}};
   return costs;
 }
@@ -68,18 +68,18 @@ TEST_P(EverySchedule, AMicrobatchMoreNeverTakesLessTime) {
   EXPECT_TRUE(rc::check([name] {
     const int p = *rc::gen::inRange(1, 9), m = *rc::gen::inRange(1, 24), v = *rc::gen::inRange(1, 4);
     const auto time = [] { return *rc::gen::inRange(1, 20) / 4.0; };
-    const StepCosts costs{.F = time(), .I = time(), .W = time(), .transfer = time()};
+    const ActionCosts costs{.F = time(), .I = time(), .W = time(), .transfer = time()};
     const Replay less = replay(make_schedule(name, p, m, v), costs);
     const Replay more = replay(make_schedule(name, p, m + 1, v), costs);
     RC_ASSERT(more.makespan + kExact >= less.makespan);
-    StepCosts free = costs;
+    ActionCosts free = costs;
     free.transfer = 0;
     RC_ASSERT(replay(make_schedule(name, p, m, v), free).makespan <= less.makespan + kExact);
   }));
 }
 
 TEST(Replay, AfabAndOneFOneBHaveTheTextbookBubbleAndActivations) {
-  for (const StepCosts& c : costs_to_try())
+  for (const ActionCosts& c : costs_to_try())
     for (const char* name : {"afab", "1f1b"})
       for_all_shapes(name, [&](int p, int m, int) {
         const Replay r = replay(make_schedule(name, p, m), c);
@@ -93,7 +93,7 @@ TEST(Replay, AfabAndOneFOneBHaveTheTextbookBubbleAndActivations) {
 }
 
 TEST(Replay, InterleavedDividesTheBubbleByTheVirtualStages) {
-  for (const StepCosts& c : costs_to_try())
+  for (const ActionCosts& c : costs_to_try())
     for_all_shapes("interleaved-1f1b", [&](int p, int m, int v) {
       if (m % p != 0) return;
       const Replay r = replay(make_schedule("interleaved-1f1b", p, m, v), c);
@@ -106,7 +106,7 @@ TEST(Replay, InterleavedDividesTheBubbleByTheVirtualStages) {
 
 // The form holds for every I, and for W <= F: with W > F the weight gradients put off no longer fit the gaps.
 TEST(Replay, Zb1pHasABubbleOfFPlusIMinusW) {
-  for (const StepCosts& c : costs_to_try())
+  for (const ActionCosts& c : costs_to_try())
     for_all_shapes("zb1p", [&](int p, int m, int) {
       const Replay r = replay(make_schedule("zb1p", p, m), c);
       if (m >= 2 * p && c.W <= c.F) {
@@ -125,7 +125,7 @@ TEST(Replay, Zb1pHasABubbleOfFPlusIMinusW) {
 // Domain: F = I = W and m >= 2p - 1: no idle time in any rank's window, and p stages of activations on every rank.
 // Bound elsewhere: 1F1B's bubble.
 TEST(Replay, ZbvHasNoBubbleWithEqualCosts) {
-  for (const StepCosts& c : costs_to_try())
+  for (const ActionCosts& c : costs_to_try())
     for_all_shapes("zbv", [&](int p, int m, int) {
       const Replay r = replay(make_schedule("zbv", p, m), c);
       if (m >= 2 * p - 1 && c.F == c.I && c.I == c.W) {
@@ -145,7 +145,7 @@ TEST(Replay, ZbvHasNoBubbleWithEqualCosts) {
 // Bound elsewhere: 1F1B's bubble; activations of p + 1/2 stages, that is one chunk more than the 2p chunks.
 // Forward and backward beside each other are counted one after the other: a cost model without overlap.
 TEST(Replay, DualpipeVHasHalfOfZb1psBubble) {
-  for (const StepCosts& c : costs_to_try())
+  for (const ActionCosts& c : costs_to_try())
     for_all_shapes("dualpipe-v", [&](int p, int m, int) {
       const Replay r = replay(make_schedule("dualpipe-v", p, m), c);
       if (m >= 2 * p && c.W <= c.I && c.I <= c.F && c.F <= c.I + c.W) {
@@ -160,7 +160,7 @@ TEST(Replay, DualpipeVHasHalfOfZb1psBubble) {
 }
 
 TEST(Replay, ATransferDelaysWhatComesFromAnotherRankOnly) {
-  const StepCosts costs{.F = 1, .I = 1, .W = 1, .transfer = 0.25};
+  const ActionCosts costs{.F = 1, .I = 1, .W = 1, .transfer = 0.25};
   EXPECT_DOUBLE_EQ(replay(make_schedule("1f1b", 2, 1), costs).makespan, 6.5);  // there and back
   EXPECT_DOUBLE_EQ(replay(make_schedule("zbv", 1, 1), costs).makespan, 3);     // both chunks on one rank
 }

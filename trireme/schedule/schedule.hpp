@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/schedule/step.hpp"
+#include "trireme/schedule/action.hpp"
 
 namespace trireme {
 

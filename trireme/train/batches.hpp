@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "trireme/comm/mesh.hpp"
-#include "trireme/config/config.hpp"
-#include "trireme/data/prefetch.hpp"
+#include "trireme/config/schema/config.hpp"
+#include "trireme/data/sampling/prefetch.hpp"
 #include "trireme/nn/forward_context.hpp"
 #include "trireme/train/train_data.hpp"
 

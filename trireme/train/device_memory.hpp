@@ -5,7 +5,7 @@
 
 #include <c10/core/Device.h>
 
-#include "trireme/runtime/counted_memory.hpp"
+#include "trireme/runtime/memory/counted_memory.hpp"
 
 namespace trireme {
 

@@ -5,7 +5,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
-#include "trireme/config/config.hpp"
+#include "trireme/config/schema/config.hpp"
 
 namespace trireme {
 

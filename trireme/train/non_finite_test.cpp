@@ -5,7 +5,7 @@
 
 #include "trireme/comm/thread_world.hpp"
 #include "trireme/schedule/generate.hpp"
-#include "trireme/zero/test_words.hpp"
+#include "trireme/testing/zero_helpers.hpp"
 
 namespace trireme {
 namespace {

@@ -38,7 +38,7 @@ void check_inputs(const Config& config) {
   }
 }
 
-std::string told_by_rank_0(const std::string& words, const ParallelContext& context) {
+std::string broadcast_text(const std::string& words, const ParallelContext& context) {
   at::Tensor bytes = at::zeros({4096}, at::kByte);
   std::memcpy(bytes.data_ptr(), words.data(), std::min<std::size_t>(words.size(), 4095));
   bytes = context.world_pg().broadcast_(bytes.to(context.device()), 0).wait().cpu();

@@ -2,7 +2,7 @@
 // What a rank does before it trains.
 #include <string>
 
-#include "trireme/runtime/parallel_context.hpp"
+#include "trireme/runtime/rank/parallel_context.hpp"
 
 namespace trireme {
 
@@ -19,6 +19,6 @@ void multiply_by_blas(Config config, at::Device device);
 void check_inputs(const Config& config);
 
 /// Rank 0's words (up to 4,095 bytes), on every rank. A call of all ranks.
-std::string told_by_rank_0(const std::string& words, const ParallelContext& context);
+std::string broadcast_text(const std::string& words, const ParallelContext& context);
 
 }  // namespace trireme

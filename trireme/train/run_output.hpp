@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "trireme/base/tensorboard_logger.hpp"
-#include "trireme/config/config.hpp"
+#include "trireme/config/schema/config.hpp"
 #include "trireme/report/metrics_file.hpp"
 #include "trireme/report/train_console.hpp"
 #include "trireme/report/z_score.hpp"

@@ -5,11 +5,11 @@
 #include <sstream>
 
 #include "trireme/base/error.hpp"
-#include "trireme/config/hf_config_write.hpp"
+#include "trireme/config/foreign/hf_config_write.hpp"
 #include "trireme/files/safetensors_folder_write.hpp"
 #include "trireme/model/families.hpp"
 #include "trireme/model/hugging_face.hpp"
-#include "trireme/nn/whole.hpp"
+#include "trireme/nn/full_tensor.hpp"
 
 namespace trireme {
 namespace {
@@ -94,7 +94,7 @@ void save_weights(Zero& zero, const FolderFacts& facts, const std::filesystem::p
     zero.params().with_whole(b, [&] {
       for (std::size_t s = partition.bucket(b).slots.size(); s-- > 0;) {
         const Param& param = partition.params()[partition.bucket(b).slots[s].item];
-        const at::Tensor whole = gather_whole(param.value.detach(), param.spec, partition.mesh()).value;
+        const at::Tensor whole = gather_full_tensor(param.value.detach(), param.spec, partition.mesh()).value;
         if (!writer) continue;
         for (const WeightName& name : names.at(param.name)) {
           const at::Tensor theirs = their_tensor(name, whole).contiguous().cpu();

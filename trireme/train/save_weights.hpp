@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "trireme/config/config.hpp"
-#include "trireme/data/tokenizer.hpp"
+#include "trireme/config/schema/config.hpp"
+#include "trireme/data/tokenizer/tokenizer.hpp"
 #include "trireme/zero/zero.hpp"
 
 namespace trireme {

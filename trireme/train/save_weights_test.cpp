@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/base/temp_folder.hpp"
-#include "trireme/base/test_words.hpp"
+#include "trireme/testing/temp_folder.hpp"
+#include "trireme/testing/test_helpers.hpp"
 #include "trireme/comm/thread_world.hpp"
-#include "trireme/config/hf_config.hpp"
+#include "trireme/config/foreign/hf_config.hpp"
 #include "trireme/model/decoder.hpp"
 #include "trireme/model/hugging_face.hpp"
 #include "trireme/nn/init.hpp"

@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/base/temp_folder.hpp"
+#include "trireme/testing/temp_folder.hpp"
 #include "trireme/comm/thread_world.hpp"
 #include "trireme/schedule/generate.hpp"
-#include "trireme/zero/test_words.hpp"
+#include "trireme/testing/zero_helpers.hpp"
 
 namespace trireme {
 namespace {
@@ -35,7 +35,7 @@ TEST(StepTrace, BucketsTravelUnderBackward) {
         if (call.op == (stage == 0 ? Op::all_reduce : Op::reduce_scatter)) sums.push_back(call);
       ASSERT_EQ(sums.size(), zero.partition().num_buckets());
       ASSERT_GT(sums.size(), 3u);
-      const StepSpan& last = outcome.spans.back();
+      const ActionSpan& last = outcome.spans.back();
       EXPECT_EQ(str(last.step), "0B1");
       for (const CallRecord& call : sums) EXPECT_GT(call.started_ns, last.begin_ns) << "not in an earlier microbatch";
       EXPECT_LT(sums.front().started_ns, last.end_ns);

@@ -5,9 +5,9 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
-#include "trireme/data/open_tokens.hpp"
-#include "trireme/data/synthetic.hpp"
-#include "trireme/data/token_checks.hpp"
+#include "trireme/data/tokens/open_tokens.hpp"
+#include "trireme/data/tokens/synthetic.hpp"
+#include "trireme/data/tokens/token_checks.hpp"
 
 namespace trireme {
 namespace {

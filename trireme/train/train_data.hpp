@@ -3,11 +3,11 @@
 #include <optional>
 #include <string>
 
-#include "trireme/config/config.hpp"
-#include "trireme/data/batch.hpp"
-#include "trireme/data/sampler.hpp"
-#include "trireme/data/tokenizer.hpp"
-#include "trireme/data/validation.hpp"
+#include "trireme/config/schema/config.hpp"
+#include "trireme/data/sampling/batch.hpp"
+#include "trireme/data/sampling/sampler.hpp"
+#include "trireme/data/tokenizer/tokenizer.hpp"
+#include "trireme/data/sampling/validation.hpp"
 
 namespace trireme {
 

@@ -10,17 +10,17 @@
 #include "trireme/base/file_output.hpp"
 #include "trireme/base/human.hpp"
 #include "trireme/comm/wait_clock.hpp"
-#include "trireme/config/counts.hpp"
-#include "trireme/config/training_rules.hpp"
+#include "trireme/config/schema/counts.hpp"
+#include "trireme/config/rules/training_rules.hpp"
 #include "trireme/model/hugging_face.hpp"
 #include "trireme/nn/init_scope.hpp"
 #include "trireme/planner/memory.hpp"
-#include "trireme/runtime/libtorch_facts.hpp"
+#include "trireme/runtime/rank/libtorch_facts.hpp"
 #include "trireme/schedule/generate.hpp"
 #include "trireme/train/dtypes.hpp"
-#include "trireme/train/options_of.hpp"
+#include "trireme/train/component_options.hpp"
 #include "trireme/train/save_weights.hpp"
-#include "trireme/train/start_lines.hpp"
+#include "trireme/train/run_header.hpp"
 #include "trireme/train/step_trace.hpp"
 
 namespace trireme {
@@ -50,7 +50,7 @@ Trainer::Trainer(Config config, ParallelContext& context, TrainIo io)
   if (context.rank() == 0) {
     output_ = std::make_unique<RunOutput>(config_, io_.folder, io_.out, io_.terminal);
     replace_file(io_.folder / "config.toml", io_.config_text);
-    say_hello();
+    print_header();
   }
 }
 
@@ -84,13 +84,13 @@ void Trainer::build() {
   executor_ = std::make_unique<Executor>(one_f_one_b(0, 1, static_cast<int>(batches_->num_microbatches())), *zero_);
 }
 
-void Trainer::say_hello() {
+void Trainer::print_header() {
   const MemoryPlan plan = predict_memory(config_, config_.precision.param, context_.device().is_cuda());
   predicted_bytes_ = plan.total();
   const Environment& env = context_.environment();
   const bool gpu = context_.device().is_cuda();
   const std::string backend = config_.comm.backend == "auto" ? gpu ? "nccl" : "gloo" : config_.comm.backend;
-  StartFacts facts;
+  RunHeader facts;
   facts.program = text(io_.program, " · libtorch ", libtorch_facts().built_with, " · ", env.world_size,
                        env.world_size == 1 ? " rank" : " ranks", " (", env.launcher, "; ", backend, ", ",
                        gpu ? "cuda" : "cpu", ")");
@@ -99,7 +99,7 @@ void Trainer::say_hello() {
   facts.memory = describe(plan);
   facts.output = text(io_.folder.string(), " · metrics.jsonl", config_.metrics.tensorboard ? " · tb/" : "",
                       " · checkpoints/ · config.toml");
-  output_->console().header(start_lines(config_, facts));
+  output_->console().header(run_header_lines(config_, facts));
   if (const std::string lack = what_transformers_lacks(config_.model, config_.precision.param); !lack.empty())
     io_.warnings.push_back("the weights will be saved without a config.json for transformers: " + lack);
   for (const std::string& warning : io_.warnings) output_->console().warning(warning);
@@ -154,8 +154,8 @@ Trainer::StepResult Trainer::run_step(std::int64_t step) {
                             tokens = std::move(*count).wait()[0].to(at::kDouble);
                             return seed_ = scale / tokens.clamp_min(1);
                           }});
-  t.forward = outcome.seconds(StepOp::F);
-  t.backward = outcome.seconds(StepOp::B);
+  t.forward = outcome.seconds(ActionKind::F);
+  t.backward = outcome.seconds(ActionKind::B);
 
   const Clock::time_point update_begin = Clock::now();
   mesh_.tag({step, "update"});
@@ -191,7 +191,7 @@ Trainer::StepResult Trainer::run_step(std::int64_t step) {
 }
 
 CrossEntropyOptions Trainer::loss_options() const {
-  return {.chunk_tokens = loss_chunk_tokens(context_.device().is_cuda())};
+  return {.tile_tokens = loss_tile_tokens(context_.device().is_cuda())};
 }
 
 at::Tensor Trainer::loss_of(const Microbatch& microbatch, const Probe& probe) {

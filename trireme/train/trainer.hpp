@@ -12,7 +12,7 @@
 #include "trireme/model/decoder.hpp"
 #include "trireme/optim/loss_scale.hpp"
 #include "trireme/optim/lr_schedule.hpp"
-#include "trireme/runtime/parallel_context.hpp"
+#include "trireme/runtime/rank/parallel_context.hpp"
 #include "trireme/train/batches.hpp"
 #include "trireme/train/device_memory.hpp"
 #include "trireme/train/non_finite.hpp"
@@ -56,7 +56,7 @@ class Trainer {
   };
 
   void build();
-  void say_hello();
+  void print_header();
   StepResult run_step(std::int64_t step);
   void record(std::int64_t step, const StepResult& result, std::optional<double> validation_loss);
   double validate();

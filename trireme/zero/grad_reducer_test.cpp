@@ -3,10 +3,10 @@
 #include <ATen/Context.h>
 #include <torch/nn/modules/linear.h>
 
-#include "trireme/base/test_words.hpp"
+#include "trireme/testing/test_helpers.hpp"
 #include "trireme/nn/norm.hpp"
-#include "trireme/nn/test_words.hpp"
-#include "trireme/zero/test_words.hpp"
+#include "trireme/testing/nn_helpers.hpp"
+#include "trireme/testing/zero_helpers.hpp"
 
 namespace trireme {
 namespace {

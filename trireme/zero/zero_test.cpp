@@ -2,8 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include "trireme/base/test_words.hpp"
-#include "trireme/zero/test_words.hpp"
+#include "trireme/testing/test_helpers.hpp"
+#include "trireme/testing/zero_helpers.hpp"
 
 namespace trireme {
 namespace {

@@ -1,8 +1,8 @@
 // A user's program against an installed trireme.
 #include <iostream>
 
-#include "trireme/config/counts.hpp"
-#include "trireme/config/derive.hpp"
+#include "trireme/config/schema/counts.hpp"
+#include "trireme/config/schema/derive.hpp"
 #include "trireme/layout/grid.hpp"
 #include "trireme/schedule/generate.hpp"
 #include "trireme/schedule/replay.hpp"

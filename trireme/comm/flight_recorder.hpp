@@ -1,0 +1,85 @@
+#pragma once
+// What a rank said and when: its last calls in memory that outlives it, all calls of the step, and their checksum.
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/comm/call.hpp"
+#include "trireme/comm/comm_options.hpp"
+
+namespace trireme {
+
+/// The last calls of a rank as plain bytes. A launcher gives each rank one in shared memory and reads it when the rank
+/// is dead or stopped; it may be read while it is written, so readers take nothing in it for granted.
+struct FlightRecord {
+  static constexpr std::uint32_t kMagic = 0x54524d32;
+  static constexpr int kCalls = 64;
+  std::uint32_t magic = kMagic;
+  std::int32_t rank = 0, world_size = 1, pid = 0;
+  char host[64] = "";
+  char place[64] = "";  // "tp0 pp1 dp0"
+  Tag tag;
+  std::uint64_t calls = 0;   // how many were made; call i lies in ring[i % kCalls]
+  std::int64_t seen_ns = 0;  // steady clock of the last change
+  CallRecord ring[kCalls];
+};
+static_assert(std::is_trivially_copyable_v<FlightRecord>);
+
+std::int64_t steady_ns();
+
+/// "step 12 phase=backward | all_reduce f32[8] group dp{0,2} seq 4 (waiting for 3.1 s)"; empty when nothing was
+/// recorded.
+std::string last_call(const FlightRecord& box);
+/// Every call that the box holds, oldest first, one a line, with what a person needs to read it.
+std::string calls_text(const FlightRecord& box);
+/// Writes calls_text to folder/rankN.txt; the file's name. Says why on failure and throws nothing: it is called where
+/// something else has gone wrong already.
+std::string dump_calls(const FlightRecord& box, const std::string& folder);
+
+/// One for each rank. Thread-safe.
+class FlightRecorder {
+ public:
+  /// `shared`: the box to write to, where a launcher gave one.
+  FlightRecorder(int rank, int world_size, FlightRecord* shared = nullptr);
+
+  void set_tag(const Tag& tag);
+  Tag tag() const;
+  void set_place(const std::string& place);
+
+  /// Notes that a call begins: adds time and tag to `record` and keeps it; for a comparison at the end of the step
+  /// counts it into the checksum.
+  void begin(CallRecord& record, int rank_in_group, int group_size, CheckMode check);
+  void finish(const CallRecord& record);
+  /// What a message, or a part of an uneven all_to_all, adds to the checksum.
+  void add_to_checksum(std::uint64_t amount);
+
+  /// Over all ranks of the world the checksums of one step sum to zero when all calls met their like, and to a random
+  /// number when not. Note [Checksum] in recorder.cpp.
+  std::uint64_t checksum() const;
+  /// The calls of this step on one group, oldest first.
+  std::vector<CallRecord> step_calls(const std::string& group) const;
+  std::vector<CallRecord> step_calls() const;
+  /// Forgets the calls of the step and starts a new checksum.
+  void start_step();
+
+  /// The last call that began.
+  CallRecord newest() const;
+  FlightRecord snapshot() const;
+
+ private:
+  static constexpr std::size_t kStepCalls = 100'000;  // of a step, kept to name a mismatch by
+
+  mutable std::mutex mutex_;
+  std::unique_ptr<FlightRecord> own_;
+  FlightRecord* box_;
+  std::uint64_t checksum_ = 0;
+  std::vector<CallRecord> step_calls_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,29 @@
+#pragma once
+// A group of one: every operation returns its input.
+#include <utility>
+
+#include "trireme/base/error.hpp"
+#include "trireme/comm/group.hpp"
+
+namespace trireme {
+
+class SelfGroup final : public Group {
+ public:
+  SelfGroup(Membership members, std::shared_ptr<FlightRecorder> recorder, CommOptions options)
+      : Group(std::move(members), std::move(recorder), std::move(options)) {}
+  /// Alone in its world: for a program that was started without ranks.
+  SelfGroup() : SelfGroup(Membership{"solo", 0, {0}}, std::make_shared<FlightRecorder>(0, 1), {}) {}
+
+ protected:
+  std::unique_ptr<CommWork> start(const Call& call, std::span<const CallRecord> /*records*/) override {
+    if (call.input.defined() && call.output.defined() && call.input.data_ptr() != call.output.data_ptr())
+      call.output.view_as(call.input).copy_(call.input);
+    return nullptr;
+  }
+  void compare(std::span<const CallRecord> /*records*/) override {}
+  [[noreturn]] void fail(const CallRecord& record, const std::exception& cause) override {
+    throw InternalError(text(record.str(), ": ", cause.what()));
+  }
+};
+
+}  // namespace trireme

@@ -1,0 +1,317 @@
+#include "trireme/comm/watchdog.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <iostream>
+#include <set>
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "trireme/comm/mismatch.hpp"
+
+namespace trireme {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kBeatMs = 500;
+constexpr std::size_t kShownCalls = 2000;
+constexpr int kAskWholeWorld = 64;  // in larger worlds only the group is asked
+
+std::string seconds(double s) {
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "%.1f s", s);
+  return digits;
+}
+
+/// Only ever printed: two hosts' clocks may differ.
+std::int64_t wall_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string key(const char* what, int rank) { return text("watchdog/", what, "/", rank); }
+
+std::string host_of(const FlightRecord& box) { return {box.host, strnlen(box.host, sizeof box.host)}; }
+
+/// Whether a rank whose calls these are has come to the call that `record` of rank `from` waits in.
+bool arrived(const FlightRecord& box, const CallRecord& record, int from) {
+  const std::uint64_t n = std::min<std::uint64_t>(box.calls, FlightRecord::kCalls);
+  for (std::uint64_t i = 0; i < n; ++i) {
+    const CallRecord& r = box.ring[i];
+    if (std::strncmp(r.group, record.group, sizeof r.group) != 0 || r.pairwise() != record.pairwise()) continue;
+    if (record.pairwise() ? r.op != record.op && r.peer == from && r.seq >= record.seq : r.seq >= record.seq)
+      return true;
+  }
+  return false;
+}
+
+/// What is buffered in stdio, unless somebody holds it: the process ends here.
+[[noreturn]] void leave(ExitCode code) {
+  if (ftrylockfile(stdout) == 0) fflush_unlocked(stdout);
+  _exit(static_cast<int>(code));
+}
+
+}  // namespace
+
+Watchdog::Watchdog(c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<FlightRecorder> recorder, int world_size,
+                 CommOptions options, int lifeline_fd)
+    : store_(std::move(store)),
+      recorder_(std::move(recorder)),
+      world_size_(world_size),
+      options_(std::move(options)),
+      lifeline_fd_(lifeline_fd),
+      wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      thread_([this] { run(); }) {}
+
+Watchdog::~Watchdog() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = write(wake_fd_, &one, sizeof one);
+  thread_.join();
+  close(wake_fd_);
+}
+
+void Watchdog::run() {
+  // Large worlds show themselves less often, so that the store has about as much to do.
+  const int beat_ms = std::max(kBeatMs, 2 * world_size_);
+  for (auto next = Clock::now();; next = Clock::now() + std::chrono::milliseconds(beat_ms)) {
+    for (;;) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(next - Clock::now()).count();
+      pollfd fds[] = {{wake_fd_, POLLIN, 0}, {lifeline_fd_, POLLIN, 0}};
+      const int ready = poll(fds, lifeline_fd_ >= 0 ? 2 : 1, static_cast<int>(std::max<std::int64_t>(left, 0)));
+      if (ready > 0 && fds[0].revents != 0) return;
+      if (ready > 0 && fds[1].revents != 0 && lifeline_cut()) {
+        dump_calls(recorder_->snapshot(), options_.hang_folder);
+        leave(ExitCode::peer_lost);
+      }
+      if (ready == 0) break;
+    }
+    check_watched();
+    with_store(false, [this] {
+      show_state();
+      if (!answered_ && store_->check({"watchdog/alarm"})) answer_alarm();
+      return true;
+    });
+  }
+}
+
+/// What `use` makes of the store, or `otherwise` when there is none any more: whoever hosts it is gone. Groups do not
+/// need it, so work goes on.
+template <class Result, class Use>
+Result Watchdog::with_store(Result otherwise, Use use) {
+  const std::scoped_lock lock(store_mutex_);
+  if (store_lost_) return otherwise;
+  try {
+    return use();
+  } catch (const std::exception&) {
+    store_lost_ = true;
+    return otherwise;
+  }
+}
+
+bool Watchdog::lifeline_cut() {
+  char word = 0;
+  const auto n = read(lifeline_fd_, &word, 1);
+  return n == 0 || (n == 1 && word == 'S');
+}
+
+void Watchdog::show_state() {
+  const FlightRecord box = recorder_->snapshot();
+  store_->set(key("seen", box.rank), text(wall_ms(), "\n", host_of(box), ", pid ", box.pid, "\n", last_call(box)));
+}
+
+void Watchdog::answer_alarm() {
+  answered_ = true;
+  const FlightRecord box = recorder_->snapshot();
+  std::vector<CallRecord> calls = recorder_->step_calls();
+  if (calls.size() > kShownCalls) calls.erase(calls.begin(), calls.end() - kShownCalls);
+  std::vector<std::uint8_t> bytes(sizeof box + calls.size() * sizeof(CallRecord));
+  std::memcpy(bytes.data(), &box, sizeof box);
+  std::memcpy(bytes.data() + sizeof box, calls.data(), calls.size() * sizeof(CallRecord));
+  store_->set(key("shown", box.rank), bytes);
+  dump_calls(box, options_.hang_folder);
+}
+
+void Watchdog::raise_alarm(bool late) {
+  const FlightRecord box = recorder_->snapshot();
+  dump_calls(box, options_.hang_folder);
+  with_store(false, [&] {
+    const std::string rank = std::to_string(box.rank);
+    if (late) store_->set("watchdog/late", rank);
+    store_->set("watchdog/alarm", rank);
+    if (!answered_) answer_alarm();
+    return true;
+  });
+}
+
+/// A rank whose call timed out. Gloo closes its connections then, which looks to the others as if it had died.
+std::string Watchdog::who_was_late(double waited) {
+  // Without a store to ask it is most likely that, when we have waited as long ourselves.
+  const std::string guess = waited >= 0.9 * options_.timeout_s ? "another rank" : "";
+  return with_store(guess, [this] {
+    return store_->check({"watchdog/late"}) ? "rank " + store_->get_to_str("watchdog/late") : std::string();
+  });
+}
+
+std::optional<Watchdog::Shown> Watchdog::shown_by(int rank) {
+  return with_store(std::optional<Shown>(), [&]() -> std::optional<Shown> {
+    if (!store_->check({key("shown", rank)})) return std::nullopt;
+    const std::vector<std::uint8_t> bytes = store_->get(key("shown", rank));
+    Shown shown;
+    if (bytes.size() < sizeof shown.box) return std::nullopt;
+    std::memcpy(&shown.box, bytes.data(), sizeof shown.box);
+    shown.calls.resize((bytes.size() - sizeof shown.box) / sizeof(CallRecord));
+    std::memcpy(shown.calls.data(), bytes.data() + sizeof shown.box, shown.calls.size() * sizeof(CallRecord));
+    return shown;
+  });
+}
+
+std::string Watchdog::last_seen(int rank) {
+  return with_store(std::string("and neither does the store"), [&]() -> std::string {
+    if (!store_->check({key("seen", rank)})) return "and was never seen";
+    const std::string state = store_->get_to_str(key("seen", rank));
+    const std::size_t first = state.find('\n'), second = state.find('\n', first + 1);
+    const double ago = static_cast<double>(wall_ms() - std::strtoll(state.c_str(), nullptr, 10)) * 1e-3;
+    const std::string what = state.substr(second + 1);
+    return text("(", state.substr(first + 1, second - first - 1), "), last seen ", seconds(ago), " ago in ",
+                what.empty() ? "no call" : what);
+  });
+}
+
+/// Who answers within two beats is alive; the group is asked, and in a small world everybody.
+Watchdog::AllShown Watchdog::ask(const Membership& members, bool late) {
+  std::set<int> open(members.world_ranks.begin(), members.world_ranks.end());
+  if (world_size_ <= kAskWholeWorld)
+    for (int r = 0; r < world_size_; ++r) open.insert(r);
+  open.erase(members.world_ranks[static_cast<std::size_t>(members.rank)]);
+  AllShown shown;
+  const auto deadline = Clock::now() + std::chrono::milliseconds(late ? 2 * kBeatMs + 400 : kBeatMs + 200);
+  while (!open.empty() && Clock::now() < deadline) {
+    std::erase_if(open, [&](int r) {
+      std::optional<Shown> one = shown_by(r);
+      if (one) shown.emplace(r, std::move(*one));
+      return one.has_value();
+    });
+    if (!open.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return shown;
+}
+
+/// Who of the group has not come to the call, and who else of a small world is silent.
+Watchdog::Absent Watchdog::absent_from(const Membership& members, const CallRecord& record, const AllShown& shown) {
+  Absent absent;
+  const int me = members.world_ranks[static_cast<std::size_t>(members.rank)];
+  for (int i = 0; i < members.size(); ++i) {
+    const int r = members.world_ranks[static_cast<std::size_t>(i)];
+    if (record.pairwise() && i != record.peer && r != me) continue;
+    ++absent.asked;
+    const auto at = shown.find(r);
+    if (r == me || (at != shown.end() && arrived(at->second.box, record, members.rank))) {
+      ++absent.came;
+      continue;
+    }
+    absent.ranks.push_back(r);
+    absent.words += text("\n  missing: rank ", r);
+    if (at == shown.end())
+      absent.words += text(" does not answer ", last_seen(r));
+    else
+      absent.words +=
+          text(" (", host_of(at->second.box), ", pid ", at->second.box.pid, ") is in ", last_call(at->second.box));
+  }
+  const std::set<int> group(members.world_ranks.begin(), members.world_ranks.end());
+  for (int r = 0; r < world_size_ && world_size_ <= kAskWholeWorld; ++r)
+    if (!shown.contains(r) && !group.contains(r))
+      absent.words += text("\n  likely cause: rank ", r, " does not answer ", last_seen(r));
+  return absent;
+}
+
+/// Where the records are, and the one line that every failure while running has.
+std::string Watchdog::last_lines(int rank, const CallRecord& record, const std::string& how_it_ended) const {
+  const FlightRecord box = recorder_->snapshot();
+  std::string at = record.tag.str(), place(box.place, strnlen(box.place, sizeof box.place));
+  for (std::string* words : {&at, &place})
+    if (!words->empty()) *words += " | ";
+  return text("\n  every rank's last ", FlightRecord::kCalls, " calls: ", options_.hang_folder, "/rank*.txt\n  rank=", rank,
+              "/", world_size_, " ", host_of(box), " ", box.pid, " | ", place, at, record.what(), " group ",
+              record.group, " seq ", record.seq, " | ", how_it_ended);
+}
+
+CommError Watchdog::explain(const Membership& members, const CallRecord& record, const std::string& cause) {
+  const bool late = cause.find("imed out") != std::string::npos || cause.find("imeout") != std::string::npos;
+  const double waited = static_cast<double>(steady_ns() - record.started_ns) * 1e-9;
+  const int me = members.world_ranks[static_cast<std::size_t>(members.rank)];
+  raise_alarm(late);
+  const AllShown shown = ask(members, late);
+  const std::string late_elsewhere = late ? "" : who_was_late(waited);
+  const bool waiting = late || !late_elsewhere.empty();
+  const Absent absent = absent_from(members, record, shown);
+
+  std::string how_it_ended = waiting ? text("waited ", seconds(waited)) : std::string("connection lost");
+  for (std::size_t i = 0; i < absent.ranks.size(); ++i)
+    how_it_ended += text(i > 0 ? ", " : waiting ? " for rank " : " to rank ", absent.ranks[i]);
+  const std::string end = last_lines(me, record, how_it_ended);
+
+  std::map<int, std::vector<CallRecord>> calls{{me, recorder_->step_calls()}};
+  for (const auto& [r, one] : shown) calls[r] = one.calls;
+  if (const auto difference = first_difference(calls)) return {CommError::Kind::hang_or_mismatch, *difference + end};
+  const std::string what = text(record.what(), " #", record.seq, " on group ", members.str());
+  if (waiting)
+    return {CommError::Kind::hang_or_mismatch,
+            text(what, " timed out ", late ? std::string() : text("on ", late_elsewhere, ", here "), "after ",
+                 seconds(waited), ": ", absent.came, " of ", absent.asked, " ranks arrived", absent.words,
+                 "\n  fix: see what the missing rank does; raise comm.timeout_s (", options_.timeout_s,
+                 ") if the wait is expected", end)};
+  if (cause.find("size doesn't match") != std::string::npos)  // Gloo's word for a message of another length
+    return {CommError::Kind::hang_or_mismatch,
+            text(what, ": another rank of the group did not make the same call (", cause, ")", absent.words, end)};
+  return {CommError::Kind::peer_lost, text(what, ": a peer is lost (", cause, ")", absent.words, end)};
+}
+
+void Watchdog::add_group(const Membership& members) {
+  const std::scoped_lock lock(watched_mutex_);
+  groups_.push_back(members);
+}
+
+void Watchdog::end_process(const std::string& cause) {
+  const FlightRecord box = recorder_->snapshot();
+  const std::uint64_t n = std::min<std::uint64_t>(box.calls, FlightRecord::kCalls);
+  for (std::uint64_t i = box.calls - n; i < box.calls; ++i) {
+    const CallRecord& record = box.ring[i % FlightRecord::kCalls];
+    if (record.finished_ns != 0) continue;
+    std::unique_lock lock(watched_mutex_);
+    for (const Membership& members : groups_) {
+      if (members.str().substr(0, sizeof record.group - 1) != record.group) continue;
+      const Membership group = members;
+      lock.unlock();
+      const CommError error = explain(group, record, cause);
+      std::cerr << "error: " << error.what() << std::endl;
+      leave(error.exit_code());
+    }
+  }
+  std::cerr << "error: " << cause << std::endl;
+  leave(ExitCode::internal);
+}
+
+void Watchdog::watch(const Membership& members, const CallRecord& record, std::function<bool()> done) {
+  const std::scoped_lock lock(watched_mutex_);
+  watched_.push_back({members, record, std::move(done)});
+}
+
+void Watchdog::check_watched() {
+  std::optional<Watched> late;
+  {
+    const std::scoped_lock lock(watched_mutex_);
+    std::erase_if(watched_, [](const Watched& w) { return w.done(); });
+    for (const Watched& w : watched_)
+      if (static_cast<double>(steady_ns() - w.record.started_ns) * 1e-9 > options_.timeout_s) late = w;
+  }
+  if (!late) return;
+  const CommError error = explain(late->members, late->record, "Timed out");
+  std::cerr << "error: " << error.what() << std::endl;
+  leave(error.exit_code());
+}
+
+}  // namespace trireme

@@ -1,0 +1,93 @@
+#pragma once
+// A rank's eyes on the others: it shows what it does through the store, and on trouble finds out who is missing.
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "trireme/base/error.hpp"
+#include "trireme/comm/comm_options.hpp"
+#include "trireme/comm/group.hpp"
+#include "trireme/comm/flight_recorder.hpp"
+
+namespace trireme {
+
+/// A thread of its own writes to the store, about once a second, what this rank is in, and reads whether some rank has
+/// raised the alarm; then every rank shows the calls of its step and leaves its last ones in a file.
+class Watchdog {
+ public:
+  /// `lifeline_fd`: a pipe from the launcher (runtime/launch.hpp). At its end, or at an 'S' in it, the process leaves
+  /// its calls and is gone; -1: there is none.
+  Watchdog(c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<FlightRecorder> recorder, int world_size,
+          CommOptions options, int lifeline_fd = -1);
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+  /// Raises the alarm and makes of a call that failed the error that says who is missing, and where it was last seen.
+  CommError explain(const Membership& members, const CallRecord& record, const std::string& cause);
+
+  /// The same for whatever this rank waits in: for a failure that no call of ours throws. Ends the process.
+  [[noreturn]] void end_process(const std::string& cause);
+
+  /// Groups that this rank is in.
+  void add_group(const Membership& members);
+
+  /// Watches a call that no thread waits for (on a GPU): when it is not done in time, the process says so and ends.
+  void watch(const Membership& members, const CallRecord& record, std::function<bool()> done);
+
+ private:
+  struct Shown {
+    FlightRecord box;
+    std::vector<CallRecord> calls;  // of the step
+  };
+  using AllShown = std::map<int, Shown>;  // by rank
+  struct Absent {
+    std::vector<int> ranks;
+    std::string words;
+    int came = 0, asked = 0;
+  };
+  AllShown ask(const Membership& members, bool late);
+  Absent absent_from(const Membership& members, const CallRecord& record, const AllShown& shown);
+  std::string last_lines(int rank, const CallRecord& record, const std::string& how_it_ended) const;
+  template <class Result, class Use>
+  Result with_store(Result otherwise, Use use);
+
+  struct Watched {
+    Membership members;
+    CallRecord record;
+    std::function<bool()> done;
+  };
+
+  void run();
+  bool lifeline_cut();
+  void show_state();
+  void answer_alarm();
+  void check_watched();
+  void raise_alarm(bool late);
+  std::string who_was_late(double waited);
+  std::optional<Shown> shown_by(int rank);
+  std::string last_seen(int rank);
+
+  const c10::intrusive_ptr<c10d::Store> store_;
+  const std::shared_ptr<FlightRecorder> recorder_;
+  const int world_size_;
+  const CommOptions options_;
+  const int lifeline_fd_;
+  int wake_fd_;
+  std::mutex store_mutex_;  // one at a time, and the thread must not end between question and answer
+  bool store_lost_ = false, answered_ = false;
+  std::mutex watched_mutex_;
+  std::vector<Watched> watched_;
+  std::vector<Membership> groups_;
+  std::thread thread_;
+};
+
+}  // namespace trireme

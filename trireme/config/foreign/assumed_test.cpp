@@ -1,0 +1,32 @@
+#include "trireme/config/foreign/assumed.hpp"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "trireme/config/read/convert.hpp"
+#include "trireme/testing/config_helpers.hpp"
+
+namespace trireme {
+namespace {
+
+/// Each is a key of ours with a value it takes, and not what we assume ourselves.
+TEST(Assumed, ValuesAreOursButNotOurDefaults) {
+  for (const Framework framework : {Framework::nanotron, Framework::torchtitan, Framework::megatron,
+                                    Framework::deepspeed, Framework::hf_trainer, Framework::hf_config}) {
+    for (const auto& [key, value] : assumed(framework)) {
+      Config config;
+      const std::string standard = value_of(config, key);
+      EXPECT_NE(standard, "no such key") << key;
+      for (const Field& field : fields(config)) {
+        if (field.key == key) {
+          EXPECT_EQ(assign_value(field, value), "") << key;
+        }
+      }
+      EXPECT_NE(value_of(config, key), standard) << name(framework) << " " << key;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,184 @@
+#include "trireme/config/foreign/hf_config.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <system_error>
+
+#include "trireme/base/error.hpp"
+#include "trireme/config/foreign/aliases.hpp"
+#include "trireme/config/read/convert.hpp"
+#include "trireme/config/schema/fields.hpp"
+#include "trireme/config/read/json_file.hpp"
+#include "trireme/config/read/toml_file.hpp"
+
+namespace trireme {
+namespace {
+
+struct Assumed {
+  const char* key;
+  Value value;
+};
+
+/// What a family's classes assume when config.json does not say, where it differs from our defaults (transformers'
+/// configuration_*.py).
+const std::map<std::string, std::vector<Assumed>>& families() {
+  using whole = std::int64_t;
+  static const std::map<std::string, std::vector<Assumed>> known = {
+      {"gpt2",
+       {{"tie_word_embeddings", {true}},
+        {"hidden_act", {"gelu_new"}},
+        {"max_position_embeddings", {whole{1024}}},
+        {"vocab_size", {whole{50257}}},
+        {"embd_pdrop", {0.1}},
+        {"resid_pdrop", {0.1}},
+        {"attention_dropout", {0.1}}}},
+      {"llama", {{"norm_eps", {1e-6}}}},
+      {"mistral",
+       {{"norm_eps", {1e-6}},
+        {"num_key_value_heads", {whole{8}}},
+        {"max_position_embeddings", {whole{131072}}},
+        {"sliding_window", {whole{4096}}}}},
+      {"qwen2", {{"norm_eps", {1e-6}}, {"max_position_embeddings", {whole{32768}}}}},
+      {"qwen3",
+       {{"norm_eps", {1e-6}},
+        {"qk_norm", {true}},
+        {"head_dim", {whole{128}}},
+        {"max_position_embeddings", {whole{32768}}}}},
+      {"mixtral",
+       {{"num_key_value_heads", {whole{8}}},
+        {"max_position_embeddings", {whole{131072}}},
+        {"rope_theta", {1e6}},
+        {"num_local_experts", {whole{8}}},
+        {"router_aux_loss_coef", {0.001}}}},
+  };
+  return known;
+}
+
+/// Switches that change the maths and that we have only in the position on the right.
+const std::map<std::string, Value>& only() {
+  static const std::map<std::string, Value> values = {{"mlp_bias", {false}},
+                                                      {"scale_attn_weights", {true}},
+                                                      {"scale_attn_by_inverse_layer_idx", {false}},
+                                                      {"reorder_and_upcast_attn", {false}},
+                                                      {"add_cross_attention", {false}},
+                                                      {"is_encoder_decoder", {false}},
+                                                      {"partial_rotary_factor", {1.0}},
+                                                      {"pretraining_tp", {std::int64_t{1}}},
+                                                      {"is_llama_config", {true}}};
+  return values;
+}
+
+/// Our key for a word of config.json: the same, or one of GPT-2's; empty when it says nothing about the model here.
+std::string our_key(const std::string& word) {
+  // transformers 5 keeps RoPE's numbers together; rope_theta is among them.
+  std::string path = "model." + word;
+  if (word == "rope_parameters.rope_theta")
+    path = "model.rope_theta";
+  else if (word.starts_with("rope_parameters."))
+    path = "model.rope_scaling" + word.substr(15);
+  static const std::set<std::string> not_of_config_json = {"model.preset", "model.hf", "model.init", "model.dtype"};
+  static const std::set<std::string> ours = [] {
+    Config config;
+    std::set<std::string> keys;
+    for (const Field& field : fields(config)) keys.insert(field.key);
+    return keys;
+  }();
+  if (ours.contains(path)) return not_of_config_json.contains(path) ? "" : path;
+  for (const AliasMatch& match : find_aliases(path))
+    if (match.alias->framework == Framework::hf_config && match.key != "model.dtype") return match.key;
+  return "";
+}
+
+/// Keys that null switches off or leaves to be derived, as our 0 does.
+const std::set<std::string>& null_is_zero() {
+  static const std::set<std::string> keys = {"model.sliding_window", "model.num_key_value_heads", "model.head_dim",
+                                             "model.intermediate_size"};
+  return keys;
+}
+
+bool is_same(const Value& a, const Value& b) {
+  return a == b || (plain_number(a).has_value() && plain_number(a) == plain_number(b));
+}
+
+/// Windows, as far as all layers have the same.
+void set_window(const std::string& file, const std::string& family, const Settings& read, HfConfig& out) {
+  const auto value = [&](const char* word) {
+    const auto it = std::ranges::find(read, word, &Setting::path);
+    return it == read.end() ? Value{Nothing{}} : it->value;
+  };
+  const auto at = std::ranges::find(out.settings, "model.sliding_window", &Setting::path);
+  // Qwen writes a window down even where it does not use one, and leaves the first layers without.
+  const bool qwen = family == "qwen2" || family == "qwen3";
+  if (qwen && value("use_sliding_window") != Value{true}) {
+    if (at != out.settings.end()) at->value = {std::int64_t{0}};
+  } else if (qwen) {
+    require<ConfigError>(is_same(value("max_window_layers"), {std::int64_t{0}}), file,
+                         ": use_sliding_window with max_window_layers = ", brief(value("max_window_layers")),
+                         " is not supported, only 0: every layer has the same window here");
+  }
+  if (const Value types = value("layer_types"); std::holds_alternative<Values>(types.data)) {
+    const bool windowed = at != out.settings.end() && at->value != Value{std::int64_t{0}};
+    for (const Value& type : std::get<Values>(types.data))
+      require<ConfigError>(type == Value{windowed ? "sliding_attention" : "full_attention"}, file,
+                           ": layer_types holds ", brief(type), windowed ? ", with a window" : ", without a window",
+                           ": layers of several kinds are not supported");
+  }
+}
+
+}  // namespace
+
+HfConfig parse_hf_config(const std::string& file, const std::string& json) {
+  const Settings read = parse_json(file, json);
+  const auto find = [&](const std::string& path) {
+    const auto it = std::ranges::find(read, path, &Setting::path);
+    return it == read.end() ? nullptr : &*it;
+  };
+  const Setting* type = find("model_type");
+  require<ConfigError>(type != nullptr, file, " has no model_type: is this a model's config.json?");
+  const auto family = families().find(plain_text(type->value));
+  if (family == families().end()) {
+    std::string known;
+    for (const auto& [name, assumed] : families()) known += (known.empty() ? "" : ", ") + name;
+    throw ConfigError(
+        text(file, ": model_type = ", brief(type->value), " is not one of the families that we have: ", known));
+  }
+
+  HfConfig out;
+  const auto set = [&](const std::string& path, const Value& value) {
+    std::erase_if(out.settings, [&](const Setting& s) { return s.path == path; });
+    out.settings.push_back({path, value, {file, 0, 0, ""}});
+  };
+  for (const Assumed& assumed : family->second) set(text("model.", assumed.key), assumed.value);
+  for (const Setting& s : read) {
+    if (std::holds_alternative<Nothing>(s.value.data)) {
+      if (null_is_zero().contains(our_key(s.path))) set(our_key(s.path), {std::int64_t{0}});
+      continue;  // null elsewhere: as the family has it
+    }
+    if (const auto fixed = only().find(s.path); fixed != only().end()) {
+      require<ConfigError>(is_same(s.value, fixed->second), file, ": ", s.path, " = ", brief(s.value),
+                           " is not supported, only ", str(fixed->second));
+      continue;
+    }
+    const std::string key = our_key(s.path);
+    if (!key.empty()) {
+      set(key, s.value);
+      continue;
+    }
+    require<ConfigError>(!s.path.starts_with("rope_scaling") && !s.path.starts_with("rope_parameters"), file, ": ",
+                         shortened(s.path), " = ", brief(s.value), " is a kind of RoPE that is not supported");
+    out.ignored.push_back(s.path);
+  }
+  set_window(file, family->first, read, out);
+  return out;
+}
+
+HfConfig read_hf_config(const std::string& path) {
+  std::filesystem::path file = path;
+  std::error_code ignored;
+  if (std::filesystem::is_directory(file, ignored)) file /= "config.json";
+  return parse_hf_config(file.string(), read_config_file(file.string()));
+}
+
+}  // namespace trireme

@@ -1,0 +1,146 @@
+#include "trireme/config/foreign/hf_config_write.hpp"
+
+#include <map>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "trireme/base/error.hpp"
+#include "trireme/config/read/setting.hpp"
+
+namespace trireme {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const std::map<std::string, const char*>& architectures() {
+  static const std::map<std::string, const char*> known = {{"gpt2", "GPT2LMHeadModel"},
+                                                           {"llama", "LlamaForCausalLM"},
+                                                           {"mistral", "MistralForCausalLM"},
+                                                           {"qwen2", "Qwen2ForCausalLM"},
+                                                           {"qwen3", "Qwen3ForCausalLM"}};
+  return known;
+}
+
+/// What the family's class in transformers cannot be told, so that it would compute something else.
+std::vector<std::string> untellable(const ModelConfig& m) {
+  const bool gpt2 = m.model_type == "gpt2", llama = m.model_type == "llama", qwen3 = m.model_type == "qwen3";
+  std::vector<std::string> out;
+  const auto refuse = [&](bool wrong, const std::string& what) {
+    if (wrong) out.push_back(what);
+  };
+  refuse(m.num_local_experts > 0, text("num_local_experts = ", m.num_local_experts, ": its MLP is dense"));
+  refuse(m.qk_norm && !qwen3, "qk_norm = true: only qwen3 has norms of q and k");
+  refuse(!m.qk_norm && qwen3, "qk_norm = false: it always has norms of q and k");
+  refuse(m.attention_bias && m.model_type == "mistral", "attention_bias = true: it has no biases");
+  refuse(m.sliding_window > 0 && (gpt2 || llama),
+         text("sliding_window = ", m.sliding_window, ": only mistral, qwen2 and qwen3 have windows"));
+  refuse(gpt2 && m.num_key_value_heads != m.num_attention_heads,
+         text("num_key_value_heads = ", m.num_key_value_heads,
+              ": it has as many as num_attention_heads = ", m.num_attention_heads));
+  refuse(gpt2 && m.head_dim * m.num_attention_heads != m.hidden_size,
+         text("head_dim = ", m.head_dim, ": its heads share hidden_size = ", m.hidden_size, " between them"));
+  // transformers 5 looks at this even where head_dim is given.
+  refuse(llama && m.hidden_size % m.num_attention_heads != 0,
+         text("hidden_size = ", m.hidden_size,
+              ": it must be a multiple of num_attention_heads = ", m.num_attention_heads));
+  return out;
+}
+
+void add_gpt2(Json& json, const ModelConfig& m) {
+  json["n_embd"] = m.hidden_size;
+  json["n_layer"] = m.num_hidden_layers;
+  json["n_head"] = m.num_attention_heads;
+  json["n_inner"] = m.intermediate_size;
+  json["n_positions"] = m.max_position_embeddings;
+  json["n_ctx"] = m.max_position_embeddings;  // other readers of GPT-2 look for it
+  json["activation_function"] = m.hidden_act;
+  json["layer_norm_epsilon"] = m.norm_eps;
+  json["embd_pdrop"] = m.embd_pdrop;
+  json["resid_pdrop"] = m.resid_pdrop;
+  json["attn_pdrop"] = m.attention_dropout;
+  json["scale_attn_weights"] = true;
+  json["scale_attn_by_inverse_layer_idx"] = false;
+  json["reorder_and_upcast_attn"] = false;
+}
+
+/// As transformers 4 writes it and 4 and 5 read it; 4 does not know rope_parameters.
+void add_rope(Json& json, const ModelConfig& m) {
+  json["rope_theta"] = m.rope_theta;
+  const RopeScaling& scaling = m.rope_scaling;
+  if (scaling.rope_type.empty()) return;
+  Json& out = json["rope_scaling"];
+  out["rope_type"] = scaling.rope_type;
+  if (scaling.rope_type == "default") return;
+  out["factor"] = scaling.factor;
+  if (scaling.rope_type != "llama3") return;
+  out["low_freq_factor"] = scaling.low_freq_factor;
+  out["high_freq_factor"] = scaling.high_freq_factor;
+  out["original_max_position_embeddings"] = scaling.original_max_position_embeddings;
+}
+
+void add_window(Json& json, const ModelConfig& m) {
+  const bool windowed = m.sliding_window > 0;
+  json["sliding_window"] = windowed ? Json(m.sliding_window) : Json(nullptr);
+  if (m.model_type == "mistral") return;
+  json["use_sliding_window"] = windowed;
+  json["max_window_layers"] = windowed ? 0 : m.num_hidden_layers;  // the layers without one
+}
+
+void add_llama_like(Json& json, const ModelConfig& m) {
+  json["hidden_size"] = m.hidden_size;
+  json["num_hidden_layers"] = m.num_hidden_layers;
+  json["num_attention_heads"] = m.num_attention_heads;
+  json["num_key_value_heads"] = m.num_key_value_heads;
+  json["head_dim"] = m.head_dim;
+  json["intermediate_size"] = m.intermediate_size;
+  json["max_position_embeddings"] = m.max_position_embeddings;
+  json["hidden_act"] = m.hidden_act;
+  json["rms_norm_eps"] = m.norm_eps;
+  add_rope(json, m);
+  if (m.model_type == "llama" || m.model_type == "qwen3") json["attention_bias"] = m.attention_bias;
+  if (m.model_type == "llama") json["mlp_bias"] = false;
+  if (m.model_type != "llama") add_window(json, m);
+  json["attention_dropout"] = m.attention_dropout;
+  // These classes have no such dropout; the words are for us, to train on as before.
+  if (m.embd_pdrop > 0) json["embd_pdrop"] = m.embd_pdrop;
+  if (m.resid_pdrop > 0) json["resid_pdrop"] = m.resid_pdrop;
+}
+
+}  // namespace
+
+std::string hf_config_json(const ModelConfig& m, const std::string& dtype, const HfTokenIds& tokens) {
+  const auto family = architectures().find(m.model_type);
+  require<ConfigError>(family != architectures().end(), "model.model_type = \"", shortened(m.model_type),
+                       "\" cannot be written for transformers, only gpt2, llama, mistral, qwen2, qwen3");
+  require(m.hidden_size > 0 && m.num_attention_heads > 0 && m.num_key_value_heads > 0 && m.head_dim > 0 &&
+              m.intermediate_size > 0,
+          "hf_config_json: the model's sizes are not derived");
+  if (const std::vector<std::string> wrong = untellable(m); !wrong.empty()) {
+    std::string list;
+    for (const std::string& what : wrong) list += "\n  model." + what;
+    throw ConfigError(text("this model cannot be written as a ", m.model_type, " of transformers", list,
+                           "\n  fix: choose a model_type that has it"));
+  }
+
+  Json json;
+  json["architectures"] = {family->second};
+  json["model_type"] = m.model_type;
+  json["dtype"] = dtype;
+  json["torch_dtype"] = dtype;  // before transformers 4.56
+  json["vocab_size"] = m.vocab_size;
+  if (m.model_type == "gpt2")
+    add_gpt2(json, m);
+  else
+    add_llama_like(json, m);
+  json["initializer_range"] = m.initializer_range;
+  json["tie_word_embeddings"] = m.tie_word_embeddings;
+  json["use_cache"] = true;
+  const auto id = [](const std::optional<std::int64_t>& token) { return token ? Json(*token) : Json(nullptr); };
+  json["bos_token_id"] = id(tokens.bos);
+  json["eos_token_id"] = id(tokens.eos);
+  json["pad_token_id"] = id(tokens.pad);
+  return json.dump(2) + "\n";
+}
+
+}  // namespace trireme

@@ -1,0 +1,246 @@
+#include "trireme/config/foreign/import.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "trireme/base/error.hpp"
+#include "trireme/config/foreign/assumed.hpp"
+#include "trireme/config/read/convert.hpp"
+#include "trireme/config/schema/fields.hpp"
+#include "trireme/config/foreign/hf_config.hpp"
+#include "trireme/config/read/json_file.hpp"
+#include "trireme/config/foreign/megatron_script.hpp"
+#include "trireme/config/read/parse.hpp"
+#include "trireme/config/schema/presets.hpp"
+#include "trireme/config/read/show.hpp"
+#include "trireme/config/read/toml_file.hpp"
+#include "trireme/config/read/yaml_file.hpp"
+
+namespace trireme {
+namespace {
+
+std::string ending_of(const std::string& file) {
+  const std::size_t dot = file.rfind('.');
+  return dot == std::string::npos || file.find('/', dot) != std::string::npos ? "" : file.substr(dot);
+}
+
+Settings read(Framework from, const std::string& file, const std::string& contents) {
+  switch (from) {
+    case Framework::nanotron: return parse_yaml(file, contents);
+    case Framework::torchtitan: return parse_toml(file, contents);
+    case Framework::megatron: return parse_megatron_script(file, contents);
+    default: return parse_json(file, contents);
+  }
+}
+
+class Importer {
+ public:
+  Importer(Framework from, const std::string& file, const std::string& contents)
+      : from_(from), file_(file), contents_(contents) {}
+
+  Imported run() {
+    if (from_ == Framework::hf_config) {
+      HfConfig hf = parse_hf_config(file_, contents_);
+      taken_ = std::move(hf.settings);
+      for (const std::string& key : hf.ignored)
+        notes_.push_back(shortened(key) + ": says nothing about the model's shape");
+    } else {
+      for (const Setting& s : read(from_, file_, contents_)) take(s);
+      if (from_ == Framework::torchtitan) take_flavor();
+      if (from_ == Framework::megatron) finish_megatron();
+    }
+    LoadedConfig loaded = load();
+    add_assumed(loaded);
+    add_sources(loaded);
+    loaded = load();
+    if (loaded.config.model.hidden_size == 0) notes_.push_back("no model in this file: set model.preset or its sizes");
+    return {from_, to_toml(loaded), std::move(notes_)};
+  }
+
+ private:
+  void take(const Setting& s) {
+    if (std::holds_alternative<Nothing>(s.value.data)) return;  // null, an empty table: nothing was said
+    if (from_ == Framework::deepspeed && plain_text(s.value) == "auto") {
+      note(s, "\"auto\" is filled in by the caller");
+      for (const AliasMatch& match : find_aliases(s.path)) open_.insert(match.key);
+    } else if (from_ == Framework::megatron && needs_shell(s)) {
+      note(s, "only a shell knows its value");
+      for (const AliasMatch& match : find_aliases(s.path)) open_.insert(match.key);
+    } else if (from_ == Framework::torchtitan && (s.path == "model.name" || s.path == "model.flavor")) {
+      flavor_[s.path] = s;
+    } else if (take_folder_map(s)) {
+      // nanotron's older spelling of weights
+    } else if (from_ == Framework::torchtitan && s.path == "training.global_batch_size" &&
+               s.value == Value{std::int64_t{-1}}) {
+      // torchtitan's "derive it"
+    } else if (is_known(s.path)) {
+      taken_.push_back(s);
+    } else if (s.path == "model.model_config.initializer_range") {
+      note(s, "nanotron draws initial weights by model.init_method.std");
+    } else {
+      note(s, "no counterpart");
+    }
+  }
+
+  /// dataset_folder: {path: weight}
+  bool take_folder_map(const Setting& s) {
+    constexpr std::string_view kMap = ".data.dataset.dataset_folder.";
+    const std::size_t at = s.path.find(kMap);
+    if (!s.path.starts_with("data_stages.") || at == std::string::npos) return false;
+    const std::string stage = s.path.substr(12, at - 12);
+    const int j = sources_[stage]++;
+    const std::string source = text("data.", stage, ".sources.", j);
+    taken_.push_back({source + ".path", {s.path.substr(at + kMap.size())}, s.place});
+    taken_.push_back({source + ".weight", s.value, s.place});
+    return true;
+  }
+
+  bool is_known(const std::string& path) const {
+    const std::vector<AliasMatch> matches = find_aliases(path);
+    // DeepSpeed and the HF Trainer share a few words, so the other's count as well.
+    const auto json = [](Framework f) { return f == Framework::deepspeed || f == Framework::hf_trainer; };
+    if (std::ranges::any_of(matches, [&](const AliasMatch& m) {
+          return m.alias->framework == from_ || (json(from_) && json(m.alias->framework));
+        }))
+      return true;
+    static const std::set<std::string> ours = [] {
+      Config config;
+      std::set<std::string> keys;
+      for (const Field& field : fields(config)) keys.insert(field.key);
+      return keys;
+    }();
+    // They share our sections' names.
+    return (from_ == Framework::nanotron || from_ == Framework::torchtitan) && ours.contains(path);
+  }
+
+  void take_flavor() {
+    if (flavor_.empty()) return;
+    const Setting& s = flavor_.begin()->second;
+    const std::string name = plain_text(flavor_["model.name"].value),
+                      flavor = plain_text(flavor_["model.flavor"].value);
+    const std::string preset = torchtitan_preset(name, flavor);
+    if (preset.empty())
+      notes_.push_back(text("model ", name, "/", flavor, ": no preset of that name; set the sizes under [model]"));
+    else
+      taken_.push_back({"model.preset", {preset}, s.place});
+  }
+
+  /// What Megatron's flags together say about the family: SwiGLU is llama's, else it is GPT-2.
+  void finish_megatron() {
+    const auto find = [&](const char* flag) { return std::ranges::find(taken_, flag, &Setting::path); };
+    if (const auto events = find("--tensorboard-dir"); events != taken_.end() && find("--save") != taken_.end())
+      note(*events, "event files stand in the run's folder");
+    if (find("--hidden-size") == taken_.end()) return;
+    const Place place{file_, 0, 0, ""};
+    const bool gated = forget_note("--swiglu");
+    if (gated) {
+      // Megatron's defaults are GPT-2's; a llama of ours has none of them, so what was not asked for is told.
+      expect_flag("--normalization = RMSNorm", "Megatron would take LayerNorm, our llama has RMSNorm");
+      expect_flag("--position-embedding-type = rope", "Megatron would learn positions, our llama has RoPE");
+      expect_flag("--disable-bias-linear", "Megatron would have biases, our llama has none");
+      if (find("--ffn-hidden-size") == taken_.end()) {
+        // As wide as two thirds of 4 h, in steps of 64.
+        const double hidden = plain_number(find("--hidden-size")->value).value_or(0);
+        taken_.push_back({"model.intermediate_size", {std::floor(hidden * 8 / 3 / 64) * 64}, place});
+      }
+    } else {
+      forget_note("--normalization = LayerNorm");
+      forget_note("--position-embedding-type = learned_absolute");
+      taken_.push_back({"model.model_type", {"gpt2"}, place});
+      taken_.push_back({"model.hidden_act", {"gelu"}, place});
+    }
+    if (find("--num-query-groups") != taken_.end()) forget_note("--group-query-attention");
+  }
+
+  /// A flag that says what our family is anyway needs no note; its absence does.
+  void expect_flag(const std::string& flag, const std::string& otherwise) {
+    if (!forget_note(flag)) notes_.push_back(text("--swiglu without ", flag, ": ", otherwise));
+  }
+
+  /// Whether there was a note that begins so; it is gone then.
+  bool forget_note(const std::string& beginning) {
+    return std::erase_if(notes_, [&](const std::string& n) {
+             return n.starts_with(beginning) && (n.substr(beginning.size()).starts_with(" (line"));
+           }) > 0;
+  }
+
+  LoadedConfig load() const {
+    LoadedConfig loaded = load_settings(file_, contents_, taken_, {});
+    throw_if_any(loaded.violations);
+    return loaded;
+  }
+
+  void add_assumed(const LoadedConfig& loaded) {
+    for (const auto& [key, value] : assumed(from_)) {
+      if (loaded.is_given(key) || open_.contains(key)) continue;
+      if (key.starts_with("model.") && key != "model.dtype" && loaded.config.model.hidden_size == 0) continue;
+      // A DeepSpeed file without an optimizer leaves it and its schedule to the program.
+      const bool in_code = from_ == Framework::deepspeed && !loaded.is_given("optimizer.name");
+      if (in_code && (key.starts_with("optimizer.") || key.starts_with("lr_scheduler."))) continue;
+      taken_.push_back({key, value, {file_, 0, 0, ""}});
+    }
+  }
+
+  /// A stage whose data we cannot read gets random tokens, and a word about it.
+  void add_sources(const LoadedConfig& loaded) {
+    for (std::size_t i = 0; i < loaded.config.data.size(); ++i) {
+      if (!loaded.config.data[i].sources.empty()) continue;
+      taken_.push_back({text("data.", i, ".sources.0.path"), {"synthetic"}, {file_, 0, 0, ""}});
+      notes_.push_back(text("data stage ", i, " has no token files: \"synthetic\" stands in their place"));
+    }
+  }
+
+  void note(const Setting& s, const std::string& why) {
+    notes_.push_back(text(shortened(s.path), str(s.value).empty() ? "" : " = " + brief(s.value),
+                          s.place.line > 0 ? text(" (line ", s.place.line, ")") : "", ": ", why));
+  }
+
+  Framework from_;
+  const std::string& file_;
+  const std::string& contents_;
+  Settings taken_;
+  std::vector<std::string> notes_;
+  std::map<std::string, Setting> flavor_;
+  std::map<std::string, int> sources_;  // by data stage: sources taken from a map
+  std::set<std::string> open_;          // our keys whose value only the caller knows
+};
+
+}  // namespace
+
+Framework recognise(const std::string& file, const std::string& contents) {
+  const std::string ending = ending_of(file);
+  if (ending == ".yaml" || ending == ".yml") return Framework::nanotron;
+  if (ending == ".toml") return Framework::torchtitan;
+  if (ending == ".json") {
+    const Settings settings = parse_json(file, contents);
+    const auto has = [&](std::string_view word) {
+      return std::ranges::any_of(
+          settings, [&](const Setting& s) { return s.path == word || s.path.starts_with(std::string(word) + "."); });
+    };
+    if (has("model_type")) return Framework::hf_config;
+    if (has("zero_optimization") || has("train_batch_size") || has("train_micro_batch_size_per_gpu"))
+      return Framework::deepspeed;
+    if (has("per_device_train_batch_size") || has("output_dir")) return Framework::hf_trainer;
+  } else if (contents.find("--") != std::string::npos) {
+    return Framework::megatron;
+  }
+  throw ConfigError(text(file,
+                         " is of no trainer that we know\n  fix: name it: --from nanotron | torchtitan | megatron | "
+                         "deepspeed | trainer | hf"));
+}
+
+Imported import_config(const std::string& file, const std::string& contents, std::optional<Framework> from) {
+  return Importer(from ? *from : recognise(file, contents), file, contents).run();
+}
+
+std::optional<Framework> framework_by_name(const std::string& name) {
+  static const std::map<std::string, Framework> names = {
+      {"nanotron", Framework::nanotron},   {"torchtitan", Framework::torchtitan}, {"megatron", Framework::megatron},
+      {"deepspeed", Framework::deepspeed}, {"trainer", Framework::hf_trainer},    {"hf", Framework::hf_config}};
+  const auto it = names.find(name);
+  return it == names.end() ? std::nullopt : std::optional(it->second);
+}
+
+}  // namespace trireme

@@ -1,0 +1,78 @@
+#pragma once
+// How another trainer's value becomes ours: the functions that the table of aliases.cpp names.
+#include <string>
+
+#include "trireme/config/schema/config.hpp"
+#include "trireme/config/read/setting.hpp"
+
+namespace trireme {
+
+/// Our settings for a foreign one; `key` is ours, with its index filled in. Throws ConfigError for a value that has no
+/// counterpart; no setting at all means that the foreign value is our default. `so_far` is what the other settings
+/// gave.
+using Translation = Settings (*)(const Setting& foreign, const std::string& key, const Config& so_far);
+
+/// How many words a foreign flag takes: one; or none, unless "true" or "false" follows; or all up to the next flag.
+enum class FlagWords { one, none, many };
+FlagWords words_of(Translation translation);
+
+/// Whether it gives a part of a value, so that another setting may give the rest: the two betas.
+bool refines(Translation translation);
+
+/// The names stand on the right of the table; those that read `so_far` say so.
+namespace translations {
+
+// Values as they are.
+Settings same(const Setting& s, const std::string& key, const Config&);
+Settings as_lower(const Setting& s, const std::string& key, const Config&);
+Settings as_truth(const Setting& s, const std::string& key, const Config&);
+Settings not_of(const Setting& s, const std::string& key, const Config&);
+Settings minutes(const Setting& s, const std::string& key, const Config&);
+Settings power_of_two(const Setting& s, const std::string& key, const Config&);
+
+// Switches: a fixed value when true, nothing when false.
+Settings bfloat16_if_true(const Setting& s, const std::string& key, const Config&);
+Settings float16_if_true(const Setting& s, const std::string& key, const Config&);
+Settings float32_if_true(const Setting& s, const std::string& key, const Config&);
+Settings selective_if_true(const Setting& s, const std::string& key, const Config&);
+Settings full_if_true(const Setting& s, const std::string& key, const Config&);
+Settings one_if_true(const Setting& s, const std::string& key, const Config&);
+Settings three_if_true(const Setting& s, const std::string& key, const Config&);
+Settings first_step_if_true(const Setting& s, const std::string& key, const Config&);
+Settings profile(const Setting& s, const std::string& key, const Config&);  // the steps that Megatron profiles
+
+// Words by table.
+Settings dtype(const Setting& s, const std::string& key, const Config&);
+Settings tp_mode(const Setting& s, const std::string& key, const Config&);
+Settings schedule(const Setting& s, const std::string& key, const Config&);
+Settings decay_style(const Setting& s, const std::string& key, const Config&);
+Settings deepspeed_scheduler(const Setting& s, const std::string& key, const Config&);
+Settings adam_is_adamw(const Setting& s, const std::string& key, const Config&);
+Settings hf_fsdp(const Setting& s, const std::string& key, const Config&);
+Settings resume(const Setting& s, const std::string& key, const Config&);
+Settings memory_snapshot(const Setting& s, const std::string& key, const Config&);
+
+// One foreign setting that says several things.
+Settings hidden_dropout(const Setting& s, const std::string& key, const Config&);
+Settings virtual_stages(const Setting& s, const std::string& key, const Config&);
+Settings weights_and_paths(const Setting& s, const std::string& key, const Config&);  // w1 p1 w2 p2, or one path
+Settings folders(const Setting& s, const std::string& key, const Config&);
+Settings weights(const Setting& s, const std::string& key, const Config&);
+
+// Those that read other settings: their aliases are late.
+Settings beta1(const Setting& s, const std::string& key, const Config& so_far);
+Settings beta2(const Setting& s, const std::string& key, const Config& so_far);
+Settings ratio_of_steps(const Setting& s, const std::string& key, const Config& so_far);
+Settings factor_of_lr(const Setting& s, const std::string& key, const Config& so_far);
+Settings tokens_as_sequences(const Setting& s, const std::string& key, const Config& so_far);
+Settings elements_as_mb(const Setting& s, const std::string& key, const Config& so_far);
+Settings shard_degree(const Setting& s, const std::string& key, const Config& so_far);
+Settings fsdp_if_sharded(const Setting& s, const std::string& key, const Config& so_far);
+Settings dataset_unless_path(const Setting& s, const std::string& key, const Config& so_far);
+Settings folder_unless_given(const Setting& s, const std::string& key, const Config& so_far);
+Settings layers_of_virtual_stage(const Setting& s, const std::string& key, const Config& so_far);
+Settings first_profiled(const Setting& s, const std::string& key, const Config& so_far);
+Settings last_profiled(const Setting& s, const std::string& key, const Config& so_far);
+
+}  // namespace translations
+}  // namespace trireme

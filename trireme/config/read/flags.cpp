@@ -1,0 +1,69 @@
+#include "trireme/config/read/flags.hpp"
+
+#include <algorithm>
+
+#include "trireme/base/error.hpp"
+#include "trireme/config/foreign/aliases.hpp"
+#include "trireme/config/schema/fields.hpp"
+
+namespace trireme {
+namespace {
+
+/// Switches, ours and other trainers', take no word.
+FlagWords words_of_flag(const std::string& path, const std::vector<Field>& all) {
+  const auto field = std::ranges::find(all, path, &Field::key);
+  if (field != all.end()) return std::holds_alternative<bool*>(field->value) ? FlagWords::none : FlagWords::one;
+  const std::vector<AliasMatch> aliases = find_aliases(path);
+  if (aliases.empty()) return FlagWords::one;
+  const Translation translation = aliases.front().alias->translate;
+  const auto ours = std::ranges::find(all, aliases.front().key, &Field::key);
+  const bool is_switch = ours != all.end() && std::holds_alternative<bool*>(ours->value);
+  return is_switch && translation == translations::same ? FlagWords::none : words_of(translation);
+}
+
+}  // namespace
+
+Settings take_flags(const std::vector<std::string>& words, std::vector<std::string>& rest) {
+  Settings settings;
+  if (words.empty()) return settings;
+  Config config;
+  const std::vector<Field> all = fields(config);
+  for (std::size_t i = 0; i < words.size();) {
+    const std::string& word = words[i++];
+    const std::size_t equals = word.find('=');
+    const std::string flag = word.substr(0, equals);
+    const std::vector<AliasMatch> aliases = find_aliases(flag);  // Megatron's flags keep their dashes
+    if (!flag.starts_with("--") || (flag.find('.') == std::string::npos && aliases.empty())) {
+      rest.push_back(word);
+      continue;
+    }
+    const std::string path = aliases.empty() ? flag.substr(2) : flag;
+    const FlagWords takes = words_of_flag(path, all);
+
+    std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
+    if (equals == std::string::npos) {
+      const auto is_value = [&] {
+        if (i == words.size() || words[i].starts_with("--")) return false;
+        return takes != FlagWords::none || words[i] == "true" || words[i] == "false";
+      };
+      require<ConfigError>(takes == FlagWords::none || is_value(), shortened(flag), " has no value\n  fix: write ",
+                           shortened(flag), " VALUE");
+      for (bool more = true; more && is_value(); ++i) {
+        value += (value.empty() ? "" : " ") + words[i];
+        more = takes == FlagWords::many;
+      }
+    }
+    settings.push_back({path, {RawText{value}}, {"", 0, 0, shortened(value.empty() ? flag : flag + " " + value)}});
+  }
+  return settings;
+}
+
+Settings parse_flags(const std::vector<std::string>& words) {
+  std::vector<std::string> rest;
+  Settings settings = take_flags(words, rest);
+  require<ConfigError>(rest.empty(), "'", rest.empty() ? "" : shortened(rest.front()),
+                       "' is not a setting\n  fix: write --section.key VALUE, such as --training.steps 50");
+  return settings;
+}
+
+}  // namespace trireme

@@ -1,0 +1,112 @@
+#include <numeric>
+
+#include "trireme/config/rules/rules.hpp"
+#include "trireme/layout/grid.hpp"
+#include "trireme/schedule/generate.hpp"
+
+namespace trireme {
+namespace {
+
+int narrow(std::int64_t degree) { return static_cast<int>(degree); }
+
+/// dp x tp x pp x cp without overflow.
+bool has_too_many_ranks(const Rules& rules) {
+  const std::int64_t replica = ranks_of_a_replica(rules.config.parallelism);
+  return replica > Grid::kMaxRanks || rules.dp() > Grid::kMaxRanks / replica;
+}
+
+void check_stages(Rules& rules) {
+  const ParallelismConfig& p = rules.config.parallelism;
+  const std::int64_t layers = rules.config.model.num_hidden_layers;
+  const std::int64_t per_rank = chunks_per_rank(p.pp_schedule, narrow(p.virtual_stages));
+  const std::int64_t chunks = p.pp * per_rank;
+  if (p.virtual_stages > 1 && p.pp_schedule != "interleaved-1f1b")
+    rules.violation("parallelism.virtual_stages",
+                    text("virtual_stages = ", p.virtual_stages, " with pp_schedule = \"", p.pp_schedule, "\""),
+                    "only interleaved-1f1b takes a number of chunks",
+                    "set pp_schedule = \"interleaved-1f1b\" or virtual_stages = 1");
+  if (p.pp > 1 && chunks > layers)
+    rules.violation(
+        "parallelism.pp",
+        text("num_hidden_layers = ", layers, " for ", chunks, " pipeline chunks (pp ", p.pp, " × ", per_rank, ")"),
+        "each chunk needs a layer", "lower pp or virtual_stages");
+  if (p.stages.empty()) return;
+  const std::int64_t sum = std::accumulate(p.stages.begin(), p.stages.end(), std::int64_t{0});
+  if (static_cast<std::int64_t>(p.stages.size()) != chunks)
+    rules.violation("parallelism.stages", text("stages lists ", p.stages.size(), " chunks, the pipeline has ", chunks),
+                    text("pp ", p.pp, " × ", per_rank, " chunks a rank"));
+  else if (sum != layers)
+    rules.violation("parallelism.stages", text("stages adds up to ", sum, " layers, the model has ", layers),
+                    "each layer is in one chunk");
+}
+
+void check_grid(Rules& rules) {
+  const ParallelismConfig& p = rules.config.parallelism;
+  if (has_too_many_ranks(rules)) {
+    rules.violation("parallelism.dp", text("dp × tp × pp × cp is more than ", Grid::kMaxRanks, " ranks"));
+    return;
+  }
+  // Grid knows what an order and an expert view may be.
+  try {
+    const Grid grid =
+        Grid::dense({.pp = narrow(p.pp), .dp = narrow(rules.dp()), .cp = narrow(p.cp), .tp = narrow(p.tp)}, p.order);
+    if (rules.config.model.num_local_experts > 0 && p.dp > 0) expert_view(grid, narrow(p.ep), narrow(p.expert_tp));
+  } catch (const ConfigError& e) {
+    const std::string what = e.what();
+    const std::size_t fix = what.find("\n  fix: ");
+    rules.violation(what.find("order") != std::string::npos ? "parallelism.order" : "parallelism.ep",
+                    what.substr(0, fix), "", fix == std::string::npos ? "" : what.substr(fix + 8));
+  }
+}
+
+}  // namespace
+
+void check_ranks(Rules& rules) {
+  const ParallelismConfig& p = rules.config.parallelism;
+  const int started = rules.started.ranks;
+  const std::int64_t replica = ranks_of_a_replica(p);
+  if (p.dp == 0) {
+    rules.violation("parallelism.dp", "parallelism.dp = 0", "", "at least 1, or -1: whatever is left");
+    return;
+  }
+  if (started <= 0 || has_too_many_ranks(rules)) return;
+  Violation v;
+  v.place = first_given(rules.loaded, {"parallelism.dp", "parallelism.tp", "parallelism.pp", "parallelism.cp"});
+  v.launch = rules.started.how;
+  const char* were = started == 1 ? " was started" : " were started";
+  if (p.dp == -1) {
+    if (started % replica == 0) return;
+    v.headline = text("one replica of the model needs ", replica, " ranks, ", started, were);
+    v.detail = text("[parallelism]  tp=", p.tp, " pp=", p.pp, " cp=", p.cp, "          ", p.tp, " × ", p.pp, " × ",
+                    p.cp, " = ", replica);
+    v.fix = text("start a multiple of ", replica, " ranks, or lower tp, pp or cp");
+  } else {
+    const std::int64_t needed = p.dp * replica;
+    if (needed == started) return;
+    v.headline = text("the layout needs ", needed, " ranks, ", started, were);
+    v.detail = text("[parallelism]  dp=", p.dp, " tp=", p.tp, " pp=", p.pp, " cp=", p.cp, "          ", p.dp, " × ",
+                    p.tp, " × ", p.pp, " × ", p.cp, " = ", needed);
+    v.fix = text("start ", needed, " ranks, or ",
+                 started % replica == 0 ? text("set dp = ", started / replica, " (or dp = -1: whatever is left)")
+                                        : text("lower tp, pp or cp: one replica takes ", replica));
+  }
+  rules.add(std::move(v));
+}
+
+void check_layout(Rules& rules) {
+  const ParallelismConfig& p = rules.config.parallelism;
+  if (rules.config.model.num_hidden_layers > 0) check_stages(rules);
+  if (p.replicate > 1 && p.dp > 0 && p.dp % p.replicate != 0)
+    rules.violation("parallelism.replicate",
+                    text("parallelism.dp = ", p.dp, " is not divisible by replicate = ", p.replicate),
+                    "dp = replicate × shard");
+  const bool is_number = !p.zero_unit.empty() && p.zero_unit.size() <= 6 &&
+                         p.zero_unit.find_first_not_of("0123456789") == std::string::npos &&
+                         p.zero_unit.find_first_not_of('0') != std::string::npos;
+  if (p.zero_unit != "layer" && p.zero_unit != "model" && !is_number)
+    rules.violation("parallelism.zero_unit", text("zero_unit = \"", shortened(p.zero_unit), "\""),
+                    "\"layer\", \"model\" or a number of layers");
+  if (p.dp != 0) check_grid(rules);
+}
+
+}  // namespace trireme

@@ -1,0 +1,124 @@
+#include "trireme/base/human.hpp"
+#include "trireme/config/schema/counts.hpp"
+#include "trireme/config/rules/rules.hpp"
+
+namespace trireme {
+namespace {
+
+bool check_sizes(Rules& rules) {
+  const ModelConfig& m = rules.config.model;
+  const std::vector<std::pair<const char*, std::int64_t>> sizes = {{"hidden_size", m.hidden_size},
+                                                                   {"num_hidden_layers", m.num_hidden_layers},
+                                                                   {"num_attention_heads", m.num_attention_heads},
+                                                                   {"intermediate_size", m.intermediate_size},
+                                                                   {"vocab_size", m.vocab_size}};
+  if (std::ranges::all_of(sizes, [](const auto& s) { return s.second == 0; })) {
+    rules.violation_at(rules.place_of_table("model"), "no model: [model] has no preset, no hf and no sizes", "",
+                       "set model.preset, for instance \"tiny-llama\", or the sizes themselves");
+    return false;
+  }
+  bool all = true;
+  for (const auto& [key, value] : sizes) {
+    if (value > 0) continue;
+    all = false;
+    rules.violation_at(rules.place_of_table("model"), text("model.", key, " is not given"), "",
+                       "set it, or begin from a model.preset");
+  }
+  if (all && !is_countable(m)) {
+    rules.violation("model.hidden_size", text("the model has more than ", thousands(kMaxParameters), " parameters"), "",
+                    "look for a size with too many digits");
+    return false;
+  }
+  return all;
+}
+
+void check_heads(Rules& rules) {
+  const ModelConfig& m = rules.config.model;
+  if (!rules.loaded.is_given("model.head_dim") || rules.is_derived("model.head_dim"))
+    if (m.hidden_size % m.num_attention_heads != 0)
+      rules.violation(
+          "model.num_attention_heads",
+          text("hidden_size = ", m.hidden_size, " is not divisible by num_attention_heads = ", m.num_attention_heads),
+          "the width of a head must be whole", "change one of them, or set head_dim");
+  if (m.num_attention_heads % m.num_key_value_heads != 0)
+    rules.violation("model.num_key_value_heads",
+                    text("num_attention_heads = ", m.num_attention_heads,
+                         " is not divisible by num_key_value_heads = ", m.num_key_value_heads),
+                    "each key-value head serves the same number of query heads");
+  if (m.head_dim % 2 != 0 && m.model_type != "gpt2")
+    rules.violation("model.head_dim", text("head_dim = ", m.head_dim, " is odd"), "RoPE turns pairs of elements");
+}
+
+void check_positions(Rules& rules) {
+  const ModelConfig& m = rules.config.model;
+  std::vector<std::pair<std::string, std::int64_t>> lengths = {{"training.seq_len", rules.config.training.seq_len}};
+  for (std::size_t i = 0; i < rules.config.data.size(); ++i)
+    if (rules.config.data[i].seq_len != rules.config.training.seq_len)
+      lengths.emplace_back(text("data.", i, ".seq_len"), rules.config.data[i].seq_len);
+  for (const auto& [key, length] : lengths) {
+    if (length <= m.max_position_embeddings) continue;
+    const std::string what =
+        text("seq_len = ", length, " is longer than max_position_embeddings = ", m.max_position_embeddings);
+    if (m.model_type == "gpt2")
+      rules.violation(key, what, "learned positions end there",
+                      "raise model.max_position_embeddings or shorten seq_len");
+    else
+      rules.warn(what, ": the model was not made for such positions");
+  }
+}
+
+}  // namespace
+
+bool check_model(Rules& rules) {
+  const std::string& init = rules.config.model.init;
+  if (init != "random" && !(init.starts_with("hf:") && init.size() > 3))
+    rules.violation("model.init", text("model.init = \"", shortened(init), "\""), "\"random\" or \"hf:FOLDER\"");
+  if (!check_sizes(rules)) return false;
+  check_heads(rules);
+  check_positions(rules);
+  return true;
+}
+
+void check_model_over_ranks(Rules& rules) {
+  const ModelConfig& m = rules.config.model;
+  const ParallelismConfig& p = rules.config.parallelism;
+  const std::int64_t tp = p.tp, heads = m.num_attention_heads, kv = m.num_key_value_heads,
+                     experts = m.num_local_experts;
+  if (heads % tp != 0)
+    rules.violation("model.num_attention_heads",
+                    text("num_attention_heads = ", heads, " is not divisible by parallelism.tp = ", tp),
+                    text("heads per rank must be whole: tp ∈ ", divisors(heads, any_divisor)));
+  if (!one_divides_the_other(tp, kv))
+    rules.violation("model.num_key_value_heads",
+                    text("num_key_value_heads = ", kv, " and parallelism.tp = ", tp, ": neither divides the other"),
+                    text("tp ∈ ", divisors(heads, one_divides_the_other, kv)));
+  else if (tp > kv && heads % tp == 0)
+    rules.warn("tp = ", tp, " is more than num_key_value_heads = ", kv, ": each key-value head is kept by ", tp / kv,
+               " ranks");
+  if (experts == 0 && m.intermediate_size % tp != 0)
+    rules.violation("model.intermediate_size",
+                    text("intermediate_size = ", m.intermediate_size, " is not divisible by parallelism.tp = ", tp),
+                    "columns per rank must be whole");
+
+  if (experts == 0) {
+    if (p.ep > 1)
+      rules.violation("parallelism.ep", text("parallelism.ep = ", p.ep, ", but the model has no experts"), "",
+                      "set ep = 1");
+    return;
+  }
+  if (p.expert_tp > 0 && m.moe_intermediate_size % p.expert_tp != 0)
+    rules.violation(
+        "model.moe_intermediate_size",
+        text("moe_intermediate_size = ", m.moe_intermediate_size, " is not divisible by expert_tp = ", p.expert_tp),
+        "columns per rank must be whole");
+  if (m.num_experts_per_tok > experts)
+    rules.violation("model.num_experts_per_tok",
+                    text("num_experts_per_tok = ", m.num_experts_per_tok, " of num_local_experts = ", experts),
+                    "a token cannot visit more experts than there are");
+  if (experts % p.ep != 0)
+    rules.violation("parallelism.ep",
+                    text("num_local_experts = ", experts, " is not divisible by parallelism.ep = ", p.ep),
+                    text("experts per rank must be whole: ep ∈ ", divisors(experts, any_divisor)));
+}
+
+}  // namespace trireme

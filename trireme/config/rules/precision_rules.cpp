@@ -1,0 +1,51 @@
+#include "trireme/config/rules/rules.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kWhyFloat64 = "float64 is for proving layouts: everything is float64";
+
+/// One key in float64, so all of them.
+void check_float64(Rules& rules) {
+  const PrecisionConfig& p = rules.config.precision;
+  const std::string& model = rules.config.model.dtype;
+  const auto check = [&](const std::string& key, const std::string& dtype, const char* other) {
+    if (dtype == "float64" || dtype == "auto") return;
+    rules.violation(key, text(key, " = \"", dtype, "\" with ", other), kWhyFloat64,
+                    text("leave it out, or set ", key, " = \"float64\""));
+  };
+  check("precision.param", p.param, "model.dtype = \"float64\"");
+  check("model.dtype", model, "precision.param = \"float64\"");
+  check("precision.reduce", p.reduce, "float64 weights");
+  check("precision.accumulate", p.accumulate, "float64 weights");
+  check("precision.master", p.master, "float64 weights");
+  check("precision.states", p.states, "float64 weights");
+}
+
+}  // namespace
+
+void check_precision(Rules& rules) {
+  if (is_float64(rules.config)) return check_float64(rules);
+  const PrecisionConfig& p = rules.config.precision;
+  // What "auto" becomes is only known where the ranks run, so it may be none of those that a key asks for.
+  const std::string weights = param_dtype(rules.config);
+  const auto violation = [&](const char* key, const std::string& dtype, const std::string& why,
+                             const std::string& fix) {
+    rules.violation(key, text(key, " = \"", dtype, "\" with ", weights, " weights"), why, fix);
+  };
+  if (p.accumulate != "float32" && p.accumulate != weights)
+    violation("precision.accumulate", p.accumulate, "float32, or the dtype of the weights",
+              text("set precision.accumulate = \"float32\", or ", p.param == "auto" ? "model.dtype" : "precision.param",
+                   " = \"", p.accumulate, "\""));
+  if (p.master != "float32" && p.master != "float64")
+    violation("precision.master", p.master, "most updates are too small for 16 bits, and would be lost",
+              "set precision.master = \"float32\"");
+  if (p.states == "float16")
+    violation("precision.states", p.states, "squares of gradients are below the least float16 number",
+              "set precision.states = \"float32\" or \"bfloat16\"");
+  else if (p.states == "float64")
+    violation("precision.states", p.states, kWhyFloat64,
+              "set precision.states = \"float32\", or model.dtype = \"float64\"");
+}
+
+}  // namespace trireme

@@ -1,0 +1,72 @@
+#include "trireme/config/rules/training_rules.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <utility>
+
+#include "trireme/base/error.hpp"
+
+namespace trireme {
+
+std::vector<Violation> validate_for_training(const LoadedConfig& loaded) {
+  const Config& c = loaded.config;
+  std::vector<Violation> violations;
+  const auto add = [&](Place place, std::string headline, std::string fix) {
+    Violation v;
+    v.headline = std::move(headline);
+    v.place = std::move(place);
+    v.fix = std::move(fix);
+    violations.push_back(std::move(v));
+  };
+  const Place file{loaded.file, 0, 0, ""};
+  if (c.model.hidden_size == 0)
+    add(file, "no model to train", "set model.preset, for instance \"tiny-llama\", or the sizes themselves");
+  const auto needs_one = [&](const char* key, std::int64_t degree, const char* what) {
+    if (degree > 1)
+      add(loaded.place_of(key), text(key, " = ", degree, ": ", what, " cannot be trained yet"),
+          text("set ", key, " = 1"));
+  };
+  needs_one("parallelism.pp", c.parallelism.pp, "a pipeline");
+  needs_one("parallelism.cp", c.parallelism.cp, "a context cut over ranks");
+  needs_one("parallelism.ep", c.parallelism.ep, "experts cut over ranks");
+  if (c.model.num_local_experts > 0)
+    add(loaded.place_of("model.num_local_experts"),
+        text("model.num_local_experts = ", c.model.num_local_experts, ": a mixture of experts cannot be trained yet"),
+        "choose a model without experts");
+  if (std::ranges::all_of(c.data, [](const DataStage& stage) { return stage.sources.empty(); }))
+    add(file, "no data to train on: no [[data]] has sources",
+        "[[data]] with sources = [ { path = \"...\" } ], or path = \"synthetic\"");
+  if (c.checkpoint.resume != "auto" && c.checkpoint.resume != "never")
+    add(loaded.place_of("checkpoint.resume"),
+        text("checkpoint.resume = \"", c.checkpoint.resume, "\": a run cannot be resumed yet"),
+        "model.init = \"hf:RUN/checkpoints/step-N\" starts a new run from its weights");
+  return violations;
+}
+
+std::vector<std::string> not_done_yet(const LoadedConfig& loaded) {
+  std::vector<std::string> words;
+  for (const char* key : {"checkpoint.interval", "checkpoint.keep", "checkpoint.async", "checkpoint.format"})
+    if (loaded.is_given(key))
+      words.push_back(text(key, " changes nothing yet: the weights are saved once, at the end"));
+  for (const char* key :
+       {"metrics.hub_command", "checks.replicas_every", "optimizer.skip_z", "profiler.memory_snapshot"})
+    if (loaded.is_given(key)) words.push_back(text(key, " changes nothing yet"));
+  if (loaded.config.validation.fraction > 0 && loaded.config.validation.interval == 0)
+    words.push_back(text("validation.fraction = ", loaded.config.validation.fraction,
+                         " of the tokens is held out, and never looked at: validation.interval = 0"));
+  return words;
+}
+
+std::int64_t layers_per_unit(const Config& config) {
+  const std::string& word = config.parallelism.zero_unit;
+  if (word == "layer") return 1;
+  if (word == "model") return 0;
+  std::int64_t layers = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), layers);
+  require<ConfigError>(error == std::errc() && end == word.data() + word.size() && layers >= 1,
+                       "parallelism.zero_unit = \"", word, "\": must be \"layer\", \"model\" or a number of layers");
+  return layers;
+}
+
+}  // namespace trireme

@@ -1,0 +1,150 @@
+#include "trireme/config/rules/validate.hpp"
+
+#include <cstdio>
+
+#include "trireme/config/schema/fields.hpp"
+#include "trireme/config/rules/rules.hpp"
+#include "trireme/schedule/generate.hpp"
+#include "trireme/schedule/replay.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kMaxReplayedSteps = 100'000;
+
+void check_optimizer(Rules& rules) {
+  const Config& c = rules.config;
+  std::vector<double> betas = c.optimizer.betas;
+  if (betas.size() != 2 || std::ranges::any_of(betas, [](double b) { return b >= 1; }))
+    rules.violation("optimizer.betas", text("optimizer.betas = ", toml_text(&betas)),
+                    "two numbers, each at least 0 and below 1");
+  if (c.lr_scheduler.min_lr > c.optimizer.lr)
+    rules.violation("lr_scheduler.min_lr",
+                    text("min_lr = ", c.lr_scheduler.min_lr, " is above optimizer.lr = ", c.optimizer.lr),
+                    "the learning rate decays to it");
+  const std::int64_t warmup = c.lr_scheduler.warmup_steps, decay = c.lr_scheduler.decay_steps;
+  if (warmup > c.training.steps)
+    rules.warn("warmup_steps = ", warmup, " is more than steps = ", c.training.steps,
+               ": the learning rate never reaches its peak");
+  else if (c.lr_scheduler.decay != "constant" && warmup + decay > c.training.steps)
+    rules.warn("warmup_steps = ", warmup, " and decay_steps = ", decay, " are more than steps = ", c.training.steps,
+               ": the decay does not reach its end");
+}
+
+void check_data(Rules& rules) {
+  const Config& c = rules.config;
+  for (std::size_t i = 0; i < c.data.size(); ++i) {
+    const std::string stage = text("data.", i);
+    const std::int64_t start = c.data[i].start_step;
+    if (i == 0 && start != 1)
+      rules.violation(stage + ".start_step", text("the first data stage starts at step ", start),
+                      "steps are counted from 1", "set start_step = 1");
+    if (i > 0 && start <= c.data[i - 1].start_step)
+      rules.violation(
+          stage + ".start_step",
+          text("data stage ", i, " starts at step ", start, ", stage ", i - 1, " at step ", c.data[i - 1].start_step),
+          "stages follow one another", "raise start_step");
+    if (start > c.training.steps)
+      rules.warn("data stage ", i, " starts at step ", start, ", after the last step ", c.training.steps);
+    if (c.data[i].sources.empty())
+      rules.violation_at(rules.place_of_table(stage), text("data stage ", i, " has no sources"), "",
+                         "sources = [ { path = \"...\" } ], or path = \"synthetic\"");
+    for (std::size_t j = 0; j < c.data[i].sources.size(); ++j)
+      if (c.data[i].sources[j].path.empty())
+        rules.violation_at(rules.place_of_table(text(stage, ".sources.", j)),
+                           text("source ", j, " of data stage ", i, " has no path"), "",
+                           "path = \"...\", or path = \"synthetic\"");
+  }
+}
+
+void check_validation(Rules& rules) {
+  const ValidationConfig& v = rules.config.validation;
+  if (v.fraction >= 1)
+    rules.violation("validation.fraction", text("validation.fraction = ", v.fraction),
+                    "at least 0 and below 1: something must be left to train on");
+  if (v.fraction > 0 && !v.sources.empty())
+    rules.violation("validation.fraction", text("validation.fraction = ", v.fraction, " beside validation.sources"),
+                    "held-out tokens, or files of their own", "leave one of the two out");
+  if (v.interval > 0 && v.fraction == 0 && v.sources.empty())
+    rules.violation("validation.interval",
+                    text("validation.interval = ", v.interval, ", but there is nothing to validate on"), "",
+                    "set validation.fraction, for instance 0.01, or validation.sources");
+}
+
+/// What deserves a word but breaks no rule.
+void note(Rules& rules) {
+  const ParallelismConfig& p = rules.config.parallelism;
+  if (p.dp > 512) rules.warn("dp = ", p.dp, " is more than 512: rings get long, and their latency shows");
+  if (rules.started.ranks_of_a_host > 0 && p.tp > rules.started.ranks_of_a_host)
+    rules.warn("tp = ", p.tp, " is wider than one host (", rules.started.ranks_of_a_host,
+               " ranks): its all-reduces leave the fast links");
+  const bool scaled = rules.loaded.is_given("loss_scale.initial") ||
+                      rules.loaded.is_given("loss_scale.growth_interval") ||
+                      rules.loaded.is_given("loss_scale.hysteresis");
+  if (scaled && rules.config.model.dtype != "float16" && rules.config.precision.param != "float16")
+    rules.warn("[loss_scale] is for float16; this run does not use it");
+
+  const std::int64_t microbatches = rules.config.training.grad_accum;
+  if (rules.any() || p.pp == 1 || microbatches >= p.pp) return;
+  std::string bubble = "large";
+  if (p.pp * microbatches * p.virtual_stages <= kMaxReplayedSteps) {
+    const Replay r = replay(make_schedule(p.pp_schedule, static_cast<int>(p.pp), static_cast<int>(microbatches),
+                                          static_cast<int>(p.virtual_stages)));
+    char percent[32];
+    std::snprintf(percent, sizeof percent, "%.0f%% of the work", 100 * r.bubble_fraction);
+    bubble = percent;
+  }
+  rules.warn(microbatches, " microbatches for ", p.pp, " stages: the bubble of ", p.pp_schedule, " is ", bubble,
+             " (raise grad_accum)");
+}
+
+}  // namespace
+
+Place Rules::place_of_table(const std::string& table) const {
+  std::vector<std::string> keys;
+  for (const auto& [key, origin] : loaded.origins)
+    if (key.starts_with(table + ".") && origin.kind == Origin::Kind::file) keys.push_back(key);
+  return keys.empty() ? Place{loaded.file, 0, 0, ""} : first_given(loaded, keys);
+}
+
+Place first_given(const LoadedConfig& loaded, const std::vector<std::string>& keys) {
+  Place best = loaded.place_of(keys.front());
+  for (const std::string& key : keys) {
+    const Place place = loaded.place_of(key);
+    if (!place.file.empty() && (best.file.empty() || place.line < best.line)) best = place;
+  }
+  return best;
+}
+
+std::string divisors(std::int64_t n, bool (*allowed)(std::int64_t, std::int64_t), std::int64_t other) {
+  std::string out;
+  int count = 0;
+  for (std::int64_t d = 1; d <= n && count < 12; ++d)
+    if (n % d == 0 && allowed(d, other)) out += text(count++ == 0 ? "" : ", ", d);
+  return "{" + out + "}";
+}
+
+std::vector<Violation> validate(const LoadedConfig& loaded, const Started& started,
+                                std::vector<std::string>& warnings) {
+  Rules rules(loaded, started, warnings);
+  if (check_model(rules)) check_model_over_ranks(rules);
+  check_ranks(rules);
+  check_batch(rules);
+  check_sequence(rules);
+  check_layout(rules);
+  check_precision(rules);
+  check_optimizer(rules);
+  check_data(rules);
+  check_validation(rules);
+  note(rules);
+  return std::move(rules).take();
+}
+
+std::vector<std::string> check_config(LoadedConfig& loaded, const Started& started) {
+  derive(loaded, started);
+  std::vector<std::string> warnings;
+  throw_if_any(validate(loaded, started, warnings));
+  return warnings;
+}
+
+}  // namespace trireme

@@ -1,0 +1,168 @@
+#include "trireme/config/schema/counts.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "trireme/base/error.hpp"
+
+namespace trireme {
+namespace {
+
+bool is_gpt2(const ModelConfig& m) { return m.model_type == "gpt2"; }
+bool is_gated(const ModelConfig& m) { return !is_gpt2(m); }
+/// Matrices of an MLP: up and down, and a gate.
+std::int64_t mlp_matrices(const ModelConfig& m) { return is_gated(m) ? 3 : 2; }
+
+// Width of all query heads, of all key (or value) heads.
+std::int64_t query_width(const ModelConfig& m) { return m.num_attention_heads * m.head_dim; }
+std::int64_t kv_width(const ModelConfig& m) { return m.num_key_value_heads * m.head_dim; }
+
+/// Query, key, value and output projections of a layer, without biases.
+std::int64_t attention_weights(const ModelConfig& m) { return m.hidden_size * 2 * (query_width(m) + kv_width(m)); }
+
+std::int64_t expert_width(const ModelConfig& m) {
+  return m.moe_intermediate_size > 0 ? m.moe_intermediate_size : m.intermediate_size;
+}
+
+/// The MLP of a layer, or one expert of it.
+std::int64_t mlp_weights(const ModelConfig& m) {
+  return mlp_matrices(m) * m.hidden_size * (m.num_local_experts > 0 ? expert_width(m) : m.intermediate_size);
+}
+
+std::int64_t attention_biases(const ModelConfig& m) {
+  const std::int64_t qkv = query_width(m) + 2 * kv_width(m);
+  if (is_gpt2(m)) return qkv + m.hidden_size;
+  if (m.model_type == "qwen2") return qkv;  // always, and never on the output
+  return m.attention_bias ? qkv + m.hidden_size : 0;
+}
+
+/// Weights of a layer that a token is multiplied by.
+std::int64_t active_layer_weights(const ModelConfig& m) {
+  if (m.num_local_experts == 0) return attention_weights(m) + mlp_weights(m);
+  return attention_weights(m) + m.hidden_size * m.num_local_experts + m.num_experts_per_tok * mlp_weights(m);
+}
+
+/// Forward FLOPs of a token in the attention scores and their product with the values, all layers.
+double score_flops(const ModelConfig& m, std::int64_t seq_len, CountedScores which) {
+  const double full = 4.0 * static_cast<double>(m.num_hidden_layers * query_width(m)) * static_cast<double>(seq_len);
+  return which == CountedScores::full ? full : full / 2;
+}
+
+}  // namespace
+
+bool is_countable(const ModelConfig& m) {
+  const auto real = [](std::int64_t size) { return static_cast<double>(size); };
+  const double h = real(m.hidden_size), width = std::max(real(m.intermediate_size), real(m.moe_intermediate_size));
+  const double attention = 4 * h * real(std::max(m.num_attention_heads, m.num_key_value_heads)) * real(m.head_dim);
+  const double mlps = std::max(1.0, real(m.num_local_experts)) * (3 * h * width + h);
+  const double embeddings = h * (2 * real(m.vocab_size) + real(m.max_position_embeddings));
+  return real(m.num_hidden_layers) * (attention + mlps) + embeddings <= real(kMaxParameters);
+}
+
+ParameterCounts count_parameters(const ModelConfig& m) {
+  const std::int64_t layers = m.num_hidden_layers, h = m.hidden_size, experts = m.num_local_experts;
+  ParameterCounts n;
+  n.embedding = m.vocab_size * h;
+  n.positions = is_gpt2(m) ? m.max_position_embeddings * h : 0;
+  n.attention = layers * (attention_weights(m) + attention_biases(m));
+  n.mlp = layers * std::max<std::int64_t>(1, experts) * mlp_weights(m);
+  if (is_gpt2(m)) n.mlp += layers * (m.intermediate_size + h);
+  n.router = layers * experts * h;
+  n.norms = (2 * layers + 1) * h * (is_gpt2(m) ? 2 : 1);
+  if (m.qk_norm) n.norms += layers * 2 * m.head_dim;
+  n.head = m.tie_word_embeddings ? 0 : m.vocab_size * h;
+  return n;
+}
+
+std::int64_t active_parameters(const ModelConfig& m) {
+  const std::int64_t idle = m.num_local_experts > 0 ? m.num_local_experts - m.num_experts_per_tok : 0;
+  return count_parameters(m).total() - m.num_hidden_layers * idle * mlp_weights(m);
+}
+
+Recompute recompute_of(const std::string& mode) {
+  if (mode == "selective") return Recompute::selective;
+  return mode == "full" ? Recompute::full : Recompute::none;
+}
+
+double model_flops_per_token(const ModelConfig& m, std::int64_t seq_len, CountedScores which) {
+  const auto weights =
+      static_cast<double>(m.num_hidden_layers * active_layer_weights(m) + m.vocab_size * m.hidden_size);
+  return 6 * weights + 3 * score_flops(m, seq_len, which);
+}
+
+double recompute_flops_per_token(const ModelConfig& m, std::int64_t seq_len, CountedScores which, Recompute recompute) {
+  if (recompute == Recompute::none) return 0;
+  const double scores = score_flops(m, seq_len, which);
+  if (recompute == Recompute::selective) return scores;
+  return scores + 2.0 * static_cast<double>(m.num_hidden_layers * active_layer_weights(m));
+}
+
+double published_selective_flops_per_token(const ModelConfig& m, std::int64_t seq_len) {
+  return 3 * score_flops(m, seq_len, CountedScores::full);
+}
+
+double sum(const std::vector<Bytes>& parts) {
+  double total = 0;
+  for (const Bytes& part : parts) total += part.bytes;
+  return total;
+}
+
+int dtype_bytes(const std::string& dtype) {
+  static const std::map<std::string, int> sizes = {{"float64", 8}, {"float32", 4}, {"bfloat16", 2}, {"float16", 2}};
+  const auto it = sizes.find(dtype);
+  require<ConfigError>(it != sizes.end(), "'", dtype, "' has no size: float64, float32, bfloat16 or float16");
+  return it->second;
+}
+
+std::vector<Bytes> state_bytes(std::int64_t parameters, const PrecisionConfig& precision, const std::string& optimizer,
+                               std::int64_t zero, std::int64_t shards, bool contiguous_gradients) {
+  const auto n = static_cast<double>(parameters);
+  const auto part = [&](std::int64_t from_stage) { return zero >= from_stage ? n / static_cast<double>(shards) : n; };
+  const double moments = optimizer == "sgd" ? 1 : 2;
+  const bool stays = !contiguous_gradients && precision.param != precision.accumulate;
+  return {
+      {"weights", part(3) * dtype_bytes(precision.param)},
+      {"gradients", part(2) * dtype_bytes(precision.accumulate) + (stays ? n * dtype_bytes(precision.param) : 0)},
+      {"master weights", precision.master == precision.param ? 0 : part(1) * dtype_bytes(precision.master)},
+      {"moments", part(1) * moments * dtype_bytes(precision.states)},
+  };
+}
+
+std::vector<Bytes> layer_activation_bytes(const ModelConfig& m, const ActivationShape& shape, Recompute recompute) {
+  const double tokens = static_cast<double>(shape.seq_len * shape.micro_batch_size) / static_cast<double>(shape.cp);
+  const auto t = static_cast<double>(shape.tp);
+  const double element = shape.bytes_an_element;
+  // Outside of the tensor-parallel matrices a rank keeps all tokens, or its part of them with sequence parallel.
+  const double whole = tokens * element / (shape.sequence_parallel ? t : 1);
+  const double cut = tokens * element / t;
+  const double mask = tokens / (shape.sequence_parallel ? t : 1);  // a dropout mask takes a byte an element
+  const auto h = static_cast<double>(m.hidden_size), q = static_cast<double>(query_width(m));
+  const double kv = static_cast<double>(kv_width(m)) * std::max(1.0, t / static_cast<double>(m.num_key_value_heads));
+  if (recompute == Recompute::full) return {{"layer input", whole * h}};
+
+  const bool dropout = m.resid_pdrop > 0;
+  std::vector<Bytes> parts = {
+      {"norm inputs", 2 * whole * h}, {"qkv input", whole * h}, {"query, key, value", cut * (q + 2 * kv)},
+      {"attention output", cut * q},  {"mlp input", whole * h},
+  };
+  if (dropout) parts.push_back({"dropout masks", 2 * mask * h});
+  const double width = m.num_local_experts > 0
+                           ? static_cast<double>(m.num_experts_per_tok) * static_cast<double>(expert_width(m))
+                           : static_cast<double>(m.intermediate_size);
+  parts.push_back({"mlp hidden", cut * width * (is_gated(m) ? (shape.fused_mlp ? 3 : 4) : 2)});
+  if (shape.flash_attention) {
+    parts.push_back({"log-sum-exp", tokens * static_cast<double>(m.num_attention_heads) * 4 / t});
+  } else if (recompute == Recompute::none) {
+    // Softmax output, and with dropout its mask and what it leaves, for a heads x s x s scores.
+    const double scores = tokens * static_cast<double>(shape.seq_len) * static_cast<double>(m.num_attention_heads) / t;
+    parts.push_back({"attention scores", scores * (m.attention_dropout > 0 ? 2 * element + 1 : element)});
+  }
+  return parts;
+}
+
+double logits_bytes(const ModelConfig& m, const ActivationShape& shape) {
+  const double tokens = static_cast<double>(shape.seq_len * shape.micro_batch_size) / static_cast<double>(shape.cp);
+  return tokens * static_cast<double>(m.vocab_size) / static_cast<double>(shape.tp) * (shape.bytes_an_element + 4);
+}
+
+}  // namespace trireme

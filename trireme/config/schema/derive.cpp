@@ -1,0 +1,119 @@
+#include "trireme/config/schema/derive.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "trireme/base/error.hpp"
+#include "trireme/config/schema/fields.hpp"
+#include "trireme/schedule/generate.hpp"
+
+namespace trireme {
+namespace {
+
+class Deriver {
+ public:
+  Deriver(LoadedConfig& loaded, const Started& started) : loaded_(loaded), c_(loaded.config), started_(started) {}
+
+  void run() {
+    forget_derived();
+    heads();
+    degrees();
+    batch();
+    precision();
+    c_.parallelism.pp_schedule = canonical_schedule(c_.parallelism.pp_schedule);
+    if (c_.parallelism.expert_tp == 0) set("parallelism.expert_tp", c_.parallelism.expert_tp, c_.parallelism.tp, "tp");
+    if (c_.lr_scheduler.decay_steps == 0)
+      set("lr_scheduler.decay_steps", c_.lr_scheduler.decay_steps,
+          std::max<std::int64_t>(0, c_.training.steps - c_.lr_scheduler.warmup_steps), "steps - warmup_steps");
+    for (std::size_t i = 0; i < c_.data.size(); ++i)
+      if (c_.data[i].seq_len == 0)
+        set(text("data.", i, ".seq_len"), c_.data[i].seq_len, c_.training.seq_len, "training.seq_len");
+  }
+
+ private:
+  template <class T>
+  void set(const std::string& key, T& value, const T& derived, const char* rule) {
+    value = derived;
+    loaded_.origins[key] = {Origin::Kind::derived, {"", 0, 0, text("derived: ", rule)}};
+  }
+
+  /// What was derived before may follow from other ranks; it is derived again.
+  void forget_derived() {
+    for (const Field& field : fields(c_)) {
+      const auto origin = loaded_.origins.find(field.key);
+      if (origin == loaded_.origins.end() || origin->second.kind != Origin::Kind::derived) continue;
+      if (std::int64_t* const* number = std::get_if<std::int64_t*>(&field.value))
+        **number = field.key == "parallelism.dp" ? -1 : 0;
+      else
+        *std::get<std::string*>(field.value) = PrecisionConfig{}.reduce;  // all derived dtypes have this default
+      loaded_.origins.erase(origin);
+    }
+  }
+
+  void heads() {
+    ModelConfig& m = c_.model;
+    if (m.num_key_value_heads == 0)
+      set("model.num_key_value_heads", m.num_key_value_heads, m.num_attention_heads, "num_attention_heads");
+    if (m.head_dim == 0 && m.num_attention_heads > 0)
+      set("model.head_dim", m.head_dim, m.hidden_size / m.num_attention_heads, "hidden_size / num_attention_heads");
+    if (m.intermediate_size == 0 && m.model_type == "gpt2")
+      set("model.intermediate_size", m.intermediate_size, 4 * m.hidden_size, "4 hidden_size");
+    if (m.moe_intermediate_size == 0 && m.num_local_experts > 0)
+      set("model.moe_intermediate_size", m.moe_intermediate_size, m.intermediate_size, "intermediate_size");
+  }
+
+  /// float64 is for proving layouts: one sum in float32 would hide what it is to show.
+  void precision() {
+    if (!is_float64(c_)) return;
+    PrecisionConfig& p = c_.precision;
+    const std::pair<const char*, std::string*> keys[] = {{"precision.reduce", &p.reduce},
+                                                         {"precision.accumulate", &p.accumulate},
+                                                         {"precision.master", &p.master},
+                                                         {"precision.states", &p.states}};
+    for (const auto& [key, value] : keys)
+      if (!loaded_.is_given(key)) set(key, *value, std::string("float64"), "float64 weights");
+  }
+
+  void degrees() {
+    ParallelismConfig& p = c_.parallelism;
+    const std::int64_t replica = ranks_of_a_replica(p);
+    if (p.dp == -1 && started_.ranks > 0 && started_.ranks % replica == 0)
+      set("parallelism.dp", p.dp, started_.ranks / replica, "ranks / (tp x cp x pp)");
+  }
+
+  /// The third of the three. An open dp counts as one replica until the ranks are known.
+  void batch() {
+    TrainingConfig& t = c_.training;
+    const std::int64_t dp = std::max<std::int64_t>(1, c_.parallelism.dp);
+    const bool from_global = t.global_batch_size > 0;
+    if (t.micro_batch_size == 0 && from_global && t.grad_accum > 0)
+      set("training.micro_batch_size", t.micro_batch_size, t.global_batch_size / (t.grad_accum * dp),
+          "global_batch_size / (grad_accum x dp)");
+    else if (t.micro_batch_size == 0)
+      set("training.micro_batch_size", t.micro_batch_size, std::int64_t{1}, "one sequence");
+    if (t.grad_accum == 0 && from_global)
+      set("training.grad_accum", t.grad_accum, t.global_batch_size / (t.micro_batch_size * dp),
+          "global_batch_size / (micro_batch_size x dp)");
+    else if (t.grad_accum == 0)
+      set("training.grad_accum", t.grad_accum, std::int64_t{1}, "one microbatch");
+    if (t.global_batch_size == 0)
+      set("training.global_batch_size", t.global_batch_size, t.micro_batch_size * t.grad_accum * dp,
+          "micro_batch_size x grad_accum x dp");
+  }
+
+  LoadedConfig& loaded_;
+  Config& c_;
+  const Started& started_;
+};
+
+}  // namespace
+
+std::string param_dtype(const Config& c) { return c.precision.param == "auto" ? c.model.dtype : c.precision.param; }
+
+bool is_float64(const Config& c) { return c.model.dtype == "float64" || c.precision.param == "float64"; }
+
+std::int64_t ranks_of_a_replica(const ParallelismConfig& p) { return p.tp * p.cp * p.pp; }
+
+void derive(LoadedConfig& loaded, const Started& started) { Deriver(loaded, started).run(); }
+
+}  // namespace trireme

@@ -1,0 +1,287 @@
+#include "trireme/config/schema/fields.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <iterator>
+
+#include "trireme/base/error.hpp"
+#include "trireme/schedule/generate.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr double kMaxDegree = 1'000'000;  // of a mesh axis, of layers, heads and experts
+constexpr double kMaxSize = 1e9;          // of a tensor's dim, of a batch
+constexpr double kMaxCount = 1e12;        // of anything counted one by one
+
+const std::vector<std::string> kDtypes = {"auto", "float64", "float32", "bfloat16", "float16"};
+const std::vector<std::string> kRealDtypes = {"float64", "float32", "bfloat16", "float16"};
+
+std::string number_text(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  std::array<char, 64> buffer{};
+  const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
+  std::string out(buffer.data(), error == std::errc() ? end : buffer.data());
+  return out.find_first_of(".e") == std::string::npos ? out + ".0" : out;  // 1 would be read back as a whole number
+}
+
+std::string scalar_text(const std::string& value) { return toml_string(value); }
+std::string scalar_text(std::int64_t value) { return std::to_string(value); }
+std::string scalar_text(double value) { return number_text(value); }
+std::string scalar_text(bool value) { return value ? "true" : "false"; }
+template <class T>
+std::string scalar_text(const std::vector<T>& values) {
+  std::string out = "[";
+  for (const T& value : values) out += (out.size() > 1 ? ", " : "") + scalar_text(value);
+  return out + "]";
+}
+
+Field one_of(std::string key, std::string* value, const char* meaning, std::vector<std::string> choices) {
+  Field field{std::move(key), value, meaning};
+  field.choices = std::move(choices);
+  return field;
+}
+
+/// A text, or texts of a list, that must not be empty.
+Field filled(Field field) {
+  field.filled = true;
+  return field;
+}
+
+std::vector<Field> stage_fields(const std::string& prefix, DataStage& stage) {
+  return {
+      {prefix + "start_step", &stage.start_step, "first step of this stage; the first stage starts at 1", 1, kMaxCount},
+      {prefix + "seq_len", &stage.seq_len, "0 = training.seq_len", 0, kMaxSize}};
+}
+std::vector<Field> source_fields(const std::string& prefix, DataSource& source) {
+  return {{prefix + "path", &source.path, "a token file (.ds, .bin/.idx, llm.c .bin) or \"synthetic\""},
+          {prefix + "weight", &source.weight, "share of the samples, relative to the other sources", 0, 1e12, true}};
+}
+
+void add_data_fields(std::vector<Field>& all, std::vector<DataStage>& data) {
+  const auto add = [&](const std::vector<Field>& some) { all.insert(all.end(), some.begin(), some.end()); };
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    const std::string stage = text("data.", i, ".");
+    add(stage_fields(stage, data[i]));
+    for (std::size_t j = 0; j < data[i].sources.size(); ++j)
+      add(source_fields(text(stage, "sources.", j, "."), data[i].sources[j]));
+  }
+}
+
+}  // namespace
+
+std::vector<Field> fields(Config& c) {
+  std::vector<std::string> schedules = schedule_names();
+  schedules.insert(schedules.end(), {"gpipe", "zero-bubble"});
+
+  std::vector<Field> all = {
+      filled({"run.name", &c.run.name, "name of the run's folder; %date, %jobid and %layout are filled in"}),
+      filled({"run.dir", &c.run.dir, "folder of all runs"}),
+      {"run.seed", &c.run.seed, "initial weights, dropout and data order depend on it, never on the layout", 0},
+
+      {"model.preset", &c.model.preset, "a model by name; any key below overrides one of its sizes"},
+      {"model.hf", &c.model.hf, "a Hugging Face config.json, or the folder with it"},
+      one_of("model.model_type", &c.model.model_type, "family",
+             {"gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral"}),
+      {"model.hidden_size", &c.model.hidden_size, "width of the residual stream", 0, kMaxSize},
+      {"model.num_hidden_layers", &c.model.num_hidden_layers, "transformer layers", 0, kMaxDegree},
+      {"model.num_attention_heads", &c.model.num_attention_heads, "query heads", 0, kMaxDegree},
+      {"model.num_key_value_heads", &c.model.num_key_value_heads, "key and value heads; 0 = num_attention_heads", 0,
+       kMaxDegree},
+      {"model.head_dim", &c.model.head_dim, "width of a head; 0 = hidden_size / num_attention_heads", 0, kMaxDegree},
+      {"model.intermediate_size", &c.model.intermediate_size, "width of the MLP", 0, kMaxSize},
+      {"model.vocab_size", &c.model.vocab_size, "tokens that the model knows", 0, kMaxSize},
+      {"model.max_position_embeddings", &c.model.max_position_embeddings, "longest sequence", 1, kMaxSize},
+      one_of("model.hidden_act", &c.model.hidden_act, "activation of the MLP",
+             {"silu", "gelu", "gelu_new", "gelu_pytorch_tanh"}),
+      {"model.norm_eps", &c.model.norm_eps, "epsilon of RMSNorm or LayerNorm", 0, 1, true},
+      {"model.rope_theta", &c.model.rope_theta, "base of the rotary embedding", 0, 1e15, true},
+      {"model.tie_word_embeddings", &c.model.tie_word_embeddings, "head and embedding share their weight"},
+      {"model.attention_bias", &c.model.attention_bias,
+       "bias on the query, key and value projections (and the output's, for llama)"},
+      {"model.qk_norm", &c.model.qk_norm, "RMSNorm on query and key heads"},
+      {"model.sliding_window", &c.model.sliding_window, "attention looks back this far; 0 = all the way", 0, kMaxSize},
+      {"model.num_local_experts", &c.model.num_local_experts, "experts a layer; 0 = a dense MLP", 0, kMaxDegree},
+      {"model.num_experts_per_tok", &c.model.num_experts_per_tok, "experts that a token visits", 1, kMaxDegree},
+      {"model.moe_intermediate_size", &c.model.moe_intermediate_size, "width of an expert; 0 = intermediate_size", 0,
+       kMaxSize},
+      {"model.router_aux_loss_coef", &c.model.router_aux_loss_coef, "weight of the balancing loss", 0, 1e6},
+      {"model.initializer_range", &c.model.initializer_range, "standard deviation of the initial weights", 0, 1e3},
+      {"model.embd_pdrop", &c.model.embd_pdrop, "dropout after the embedding", 0, 1},
+      {"model.resid_pdrop", &c.model.resid_pdrop, "dropout before each residual addition", 0, 1},
+      {"model.attention_dropout", &c.model.attention_dropout, "dropout of attention weights", 0, 1},
+      one_of("model.dtype", &c.model.dtype,
+             "of the computation; auto = bfloat16 where the device multiplies it natively, else float32", kDtypes),
+      {"model.init", &c.model.init, "\"random\", or \"hf:FOLDER\" for existing weights"},
+      // Last of the model: TOML wants a table's own keys before its tables.
+      one_of("model.rope_scaling.rope_type", &c.model.rope_scaling.rope_type, "empty = plain",
+             {"", "default", "linear", "llama3"}),
+      {"model.rope_scaling.factor", &c.model.rope_scaling.factor, "", 0, 1e6, true},
+      {"model.rope_scaling.low_freq_factor", &c.model.rope_scaling.low_freq_factor, "", 0, 1e6, true},
+      {"model.rope_scaling.high_freq_factor", &c.model.rope_scaling.high_freq_factor, "", 0, 1e6, true},
+      {"model.rope_scaling.original_max_position_embeddings", &c.model.rope_scaling.original_max_position_embeddings,
+       "", 0, kMaxSize},
+
+      {"tokenizer.path", &c.tokenizer.path, "tokenizer.json, *.tiktoken or \"bytes\""},
+  };
+  add_data_fields(all, c.data);
+  std::vector<Field> rest = {
+      {"training.steps", &c.training.steps, "optimizer updates", 1, kMaxCount},
+      {"training.seq_len", &c.training.seq_len, "tokens of a sequence", 1, kMaxSize},
+      {"training.micro_batch_size", &c.training.micro_batch_size, "sequences of a microbatch on a dp rank; 0 = derived",
+       0, kMaxDegree},
+      {"training.grad_accum", &c.training.grad_accum, "microbatches of a step; 0 = derived", 0, kMaxDegree},
+      {"training.global_batch_size", &c.training.global_batch_size,
+       "sequences of a step; 0 = derived: micro_batch_size x grad_accum x dp", 0, kMaxSize},
+      {"training.max_norm", &c.training.max_norm, "gradients are clipped to this norm; 0 = never", 0, 1e30},
+
+      {"validation.interval", &c.validation.interval, "steps between two validations; 0 = never", 0, kMaxCount},
+      {"validation.samples", &c.validation.samples, "samples of each source; 0 = all", 0, kMaxCount},
+      {"validation.fraction", &c.validation.fraction, "share of every data source's tokens held out of training", 0, 1},
+      filled({"validation.sources", &c.validation.sources, "token files of their own, instead of a fraction"}),
+
+      one_of("optimizer.name", &c.optimizer.name, "", {"adamw", "adam", "sgd"}),
+      {"optimizer.lr", &c.optimizer.lr, "highest learning rate", 0, 1e6, true},
+      {"optimizer.betas", &c.optimizer.betas, "decay of Adam's two moments", 0, 1},
+      {"optimizer.eps", &c.optimizer.eps, "Adam's epsilon", 0, 1},
+      {"optimizer.weight_decay", &c.optimizer.weight_decay, "", 0, 1e6},
+      filled(
+          {"optimizer.no_decay", &c.optimizer.no_decay, "parameters whose name holds one of these words do not decay"}),
+      {"optimizer.momentum", &c.optimizer.momentum, "of sgd", 0, 1},
+      {"optimizer.nesterov", &c.optimizer.nesterov, "of sgd"},
+      {"optimizer.skip_z", &c.optimizer.skip_z,
+       "skip an update whose gradient norm is this many deviations off; 0 = never", 0, 1e6},
+
+      {"lr_scheduler.warmup_steps", &c.lr_scheduler.warmup_steps, "steps from 0 to optimizer.lr", 0, kMaxCount},
+      one_of("lr_scheduler.decay", &c.lr_scheduler.decay, "shape of the decay",
+             {"linear", "cosine", "1-sqrt", "constant"}),
+      {"lr_scheduler.decay_steps", &c.lr_scheduler.decay_steps,
+       "length of the decay, at the end; 0 = all steps after the warm-up", 0, kMaxCount},
+      {"lr_scheduler.min_lr", &c.lr_scheduler.min_lr, "learning rate after the decay", 0, 1e6},
+
+      {"parallelism.dp", &c.parallelism.dp, "data parallel replicas; -1 = what is left", -1, kMaxDegree},
+      {"parallelism.zero", &c.parallelism.zero,
+       "sharded over dp: 0 nothing, 1 optimizer states, 2 + gradients, 3 + parameters (FSDP)", 0, 3},
+      {"parallelism.tp", &c.parallelism.tp, "tensor parallel ranks", 1, kMaxDegree},
+      {"parallelism.sequence_parallel", &c.parallelism.sequence_parallel,
+       "cut norms and dropout over tp along the sequence"},
+      {"parallelism.pp", &c.parallelism.pp, "pipeline stages", 1, kMaxDegree},
+      one_of("parallelism.pp_schedule", &c.parallelism.pp_schedule, "order of the pipeline's work", schedules),
+      {"parallelism.virtual_stages", &c.parallelism.virtual_stages, "chunks a rank, for interleaved-1f1b", 1,
+       kMaxDegree},
+      {"parallelism.stages", &c.parallelism.stages, "layers of each chunk; empty = by cost", 0, kMaxDegree},
+      {"parallelism.cp", &c.parallelism.cp, "context parallel ranks: a sequence is cut over them", 1, kMaxDegree},
+      one_of("parallelism.cp_method", &c.parallelism.cp_method, "",
+             {"ring", "ring-contiguous", "all-gather", "ulysses"}),
+      {"parallelism.ep", &c.parallelism.ep, "expert parallel ranks, out of dp x cp (x tp)", 1, kMaxDegree},
+      {"parallelism.expert_tp", &c.parallelism.expert_tp, "tensor parallel ranks of an expert; 0 = tp", 0, kMaxDegree},
+      {"parallelism.order", &c.parallelism.order, "axes from the innermost to the outermost"},
+      {"parallelism.replicate", &c.parallelism.replicate, "HSDP: dp = replicate x shard", 1, kMaxDegree},
+      {"parallelism.reshard_after_forward", &c.parallelism.reshard_after_forward,
+       "ZeRO-3: free gathered parameters between forward and backward"},
+      {"parallelism.overlap_comm", &c.parallelism.overlap_comm, "communicate while computing"},
+      {"parallelism.reduce_scatter", &c.parallelism.reduce_scatter,
+       "ZeRO: a rank gets the sum of its own gradients alone; false = all-reduce, and each keeps its part"},
+      {"parallelism.contiguous_gradients", &c.parallelism.contiguous_gradients,
+       "gradients go to a flat buffer as they come; false = they stay tensors until backward is over"},
+      {"parallelism.bucket_mb", &c.parallelism.bucket_mb, "size of a gradient bucket", 0, 1e6, true},
+      {"parallelism.max_live_parameters", &c.parallelism.max_live_parameters, "ZeRO-3: gathered elements at most", 0,
+       1e18},
+      {"parallelism.max_reuse_distance", &c.parallelism.max_reuse_distance,
+       "ZeRO-3: keep a unit that is needed again this soon, in elements", 0, 1e18},
+      {"parallelism.persistence_threshold", &c.parallelism.persistence_threshold,
+       "ZeRO-3: smaller parameters stay gathered", 0, 1e18},
+      {"parallelism.zero_unit", &c.parallelism.zero_unit,
+       "ZeRO-3 gathers a \"layer\", a number of layers, or the \"model\""},
+
+      one_of("precision.param", &c.precision.param, "auto = model.dtype", kDtypes),
+      one_of("precision.reduce", &c.precision.reduce, "gradients on the wire", kRealDtypes),
+      one_of("precision.accumulate", &c.precision.accumulate, "gradients over microbatches", kRealDtypes),
+      one_of("precision.master", &c.precision.master, "the optimizer's copy of the weights", kRealDtypes),
+      one_of("precision.states", &c.precision.states, "the optimizer's moments", kRealDtypes),
+
+      {"loss_scale.initial", &c.loss_scale.initial, "for float16 only", 1, 1e30},
+      {"loss_scale.growth_interval", &c.loss_scale.growth_interval, "good steps before the scale doubles", 1,
+       kMaxCount},
+      {"loss_scale.hysteresis", &c.loss_scale.hysteresis, "bad steps before it halves", 1, kMaxCount},
+
+      one_of("activation_checkpoint.mode", &c.activation_checkpoint.mode, "what backward computes again",
+             {"none", "selective", "full"}),
+
+      {"checkpoint.interval", &c.checkpoint.interval, "steps between checkpoints; 0 = only at the end", 0, kMaxCount},
+      {"checkpoint.keep", &c.checkpoint.keep, "newest checkpoints to keep; 0 = all", 0, kMaxCount},
+      filled({"checkpoint.resume", &c.checkpoint.resume, "auto, never, or the path of a checkpoint"}),
+      {"checkpoint.async", &c.checkpoint.async, "write in the background"},
+      {"checkpoint.export_hf", &c.checkpoint.export_hf, "also write a Hugging Face folder at the end"},
+      one_of("checkpoint.format", &c.checkpoint.format, "", {"trireme", "seed"}),
+
+      {"metrics.interval", &c.metrics.interval, "steps between lines", 1, kMaxCount},
+      one_of("metrics.console", &c.metrics.console, "", {"auto", "bar", "plain", "json", "quiet"}),
+      {"metrics.tensorboard", &c.metrics.tensorboard, "write event files"},
+      filled(
+          {"metrics.hub_command", &c.metrics.hub_command, "command that uploads the event folder {dir}; empty = none"}),
+
+      {"profiler.steps", &c.profiler.steps, "steps to trace", 1, kMaxCount},
+      one_of("profiler.memory_snapshot", &c.profiler.memory_snapshot, "", {"never", "on_oom", "steps"}),
+      {"profiler.wait", &c.profiler.wait, "", 0, kMaxCount},
+      {"profiler.warmup", &c.profiler.warmup, "", 0, kMaxCount},
+      {"profiler.active", &c.profiler.active, "", 1, kMaxCount},
+      {"profiler.with_stack", &c.profiler.with_stack, ""},
+      filled({"profiler.dir", &c.profiler.dir, "folder in the run's folder"}),
+
+      one_of("comm.backend", &c.comm.backend, "auto = nccl on CUDA, gloo on CPU; fake for dry runs",
+             {"auto", "gloo", "nccl", "fake"}),
+      {"comm.init_timeout_s", &c.comm.init_timeout_s, "for ranks to come", 0, 1e6, true},
+      {"comm.timeout_s", &c.comm.timeout_s, "for one communication", 0, 1e6, true},
+      one_of("comm.check", &c.comm.check, "compare calls across ranks: never, once a step, before each",
+             {"off", "fast", "strict"}),
+      {"comm.deterministic", &c.comm.deterministic, "sum in rank order"},
+      {"comm.share_gpu", &c.comm.share_gpu, "let several ranks use one GPU (tests)"},
+
+      {"checks.replicas_every", &c.checks.replicas_every, "steps between comparisons of replicas; 0 = never", 0,
+       kMaxCount},
+      one_of("checks.non_finite", &c.checks.non_finite, "a NaN or Inf in the gradients: stop, or skip the update",
+             {"stop", "skip"}),
+  };
+  std::ranges::move(rest, std::back_inserter(all));
+  return all;
+}
+
+std::optional<Field> find_data_field(DataStage& stage, std::int64_t source, const std::string& key) {
+  const std::string prefix = key.substr(0, key.rfind('.') + 1);
+  std::vector<Field> some;
+  if (source < 0)
+    some = stage_fields(prefix, stage);
+  else if (source < static_cast<std::int64_t>(stage.sources.size()))
+    some = source_fields(prefix, stage.sources[static_cast<std::size_t>(source)]);
+  const auto it = std::ranges::find(some, key, &Field::key);
+  return it == some.end() ? std::nullopt : std::optional(*it);
+}
+
+std::string toml_string(const std::string& value) {
+  std::string out = "\"";
+  for (const char c : value) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') out += '\\';
+    if (byte >= 0x20 && byte != 0x7f) {
+      out += c;
+    } else {
+      constexpr const char* kHex = "0123456789abcdef";
+      out += std::string("\\u00") + kHex[byte >> 4] + kHex[byte & 15];
+    }
+  }
+  return out + '"';
+}
+
+std::string toml_text(const FieldValue& value) {
+  return std::visit([](const auto* v) { return scalar_text(*v); }, value);
+}
+
+std::string section_of(const std::string& key) { return key.substr(0, key.find('.')); }
+
+std::string leaf_of(const std::string& key) { return key.substr(key.rfind('.') + 1); }
+
+}  // namespace trireme

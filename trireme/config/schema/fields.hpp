@@ -1,0 +1,46 @@
+#pragma once
+// Every key of the config as one table: its name, its value, what it means, what it may be.
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "trireme/config/schema/config.hpp"
+
+namespace trireme {
+
+using FieldValue = std::variant<std::string*, std::int64_t*, double*, bool*, std::vector<std::string>*,
+                                std::vector<std::int64_t>*, std::vector<double>*>;
+
+struct Field {
+  std::string key;  // "parallelism.tp", "data.0.sources.0.path"
+  FieldValue value;
+  const char* meaning;
+  // Rules on the value alone; for lists they hold for each element. Rules across keys are in validate.cpp.
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  bool above_min = false;  // min itself is not allowed
+  std::vector<std::string> choices = {};
+  bool filled = false;  // text that must not be empty
+};
+
+/// The fields of `config`, in the order in which they are printed. They point into it: a change of `config.data`'s
+/// length makes those of its elements invalid.
+std::vector<Field> fields(Config& config);
+
+/// The field "data.I.start_step", or "data.I.sources.J.path" with `source` = J (else -1), of a stage; nothing when it
+/// has no such key. For a config with a thousand sources, whose fields() are many.
+std::optional<Field> find_data_field(DataStage& stage, std::int64_t source, const std::string& key);
+
+/// The value as TOML writes it: 3, 0.1, true, "text", [1, 2].
+std::string toml_text(const FieldValue& value);
+std::string toml_string(const std::string& value);
+
+/// "parallelism" of "parallelism.tp"; "data" of "data.0.seq_len".
+std::string section_of(const std::string& key);
+/// "tp" of "parallelism.tp".
+std::string leaf_of(const std::string& key);
+
+}  // namespace trireme

@@ -1,0 +1,17 @@
+#pragma once
+// Models by name, from their public config.json.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/config/schema/config.hpp"
+
+namespace trireme {
+
+std::vector<std::string> preset_names();
+/// Nothing when there is no such preset.
+std::optional<ModelConfig> find_preset(const std::string& name);
+/// The preset that torchtitan calls model.name and model.flavor ("llama3", "8B"); empty when there is none.
+std::string torchtitan_preset(const std::string& name, const std::string& flavor);
+
+}  // namespace trireme

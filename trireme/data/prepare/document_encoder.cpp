@@ -1,0 +1,80 @@
+#include "trireme/data/prepare/document_encoder.hpp"
+
+#include "trireme/base/error.hpp"
+#include "trireme/data/prepare/json_field.hpp"
+
+namespace trireme {
+
+void BadLines::add(const BadLines& others) {
+  if (count == 0) first = others.first;
+  count += others.count;
+}
+
+DocumentParser::DocumentParser(const DocumentOptions& options, const DocumentReader& files)
+    : options_(options), files_(files) {
+  if (options.chat) chat_.emplace(*options.chat);
+}
+
+std::span<const TextPart> DocumentParser::parts_of(std::string_view piece, bool json_lines) {
+  if (chat_ && !json_lines) throw BadDocument("is text; conversations are lines of JSON (.jsonl)");
+  if (chat_) return chat_->parse(piece);
+  if (json_lines) read_json_field(piece, options_.key, text_);
+  whole_ = {.text = json_lines ? text_ : piece, .origin = TextPart::Origin::document, .counts = true};
+  return {&whole_, 1};
+}
+
+void DocumentParser::each(const TextBatch& batch, BadLines& bad,
+                          const std::function<void(std::span<const TextPart>)>& take) {
+  for (const DocumentText& piece : batch.pieces) {
+    const InputFile& file = files_.file(piece.file);
+    std::span<const TextPart> parts;
+    try {
+      parts = parts_of(batch.text(piece), file.json_lines);
+    } catch (const BadDocument& fault) {
+      const std::string what = text(file.path.string(), ":", piece.line, ": ", fault.what());
+      if (!options_.skip_bad)
+        throw DataError(text(what, "\n  fix: one JSON object a line, with the text under ",
+                             chat_ ? "messages, or prompt and completion" : "the key that --key names",
+                             "; --skip-bad leaves such lines out"));
+      bad.add({.count = 1, .first = what});
+      continue;
+    }
+    take(parts);
+  }
+}
+
+void encode_documents(const Tokenizer& tokenizer, std::optional<TokenId> end_of_document, DocumentParser& parser,
+                      EncodedBatch& batch) {
+  batch.ids.clear();
+  batch.loss_mask.clear();
+  batch.ends.clear();
+  batch.empty = 0;
+  batch.text_bytes = 0;
+  batch.bad = {};
+  parser.each(batch.text, batch.bad, [&](std::span<const TextPart> parts) {
+    const std::size_t begin = batch.ids.size();
+    bool masked = false;
+    for (const TextPart& part : parts) {
+      const bool whole = part.origin == TextPart::Origin::document;
+      const auto special = part.origin == TextPart::Origin::conversation ? SpecialText::text : SpecialText::token;
+      const std::vector<TokenId> ids =
+          whole ? tokenizer.encode(part.text) : tokenizer.encode_part(part.text, special, batch.ids.size() == begin);
+      batch.ids.insert(batch.ids.end(), ids.begin(), ids.end());
+      batch.text_bytes += part.text.size();
+      if (whole) continue;
+      masked = true;
+      batch.loss_mask.resize(batch.ids.size(), part.counts ? 1 : 0);
+    }
+    if (batch.ids.size() == begin) {
+      ++batch.empty;
+      return;
+    }
+    if (end_of_document) {
+      batch.ids.push_back(*end_of_document);
+      if (masked) batch.loss_mask.push_back(1);
+    }
+    batch.ends.push_back(batch.ids.size());
+  });
+}
+
+}  // namespace trireme

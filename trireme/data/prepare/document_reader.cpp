@@ -1,0 +1,155 @@
+#include "trireme/data/prepare/document_reader.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "trireme/base/error.hpp"
+#include "trireme/base/human.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r\v\f") == std::string_view::npos; }
+
+}  // namespace
+
+std::optional<TextCut> text_cut(std::string_view name) {
+  if (name == "file") return TextCut::file;
+  if (name == "lines") return TextCut::lines;
+  if (name == "blank-line") return TextCut::blank_lines;
+  return std::nullopt;
+}
+
+std::uint64_t DocumentReader::disk_bytes() const {
+  return std::accumulate(files_.begin(), files_.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const InputFile& file) { return sum + file.bytes; });
+}
+
+bool DocumentReader::next(TextBatch& batch) {
+  batch.bytes.clear();
+  batch.pieces.clear();
+  while (batch.bytes.size() < batch_bytes_ || batch.pieces.empty()) {
+    if (!open_ && next_file_ == files_.size()) break;
+    if (batch.pieces.empty()) batch.bytes.clear();  // blank lines
+    if (!open_) open_next();
+    if (!files_[next_file_ - 1].json_lines && cut_ == TextCut::file)
+      read_whole(batch);
+    else
+      read_lines(batch);
+  }
+  batch.taken = taken_ + (open_ ? open_->taken() : 0);
+  return !batch.pieces.empty();
+}
+
+void DocumentReader::open_next() {
+  const InputFile& file = files_[next_file_++];
+  open_.emplace(file);
+  line_ = 1;
+  carry_.resize(kByteOrderMark.size());
+  carry_.resize(open_->read(carry_));
+  if (carry_ == kByteOrderMark) carry_.clear();
+  document_.reset();
+  looked_at_ = 0;
+}
+
+void DocumentReader::close() {
+  taken_ += open_->taken();
+  open_.reset();
+  carry_.clear();
+}
+
+/// Appends up to `bytes`; how many there were.
+std::size_t DocumentReader::append(TextBatch& batch, std::size_t bytes) {
+  const std::size_t before = batch.bytes.size();
+  batch.bytes.resize(before + bytes);
+  const std::size_t got = open_->read(std::span(batch.bytes).subspan(before));
+  batch.bytes.resize(before + got);
+  return got;
+}
+
+void DocumentReader::read_whole(TextBatch& batch) {
+  const std::size_t begin = batch.bytes.size();
+  batch.bytes += carry_;
+  const InputFile& file = files_[next_file_ - 1];
+  // One byte more than it has shows its end; what it is uncompressed nobody knows.
+  std::size_t step = file.gzip ? batch_bytes_ : std::min<std::size_t>(file.bytes, kMaxPieceBytes) + 1;
+  while (append(batch, step) == step) {
+    const std::size_t size = batch.bytes.size() - begin;
+    require<DataError>(size <= kMaxPieceBytes, file.path.string(), ": a document of more than ",
+                       thousands(static_cast<std::int64_t>(kMaxPieceBytes)),
+                       " bytes\n  fix: --documents blank-line or lines, if that is what it is made of");
+    step = std::max(batch_bytes_, size);
+  }
+  // An empty file is an empty document.
+  batch.pieces.push_back({begin, batch.bytes.size(), next_file_ - 1, 1});
+  close();
+}
+
+/// Until a document is complete or the file ends: what is behind the last complete one waits in carry_.
+void DocumentReader::read_lines(TextBatch& batch) {
+  const std::size_t begin = batch.bytes.size(), pieces = batch.pieces.size();
+  batch.bytes += carry_;
+  carry_.clear();
+  if (document_) {  // it stood at the beginning of carry_
+    document_->begin += begin;
+    document_->end += begin;
+  }
+  std::size_t line_begin = begin + looked_at_, searched = line_begin;
+  for (;;) {
+    const std::size_t held = batch.bytes.size() - begin;
+    const std::size_t step = std::max(batch_bytes_, held);  // twice as much each time: a long line is read in few steps
+    const bool ended = append(batch, step) < step;
+    for (;;) {
+      const std::size_t end = batch.bytes.find('\n', searched);
+      if (end == std::string::npos) break;
+      take_line(batch, line_begin, end);
+      line_begin = searched = end + 1;
+      ++line_;
+    }
+    searched = batch.bytes.size();
+    if (ended) {
+      if (line_begin < batch.bytes.size()) take_line(batch, line_begin, batch.bytes.size());
+      end_document(batch);
+      return close();
+    }
+    const std::size_t kept = document_ ? document_->begin : line_begin;
+    if (batch.pieces.size() > pieces || kept == batch.bytes.size()) {
+      carry_.assign(batch.bytes, kept);
+      batch.bytes.resize(kept);
+      looked_at_ = line_begin - kept;
+      if (document_) {
+        document_->end -= kept;
+        document_->begin = 0;
+      }
+      return;
+    }
+    require<DataError>(batch.bytes.size() - kept <= kMaxPieceBytes, files_[next_file_ - 1].path.string(), ":",
+                       document_ ? document_->line : line_, ": a ", document_ ? "document" : "line", " of more than ",
+                       thousands(static_cast<std::int64_t>(kMaxPieceBytes)),
+                       " bytes\n  fix: is this a text with one document a line?");
+  }
+}
+
+void DocumentReader::take_line(TextBatch& batch, std::size_t begin, std::size_t end) {
+  if (end > begin && batch.bytes[end - 1] == '\r') --end;
+  const std::size_t file = next_file_ - 1;
+  const bool blank = is_blank(std::string_view(batch.bytes).substr(begin, end - begin));
+  if (files_[file].json_lines || cut_ == TextCut::lines) {
+    if (!blank) batch.pieces.push_back({begin, end, file, line_});
+  } else if (blank) {
+    end_document(batch);
+  } else if (document_) {
+    document_->end = end;
+  } else {
+    document_ = DocumentText{begin, end, file, line_};
+  }
+}
+
+void DocumentReader::end_document(TextBatch& batch) {
+  if (document_) batch.pieces.push_back(*document_);
+  document_.reset();
+}
+
+}  // namespace trireme

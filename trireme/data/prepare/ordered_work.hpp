@@ -1,0 +1,167 @@
+#pragma once
+// One thread reads, several work, one writes in the order of reading; memory is bounded, and the first failure ends all. Header only.
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "trireme/base/error.hpp"
+
+namespace trireme {
+
+template <class Item>
+struct WorkStages {
+  std::function<bool(Item&)> read;  // on a thread of its own; false: there is no more. Items are used again.
+  std::function<void(Item&, int worker)> work;  // on the workers' threads, several at once
+  std::function<void(Item&)> write;             // on the caller's, in the order of reading
+  std::function<std::size_t(const Item&)> bytes = [](const Item&) { return std::size_t{0}; };  // as read
+  std::function<bool()> stopped = [] { return false; };  // asked often, on the caller's thread
+};
+
+// Note [The first failure]: what `read` and `work` throw stays with its item until that item's turn to be written, and comes out of
+// ordered_work() there. So of several failures the first in the order of the input is told, whatever the threads did.
+
+/// Interrupted when `stopped` says so.
+template <class Item>
+class OrderedWork {
+ public:
+  OrderedWork(int workers, const WorkStages<Item>& steps)
+      : steps_(steps), most_items_(2 * static_cast<std::size_t>(workers) + 2) {
+    threads_.emplace_back([this] { read_all(); });
+    for (int worker = 0; worker < workers; ++worker) threads_.emplace_back([this, worker] { work_on(worker); });
+  }
+  ~OrderedWork() {
+    {
+      const std::lock_guard lock(mutex_);
+      abandoned_ = true;
+    }
+    changed_.notify_all();
+    todo_.notify_all();
+  }
+  OrderedWork(const OrderedWork&) = delete;
+  OrderedWork& operator=(const OrderedWork&) = delete;
+
+  void write_all() {
+    using namespace std::chrono_literals;
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      // A signal wakes nobody: hence the short waits.
+      changed_.wait_for(lock, 50ms, [&] { return row_.empty() ? ended_ : row_.front()->done; });
+      if (steps_.stopped()) throw Interrupted("interrupted; nothing was written");
+      if (row_.empty() ? !ended_ : !row_.front()->done) continue;
+      if (row_.empty()) return;
+      auto slot = std::move(row_.front());
+      row_.pop_front();
+      --next_;
+      lock.unlock();
+      if (slot->failure) std::rethrow_exception(slot->failure);
+      steps_.write(slot->item);
+      lock.lock();
+      bytes_ -= slot->bytes;
+      slot->done = false;
+      spare_.push_back(std::move(slot));
+      changed_.notify_all();
+    }
+  }
+
+ private:
+  struct Slot {
+    Item item;
+    std::size_t bytes = 0;
+    bool done = false;
+    std::exception_ptr failure;
+  };
+  static constexpr std::size_t kMostBytes = std::size_t{1} << 26;  // of items that are waiting; one may have more
+
+  void read_all() {
+    std::size_t made = 0;
+    for (;;) {
+      std::unique_ptr<Slot> slot;
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] {
+          return abandoned_ || ((made < most_items_ || !spare_.empty()) && (bytes_ == 0 || bytes_ < kMostBytes));
+        });
+        if (abandoned_) return;
+        if (!spare_.empty()) {
+          slot = std::move(spare_.back());
+          spare_.pop_back();
+        }
+      }
+      if (!slot) {
+        slot = std::make_unique<Slot>();
+        ++made;
+      }
+      bool more = false;
+      try {
+        more = steps_.read(slot->item);
+        slot->bytes = more ? steps_.bytes(slot->item) : 0;
+      } catch (...) {
+        slot->failure = std::current_exception();
+        slot->done = true;
+      }
+      const std::lock_guard lock(mutex_);
+      ended_ = !more;
+      if (more || slot->failure) {
+        bytes_ += slot->bytes;
+        row_.push_back(std::move(slot));
+      }
+      todo_.notify_all();
+      if (!ended_) continue;
+      changed_.notify_all();
+      return;
+    }
+  }
+
+  void work_on(int worker) {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      todo_.wait(lock, [&] { return abandoned_ || ended_ || next_ < static_cast<std::ptrdiff_t>(row_.size()); });
+      if (abandoned_ || next_ >= static_cast<std::ptrdiff_t>(row_.size())) return;
+      Slot& slot = *row_[static_cast<std::size_t>(next_++)];  // stays: only what is done is taken off the row
+      if (slot.failure) continue;
+      lock.unlock();
+      try {
+        steps_.work(slot.item, worker);
+      } catch (...) {
+        slot.failure = std::current_exception();
+      }
+      lock.lock();
+      slot.done = true;
+      changed_.notify_all();
+    }
+  }
+
+  const WorkStages<Item>& steps_;
+  const std::size_t most_items_;
+
+  std::mutex mutex_;  // of all below
+  std::condition_variable changed_, todo_;
+  std::deque<std::unique_ptr<Slot>> row_;  // in the order of reading
+  std::ptrdiff_t next_ = 0;                // in row_: the first that nobody has taken up
+  std::vector<std::unique_ptr<Slot>> spare_;
+  std::size_t bytes_ = 0;
+  bool ended_ = false, abandoned_ = false;
+
+  std::vector<std::jthread> threads_;  // last: they use the rest, and are joined before the rest goes
+};
+
+template <class Item>
+void ordered_work(int workers, const WorkStages<Item>& steps) {
+  OrderedWork<Item>(workers, steps).write_all();
+}
+
+/// 0: all cores.
+inline int num_workers(int asked) {
+  require<ConfigError>(asked >= 0 && asked <= 4096, "--workers ", asked, "; 1 to 4,096, or 0 for all cores");
+  return asked > 0 ? asked : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+}
+
+}  // namespace trireme

@@ -1,0 +1,53 @@
+#include "trireme/data/sampling/windows.hpp"
+
+#include <algorithm>
+
+#include "trireme/base/error.hpp"
+#include "trireme/base/philox.hpp"
+
+namespace trireme {
+
+TokenParts hold_out(std::int64_t num_tokens, double fraction, std::uint64_t seed, std::size_t source) {
+  // 2^56: times the number of segments it still fits.
+  require<DataError>(0 <= num_tokens && num_tokens <= std::int64_t{1} << 56, num_tokens,
+                     " tokens in a source: must be at most 2^56");
+  require<ConfigError>(0 <= fraction && fraction < 1, "validation fraction = ", fraction,
+                       ": must be from 0 to below 1");
+  const auto held = static_cast<std::int64_t>(fraction * static_cast<double>(num_tokens));
+  if (held == 0) return {.train = {{0, num_tokens}}, .validation = {}};
+  const std::int64_t segments = std::clamp<std::int64_t>(held / kHeldOutRange, 1, kMaxHeldOutRanges);
+  const RandomStream stream(seed, text("hold out ", source));
+  TokenParts parts;
+  std::int64_t train_from = 0;
+  for (std::int64_t i = 0; i < segments; ++i) {
+    const Range segment{num_tokens * i / segments, num_tokens * (i + 1) / segments};
+    const std::int64_t length = held * (i + 1) / segments - held * i / segments;
+    const auto room = static_cast<std::uint64_t>(segment.size() - length);
+    const std::int64_t begin =
+        segment.begin + static_cast<std::int64_t>(stream.below(static_cast<std::uint64_t>(i), room + 1));
+    if (train_from < begin) parts.train.push_back({train_from, begin});
+    parts.validation.push_back({begin, begin + length});
+    train_from = begin + length;
+  }
+  if (train_from < num_tokens) parts.train.push_back({train_from, num_tokens});
+  return parts;
+}
+
+Windows::Windows(const std::vector<Range>& parts, std::int64_t seq_len) : seq_len_(seq_len) {
+  require(seq_len >= 1, "windows of seq_len = ", seq_len);
+  for (const Range& part : parts) {
+    const std::int64_t windows = (part.size() - 1) / seq_len;
+    if (windows <= 0) continue;
+    parts_.push_back({size_, part.begin});
+    size_ += windows;
+  }
+}
+
+std::int64_t Windows::first_token(std::int64_t window) const {
+  require(0 <= window && window < size_, "window ", window, " of ", size_);
+  const auto behind = std::ranges::upper_bound(parts_, window, {}, &Part::first_window);
+  const Part& part = *std::prev(behind);
+  return part.first_token + (window - part.first_window) * seq_len_;
+}
+
+}  // namespace trireme

@@ -1,9 +1,0 @@
-#include "trireme/data/token_source.hpp"
-
-#include <algorithm>
-
-namespace trireme {
-
-void TokenSource::read_loss_mask(std::int64_t, std::span<std::uint8_t> out) const { std::ranges::fill(out, 1); }
-
-}  // namespace trireme

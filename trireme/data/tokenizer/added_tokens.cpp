@@ -1,0 +1,93 @@
+#include "trireme/data/tokenizer/added_tokens.hpp"
+
+#include <algorithm>
+
+#include "trireme/data/tokenizer/unicode.hpp"
+
+namespace trireme {
+namespace {
+
+bool is_space(std::string_view one) { return ClassTable::get()[first_code_point(one).value] & CharClass::space; }
+
+/// Where the character before `at` begins.
+std::size_t before(std::string_view text, std::size_t at) {
+  std::size_t begin = at - 1;
+  while (begin > 0 && at - begin < 4 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
+  return begin + first_code_point(text.substr(begin)).bytes == at ? begin : at - 1;
+}
+
+bool is_word(std::string_view one) { return is_word_character(first_code_point(one).value); }
+
+bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
+  return (begin == 0 || !is_word(text.substr(before(text, begin)))) &&
+         (end == text.size() || !is_word(text.substr(end)));
+}
+
+}  // namespace
+
+AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
+  std::erase_if(tokens_, [](const AddedToken& token) { return token.content.empty(); });
+  for (std::size_t i = 0; i < tokens_.size(); ++i) {
+    std::uint32_t node = 0;
+    for (const char c : tokens_[i].content) {
+      auto& next = nodes_[node].next;
+      const auto it = std::ranges::find(next, c, &std::pair<char, std::uint32_t>::first);
+      if (it != next.end()) {
+        node = it->second;
+      } else {
+        const auto made = static_cast<std::uint32_t>(nodes_.size());
+        next.emplace_back(c, made);
+        nodes_.emplace_back();
+        node = made;
+      }
+    }
+    nodes_[node].token = static_cast<std::int32_t>(i);
+  }
+  for (const auto& [c, node] : nodes_[0].next) starts_[static_cast<unsigned char>(c)] = true;
+  if (nodes_[0].next.size() == 1) only_start_ = static_cast<unsigned char>(nodes_[0].next[0].first);
+}
+
+std::size_t AddedTokenFinder::next_start(std::string_view text, std::size_t from) const {
+  if (only_start_ >= 0) return std::min(text.find(static_cast<char>(only_start_), from), text.size());
+  while (from < text.size() && !starts_[static_cast<unsigned char>(text[from])]) ++from;
+  return from;
+}
+
+const AddedToken* AddedTokenFinder::longest_at(std::string_view text, std::size_t at) const {
+  const AddedToken* found = nullptr;
+  std::uint32_t node = 0;
+  for (std::size_t i = at; i < text.size(); ++i) {
+    const auto& next = nodes_[node].next;
+    const auto it = std::ranges::find(next, text[i], &std::pair<char, std::uint32_t>::first);
+    if (it == next.end()) break;
+    node = it->second;
+    if (nodes_[node].token >= 0) found = &tokens_[static_cast<std::size_t>(nodes_[node].token)];
+  }
+  return found;
+}
+
+std::vector<AddedTokenFinder::Hit> AddedTokenFinder::find(std::string_view text, bool special) const {
+  std::vector<Hit> hits;
+  if (empty()) return hits;
+  std::size_t done = 0;
+  for (std::size_t at = next_start(text, 0); at < text.size(); at = next_start(text, at)) {
+    const AddedToken* token = longest_at(text, at);
+    if (!token) {
+      ++at;
+      continue;
+    }
+    std::size_t begin = at, end = at + token->content.size();
+    at = end;
+    if (!special && token->special) continue;
+    if (token->whole_word && !stands_alone(text, begin, end)) continue;
+    if (token->strip_left)
+      while (begin > done && is_space(text.substr(before(text, begin)))) begin = before(text, begin);
+    if (token->strip_right)
+      while (end < text.size() && is_space(text.substr(end))) end += first_code_point(text.substr(end)).bytes;
+    hits.push_back({begin, end, token});
+    done = end;  // but the search goes on behind the token: white space may be one as well, as in the reference
+  }
+  return hits;
+}
+
+}  // namespace trireme

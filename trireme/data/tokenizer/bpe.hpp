@@ -1,0 +1,61 @@
+#pragma once
+// Byte-pair encoding: which neighbours become one token, and in which order.
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "trireme/data/tokenizer/huge_pages.hpp"
+#include "trireme/data/tokens/token_id.hpp"
+
+namespace trireme {
+
+/// `left` followed by `right` becomes `made`.
+struct Merge {
+  TokenId left = 0, right = 0, made = 0;
+};
+
+/// All merges of a tokenizer. The one with the lower rank goes first.
+class MergeTable {
+ public:
+  struct Found {
+    std::uint32_t rank = kNone;
+    TokenId made = 0;
+  };
+  static constexpr std::uint32_t kNone = 0xFFFFFFFF;
+
+  MergeTable() = default;
+  /// `ranks` beside the merges. Of a pair that is given twice the last one counts, as in the reference.
+  MergeTable(std::span<const Merge> merges, std::span<const std::uint32_t> ranks);
+
+  /// rank = kNone when the two do not merge.
+  Found find(TokenId left, TokenId right) const {
+    const std::uint64_t key = std::uint64_t{left} << 32 | right;
+    for (std::size_t at = slot(key);; at = (at + 1) & mask_) {
+      const Entry& entry = entries_[at];
+      if (entry.key == key) return {entry.rank, entry.made};
+      if (entry.key == kEmpty) return {};
+    }
+  }
+  std::size_t size() const { return size_; }
+
+  /// Merges neighbours in `symbols`, the lowest rank first and the leftmost of equals, until no two merge.
+  void apply(std::vector<TokenId>& symbols) const;
+
+ private:
+  struct Entry {
+    std::uint64_t key = kEmpty;
+    std::uint32_t rank = kNone;
+    TokenId made = 0;
+  };
+  static constexpr std::uint64_t kEmpty = ~std::uint64_t{0};  // nobody has the token 2^32 - 1
+
+  std::size_t slot(std::uint64_t key) const { return (key * 0x9E3779B97F4A7C15) >> shift_; }
+  void apply_short(std::vector<TokenId>& symbols) const;
+  void apply_long(std::vector<TokenId>& symbols) const;
+
+  HugeVector<Entry> entries_ = HugeVector<Entry>(2);
+  std::size_t mask_ = 1, size_ = 0;
+  int shift_ = 63;
+};
+
+}  // namespace trireme

@@ -1,0 +1,57 @@
+#include "trireme/data/tokenizer/tokenizer_parts.hpp"
+
+namespace trireme {
+namespace {
+
+bool append_fallbacks(const BpeModel& model, std::string_view character, std::vector<TokenId>& out) {
+  for (const char byte : character)
+    if (model.fallbacks[static_cast<unsigned char>(byte)] == kNoToken) return false;
+  for (const char byte : character) out.push_back(model.fallbacks[static_cast<unsigned char>(byte)]);
+  return true;
+}
+
+TokenId symbol_of(const BpeModel& model, std::string_view symbol) {
+  if (model.byte_level) return model.byte_ids[static_cast<unsigned char>(symbol[0])];
+  const auto known = model.words.find(symbol);
+  return known == model.words.end() ? kNoToken : known->second;
+}
+
+// An unknown symbol waits until it is known whether the next one is unknown, too; the order of what is written is the reference's.
+void append_symbols(const BpeModel& model, std::string_view word, std::vector<TokenId>& out) {
+  bool waiting = false;
+  const auto flush = [&] {
+    if (waiting) out.push_back(*model.unknown);
+    waiting = false;
+  };
+  while (!word.empty()) {
+    const std::string_view symbol = word.substr(0, model.byte_level ? 1 : first_code_point(word).bytes);
+    word.remove_prefix(symbol.size());
+    if (const TokenId id = symbol_of(model, symbol); id != kNoToken) {
+      flush();
+      out.push_back(id);
+      continue;
+    }
+    if (model.byte_fallback && append_fallbacks(model, symbol, out)) continue;
+    if (!model.unknown) continue;
+    if (!model.fuse_unknown) flush();
+    waiting = true;
+  }
+  flush();
+}
+
+}  // namespace
+
+void BpeModel::append(std::string_view word, std::vector<TokenId>& out) const {
+  if (whole_words_first)
+    if (const auto known = words.find(word); known != words.end()) {
+      out.push_back(known->second);
+      return;
+    }
+  std::vector<TokenId> symbols;
+  symbols.reserve(word.size());
+  append_symbols(*this, word, symbols);
+  merges.apply(symbols);
+  out.insert(out.end(), symbols.begin(), symbols.end());
+}
+
+}  // namespace trireme

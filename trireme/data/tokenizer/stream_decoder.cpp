@@ -1,0 +1,61 @@
+#include "trireme/data/tokenizer/stream_decoder.hpp"
+
+#include <algorithm>
+
+#include "trireme/base/utf8.hpp"
+#include "trireme/data/tokenizer/tokenizer_parts.hpp"
+
+namespace trireme {
+namespace {
+
+/// How many bytes at the end of `text` are the beginning of a character that may still become whole.
+std::size_t unfinished_bytes(std::string_view text) {
+  for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
+    if ((byte & 0xC0) == 0x80) continue;
+    // Whether some bytes behind it could make it whole: try the smallest and the largest that may follow.
+    const std::string begun(text.substr(text.size() - back));
+    const std::size_t wanted = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC2 ? 2 : 1;
+    if (wanted <= back) return 0;
+    for (const char fill : {'\x80', '\xBF'})
+      if (first_code_point(begun + std::string(wanted - back, fill)).well_formed) return back;
+    return 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
+StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, bool skip_special_tokens)
+    : tokenizer_(tokenizer), skip_special_tokens_(skip_special_tokens) {
+  spaces_to_strip_ = tokenizer.parts().decoding.strip_at_most;
+}
+
+std::string StreamDecoder::push(TokenId id) {
+  const Decoding& decoding = tokenizer_.parts().decoding;
+  static_cast<void>(tokenizer_.token_text(id));  // throws for a token outside the vocabulary
+  if (skip_special_tokens_ && tokenizer_.parts().special[id]) return {};
+  std::string bytes = decoding.of(id, first_);
+  if (!first_) bytes.insert(0, decoding.separator);
+  first_ = false;
+  const std::size_t strip = std::min({spaces_to_strip_, bytes.find_first_not_of(' '), bytes.size()});
+  bytes.erase(0, strip);
+  spaces_to_strip_ = bytes.empty() ? spaces_to_strip_ - strip : 0;
+  pending_ += bytes;
+  return whole_part();
+}
+
+std::string StreamDecoder::whole_part() {
+  const std::size_t whole = pending_.size() - unfinished_bytes(pending_);
+  std::string out = valid_utf8(std::string_view(pending_).substr(0, whole));
+  pending_.erase(0, whole);
+  return out;
+}
+
+std::string StreamDecoder::finish() {
+  std::string out = valid_utf8(pending_);
+  pending_.clear();
+  return out;
+}
+
+}  // namespace trireme

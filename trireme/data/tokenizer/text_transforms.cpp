@@ -1,0 +1,145 @@
+#include "trireme/data/tokenizer/text_transforms.hpp"
+
+#include <algorithm>
+
+#include "trireme/base/utf8.hpp"
+
+namespace trireme {
+namespace {
+
+std::string applied(const ToNormalForm& step, std::string_view text) { return normalised(text, step.form); }
+
+std::string applied(const PrependText& step, std::string_view text) {
+  return text.empty() ? std::string() : step.what + std::string(text);
+}
+
+std::string applied(const ReplaceText& step, std::string_view text) {
+  std::string out;
+  for (const Span& span : step.pattern.split(text))
+    out += span.matched ? std::string_view(step.by) : text.substr(span.begin, span.end - span.begin);
+  return out;
+}
+
+/// Spans of `text`, matched or not, as pieces.
+std::vector<std::string_view> with_behavior(std::string_view text, const std::vector<Span>& spans,
+                                            SplitBehavior behavior) {
+  std::vector<Span> kept;
+  switch (behavior) {
+    case SplitBehavior::isolated: kept = spans; break;
+    case SplitBehavior::removed:
+      std::ranges::copy_if(spans, std::back_inserter(kept), [](const Span& span) { return !span.matched; });
+      break;
+    case SplitBehavior::contiguous:
+      for (const Span& span : spans)
+        if (!kept.empty() && kept.back().matched == span.matched)
+          kept.back().end = span.end;
+        else
+          kept.push_back(span);
+      break;
+    case SplitBehavior::merged_with_previous: {
+      bool after_match = false;
+      for (const Span& span : spans) {
+        if (span.matched && !after_match && !kept.empty())
+          kept.back().end = span.end;
+        else
+          kept.push_back(span);
+        after_match = span.matched;
+      }
+      break;
+    }
+    case SplitBehavior::merged_with_next: {
+      bool before_match = false;
+      for (auto span = spans.rbegin(); span != spans.rend(); ++span) {
+        if (span->matched && !before_match && !kept.empty())
+          kept.back().begin = span->begin;
+        else
+          kept.push_back(*span);
+        before_match = span->matched;
+      }
+      std::ranges::reverse(kept);
+      break;
+    }
+  }
+  std::vector<std::string_view> out;
+  for (const Span& span : kept)
+    if (span.end > span.begin) out.push_back(text.substr(span.begin, span.end - span.begin));
+  return out;
+}
+
+std::vector<std::string_view> cut(const SplitText& step, const TextPiece& piece, std::deque<std::string>&) {
+  std::vector<Span> spans = step.pattern.split(piece.text);
+  if (step.invert)
+    for (Span& span : spans) span.matched = !span.matched;
+  return with_behavior(piece.text, spans, step.behavior);
+}
+
+std::vector<std::string_view> cut(const SplitNumbers& step, const TextPiece& piece, std::deque<std::string>&) {
+  const ClassTable& classes = ClassTable::get();
+  std::vector<Span> spans;
+  for (std::size_t at = 0; at < piece.text.size();) {
+    const CodePoint c = first_code_point(piece.text.substr(at));
+    const bool number = classes[c.value] & CharClass::number;
+    if (!spans.empty() && spans.back().matched == number && !(number && step.individually))
+      spans.back().end = at + c.bytes;
+    else
+      spans.push_back({at, at + c.bytes, number});
+    at += c.bytes;
+  }
+  return with_behavior(piece.text, spans, SplitBehavior::isolated);
+}
+
+std::vector<std::string_view> cut(const PrefixSpace&, const TextPiece& piece, std::deque<std::string>& owned) {
+  if (piece.text.starts_with(' ')) return {piece.text};
+  return {owned.emplace_back(" " + std::string(piece.text))};
+}
+
+std::vector<std::string_view> cut(const Metaspace& step, const TextPiece& piece, std::deque<std::string>& owned) {
+  std::string& changed = owned.emplace_back();
+  for (const char c : piece.text)
+    if (c == ' ')
+      changed += step.replacement;
+    else
+      changed += c;
+  const bool wanted =
+      step.prepend == Metaspace::Prepend::always || (step.prepend == Metaspace::Prepend::first && piece.begins_text);
+  if (wanted && !changed.starts_with(step.replacement)) changed.insert(0, step.replacement);
+  if (!step.split) return {changed};
+  std::vector<Span> spans;  // each replacement goes with what follows it
+  for (std::size_t at = 0; at < changed.size();) {
+    const std::size_t found = std::min(changed.find(step.replacement, at), changed.size());
+    if (found > at) spans.push_back({at, found, false});
+    if (found < changed.size()) spans.push_back({found, found + step.replacement.size(), true});
+    at = std::min(found + step.replacement.size(), changed.size());
+  }
+  return with_behavior(changed, spans, SplitBehavior::merged_with_next);
+}
+
+}  // namespace
+
+std::string normalised_by(const Normalizer& step, std::string_view text) {
+  std::string mended;
+  if (!is_utf8(text)) text = mended = valid_utf8(text);
+  return std::visit([&](const auto& which) { return applied(which, text); }, step);
+}
+
+bool leaves_alone(const Normalizer& step, std::string_view text) {
+  const auto* form = std::get_if<ToNormalForm>(&step);
+  return form && form->form == NormalForm::nfc && !may_change_in_nfc(text);
+}
+
+std::vector<TextPiece> pieces_after(const PreTokenizer& step, const std::vector<TextPiece>& pieces,
+                                    std::deque<std::string>& owned) {
+  std::vector<TextPiece> out;
+  for (const TextPiece& piece : pieces) {
+    bool begins = piece.begins_text;
+    for (const std::string_view part : std::visit([&](const auto& which) { return cut(which, piece, owned); }, step)) {
+      // What is cut off at the beginning takes the beginning along; what is written anew still stands there.
+      const bool cut_here = std::holds_alternative<SplitText>(step) || std::holds_alternative<SplitNumbers>(step);
+      out.push_back({part, begins && (!cut_here || part.data() == piece.text.data())});
+      begins = false;
+    }
+  }
+  return out;
+}
+
+}  // namespace trireme

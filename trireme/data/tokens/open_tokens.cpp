@@ -1,0 +1,122 @@
+#include "trireme/data/tokens/open_tokens.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include <fnmatch.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/data/tokens/datatrove_tokens.hpp"
+#include "trireme/data/tokens/file_tokens.hpp"
+#include "trireme/data/tokens/llmc_tokens.hpp"
+#include "trireme/data/tokens/megatron_tokens.hpp"
+#include "trireme/files/random_reader.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kAccepted =
+    "\n  accepted: x.ds (datatrove), x for x.idx and x.bin (Megatron), x.bin (llm.c), a folder of files of one format, "
+    "or a pattern"
+    " such as folder/train_*.bin";
+
+fs::path with(const fs::path& path, const char* ending) { return fs::path(path) += ending; }
+fs::path without_ending(fs::path path) { return path.replace_extension(); }
+
+std::optional<TokenFormat> format_of(const fs::path& file) {
+  const fs::path ending = file.extension();
+  if (ending == ".ds") return TokenFormat::datatrove;
+  if (ending == ".idx" || (ending == ".bin" && is_there(without_ending(file) += ".idx"))) return TokenFormat::megatron;
+  if (ending == ".bin") return TokenFormat::llmc;
+  return std::nullopt;
+}
+
+std::unique_ptr<TokenSource> open_file(const fs::path& file, TokenFormat format, const OpenTokensOptions& options) {
+  switch (format) {
+    case TokenFormat::datatrove: return open_datatrove(file);
+    case TokenFormat::megatron: return open_megatron(without_ending(file));
+    case TokenFormat::llmc: return open_llmc(file, options.document_end);
+  }
+  throw InternalError("a token format that does not exist");
+}
+
+/// The files of `folder` that are data sets and match `pattern`, each once, by name.
+std::vector<fs::path> data_files(const fs::path& folder, const std::string& pattern) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  fs::directory_iterator entries(folder, error);
+  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+    const fs::path& file = entries->path();
+    if (::fnmatch(pattern.c_str(), file.filename().c_str(), FNM_PERIOD) != 0) continue;
+    const auto format = format_of(file);
+    std::error_code unknown;  // such as a link to nowhere: opening it says so
+    if (!format || fs::is_directory(file, unknown)) continue;
+    // Megatron's two files are one data set, whichever the pattern names.
+    found.push_back(format == TokenFormat::megatron ? without_ending(file) += ".idx" : file);
+  }
+  require<DataError>(!error, folder.string(), ": cannot be read: ", error.message());
+  std::ranges::sort(found);
+  const auto twice = std::ranges::unique(found);
+  found.erase(twice.begin(), twice.end());
+  return found;
+}
+
+/// llm.c's scripts put both into one folder; taking it whole would train on what the run is judged by.
+void check_not_train_and_validation(const std::vector<fs::path>& files, const std::string& shown) {
+  const auto has = [&](const char* word) {
+    return std::ranges::find_if(
+        files, [&](const fs::path& file) { return file.filename().string().find(word) != std::string::npos; });
+  };
+  const auto train = has("_train_"), validation = has("_val_");
+  if (train == files.end() || validation == files.end()) return;
+  throw DataError(text(shown, ": holds ", train->filename().string(), " and ", validation->filename().string(),
+                       ": training and validation data\n  fix: name one kind by a pattern: ",
+                       (train->parent_path() / "*_train_*").string(), train->extension().string()));
+}
+
+std::unique_ptr<TokenSource> open_several(const fs::path& folder, const std::string& pattern, const std::string& shown,
+                                          const OpenTokensOptions& options) {
+  const std::vector<fs::path> files = data_files(folder, pattern);
+  require<DataError>(!files.empty(), shown, ": no token files", pattern == "*" ? " in this folder" : " match",
+                     kAccepted);
+  const TokenFormat format = *format_of(files.front());
+  for (const fs::path& file : files)
+    require<DataError>(format_of(file) == format, shown, ": holds ", files.front().filename().string(), " (",
+                       name(format), ") and ", file.filename().string(), " (", name(*format_of(file)),
+                       "); the files of a folder must be of one format",
+                       "\n  fix: keep them in different folders, or name one kind by a pattern: folder/*",
+                       files.front().extension().string());
+  check_not_train_and_validation(files, shown);
+  std::vector<std::unique_ptr<TokenSource>> parts;
+  for (const fs::path& file : files) parts.push_back(open_file(file, format, options));
+  return std::make_unique<ConcatenatedTokens>(shown, std::move(parts));
+}
+
+}  // namespace
+
+std::unique_ptr<TokenSource> open_tokens(const fs::path& path, const OpenTokensOptions& options) {
+  const std::string shown = path.string();
+  std::error_code error;
+  if (fs::is_directory(path, error)) return open_several(path, "*", shown, options);
+  if (is_there(path)) {
+    const auto format = format_of(path);
+    const fs::path whole = without_ending(path);
+    if (!format && whole.extension() == ".ds")
+      throw DataError(text(shown, ": is a part of ", whole.string(), "\n  fix: name ", whole.string()));
+    require<DataError>(format.has_value(), shown, ": is not a token file by its name", kAccepted);
+    return open_file(path, *format, options);
+  }
+  if (is_there(with(path, ".idx"))) return open_megatron(path);
+  if (is_there(with(path, ".ds"))) return open_datatrove(with(path, ".ds"));
+  if (is_there(with(path, ".bin"))) return open_llmc(with(path, ".bin"), options.document_end);
+  if (path.filename().string().find_first_of("*?") != std::string::npos)
+    return open_several(path.has_parent_path() ? path.parent_path() : ".", path.filename().string(), shown, options);
+  throw DataError(text(shown, ": there is no such file or folder, and no ", shown, ".idx, .ds or .bin", kAccepted));
+}
+
+}  // namespace trireme

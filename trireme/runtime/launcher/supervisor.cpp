@@ -1,0 +1,356 @@
+#include "trireme/runtime/launcher/supervisor.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/runtime/launcher/orphan_reaper.hpp"
+#include "trireme/runtime/launcher/rank_output.hpp"
+#include "trireme/runtime/launcher/signal_relay.hpp"
+
+namespace trireme {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+using Time = Clock::time_point;
+
+constexpr milliseconds kWithoutPidfd(10);     // an old kernel or a strict container: ask that often
+constexpr milliseconds kSameSignal(100);      // `timeout` and Slurm send to us and to our group: one request, not two
+constexpr milliseconds kGiveUpAfter(10'000);  // after SIGKILL: stuck inside the kernel
+constexpr std::size_t kLastWords = 20;
+constexpr int kPeerLost = static_cast<int>(ExitCode::peer_lost);
+
+constexpr std::pair<int, char> kSignalBytes[] = {{SIGINT, 'I'},  {SIGTERM, 'T'}, {SIGHUP, 'H'},
+                                                 {SIGUSR1, '1'}, {SIGUSR2, '2'}, {SIGCONT, 'C'}};
+
+struct Living {
+  pid_t pid = -1;  // -1: not started, or reaped
+  OwnedFd pidfd{}, lifeline{};
+  RankOutput output;
+};
+
+bool asks_to_end(int signal) { return signal == SIGINT || signal == SIGTERM; }
+
+class Supervisor {
+ public:
+  Supervisor(const std::vector<SupervisedProcess>& members, const SupervisorOptions& options)
+      : options_(options), out_(options.out_fd), err_(options.err_fd) {
+    EchoQueue* err = same_file(options.out_fd, options.err_fd) ? &out_ : &err_;
+    for (const SupervisedProcess& member : members)
+      living_.push_back(
+          {.output = RankOutput(member.log_file, member.echo ? &out_ : nullptr, member.echo ? err : nullptr)});
+    end_.deaths.resize(members.size());
+  }
+  /// Only after an exception is there anything left to do.
+  ~Supervisor() {
+    kill_all(SIGKILL);
+    for (Living& each : living_)
+      if (each.pid > 0) ::waitpid(each.pid, nullptr, 0);
+  }
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+
+  SupervisorResult run(const std::vector<SupervisedProcess>& members) {
+    for (std::size_t i = 0; i < members.size(); ++i) start(members[i], i);
+    while (count_living() > 0 || out_.waiting() || err_.waiting()) {
+      wait();
+      reap();
+      keep_deadlines();
+      if (given_up_) break;
+    }
+    conclude();
+    return std::move(end_);
+  }
+
+ private:
+  // ---- starting and stopping
+
+  void start(const SupervisedProcess& member, std::size_t index) {
+    Living& living = living_[index];
+    Pipe lifeline = make_pipe();
+    ::fcntl(lifeline.write.get(), F_SETFL, O_NONBLOCK);
+    ProcessPlan plan{.path = find_program(member.program, value_of(member.variables, "PATH")),
+                     .argv = member.argv,
+                     .variables = member.variables,
+                     .stdout_fd = living.output.child_stdout(),
+                     .stderr_fd = living.output.child_stderr(),
+                     .keep = member.keep};
+    if (options_.lifeline == Lifeline::standard_input) {
+      plan.stdin_fd = lifeline.read.get();
+    } else {
+      plan.keep.push_back(lifeline.read.get());
+      plan.variables["TRIREME_LIFELINE_FD"] = std::to_string(lifeline.read.get());
+    }
+    living.pid = start_process(plan, relay_.original_mask());
+    keeper_.watch(living.pid);
+    living.pidfd = OwnedFd(static_cast<int>(::syscall(SYS_pidfd_open, living.pid, 0)));
+    living.lifeline = std::move(lifeline.write);
+    living.output.close_write_ends();
+    end_.deaths[index].pid = living.pid;
+  }
+
+  int count_living() const {
+    return static_cast<int>(std::ranges::count_if(living_, [](const Living& each) { return each.pid > 0; }));
+  }
+
+  void ask(const Living& living, char request) const {
+    // Nobody may listen, or the pipe may be full of requests that nobody read; SIGKILL comes after.
+    [[maybe_unused]] const ssize_t written = ::write(living.lifeline.get(), &request, 1);
+  }
+
+  void kill_all(int signal) const {
+    for (const Living& each : living_)
+      if (each.pid > 0) ::kill(-each.pid, signal);
+  }
+
+  void begin_stop(Time now) {
+    if (stopping_) return;
+    stopping_ = true;
+    decide_at_.reset();
+    end_.stopped = count_living();
+    for (const Living& each : living_)
+      if (each.pid > 0) ask(each, 'S');
+    if (options_.lifeline == Lifeline::descriptor) kill_all(SIGTERM);
+    kill_at_ = now + options_.grace;
+  }
+
+  // ---- signals
+
+  /// To the whole group of a rank, as from a terminal, so that it reaches through a wrapper script. The user signals go
+  /// to the rank alone: to its helpers, which do not expect them, they would be deadly.
+  void pass_on(const Living& living, int signal) const {
+    const bool to_one = signal == SIGUSR1 || signal == SIGUSR2;
+    if (options_.lifeline == Lifeline::descriptor) ::kill(to_one ? living.pid : -living.pid, signal);
+    for (const auto& [number, byte] : kSignalBytes)
+      if (options_.lifeline == Lifeline::standard_input && number == signal) ask(living, byte);
+  }
+
+  void on_signal(int signal, Time now) {
+    if (asks_to_end(signal)) {
+      if (last_request_ && now - *last_request_ < kSameSignal) return;
+      if (last_request_ && !killed_by_user_) {
+        killed_by_user_ = true;
+        end_.stop_signal = signal;
+        stopping_ = true;
+        // A launcher below us kills its own ranks, and then has something to say.
+        kill_at_ = options_.lifeline == Lifeline::standard_input ? now + options_.grace : now;
+      }
+      last_request_ = now;
+    }
+    if (count_living() == 0 && signal != SIGCONT) {  // nothing left but output that nobody takes
+      out_.drop();
+      err_.drop();
+    }
+    if (signal != SIGCONT) {
+      if (!first_event_) first_event_ = now;
+      passed_on_.push_back(signal);
+    }
+    for (const Living& each : living_)
+      if (each.pid > 0) pass_on(each, signal);
+  }
+
+  void on_control(Time now) {
+    char bytes[64];
+    const ssize_t size = ::read(options_.control_fd, bytes, sizeof bytes);
+    if (size < 0 && (errno == EINTR || errno == EAGAIN)) return;
+    if (size <= 0) control_open_ = false;
+    for (ssize_t i = 0; i < size; ++i)
+      for (const auto& [number, byte] : kSignalBytes)
+        if (byte == bytes[i]) on_signal(number, now);
+    if (size > 0 && std::string_view(bytes, static_cast<std::size_t>(size)).find('S') == std::string_view::npos) return;
+    if (stopping_ || count_living() == 0) return;
+    end_.stopped_from_above = true;
+    if (!first_event_) first_event_ = now;
+    begin_stop(now);
+  }
+
+  // ---- the loop
+
+  int timeout(Time now) const {
+    std::optional<Time> next;
+    const auto consider = [&](const std::optional<Time>& at) {
+      if (at && (!next || *at < *next)) next = at;
+    };
+    for (const auto& at : {decide_at_, kill_at_, give_up_at_}) consider(at);
+    for (const Living& each : living_)
+      if (each.pid > 0 && !each.pidfd) consider(now + kWithoutPidfd);
+    if (!next) return -1;
+    return static_cast<int>(std::max<int64_t>(0, std::chrono::ceil<milliseconds>(*next - now).count()));
+  }
+
+  void wait() {
+    std::vector<pollfd> fds{{relay_.fd(), POLLIN, 0}};
+    fds.push_back({control_open_ ? options_.control_fd : -1, POLLIN, 0});
+    for (const EchoQueue* queue : {&out_, &err_}) fds.push_back({queue->waiting() ? queue->fd() : -1, POLLOUT, 0});
+    const std::size_t first_source = fds.size();
+    std::vector<std::pair<RankOutput*, RankOutput::Source*>> sources;
+    for (Living& each : living_) {
+      for (RankOutput::Source& source : each.output.sources()) {
+        if (!source.fd || (source.echo != nullptr && source.echo->full())) continue;
+        fds.push_back({source.fd.get(), POLLIN, 0});
+        sources.emplace_back(&each.output, &source);
+      }
+    }
+    for (const Living& each : living_)
+      if (each.pid > 0 && each.pidfd) fds.push_back({each.pidfd.get(), POLLIN, 0});
+
+    if (::poll(fds.data(), fds.size(), timeout(Clock::now())) < 0) return;  // EINTR: the relay is readable now
+    for (const int signal : fds[0].revents != 0 ? relay_.take() : std::vector<int>{}) on_signal(signal, Clock::now());
+    if (fds[1].revents != 0) on_control(Clock::now());
+    if (fds[2].revents != 0 && out_.waiting()) out_.write_some();
+    if (fds[3].revents != 0 && err_.waiting()) err_.write_some();
+    for (std::size_t i = 0; i < sources.size(); ++i)
+      if (fds[first_source + i].revents != 0) sources[i].first->read_some(*sources[i].second, warn_once_);
+  }
+
+  /// The death of `living`, which stays a zombie: its group can still be named by its number.
+  std::optional<ProcessExit> death_of(const Living& living) const {
+    siginfo_t info{};
+    if (::waitid(P_PID, static_cast<id_t>(living.pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
+      if (errno != ECHILD) return std::nullopt;
+      return ProcessExit{.pid = living.pid, .code = static_cast<int>(ExitCode::internal)};  // the caller reaped it
+    }
+    if (info.si_pid == 0) return std::nullopt;
+    if (info.si_code == CLD_EXITED) return ProcessExit{.pid = living.pid, .code = info.si_status};
+    return ProcessExit{.pid = living.pid, .signal = info.si_status};
+  }
+
+  /// Of deaths that came together the cause goes first: a signal before a code, "peer lost" last.
+  static int order(const ProcessExit& death) { return death.signal != 0 ? 0 : death.code == kPeerLost ? 2 : 1; }
+
+  void reap() {
+    std::vector<std::size_t> dead;
+    for (std::size_t i = 0; i < living_.size(); ++i) {
+      if (living_[i].pid <= 0) continue;
+      const std::optional<ProcessExit> death = death_of(living_[i]);
+      if (!death) continue;
+      end_.deaths[i] = *death;
+      dead.push_back(i);
+    }
+    std::ranges::stable_sort(dead, {}, [&](std::size_t i) { return order(end_.deaths[i]); });
+    const Time now = Clock::now();
+    for (const std::size_t i : dead) {
+      Living& each = living_[i];
+      if (end_.deaths[i].signal != 0 || end_.deaths[i].code != 0 || stopping_) ::kill(-each.pid, SIGKILL);
+      keeper_.forget(each.pid);
+      ::waitpid(each.pid, nullptr, 0);
+      each.pid = -1;
+      each.pidfd.reset();
+      each.lifeline.reset();
+      each.output.drain_and_close(warn_once_);
+      judge(i, now);
+    }
+    if (!dead.empty()) last_death_ = now;
+  }
+
+  // ---- what a death means
+
+  /// An end that was asked for: by a signal that we passed on, or that the rank had itself. Then all ranks save and
+  /// leave together, in their own time, and one that leaves early makes others believe that a peer was lost.
+  bool orderly(const ProcessExit& death) const {
+    const auto passed = [&](int signal) { return std::ranges::find(passed_on_, signal) != passed_on_.end(); };
+    if (death.signal != 0) return passed(death.signal);
+    const bool saved =
+        death.code == static_cast<int>(ExitCode::preempted) || death.code == static_cast<int>(ExitCode::interrupted);
+    const bool ending = orderly_deaths_ > 0 || passed(SIGINT) || passed(SIGTERM) || passed(SIGHUP);
+    return saved || (death.code > 128 && passed(death.code - 128)) || (death.code == kPeerLost && ending);
+  }
+
+  void judge(std::size_t member, Time now) {
+    const ProcessExit& death = end_.deaths[member];
+    if (stopping_ || (death.signal == 0 && death.code == 0)) return;
+    if (!first_event_) first_event_ = now;
+    if (orderly(death)) {
+      ++orderly_deaths_;
+      if (end_.stop_signal == 0 && !passed_on_.empty())
+        end_.stop_signal = death.signal != 0 ? death.signal : passed_on_.back();
+      if (orderly_code_ == 0 && death.signal == 0 && death.code != kPeerLost) orderly_code_ = death.code;
+      return;
+    }
+    const bool had_cause = end_.failed >= 0;
+    const bool consequence = death.signal == 0 && death.code == kPeerLost;
+    if (had_cause && consequence) return;
+    end_.failed = static_cast<int>(member);
+    if (consequence) {
+      decide_at_ = now + options_.other_cause;
+    } else {
+      begin_stop(now);
+    }
+  }
+
+  void keep_deadlines() {
+    const Time now = Clock::now();
+    if (decide_at_ && now >= *decide_at_) begin_stop(now);
+    if (kill_at_ && now >= *kill_at_) {
+      kill_at_.reset();
+      kill_all(SIGKILL);
+      give_up_at_ = now + kGiveUpAfter;
+    }
+    if (give_up_at_ && now >= *give_up_at_ && count_living() > 0) give_up();
+  }
+
+  void give_up() {
+    given_up_ = true;
+    for (std::size_t i = 0; i < living_.size(); ++i)
+      if (living_[i].pid > 0) end_.stuck.push_back(static_cast<int>(i));
+    for (Living& each : living_) each.pid = -1;
+  }
+
+  void conclude() {
+    if (first_event_ && last_death_)
+      end_.stop_seconds = std::chrono::duration<double>(*last_death_ - *first_event_).count();
+    if (killed_by_user_) {
+      end_.failed = -1;
+      end_.code = 128 + end_.stop_signal;
+    } else if (end_.failed >= 0) {
+      const ProcessExit& death = end_.deaths[static_cast<std::size_t>(end_.failed)];
+      end_.code = death.signal != 0 ? kPeerLost : death.code;
+      end_.last_output = living_[static_cast<std::size_t>(end_.failed)].output.last_lines(kLastWords);
+    } else if (end_.stopped_from_above) {
+      end_.code = kPeerLost;
+    } else if (orderly_code_ != 0) {
+      end_.code = orderly_code_;
+    } else if (end_.stop_signal != 0) {
+      end_.code = 128 + end_.stop_signal;
+    }
+  }
+
+  const SupervisorOptions& options_;
+  SignalRelay relay_{};
+  OrphanReaper keeper_{};
+  EchoQueue out_, err_;
+  std::vector<Living> living_{};
+  SupervisorResult end_{};
+
+  bool stopping_ = false, killed_by_user_ = false, given_up_ = false;
+  bool control_open_ = true;
+  int orderly_deaths_ = 0;
+  int orderly_code_ = 0;  // of the first that ended by a signal and said how
+  std::vector<int> passed_on_{};
+  std::optional<Time> last_request_{}, first_event_{}, last_death_{};
+  std::optional<Time> decide_at_{}, kill_at_{}, give_up_at_{};
+  bool warned_ = false;
+  RankOutput::Tell warn_once_ = [this](const std::string& what) {
+    if (!std::exchange(warned_, true) && options_.warn) options_.warn(what);
+  };
+};
+
+}  // namespace
+
+SupervisorResult supervise(const std::vector<SupervisedProcess>& members, const SupervisorOptions& options) {
+  return Supervisor(members, options).run(members);
+}
+
+}  // namespace trireme

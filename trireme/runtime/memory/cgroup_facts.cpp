@@ -1,0 +1,84 @@
+#include "trireme/runtime/memory/cgroup_facts.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sched.h>
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The folder of this process below the hierarchy of `controller`; "" is version 2's. The root of the hierarchy where a
+/// container shows only that.
+std::vector<fs::path> cgroup_folders(const CgroupPlaces& places, const std::string& controller) {
+  std::vector<fs::path> folders;
+  std::ifstream in(places.self);
+  for (std::string line; std::getline(in, line);) {
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string names = "," + line.substr(first + 1, second - first - 1) + ",";
+    if (names.find("," + controller + ",") == std::string::npos) continue;
+    const fs::path base = places.root / controller;
+    folders.push_back(base / fs::path(line.substr(second + 1)).relative_path());
+    folders.push_back(base);
+  }
+  return folders;
+}
+
+std::ifstream open_first(const std::vector<fs::path>& folders, const char* file) {
+  for (const fs::path& folder : folders)
+    if (std::ifstream in(folder / file); in) return in;
+  std::ifstream none;
+  none.setstate(std::ios::failbit);
+  return none;
+}
+
+std::optional<long> count_named(std::ifstream in, const std::string& wanted) {
+  std::string name;
+  for (long count = 0; in >> name >> count;)
+    if (name == wanted) return count;
+  return std::nullopt;
+}
+
+/// Those that Slurm, taskset or a cpuset leave us; the standard library counts all that are switched on.
+int cores_of_affinity() {
+  for (std::size_t size = 1; size <= 64; size *= 2) {  // 1024 cores each
+    std::vector<cpu_set_t> sets(size);
+    if (::sched_getaffinity(0, size * sizeof(cpu_set_t), sets.data()) == 0)
+      return std::max(1, CPU_COUNT_S(size * sizeof(cpu_set_t), sets.data()));
+  }
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+}  // namespace
+
+std::optional<long> cgroup_oom_kills(const CgroupPlaces& places) {
+  if (const auto count = count_named(open_first(cgroup_folders(places, ""), "memory.events"), "oom_kill")) return count;
+  return count_named(open_first(cgroup_folders(places, "memory"), "memory.oom_control"), "oom_kill");
+}
+
+std::optional<double> cgroup_cpu_limit(const CgroupPlaces& places) {
+  double quota = 0, period = 0;
+  std::ifstream both = open_first(cgroup_folders(places, ""), "cpu.max");
+  if (both >> quota >> period && quota > 0 && period > 0) return quota / period;  // "max 100000" is no number
+  const std::vector<fs::path> folders = cgroup_folders(places, "cpu");
+  std::ifstream quota_file = open_first(folders, "cpu.cfs_quota_us"),
+                period_file = open_first(folders, "cpu.cfs_period_us");
+  if (quota_file >> quota && period_file >> period && quota > 0 && period > 0) return quota / period;
+  return std::nullopt;
+}
+
+int usable_cores(const CgroupPlaces& places) {
+  const int cores = cores_of_affinity();
+  const std::optional<double> limit = cgroup_cpu_limit(places);
+  return limit ? std::clamp(static_cast<int>(std::ceil(*limit)), 1, cores) : cores;
+}
+
+}  // namespace trireme

@@ -1,0 +1,127 @@
+#include "trireme/runtime/memory/counted_memory.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <unordered_map>
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/runtime/memory/large_blocks.hpp"
+
+namespace trireme {
+namespace {
+
+// Of the process, as libtorch's allocator is.
+std::atomic<std::int64_t> alive_bytes{0}, peak_bytes{0};
+std::int64_t most_bytes = 0;  // the peak that nobody forgets; guarded as `sizes` is
+std::array<std::atomic<std::int64_t>, kMemoryKinds> alive_by_kind{};
+
+struct Block {
+  std::int64_t bytes;
+  MemoryKind kind;
+  bool is_large;  // of large_blocks(), else of libtorch's own allocator
+};
+
+// The sizes of what is alive: libtorch frees by address alone (its kernels ask for memory in a form that has no room
+// for more). Never destroyed, as large_blocks(): tensors of static lifetime are freed after all else.
+std::mutex& sizes_mutex = *new std::mutex;
+std::unordered_map<void*, Block>& sizes = *new std::unordered_map<void*, Block>;
+c10::DeleterFnPtr inner_deleter = nullptr;
+
+c10::Allocator* before = nullptr;  // libtorch's own, while ours is in its place
+
+LargeBlocks& large_blocks() {
+  static auto& blocks = *new LargeBlocks;
+  return blocks;
+}
+
+/// What is alive and what is kept together are at most a tenth more than the most that was ever alive: with a run that
+/// has to have its peak anyway, nearly all that it frees in between costs nothing to keep.
+void limit_kept(std::int64_t asked_for) {
+  const std::int64_t limit = before ? most_bytes + most_bytes / 10 - alive_bytes - asked_for : 0;
+  large_blocks().keep_at_most(static_cast<std::size_t>(std::max<std::int64_t>(0, limit)));
+}
+
+bool is_large(std::int64_t bytes) { return bytes >= static_cast<std::int64_t>(LargeBlocks::kLeast); }
+
+void count_and_free(void* memory) {
+  if (memory == nullptr) return;
+  {
+    const std::lock_guard lock(sizes_mutex);
+    const auto it = sizes.find(memory);
+    if (it != sizes.end()) {  // else it was there before we counted
+      alive_bytes -= it->second.bytes;
+      const Block block = it->second;
+      alive_by_kind[static_cast<std::size_t>(block.kind)] -= block.bytes;
+      sizes.erase(it);
+      if (block.is_large) {
+        large_blocks().free(memory, static_cast<std::size_t>(block.bytes));
+        limit_kept(0);
+        return;
+      }
+    }
+  }
+  inner_deleter(memory);
+}
+
+/// libtorch's own allocator, but for large blocks; with a count.
+class Counting final : public c10::Allocator {
+ public:
+  explicit Counting(c10::Allocator& inner) : inner_(inner) {}
+  c10::DataPtr allocate(std::size_t size) override {
+    const std::lock_guard lock(sizes_mutex);
+    const auto bytes = static_cast<std::int64_t>(size);
+    Block block{.bytes = bytes, .kind = MemoryScope::current(), .is_large = is_large(bytes)};
+    void* memory = nullptr;
+    if (block.is_large && !large_blocks().has(size)) limit_kept(bytes);
+    if (block.is_large) memory = large_blocks().allocate(size);
+    if (memory == nullptr) {  // small; or there is no such memory, which libtorch's own says best
+      block.is_large = false;
+      memory = inner_.allocate(size).release_context();  // which is the memory itself, as raw_deleter() promises
+    }
+    if (memory != nullptr) {
+      sizes[memory] = block;
+      alive_by_kind[static_cast<std::size_t>(block.kind)] += bytes;
+      const std::int64_t now = alive_bytes += bytes;
+      if (now > peak_bytes) peak_bytes = now;
+      most_bytes = std::max(most_bytes, now);
+    }
+    return {memory, memory, &count_and_free, c10::Device(c10::kCPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &count_and_free; }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override { inner_.copy_data(to, from, bytes); }
+
+ private:
+  c10::Allocator& inner_;
+};
+
+}  // namespace
+
+CountedMemory::CountedMemory() {
+  require(before == nullptr, "memory is counted already");
+  before = c10::GetCPUAllocator();
+  inner_deleter = before->raw_deleter();
+  require(inner_deleter != nullptr, "libtorch's CPU allocator does not free by address");
+  static Counting counting(*before);  // tensors may outlive us, and their deleter does not know us
+  alive_bytes = peak_bytes = 0;
+  most_bytes = 0;
+  for (auto& bytes : alive_by_kind) bytes = 0;
+  c10::SetCPUAllocator(&counting, /*priority=*/255);
+}
+
+CountedMemory::~CountedMemory() {
+  c10::SetCPUAllocator(before, /*priority=*/255);
+  const std::lock_guard lock(sizes_mutex);
+  before = nullptr;
+  large_blocks().keep_at_most(0);
+}
+
+std::int64_t CountedMemory::alive() const { return alive_bytes; }
+std::int64_t CountedMemory::alive(MemoryKind kind) const { return alive_by_kind[static_cast<std::size_t>(kind)]; }
+std::int64_t CountedMemory::peak() const { return peak_bytes; }
+void CountedMemory::forget_peak() const { peak_bytes = alive_bytes.load(); }
+
+}  // namespace trireme

@@ -1,0 +1,24 @@
+#pragma once
+// What must be the same on every rank, as named values that can be compared and printed.
+#include <map>
+#include <string>
+
+#include "trireme/config/schema/config.hpp"
+
+namespace trireme {
+
+using Fingerprint = std::map<std::string, std::string>;
+
+/// This process's program (a hash of its file), its libtorch and the number of its threads.
+Fingerprint fingerprint_of_process();
+
+/// Every key of the config with its value.
+Fingerprint fingerprint_of_config(Config config);
+
+std::string to_text(const Fingerprint& fingerprint);
+Fingerprint fingerprint_from_text(const std::string& words);
+
+/// Each key that differs, with both values, one a line; empty when none does.
+std::string differences(int rank_a, const Fingerprint& a, int rank_b, const Fingerprint& b);
+
+}  // namespace trireme

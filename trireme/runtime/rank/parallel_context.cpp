@@ -1,0 +1,216 @@
+#include "trireme/runtime/rank/parallel_context.hpp"
+
+#include <atomic>
+#include <cstdlib>
+#include <exception>
+#include <iostream>
+
+#include <arpa/inet.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <netdb.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/runtime/rank/libtorch_facts.hpp"
+#include "trireme/runtime/rank/port_owner.hpp"
+#include "trireme/runtime/rank/rendezvous.hpp"
+#include "trireme/runtime/rank/startup_check.hpp"
+
+namespace trireme {
+namespace {
+
+Grid grid_of(const ParallelSizes& s) {
+  return Grid::dense({.pp = s.pipeline_parallel_size,
+                      .dp = s.data_parallel_size,
+                      .cp = s.context_parallel_size,
+                      .tp = s.tensor_parallel_size},
+                     s.order);
+}
+
+BackendKind backend_of(const std::string& name, bool on_gpu) {
+  if (name == "gloo") return BackendKind::gloo;
+  if (name == "nccl") return BackendKind::nccl;
+  require<ConfigError>(name == "auto", "comm.backend = \"", name, "\": must be auto, nccl or gloo");
+  return on_gpu ? BackendKind::nccl : BackendKind::gloo;
+}
+
+/// The address of this host on the way to `master`: what the others reach us by. Asking for the route sends nothing.
+std::string own_address(const Environment& env) {
+  if (env.num_nodes == 1 && env.store_file.empty()) return "127.0.0.1";
+  if (env.master_addr.empty()) return "127.0.0.1";
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_DGRAM;
+  if (getaddrinfo(env.master_addr.c_str(), std::to_string(env.master_port).c_str(), &hints, &found) != 0)
+    return "127.0.0.1";
+  std::string address = "127.0.0.1";
+  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+    const int fd = socket(at->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) continue;
+    sockaddr_storage own{};
+    socklen_t size = sizeof own;
+    const bool routed =
+        connect(fd, at->ai_addr, at->ai_addrlen) == 0 && getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) == 0;
+    close(fd);
+    char digits[NI_MAXHOST];
+    if (routed &&
+        getnameinfo(reinterpret_cast<sockaddr*>(&own), size, digits, sizeof digits, nullptr, 0, NI_NUMERICHOST) == 0) {
+      address = digits;
+      break;
+    }
+  }
+  freeaddrinfo(found);
+  return address;
+}
+
+/// The black box that a launcher gave this process, or nullptr.
+FlightRecord* shared_black_box(const Variables& variables) {
+  const auto fd = number_of(variables, "TRIREME_BLACK_BOX_FD", 0, 1 << 20);
+  if (!fd) return nullptr;
+  void* memory = mmap(nullptr, sizeof(FlightRecord), PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
+  return memory == MAP_FAILED ? nullptr : static_cast<FlightRecord*>(memory);  // without it only the last words are fewer
+}
+
+/// NCCL wants a GPU of its own for each rank, and hangs or fails far from the cause when it has none.
+void check_gpus(const Environment& env, int gpus, BackendKind backend, bool share_gpu) {
+  if (backend != BackendKind::nccl) return;
+  require<ConfigError>(gpus > 0,
+                       "comm.backend = \"nccl\", and this host has no visible GPU\n  fix: comm.backend = \"gloo\"");
+  require<ConfigError>(share_gpu || env.local_world_size <= gpus, "ranks ", env.rank - env.local_rank, " and ",
+                       env.rank - env.local_rank + gpus, " are both on cuda:0; NCCL allows one rank per GPU\n  ", gpus,
+                       " visible GPUs, ", env.local_world_size, " ranks on this host\n  fix: -n ", gpus,
+                       ", or for tests comm.share_gpu = true or comm.backend = \"gloo\" (both slow)");
+}
+
+/// NCCL refuses two ranks on one GPU, unless it takes them for ranks of different hosts. It reads these when the first
+/// communicator is made.
+void share_the_gpu(int rank) {
+  setenv("NCCL_HOSTID", text("trireme-rank-", rank).c_str(), 0);
+  setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+}
+
+Fingerprint whole_fingerprint(const ParallelSizes& sizes, const ContextOptions& options) {
+  Fingerprint f = fingerprint_of_process();
+  f["layout"] = text(grid_of(sizes).str(), " ep=", sizes.expert_parallel_size,
+                     " expert_tp=", sizes.expert_tensor_parallel_size, " order=", sizes.order);
+  f["comm.backend"] = options.backend;
+  f["comm.check"] = std::to_string(static_cast<int>(options.comm.check));
+  f["comm.deterministic"] = options.comm.deterministic ? "true" : "false";
+  f["comm.timeout_s"] = std::to_string(options.comm.timeout_s);
+  f.insert(options.fingerprint.begin(), options.fingerprint.end());
+  return f;
+}
+
+/// Gloo throws in a thread of its own when a message is longer than what waits for it, and the process would end with
+/// that alone. std::terminate knows no objects, so this one address is global: the watchdog of this process, while it
+/// lives.
+std::atomic<Watchdog*> lookout_of_this_process = nullptr;
+
+[[noreturn]] void on_terminate() {
+  std::string cause = "std::terminate was called";
+  try {
+    if (const std::exception_ptr e = std::current_exception()) std::rethrow_exception(e);
+  } catch (const std::exception& e) {
+    cause = first_line(e.what());
+  } catch (...) {
+    cause = "an exception of an unknown type";
+  }
+  if (Watchdog* watchdog = lookout_of_this_process.exchange(nullptr)) watchdog->end_process(cause);
+  std::cerr << "error: " << cause << std::endl;
+  std::abort();
+}
+
+std::optional<Grid> experts_of(const ParallelSizes& sizes) {
+  if (sizes.expert_parallel_size == 1 && sizes.expert_tensor_parallel_size == 0) return std::nullopt;
+  return expert_view(grid_of(sizes), sizes.expert_parallel_size, sizes.expert_tensor_parallel_size);
+}
+
+}  // namespace
+
+at::Device device_of_rank(int rank, int num_gpus) {
+  return num_gpus > 0 ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(rank % num_gpus)) : at::Device(at::kCPU);
+}
+
+ContextOptions context_options(const CommConfig& comm) {
+  ContextOptions options;
+  options.backend = comm.backend;
+  options.share_gpu = comm.share_gpu;
+  options.comm = {.check = comm.check == "off"      ? CheckMode::off
+                           : comm.check == "strict" ? CheckMode::strict
+                                                    : CheckMode::fast,
+                  .deterministic = comm.deterministic,
+                  .timeout_s = comm.timeout_s,
+                  .init_timeout_s = comm.init_timeout_s};
+  return options;
+}
+
+ParallelContext::ParallelContext(const ParallelSizes& sizes, const Environment& environment, const Variables& variables,
+                                 const ContextOptions& options)
+    : environment_(environment), device_(device_of_rank(environment.local_rank, visible_gpus())) {
+  require(environment.start_local_ranks == 0, "this process stands for a node (", environment.how, "): it must start ",
+          environment.start_local_ranks, " ranks");
+  const Grid grid = grid_of(sizes);
+  require<ConfigError>(grid.size() == environment.world_size, "the layout ", grid.str(), " needs ", grid.size(),
+                       " ranks, ", environment.world_size, " were started\n  launch: ", environment.how);
+  const BackendKind backend = backend_of(options.backend, device_.is_cuda());
+  check_gpus(environment, visible_gpus(), backend, options.share_gpu);
+  if (backend == BackendKind::nccl && options.share_gpu) share_the_gpu(environment.rank);
+  if (device_.is_cuda()) c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device_);
+
+  // A launcher says where its ranks leave what it cannot know.
+  CommOptions comm = options.comm;
+  if (is_set(variables, "TRIREME_HANG_FOLDER")) comm.hang_folder = value_of(variables, "TRIREME_HANG_FOLDER");
+  const std::string attempt = value_of(variables, "TORCHELASTIC_RESTART_COUNT");
+  const StorePtr store = join_store(environment, options.comm, attempt.empty() ? "0" : attempt);
+  check_startup(store, environment.rank, environment.world_size, whole_fingerprint(sizes, options), options.comm);
+  world_ = std::make_unique<C10dWorld>(
+      C10dPlace{.store = store,
+                .rank = environment.rank,
+                .size = environment.world_size,
+                .backend = backend,
+                .device = device_,
+                .address = own_address(environment),
+                .interface = value_of(variables, "GLOO_SOCKET_IFNAME"),
+                .black_box = shared_black_box(variables),
+                .lifeline_fd = number_of(variables, "TRIREME_LIFELINE_FD", 0, 1 << 20).value_or(-1)},
+      comm);
+  lookout_of_this_process = &world_->watchdog();
+  std::set_terminate(on_terminate);
+  mesh_ = std::make_unique<Mesh>(grid, *world_, options.also, experts_of(sizes));
+}
+
+ParallelContext::ParallelContext(int tensor_parallel_size, int data_parallel_size, int pipeline_parallel_size,
+                                 const Variables& variables)
+    : ParallelContext({.tensor_parallel_size = tensor_parallel_size,
+                       .data_parallel_size = data_parallel_size,
+                       .pipeline_parallel_size = pipeline_parallel_size},
+                      detect_environment(variables, {}, visible_gpus()), variables) {}
+
+ParallelContext::~ParallelContext() {
+  Watchdog* own = world_ == nullptr ? nullptr : &world_->watchdog();
+  lookout_of_this_process.compare_exchange_strong(own, nullptr);
+}
+
+MPU::MPU(int rank, int world_size, int tensor_model_parallel_size, int pipeline_model_parallel_size,
+         const std::string& master_addr, int master_port, const std::string& backend) {
+  const int model = tensor_model_parallel_size * pipeline_model_parallel_size;
+  require<ConfigError>(model >= 1 && world_size % model == 0, "world_size = ", world_size,
+                       " is not divisible by tensor_model_parallel_size = ", tensor_model_parallel_size,
+                       " x pipeline_model_parallel_size = ", pipeline_model_parallel_size);
+  const Environment environment{
+      .launcher = "MPU",
+      .rank = rank,
+      .world_size = world_size,
+      .local_rank = rank,
+      .local_world_size = world_size,
+      .master_addr = master_addr,
+      .master_port = master_port,
+      .how = text("MPU: rank ", rank, " of ", world_size, ", store ", store_url(master_addr, master_port))};
+  context_ = std::make_shared<ParallelContext>(ParallelSizes{.tensor_parallel_size = tensor_model_parallel_size,
+                                                             .data_parallel_size = world_size / model,
+                                                             .pipeline_parallel_size = pipeline_model_parallel_size},
+                                               environment, Variables{}, ContextOptions{.backend = backend});
+}
+
+}  // namespace trireme

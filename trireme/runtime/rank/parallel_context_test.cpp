@@ -1,0 +1,221 @@
+#include "trireme/runtime/rank/parallel_context.hpp"
+
+#include <mutex>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/testing/test_helpers.hpp"
+#include "trireme/runtime/rank/port_owner.hpp"
+#include "trireme/runtime/rank/rendezvous.hpp"
+
+namespace trireme {
+namespace {
+
+using testing::AllOf;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Environment environment_of_rank(int rank, int world_size, int port) {
+  return {.launcher = "a test",
+          .rank = rank,
+          .world_size = world_size,
+          .local_rank = rank,
+          .local_world_size = world_size,
+          .master_addr = "127.0.0.1",
+          .master_port = port,
+          .store_is_hosted = true,
+          .how = "a test"};
+}
+
+/// What each rank threw, "" where it did not.
+template <class Body>
+std::vector<std::string> on_ranks(int size, Body body) {
+  const HostedStore hosted = host_store(0, "");
+  std::vector<std::string> thrown(static_cast<std::size_t>(size));
+  {
+    std::vector<std::jthread> ranks;
+    for (int r = 0; r < size; ++r)
+      ranks.emplace_back([&, r] {
+        try {
+          body(environment_of_rank(r, size, hosted.port));
+        } catch (const std::exception& e) {
+          thrown[static_cast<std::size_t>(r)] = e.what();
+        }
+      });
+  }
+  return thrown;
+}
+
+double sum_over(Group& group, double mine) {
+  return group.all_reduce(at::full({1}, mine, at::kDouble)).wait().item<double>();
+}
+
+TEST(ParallelContext, HasTheGroupsOfTheSeed) {
+  const auto thrown = on_ranks(8, [](const Environment& env) {
+    const ParallelContext context({.tensor_parallel_size = 2, .data_parallel_size = 2, .pipeline_parallel_size = 2},
+                                  env);
+    const int rank = context.rank();
+    EXPECT_EQ(context.world_pg().size(), 8);
+    EXPECT_THAT(context.tp_pg().world_ranks(), ElementsAre(rank / 2 * 2, rank / 2 * 2 + 1));
+    EXPECT_THAT(context.dp_pg().world_ranks(), ElementsAre(rank - rank / 2 % 2 * 2, rank - rank / 2 % 2 * 2 + 2));
+    EXPECT_THAT(context.pp_pg().world_ranks(), ElementsAre(rank % 4, rank % 4 + 4));
+    EXPECT_EQ(context.cp_pg().size(), 1);
+    const LocalRanks at = context.get_local_ranks(rank);
+    EXPECT_EQ(context.world_rank_matrix()(at.pp, at.dp, at.cp, at.tp), rank);
+    EXPECT_EQ(context.get_tensor_model_parallel_rank(), at.tp);
+    EXPECT_EQ(context.get_data_parallel_rank(), at.dp);
+    EXPECT_EQ(context.get_pipeline_model_parallel_rank(), at.pp);
+    EXPECT_EQ(context.is_pipeline_first_stage(), at.pp == 0);
+    EXPECT_EQ(context.is_pipeline_last_stage(), at.pp == 1);
+    EXPECT_EQ(context.get_model_parallel_group().size(), 4);
+    EXPECT_EQ(sum_over(context.world_pg(), rank), 28);
+    EXPECT_EQ(sum_over(context.pp_pg(), rank), 2 * (rank % 4) + 4);
+    EXPECT_EQ(&context.world_ranks_to_pg({0, 1, 2, 3, 4, 5, 6, 7}), &context.world_pg());
+  });
+  EXPECT_THAT(thrown, Each(""));
+}
+
+TEST(ParallelContext, HasContextAndExpertGroups) {
+  const auto thrown = on_ranks(4, [](const Environment& env) {
+    const ParallelContext context({.data_parallel_size = 2, .context_parallel_size = 2, .expert_parallel_size = 4},
+                                  env);
+    EXPECT_EQ(context.cp_pg().size(), 2);
+    EXPECT_EQ(context.ep_pg().size(), 4);
+    EXPECT_EQ(context.edp_pg().size(), 1);
+  });
+  EXPECT_THAT(thrown, Each(""));
+}
+
+TEST(ParallelContext, NeedsAsManyRanksAsItsLayout) {
+  EXPECT_THAT(
+      message_of<ConfigError>([] { ParallelContext({.tensor_parallel_size = 3}, environment_of_rank(0, 4, 1)); }),
+      AllOf(HasSubstr("needs 3 ranks, 4 were started"), HasSubstr("launch: a test")));
+}
+
+TEST(ParallelContext, WorksAlone) {
+  const ParallelContext context(1, 1, 1, Variables{});
+  EXPECT_EQ(context.world_size(), 1);
+  EXPECT_EQ(sum_over(context.world_pg(), 3), 3);
+}
+
+TEST(DeviceOfRank, GoesRoundTheGpus) {
+  std::vector<int> devices;
+  for (int rank = 0; rank < 8; ++rank) devices.push_back(device_of_rank(rank, 4).index());
+  EXPECT_THAT(devices, ElementsAre(0, 1, 2, 3, 0, 1, 2, 3));
+  EXPECT_TRUE(device_of_rank(5, 0).is_cpu());
+}
+
+TEST(Mpu, RemembersTheGroupsOfItsRank) {
+  const int port = host_store(0, "").port;  // free again: rank 0 of the MPU hosts its own
+  std::vector<std::string> thrown(4);
+  {
+    std::vector<std::jthread> ranks;
+    for (int r = 0; r < 4; ++r)
+      ranks.emplace_back([&, r] {
+        try {
+          const MPU mpu(r, 4, 2, 1, "127.0.0.1", port);
+          EXPECT_THAT(mpu.get_tensor_model_parallel_group().world_ranks(), ElementsAre(r / 2 * 2, r / 2 * 2 + 1));
+          EXPECT_THAT(mpu.get_data_parallel_group().world_ranks(), ElementsAre(r % 2, r % 2 + 2));
+          EXPECT_EQ(mpu.get_pipeline_model_parallel_group().size(), 1);
+          EXPECT_EQ(sum_over(mpu.get_data_parallel_group(), r), 2 * (r % 2) + 2);
+        } catch (const std::exception& e) {
+          thrown[static_cast<std::size_t>(r)] = e.what();
+        }
+      });
+  }
+  EXPECT_THAT(thrown, Each(""));
+  EXPECT_THAT(message_of<ConfigError>([] { MPU(0, 6, 4, 1, "127.0.0.1", 1); }),
+              HasSubstr("world_size = 6 is not divisible by tensor_model_parallel_size = 4"));
+}
+
+TEST(RollCall, RanksThatDifferAreToldWhereAtOnce) {
+  const auto thrown = on_ranks(3, [](const Environment& env) {
+    ContextOptions options;
+    options.fingerprint["optimizer.lr"] = env.rank == 2 ? "0.1" : "0.3";
+    options.fingerprint["data"] = "the same";
+    ParallelContext({.data_parallel_size = 3}, env, {}, options);
+  });
+  EXPECT_THAT(thrown,
+              Each(AllOf(HasSubstr("rank 2 is not what rank 0 is"),
+                         HasSubstr("optimizer.lr: rank 0 has 0.3, rank 2 has 0.1"), testing::Not(HasSubstr("data")))));
+}
+
+TEST(RollCall, SaysWhichRanksCame) {
+  const auto thrown = on_ranks(3, [](const Environment& env) {
+    if (env.rank == 1) return;
+    ContextOptions options;
+    options.comm.init_timeout_s = 0.5;
+    ParallelContext({.data_parallel_size = 3}, env, {}, options);
+  });
+  EXPECT_THAT(thrown[0], AllOf(HasSubstr("2 of 3 ranks have come"), HasSubstr("came: 0, 2"), HasSubstr("missing: 1")));
+  EXPECT_EQ(thrown[1], "");
+}
+
+TEST(RollCall, TwoProcessesCannotBeOneRank) {
+  const auto thrown = on_ranks(2, [](Environment env) {
+    env.rank = 0;
+    ContextOptions options;
+    options.comm.init_timeout_s = 1;
+    ParallelContext({.data_parallel_size = 2}, env, {}, options);
+  });
+  EXPECT_THAT(thrown, testing::Contains(HasSubstr("rank 0 of 2 has joined this job already")));
+}
+
+TEST(Rendezvous, AnotherJobsStoreIsRefused) {
+  const HostedStore hosted = host_store(0, "job-a");
+  Environment env = environment_of_rank(1, 2, hosted.port);
+  env.job_id = "job-b";
+  EXPECT_THAT(
+      message_of<ConfigError>([&] { join_store(env, {}); }),
+      AllOf(HasSubstr("belongs to job job-a, this is job job-b"), HasSubstr("two jobs were started on one port")));
+}
+
+TEST(Rendezvous, APortInUseNamesItsHolder) {
+  const HostedStore hosted = host_store(0, "");
+  EXPECT_THAT(message_of<ConfigError>([&] { host_store(hosted.port, ""); }),
+              AllOf(HasSubstr(text("port ", hosted.port)), HasSubstr(text("(pid ", getpid(), ")")), HasSubstr("fix:")));
+  EXPECT_EQ(port_owner(1), "");
+}
+
+TEST(Rendezvous, AStoreThatIsNotThereNamesItsAddress) {
+  Environment env = environment_of_rank(1, 2, 1);
+  CommOptions options;
+  options.init_timeout_s = 0.5;
+  EXPECT_THAT(message_of<CommError>([&] { join_store(env, options); }),
+              AllOf(HasSubstr("rank 1 of 2 cannot reach the store at tcp://127.0.0.1:1"), HasSubstr("fix:")));
+}
+
+TEST(Fingerprint, SurvivesTheStore) {
+  const Fingerprint all{{"a", "1"}, {"b", "two\nlines\\n=x"}, {"c=", ""}};
+  Fingerprint plain = all;
+  plain.erase("c=");
+  EXPECT_EQ(fingerprint_from_text(to_text(plain)), plain);
+  EXPECT_EQ(differences(0, all, 1, all), "");
+  EXPECT_EQ(differences(0, {{"a", "1"}}, 3, {{"b", "2"}}),
+            "\n  a: rank 0 has 1, rank 3 has (none)\n  b: rank 0 has (none), rank 3 has 2");
+  EXPECT_EQ(fingerprint_of_process(), fingerprint_of_process());
+}
+
+TEST(Fingerprint, OfAConfigHasEveryKey) {
+  Config one, other;
+  other.optimizer.lr = 0.5;
+  EXPECT_EQ(differences(0, fingerprint_of_config(one), 1, fingerprint_of_config(one)), "");
+  EXPECT_EQ(differences(0, fingerprint_of_config(one), 1, fingerprint_of_config(other)),
+            "\n  optimizer.lr: rank 0 has 3e-04, rank 1 has 0.5");
+}
+
+TEST(ContextOptions, FollowTheConfig) {
+  const ContextOptions options = context_options(
+      {.backend = "gloo", .init_timeout_s = 7, .timeout_s = 3, .check = "strict", .deterministic = true});
+  EXPECT_EQ(options.comm.check, CheckMode::strict);
+  EXPECT_TRUE(options.comm.deterministic);
+  EXPECT_EQ(options.comm.timeout_s, 3);
+  EXPECT_EQ(options.comm.init_timeout_s, 7);
+  EXPECT_EQ(options.backend, "gloo");
+}
+
+}  // namespace
+}  // namespace trireme

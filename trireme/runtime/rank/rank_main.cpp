@@ -1,0 +1,71 @@
+#include "trireme/runtime/rank/rank_main.hpp"
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <new>
+
+#include <c10/util/Exception.h>
+#include <unistd.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/runtime/launcher/job.hpp"
+#include "trireme/runtime/rank/libtorch_facts.hpp"
+
+extern char** environ;
+
+namespace trireme {
+namespace {
+
+int tell(const std::string& what, ExitCode code) {
+  std::cerr << "error: " << what << std::endl;
+  return static_cast<int>(code);
+}
+
+/// Calls `action` and makes an exit code of what it throws.
+int guarded(const std::function<int()>& action) {
+  try {
+    return action();
+  } catch (const Error& e) {
+    return tell(e.what(), e.exit_code());
+  } catch (const c10::Error& e) {
+    return tell(e.what_without_backtrace(), ExitCode::internal);
+  } catch (const std::bad_alloc&) {
+    return tell("out of memory", ExitCode::out_of_memory);
+  } catch (const std::exception& e) {
+    return tell(e.what(), ExitCode::internal);
+  }
+}
+
+}  // namespace
+
+Variables process_variables() {
+  Variables variables;
+  for (char** entry = environ; *entry != nullptr; ++entry)
+    if (const char* equals = std::strchr(*entry, '='))
+      variables.emplace(std::string(*entry, static_cast<std::size_t>(equals - *entry)), equals + 1);
+  return variables;
+}
+
+int run_rank_main(const RankMain& how, const std::function<int(const Environment&)>& body) {
+  // A failure of the connection to a peer is an error message, not a death by signal.
+  std::signal(SIGPIPE, SIG_IGN);
+  return guarded([&] {
+    const Environment env = detect_environment(how.variables, how.flags, visible_gpus());
+    if (env.start_local_ranks > 0) {
+      if (!how.quiet) std::cerr << "launch: " << env.how << std::endl;
+      Job job{.program = how.words, .variables = how.variables, .ranks = env.start_local_ranks};
+      job.num_nodes = env.num_nodes;
+      job.node_rank = env.node_rank;
+      job.master_addr = env.master_addr;
+      job.master_port = env.master_port;
+      job.log_folder = how.log_folder;
+      return run_job(job, std::cerr);
+    }
+    if (env.rank == 0 && !how.quiet) std::cerr << "launch: " << env.how << std::endl;
+    return body(env);
+  });
+}
+
+}  // namespace trireme

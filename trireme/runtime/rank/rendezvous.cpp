@@ -1,0 +1,168 @@
+#include "trireme/runtime/rank/rendezvous.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <future>
+#include <memory>
+#include <thread>
+
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "trireme/base/error.hpp"
+#include "trireme/comm/store_timeout.hpp"
+#include "trireme/runtime/launcher/owned_fd.hpp"
+#include "trireme/runtime/rank/port_owner.hpp"
+
+namespace trireme {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::chrono::milliseconds milliseconds(double s) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(s * 1000));
+}
+
+constexpr const char* kJobKey = "trireme/job";
+
+HostedStore listen(int port, const std::string& job_id, double timeout_s) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(port);
+  options.isServer = true;
+  options.waitWorkers = false;
+  options.timeout = milliseconds(timeout_s);
+  try {
+    auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+    const int taken = store->getPort();
+    const StorePtr hosted = std::move(store);
+    hosted->set(kJobKey, job_id);
+    return {hosted, taken};
+  } catch (const std::exception& e) {
+    const std::string holder = port_owner(port);
+    throw ConfigError(text("port ", port, " cannot be used for the store of this job",
+                           holder.empty() ? text(": ", first_line(e.what())) : text(": it is held by ", holder),
+                           "\n  fix: choose another port (--master HOST:PORT, or MASTER_PORT), or end that process"));
+  }
+}
+
+/// A connection to a port of this host that nobody listens on can meet itself, when the system chooses that same port
+/// for our end.
+bool met_itself(int fd) {
+  sockaddr_storage ends[2] = {};
+  socklen_t sizes[2] = {sizeof ends[0], sizeof ends[1]};
+  return ::getsockname(fd, reinterpret_cast<sockaddr*>(&ends[0]), &sizes[0]) == 0 &&
+         ::getpeername(fd, reinterpret_cast<sockaddr*>(&ends[1]), &sizes[1]) == 0 && sizes[0] == sizes[1] &&
+         std::memcmp(&ends[0], &ends[1], sizes[0]) == 0;
+}
+
+/// "" when somebody listens there, else why not. One attempt ends by `until`.
+std::string try_address(const addrinfo& at, Clock::time_point until) {
+  const OwnedFd fd(::socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  int error = 0;
+  socklen_t size = sizeof error;
+  if (!fd) return std::strerror(errno);
+  if (::connect(fd.get(), at.ai_addr, at.ai_addrlen) != 0 && errno != EINPROGRESS) return std::strerror(errno);
+  pollfd wait{fd.get(), POLLOUT, 0};
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
+  if (::poll(&wait, 1, static_cast<int>(std::clamp<std::int64_t>(left, 1, 2000))) == 0) return "no answer";
+  ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error == 0 && met_itself(fd.get())) return std::strerror(ECONNREFUSED);
+  return error == 0 ? "" : std::strerror(error);
+}
+
+/// Waits until somebody listens there. libtorch would as well, but takes up to twice the time and prints its stack. The
+/// name is looked up each time: a pod's may come into being after the pod.
+std::string wait_for_listener(const std::string& address, int port, Clock::time_point until) {
+  for (std::string why;;) {
+    addrinfo hints{}, *found = nullptr;
+    hints.ai_socktype = SOCK_STREAM;
+    const int error = ::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found);
+    if (error != 0) why = ::gai_strerror(error);
+    for (const addrinfo* at = found; at != nullptr; at = at->ai_next)
+      if ((why = try_address(*at, until)).empty()) break;
+    if (found != nullptr) ::freeaddrinfo(found);
+    if (why.empty() || Clock::now() >= until) return why;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+/// libtorch waits without end for the greeting of whatever listens there. So that happens in a thread, which is left
+/// behind in its wait when nothing comes: the process ends then.
+StorePtr connect(const std::string& address, const c10d::TCPStoreOptions& options) {
+  auto made = std::make_shared<std::promise<StorePtr>>();
+  std::future<StorePtr> store = made->get_future();
+  std::thread([made, address, options] {
+    try {
+      made->set_value(c10::make_intrusive<c10d::TCPStore>(address, options));
+    } catch (...) {
+      made->set_exception(std::current_exception());
+    }
+  }).detach();
+  if (store.wait_for(options.timeout) != std::future_status::ready)
+    throw std::runtime_error("what listens there does not answer as a store: another program, or a host that hangs");
+  return store.get();
+}
+
+StorePtr come_to(const Environment& env, double timeout_s) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(env.master_port);
+  options.waitWorkers = false;
+  const auto until = Clock::now() + milliseconds(timeout_s);
+  try {
+    const std::string why = wait_for_listener(env.master_addr, env.master_port, until);
+    if (!why.empty()) throw std::runtime_error(why);
+    constexpr std::chrono::milliseconds kForTheGreeting(2000);
+    options.timeout =
+        std::max(std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()), kForTheGreeting);
+    return with_receive_timeout(timeout_s, [&] { return connect(env.master_addr, options); });
+  } catch (const std::exception& e) {
+    throw CommError(
+        CommError::Kind::peer_lost,
+        text("rank ", env.rank, " of ", env.world_size, " cannot reach the store at ",
+             store_url(env.master_addr, env.master_port), " (waited up to ", timeout_s, " s): ", first_line(e.what()),
+             "\n  ", env.store_is_hosted ? "the launcher" : "rank 0", " hosts it, and started by: ", env.how,
+             "\n  fix: is it running, is the address right, is the port open between the hosts?"));
+  }
+}
+
+void check_job(const StorePtr& store, const Environment& env) {
+  if (env.job_id.empty() || !store->check({kJobKey})) return;
+  const std::string theirs = store->get_to_str(kJobKey);
+  if (!theirs.empty() && theirs != env.job_id)
+    throw ConfigError(text("rank ", env.rank, ": the store at ", store_url(env.master_addr, env.master_port),
+                           " belongs to job ", theirs, ", this is job ", env.job_id,
+                           "\n  two jobs were started on one port\n",
+                           "  fix: give each its own (--master HOST:PORT, or MASTER_PORT)"));
+}
+
+}  // namespace
+
+HostedStore host_store(int port, const std::string& job_id) { return listen(port, job_id, 300); }
+
+StorePtr join_store(const Environment& env, const CommOptions& options, const std::string& attempt) {
+  StorePtr store;
+  if (!env.master_addr.empty()) {
+    store = env.rank == 0 && !env.store_is_hosted ? listen(env.master_port, env.job_id, options.init_timeout_s).store
+                                                  : come_to(env, options.init_timeout_s);
+    check_job(store, env);
+  } else if (!env.store_file.empty()) {
+    store = c10::make_intrusive<c10d::FileStore>(env.store_file, env.world_size);
+  } else {
+    require<ConfigError>(env.world_size == 1, "rank ", env.rank, " of ", env.world_size, " was started (", env.how,
+                         ") without a place to meet the others\n  fix: --master HOST:PORT");
+    store = c10::make_intrusive<c10d::HashStore>();
+  }
+  store->setTimeout(milliseconds(options.init_timeout_s));
+  return c10::make_intrusive<c10d::PrefixStore>(text("trireme/", env.job_id, "/", attempt), store);
+}
+
+}  // namespace trireme

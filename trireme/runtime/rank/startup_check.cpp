@@ -1,0 +1,129 @@
+#include "trireme/runtime/rank/startup_check.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "trireme/base/error.hpp"
+#include "trireme/runtime/rank/port_owner.hpp"
+
+namespace trireme {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  std::string words;
+  for (std::size_t i = 0; i < ranks.size() && i < 32; ++i) words += text(i == 0 ? "" : ", ", ranks[i]);
+  return ranks.empty() ? "none" : ranks.size() > 32 ? text(words, ", ... (", ranks.size(), ")") : words;
+}
+
+class Roll {
+ public:
+  Roll(StorePtr store, int rank, int world_size, const Fingerprint& fingerprint, double timeout_s)
+      : store_(std::move(store)),
+        rank_(rank),
+        world_size_(world_size),
+        fingerprint_(fingerprint),
+        timeout_s_(timeout_s),
+        deadline_(Clock::now() + std::chrono::milliseconds(static_cast<std::int64_t>(timeout_s * 1000))) {}
+
+  void call() {
+    try {
+      meet();
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& e) {
+      throw CommError(
+          CommError::Kind::peer_lost,
+          text("rank ", rank_, " of ", world_size_, " lost the store while the ranks met: ", first_line(e.what()),
+               "\n  fix: see why the process that hosts it (rank 0, or the launcher) has ended"));
+    }
+  }
+
+  /// So that a rank that believes in more than this one is told.
+  void be_the_only_one() { store_->set(key("here", rank_), to_text(fingerprint_)); }
+
+ private:
+  static std::string key(const char* what, int rank) { return text("roll/", what, "/", rank); }
+  static constexpr const char* kOver = "roll/over";
+  /// Why a roll call ended for everybody; in the store as this character and the text.
+  enum class Verdict : char { ranks_differ = 'C', ranks_missing = 'H' };
+
+  void meet() {
+    if (store_->add(key("count", rank_), 1) > 1)
+      throw ConfigError(text("rank ", rank_, " of ", world_size_, " has joined this job already\n",
+                             "  two jobs were started on one store, or two processes as one rank\n",
+                             "  fix: give each job its own port (--master HOST:PORT, or MASTER_PORT)"));
+    store_->set(key("here", rank_), to_text(fingerprint_));
+    wait_for({key("here", 0)});
+    const std::string lines =
+        differences(0, fingerprint_from_text(store_->get_to_str(key("here", 0))), rank_, fingerprint_);
+    if (!lines.empty())
+      end_for_all(Verdict::ranks_differ,
+                  text("rank ", rank_, " is not what rank 0 is, so they must not train together", lines,
+                       "\n  fix: start all ranks with the same program, libtorch, config and settings"),
+                  world_size_);
+    store_->set(key("alike", rank_), "1");
+    std::vector<std::string> all;
+    for (int r = 0; r < world_size_; ++r) all.push_back(key("alike", r));
+    wait_for(all);
+  }
+
+  void wait_for(const std::vector<std::string>& keys) {
+    for (auto pause = std::chrono::milliseconds(1);; pause = std::min(2 * pause, std::chrono::milliseconds(50))) {
+      if (store_->check({kOver})) leave(store_->get_to_str(kOver), world_size_);
+      if (store_->check(keys)) return;
+      if (Clock::now() >= deadline_) break;
+      std::this_thread::sleep_for(pause);
+    }
+    std::vector<int> came, missing;
+    for (int r = 0; r < world_size_; ++r) (store_->check({key("here", r)}) ? came : missing).push_back(r);
+    end_for_all(Verdict::ranks_missing,
+                text("after ", timeout_s_, " s ", came.size(), " of ", world_size_,
+                     " ranks have come\n  came: ", ranks_text(came), "\n  missing: ", ranks_text(missing),
+                     "\n  fix: start the missing ranks, or raise comm.init_timeout_s"),
+                static_cast<int>(came.size()));
+  }
+
+  [[noreturn]] void end_for_all(Verdict verdict, const std::string& why, int present) {
+    const std::string over = static_cast<char>(verdict) + why;
+    store_->set(kOver, over);
+    leave(over, present);
+  }
+
+  /// The store may be rank 0's own, and end with it: rank 0 goes when the others have read why, or late ones cannot.
+  [[noreturn]] void leave(const std::string& over, int present) {
+    constexpr std::chrono::seconds kForLateOnes(2);
+    const auto until = Clock::now() + kForLateOnes;
+    store_->add("roll/left", 1);
+    while (rank_ == 0 && store_->add("roll/left", 0) < present && Clock::now() < until)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    const std::string why = over.substr(1);
+    if (over[0] == static_cast<char>(Verdict::ranks_differ)) throw ConfigError(why);
+    throw CommError(CommError::Kind::hang_or_mismatch,
+                    text(why, "\n  rank=", rank_, "/", world_size_, " | waiting for the others to start"));
+  }
+
+  const StorePtr store_;
+  const int rank_, world_size_;
+  const Fingerprint& fingerprint_;
+  const double timeout_s_;
+  const Clock::time_point deadline_;
+};
+
+}  // namespace
+
+void check_startup(const StorePtr& store, int rank, int world_size, const Fingerprint& fingerprint,
+                   const CommOptions& options) {
+  Fingerprint whole = fingerprint;
+  whole["world size"] = std::to_string(world_size);
+  Roll roll(store, rank, world_size, whole, options.init_timeout_s);
+  if (world_size == 1)
+    roll.be_the_only_one();
+  else
+    roll.call();
+}
+
+}  // namespace trireme

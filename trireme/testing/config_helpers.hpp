@@ -1,0 +1,138 @@
+#pragma once
+// Words that the tests of this folder share.
+#include <cmath>
+#include <ctime>
+#include <map>
+#include <random>
+#include <string>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include <rapidcheck.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/testing/temp_folder.hpp"
+#include "trireme/config/schema/fields.hpp"
+#include "trireme/config/read/parse.hpp"
+#include "trireme/config/rules/validate.hpp"
+#include "trireme/testing/layout_helpers.hpp"
+
+namespace trireme {
+
+inline std::string testdata_path(const std::string& name) {
+  return std::string(TRIREME_SOURCE_DIR) + "/trireme/config/testdata/" + name;
+}
+inline std::string testdata(const std::string& name) { return file_contents(testdata_path(name)); }
+
+inline Value raw(const std::string& text) { return {RawText{text}}; }
+inline Value whole(std::int64_t value) { return {value}; }
+
+/// A config and what is told about it.
+struct Told {
+  std::string toml;
+  std::string message;
+};
+
+using Flags = std::vector<std::string>;
+
+/// A model, so that nothing else is wrong.
+inline const char* const kTiny = "model.preset = \"tiny-llama\"\n";
+
+inline LoadedConfig load(const std::string& toml, const Flags& flags = {}) {
+  return load_config_text("run.toml", toml, flags);
+}
+/// Loaded without an error, and checked.
+inline LoadedConfig load_good(const std::string& toml, const Flags& flags = {}, const Started& started = {}) {
+  LoadedConfig loaded = load(toml, flags);
+  check_config(loaded, started);
+  return loaded;
+}
+/// What a person reads after "error: " when the config is checked; "no error" when it is good.
+inline std::string error_of(const std::string& toml, const Flags& flags = {}, const Started& started = {}) {
+  return message_of<ConfigError>([&] { load_good(toml, flags, started); });
+}
+
+/// The value of a key as TOML writes it; "no such key" when there is none.
+inline std::string value_of(Config& config, const std::string& key) {
+  for (const Field& field : fields(config))
+    if (field.key == key) return toml_text(field.value);
+  return "no such key";
+}
+/// Every key with its value.
+inline std::map<std::string, std::string> values_of(Config config) {
+  std::map<std::string, std::string> values;
+  for (const Field& field : fields(config)) values[field.key] = toml_text(field.value);
+  return values;
+}
+
+/// As often as it fits into `bytes`.
+inline std::string repeated(const std::string& word, std::size_t bytes) {
+  std::string out = word;
+  while (2 * out.size() <= bytes) out += out;
+  return out + out.substr(0, (bytes - out.size()) / word.size() * word.size());
+}
+
+/// Seconds of the processor that `body` takes: a loaded machine changes them little.
+template <class Body>
+double seconds_of(const Body& body) {
+  const std::clock_t start = std::clock();
+  body();
+  return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+}
+/// Hostile input must be refused within a second.
+constexpr double kDeadlineSeconds = 1;
+
+/// Random numbers from a seed, for instance one that RapidCheck draws: a config has hundreds of them, which it would
+/// draw slowly.
+class Dice {
+ public:
+  explicit Dice(std::uint64_t seed = *rc::gen::arbitrary<std::uint64_t>()) : engine_(seed) {}
+  int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(engine_); }
+  bool toss() { return pick(0, 1) == 1; }
+  template <class T>
+  const T& one_of(const std::vector<T>& all, int from = 0) {
+    return all[static_cast<std::size_t>(pick(from, static_cast<int>(all.size()) - 1))];
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+/// Writes a random value that the field allows into it.
+inline void randomise(const Field& field, Dice& dice) {
+  static const std::vector<std::string> words = {"",       "a",         "two words", "quote \" and \\", "# no comment",
+                                                 "ünï☃😀", "line\nend", "a,b",       "[1, 2]",          "-1",
+                                                 "true",   " spaced ",  "C:\\path",  "$HOME",           "tab\t"};
+  const auto number = [&] {
+    const double low = std::max(field.min, -1e9), high = std::min(field.max, 1e9);
+    return low + std::pow(dice.pick(field.above_min ? 1 : 0, 1000) / 1000.0, 3) * (high - low);
+  };
+  const auto one = [&](auto* target) {
+    using T = std::remove_pointer_t<decltype(target)>;
+    if constexpr (std::is_same_v<T, std::string>) {
+      *target = field.choices.empty() ? dice.one_of(words, field.filled ? 1 : 0) : dice.one_of(field.choices);
+    } else if constexpr (std::is_same_v<T, std::int64_t>) {
+      *target = std::llround(number());
+    } else if constexpr (std::is_same_v<T, double>) {
+      *target = number();
+    } else {
+      *target = dice.toss();
+    }
+  };
+  const auto set = [&](auto* target) {
+    using T = std::remove_pointer_t<decltype(target)>;
+    if constexpr (std::is_same_v<T, std::string> || std::is_arithmetic_v<T>) {
+      one(target);
+    } else {
+      target->resize(static_cast<std::size_t>(dice.pick(0, 3)));
+      for (auto& element : *target) one(&element);
+    }
+  };
+  std::visit(set, field.value);
+}
+
+/// Presets and model.hf give values to other keys: a test of one key leaves them out.
+inline bool stands_alone(const Field& field) { return field.key != "model.preset" && field.key != "model.hf"; }
+
+}  // namespace trireme

@@ -1,0 +1,199 @@
+#pragma once
+// Words of this folder's tests: a kernel beside the plain composite of ATen operators it stands for.
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/base/philox.hpp"
+
+namespace trireme::kernels::test {
+
+using Tensors = std::vector<at::Tensor>;
+using Map = std::function<at::Tensor(const Tensors&)>;
+
+/// CPU, and a GPU where there is one: the same tests run on both.
+inline std::vector<at::Device> devices() {
+  std::vector<at::Device> all{at::kCPU};
+  if (at::hasCUDA()) all.emplace_back(at::kCUDA, 0);
+  return all;
+}
+
+/// Normal numbers, f64, on the CPU.
+inline at::Tensor normal(at::IntArrayRef sizes, std::uint64_t seed) {
+  const RandomStream stream(seed, "kernels test");
+  const at::Tensor x = at::empty(sizes, at::kDouble);
+  double* const p = x.mutable_data_ptr<double>();
+  for (std::int64_t i = 0; i < x.numel(); ++i) p[i] = stream.normal(static_cast<std::uint64_t>(i));
+  return x;
+}
+
+struct Outcome {
+  at::Tensor y;
+  Tensors grads;  // undefined for inputs that are not differentiated
+};
+
+/// y and the gradients of its inputs from dy. Inputs of floating point are differentiated.
+inline Outcome run(const Map& map, const Tensors& inputs, const std::function<at::Tensor(const at::Tensor& y)>& dy) {
+  Tensors leaves;
+  for (const at::Tensor& x : inputs) {
+    const bool wanted = x.defined() && x.is_floating_point();
+    leaves.push_back(x.defined() ? x.detach().clone().requires_grad_(wanted) : x);
+  }
+  Outcome of{map(leaves), {}};
+  Tensors asked;
+  for (const at::Tensor& x : leaves)
+    if (x.defined() && x.requires_grad()) asked.push_back(x);
+  const Tensors got = torch::autograd::grad({of.y}, asked, {dy(of.y)});
+  std::size_t next = 0;
+  for (const at::Tensor& x : leaves) of.grads.push_back(x.defined() && x.requires_grad() ? got[next++] : at::Tensor());
+  return of;
+}
+
+/// The largest difference, as a part of the largest number of `truth` (or of 1e-3, where that is larger).
+inline double difference(const at::Tensor& y, const at::Tensor& truth) {
+  if (truth.numel() == 0) return y.sizes() == truth.sizes() ? 0 : 1;
+  const at::Tensor wide = y.to(at::kCPU, at::kDouble);
+  return ((wide - truth).abs().max() / truth.abs().max().clamp_min(1e-3)).item<double>();
+}
+
+/// A kernel, the composite it must equal, and its inputs in f64.
+struct Subject {
+  std::string name;
+  Map ours, plain;
+  Tensors inputs;
+};
+
+inline Tensors cast(const Subject& s, at::ScalarType dtype, at::Device device) {
+  Tensors all;
+  for (const at::Tensor& x : s.inputs)
+    all.push_back(!x.defined() ? x : x.is_floating_point() ? x.to(device, dtype) : x.to(device));
+  return all;
+}
+
+/// A gradient like y by its sizes: numbers that depend on nothing else.
+inline at::Tensor plain_dy(const at::Tensor& y) { return normal(y.sizes(), 99).to(y.device(), y.scalar_type()); }
+
+/// Values and all gradients of `s` in `dtype` against the composite in f64 of the same (rounded) inputs.
+inline void expect_equals_plain(const Subject& s, at::ScalarType dtype, double tolerance) {
+  for (const at::Device device : devices()) {
+    SCOPED_TRACE(text(s.name, " in ", dtype, " on ", device));
+    const Tensors inputs = cast(s, dtype, device);
+    Tensors truth_inputs;
+    for (const at::Tensor& x : inputs)
+      truth_inputs.push_back(x.defined() && x.is_floating_point() ? x.to(at::kCPU, at::kDouble)
+                             : x.defined()                        ? x.cpu()
+                                                                  : x);
+    const Outcome ours = run(s.ours, inputs, plain_dy);
+    const Outcome truth = run(s.plain, truth_inputs, [&](const at::Tensor& y) {
+      return plain_dy(ours.y).to(at::kCPU, at::kDouble).view(y.sizes());
+    });
+    ASSERT_EQ(ours.y.sizes(), truth.y.sizes());
+    EXPECT_LE(difference(ours.y, truth.y), tolerance) << "y";
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (!truth.grads[i].defined()) continue;
+      EXPECT_EQ(ours.grads[i].scalar_type(), dtype) << "gradient of input " << i;
+      EXPECT_LE(difference(ours.grads[i], truth.grads[i]), tolerance) << "gradient of input " << i;
+    }
+  }
+}
+
+/// In f64, f32, bf16 and f16. On a CPU, bf16 and f16 are rounded once: half of the last of 8 and 11 bits. ATen's
+/// operators on CUDA round at each step.
+inline void expect_equals_plain(const Subject& s) {
+  expect_equals_plain(s, at::kDouble, 1e-12);
+  expect_equals_plain(s, at::kFloat, 1e-5);
+  expect_equals_plain(s, at::kBFloat16, at::hasCUDA() ? 2e-2 : 0x1.1p-8);
+  expect_equals_plain(s, at::kHalf, at::hasCUDA() ? 4e-3 : 0x1.1p-11);
+}
+
+inline void expect_same_bits(const Outcome& a, const Outcome& b) {
+  EXPECT_TRUE(at::equal(a.y, b.y)) << "y";
+  for (std::size_t i = 0; i < a.grads.size(); ++i)
+    EXPECT_TRUE(!a.grads[i].defined() || at::equal(a.grads[i], b.grads[i])) << "gradient of input " << i;
+}
+
+/// Gradients may come with any strides, also expanded ones.
+inline void expect_takes_any_gradient(const Subject& s) {
+  const Tensors inputs = cast(s, at::kFloat, at::kCPU);
+  const auto transposed = [](const at::Tensor& y) { return plain_dy(y).mT().contiguous().mT(); };
+  const auto shifted = [](const at::Tensor& y) {  // inside of a larger tensor
+    const at::Tensor larger = at::full({y.size(0), y.numel() / y.size(0) + 3}, 7.0, y.options());
+    larger.narrow(1, 1, y.numel() / y.size(0)).copy_(plain_dy(y).view({y.size(0), -1}));
+    return larger.narrow(1, 1, y.numel() / y.size(0)).view(y.sizes());
+  };
+  const auto expanded = [](const at::Tensor& y) { return at::full({}, 0.5, y.options()).expand(y.sizes()); };
+  const auto filled = [](const at::Tensor& y) { return at::full(y.sizes(), 0.5, y.options()); };
+  SCOPED_TRACE(s.name);
+  const Outcome usual = run(s.ours, inputs, plain_dy);
+  if (usual.y.dim() >= 2) {
+    expect_same_bits(run(s.ours, inputs, transposed), usual);
+    if (usual.y.dim() == 2) expect_same_bits(run(s.ours, inputs, shifted), usual);
+  }
+  expect_same_bits(run(s.ours, inputs, expanded), run(s.ours, inputs, filled));
+}
+
+/// One thread, two and three: the same bits.
+inline void expect_same_with_any_threads(const Subject& s) {
+  SCOPED_TRACE(s.name);
+  const Tensors inputs = cast(s, at::kFloat, at::kCPU);
+  const int before = at::get_num_threads();
+  at::set_num_threads(1);
+  const Outcome one = run(s.ours, inputs, plain_dy);
+  for (const int threads : {2, 3}) {
+    at::set_num_threads(threads);
+    expect_same_bits(run(s.ours, inputs, plain_dy), one);
+  }
+  at::set_num_threads(before);
+}
+
+/// No node without need: grad mode off, or inputs that do not require grad. Gradients of gradients are refused.
+inline void expect_node_only_when_needed(const Subject& s) {
+  SCOPED_TRACE(s.name);
+  Tensors inputs = cast(s, at::kFloat, at::kCPU);
+  EXPECT_FALSE(s.ours(inputs).requires_grad());
+  for (at::Tensor& x : inputs)
+    if (x.defined() && x.is_floating_point()) x.requires_grad_();
+  const at::Tensor y = s.ours(inputs);
+  EXPECT_TRUE(y.requires_grad());
+  EXPECT_THROW(torch::autograd::grad({y}, {inputs[0]}, {at::ones_like(y)}, true, /*create_graph=*/true), InternalError);
+  const at::NoGradGuard off;
+  EXPECT_FALSE(s.ours(inputs).requires_grad());
+}
+
+/// Which inputs the graph of y keeps alive, when nobody else does. Backward must work without the others.
+inline std::vector<bool> inputs_kept(const Subject& s) {
+  SCOPED_TRACE(s.name);
+  Tensors leaves, inputs;  // not leaves as inputs: those are kept by their AccumulateGrad nodes anyway
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages;
+  for (const at::Tensor& x : cast(s, at::kFloat, at::kCPU)) {
+    leaves.push_back(x.is_floating_point() ? x.detach().requires_grad_() : x);
+    inputs.push_back(leaves.back() + 0);
+    storages.emplace_back(inputs.back().storage().getWeakStorageImpl());
+  }
+  const at::Tensor y = s.ours(inputs);
+  inputs.clear();
+  std::vector<bool> kept;
+  for (const auto& storage : storages) kept.push_back(!storage.expired());
+  y.sum().backward();
+  for (const at::Tensor& x : leaves) EXPECT_EQ(x.grad().defined(), x.is_floating_point());
+  return kept;
+}
+
+/// What every kernel with a gradient is asked.
+inline void expect_all(const Subject& s) {
+  expect_equals_plain(s);
+  expect_takes_any_gradient(s);
+  expect_same_with_any_threads(s);
+  expect_node_only_when_needed(s);
+}
+
+}  // namespace trireme::kernels::test

@@ -1,0 +1,55 @@
+#pragma once
+// What the tests of layers say again and again.
+#include <functional>
+#include <map>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "trireme/testing/gradcheck.hpp"
+#include "trireme/comm/mesh.hpp"
+#include "trireme/comm/thread_world.hpp"
+#include "trireme/nn/gradients.hpp"
+#include "trireme/nn/init.hpp"
+#include "trireme/nn/init_scope.hpp"
+#include "trireme/nn/full_tensor.hpp"
+
+namespace trireme {
+
+/// Runs `body` on tp ranks as threads, new layers in f64.
+inline void on_tp(int ranks, const std::function<void(Mesh&)>& body) {
+  run_ranks(ranks, [&](World& world) {
+    Mesh mesh(Grid::dense({.tp = ranks}), world);
+    const InitScope f64 = init_on_device_and_dtype(at::kCPU, at::kDouble);
+    body(mesh);
+  });
+}
+
+/// Weights that do not depend on the layout, of a size that makes every path matter.
+inline void fill(torch::nn::Module& module, const Mesh& mesh) {
+  init(module, mesh.grid(), mesh.rank(), {.seed = 7, .scheme = InitScheme::plain});
+}
+
+inline double relative(const at::Tensor& a, const at::Tensor& b) { return ((a - b).norm() / b.norm()).item<double>(); }
+
+using Gradients = std::map<std::string, at::Tensor>;
+
+/// The gradients of all parameters after backward, whole: a call of all ranks. Fails where ranks disagree.
+inline Gradients whole_gradients(const torch::nn::Module& module, Mesh& mesh) {
+  const std::vector<Param> params = params_of(module);
+  sum_partial_gradients(params, mesh);
+  Gradients grads;
+  for (const Param& param : params) {
+    const FullTensor whole = gather_full_tensor(param.value.grad(), param.spec, mesh);
+    EXPECT_EQ(whole.disagreement, 0) << param.name;
+    grads[param.name] = whole.value;
+  }
+  return grads;
+}
+
+inline void expect_close(const Gradients& found, const Gradients& wanted, double bound = 1e-12) {
+  ASSERT_EQ(found.size(), wanted.size());
+  for (const auto& [name, grad] : wanted) EXPECT_LT(relative(found.at(name), grad), bound) << name;
+}
+
+}  // namespace trireme

@@ -1,0 +1,85 @@
+#include "trireme/train/component_options.hpp"
+
+#include "trireme/base/error.hpp"
+#include "trireme/config/rules/training_rules.hpp"
+#include "trireme/train/dtypes.hpp"
+
+namespace trireme {
+
+ParallelSizes parallel_sizes(const Config& config) {
+  const ParallelismConfig& p = config.parallelism;
+  return {.tensor_parallel_size = static_cast<int>(p.tp),
+          .data_parallel_size = static_cast<int>(p.dp),
+          .pipeline_parallel_size = static_cast<int>(p.pp),
+          .context_parallel_size = static_cast<int>(p.cp),
+          .expert_parallel_size = static_cast<int>(p.ep),
+          .expert_tensor_parallel_size = static_cast<int>(p.expert_tp),
+          .order = p.order};
+}
+
+ZeroOptions zero_options(const Config& config) {
+  const ParallelismConfig& p = config.parallelism;
+  return {.stage = static_cast<int>(p.zero),
+          .replicate = static_cast<int>(p.replicate),
+          .bucket_mb = p.bucket_mb,
+          .overlap = p.overlap_comm,
+          .reduce_scatter = p.reduce_scatter,
+          .contiguous_gradients = p.contiguous_gradients,
+          .reshard_after_forward = p.reshard_after_forward,
+          .max_live_parameters = p.max_live_parameters,
+          .max_reuse_distance = p.max_reuse_distance,
+          .persistence_threshold = p.persistence_threshold,
+          .accumulate = scalar_type(config.precision.accumulate),
+          .reduce = scalar_type(config.precision.reduce)};
+}
+
+UpdateOptions update_options(const Config& config) {
+  const OptimizerConfig& o = config.optimizer;
+  require<ConfigError>(o.betas.size() == 2, "optimizer.betas has ", o.betas.size(), " numbers: must be 2");
+  return {.optimizer = {.name = o.name,
+                        .beta1 = o.betas[0],
+                        .beta2 = o.betas[1],
+                        .eps = o.eps,
+                        .weight_decay = o.weight_decay,
+                        .momentum = o.momentum,
+                        .nesterov = o.nesterov,
+                        .no_decay = o.no_decay},
+          .master = scalar_type(config.precision.master),
+          .states = scalar_type(config.precision.states)};
+}
+
+InitOptions init_options(const Config& config) {
+  return {.seed = static_cast<std::uint64_t>(config.run.seed),
+          .scheme = config.model.model_type == "gpt2" ? InitScheme::gpt2 : InitScheme::llama,
+          .range = config.model.initializer_range,
+          .layers = config.model.num_hidden_layers};
+}
+
+LrSchedule::Options lr_options(const Config& config) {
+  return {.lr = config.optimizer.lr,
+          .min_lr = config.lr_scheduler.min_lr,
+          .steps = config.training.steps,
+          .warmup_steps = config.lr_scheduler.warmup_steps,
+          .decay_steps = config.lr_scheduler.decay_steps,
+          .decay = config.lr_scheduler.decay};
+}
+
+LossScale::Options loss_scale_options(const Config& config) {
+  return {.initial = config.loss_scale.initial,
+          .growth_interval = config.loss_scale.growth_interval,
+          .hysteresis = config.loss_scale.hysteresis};
+}
+
+std::vector<std::string> check_options(const Config& config) {
+  zero_options(config);
+  make_optimizer(update_options(config).optimizer);
+  layers_per_unit(config);
+  LrSchedule{lr_options(config)};
+  if (config.precision.param == "float16" || config.model.dtype == "float16") LossScale{loss_scale_options(config)};
+  const LrSchedulerConfig& lr = config.lr_scheduler;
+  if (lr.decay_steps == 0 || lr.warmup_steps + lr.decay_steps <= config.training.steps) return {};
+  return {text("lr_scheduler: ", lr.warmup_steps, " steps of warm-up and ", lr.decay_steps,
+               " of decay are more than training.steps = ", config.training.steps, ": the run ends before they do")};
+}
+
+}  // namespace trireme

@@ -1,0 +1,22 @@
+#pragma once
+// What a run says of itself before its first step.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trireme/config/schema/config.hpp"
+
+namespace trireme {
+
+struct RunHeader {
+  std::string program;  // "trireme 0.1.0 · libtorch 2.13.0 · 4 ranks on 1 host (gloo, cpu)"
+  std::string layout;   // "dp=2 tp=2 zero=1"
+  std::string data;
+  std::string memory;
+  std::string output;
+};
+
+/// Label and text of each line.
+std::vector<std::pair<std::string, std::string>> run_header_lines(const Config& config, const RunHeader& facts);
+
+}  // namespace trireme
