@@ -79,8 +79,8 @@ void run(const Environment& env, int pairs, int turns, const std::string& what) 
   const std::shared_ptr<Watchdog> watchdog(&world.watchdog(), [](Watchdog*) {});
   const std::shared_ptr<FlightRecorder> compared(&world.recorder(), [](FlightRecorder*) {});
   GlooGroup fast(members, compared, {.check = CheckMode::fast}, bare, nullptr, watchdog);
-  GlooGroup off(members, std::make_shared<FlightRecorder>(env.rank, env.world_size), {.check = CheckMode::off}, bare, nullptr,
-                watchdog);
+  GlooGroup off(members, std::make_shared<FlightRecorder>(env.rank, env.world_size), {.check = CheckMode::off}, bare,
+                nullptr, watchdog);
 
   const auto bare_all_reduce = [&bare](const at::Tensor& x, int times) {
     for (int i = 0; i < times; ++i) {

@@ -55,7 +55,7 @@ void serve(Group& group) {
     } else if (word == "dtype") {
       make(value == "bf16" ? at::kBFloat16 : at::kFloat);
     } else {
-      decoder->set_recompute(recompute_of(value));
+      decoder->set_recompute(config::recompute_of(value));
       decoder->zero_grad();
       memory.forget_peak();
       const auto start = std::chrono::steady_clock::now();

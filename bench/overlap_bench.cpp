@@ -11,12 +11,12 @@
 #include <ATen/Parallel.h>
 
 #include "trireme/comm/thread_world.hpp"
-#include "trireme/testing/throttled_group.hpp"
 #include "trireme/engine/executor.hpp"
 #include "trireme/model/decoder.hpp"
 #include "trireme/nn/init.hpp"
 #include "trireme/nn/init_scope.hpp"
 #include "trireme/schedule/generate.hpp"
+#include "trireme/testing/throttled_group.hpp"
 
 namespace trireme {
 namespace {
@@ -27,7 +27,8 @@ constexpr int kRanks = 2;
 class ThrottledWorld final : public World {
  public:
   ThrottledWorld(World& inner, Link link)
-      : World(inner.rank(), inner.size(), inner.options(), std::make_shared<FlightRecorder>(inner.rank(), inner.size())),
+      : World(inner.rank(), inner.size(), inner.options(),
+              std::make_shared<FlightRecorder>(inner.rank(), inner.size())),
         inner_(inner),
         link_(link) {}
 
@@ -71,7 +72,7 @@ class Side {
         ZeroOptions{.stage = stage, .bucket_mb = 1, .max_reuse_distance = 0, .persistence_threshold = 1000},
         UpdateOptions{});
     decoder_->use_units(&zero_->params());
-    executor_ = std::make_unique<Executor>(one_f_one_b(0, 1, 1), *zero_);
+    executor_ = std::make_unique<Executor>(schedule::one_f_one_b(0, 1, 1), *zero_);
   }
 
   double step() {

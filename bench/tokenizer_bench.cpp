@@ -37,7 +37,7 @@ double seconds(const Work& work) {
 int run(int argc, char** argv) {
   const std::string word = argc > 1 ? argv[1] : "";
   if (word == "encode" && argc >= 4) {
-    const Tokenizer tokenizer = Tokenizer::load(argv[2]);
+    const data::Tokenizer tokenizer = data::Tokenizer::load(argv[2]);
     const auto texts = read_texts(argv[3]);
     std::size_t tokens = 0;
     for (int round = 0; round < (argc > 4 ? std::stoi(argv[4]) : 1); ++round) {
@@ -50,23 +50,23 @@ int run(int argc, char** argv) {
     return 0;
   }
   if (word == "batch" && argc == 5) {
-    const Tokenizer tokenizer = Tokenizer::load(argv[2]);
+    const data::Tokenizer tokenizer = data::Tokenizer::load(argv[2]);
     const auto texts = read_texts(argv[3]);
     std::cout << seconds([&] { tokenizer.encode_batch(texts, false, std::stoi(argv[4])); }) << '\n';
     return 0;
   }
   if (word == "train" && argc == 6) {
-    BpeTrainOptions options;
-    options.pattern = argv[2] == std::string("gpt2") ? KnownPattern::gpt2 : KnownPattern::llama3;
+    data::BpeTrainOptions options;
+    options.pattern = argv[2] == std::string("gpt2") ? data::KnownPattern::gpt2 : data::KnownPattern::llama3;
     options.vocab_size = std::stoll(argv[3]);
     const auto texts = read_texts(argv[4]);
-    TrainedBpe trained;
+    data::TrainedBpe trained;
     std::cout << seconds([&] {
-      WordCounts counts;
-      for (const std::string& text : texts) count_words(text, options.pattern, counts);
-      trained = train_bpe(counts, options);
+      data::WordCounts counts;
+      for (const std::string& text : texts) data::count_words(text, options.pattern, counts);
+      trained = data::train_bpe(counts, options);
     }) << '\n';
-    std::ofstream(argv[5]) << tokenizer_json(trained);
+    std::ofstream(argv[5]) << data::tokenizer_json(trained);
     return 0;
   }
   std::cerr << "see the head of the source\n";
@@ -75,4 +75,4 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return run(argc, argv); }
+int main(int argc, char** argv) { return data::run(argc, argv); }

@@ -8,13 +8,13 @@
 #include <torch/torch.h>
 
 #include "trireme/comm/differentiable.hpp"
-#include "trireme/testing/gradcheck.hpp"
+#include "trireme/nn/full_tensor.hpp"
 #include "trireme/nn/gradients.hpp"
 #include "trireme/nn/init.hpp"
 #include "trireme/nn/linear.hpp"
-#include "trireme/nn/full_tensor.hpp"
 #include "trireme/runtime/rank/parallel_context.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
+#include "trireme/testing/gradcheck.hpp"
 
 using namespace trireme;
 

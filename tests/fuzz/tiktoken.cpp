@@ -17,6 +17,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const std::string bytes = lines_of_bytes();
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const std::string lines = input.starts_with('\0') ? std::string(input.substr(1)) : bytes + std::string(input);
-  trireme::load_and_use([&] { return trireme::parts_of_tiktoken_text(lines, "x.llama3.tiktoken"); });
+  trireme::load_and_use([&] { return trireme::data::parts_of_tiktoken_text(lines, "x.llama3.tiktoken"); });
   return 0;
 }

@@ -54,8 +54,8 @@ inline std::size_t taken_number(std::span<const std::uint8_t>& bytes, std::size_
 }
 
 /// Opens and reads all there is. Anything but a DataError, and any broken promise of TokenSource, ends the process.
-inline void open_and_read(const std::filesystem::path& path, const OpenTokensOptions& options = {}) try {
-  const auto source = open_tokens(path, options);
+inline void open_and_read(const std::filesystem::path& path, const data::OpenTokensOptions& options = {}) try {
+  const auto source = data::open_tokens(path, options);
   const std::int64_t size = source->num_tokens();
   require(size > 0, "an empty data set opens");
   const std::vector<std::int64_t> ends = source->document_ends(0, size);

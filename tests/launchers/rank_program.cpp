@@ -12,10 +12,10 @@
 #include <ATen/Parallel.h>
 #include <unistd.h>
 
-#include "trireme/testing/conformance.hpp"
-#include "trireme/testing/mismatched_step.hpp"
 #include "trireme/runtime/rank/parallel_context.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
+#include "trireme/testing/conformance.hpp"
+#include "trireme/testing/mismatched_step.hpp"
 
 namespace {
 

@@ -3,8 +3,8 @@
 #include <torch/torch.h>
 
 #include "trireme/model/decoder.hpp"
-#include "trireme/testing/nn_helpers.hpp"
 #include "trireme/runtime/memory/counted_memory.hpp"
+#include "trireme/testing/nn_helpers.hpp"
 
 namespace trireme {
 namespace {
@@ -23,7 +23,7 @@ ModelConfig llama_layer() {
 
 /// Bytes a token that all ranks together keep for the backward of one layer in bf16. The output counts, the input does
 /// not: it is the output of the layer before.
-double kept_bytes(int ranks, bool sequence_parallel, Recompute mode) {
+double kept_bytes(int ranks, bool sequence_parallel, config::Recompute mode) {
   constexpr int64_t kSamples = 2, kLength = 64;
   const CountedMemory memory;
   std::int64_t kept = 0;
@@ -58,18 +58,19 @@ TEST(Memory, ALlamaLayerKeepsWhatTheFormulaSays) {
              f = static_cast<double>(m.intermediate_size);
   const double formula = 12 * h + 4 * kd + 6 * f;  // of all ranks together, where everything is cut
   for (const int ranks : {1, 2, 4}) {
-    const double kept = kept_bytes(ranks, ranks > 1, Recompute::none);
+    const double kept = kept_bytes(ranks, ranks > 1, config::Recompute::none);
     std::cout << "  tp " << ranks << ", sequence parallel: " << kept << " bytes a token, formula " << formula
               << ", ratio " << kept / formula << "\n";
     EXPECT_NEAR(kept / formula, 1, 0.03) << ranks;
     // Selective: neither the outputs of the norms nor the MLP's product.
-    EXPECT_NEAR(kept_bytes(ranks, ranks > 1, Recompute::selective) / (formula - 4 * h - 2 * f), 1, 0.03) << ranks;
+    EXPECT_NEAR(kept_bytes(ranks, ranks > 1, config::Recompute::selective) / (formula - 4 * h - 2 * f), 1, 0.03)
+        << ranks;
     // Full: the output alone.
-    EXPECT_NEAR(kept_bytes(ranks, ranks > 1, Recompute::full) / (2 * h), 1, 0.03) << ranks;
+    EXPECT_NEAR(kept_bytes(ranks, ranks > 1, config::Recompute::full) / (2 * h), 1, 0.03) << ranks;
   }
   // Without sequence parallel two ranks keep twice what lies between the cut layers: the norms' outputs, the residual stream
   // in the middle and at the end, 8 h of the 12.
-  EXPECT_NEAR(kept_bytes(2, false, Recompute::none) / (formula + 8 * h), 1, 0.03);
+  EXPECT_NEAR(kept_bytes(2, false, config::Recompute::none) / (formula + 8 * h), 1, 0.03);
 }
 
 TEST(Memory, TheLossPeaksFarBelowWholeLogits) {

@@ -9,10 +9,10 @@
 #include "trireme/base/error.hpp"
 #include "trireme/comm/thread_world.hpp"
 #include "trireme/model/decoder.hpp"
+#include "trireme/nn/full_tensor.hpp"
 #include "trireme/nn/gradients.hpp"
 #include "trireme/nn/init.hpp"
 #include "trireme/nn/init_scope.hpp"
-#include "trireme/nn/full_tensor.hpp"
 
 namespace trireme::parity {
 namespace {
@@ -99,7 +99,7 @@ std::string Cell::str() const {
 Cell on_one_rank(Cell cell) {
   cell.degrees = {};
   cell.sequence_parallel = false;
-  cell.recompute = Recompute::none;
+  cell.recompute = config::Recompute::none;
   cell.microbatches = 1;
   return cell;
 }

@@ -17,7 +17,7 @@ struct Cell {
   ModelConfig model;  // with its derived values
   Degrees degrees = {};
   bool sequence_parallel = false;
-  Recompute recompute = Recompute::none;
+  config::Recompute recompute = config::Recompute::none;
   /// Some targets are ignored: most of one sample's and none of another's.
   bool ignores = false;
   std::int64_t batch = 2, length = 12;

@@ -13,12 +13,12 @@
 #include "trireme/base/error.hpp"
 #include "trireme/comm/mesh.hpp"
 #include "trireme/comm/thread_world.hpp"
-#include "trireme/config/schema/derive.hpp"
 #include "trireme/config/read/parse.hpp"
+#include "trireme/config/schema/derive.hpp"
 #include "trireme/model/hugging_face.hpp"
+#include "trireme/nn/full_tensor.hpp"
 #include "trireme/nn/gradients.hpp"
 #include "trireme/nn/init_scope.hpp"
-#include "trireme/nn/full_tensor.hpp"
 
 namespace {
 
@@ -26,9 +26,9 @@ using namespace trireme;
 namespace fs = std::filesystem;
 
 ModelConfig model_of(const fs::path& folder) {
-  LoadedConfig loaded = load_config_text("peer", text("[model]\nhf = \"", folder.string(), "\"\n"));
-  derive(loaded);
-  throw_if_any(loaded.violations);
+  config::LoadedConfig loaded = config::load_config_text("peer", text("[model]\nhf = \"", folder.string(), "\"\n"));
+  config::derive(loaded);
+  config::throw_if_any(loaded.violations);
   return loaded.config.model;
 }
 

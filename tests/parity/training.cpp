@@ -9,9 +9,9 @@
 #include "trireme/comm/thread_world.hpp"
 #include "trireme/engine/executor.hpp"
 #include "trireme/model/decoder.hpp"
+#include "trireme/nn/full_tensor.hpp"
 #include "trireme/nn/init.hpp"
 #include "trireme/nn/init_scope.hpp"
-#include "trireme/nn/full_tensor.hpp"
 #include "trireme/schedule/generate.hpp"
 
 namespace trireme::parity {
@@ -62,9 +62,10 @@ void add_whole_buckets(Named& out, const Zero& zero, const std::string& prefix,
     const at::Tensor bucket = partition.shards().all_gather(own_part(b).detach().contiguous()).wait();
     for (const FlatSlot& slot : partition.bucket(b).slots) {
       const Param& param = partition.params()[slot.item];
-      by_name[param.name] = gather_full_tensor(bucket.narrow(0, slot.offset, slot.numel).view(param.value.sizes()).clone(),
-                                         param.spec, partition.mesh())
-                                .value;
+      by_name[param.name] =
+          gather_full_tensor(bucket.narrow(0, slot.offset, slot.numel).view(param.value.sizes()).clone(), param.spec,
+                             partition.mesh())
+              .value;
     }
   }
   for (std::size_t i = partition.params().size(); i-- > 0;)  // as the model registers them
@@ -97,7 +98,7 @@ Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
        .states = at::kDouble},
       [&](const std::vector<Param>& params) { init_params(params, mesh.grid(), mesh.rank(), init_options(cell)); });
   decoder.use_units(&zero.params(), cell.layers_per_unit);
-  Executor executor(one_f_one_b(0, 1, cell.accumulation), zero);
+  Executor executor(schedule::one_f_one_b(0, 1, cell.accumulation), zero);
   Group& dp = mesh.group({Axis::dp, Axis::cp});
   const std::int64_t each = c.batch / dp.size() / cell.accumulation;
   Outcome out;

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "trireme/base/error.hpp"
-#include "trireme/config/schema/derive.hpp"
 #include "trireme/config/foreign/hf_config_write.hpp"
 #include "trireme/config/read/parse.hpp"
+#include "trireme/config/schema/derive.hpp"
 #include "trireme/files/safetensors_folder_write.hpp"
 
 namespace {
@@ -27,12 +27,12 @@ std::vector<std::string> split(const std::string& line) {
   return words;
 }
 
-std::vector<SafetensorsTensor> read_list(const std::string& path) {
-  std::vector<SafetensorsTensor> tensors;
+std::vector<files::SafetensorsTensor> read_list(const std::string& path) {
+  std::vector<files::SafetensorsTensor> tensors;
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
     const std::vector<std::string> words = split(line);
-    SafetensorsTensor tensor{words.at(0), safetensors_dtype(words.at(1)).value(), {}};
+    files::SafetensorsTensor tensor{words.at(0), files::safetensors_dtype(words.at(1)).value(), {}};
     for (std::size_t i = 2; i < words.size(); ++i) tensor.shape.push_back(std::stoll(words[i]));
     tensors.push_back(tensor);
   }
@@ -40,19 +40,19 @@ std::vector<SafetensorsTensor> read_list(const std::string& path) {
 }
 
 ModelConfig model_of(const std::vector<std::string>& flags) {
-  LoadedConfig loaded = load_config_text("", "", flags);
+  config::LoadedConfig loaded = config::load_config_text("", "", flags);
   require(loaded.violations.empty(), "the flags are not a model's");
-  derive(loaded);
+  config::derive(loaded);
   return loaded.config.model;
 }
 
 void write(const std::vector<std::string>& words) {
-  const std::vector<SafetensorsTensor> tensors = read_list(words.at(3) + ".txt");
+  const std::vector<files::SafetensorsTensor> tensors = read_list(words.at(3) + ".txt");
   std::ifstream weights(words.at(3), std::ios::binary);
-  SafetensorsFolderWriter writer(words.at(0), tensors, std::stoull(words.at(1)));
+  files::SafetensorsFolderWriter writer(words.at(0), tensors, std::stoull(words.at(1)));
   std::vector<char> piece;
-  for (const SafetensorsTensor& tensor : tensors) {
-    std::uint64_t left = bytes_of(tensor);
+  for (const files::SafetensorsTensor& tensor : tensors) {
+    std::uint64_t left = files::bytes_of(tensor);
     for (std::uint64_t size = 1; left > 0; size = size * 3 + 1) {  // of many sizes
       piece.resize(std::min(left, size));
       weights.read(piece.data(), static_cast<std::streamsize>(piece.size()));
@@ -61,7 +61,8 @@ void write(const std::vector<std::string>& words) {
       left -= piece.size();
     }
   }
-  writer.add_file("config.json", hf_config_json(model_of({words.begin() + 4, words.end()}), words.at(2), {1, 2, {}}));
+  writer.add_file("config.json",
+                  config::hf_config_json(model_of({words.begin() + 4, words.end()}), words.at(2), {1, 2, {}}));
   writer.publish();
 }
 

@@ -36,14 +36,14 @@ class Checksum {
 };
 
 /// Names, dtypes, shapes and bytes in the file's order, then the metadata by key; NUL after each text.
-std::string summary(const Safetensors& file) {
+std::string summary(const files::Safetensors& file) {
   Checksum sum;
   const auto word = [&](std::string_view text) {
     sum.add(text);
     sum.add(std::string_view("\0", 1));
   };
   for (std::size_t i = 0; i < file.size(); ++i) {
-    const SafetensorsEntry entry = file.entry(i);
+    const files::SafetensorsEntry entry = file.entry(i);
     std::string shape;
     for (std::int64_t size : entry.shape) shape += std::to_string(size) + ",";
     word(entry.name);
@@ -58,11 +58,11 @@ std::string summary(const Safetensors& file) {
   return text("ok ", file.size(), " ", sum.hex());
 }
 
-std::string box(const Safetensors& file, const std::string& tensor, const std::string& ranges) {
-  const SafetensorsEntry entry = file.at(tensor);
+std::string box(const files::Safetensors& file, const std::string& tensor, const std::string& ranges) {
+  const files::SafetensorsEntry entry = file.at(tensor);
   std::vector<std::int64_t> starts, sizes;
   std::istringstream in(ranges);
-  std::uint64_t bytes = static_cast<std::uint64_t>(bits(entry.dtype)) / 8;
+  std::uint64_t bytes = static_cast<std::uint64_t>(files::bits(entry.dtype)) / 8;
   for (std::string range; std::getline(in, range, ',');) {
     starts.push_back(std::stoll(range));
     sizes.push_back(std::stoll(range.substr(range.find(':') + 1)));
@@ -80,7 +80,7 @@ std::string answer(const std::string& request) {
   std::string path, tensor, ranges;
   std::getline(in, path, '\t');
   try {
-    const Safetensors file(path);
+    const files::Safetensors file(path);
     if (!std::getline(in, tensor, '\t')) return summary(file);
     std::getline(in, ranges);
     return box(file, tensor, ranges);

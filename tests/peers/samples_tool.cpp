@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "trireme/base/error.hpp"
-#include "trireme/data/tokens/open_tokens.hpp"
 #include "trireme/data/sampling/sampler.hpp"
+#include "trireme/data/tokens/open_tokens.hpp"
 
 namespace {
 
@@ -27,18 +27,18 @@ void print(const char* key, const std::vector<Number>& numbers) {
 
 void print_samples(const std::vector<std::string>& words) {
   require<ConfigError>(words.size() == 5, "usage: samples_tool TOKENS SEED GLOBAL_BATCH_SIZE SEQ_LEN STEPS");
-  const SharedTokens source = open_tokens(words[0]);
+  const data::SharedTokens source = data::open_tokens(words[0]);
   const std::int64_t rows = std::stoll(words[2]), seq_len = std::stoll(words[3]), steps = std::stoll(words[4]);
-  SamplingPlan
+  data::SamplingPlan
       plan;  // as the trainer makes it from run.seed, training.global_batch_size and .seq_len, and one [[data]]
   plan.seed = std::stoull(words[1]);
   plan.global_batch_size = rows;
   plan.stages = {{.start_step = 1, .seq_len = seq_len, .sources = {{source}}}};
-  const Sampler sampler(std::move(plan));
+  const data::Sampler sampler(std::move(plan));
   std::vector<std::uint32_t> tokens(static_cast<std::size_t>(seq_len + 1));
   std::vector<std::uint8_t> mask(tokens.size());
   for (std::int64_t step = 1; step <= steps; ++step) {
-    for (const Sample& sample : sampler.samples(step, {0, rows})) {
+    for (const data::Sample& sample : sampler.samples(step, {0, rows})) {
       sample.tokens->read(sample.first_token, tokens);
       std::cout << "{\"step\":" << step << ",\"row\":" << sample.row;
       print("tokens", tokens);

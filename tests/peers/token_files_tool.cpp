@@ -24,7 +24,7 @@ using namespace trireme;
 
 std::string word(const std::string& text) { return text.empty() ? "-" : text; }
 
-void dump(const TokenSource& source) {
+void dump(const data::TokenSource& source) {
   std::cout << source.num_tokens() << " " << source.num_documents() << " " << word(source.tokenizer_fingerprint())
             << " " << word(source.tokenizer_name()) << "\n";
   std::int64_t begin = 0;
@@ -44,7 +44,7 @@ void dump(const TokenSource& source) {
   }
 }
 
-void write(TokenWriter& writer) {
+void write(data::TokenWriter& writer) {
   for (std::string line; std::getline(std::cin, line) && line != ".";) {
     const std::size_t bar = std::min(line.find('/'), line.size());
     std::istringstream numbers(line.substr(0, bar)), bits(line.substr(std::min(bar + 1, line.size())));
@@ -59,11 +59,11 @@ void write(TokenWriter& writer) {
 
 void answer(const std::vector<std::string>& words) {
   if (words[0] == "dump" && words.size() >= 2) {
-    OpenTokensOptions options;
+    data::OpenTokensOptions options;
     if (words.size() == 3) options.document_end = static_cast<std::uint32_t>(std::stoul(words[2]));
     return dump(*open_tokens(words[1], options));
   }
-  const auto format = words.size() == 7 ? token_format(words[1]) : std::nullopt;
+  const auto format = words.size() == 7 ? data::token_format(words[1]) : std::nullopt;
   require<ConfigError>(words[0] == "write" && format, "what is ", words[0], "?");
   write(*write_tokens(
       *format, words[2],

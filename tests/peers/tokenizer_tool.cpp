@@ -30,26 +30,26 @@ void write_list(const List& list) {
                   static_cast<std::streamsize>(list.size() * sizeof(Element)));
 }
 
-std::string streamed(const Tokenizer& tokenizer, std::span<const TokenId> ids) {
-  StreamDecoder decoder(tokenizer);
+std::string streamed(const data::Tokenizer& tokenizer, std::span<const data::TokenId> ids) {
+  data::StreamDecoder decoder(tokenizer);
   std::string out;
-  for (const TokenId id : ids) out += decoder.push(id);
+  for (const data::TokenId id : ids) out += decoder.push(id);
   return out + decoder.finish();
 }
 
 int train(const std::string& pattern, const std::string& vocab_size) {
-  BpeTrainOptions options;
-  options.pattern = pattern == "gpt2"    ? KnownPattern::gpt2
-                    : pattern == "qwen2" ? KnownPattern::qwen2
-                                         : KnownPattern::llama3;
+  data::BpeTrainOptions options;
+  options.pattern = pattern == "gpt2"    ? data::KnownPattern::gpt2
+                    : pattern == "qwen2" ? data::KnownPattern::qwen2
+                                         : data::KnownPattern::llama3;
   options.vocab_size = std::stoll(vocab_size);
-  WordCounts counts;
+  data::WordCounts counts;
   for (std::uint32_t n = 0; read_number(n);) {
     std::string text(n, '\0');
     std::cin.read(text.data(), n);
-    count_words(text, options.pattern, counts);
+    data::count_words(text, options.pattern, counts);
   }
-  std::cout << tokenizer_json(train_bpe(counts, options));
+  std::cout << data::tokenizer_json(data::train_bpe(counts, options));
   return 0;
 }
 
@@ -64,12 +64,12 @@ int run(int argc, char** argv) {
   }
   require<ConfigError>(word == "encode" || word == "decode" || word == "stream" || word == "pieces",
                        "see the head of the source");
-  Tokenizer tokenizer = Tokenizer::load(argv[2]);
+  data::Tokenizer tokenizer = data::Tokenizer::load(argv[2]);
   if (word == "pieces") {
-    auto parts = std::filesystem::path(argv[2]).extension() == ".tiktoken" ? parts_of_tiktoken(argv[2])
-                                                                           : parts_of_tokenizer_json(argv[2]);
-    parts->fast = KnownPattern::none;
-    tokenizer = Tokenizer(std::move(parts));
+    auto parts = std::filesystem::path(argv[2]).extension() == ".tiktoken" ? data::parts_of_tiktoken(argv[2])
+                                                                           : data::parts_of_tokenizer_json(argv[2]);
+    parts->fast = data::KnownPattern::none;
+    tokenizer = data::Tokenizer(std::move(parts));
   }
   const bool texts_in = word == "encode" || word == "pieces";
   for (std::uint32_t n = 0; read_number(n);) {
@@ -77,11 +77,11 @@ int run(int argc, char** argv) {
       std::string text(n, '\0');
       std::cin.read(text.data(), n);
       const auto ids = tokenizer.encode(text, special);
-      write_list<TokenId>(ids);
+      write_list<data::TokenId>(ids);
       if (back) write_list<char>(tokenizer.decode(ids));
     } else {
-      std::vector<TokenId> ids(n);
-      std::cin.read(reinterpret_cast<char*>(ids.data()), static_cast<std::streamsize>(n * sizeof(TokenId)));
+      std::vector<data::TokenId> ids(n);
+      std::cin.read(reinterpret_cast<char*>(ids.data()), static_cast<std::streamsize>(n * sizeof(data::TokenId)));
       write_list<char>(word == "stream" ? streamed(tokenizer, ids) : tokenizer.decode(ids, skip));
     }
   }

@@ -55,20 +55,20 @@ void write_traces(const std::filesystem::path& folder) {
   tracer.name_thread("main \"thread\"");
   const int stream = tracer.new_lane("comm stream");
   for (int microbatch = 0; microbatch < 4; ++microbatch) {
-    const Span step(tracer, "microbatch", "train",
-                    {{"microbatch", microbatch}, {"text", "a\nb\xFF"}, {"nan", std::nan("")}});
+    const TraceSpan step(tracer, "microbatch", "train",
+                         {{"microbatch", microbatch}, {"text", "a\nb\xFF"}, {"nan", std::nan("")}});
     tracer.arrow_start("activation", static_cast<std::uint64_t>(microbatch) + (std::uint64_t{1} << 60));
     {
-      const Span forward(tracer, "forward", "compute", {{"first", microbatch == 0}});
+      const TraceSpan forward(tracer, "forward", "compute", {{"first", microbatch == 0}});
     }
     {
-      const Span backward(tracer, "backward", "compute");
+      const TraceSpan backward(tracer, "backward", "compute");
     }
     tracer.counter("memory", 1e6 * microbatch);
     tracer.add_span(stream, "all_reduce", "comm", tracer.now_ns(), 1000, {{"bytes", 1024U}});
   }
   std::thread([&] {
-    const Span load(tracer, "load", "data");
+    const TraceSpan load(tracer, "load", "data");
     tracer.arrow_finish("activation", std::uint64_t{1} << 60);
   }).join();
   tracer.write(folder / "trace.json");

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/testing/temp_folder.hpp"
 #include "trireme/base/tensorboard_logger.hpp"
+#include "trireme/testing/temp_folder.hpp"
 
 namespace trireme {
 namespace {

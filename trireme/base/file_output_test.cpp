@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/testing/temp_folder.hpp"
 #include "trireme/testing/file_size_limit.hpp"
+#include "trireme/testing/temp_folder.hpp"
 #include "trireme/testing/test_helpers.hpp"
 
 namespace trireme {

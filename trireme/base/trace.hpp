@@ -107,7 +107,8 @@ class Tracer {
 /// costs a load and a branch: no allocation, no clock.
 class [[nodiscard]] TraceSpan {
  public:
-  TraceSpan(Tracer& tracer, std::string_view name, std::string_view category, Tracer::Args args = {}) : tracer_(tracer) {
+  TraceSpan(Tracer& tracer, std::string_view name, std::string_view category, Tracer::Args args = {})
+      : tracer_(tracer) {
     if (tracer.enabled()) [[unlikely]]
       begin(name, category, args);
   }

@@ -9,14 +9,14 @@
 #include "trireme/config/read/parse.hpp"
 #include "trireme/config/schema/presets.hpp"
 
-namespace trireme {
+namespace trireme::cli {
 namespace {
 
 /// What the words chose. Settings (--section.key VALUE) are taken out before the library sees the rest: their names are
 /// the config's, and the config checks them.
 struct Choice {
   std::function<int(Console&)> run;  // to an exit code
-  Settings overrides;
+  config::Settings overrides;
   std::vector<std::string> program;  // what came after --
   std::vector<std::string> words;    // all of them, the program's own first
 };
@@ -68,7 +68,7 @@ void add_config(CLI::App& app, Choice& choice) {
   cmd->add_option("file", show->file, "config file; none: defaults and settings");
   cmd->add_option("-n,--ranks", show->ranks, "ranks that will be started");
   std::string presets;
-  for (const std::string& name : preset_names()) presets += " " + name;
+  for (const std::string& name : config::preset_names()) presets += " " + name;
   cmd->footer(text(settings, "\nPresets:", presets,
                    "\n\nExample:\n  trireme config show --model.preset llama3-8b --parallelism.tp 4 -n 8"));
 
@@ -154,7 +154,7 @@ void check_command(const CLI::App& app, const std::vector<std::string>& words) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
   if (words.empty() || words.front().starts_with('-') || std::ranges::find(names, words.front()) != names.end()) return;
-  const std::string near = nearest(words.front(), names);
+  const std::string near = config::nearest(words.front(), names);
   throw ConfigError(text("unknown command '", words.front(), "'",
                          near.empty() ? "" : text("; did you mean '", near, "'?"),
                          "\n  fix: trireme --help lists them"));
@@ -188,7 +188,7 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
     check_command(app, words);
     choice.words.assign(argv, argv + argc);
     if (!words.empty() && (words.front() == "config" || words.front() == "train")) {
-      choice.overrides = take_flags(words, rest);
+      choice.overrides = config::take_flags(words, rest);
     } else {
       rest = words;
     }
@@ -216,4 +216,4 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
   return code;
 }
 
-}  // namespace trireme
+}  // namespace trireme::cli

@@ -10,7 +10,7 @@
 #include "trireme/config/read/setting.hpp"
 #include "trireme/schedule/replay.hpp"
 
-namespace trireme {
+namespace trireme::cli {
 
 /// Where a command writes: results to `out`, warnings and errors to `err`.
 struct Console {
@@ -25,18 +25,18 @@ struct ScheduleOptions {
   int stages = 4;
   int microbatches = 8;
   int virtual_stages = 0;  // 0: not given, two for interleaved-1f1b
-  ActionCosts costs;
+  schedule::ActionCosts costs;
   std::string svg;          // file to write; empty: none
   bool print_text = false;  // the text form instead of a drawing
 };
 ExitCode run_schedule(const ScheduleOptions& options, Console& console);
 
 struct ConfigOptions {
-  std::string file;    // empty: defaults and flags only
-  Settings overrides;  // --a.b value
-  int ranks = 0;       // 0: not known
-  std::string from;    // import: the trainer, when it cannot be told from the file
-  std::string output;  // import: file to write; empty: standard output
+  std::string file;            // empty: defaults and flags only
+  config::Settings overrides;  // --a.b value
+  int ranks = 0;               // 0: not known
+  std::string from;            // import: the trainer, when it cannot be told from the file
+  std::string output;          // import: file to write; empty: standard output
 };
 ExitCode run_config_show(const ConfigOptions& options, Console& console);
 ExitCode run_config_check(const ConfigOptions& options, Console& console);
@@ -44,7 +44,7 @@ ExitCode run_config_import(const ConfigOptions& options, Console& console);
 
 struct TrainCommand {
   std::string file;
-  Settings overrides;              // --a.b value
+  config::Settings overrides;      // --a.b value
   int ranks = 0;                   // of this host; 0: not given
   std::string master;              // HOST:PORT
   std::vector<std::string> words;  // the whole command line, for ranks that are started from it
@@ -78,4 +78,4 @@ std::vector<std::vector<std::string>> libtorch_report();
 /// Reads the words, runs the command, prints what went wrong; the process's exit code.
 int run_command_line(int argc, const char* const* argv, Console& console);
 
-}  // namespace trireme
+}  // namespace trireme::cli

@@ -13,12 +13,12 @@
 #include "trireme/config/rules/validate.hpp"
 #include "trireme/layout/grid.hpp"
 
-namespace trireme {
+namespace trireme::cli {
 namespace {
 
 constexpr int kMaxDrawnRanks = 64;
 
-Started started(const ConfigOptions& options) {
+config::Started started(const ConfigOptions& options) {
   require<ConfigError>(options.ranks >= 0, "-n ", options.ranks, ": a number of ranks is at least 1");
   return {.ranks = options.ranks, .how = options.ranks > 0 ? text("-n ", options.ranks) : "", .ranks_of_a_host = 0};
 }
@@ -64,14 +64,15 @@ std::string describe_batch(const Config& c) {
 }  // namespace
 
 ExitCode run_config_show(const ConfigOptions& options, Console& console) {
-  LoadedConfig loaded = load_config(options.file, options.overrides);
-  throw_if_any(loaded.violations);
+  config::LoadedConfig loaded = config::load_config(options.file, options.overrides);
+  config::throw_if_any(loaded.violations);
   // A config without a model is still worth seeing, so rules across keys only warn here.
-  derive(loaded, started(options));
+  config::derive(loaded, started(options));
   std::vector<std::string> warnings;
-  for (const Violation& v : validate(loaded, started(options), warnings)) warnings.push_back(v.headline);
-  console.out << show(loaded);
-  const std::string model = describe_model(loaded);
+  for (const config::Violation& v : config::validate(loaded, started(options), warnings))
+    warnings.push_back(v.headline);
+  console.out << config::show(loaded);
+  const std::string model = config::describe_model(loaded);
   if (!model.empty()) {
     console.out << "\n# ---\n";
     std::string line;
@@ -82,9 +83,10 @@ ExitCode run_config_show(const ConfigOptions& options, Console& console) {
 }
 
 ExitCode run_config_check(const ConfigOptions& options, Console& console) {
-  LoadedConfig loaded = load_config(options.file, options.overrides);
-  print_warnings(check_config(loaded, started(options)), console);
-  console.out << describe_model(loaded) << describe_layout(loaded.config.parallelism) << describe_batch(loaded.config);
+  config::LoadedConfig loaded = config::load_config(options.file, options.overrides);
+  print_warnings(config::check_config(loaded, started(options)), console);
+  console.out << config::describe_model(loaded) << describe_layout(loaded.config.parallelism)
+              << describe_batch(loaded.config);
   console.out << "ok           " << options.file << " fits together\n";
   return ExitCode::done;
 }
@@ -93,13 +95,14 @@ ExitCode run_config_import(const ConfigOptions& options, Console& console) {
   require<ConfigError>(options.overrides.empty(), "config import takes no settings: ",
                        options.overrides.empty() ? "" : str(options.overrides.front().place),
                        "\n  fix: set them in the file it writes");
-  const auto from = framework_by_name(options.from);
+  const auto from = config::framework_by_name(options.from);
   require<ConfigError>(options.from.empty() || from, "--from ", options.from,
                        " is no trainer that we know\n  fix: nanotron, torchtitan, megatron, deepspeed, trainer or hf");
   // A model's folder stands for its config.json.
   std::filesystem::path source = options.file;
   if (std::filesystem::is_directory(source)) source /= "config.json";
-  const Imported imported = import_config(source.string(), read_config_file(source.string()), from);
+  const config::Imported imported =
+      config::import_config(source.string(), config::read_config_file(source.string()), from);
   for (const std::string& note : imported.notes) console.err << "not translated: " << note << "\n";
   const std::string toml = text("# from ", options.file, " (", name(imported.from), ")\n", imported.toml);
   if (options.output.empty()) {
@@ -111,4 +114,4 @@ ExitCode run_config_import(const ConfigOptions& options, Console& console) {
   return ExitCode::done;
 }
 
-}  // namespace trireme
+}  // namespace trireme::cli

@@ -12,7 +12,7 @@
 #include "trireme/data/prepare/prepare.hpp"
 #include "trireme/files/shown_name.hpp"
 
-namespace trireme {
+namespace trireme::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -32,33 +32,34 @@ std::string counted(std::int64_t count, const char* noun) {
 
 bool shows_progress(const Console& console, bool quiet) { return console.err_terminal.tty && !quiet; }
 
-DocumentOptions document_options(const TextOptions& words) {
-  DocumentOptions options{.key = words.key, .chat = {}, .skip_bad = words.skip_bad};
-  if (words.chat) options.chat = ChatTemplate::load(words.chat_template);
+data::DocumentOptions document_options(const TextOptions& words) {
+  data::DocumentOptions options{.key = words.key, .chat = {}, .skip_bad = words.skip_bad};
+  if (words.chat) options.chat = data::ChatTemplate::load(words.chat_template);
   return options;
 }
 
-TextCut cut_of(const TextOptions& words) {
-  const auto cut = text_cut(words.documents);
-  require<ConfigError>(cut.has_value(), "--documents ", shown_name(words.documents),
+data::TextCut cut_of(const TextOptions& words) {
+  const auto cut = data::text_cut(words.documents);
+  require<ConfigError>(cut.has_value(), "--documents ", files::shown_name(words.documents),
                        "\n  fix: file, lines or blank-line");
   return *cut;
 }
 
-KnownPattern pattern_of(const std::string& name) {
-  const auto pattern = pattern_by_name(name);
-  require<ConfigError>(pattern.has_value(), "--pattern ", shown_name(name), "\n  fix: gpt2, llama3 or qwen2");
+data::KnownPattern pattern_of(const std::string& name) {
+  const auto pattern = data::pattern_by_name(name);
+  require<ConfigError>(pattern.has_value(), "--pattern ", files::shown_name(name), "\n  fix: gpt2, llama3 or qwen2");
   return *pattern;
 }
 
-TrainedBpe trained(const TextOptions& words, const BpeTrainOptions& options, CorpusCounts& counts, Console& console) {
+data::TrainedBpe trained(const TextOptions& words, const data::BpeTrainOptions& options, data::CorpusCounts& counts,
+                         Console& console) {
   ProgressLine line(console.err, shows_progress(console, words.quiet), console.err_terminal.width, "counting words");
-  return train_bpe_on_files(
+  return data::train_bpe_on_files(
       {.inputs = words.inputs, .cut = cut_of(words), .documents = document_options(words), .workers = words.workers},
       options, counts, hooks_of(line));
 }
 
-std::string left_out(std::int64_t empty, const BadLines& bad) {
+std::string left_out(std::int64_t empty, const data::BadLines& bad) {
   if (empty == 0 && bad.count == 0) return "";
   std::string out = " · left out: ";
   if (empty > 0) out += text(thousands(empty), " empty", bad.count > 0 ? ", " : "");
@@ -75,36 +76,36 @@ void prepare_now(const PrepareCommand& command, Console& console) {
                        command.tokenizer.empty() ? "" : ", and only one",
                        "\n  fix: -t tokenizer.json, or --train-bpe N to make one from these texts");
   const auto begin = Clock::now();
-  PrepareOptions options{.inputs = command.text.inputs,
-                         .cut = cut_of(command.text),
-                         .documents = document_options(command.text),
-                         .out = command.output,
-                         .format = format_of(command.format),
-                         .append_end = command.append_eod,
-                         .tokenizer_name = command.tokenizer_name,
-                         .tokenizer_json = {},
-                         .workers = command.text.workers,
-                         .shuffle = command.shuffle,
-                         .seed = command.seed,
-                         .validation = command.validation};
-  std::optional<Tokenizer> tokenizer;
+  data::PrepareOptions options{.inputs = command.text.inputs,
+                               .cut = cut_of(command.text),
+                               .documents = document_options(command.text),
+                               .out = command.output,
+                               .format = format_of(command.format),
+                               .append_end = command.append_eod,
+                               .tokenizer_name = command.tokenizer_name,
+                               .tokenizer_json = {},
+                               .workers = command.text.workers,
+                               .shuffle = command.shuffle,
+                               .seed = command.seed,
+                               .validation = command.validation};
+  std::optional<data::Tokenizer> tokenizer;
   if (command.train_bpe == 0) {
-    tokenizer = Tokenizer::load(command.tokenizer);
+    tokenizer = data::Tokenizer::load(command.tokenizer);
   } else {
-    BpeTrainOptions training{.vocab_size = command.train_bpe, .pattern = pattern_of(command.pattern)};
+    data::BpeTrainOptions training{.vocab_size = command.train_bpe, .pattern = pattern_of(command.pattern)};
     // The tokens that the template is made of must be there, and special.
     if (options.documents.chat)
       for (const std::string& token : options.documents.chat->special) training.special_tokens.push_back(token);
-    CorpusCounts counts;
-    options.tokenizer_json = tokenizer_json(trained(command.text, training, counts, console));
-    tokenizer = Tokenizer::from_json(options.tokenizer_json, tokenizer_file(options).string());
+    data::CorpusCounts counts;
+    options.tokenizer_json = data::tokenizer_json(trained(command.text, training, counts, console));
+    tokenizer = data::Tokenizer::from_json(options.tokenizer_json, data::tokenizer_file(options).string());
   }
   const double trained_after = seconds_since(begin);
-  Prepared made;
+  data::Prepared made;
   {
     ProgressLine line(console.err, shows_progress(console, command.text.quiet), console.err_terminal.width,
                       "tokenizing");
-    made = prepare(options, *tokenizer, hooks_of(line));
+    made = data::prepare(options, *tokenizer, hooks_of(line));
   }
   const double seconds = seconds_since(begin) - trained_after;
   console.out << "documents    " << thousands(made.documents) << left_out(made.empty, made.bad) << "\n"
@@ -115,21 +116,21 @@ void prepare_now(const PrepareCommand& command, Console& console) {
               << "time         " << rate(made.read_bytes, seconds);
   if (command.train_bpe > 0) console.out << ", after " << human_seconds(trained_after) << " of training the tokenizer";
   console.out << "\n";
-  for (const WrittenSet& set : made.sets)
+  for (const data::WrittenSet& set : made.sets)
     console.out << (&set == &made.sets.front() ? "written      " : "             ") << set.path.string() << " · "
                 << counted(set.documents, "document") << " · " << counted(set.tokens, "token") << "\n";
 }
 
 void train_bpe_now(const TrainBpeCommand& command, Console& console) {
   const auto begin = Clock::now();
-  BpeTrainOptions options{.vocab_size = command.vocab_size,
-                          .pattern = pattern_of(command.pattern),
-                          .special_tokens = command.special,
-                          .min_frequency = command.min_frequency};
-  if (options.special_tokens.empty()) options.special_tokens = BpeTrainOptions{}.special_tokens;
-  CorpusCounts counts;
-  const std::string json = tokenizer_json(trained(command.text, options, counts, console));
-  const Tokenizer tokenizer = Tokenizer::from_json(json, command.output);
+  data::BpeTrainOptions options{.vocab_size = command.vocab_size,
+                                .pattern = pattern_of(command.pattern),
+                                .special_tokens = command.special,
+                                .min_frequency = command.min_frequency};
+  if (options.special_tokens.empty()) options.special_tokens = data::BpeTrainOptions{}.special_tokens;
+  data::CorpusCounts counts;
+  const std::string json = data::tokenizer_json(trained(command.text, options, counts, console));
+  const data::Tokenizer tokenizer = data::Tokenizer::from_json(json, command.output);
   if (StopSignals::received() != 0) throw Interrupted("interrupted; nothing was written");
   replace_file(command.output, json);
   console.out << "documents    " << thousands(counts.documents) << left_out(0, counts.bad) << "\n"
@@ -143,14 +144,15 @@ void train_bpe_now(const TrainBpeCommand& command, Console& console) {
 
 }  // namespace
 
-DataHooks hooks_of(ProgressLine& line) {
-  return {.progress = [&line](const DataProgress& progress) { line.show(progress); },
+data::DataHooks hooks_of(ProgressLine& line) {
+  return {.progress = [&line](const data::DataProgress& progress) { line.show(progress); },
           .stopped = [] { return StopSignals::received() != 0; }};
 }
 
-TokenFormat format_of(const std::string& name) {
-  const auto format = token_format(name);
-  require<ConfigError>(format.has_value(), "--format ", shown_name(name), "\n  fix: datatrove, megatron or llmc");
+data::TokenFormat format_of(const std::string& name) {
+  const auto format = data::token_format(name);
+  require<ConfigError>(format.has_value(), "--format ", files::shown_name(name),
+                       "\n  fix: datatrove, megatron or llmc");
   return *format;
 }
 
@@ -174,4 +176,4 @@ int run_data_train_bpe(const TrainBpeCommand& command, Console& console) {
   return until_stopped(console, [&] { train_bpe_now(command, console); });
 }
 
-}  // namespace trireme
+}  // namespace trireme::cli

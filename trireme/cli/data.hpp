@@ -13,15 +13,15 @@ namespace CLI {
 class App;
 }
 
-namespace trireme {
+namespace trireme::cli {
 
 /// Runs `work`, which asks StopSignals. When one has stopped it, the code is the one that a shell gives: 130 after Ctrl-C.
 int until_stopped(Console& console, const std::function<void()>& work);
 
 /// Shows progress on `line`, and asks StopSignals.
-DataHooks hooks_of(ProgressLine& line);
+data::DataHooks hooks_of(ProgressLine& line);
 /// ConfigError when --format names none.
-TokenFormat format_of(const std::string& name);
+data::TokenFormat format_of(const std::string& name);
 
 /// Where text comes from, for `prepare` and `train-bpe`.
 struct TextOptions {
@@ -66,4 +66,4 @@ int run_data_merge(const MergeCommand& command, Console& console);
 /// Adds `data` and its commands; `chosen` gets what is to be run.
 void add_data(CLI::App& app, const std::function<void(std::function<int(Console&)>)>& chosen);
 
-}  // namespace trireme
+}  // namespace trireme::cli

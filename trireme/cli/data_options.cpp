@@ -4,7 +4,7 @@
 
 #include "trireme/cli/data.hpp"
 
-namespace trireme {
+namespace trireme::cli {
 namespace {
 
 using Chosen = std::function<void(std::function<int(Console&)>)>;
@@ -100,4 +100,4 @@ void add_data(CLI::App& app, const Chosen& chosen) {
   add_merge(*data, chosen);
 }
 
-}  // namespace trireme
+}  // namespace trireme::cli

@@ -6,22 +6,22 @@
 #include "trireme/base/human.hpp"
 #include "trireme/base/table.hpp"
 #include "trireme/cli/data.hpp"
+#include "trireme/data/tokenizer/tokenizer.hpp"
 #include "trireme/data/tokens/inspect.hpp"
 #include "trireme/data/tokens/merge.hpp"
 #include "trireme/data/tokens/open_tokens.hpp"
-#include "trireme/data/tokenizer/tokenizer.hpp"
 #include "trireme/files/shown_name.hpp"
 
-namespace trireme {
+namespace trireme::cli {
 namespace {
 
 constexpr std::int64_t kShownTokens = 256;
 constexpr std::size_t kShownBytes = 600;
 
-std::string tokenizer_line(const TokenSource& source, const std::optional<Tokenizer>& tokenizer) {
+std::string tokenizer_line(const data::TokenSource& source, const std::optional<data::Tokenizer>& tokenizer) {
   const std::string name = source.tokenizer_name(), made_by = source.tokenizer_fingerprint();
-  std::string line =
-      text(name.empty() ? "not named" : shown_name(name), " · fingerprint ", made_by.empty() ? "not known" : made_by);
+  std::string line = text(name.empty() ? "not named" : files::shown_name(name), " · fingerprint ",
+                          made_by.empty() ? "not known" : made_by);
   if (tokenizer && !made_by.empty())
     line += text(made_by == tokenizer->fingerprint() ? " · the same as " : " · NOT that of ", tokenizer->name(),
                  made_by == tokenizer->fingerprint() ? "" : text(", which is ", tokenizer->fingerprint()));
@@ -29,7 +29,7 @@ std::string tokenizer_line(const TokenSource& source, const std::optional<Tokeni
 }
 
 /// A bar for each power of two between the shortest and the longest document.
-std::string histogram(const TokenReport& report) {
+std::string histogram(const data::TokenReport& report) {
   constexpr double kWidth = 40;
   const auto& lengths = report.lengths;
   const auto used = [](std::int64_t count) { return count > 0; };
@@ -45,10 +45,10 @@ std::string histogram(const TokenReport& report) {
   return table({"from", "to", "documents", ""}, rows);
 }
 
-std::string shown_text(const ShownDocument& document, const std::optional<Tokenizer>& tokenizer) {
+std::string shown_text(const data::ShownDocument& document, const std::optional<data::Tokenizer>& tokenizer) {
   std::string out;
   if (tokenizer && std::ranges::all_of(document.ids, [&](std::uint32_t id) { return id < tokenizer->vocab_size(); })) {
-    out = shown_name(tokenizer->decode(document.ids), kShownBytes);
+    out = files::shown_name(tokenizer->decode(document.ids), kShownBytes);
   } else {
     for (std::size_t i = 0; i < std::min<std::size_t>(document.ids.size(), 20); ++i)
       out += text(i ? " " : "", document.ids[i]);
@@ -58,16 +58,16 @@ std::string shown_text(const ShownDocument& document, const std::optional<Tokeni
 
 void inspect_now(const InspectCommand& command, Console& console) {
   require<ConfigError>(command.documents >= 0, "-n ", command.documents, ": a number of documents is at least 0");
-  std::optional<Tokenizer> tokenizer;
-  if (!command.tokenizer.empty()) tokenizer = Tokenizer::load(command.tokenizer);
+  std::optional<data::Tokenizer> tokenizer;
+  if (!command.tokenizer.empty()) tokenizer = data::Tokenizer::load(command.tokenizer);
   const auto source =
-      open_tokens(command.path, {.document_end = tokenizer ? tokenizer->end_of_document() : std::nullopt});
-  TokenReport report;
+      data::open_tokens(command.path, {.document_end = tokenizer ? tokenizer->end_of_document() : std::nullopt});
+  data::TokenReport report;
   {
     ProgressLine line(console.err, console.err_terminal.tty, console.err_terminal.width, "reading");
-    report = inspect_tokens(*source, hooks_of(line));
+    report = data::inspect_tokens(*source, hooks_of(line));
   }
-  const TokenStorage storage = source->storage();
+  const data::TokenStorage storage = source->storage();
   const double mean = static_cast<double>(source->num_tokens()) / static_cast<double>(report.num_documents);
   console.out << "format       " << storage.format << " · tokens of " << storage.token_bytes << " bytes ("
               << storage.numbers << ")\n"
@@ -85,27 +85,28 @@ void inspect_now(const InspectCommand& command, Console& console) {
               << human_count(mean) << " tokens\n\n"
               << histogram(report);
   std::int64_t number = 0;
-  for (const ShownDocument& document : first_documents(*source, command.documents, kShownTokens))
+  for (const data::ShownDocument& document : data::first_documents(*source, command.documents, kShownTokens))
     console.out << "\ndocument " << number++ << " · " << thousands(document.num_tokens)
                 << (document.num_tokens == 1 ? " token\n" : " tokens\n") << shown_text(document, tokenizer)
                 << (document.num_tokens > std::ssize(document.ids) ? " ..." : "") << "\n";
 }
 
 void merge_now(const MergeCommand& command, Console& console) {
-  const TokenFormat format = format_of(command.format);
-  MergeOptions options{
+  const data::TokenFormat format = format_of(command.format);
+  data::MergeOptions options{
       .inputs = command.inputs, .out = command.output, .format = format, .document_end = {}, .force = command.force};
-  if (format == TokenFormat::datatrove && options.out.extension() != ".ds") options.out += ".ds";
-  if (!command.tokenizer.empty()) options.document_end = Tokenizer::load(command.tokenizer).end_of_document();
-  Merged merged;
+  if (format == data::TokenFormat::datatrove && options.out.extension() != ".ds") options.out += ".ds";
+  if (!command.tokenizer.empty()) options.document_end = data::Tokenizer::load(command.tokenizer).end_of_document();
+  data::Merged merged;
   {
     ProgressLine line(console.err, console.err_terminal.tty && !command.quiet, console.err_terminal.width, "joining");
-    merged = merge_tokens(options, hooks_of(line));
+    merged = data::merge_tokens(options, hooks_of(line));
   }
   const std::string& fingerprint = merged.tokenizer.fingerprint;
   console.out << "documents    " << thousands(merged.documents) << "\n"
               << "tokens       " << thousands(merged.tokens) << "\n"
-              << "tokenizer    " << (merged.tokenizer.name.empty() ? "not named" : shown_name(merged.tokenizer.name))
+              << "tokenizer    "
+              << (merged.tokenizer.name.empty() ? "not named" : files::shown_name(merged.tokenizer.name))
               << " · fingerprint " << (fingerprint.empty() ? "not known" : fingerprint) << "\n"
               << "written      " << options.out.string() << "\n";
 }
@@ -120,4 +121,4 @@ int run_data_merge(const MergeCommand& command, Console& console) {
   return until_stopped(console, [&] { merge_now(command, console); });
 }
 
-}  // namespace trireme
+}  // namespace trireme::cli

@@ -15,7 +15,7 @@
 #include "trireme/base/table.hpp"
 #include "trireme/cli/commands.hpp"
 
-namespace trireme {
+namespace trireme::cli {
 namespace {
 
 int usable_cores() {
@@ -108,4 +108,4 @@ ExitCode run_doctor(Console& console) {
   return ExitCode::done;
 }
 
-}  // namespace trireme
+}  // namespace trireme::cli

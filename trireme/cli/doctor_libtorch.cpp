@@ -2,7 +2,7 @@
 #include "trireme/cli/commands.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
 
-namespace trireme {
+namespace trireme::cli {
 
 std::vector<std::vector<std::string>> libtorch_report() {
   const LibtorchFacts facts = libtorch_facts();
@@ -15,4 +15,4 @@ std::vector<std::vector<std::string>> libtorch_report() {
   };
 }
 
-}  // namespace trireme
+}  // namespace trireme::cli

@@ -11,7 +11,7 @@
 #include "trireme/runtime/launcher/launch_hosts.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
 
-namespace trireme {
+namespace trireme::cli {
 namespace {
 
 constexpr int kDefaultPort = 29500;
@@ -48,8 +48,8 @@ void check(const LaunchCommand& c) {
 }
 
 int launch_from_hostfile(const LaunchCommand& c, std::ostream& err) {
-  HostsOptions options;
-  options.hosts = read_hostfile(c.hostfile, c.ranks);
+  launcher::HostsOptions options;
+  options.hosts = launcher::read_hostfile(c.hostfile, c.ranks);
   options.program = c.program;
   options.trireme = std::filesystem::read_symlink("/proc/self/exe");
   options.folder = std::filesystem::current_path();
@@ -60,7 +60,7 @@ int launch_from_hostfile(const LaunchCommand& c, std::ostream& err) {
   options.variables = process_variables();
   options.launch_words = {"--logs", c.logs.empty() ? fresh_run_folder() + "/ranks" : c.logs};
   if (c.threads > 0) options.launch_words.insert(options.launch_words.end(), {"--threads", std::to_string(c.threads)});
-  return launch_over_hosts(options, err);
+  return launcher::launch_over_hosts(options, err);
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ int launch_from_hostfile(const LaunchCommand& c, std::ostream& err) {
 int run_launch(const LaunchCommand& c, Console& console) {
   check(c);
   if (!c.hostfile.empty()) return launch_from_hostfile(c, console.err);
-  Job job{.program = c.program, .variables = process_variables(), .ranks = c.ranks};
+  launcher::Job job{.program = c.program, .variables = process_variables(), .ranks = c.ranks};
   job.num_nodes = c.num_nodes;
   job.node_rank = c.node_rank;
   job.world_size = c.world_size;
@@ -82,7 +82,7 @@ int run_launch(const LaunchCommand& c, Console& console) {
   }
   if (c.control_stdin) job.control_fd = STDIN_FILENO;
   if (!c.master.empty()) parse_address("--master", c.master, job.master_addr, job.master_port);
-  return run_job(job, console.err);
+  return launcher::run_job(job, console.err);
 }
 
-}  // namespace trireme
+}  // namespace trireme::cli

@@ -8,6 +8,6 @@
 
 int main(int argc, char** argv) {
   const auto facts = [](int fd) { return trireme::terminal_facts(fd, std::getenv("NO_COLOR"), std::getenv("TERM")); };
-  trireme::Console console{std::cout, std::cerr, facts(STDOUT_FILENO), facts(STDERR_FILENO)};
-  return trireme::run_command_line(argc, argv, console);
+  trireme::cli::Console console{std::cout, std::cerr, facts(STDOUT_FILENO), facts(STDERR_FILENO)};
+  return trireme::cli::run_command_line(argc, argv, console);
 }

@@ -1,7 +1,7 @@
 // `trireme launch`, in a build without libtorch.
 #include "trireme/cli/commands.hpp"
 
-namespace trireme {
+namespace trireme::cli {
 
 int run_launch(const LaunchCommand& /*command*/, Console& /*console*/) {
   throw ConfigError(
@@ -9,4 +9,4 @@ int run_launch(const LaunchCommand& /*command*/, Console& /*console*/) {
       "-DTRIREME_WITH_TORCH=ON");
 }
 
-}  // namespace trireme
+}  // namespace trireme::cli

@@ -8,9 +8,9 @@
 #include "trireme/base/human.hpp"
 #include "trireme/base/utf8.hpp"
 
-namespace trireme {
+namespace trireme::cli {
 
-void ProgressLine::show(const DataProgress& progress) {
+void ProgressLine::show(const data::DataProgress& progress) {
   using namespace std::chrono_literals;
   const auto now = Clock::now();
   if (!shown_ || now - last_ < 200ms) return;
@@ -35,4 +35,4 @@ void ProgressLine::clear() {
   drawn_ = false;
 }
 
-}  // namespace trireme
+}  // namespace trireme::cli

@@ -7,7 +7,7 @@
 
 #include "trireme/data/tokens/progress.hpp"
 
-namespace trireme {
+namespace trireme::cli {
 
 class ProgressLine {
  public:
@@ -19,7 +19,7 @@ class ProgressLine {
   ProgressLine& operator=(const ProgressLine&) = delete;
 
   /// Draws the line anew, five times a second at most.
-  void show(const DataProgress& progress);
+  void show(const data::DataProgress& progress);
   void clear();
 
  private:
@@ -32,4 +32,4 @@ class ProgressLine {
   Clock::time_point begun_ = Clock::now(), last_ = begun_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::cli

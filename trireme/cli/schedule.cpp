@@ -7,7 +7,7 @@
 #include "trireme/schedule/draw.hpp"
 #include "trireme/schedule/generate.hpp"
 
-namespace trireme {
+namespace trireme::cli {
 namespace {
 
 constexpr double kMaxSteps = 2e7;  // a few GB; a drawing of more helps nobody
@@ -17,8 +17,9 @@ void check(const ScheduleOptions& o, std::int64_t chunks) {
   for (const auto& [option, cost] : {std::pair{"--forward", o.costs.F}, std::pair{"--input-grad", o.costs.I},
                                      std::pair{"--weight-grad", o.costs.W}, std::pair{"--transfer", o.costs.transfer}})
     require<ConfigError>(cost >= 0 && cost <= kMaxCost, option, " = ", cost, ": a time is from 0 to ", kMaxCost);
-  require<ConfigError>(o.virtual_stages == 0 || canonical_schedule(o.name) == "interleaved-1f1b", "--virtual-stages ",
-                       o.virtual_stages, " with ", o.name, ": only interleaved-1f1b takes a number of chunks");
+  require<ConfigError>(o.virtual_stages == 0 || schedule::canonical_schedule(o.name) == "interleaved-1f1b",
+                       "--virtual-stages ", o.virtual_stages, " with ", o.name,
+                       ": only interleaved-1f1b takes a number of chunks");
   // The schedules on a V are written for two microbatches a stage at least.
   const double steps = static_cast<double>(o.stages) * std::max(2.0 * o.stages, static_cast<double>(o.microbatches)) *
                        static_cast<double>(chunks);
@@ -30,20 +31,21 @@ void check(const ScheduleOptions& o, std::int64_t chunks) {
 
 ExitCode run_schedule(const ScheduleOptions& o, Console& console) {
   const int virtual_stages = o.virtual_stages == 0 ? 2 : o.virtual_stages;
-  check(o, chunks_per_rank(o.name, virtual_stages));
-  const Schedule schedule = make_schedule(o.name, o.stages, o.microbatches, virtual_stages);
-  const Replay replayed = replay(schedule, o.costs);
+  check(o, schedule::chunks_per_rank(o.name, virtual_stages));
+  const schedule::Schedule schedule = schedule::make_schedule(o.name, o.stages, o.microbatches, virtual_stages);
+  const schedule::Replay replayed = schedule::replay(schedule, o.costs);
   if (o.print_text) {
     console.out << str(schedule);
   } else {
-    console.out << draw_text(schedule, replayed, {.width = console.terminal.width, .color = console.terminal.color});
+    console.out << schedule::draw_text(schedule, replayed,
+                                       {.width = console.terminal.width, .color = console.terminal.color});
   }
-  console.out << summary(schedule, replayed);
+  console.out << schedule::summary(schedule, replayed);
   if (!o.svg.empty()) {
-    replace_file(o.svg, draw_svg(schedule, replayed));
+    replace_file(o.svg, schedule::draw_svg(schedule, replayed));
     console.out << "written to " << o.svg << "\n";
   }
   return ExitCode::done;
 }
 
-}  // namespace trireme
+}  // namespace trireme::cli

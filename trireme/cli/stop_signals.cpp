@@ -5,7 +5,7 @@
 
 #include <signal.h>
 
-namespace trireme {
+namespace trireme::cli {
 namespace {
 
 constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
@@ -38,4 +38,4 @@ StopSignals::~StopSignals() {
 
 int StopSignals::received() { return noted; }
 
-}  // namespace trireme
+}  // namespace trireme::cli

@@ -1,7 +1,7 @@
 #pragma once
 // Ctrl-C as a question that work asks now and then, so that it can clean up after itself.
 
-namespace trireme {
+namespace trireme::cli {
 
 /// While it lives, SIGINT, SIGTERM and SIGHUP (unless they are ignored, as under nohup) are noted instead of ending the process. A second
 /// one ends it at once. Afterwards they are ignored: for the last thing that a process does. One object a process at a time.
@@ -16,4 +16,4 @@ class StopSignals {
   static int received();
 };
 
-}  // namespace trireme
+}  // namespace trireme::cli

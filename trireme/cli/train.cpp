@@ -15,16 +15,17 @@
 #include "trireme/train/rank_setup.hpp"
 #include "trireme/train/trainer.hpp"
 
-namespace trireme {
+namespace trireme::cli {
 namespace {
 
 /// The config for so many ranks, with everything that is wrong with it said at once.
-LoadedConfig checked_config(const TrainCommand& command, const Started& started, std::vector<std::string>& warnings) {
-  LoadedConfig loaded = load_config(command.file, command.overrides);
-  warnings = check_config(loaded, started);
-  throw_if_any(validate_for_training(loaded));
+config::LoadedConfig checked_config(const TrainCommand& command, const config::Started& started,
+                                    std::vector<std::string>& warnings) {
+  config::LoadedConfig loaded = config::load_config(command.file, command.overrides);
+  warnings = config::check_config(loaded, started);
+  config::throw_if_any(config::validate_for_training(loaded));
   for (std::string& warning : check_options(loaded.config)) warnings.push_back(std::move(warning));
-  for (std::string& warning : not_done_yet(loaded)) warnings.push_back(std::move(warning));
+  for (std::string& warning : config::not_done_yet(loaded)) warnings.push_back(std::move(warning));
   check_inputs(loaded.config);
   return loaded;
 }
@@ -35,17 +36,18 @@ std::string job_id(const Variables& variables) {
   return "";
 }
 
-RunFolder fresh_folder(const Config& config, const Variables& variables) {
+report::RunFolder fresh_folder(const Config& config, const Variables& variables) {
   const Grid grid = Grid::dense({.pp = static_cast<int>(config.parallelism.pp),
                                  .dp = static_cast<int>(config.parallelism.dp),
                                  .cp = static_cast<int>(config.parallelism.cp),
                                  .tp = static_cast<int>(config.parallelism.tp)},
                                 config.parallelism.order);
-  const RunFacts facts{
-      .time = std::chrono::system_clock::now(), .job_id = job_id(variables), .layout = layout_word(grid.axes())};
-  run_name(config.run.name, facts);  // whose faults are its own
+  const report::RunFacts facts{.time = std::chrono::system_clock::now(),
+                               .job_id = job_id(variables),
+                               .layout = report::layout_word(grid.axes())};
+  report::run_name(config.run.name, facts);  // whose faults are its own
   try {
-    return make_run_folder(config.run.dir, config.run.name, facts);
+    return report::make_run_folder(config.run.dir, config.run.name, facts);
   } catch (const ConfigError& e) {
     throw ConfigError(
         text("run.dir = \"", config.run.dir, "\": ", e.what(), "\n  fix: a folder that can be written to"));
@@ -55,7 +57,7 @@ RunFolder fresh_folder(const Config& config, const Variables& variables) {
 int train_as_rank(const TrainCommand& command, const Environment& env, const Variables& variables, Console& console) {
   share_cores(env, variables);
   std::vector<std::string> warnings;
-  LoadedConfig loaded = checked_config(
+  config::LoadedConfig loaded = checked_config(
       command, {.ranks = env.world_size, .how = env.how, .ranks_of_a_host = env.local_world_size}, warnings);
   Config& config = loaded.config;
   TrainIo io{.out = console.out, .terminal = console.terminal, .program = command.version};
@@ -63,7 +65,7 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
   if (command.terminal_width > 0)
     io.terminal = {.tty = true, .width = command.terminal_width, .color = command.terminal_color};
   io.warnings = warnings;
-  io.config_text = to_toml(loaded);
+  io.config_text = config::to_toml(loaded);
   io.folder = command.run_folder;
   ContextOptions options = context_options(config.comm);
   options.fingerprint = fingerprint_of_config(config);
@@ -73,7 +75,7 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
   ParallelContext context(parallel_sizes(config), env, variables, options);
   multiply_by_blas(config, context.device());
   if (io.folder.empty()) {
-    RunFolder folder;
+    report::RunFolder folder;
     if (env.rank == 0) folder = fresh_folder(config, variables);
     io.folder = broadcast_text(folder.path.string(), context);
     if (!folder.warning.empty()) io.warnings.push_back(folder.warning);
@@ -94,10 +96,10 @@ int run_train(const TrainCommand& asked, Console& console) {
   if (command.ranks > 0 && command.run_folder.empty()) {
     // Before anything starts: what is wrong is said once, and the ranks have a folder for what they say.
     std::vector<std::string> warnings;
-    const LoadedConfig loaded = checked_config(
+    const config::LoadedConfig loaded = checked_config(
         command, {.ranks = command.ranks, .how = text("-n ", command.ranks), .ranks_of_a_host = command.ranks},
         warnings);
-    const RunFolder folder = fresh_folder(loaded.config, variables);
+    const report::RunFolder folder = fresh_folder(loaded.config, variables);
     if (!folder.warning.empty()) console.err << "warning: " << folder.warning << "\n";
     command.run_folder = folder.path.string();
     how.words.insert(how.words.end(), {"--run-folder", command.run_folder});
@@ -110,4 +112,4 @@ int run_train(const TrainCommand& asked, Console& console) {
   return rank_main(how, [&](const Environment& env) { return train_as_rank(command, env, variables, console); });
 }
 
-}  // namespace trireme
+}  // namespace trireme::cli

@@ -29,7 +29,7 @@ C10dWorld::C10dWorld(C10dPlace place, CommOptions options)
       place_(std::move(place)),
       device_(gloo_device(place_.address, place_.interface)),
       watchdog_(std::make_shared<Watchdog>(own_client(place_, this->options().timeout_s), shared_recorder(), size(),
-                                         this->options(), place_.lifeline_fd)) {}
+                                           this->options(), place_.lifeline_fd)) {}
 
 c10::intrusive_ptr<c10d::Store> C10dWorld::store_of(const Membership& members, const char* use) const {
   // A prefix of its own for every group: under one prefix two groups would take each other's addresses.

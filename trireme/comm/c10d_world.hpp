@@ -22,7 +22,7 @@ struct C10dPlace {
   at::Device device = at::kCPU;       // of this rank; NCCL needs a GPU
   std::string address = "127.0.0.1";  // of this host, as the others reach it
   std::string interface{};            // or the network interface to use
-  FlightRecord* black_box = nullptr;      // from the launcher, or nothing
+  FlightRecord* black_box = nullptr;  // from the launcher, or nothing
   int lifeline_fd = -1;               // from the launcher, or nothing
 };
 

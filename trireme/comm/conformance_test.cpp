@@ -5,9 +5,9 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
-#include "trireme/testing/gloo_threads.hpp"
 #include "trireme/comm/self_group.hpp"
 #include "trireme/comm/thread_world.hpp"
+#include "trireme/testing/gloo_threads.hpp"
 
 namespace trireme {
 namespace {

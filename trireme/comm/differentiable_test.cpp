@@ -13,9 +13,9 @@
 #include <torch/csrc/autograd/function.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/testing/test_helpers.hpp"
-#include "trireme/testing/gradcheck.hpp"
 #include "trireme/comm/thread_world.hpp"
+#include "trireme/testing/gradcheck.hpp"
+#include "trireme/testing/test_helpers.hpp"
 
 namespace trireme::differentiable {
 namespace {

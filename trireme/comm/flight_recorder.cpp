@@ -94,7 +94,8 @@ std::string dump_calls(const FlightRecord& box, const std::string& folder) {
 }
 
 FlightRecorder::FlightRecorder(int rank, int world_size, FlightRecord* shared)
-    : own_(shared == nullptr ? std::make_unique<FlightRecord>() : nullptr), box_(shared == nullptr ? own_.get() : shared) {
+    : own_(shared == nullptr ? std::make_unique<FlightRecord>() : nullptr),
+      box_(shared == nullptr ? own_.get() : shared) {
   *box_ = FlightRecord{};
   box_->rank = rank;
   box_->world_size = world_size;
@@ -128,7 +129,8 @@ void FlightRecorder::begin(CallRecord& record, int rank_in_group, int group_size
   ++box_->calls;
   if (check == CheckMode::off) return;
   if (check == CheckMode::fast && !record.pairwise())
-    checksum_ += hash_of(record) * (rank_in_group == 0 ? static_cast<std::uint64_t>(group_size - 1) : ~std::uint64_t{0});
+    checksum_ +=
+        hash_of(record) * (rank_in_group == 0 ? static_cast<std::uint64_t>(group_size - 1) : ~std::uint64_t{0});
   if (step_calls_.size() < kStepCalls) step_calls_.push_back(record);
 }
 

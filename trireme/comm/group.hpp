@@ -11,8 +11,8 @@
 
 #include "trireme/comm/call.hpp"
 #include "trireme/comm/comm_options.hpp"
-#include "trireme/comm/pending.hpp"
 #include "trireme/comm/flight_recorder.hpp"
+#include "trireme/comm/pending.hpp"
 
 namespace trireme {
 

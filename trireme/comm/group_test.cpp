@@ -5,12 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/testing/temp_folder.hpp"
-#include "trireme/testing/test_helpers.hpp"
-#include "trireme/testing/gloo_threads.hpp"
 #include "trireme/comm/rank_order.hpp"
 #include "trireme/comm/self_group.hpp"
 #include "trireme/comm/thread_world.hpp"
+#include "trireme/testing/gloo_threads.hpp"
+#include "trireme/testing/temp_folder.hpp"
+#include "trireme/testing/test_helpers.hpp"
 
 namespace trireme {
 namespace {

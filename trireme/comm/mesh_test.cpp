@@ -6,9 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/testing/test_helpers.hpp"
-#include "trireme/testing/gloo_threads.hpp"
 #include "trireme/comm/thread_world.hpp"
+#include "trireme/testing/gloo_threads.hpp"
+#include "trireme/testing/test_helpers.hpp"
 
 namespace trireme {
 namespace {

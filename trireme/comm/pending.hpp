@@ -35,7 +35,8 @@ class [[nodiscard]] Pending {
 
  private:
   friend class Group;
-  Pending(Group& group, Call call, std::vector<CallRecord> records, at::Tensor result, std::unique_ptr<CommWork> flight);
+  Pending(Group& group, Call call, std::vector<CallRecord> records, at::Tensor result,
+          std::unique_ptr<CommWork> flight);
 
   Group* group_;  // nullptr: waited for, or moved from
   Call call_;

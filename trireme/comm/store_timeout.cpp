@@ -32,7 +32,7 @@ std::set<int> connections() {
 }  // namespace
 
 c10::intrusive_ptr<c10d::Store> with_receive_timeout(double seconds,
-                                              const std::function<c10::intrusive_ptr<c10d::Store>()>& connect) {
+                                                     const std::function<c10::intrusive_ptr<c10d::Store>()>& connect) {
   const std::set<int> before = connections();
   auto store = connect();
   // Another thread may have connected meanwhile: Gloo's sockets do not block, so that this does nothing to them.

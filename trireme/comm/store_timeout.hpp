@@ -10,6 +10,6 @@ namespace trireme {
 /// is an exception, after which that store must not be used again (the answer may still come). Waits for a key have
 /// timeouts of their own and are not cut short.
 c10::intrusive_ptr<c10d::Store> with_receive_timeout(double seconds,
-                                              const std::function<c10::intrusive_ptr<c10d::Store>()>& connect);
+                                                     const std::function<c10::intrusive_ptr<c10d::Store>()>& connect);
 
 }  // namespace trireme

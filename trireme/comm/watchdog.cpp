@@ -58,7 +58,7 @@ bool arrived(const FlightRecord& box, const CallRecord& record, int from) {
 }  // namespace
 
 Watchdog::Watchdog(c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<FlightRecorder> recorder, int world_size,
-                 CommOptions options, int lifeline_fd)
+                   CommOptions options, int lifeline_fd)
     : store_(std::move(store)),
       recorder_(std::move(recorder)),
       world_size_(world_size),
@@ -234,9 +234,9 @@ std::string Watchdog::last_lines(int rank, const CallRecord& record, const std::
   std::string at = record.tag.str(), place(box.place, strnlen(box.place, sizeof box.place));
   for (std::string* words : {&at, &place})
     if (!words->empty()) *words += " | ";
-  return text("\n  every rank's last ", FlightRecord::kCalls, " calls: ", options_.hang_folder, "/rank*.txt\n  rank=", rank,
-              "/", world_size_, " ", host_of(box), " ", box.pid, " | ", place, at, record.what(), " group ",
-              record.group, " seq ", record.seq, " | ", how_it_ended);
+  return text("\n  every rank's last ", FlightRecord::kCalls, " calls: ", options_.hang_folder,
+              "/rank*.txt\n  rank=", rank, "/", world_size_, " ", host_of(box), " ", box.pid, " | ", place, at,
+              record.what(), " group ", record.group, " seq ", record.seq, " | ", how_it_ended);
 }
 
 CommError Watchdog::explain(const Membership& members, const CallRecord& record, const std::string& cause) {

@@ -14,8 +14,8 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/comm/comm_options.hpp"
-#include "trireme/comm/group.hpp"
 #include "trireme/comm/flight_recorder.hpp"
+#include "trireme/comm/group.hpp"
 
 namespace trireme {
 
@@ -26,7 +26,7 @@ class Watchdog {
   /// `lifeline_fd`: a pipe from the launcher (runtime/launch.hpp). At its end, or at an 'S' in it, the process leaves
   /// its calls and is gone; -1: there is none.
   Watchdog(c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<FlightRecorder> recorder, int world_size,
-          CommOptions options, int lifeline_fd = -1);
+           CommOptions options, int lifeline_fd = -1);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;

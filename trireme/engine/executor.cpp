@@ -9,18 +9,18 @@
 
 namespace trireme {
 
-double StepOutcome::seconds(ActionKind op) const {
+double StepOutcome::seconds(schedule::ActionKind op) const {
   std::int64_t ns = 0;
   for (const ActionSpan& span : spans)
     if (span.step.op == op) ns += span.end_ns - span.begin_ns;
   return static_cast<double>(ns) * 1e-9;
 }
 
-Executor::Executor(Program program, Zero& zero) : program_(std::move(program)), zero_(zero) {
-  for (const Action& step : program_) {
-    require(step.chunk == 0 && (step.op == ActionKind::F || step.op == ActionKind::B), "the program has step ", str(step),
-            ": pipelines cannot be run yet");
-    if (step.op == ActionKind::B) ++backwards_;
+Executor::Executor(schedule::Program program, Zero& zero) : program_(std::move(program)), zero_(zero) {
+  for (const schedule::Action& step : program_) {
+    require(step.chunk == 0 && (step.op == schedule::ActionKind::F || step.op == schedule::ActionKind::B),
+            "the program has step ", str(step), ": pipelines cannot be run yet");
+    if (step.op == schedule::ActionKind::B) ++backwards_;
   }
   require(backwards_ > 0, "a program without a backward");
 }
@@ -30,10 +30,10 @@ StepOutcome Executor::run(const StepWork& work) {
   std::map<int, at::Tensor> losses;  // with what their backward needs, from forward to backward
   at::Tensor seed;
   int done = 0;
-  for (const Action& step : program_) {
+  for (const schedule::Action& step : program_) {
     const std::int64_t begin_ns = steady_ns();
     switch (step.op) {
-      case ActionKind::F: {
+      case schedule::ActionKind::F: {
         const MemoryScope activations(MemoryKind::activations);
         zero_.partition().mesh().tag({work.step, "forward"});
         const at::Tensor loss = work.forward(step.microbatch);
@@ -41,7 +41,7 @@ StepOutcome Executor::run(const StepWork& work) {
         losses[step.microbatch] = loss;
         break;
       }
-      case ActionKind::B: {
+      case schedule::ActionKind::B: {
         const auto held = losses.extract(step.microbatch);
         require(!held.empty(), str(step), " comes before its forward");
         if (!seed.defined()) seed = work.seed();

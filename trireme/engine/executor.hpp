@@ -21,7 +21,7 @@ struct StepWork {
 
 /// When a step of the program ran, by the host's steady clock.
 struct ActionSpan {
-  Action step;
+  schedule::Action step;
   std::int64_t begin_ns = 0, end_ns = 0;
 };
 
@@ -29,21 +29,21 @@ struct StepOutcome {
   at::Tensor loss_sum;  // of this rank's microbatches in their order: 0-dim, f64, on the device
   std::vector<ActionSpan> spans{};
 
-  double seconds(ActionKind op) const;  // of all its steps
+  double seconds(schedule::ActionKind op) const;  // of all its steps
 };
 
 class Executor {
  public:
   /// The program of this rank; chunks beyond the first need pipelines.
-  Executor(Program program, Zero& zero);
+  Executor(schedule::Program program, Zero& zero);
 
   /// Gradients are in `zero` afterwards, and on their way to be summed.
   StepOutcome run(const StepWork& work);
 
-  const Program& program() const { return program_; }
+  const schedule::Program& program() const { return program_; }
 
  private:
-  const Program program_;
+  const schedule::Program program_;
   Zero& zero_;
   int backwards_ = 0;  // in the program
 };

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/testing/test_helpers.hpp"
 #include "trireme/comm/thread_world.hpp"
 #include "trireme/schedule/generate.hpp"
+#include "trireme/testing/test_helpers.hpp"
 #include "trireme/testing/zero_helpers.hpp"
 
 namespace trireme {
@@ -19,7 +19,7 @@ TEST(Executor, RunsWhatTheProgramSays) {
       test::UnitNet net;
       Zero zero(params_of(net), net.units(), mesh, {.accumulate = at::kDouble, .reduce = at::kDouble},
                 {.optimizer = {}, .master = at::kDouble, .states = at::kDouble});
-      Executor executor(all_first ? all_forward_all_backward(0, 1, 3) : one_f_one_b(0, 1, 3), zero);
+      Executor executor(all_first ? schedule::all_forward_all_backward(0, 1, 3) : schedule::one_f_one_b(0, 1, 3), zero);
       std::vector<int> order;
       int seeds = 0;
       const StepOutcome outcome = executor.run({.forward =
@@ -49,10 +49,10 @@ TEST(Executor, RefusesWhatItCannotRun) {
     test::UnitNet net;
     Zero zero(params_of(net), net.units(), mesh, {.accumulate = at::kDouble},
               {.optimizer = {}, .master = at::kDouble, .states = at::kDouble});
-    EXPECT_THROW(Executor(parse_program("0F0 0I0 0W0"), zero), InternalError);
-    EXPECT_THROW(Executor(parse_program("1F0 1B0"), zero), InternalError);
-    EXPECT_THROW(Executor(parse_program("0F0"), zero), InternalError);
-    Executor backward_first(parse_program("0B0 0F0"), zero);
+    EXPECT_THROW(Executor(schedule::parse_program("0F0 0I0 0W0"), zero), InternalError);
+    EXPECT_THROW(Executor(schedule::parse_program("1F0 1B0"), zero), InternalError);
+    EXPECT_THROW(Executor(schedule::parse_program("0F0"), zero), InternalError);
+    Executor backward_first(schedule::parse_program("0B0 0F0"), zero);
     EXPECT_THROW(backward_first.run(
                      {.forward = [&](int) { return net.loss(test::rows()); }, .seed = [] { return at::Tensor(); }}),
                  InternalError);

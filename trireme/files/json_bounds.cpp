@@ -5,7 +5,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/files/shown_name.hpp"
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 /// Where the text that starts at `begin` has its closing quote, or the end of `json`.
@@ -64,4 +64,4 @@ std::string json_fault(std::string_view what) {
   return quoted.substr(1, quoted.rfind('"') - 1);
 }
 
-}  // namespace trireme
+}  // namespace trireme::files

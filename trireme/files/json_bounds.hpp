@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme {
+namespace trireme::files {
 
 // Note [Bounds of JSON]: the library reads about 60 MB a second, keeps the token at hand twice with everything since
 // the last one, and repeats it in its messages. 32 MiB, 1 MiB a text and 64 KiB (numbers, brackets, white space)
@@ -23,4 +23,4 @@ void check_json_bounds(std::string_view json, const std::string& file);
 /// What the JSON library says is wrong, without its numbers and without what it has read: it may be long or hostile.
 std::string json_fault(std::string_view what);
 
-}  // namespace trireme
+}  // namespace trireme::files

@@ -7,7 +7,7 @@
 
 #include "trireme/testing/files_helpers.hpp"
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 using ::testing::HasSubstr;
@@ -59,4 +59,4 @@ TEST(JsonBounds, FaultsAreShortAndPrintable) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::files

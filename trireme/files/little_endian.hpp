@@ -8,7 +8,7 @@
 #include <string_view>
 #include <type_traits>
 
-namespace trireme {
+namespace trireme::files {
 
 /// Every machine that libtorch runs on; what relies on it says so with a static_assert.
 inline constexpr bool kLittleEndian = std::endian::native == std::endian::little;
@@ -33,4 +33,4 @@ std::string_view little_endian_bytes(std::span<const T> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
 }
 
-}  // namespace trireme
+}  // namespace trireme::files

@@ -11,7 +11,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 int opened(const std::filesystem::path& path) {
@@ -55,4 +55,4 @@ MappedFile::~MappedFile() {
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
-}  // namespace trireme
+}  // namespace trireme::files

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-namespace trireme {
+namespace trireme::files {
 
 // Note [Files that change while they are mapped]: the length is the one that fstat gives after the file is opened, and
 // nothing is read beyond it. A file that is made shorter afterwards raises SIGBUS at the first read behind its new end,
@@ -29,4 +29,4 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::files

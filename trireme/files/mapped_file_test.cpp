@@ -8,10 +8,10 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "trireme/testing/temp_folder.hpp"
 #include "trireme/testing/files_helpers.hpp"
+#include "trireme/testing/temp_folder.hpp"
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 using ::testing::HasSubstr;
@@ -60,4 +60,4 @@ TEST(MappedFile, KeepsNoDescriptor) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::files

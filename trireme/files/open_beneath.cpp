@@ -11,7 +11,7 @@
 
 #include "trireme/files/shown_name.hpp"
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 // O_NONBLOCK: a pipe that nobody writes to would make us wait; MappedFile refuses it afterwards.
@@ -66,4 +66,4 @@ int open_shard(int folder_fd, const std::string& base_name, bool try_openat2) {
   return blob;
 }
 
-}  // namespace trireme
+}  // namespace trireme::files

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme {
+namespace trireme::files {
 
 /// A name of a file in a folder, not a path: not empty, no /, not `.` or `..`, no control characters.
 bool is_base_name(std::string_view name);
@@ -20,4 +20,4 @@ int open_beneath(int folder_fd, const std::string& base_name, bool try_openat2 =
 /// As above, and through the links of the note. -1 with ELOOP for any other link.
 int open_shard(int folder_fd, const std::string& base_name, bool try_openat2 = true);
 
-}  // namespace trireme
+}  // namespace trireme::files

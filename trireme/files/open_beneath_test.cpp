@@ -12,7 +12,7 @@
 #include "trireme/files/mapped_file.hpp"
 #include "trireme/testing/files_helpers.hpp"
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 namespace fs = std::filesystem;
@@ -111,4 +111,4 @@ INSTANTIATE_TEST_SUITE_P(OpenBeneath, Links, ::testing::Bool(),
                          [](const auto& with) { return with.param ? "Openat2" : "Openat"; });
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::files

@@ -10,7 +10,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 std::string reason(int error) { return std::generic_category().message(error); }
@@ -96,4 +96,4 @@ bool is_there(const std::filesystem::path& path) {
   return std::filesystem::status(path, error).type() != std::filesystem::file_type::not_found;
 }
 
-}  // namespace trireme
+}  // namespace trireme::files

@@ -11,7 +11,7 @@
 
 #include "trireme/files/little_endian.hpp"
 
-namespace trireme {
+namespace trireme::files {
 
 // Note [Files that change while they are read]: docs/adr/0008. The size and the time of the last change are those of the
 // moment of opening, and are compared after each read: a file that was cut, or written to in place, is a DataError at the
@@ -50,4 +50,4 @@ class RandomReader {
 /// Whether something of that name is there, even if it may not be read: opening it then says why.
 bool is_there(const std::filesystem::path& path);
 
-}  // namespace trireme
+}  // namespace trireme::files

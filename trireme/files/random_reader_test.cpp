@@ -14,7 +14,7 @@
 
 #include "trireme/testing/files_helpers.hpp"
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 using ::testing::AllOf;
@@ -151,4 +151,4 @@ TEST(RandomReader, ManyThreadsReadAtOnce) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::files

@@ -7,7 +7,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/files/shown_name.hpp"
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 constexpr std::size_t kLengthBytes = 8;
@@ -120,4 +120,4 @@ void Safetensors::read(const SafetensorsEntry& entry, std::span<const std::int64
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::files

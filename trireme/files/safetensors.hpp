@@ -12,7 +12,7 @@
 #include "trireme/files/mapped_file.hpp"
 #include "trireme/files/safetensors_header.hpp"
 
-namespace trireme {
+namespace trireme::files {
 
 /// Throws CheckpointError when the file is not as Note [What a safetensors header must be] says. What a mapping cannot
 /// promise is in Note [Files that change while they are mapped].
@@ -48,4 +48,4 @@ class Safetensors {
   std::span<const std::byte> data_;  // what follows the header
 };
 
-}  // namespace trireme
+}  // namespace trireme::files

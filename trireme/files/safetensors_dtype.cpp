@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 struct Facts {
@@ -30,4 +30,4 @@ std::optional<SafetensorsDtype> safetensors_dtype(std::string_view dtype_name) {
   return static_cast<SafetensorsDtype>(found - kFacts.begin());
 }
 
-}  // namespace trireme
+}  // namespace trireme::files

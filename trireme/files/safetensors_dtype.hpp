@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-namespace trireme {
+namespace trireme::files {
 
 enum class SafetensorsDtype : std::uint8_t {
   BOOL,
@@ -34,4 +34,4 @@ const char* name(SafetensorsDtype dtype);
 int bits(SafetensorsDtype dtype);  // of an element: 4, 6, or whole bytes
 std::optional<SafetensorsDtype> safetensors_dtype(std::string_view name);
 
-}  // namespace trireme
+}  // namespace trireme::files

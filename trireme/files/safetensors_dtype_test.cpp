@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 TEST(SafetensorsDtype, NamesAndBits) {
@@ -23,4 +23,4 @@ TEST(SafetensorsDtype, NamesAndBits) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::files

@@ -13,7 +13,7 @@
 #include "trireme/files/safetensors_index.hpp"
 #include "trireme/files/shown_name.hpp"
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 namespace fs = std::filesystem;
@@ -142,4 +142,4 @@ void SafetensorsFolder::read(std::string_view tensor, std::span<const std::int64
   found.file.read(found.entry, starts, sizes, out);
 }
 
-}  // namespace trireme
+}  // namespace trireme::files

@@ -11,7 +11,7 @@
 
 #include "trireme/files/safetensors.hpp"
 
-namespace trireme {
+namespace trireme::files {
 
 /// All files are opened, and their headers checked, when the folder is: a run does not fail hours later for a shard.
 class SafetensorsFolder {
@@ -48,4 +48,4 @@ class SafetensorsFolder {
   std::vector<std::uint32_t> file_of_;   // of names_[i]
 };
 
-}  // namespace trireme
+}  // namespace trireme::files

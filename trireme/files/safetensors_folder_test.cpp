@@ -10,7 +10,7 @@
 
 #include "trireme/testing/files_helpers.hpp"
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 namespace fs = std::filesystem;
@@ -178,4 +178,4 @@ TEST_F(Folder, WithoutAModelSaysSo) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::files

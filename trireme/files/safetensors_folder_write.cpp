@@ -15,7 +15,7 @@
 #include "trireme/files/safetensors_index.hpp"
 #include "trireme/files/shown_name.hpp"
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 namespace fs = std::filesystem;
@@ -250,4 +250,4 @@ void SafetensorsFolderWriter::discard() noexcept {
   made_.clear();
 }
 
-}  // namespace trireme
+}  // namespace trireme::files

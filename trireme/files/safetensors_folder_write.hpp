@@ -14,7 +14,7 @@
 #include "trireme/files/safetensors_write.hpp"
 #include "trireme/files/staged_files.hpp"
 
-namespace trireme {
+namespace trireme::files {
 
 /// What transformers took until 5.0, which has 50 GB: smaller files fetch and fail in smaller pieces.
 inline constexpr std::uint64_t kMaxShardBytes = 5'000'000'000;
@@ -90,4 +90,4 @@ class SafetensorsFolderWriter {
   bool is_renaming_ = false;
 };
 
-}  // namespace trireme
+}  // namespace trireme::files

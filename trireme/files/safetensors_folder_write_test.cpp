@@ -8,11 +8,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "trireme/testing/file_size_limit.hpp"
 #include "trireme/files/safetensors_folder.hpp"
+#include "trireme/testing/file_size_limit.hpp"
 #include "trireme/testing/files_helpers.hpp"
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 namespace fs = std::filesystem;
@@ -286,4 +286,4 @@ TEST_F(FolderWriter, BadTensorsAndFilesAreRefusedAtOnce) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::files

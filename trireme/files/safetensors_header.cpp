@@ -12,7 +12,7 @@
 #include "trireme/files/json_bounds.hpp"
 #include "trireme/files/shown_name.hpp"
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 using nlohmann::json;
@@ -198,14 +198,15 @@ class SafetensorsHeader::Reader {
     for (std::uint64_t size : tensor_.shape) {
       empty |= size == 0;
       if (__builtin_mul_overflow(product, std::max<std::uint64_t>(size, 1), &product) || product > kMaxNumber)
-        fail("shape ", list_of(tensor_.shape), " of ", trireme::name(tensor_.dtype), ": the size overflows 64 bits");
+        fail("shape ", list_of(tensor_.shape), " of ", trireme::files::name(tensor_.dtype),
+             ": the size overflows 64 bits");
     }
     const std::uint64_t wanted_bits = empty ? 0 : product;
     if (wanted_bits % 8 != 0)
-      fail("shape ", list_of(tensor_.shape), " of ", trireme::name(tensor_.dtype), " has ", wanted_bits,
+      fail("shape ", list_of(tensor_.shape), " of ", trireme::files::name(tensor_.dtype), " has ", wanted_bits,
            " bits, which do not fill whole bytes");
     if (wanted_bits / 8 != found)
-      fail("shape ", list_of(tensor_.shape), " of ", trireme::name(tensor_.dtype), " takes ", wanted_bits / 8,
+      fail("shape ", list_of(tensor_.shape), " of ", trireme::files::name(tensor_.dtype), " takes ", wanted_bits / 8,
            " bytes, but data_offsets [", tensor_.offsets[0], ", ", tensor_.offsets[1], "] hold ", found);
   }
 
@@ -299,4 +300,4 @@ void SafetensorsHeader::index_names(const std::string& file) {
     throw CheckpointError(text(file, ": tensor ", shown_name(records_[twice->record].name()), ": is given twice"));
 }
 
-}  // namespace trireme
+}  // namespace trireme::files

@@ -11,7 +11,7 @@
 #include "trireme/files/safetensors_dtype.hpp"
 #include "trireme/files/text_blocks.hpp"
 
-namespace trireme {
+namespace trireme::files {
 
 /// A tensor of a file.
 struct SafetensorsEntry {
@@ -82,4 +82,4 @@ class SafetensorsHeader {
   std::vector<Hashed> by_hash_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::files

@@ -10,7 +10,7 @@
 #include "trireme/files/json_bounds.hpp"
 #include "trireme/testing/files_helpers.hpp"
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 using ::testing::AllOf;
@@ -288,4 +288,4 @@ TEST(SafetensorsHeader, NamesThatOnlyLookHostileAreFine) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::files

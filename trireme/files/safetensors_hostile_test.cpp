@@ -42,7 +42,7 @@ void uncounted(void* memory) {
 [[gnu::noinline]] void operator delete(void* memory) noexcept { uncounted(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { uncounted(memory); }
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 using ::testing::HasSubstr;
@@ -178,4 +178,4 @@ TEST(HostileSafetensors, NorDoesAnIndex) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::files

@@ -12,7 +12,7 @@
 #include "trireme/files/safetensors_header.hpp"
 #include "trireme/files/shown_name.hpp"
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 using nlohmann::json;
@@ -124,4 +124,4 @@ SafetensorsIndex parse_safetensors_index(std::string_view text_of_file, const st
   return index;
 }
 
-}  // namespace trireme
+}  // namespace trireme::files

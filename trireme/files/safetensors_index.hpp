@@ -8,7 +8,7 @@
 
 #include "trireme/files/text_blocks.hpp"
 
-namespace trireme {
+namespace trireme::files {
 
 inline constexpr std::size_t kMaxIndexTensors = 524'288, kMaxIndexFiles = 10'000;
 inline constexpr int kMaxIndexDepth = 32;
@@ -28,4 +28,4 @@ struct SafetensorsIndex {
 /// bounded as in Note [Memory of a header], time by Note [Bounds of JSON].
 SafetensorsIndex parse_safetensors_index(std::string_view json, const std::string& shown);
 
-}  // namespace trireme
+}  // namespace trireme::files

@@ -9,7 +9,7 @@
 
 #include "trireme/testing/files_helpers.hpp"
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 using ::testing::ElementsAre;
@@ -79,4 +79,4 @@ TEST(SafetensorsIndex, EveryRuleIsKept) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::files

@@ -13,7 +13,7 @@
 
 #include "trireme/testing/files_helpers.hpp"
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 using ::testing::HasSubstr;
@@ -175,4 +175,4 @@ TEST(Safetensors, BoxesThatLeaveTheTensorAreRefused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::files

@@ -10,7 +10,7 @@
 #include "trireme/files/little_endian.hpp"
 #include "trireme/files/shown_name.hpp"
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 constexpr std::size_t kAlignment = 8;
@@ -120,4 +120,4 @@ void SafetensorsWriter::finish() {
   file_.settle();
 }
 
-}  // namespace trireme
+}  // namespace trireme::files

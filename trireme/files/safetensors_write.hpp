@@ -11,7 +11,7 @@
 #include "trireme/files/safetensors_header.hpp"
 #include "trireme/files/staged_files.hpp"
 
-namespace trireme {
+namespace trireme::files {
 
 /// A tensor that will be written.
 struct SafetensorsTensor {
@@ -56,4 +56,4 @@ class SafetensorsWriter {
   std::uint64_t wanted_ = 0, written_ = 0;  // bytes of the current tensor
 };
 
-}  // namespace trireme
+}  // namespace trireme::files

@@ -11,7 +11,7 @@
 #include "trireme/files/safetensors.hpp"
 #include "trireme/testing/files_helpers.hpp"
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 using ::testing::HasSubstr;
@@ -151,4 +151,4 @@ TEST_F(Written, BadNamesAndShapesAreRefused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::files

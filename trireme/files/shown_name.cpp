@@ -4,7 +4,7 @@
 
 #include "trireme/base/utf8.hpp"
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 /// The code point at `i` of well-formed UTF-8, and its bytes.
@@ -56,4 +56,4 @@ std::string shown_name(std::string_view name, std::size_t max_bytes) {
   return out;
 }
 
-}  // namespace trireme
+}  // namespace trireme::files

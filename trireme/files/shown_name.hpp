@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme {
+namespace trireme::files {
 
 /// `name` in quotes, at most about `max_bytes` of it, with nothing that a terminal would act on: control characters and
 /// marks that turn the direction of writing are spelt \u001b, bytes that are not UTF-8 become U+FFFD.
@@ -13,4 +13,4 @@ std::string shown_name(std::string_view name, std::size_t max_bytes = 100);
 /// Whether there is a control character (C0, DEL or C1) in `name`, which is UTF-8.
 bool has_control_character(std::string_view name);
 
-}  // namespace trireme
+}  // namespace trireme::files

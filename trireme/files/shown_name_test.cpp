@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 TEST(ShownName, EscapesWhatATerminalWouldActOn) {
@@ -31,4 +31,4 @@ TEST(ShownName, ControlCharactersAreFound) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::files

@@ -10,7 +10,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/file_output.hpp"
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 18;
@@ -118,4 +118,4 @@ void StagedFiles::publish(const std::function<void()>& before_step) {
   settle_folder(files_.back()->path().parent_path());
 }
 
-}  // namespace trireme
+}  // namespace trireme::files

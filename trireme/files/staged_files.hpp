@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme {
+namespace trireme::files {
 
 /// One of them. ConfigError where it cannot be made, DataError where the disk does not take it.
 class StagedFile {
@@ -74,4 +74,4 @@ class StagedFiles {
   std::vector<std::filesystem::path> obsolete_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::files

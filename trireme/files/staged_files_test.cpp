@@ -10,7 +10,7 @@
 #include "trireme/testing/file_size_limit.hpp"
 #include "trireme/testing/files_helpers.hpp"
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 using ::testing::HasSubstr;
@@ -149,4 +149,4 @@ TEST(StagedFiles, WhatIsInTheWayIsNamed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::files

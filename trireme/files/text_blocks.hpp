@@ -8,7 +8,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::files {
 
 class TextBlocks {
  public:
@@ -34,4 +34,4 @@ class TextBlocks {
   std::size_t left_ = 0;  // in the last block
 };
 
-}  // namespace trireme
+}  // namespace trireme::files

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 TEST(TextBlocks, TextsStayWhereTheyAre) {
@@ -29,4 +29,4 @@ TEST(TextBlocks, RefusesLongTexts) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::files

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
-#include "trireme/testing/test_helpers.hpp"
 #include "trireme/testing/kernels_helpers.hpp"
+#include "trireme/testing/test_helpers.hpp"
 
 namespace trireme::kernels {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "trireme/testing/test_helpers.hpp"
 #include "trireme/testing/kernels_helpers.hpp"
+#include "trireme/testing/test_helpers.hpp"
 
 namespace trireme::kernels {
 namespace {

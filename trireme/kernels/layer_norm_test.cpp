@@ -1,7 +1,7 @@
 #include "trireme/kernels/layer_norm.hpp"
 
-#include "trireme/testing/test_helpers.hpp"
 #include "trireme/testing/kernels_helpers.hpp"
+#include "trireme/testing/test_helpers.hpp"
 
 namespace trireme::kernels {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <torch/torch.h>
 
-#include "trireme/testing/test_helpers.hpp"
 #include "trireme/testing/kernels_helpers.hpp"
+#include "trireme/testing/test_helpers.hpp"
 
 namespace trireme::kernels {
 namespace {

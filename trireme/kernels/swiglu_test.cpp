@@ -1,7 +1,7 @@
 #include "trireme/kernels/swiglu.hpp"
 
-#include "trireme/testing/test_helpers.hpp"
 #include "trireme/testing/kernels_helpers.hpp"
+#include "trireme/testing/test_helpers.hpp"
 
 namespace trireme::kernels {
 namespace {

@@ -66,7 +66,8 @@ void check_dim(size_t dim, int64_t size, const DimCut& cut, const Grid& grid) {
     ensure(0 < section.size && section.size <= left, "the sections must be positive and add up to ", size);
     left -= section.size;
     const int64_t granules = section.granules == 0 ? section.size : section.granules;
-    ensure(granules > 0 && section.size % granules == 0, "a section of ", section.size, " is not divisible into ", granules, " granules");
+    ensure(granules > 0 && section.size % granules == 0, "a section of ", section.size, " is not divisible into ",
+           granules, " granules");
     ensure(granules % cut.degree == 0 || cut.degree % granules == 0, "a section of ", section.size, " has ", granules,
            " granules: one of ", cut.degree, " and ", granules, " must divide the other");
   }

@@ -67,7 +67,7 @@ Block::Block(const ModelConfig& m, TensorParallel tp) {
 }
 
 at::Tensor Block::forward(const at::Tensor& x_tD, const TokenFacts& tokens) {
-  if (recompute != Recompute::full) return body(x_tD, tokens, recompute == Recompute::selective);
+  if (recompute != config::Recompute::full) return body(x_tD, tokens, recompute == config::Recompute::selective);
   // Nothing in a block draws from libtorch's generators: dropout is a function of what it is given.
   return trireme::recompute([this, tokens](const at::Tensor& x) { return body(x, tokens, false); },
                             {.preserve_rng = false}, x_tD);
@@ -195,7 +195,7 @@ UnitPlan Decoder::use_units(UnitHooks* hooks, std::int64_t layers_per_unit) {
   return plan;
 }
 
-void Decoder::set_recompute(Recompute mode) {
+void Decoder::set_recompute(config::Recompute mode) {
   for (const auto& block : blocks_) block->recompute = mode;
 }
 

@@ -32,7 +32,7 @@ class Block final : public Layer {
 
   /// Looked at in every forward. selective: outputs of norms, activations and (on the math path) probabilities are made
   /// again in backward; full: everything but the block's input.
-  Recompute recompute = Recompute::none;
+  config::Recompute recompute = config::Recompute::none;
 
  private:
   at::Tensor body(const at::Tensor& x_tD, const TokenFacts& tokens, bool selective);
@@ -60,7 +60,7 @@ class Decoder final : public Layer {
   /// [T, vocab_size] on every rank: to look at.
   at::Tensor logits(const at::Tensor& ids_T, const ForwardContext& context);
 
-  void set_recompute(Recompute mode);
+  void set_recompute(config::Recompute mode);
   /// From now on `hooks` (or nobody) is told of every visit to a unit: the embedding with its positions, so many layers
   /// each (0: the whole model is one), the last norm, the head.
   UnitPlan use_units(UnitHooks* hooks, std::int64_t layers_per_unit = 1);

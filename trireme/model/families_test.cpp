@@ -9,13 +9,13 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "trireme/testing/temp_folder.hpp"
-#include "trireme/testing/test_helpers.hpp"
 #include "trireme/config/schema/counts.hpp"
 #include "trireme/config/schema/presets.hpp"
 #include "trireme/model/hugging_face.hpp"
 #include "trireme/nn/sampler.hpp"
 #include "trireme/testing/nn_helpers.hpp"
+#include "trireme/testing/temp_folder.hpp"
+#include "trireme/testing/test_helpers.hpp"
 
 namespace trireme {
 namespace {
@@ -92,7 +92,7 @@ TEST(Families, EveryElementHasOneNameOnBothSides) {
           elements += param.value.numel();
         }
         EXPECT_EQ(rows.size(), params_of(decoder).size());
-        EXPECT_EQ(elements, count_parameters(m).total()) << family;
+        EXPECT_EQ(elements, config::count_parameters(m).total()) << family;
       });
     }
   EXPECT_THROW(weight_names(small("mixtral")), ConfigError);

@@ -12,12 +12,12 @@
 namespace trireme {
 namespace {
 
-at::ScalarType scalar_type(const SafetensorsEntry& entry, const std::string& file) {
+at::ScalarType scalar_type(const files::SafetensorsEntry& entry, const std::string& file) {
   switch (entry.dtype) {
-    case SafetensorsDtype::F64: return at::kDouble;
-    case SafetensorsDtype::F32: return at::kFloat;
-    case SafetensorsDtype::F16: return at::kHalf;
-    case SafetensorsDtype::BF16: return at::kBFloat16;
+    case files::SafetensorsDtype::F64: return at::kDouble;
+    case files::SafetensorsDtype::F32: return at::kFloat;
+    case files::SafetensorsDtype::F16: return at::kHalf;
+    case files::SafetensorsDtype::BF16: return at::kBFloat16;
     default:
       throw CheckpointError(text(file, ": tensor ", entry.name, " is of dtype ", name(entry.dtype),
                                  ": weights must be F64, F32, F16 or BF16\n  fix: a folder that is not quantised"));
@@ -36,7 +36,7 @@ class Source {
  public:
   explicit Source(const std::filesystem::path& path) : folder_(path) {}
 
-  std::optional<SafetensorsFolder::Found> find(const std::string& name) {
+  std::optional<files::SafetensorsFolder::Found> find(const std::string& name) {
     for (const std::string& candidate : {name, name.substr(name.find('.') + 1)})
       if (auto found = folder_.find(candidate)) {
         used_.insert(candidate);
@@ -53,7 +53,7 @@ class Source {
   const std::string& shown() const { return folder_.shown(); }
 
  private:
-  SafetensorsFolder folder_;
+  files::SafetensorsFolder folder_;
   std::set<std::string, std::less<>> used_;
 };
 
@@ -73,7 +73,8 @@ Shape their_shape(const WeightName& name, const ParamSpec& ours) {
 }
 
 /// The rows of our parameter that `name` holds, of the piece that this rank keeps.
-void read_piece(const WeightName& name, const SafetensorsFolder::Found& found, const Piece& piece, at::Tensor local) {
+void read_piece(const WeightName& name, const files::SafetensorsFolder::Found& found, const Piece& piece,
+                at::Tensor local) {
   Box global = box_of(piece.slices.global_slices), own = box_of(piece.slices.local_slices);
   const Range rows{std::max(global[0].begin, name.first_row), std::min(global[0].end, name.first_row + name.rows)};
   if (rows.begin >= rows.end) return;
@@ -95,7 +96,7 @@ using Params = std::map<std::string, Param>;  // by name
 
 struct Read {
   WeightName name;
-  SafetensorsFolder::Found found;
+  files::SafetensorsFolder::Found found;
 };
 
 /// What is to be read, or CheckpointError with everything that is wrong.
@@ -105,7 +106,7 @@ std::vector<Read> plan_reads(const ModelConfig& model, const Params& params, Sou
   std::map<std::string, std::int64_t> named_rows;
   for (const WeightName& name : weight_names(model)) {
     const auto param = params.find(name.ours);
-    require(param != params.end(), "the table of names has ", name.ours, ", the model has not");
+    files::require(param != params.end(), "the table of names has ", name.ours, ", the model has not");
     named_rows[name.ours] += name.rows;
     const auto found = source.find(name.theirs);
     if (!found) {

@@ -32,9 +32,9 @@ Attention::Attention(const AttentionOptions& options, TensorParallel tp)
                        " is not divisible by tp = ", tp.size(), "\n  fix: a tp that divides the heads");
   require<ConfigError>(kv % tp.size() == 0 || tp.size() % kv == 0, "attention: num_key_value_heads = ", kv,
                        " and tp = ", tp.size(), ": neither divides the other");
-  qkv_ = register_module(
-      "qkv", std::make_shared<ColumnLinear>(options.features, (heads + 2 * kv) * d, tp,
-                                            ColumnOptions{.bias = options.qkv_bias, .sections = qkv_sections(options)}));
+  qkv_ = register_module("qkv", std::make_shared<ColumnLinear>(
+                                    options.features, (heads + 2 * kv) * d, tp,
+                                    ColumnOptions{.bias = options.qkv_bias, .sections = qkv_sections(options)}));
   out_ = register_module(
       "out", std::make_shared<RowLinear>(heads * d, options.features, tp,
                                          RowOptions{.bias = options.out_bias, .fill = Fill::residual_weight}));

@@ -86,7 +86,7 @@ at::Tensor loss_of(const at::Tensor& x_TD, const at::Tensor& targets_T, const He
     const int64_t tokens = std::min(head.options.tile_tokens, x_TD.size(0) - begin);
     const at::Tensor x_CD = x_TD.narrow(0, begin, tokens);
     const TileLoss tile = tile_loss(x_CD, targets_T.narrow(0, begin, tokens), head,
-                                       dx_TD.defined() ? dx_TD.narrow(0, begin, tokens) : at::Tensor());
+                                    dx_TD.defined() ? dx_TD.narrow(0, begin, tokens) : at::Tensor());
     sum += tile.sum;
     if (tile.dlogits_Cv.defined()) kernels::add_matmul_tn_(dweight_vD, tile.dlogits_Cv, x_CD);
   }

@@ -8,7 +8,7 @@ struct CrossEntropyOptions {
   int64_t ignore_index = -100;
   double label_smoothing = 0;  // as in PyTorch: this share of the target is spread over all entries
   double z_loss = 0;           // adds z_loss * log(sum exp logits)^2 to the loss of each token
-  int64_t tile_tokens = 512;  // logits of so many tokens exist at a time
+  int64_t tile_tokens = 512;   // logits of so many tokens exist at a time
 };
 
 /// Sums, not means: they are divided once, by the number of tokens of the whole batch (who calls knows it).

@@ -8,12 +8,12 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
+#include "trireme/config/rules/training_rules.hpp"
 #include "trireme/config/schema/counts.hpp"
 #include "trireme/config/schema/derive.hpp"
-#include "trireme/config/rules/training_rules.hpp"
 
 // h hidden_size, d head_dim, f MLP width, V vocabulary, T tokens of a microbatch, t = tp
-namespace trireme {
+namespace trireme::planner {
 namespace {
 
 constexpr double kBytesOfMb = 1e6;  // as in GradReducer
@@ -55,14 +55,14 @@ struct Run {
   const double tokens;   // T of a rank: all that meet the cut matrices
   const double between;  // those that it holds between the layers
 
-  double param_bytes() const { return dtype_bytes(precision.param); }
+  double param_bytes() const { return config::dtype_bytes(precision.param); }
 };
 
 Run run_of(const Config& c, const std::string& compute_dtype) {
   require<ConfigError>(c.parallelism.pp == 1, "parallelism.pp = ", c.parallelism.pp,
                        ": the memory of a pipeline is not predicted yet");
   PrecisionConfig precision = c.precision;
-  precision.param = param_dtype(c);
+  precision.param = config::param_dtype(c);
   if (precision.param == "auto") precision.param = compute_dtype;
   const ParallelismConfig& p = c.parallelism;
   const double tokens = real(c.training.seq_len * c.training.micro_batch_size) / real(p.cp);
@@ -76,8 +76,9 @@ Run run_of(const Config& c, const std::string& compute_dtype) {
 
 void add_states(MemoryPlan& plan, const Run& run) {
   const Config& c = run.config;
-  const std::vector<Bytes> parts = state_bytes(run.parameters.total(), run.precision, c.optimizer.name,
-                                               c.parallelism.zero, run.shards, c.parallelism.contiguous_gradients);
+  const std::vector<config::Bytes> parts =
+      config::state_bytes(run.parameters.total(), run.precision, c.optimizer.name, c.parallelism.zero, run.shards,
+                          c.parallelism.contiguous_gradients);
   plan.weights = parts[0].bytes;
   plan.gradients = parts[1].bytes;
   plan.master = parts[2].bytes;
@@ -87,23 +88,23 @@ void add_states(MemoryPlan& plan, const Run& run) {
 
 /// What a layer keeps. Selective recompute also leaves out what a layer makes again cheaply: the outputs of norms, and
 /// the MLP's activation.
-double layer_bytes(const Run& run, Recompute recompute) {
+double layer_bytes(const Run& run, config::Recompute recompute) {
   const ModelConfig& m = run.config.model;
   const ParallelismConfig& p = run.config.parallelism;
-  const ActivationShape shape{.seq_len = run.config.training.seq_len,
-                              .micro_batch_size = run.config.training.micro_batch_size,
-                              .tp = p.tp,
-                              .cp = p.cp,
-                              .sequence_parallel = p.sequence_parallel,
-                              .flash_attention = m.attention_dropout == 0,
-                              .bytes_an_element = dtype_bytes(run.precision.param)};
+  const config::ActivationShape shape{.seq_len = run.config.training.seq_len,
+                                      .micro_batch_size = run.config.training.micro_batch_size,
+                                      .tp = p.tp,
+                                      .cp = p.cp,
+                                      .sequence_parallel = p.sequence_parallel,
+                                      .flash_attention = m.attention_dropout == 0,
+                                      .bytes_an_element = config::dtype_bytes(run.precision.param)};
   double bytes = 0;
-  for (const Bytes& part : layer_activation_bytes(m, shape, recompute)) {
-    if (recompute == Recompute::selective && (part.name == "qkv input" || part.name == "mlp input")) continue;
+  for (const config::Bytes& part : config::layer_activation_bytes(m, shape, recompute)) {
+    if (recompute == config::Recompute::selective && (part.name == "qkv input" || part.name == "mlp input")) continue;
     const double again = part.name == "mlp hidden" ? (is_gpt2(m) ? 1.0 / 2 : 1.0 / 3) : 0;
-    bytes += part.bytes * (recompute == Recompute::selective ? 1 - again : 1);
+    bytes += part.bytes * (recompute == config::Recompute::selective ? 1 - again : 1);
   }
-  if (m.qk_norm && recompute != Recompute::full) {
+  if (m.qk_norm && recompute != config::Recompute::full) {
     const double heads =
         real(m.num_attention_heads) / real(p.tp) + std::max(1.0, real(m.num_key_value_heads) / real(p.tp));
     bytes += run.tokens * heads * real(m.head_dim) * shape.bytes_an_element;
@@ -114,10 +115,10 @@ double layer_bytes(const Run& run, Recompute recompute) {
 void add_activations(MemoryPlan& plan, const Run& run, bool on_gpu) {
   const ModelConfig& m = run.config.model;
   const double h = real(m.hidden_size), element = run.param_bytes();
-  const Recompute recompute = recompute_of(run.config.activation_checkpoint.mode);
+  const config::Recompute recompute = config::recompute_of(run.config.activation_checkpoint.mode);
   plan.activations = real(m.num_hidden_layers) * layer_bytes(run, recompute);
   // The layer that is being made again has all of its own.
-  if (recompute == Recompute::full) plan.activations += layer_bytes(run, Recompute::none);
+  if (recompute == config::Recompute::full) plan.activations += layer_bytes(run, config::Recompute::none);
   // The first layer's input is the embedding's output; after the last one come the norm's input, and the head's, whose
   // gradient is made in forward and is of all tokens.
   plan.activations += (run.between + run.tokens) * h * element;
@@ -139,7 +140,7 @@ std::vector<double> units_of(const Run& run, std::int64_t at_least) {
     return sum;
   };
   const double layer = size(n.layer);
-  const std::int64_t width = layers_per_unit(run.config);
+  const std::int64_t width = config::layers_per_unit(run.config);
   if (width == 0) return {size(n.embedding) + real(n.layers) * layer + size(n.head)};
   std::vector<double> units = {size(n.embedding)};
   for (std::int64_t left = n.layers; left > 0; left -= width) units.push_back(real(std::min(left, width)) * layer);
@@ -175,13 +176,13 @@ double live_elements(const Run& run, const std::vector<double>& units) {
 void add_communication(MemoryPlan& plan, const Run& run) {
   const ParallelismConfig& p = run.config.parallelism;
   const PrecisionConfig& precision = run.precision;
-  const double all = real(run.parameters.total()), reduce = dtype_bytes(precision.reduce);
+  const double all = real(run.parameters.total()), reduce = config::dtype_bytes(precision.reduce);
   if (p.zero <= 1) {
     // Buckets are slices of the gradients, and travel as they are unless the wire wants another dtype.
     plan.buffers = precision.reduce == precision.accumulate ? 0 : all * reduce;
   } else if (p.zero == 2) {
     // One is filled while another travels and a third waits for its turn.
-    plan.buffers = 3 * std::min(p.bucket_mb * kBytesOfMb, all * dtype_bytes(precision.accumulate));
+    plan.buffers = 3 * std::min(p.bucket_mb * kBytesOfMb, all * config::dtype_bytes(precision.accumulate));
   } else {
     plan.buffers = 3 * std::ranges::max(units_of(run, 0)) * reduce;
     plan.live_units =
@@ -244,4 +245,4 @@ std::string describe(const MemoryPlan& plan) {
   return text("predicted ", thousands(in_units(plan.total())), " ", name, "/rank", parts);
 }
 
-}  // namespace trireme
+}  // namespace trireme::planner

@@ -6,7 +6,7 @@
 
 #include "trireme/config/schema/config.hpp"
 
-namespace trireme {
+namespace trireme::planner {
 
 /// Elements of each tensor of a unit on one rank. A unit is what ZeRO-3 gathers and frees at once.
 using UnitTensors = std::vector<std::int64_t>;
@@ -50,4 +50,4 @@ std::int64_t loss_tile_tokens(bool on_gpu);
 /// what would be 0 is left out. Master weights count as states, as ZeRO counts them.
 std::string describe(const MemoryPlan& plan);
 
-}  // namespace trireme
+}  // namespace trireme::planner

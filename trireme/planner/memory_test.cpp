@@ -9,7 +9,7 @@
 #include "trireme/config/schema/counts.hpp"
 #include "trireme/testing/config_helpers.hpp"
 
-namespace trireme {
+namespace trireme::planner {
 namespace {
 
 Config config_of(const std::string& preset, const Flags& flags = {}) {
@@ -27,12 +27,12 @@ double states(const MemoryPlan& plan) { return plan.weights + plan.gradients + p
 TEST(LocalParameters, OfOneRankAreAll) {
   for (const char* preset : {"tiny-llama", "gpt2", "gpt2-xl", "llama3-8b", "llama3.2-1b", "qwen3-0.6b", "gpt3-175b"}) {
     const ModelConfig m = config_of(preset).model;
-    EXPECT_EQ(local_parameters(m, 1).total(), count_parameters(m).total()) << preset;
+    EXPECT_EQ(local_parameters(m, 1).total(), config::count_parameters(m).total()) << preset;
   }
   const ModelConfig qwen2 = config_of("llama3.2-1b", {"--model.model_type", "qwen2"}).model,
                     biased = config_of("llama3.2-1b", {"--model.attention_bias"}).model;
-  EXPECT_EQ(local_parameters(qwen2, 1).total(), count_parameters(qwen2).total());
-  EXPECT_EQ(local_parameters(biased, 1).total(), count_parameters(biased).total());
+  EXPECT_EQ(local_parameters(qwen2, 1).total(), config::count_parameters(qwen2).total());
+  EXPECT_EQ(local_parameters(biased, 1).total(), config::count_parameters(biased).total());
 }
 
 TEST(LocalParameters, AreCutOverTp) {
@@ -240,4 +240,4 @@ TEST(Describe, ChoosesAUnitAndLeavesOutWhatIsNothing) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::planner

@@ -10,7 +10,7 @@
 
 #include "trireme/base/json_text.hpp"
 
-namespace trireme {
+namespace trireme::report {
 namespace {
 
 struct Entry {
@@ -101,4 +101,4 @@ MetricsFile::MetricsFile(const std::filesystem::path& path) : file_(path) {
 
 void MetricsFile::append(const StepRecord& record) { file_.append(json_record(record) + "\n"); }
 
-}  // namespace trireme
+}  // namespace trireme::report

@@ -8,7 +8,7 @@
 #include "trireme/base/log_item.hpp"
 #include "trireme/report/step_record.hpp"
 
-namespace trireme {
+namespace trireme::report {
 
 /// C's "%a" in any locale: the same double, bit for bit, when it is read back. "nan", "inf", "-inf" for the others.
 std::string hex_float(double value);
@@ -36,4 +36,4 @@ class MetricsFile {
   AppendFile file_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::report

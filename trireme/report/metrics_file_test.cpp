@@ -10,10 +10,10 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/testing/temp_folder.hpp"
 #include "trireme/testing/report_helpers.hpp"
+#include "trireme/testing/temp_folder.hpp"
 
-namespace trireme {
+namespace trireme::report {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -104,4 +104,4 @@ TEST(MetricsFile, ReportsWhatItCannotOpenOrWrite) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::report

@@ -8,7 +8,7 @@
 #include "trireme/base/utf8.hpp"
 #include "trireme/report/step_table.hpp"
 
-namespace trireme {
+namespace trireme::report {
 namespace {
 
 double share_done(const BarFacts& facts) {
@@ -40,4 +40,4 @@ std::string bar_text(const BarFacts& facts, int width) {
   return "";
 }
 
-}  // namespace trireme
+}  // namespace trireme::report

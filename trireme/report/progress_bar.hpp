@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-namespace trireme {
+namespace trireme::report {
 
 struct BarFacts {
   std::int64_t step = 0, steps = 0;
@@ -17,4 +17,4 @@ struct BarFacts {
 /// Always shorter than `width`, so that no terminal wraps it: parts are left out until it fits, and at last all of it.
 std::string bar_text(const BarFacts& facts, int width);
 
-}  // namespace trireme
+}  // namespace trireme::report

@@ -13,7 +13,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/file_output.hpp"
 
-namespace trireme {
+namespace trireme::report {
 namespace {
 
 namespace fs = std::filesystem;
@@ -126,4 +126,4 @@ RunFolder make_run_folder(const fs::path& dir, const std::string& pattern, const
                          " runs of this name\n  fix: put %date into run.name"));
 }
 
-}  // namespace trireme
+}  // namespace trireme::report

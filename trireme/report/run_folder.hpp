@@ -7,7 +7,7 @@
 
 #include "trireme/layout/grid.hpp"
 
-namespace trireme {
+namespace trireme::report {
 
 struct RunFacts {
   std::chrono::system_clock::time_point time{};  // %date, in UTC: 20261115-0031
@@ -32,4 +32,4 @@ std::string run_name(const std::string& pattern, const RunFacts& facts);
 /// in its old folder does not come here. ConfigError if the folder cannot be made.
 RunFolder make_run_folder(const std::filesystem::path& dir, const std::string& pattern, const RunFacts& facts);
 
-}  // namespace trireme
+}  // namespace trireme::report

@@ -12,7 +12,7 @@
 #include "trireme/testing/temp_folder.hpp"
 #include "trireme/testing/test_helpers.hpp"
 
-namespace trireme {
+namespace trireme::report {
 namespace {
 
 namespace fs = std::filesystem;
@@ -156,4 +156,4 @@ TEST(RunFolder, SaysWhereItCannotBeMade) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::report

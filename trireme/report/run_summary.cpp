@@ -10,7 +10,7 @@
 #include "trireme/report/metrics_file.hpp"
 #include "trireme/report/step_table.hpp"
 
-namespace trireme {
+namespace trireme::report {
 namespace {
 
 constexpr std::size_t kLabelWidth = 8;
@@ -98,4 +98,4 @@ std::string summary_json(const RunSummary& summary) {
   return out + "}}";
 }
 
-}  // namespace trireme
+}  // namespace trireme::report

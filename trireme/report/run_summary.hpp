@@ -9,7 +9,7 @@
 
 #include "trireme/base/terminal.hpp"
 
-namespace trireme {
+namespace trireme::report {
 
 struct SlowestRank {
   int rank = 0;
@@ -39,4 +39,4 @@ std::string summary_text(const RunSummary& summary, const Style& style);
 /// {"done":{"steps":400, ...}} without a newline; what is absent is left out, and so is `next`.
 std::string summary_json(const RunSummary& summary);
 
-}  // namespace trireme
+}  // namespace trireme::report

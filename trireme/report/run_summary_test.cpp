@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trireme {
+namespace trireme::report {
 namespace {
 
 RunSummary full_summary() {
@@ -67,4 +67,4 @@ TEST(LabelledLine, KeepsASpaceBehindALongLabel) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::report

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace trireme {
+namespace trireme::report {
 
 /// The fractions are parts of `step_time_s`, from 0 to 1. What could not be measured is absent, never a made-up number.
 struct StepRecord {
@@ -29,4 +29,4 @@ struct StepRecord {
   std::optional<double> val_loss{};
 };
 
-}  // namespace trireme
+}  // namespace trireme::report

@@ -11,7 +11,7 @@
 #include "trireme/base/log_item.hpp"
 #include "trireme/base/utf8.hpp"
 
-namespace trireme {
+namespace trireme::report {
 namespace {
 
 struct TableColumn {
@@ -116,4 +116,4 @@ std::string StepTable::row(const StepRecord& record, const std::vector<std::stri
   return line + "   " + style_.dim(behind);
 }
 
-}  // namespace trireme
+}  // namespace trireme::report

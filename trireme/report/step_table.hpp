@@ -8,7 +8,7 @@
 #include "trireme/base/terminal.hpp"
 #include "trireme/report/step_record.hpp"
 
-namespace trireme {
+namespace trireme::report {
 
 /// Fixed notation with `decimals`, while that shows the number in `width` columns; else scientific: 2.3120, 1.24e-05, 1.24e+09, nan.
 std::string short_number(double value, int decimals, int width);
@@ -33,4 +33,4 @@ class StepTable {
   Style style_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::report

@@ -7,7 +7,7 @@
 #include "trireme/base/utf8.hpp"
 #include "trireme/testing/report_helpers.hpp"
 
-namespace trireme {
+namespace trireme::report {
 namespace {
 
 TEST(ShortNumber, IsFixedWhereThatShowsTheNumber) {
@@ -78,4 +78,4 @@ TEST(StepTable, LeavesOutColumnsWhereTheTerminalIsNarrow) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::report

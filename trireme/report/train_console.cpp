@@ -9,7 +9,7 @@
 #include "trireme/report/metrics_file.hpp"
 #include "trireme/report/progress_bar.hpp"
 
-namespace trireme {
+namespace trireme::report {
 namespace {
 
 constexpr int kLinesAHeader = 30;
@@ -159,4 +159,4 @@ void TrainConsole::draw_bar() {
   bar_is_drawn_ = true;
 }
 
-}  // namespace trireme
+}  // namespace trireme::report

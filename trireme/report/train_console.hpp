@@ -15,7 +15,7 @@
 #include "trireme/report/step_record.hpp"
 #include "trireme/report/step_table.hpp"
 
-namespace trireme {
+namespace trireme::report {
 
 /// bar: a table, and a bar under it on a terminal. plain: key=value. json: the records of metrics.jsonl. quiet: warnings and the end.
 enum class ConsoleMode { bar, plain, json, quiet };
@@ -81,4 +81,4 @@ class TrainConsole {
   bool bar_is_drawn_ = false;
 };
 
-}  // namespace trireme
+}  // namespace trireme::report

@@ -5,11 +5,11 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/testing/test_helpers.hpp"
 #include "trireme/report/metrics_file.hpp"
 #include "trireme/testing/report_helpers.hpp"
+#include "trireme/testing/test_helpers.hpp"
 
-namespace trireme {
+namespace trireme::report {
 namespace {
 
 using std::chrono::milliseconds;
@@ -250,4 +250,4 @@ TEST(TrainConsole, QuietIsWarningsAndTheEnd) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::report

@@ -5,7 +5,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::report {
 
 ZScore::ZScore(std::deque<double> values) : values_(std::move(values)) {
   require(values_.size() <= kWindow, "a z-score over ", kWindow, " values is given ", values_.size());
@@ -31,4 +31,4 @@ std::optional<double> ZScore::add(double value) {
   return -mean / deviation;
 }
 
-}  // namespace trireme
+}  // namespace trireme::report

@@ -4,7 +4,7 @@
 #include <deque>
 #include <optional>
 
-namespace trireme {
+namespace trireme::report {
 
 /// Over the last 128 values, the new one among them, with the deviation of the whole window, as in llm.c: of n values no score can be
 /// beyond sqrt(n - 1). llm.c waits for a full window; here a score is given from 8 values on.
@@ -28,4 +28,4 @@ class ZScore {
   std::deque<double> values_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::report

@@ -7,7 +7,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::report {
 namespace {
 
 TEST(ZScore, WaitsForEightValues) {
@@ -76,4 +76,4 @@ TEST(ZScore, RefusesAWindowThatItCannotHaveWritten) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::report

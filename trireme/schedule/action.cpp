@@ -4,7 +4,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::schedule {
 namespace {
 
 constexpr std::string_view kOps = "FBIW";  // in the order of ActionKind
@@ -53,4 +53,4 @@ Program parse_program(std::string_view text) {
   return program;
 }
 
-}  // namespace trireme
+}  // namespace trireme::schedule

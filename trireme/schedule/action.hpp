@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme {
+namespace trireme::schedule {
 
 /// F forward; B backward, both gradients; I gradient of the input alone; W gradient of the weights alone.
 enum class ActionKind : std::uint8_t { F, B, I, W };
@@ -30,4 +30,4 @@ std::string str(const Program& program);
 Action parse_step(std::string_view word);
 Program parse_program(std::string_view text);
 
-}  // namespace trireme
+}  // namespace trireme::schedule

@@ -8,7 +8,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::schedule {
 namespace {
 
 struct Look {
@@ -152,4 +152,4 @@ std::string summary(const Schedule& schedule, const Replay& replay) {
   return out;
 }
 
-}  // namespace trireme
+}  // namespace trireme::schedule

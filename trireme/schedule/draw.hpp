@@ -5,7 +5,7 @@
 #include "trireme/schedule/replay.hpp"
 #include "trireme/schedule/schedule.hpp"
 
-namespace trireme {
+namespace trireme::schedule {
 
 struct DrawOptions {
   int width = 100;     // columns of the terminal
@@ -22,4 +22,4 @@ std::string draw_svg(const Schedule& schedule, const Replay& replay);
 /// Two lines: makespan and bubble in units of the costs, and the activations that the ranks hold at most.
 std::string summary(const Schedule& schedule, const Replay& replay);
 
-}  // namespace trireme
+}  // namespace trireme::schedule

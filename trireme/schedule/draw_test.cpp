@@ -5,7 +5,7 @@
 
 #include "trireme/schedule/generate.hpp"
 
-namespace trireme {
+namespace trireme::schedule {
 namespace {
 
 TEST(DrawText, ShowsOneFOneBAsInTheTextbook) {
@@ -75,4 +75,4 @@ TEST(Summary, GivesTheNumbersOfTheReplay) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::schedule

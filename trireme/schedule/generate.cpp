@@ -7,7 +7,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::schedule {
 namespace {
 
 /// Writes a rank's program. Microbatches of one op and chunk follow one another, so only op and chunk are named.
@@ -21,7 +21,8 @@ class Writer {
     int& microbatch = next_[local][index(op)];
     program_.push_back({op, chunks_[local], microbatch});
     ++microbatch;
-    if (op == ActionKind::B) next_[local][index(ActionKind::W)] = microbatch;  // I and B share a counter; B does W's work too
+    if (op == ActionKind::B)
+      next_[local][index(ActionKind::W)] = microbatch;  // I and B share a counter; B does W's work too
     if (op == ActionKind::I) pending_.push_back(local);
   }
   void forward(std::size_t local = 0) { add(ActionKind::F, local); }
@@ -220,9 +221,10 @@ Schedule make_schedule(std::string_view name, int ranks, int microbatches, int v
                     .programs = {}};
   for (int r = 0; r < ranks; ++r) {
     schedule.programs.push_back(known->program(r, ranks, microbatches, virtual_stages));
-    for (const Action& step : schedule.programs.back()) schedule.rank_of_chunk[static_cast<std::size_t>(step.chunk)] = r;
+    for (const Action& step : schedule.programs.back())
+      schedule.rank_of_chunk[static_cast<std::size_t>(step.chunk)] = r;
   }
   return schedule;
 }
 
-}  // namespace trireme
+}  // namespace trireme::schedule

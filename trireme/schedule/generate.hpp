@@ -5,10 +5,10 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/schedule/schedule.hpp"
 #include "trireme/schedule/action.hpp"
+#include "trireme/schedule/schedule.hpp"
 
-namespace trireme {
+namespace trireme::schedule {
 
 // All take any number of microbatches >= 1.
 
@@ -39,4 +39,4 @@ int chunks_per_rank(std::string_view name, int virtual_stages);
 /// Throws ConfigError for an unknown name or a number below 1.
 Schedule make_schedule(std::string_view name, int ranks, int microbatches, int virtual_stages = 1);
 
-}  // namespace trireme
+}  // namespace trireme::schedule

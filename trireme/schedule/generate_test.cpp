@@ -6,7 +6,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/testing/test_helpers.hpp"
 
-namespace trireme {
+namespace trireme::schedule {
 namespace {
 
 TEST(Generate, OneFOneBReadsAsTheTextbook) {
@@ -76,4 +76,4 @@ TEST(Generate, BadNumbersAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::schedule

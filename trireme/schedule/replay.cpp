@@ -6,7 +6,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::schedule {
 namespace {
 
 constexpr double kNotYet = -1;
@@ -212,4 +212,4 @@ class Player {
 
 Replay replay(const Schedule& schedule, const ActionCosts& costs) { return Player(schedule, costs).run(); }
 
-}  // namespace trireme
+}  // namespace trireme::schedule

@@ -4,7 +4,7 @@
 
 #include "trireme/schedule/schedule.hpp"
 
-namespace trireme {
+namespace trireme::schedule {
 
 /// Times of one microbatch on one stage, that is on all chunks of a rank together, and of one transfer between ranks.
 struct ActionCosts {
@@ -50,4 +50,4 @@ struct Replay {
 /// waits for).
 Replay replay(const Schedule& schedule, const ActionCosts& costs = {});
 
-}  // namespace trireme
+}  // namespace trireme::schedule

@@ -9,10 +9,10 @@
 #include <rapidcheck.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/testing/test_helpers.hpp"
 #include "trireme/schedule/generate.hpp"
+#include "trireme/testing/test_helpers.hpp"
 
-namespace trireme {
+namespace trireme::schedule {
 namespace {
 
 constexpr double kExact =
@@ -32,7 +32,7 @@ void for_all_shapes(const std::string& name, const std::function<void(int, int, 
 
 const std::vector<ActionCosts>& costs_to_try() {
   static const std::vector<ActionCosts> costs = {{1, 1, 1}, {1, 1, 0.5}, {1, 2, 1},      {2, 1, 2},
-                                               {1, 1, 2}, {3, 2, 1.5}, {0.7, 1.9, 0.3}};
+                                                 {1, 1, 2}, {3, 2, 1.5}, {0.7, 1.9, 0.3}};
   return costs;
 }
 
@@ -249,4 +249,4 @@ TEST(Campaign, EveryScheduleOnManyRanks) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::schedule

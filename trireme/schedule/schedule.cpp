@@ -6,7 +6,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::schedule {
 namespace {
 
 int number(const std::string& word, int line) {
@@ -94,4 +94,4 @@ Schedule parse_schedule(std::string_view input) {
   return schedule;
 }
 
-}  // namespace trireme
+}  // namespace trireme::schedule

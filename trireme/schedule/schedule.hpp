@@ -6,7 +6,7 @@
 
 #include "trireme/schedule/action.hpp"
 
-namespace trireme {
+namespace trireme::schedule {
 
 /// Activations go from one chunk to the other, their gradients come back.
 struct Edge {
@@ -37,4 +37,4 @@ std::string str(const Schedule& schedule);
 /// The reverse of `str`. Throws ConfigError that names the line.
 Schedule parse_schedule(std::string_view text);
 
-}  // namespace trireme
+}  // namespace trireme::schedule

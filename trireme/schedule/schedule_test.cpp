@@ -7,10 +7,10 @@
 #include <rapidcheck.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/testing/test_helpers.hpp"
 #include "trireme/schedule/generate.hpp"
+#include "trireme/testing/test_helpers.hpp"
 
-namespace trireme {
+namespace trireme::schedule {
 namespace {
 
 TEST(Action, ReadsAsItIsWritten) {
@@ -59,4 +59,4 @@ TEST(Schedule, ABadFileIsRefusedByLine) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::schedule

@@ -12,11 +12,11 @@
 #include <rapidcheck.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/testing/temp_folder.hpp"
-#include "trireme/config/schema/fields.hpp"
 #include "trireme/config/read/parse.hpp"
 #include "trireme/config/rules/validate.hpp"
+#include "trireme/config/schema/fields.hpp"
 #include "trireme/testing/layout_helpers.hpp"
+#include "trireme/testing/temp_folder.hpp"
 
 namespace trireme {
 
@@ -25,8 +25,8 @@ inline std::string testdata_path(const std::string& name) {
 }
 inline std::string testdata(const std::string& name) { return file_contents(testdata_path(name)); }
 
-inline Value raw(const std::string& text) { return {RawText{text}}; }
-inline Value whole(std::int64_t value) { return {value}; }
+inline config::Value raw(const std::string& text) { return {config::RawText{text}}; }
+inline config::Value whole(std::int64_t value) { return {value}; }
 
 /// A config and what is told about it.
 struct Told {
@@ -39,30 +39,31 @@ using Flags = std::vector<std::string>;
 /// A model, so that nothing else is wrong.
 inline const char* const kTiny = "model.preset = \"tiny-llama\"\n";
 
-inline LoadedConfig load(const std::string& toml, const Flags& flags = {}) {
-  return load_config_text("run.toml", toml, flags);
+inline config::LoadedConfig load(const std::string& toml, const Flags& flags = {}) {
+  return config::load_config_text("run.toml", toml, flags);
 }
 /// Loaded without an error, and checked.
-inline LoadedConfig load_good(const std::string& toml, const Flags& flags = {}, const Started& started = {}) {
-  LoadedConfig loaded = load(toml, flags);
-  check_config(loaded, started);
+inline config::LoadedConfig load_good(const std::string& toml, const Flags& flags = {},
+                                      const config::Started& started = {}) {
+  config::LoadedConfig loaded = load(toml, flags);
+  config::check_config(loaded, started);
   return loaded;
 }
 /// What a person reads after "error: " when the config is checked; "no error" when it is good.
-inline std::string error_of(const std::string& toml, const Flags& flags = {}, const Started& started = {}) {
+inline std::string error_of(const std::string& toml, const Flags& flags = {}, const config::Started& started = {}) {
   return message_of<ConfigError>([&] { load_good(toml, flags, started); });
 }
 
 /// The value of a key as TOML writes it; "no such key" when there is none.
 inline std::string value_of(Config& config, const std::string& key) {
-  for (const Field& field : fields(config))
-    if (field.key == key) return toml_text(field.value);
+  for (const config::Field& field : config::fields(config))
+    if (field.key == key) return config::toml_text(field.value);
   return "no such key";
 }
 /// Every key with its value.
 inline std::map<std::string, std::string> values_of(Config config) {
   std::map<std::string, std::string> values;
-  for (const Field& field : fields(config)) values[field.key] = toml_text(field.value);
+  for (const config::Field& field : config::fields(config)) values[field.key] = config::toml_text(field.value);
   return values;
 }
 
@@ -100,7 +101,7 @@ class Dice {
 };
 
 /// Writes a random value that the field allows into it.
-inline void randomise(const Field& field, Dice& dice) {
+inline void randomise(const config::Field& field, Dice& dice) {
   static const std::vector<std::string> words = {"",       "a",         "two words", "quote \" and \\", "# no comment",
                                                  "ünï☃😀", "line\nend", "a,b",       "[1, 2]",          "-1",
                                                  "true",   " spaced ",  "C:\\path",  "$HOME",           "tab\t"};
@@ -133,6 +134,6 @@ inline void randomise(const Field& field, Dice& dice) {
 }
 
 /// Presets and model.hf give values to other keys: a test of one key leaves them out.
-inline bool stands_alone(const Field& field) { return field.key != "model.preset" && field.key != "model.hf"; }
+inline bool stands_alone(const config::Field& field) { return field.key != "model.preset" && field.key != "model.hf"; }
 
 }  // namespace trireme

@@ -9,37 +9,37 @@
 #include <vector>
 
 #include "trireme/base/error.hpp"
-#include "trireme/testing/temp_folder.hpp"
-#include "trireme/testing/test_helpers.hpp"
 #include "trireme/data/tokens/token_source.hpp"
 #include "trireme/data/tokens/token_writer.hpp"
 #include "trireme/files/little_endian.hpp"
+#include "trireme/testing/temp_folder.hpp"
+#include "trireme/testing/test_helpers.hpp"
 
 namespace trireme {
 
 using Ids = std::vector<std::uint32_t>;
 using Documents = std::vector<Ids>;
 
-inline constexpr std::array<TokenFormat, 3> kTokenFormats = {TokenFormat::datatrove, TokenFormat::megatron,
-                                                             TokenFormat::llmc};
+inline constexpr std::array<data::TokenFormat, 3> kTokenFormats = {
+    data::TokenFormat::datatrove, data::TokenFormat::megatron, data::TokenFormat::llmc};
 
 /// Writes all documents; options.vocab_size 0 means 50,257.
-inline void write_documents(TokenFormat format, const std::filesystem::path& path, const Documents& documents,
-                            TokenWriterOptions options = {}) {
+inline void write_documents(data::TokenFormat format, const std::filesystem::path& path, const Documents& documents,
+                            data::TokenWriterOptions options = {}) {
   if (options.vocab_size == 0) options.vocab_size = 50'257;
-  const auto writer = write_tokens(format, path, std::move(options));
+  const auto writer = data::write_tokens(format, path, std::move(options));
   for (const Ids& ids : documents) writer->append(ids);
   writer->finish();
 }
 
-inline Ids all_tokens(const TokenSource& source) {
+inline Ids all_tokens(const data::TokenSource& source) {
   Ids ids(static_cast<std::size_t>(source.num_tokens()));
   source.read(0, ids);
   return ids;
 }
 
 /// Its documents that have tokens.
-inline Documents documents_of(const TokenSource& source) {
+inline Documents documents_of(const data::TokenSource& source) {
   const Ids ids = all_tokens(source);
   Documents documents;
   std::int64_t begin = 0;
@@ -58,7 +58,7 @@ inline Documents without_empty(Documents documents) {
 
 template <class T>
 std::string bytes_of_numbers(const std::vector<T>& values) {
-  return std::string(little_endian_bytes(std::span<const T>(values)));
+  return std::string(files::little_endian_bytes(std::span<const T>(values)));
 }
 
 /// A new file: ext4 would write an old one out to the disk, which takes milliseconds.

@@ -6,10 +6,10 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/testing/test_helpers.hpp"
 #include "trireme/comm/differentiable.hpp"
 #include "trireme/comm/self_group.hpp"
 #include "trireme/comm/thread_world.hpp"
+#include "trireme/testing/test_helpers.hpp"
 
 namespace trireme {
 namespace {

@@ -12,9 +12,9 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "trireme/testing/temp_folder.hpp"
 #include "trireme/runtime/launcher/launch.hpp"
 #include "trireme/runtime/launcher/rank_process.hpp"
+#include "trireme/testing/temp_folder.hpp"
 
 namespace trireme {
 
@@ -38,20 +38,20 @@ class LaunchBench {
   }
 
   LaunchResult run() {
-    const OwnedFd out(open_file("out")), err(open_file("err"));
+    const launcher::OwnedFd out(open_file("out")), err(open_file("err"));
     options.out_fd = out.get();
     options.err_fd = err.get();
     std::ostringstream said;
     const auto start = std::chrono::steady_clock::now();
-    const int code = launch(options, said);
+    const int code = launcher::launch(options, said);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return {code, said.str(), file_contents(folder / "out"), file_contents(folder / "err"), seconds};
   }
 
-  std::string log(int rank) const { return file_contents(folder.path() / "ranks" / log_name(rank)); }
+  std::string log(int rank) const { return file_contents(folder.path() / "ranks" / launcher::log_name(rank)); }
 
   TempFolder folder;
-  LaunchOptions options;
+  launcher::LaunchOptions options;
 
  private:
   int open_file(const char* name) const {
@@ -59,7 +59,8 @@ class LaunchBench {
   }
 };
 
-inline bool wait_until(const std::function<bool()>& done, std::chrono::milliseconds limit = std::chrono::seconds(10)) {
+inline bool wait_until(const std::function<launcher::bool()>& done,
+                       std::chrono::milliseconds limit = std::chrono::seconds(10)) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   while (!done()) {
     if (std::chrono::steady_clock::now() > deadline) return false;

@@ -12,7 +12,7 @@
 
 namespace trireme {
 
-class MemoryTokens final : public TokenSource {
+class MemoryTokens final : public data::TokenSource {
  public:
   /// `ends`: where documents end, the last at the end of the tokens; none: one document. `mask` empty: all count.
   explicit MemoryTokens(std::string name, std::vector<std::uint32_t> tokens, std::vector<std::int64_t> ends = {},
@@ -49,8 +49,8 @@ class MemoryTokens final : public TokenSource {
 };
 
 /// Token i is i.
-inline std::shared_ptr<const TokenSource> counted_tokens(std::int64_t count,
-                                                         const std::string& name = "data/count.ds") {
+inline std::shared_ptr<const data::TokenSource> counted_tokens(std::int64_t count,
+                                                               const std::string& name = "data/count.ds") {
   std::vector<std::uint32_t> tokens(static_cast<std::size_t>(count));
   std::iota(tokens.begin(), tokens.end(), 0U);
   return std::make_shared<MemoryTokens>(name, std::move(tokens));

@@ -6,13 +6,13 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/testing/gradcheck.hpp"
 #include "trireme/comm/mesh.hpp"
 #include "trireme/comm/thread_world.hpp"
+#include "trireme/nn/full_tensor.hpp"
 #include "trireme/nn/gradients.hpp"
 #include "trireme/nn/init.hpp"
 #include "trireme/nn/init_scope.hpp"
-#include "trireme/nn/full_tensor.hpp"
+#include "trireme/testing/gradcheck.hpp"
 
 namespace trireme {
 

@@ -7,7 +7,7 @@
 namespace trireme {
 
 /// A step of 2,048 tokens, with all that is measured on a CPU.
-inline StepRecord cpu_step(std::int64_t step, std::int64_t steps, double loss) {
+inline report::StepRecord cpu_step(std::int64_t step, std::int64_t steps, double loss) {
   return {.step = step,
           .steps = steps,
           .loss = loss,
@@ -22,8 +22,8 @@ inline StepRecord cpu_step(std::int64_t step, std::int64_t steps, double loss) {
 }
 
 /// A step with everything that can be known.
-inline StepRecord full_step() {
-  StepRecord record = cpu_step(200, 400, 2.914);
+inline report::StepRecord full_step() {
+  report::StepRecord record = cpu_step(200, 400, 2.914);
   record.bubble_frac = 0.0625;
   record.mfu = 0.381;
   record.tflops_per_rank = 376.5;

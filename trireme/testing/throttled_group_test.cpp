@@ -10,10 +10,10 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/testing/test_helpers.hpp"
-#include "trireme/testing/gradcheck.hpp"
 #include "trireme/comm/self_group.hpp"
 #include "trireme/comm/thread_world.hpp"
+#include "trireme/testing/gradcheck.hpp"
+#include "trireme/testing/test_helpers.hpp"
 
 namespace trireme {
 namespace {

@@ -34,8 +34,8 @@ inline std::string random_text(std::uint64_t number, bool broken_bytes = true) {
         out += pick({".", "!!", "_", "-", "(", "=====", "\u00E9", "e\u0301", "\u4E2D\u6587", "\U0001F600",
                      "\u0661\u0662", "\u00BD"});
         break;
-      case 6: append_utf8(out, static_cast<char32_t>(below(0xD800))); break;
-      case 7: append_utf8(out, static_cast<char32_t>(0xE000 + below(0x110000 - 0xE000))); break;
+      case 6: data::append_utf8(out, static_cast<char32_t>(below(0xD800))); break;
+      case 7: data::append_utf8(out, static_cast<char32_t>(0xE000 + below(0x110000 - 0xE000))); break;
       default:
         if (broken_bytes && below(4) == 0)
           out += static_cast<char>(0x80 + below(128));
@@ -48,8 +48,8 @@ inline std::string random_text(std::uint64_t number, bool broken_bytes = true) {
 
 /// Whether there is a character that Unicode 15 gave a meaning to: our tables (utf8proc 2.8) know it, PCRE2 10.42 does not.
 inline bool is_newer_than_pcre2(const std::string& text) {
-  static const Pattern unassigned(R"(\p{Cn})");
-  return std::ranges::any_of(unassigned.split(text), &Span::matched);
+  static const data::Pattern unassigned(R"(\p{Cn})");
+  return std::ranges::any_of(unassigned.split(text), &data::Span::matched);
 }
 
 inline const std::string& training_text() {
@@ -63,14 +63,15 @@ inline const std::string& training_text() {
 }
 
 /// A tokenizer.json, trained here.
-inline std::string trained_json(KnownPattern pattern = KnownPattern::llama3, std::int64_t vocab_size = 500) {
-  WordCounts counts;
-  count_words(training_text(), pattern, counts);
-  return tokenizer_json(train_bpe(counts, {.vocab_size = vocab_size, .pattern = pattern}));
+inline std::string trained_json(data::KnownPattern pattern = data::KnownPattern::llama3,
+                                std::int64_t vocab_size = 500) {
+  data::WordCounts counts;
+  data::count_words(training_text(), pattern, counts);
+  return data::tokenizer_json(data::train_bpe(counts, {.vocab_size = vocab_size, .pattern = pattern}));
 }
 
-inline Tokenizer tokenizer_of(const std::string& json) {
-  return Tokenizer(parts_of_tokenizer_json_text(json, "x.json"));
+inline data::Tokenizer tokenizer_of(const std::string& json) {
+  return data::Tokenizer(data::parts_of_tokenizer_json_text(json, "x.json"));
 }
 
 }  // namespace trireme

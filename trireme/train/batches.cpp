@@ -22,16 +22,16 @@ Batches::Batches(const Config& config, const Mesh& mesh, at::Device device)
       dp_rank_(mesh.group(Axis::dp).rank()),
       data_(config),
       split_(config.training.global_batch_size, config.training.micro_batch_size, dp_, dp_rank_) {
-  prefetch_ = std::make_unique<Prefetch>(
-      [this](std::int64_t step, std::int64_t microbatch, TokenBatch& out) {
+  prefetch_ = std::make_unique<data::Prefetch>(
+      [this](std::int64_t step, std::int64_t microbatch, data::TokenBatch& out) {
         data_.maker().make(data_.sampler().samples(step, split_.rows(microbatch)), data_.sampler().seq_len(step), out);
       },
-      num_microbatches());
+      data::num_microbatches());
 }
 
 Batches::~Batches() = default;
 
-Microbatch Batches::tensors_of(const TokenBatch& batch, std::int64_t step, bool training) const {
+Microbatch Batches::tensors_of(const data::TokenBatch& batch, std::int64_t step, bool training) const {
   Microbatch out;
   out.ids_T = as_tensor(batch.tokens, device_);
   std::vector<std::int64_t> targets = batch.labels;
@@ -52,8 +52,8 @@ Microbatch Batches::tensors_of(const TokenBatch& batch, std::int64_t step, bool 
 
 std::vector<Microbatch> Batches::take(std::int64_t step) {
   std::vector<Microbatch> out;
-  for (std::int64_t m = 0; m < num_microbatches(); ++m) {
-    TokenBatch batch = prefetch_->take(step, m);
+  for (std::int64_t m = 0; m < data::num_microbatches(); ++m) {
+    data::TokenBatch batch = prefetch_->take(step, m);
     out.push_back(tensors_of(batch, step, true));
     prefetch_->recycle(std::move(batch));
   }
@@ -65,8 +65,8 @@ std::int64_t Batches::num_validation_batches() const {
 }
 
 Microbatch Batches::validation_batch(std::int64_t b) const {
-  TokenBatch batch;
-  const ValidationSet& set = *data_.validation();
+  data::TokenBatch batch;
+  const data::ValidationSet& set = *data_.validation();
   data_.maker().make(set.samples(b, config_.training.micro_batch_size, dp_, dp_rank_), set.seq_len(), batch);
   return tensors_of(batch, 0, false);
 }

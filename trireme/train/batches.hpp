@@ -34,14 +34,14 @@ class Batches {
   Microbatch validation_batch(std::int64_t batch) const;
 
  private:
-  Microbatch tensors_of(const TokenBatch& batch, std::int64_t step, bool training) const;
+  Microbatch tensors_of(const data::TokenBatch& batch, std::int64_t step, bool training) const;
 
   const Config config_;
   const at::Device device_;
   const int dp_, dp_rank_;
   const TrainData data_;
-  BatchSplit split_;
-  std::unique_ptr<Prefetch> prefetch_;  // last: it uses the rest
+  data::BatchSplit split_;
+  std::unique_ptr<data::Prefetch> prefetch_;  // last: it uses the rest
 };
 
 }  // namespace trireme

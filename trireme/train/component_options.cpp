@@ -73,7 +73,7 @@ LossScale::Options loss_scale_options(const Config& config) {
 std::vector<std::string> check_options(const Config& config) {
   zero_options(config);
   make_optimizer(update_options(config).optimizer);
-  layers_per_unit(config);
+  config::layers_per_unit(config);
   LrSchedule{lr_options(config)};
   if (config.precision.param == "float16" || config.model.dtype == "float16") LossScale{loss_scale_options(config)};
   const LrSchedulerConfig& lr = config.lr_scheduler;

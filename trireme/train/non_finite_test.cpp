@@ -24,7 +24,7 @@ TEST(NonFinite, NamesTheFirstRankAndTensor) {
                     {.stage = stage, .persistence_threshold = 0, .accumulate = at::kDouble, .reduce = at::kDouble},
                     {.optimizer = {}, .master = at::kDouble, .states = at::kDouble});
           net.units(&zero.params());
-          Executor executor(one_f_one_b(0, 1, 2), zero);
+          Executor executor(schedule::one_f_one_b(0, 1, 2), zero);
           const bool here = mesh.rank() == bad;
           const std::string words =
               find_non_finite(executor, zero, 7, at::ones({}, at::kDouble), [&](int m, const Probe& probe) {

@@ -31,7 +31,7 @@ void check_inputs(const Config& config) {
   TrainData(config).check_first_samples();
   if (!config.model.init.starts_with("hf:")) return;
   try {
-    SafetensorsFolder(config.model.init.substr(3));
+    files::SafetensorsFolder(config.model.init.substr(3));
   } catch (const CheckpointError& e) {
     throw CheckpointError(text("model.init = \"", config.model.init, "\": ", e.what(),
                                "\n  fix: hf:FOLDER with model.safetensors, or with an index and shards"));

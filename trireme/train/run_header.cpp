@@ -10,8 +10,9 @@ namespace {
 std::string model_line(const ModelConfig& m) {
   const std::string name = !m.preset.empty() ? m.preset : !m.hf.empty() ? m.hf : m.model_type;
   return text(name, " · ", m.num_hidden_layers, " layers · hidden ", m.hidden_size, " · ", m.num_attention_heads,
-              " heads · vocab ", thousands(m.vocab_size), " · ", thousands(count_parameters(m).total()), " parameters",
-              m.tie_word_embeddings ? " (embedding tied)" : "", m.init == "random" ? "" : text(" · from ", m.init));
+              " heads · vocab ", thousands(m.vocab_size), " · ", thousands(config::count_parameters(m).total()),
+              " parameters", m.tie_word_embeddings ? " (embedding tied)" : "",
+              m.init == "random" ? "" : text(" · from ", m.init));
 }
 
 std::string batch_line(const Config& c) {

@@ -14,13 +14,13 @@ constexpr double kSpike = 6;  // deviations above the mean that deserve a word
 
 RunOutput::RunOutput(const Config& config, const std::filesystem::path& folder, std::ostream& out,
                      const TerminalFacts& terminal)
-    : console_(out, {.mode = console_mode(config.metrics.console, terminal.tty),
+    : console_(out, {.mode = report::console_mode(config.metrics.console, terminal.tty),
                      .terminal = terminal,
                      .interval = config.metrics.interval}),
       metrics_(folder / "metrics.jsonl"),
       tensorboard_(config.metrics.tensorboard ? std::make_unique<TensorBoardLogger>(folder / "tb") : nullptr) {}
 
-void RunOutput::step(StepRecord record) {
+void RunOutput::step(report::StepRecord record) {
   record.loss_z = loss_z_.add(record.loss);
   record.grad_norm_z = norm_z_.add(record.grad_norm);
   ++steps_;
@@ -29,13 +29,13 @@ void RunOutput::step(StepRecord record) {
   last_loss_ = record.loss;
   if (steps_ > 1) tokens_per_sec_.push_back(record.tokens_per_sec);  // the first step sets things up
   metrics_.append(record);
-  if (tensorboard_) tensorboard_->add_scalars_from_list(log_items(record), record.step);
+  if (tensorboard_) tensorboard_->add_scalars_from_list(report::log_items(record), record.step);
   if (record.loss_z && *record.loss_z > kSpike)
     console_.warning(text("loss z = +", human_number(*record.loss_z), " at step ", record.step));
   console_.step(record);
 }
 
-void RunOutput::finish(RunSummary summary) {
+void RunOutput::finish(report::RunSummary summary) {
   summary.steps = steps_;
   summary.skipped = skipped_;
   summary.first_loss = first_loss_;

@@ -18,17 +18,17 @@ class RunOutput {
   RunOutput(const Config& config, const std::filesystem::path& folder, std::ostream& out,
             const TerminalFacts& terminal);
 
-  TrainConsole& console() { return console_; }
+  report::TrainConsole& console() { return console_; }
   /// Adds the z-scores, writes the record everywhere, and warns of a spike.
-  void step(StepRecord record);
+  void step(report::StepRecord record);
   /// The rest of the summary is the caller's.
-  void finish(RunSummary summary);
+  void finish(report::RunSummary summary);
 
  private:
-  TrainConsole console_;
-  MetricsFile metrics_;
+  report::TrainConsole console_;
+  report::MetricsFile metrics_;
   std::unique_ptr<TensorBoardLogger> tensorboard_;
-  ZScore loss_z_, norm_z_;
+  report::ZScore loss_z_, norm_z_;
   std::vector<double> tokens_per_sec_;
   std::optional<double> first_loss_, last_loss_;
   std::int64_t steps_ = 0, skipped_ = 0;

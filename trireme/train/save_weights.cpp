@@ -14,12 +14,12 @@
 namespace trireme {
 namespace {
 
-SafetensorsDtype file_dtype(at::ScalarType dtype) {
+files::SafetensorsDtype file_dtype(at::ScalarType dtype) {
   switch (dtype) {
-    case at::kDouble: return SafetensorsDtype::F64;
-    case at::kFloat: return SafetensorsDtype::F32;
-    case at::kHalf: return SafetensorsDtype::F16;
-    default: return SafetensorsDtype::BF16;
+    case at::kDouble: return files::SafetensorsDtype::F64;
+    case at::kFloat: return files::SafetensorsDtype::F32;
+    case at::kHalf: return files::SafetensorsDtype::F16;
+    default: return files::SafetensorsDtype::BF16;
   }
 }
 
@@ -38,9 +38,9 @@ void over_params(const Partition& partition, const F& f) {
       f(b, partition.params()[partition.bucket(b).slots[s].item]);
 }
 
-std::vector<SafetensorsTensor> tensors_of(const Partition& partition,
-                                          const std::map<std::string, std::vector<WeightName>>& names) {
-  std::vector<SafetensorsTensor> tensors;
+std::vector<files::SafetensorsTensor> tensors_of(const Partition& partition,
+                                                 const std::map<std::string, std::vector<WeightName>>& names) {
+  std::vector<files::SafetensorsTensor> tensors;
   over_params(partition, [&](std::size_t, const Param& param) {
     for (const WeightName& name : names.at(param.name)) {
       std::vector<std::int64_t> shape(param.spec.shape.begin(), param.spec.shape.end());
@@ -52,7 +52,7 @@ std::vector<SafetensorsTensor> tensors_of(const Partition& partition,
   return tensors;
 }
 
-void add_tokenizer(SafetensorsFolderWriter& writer, std::filesystem::path path) {
+void add_tokenizer(files::SafetensorsFolderWriter& writer, std::filesystem::path path) {
   if (std::filesystem::is_directory(path)) path /= "tokenizer.json";
   if (path.extension() != ".json" || !std::filesystem::is_regular_file(path)) return;
   std::ifstream file(path, std::ios::binary);
@@ -62,12 +62,12 @@ void add_tokenizer(SafetensorsFolderWriter& writer, std::filesystem::path path) 
 }
 
 /// What stands beside the weights; then the folder appears.
-void finish(SafetensorsFolderWriter& writer, const FolderFacts& facts) {
+void finish(files::SafetensorsFolderWriter& writer, const FolderFacts& facts) {
   if (what_transformers_lacks(facts.model, facts.dtype).empty()) {
-    HfTokenIds tokens;
+    config::HfTokenIds tokens;
     if (facts.tokenizer)
       if (const auto end = facts.tokenizer->end_of_document()) tokens.eos = static_cast<std::int64_t>(*end);
-    writer.add_file("config.json", hf_config_json(facts.model, facts.dtype, tokens));
+    writer.add_file("config.json", config::hf_config_json(facts.model, facts.dtype, tokens));
   }
   if (!facts.tokenizer_path.empty()) add_tokenizer(writer, facts.tokenizer_path);
   writer.publish();
@@ -77,7 +77,7 @@ void finish(SafetensorsFolderWriter& writer, const FolderFacts& facts) {
 
 std::string what_transformers_lacks(const ModelConfig& model, const std::string& dtype) {
   try {
-    hf_config_json(model, dtype);
+    config::hf_config_json(model, dtype);
     return "";
   } catch (const ConfigError& e) {
     return e.what();
@@ -88,7 +88,7 @@ void save_weights(Zero& zero, const FolderFacts& facts, const std::filesystem::p
   const at::NoGradGuard no_grad;
   const Partition& partition = zero.partition();
   const auto names = names_by_ours(facts.model);
-  std::optional<SafetensorsFolderWriter> writer;
+  std::optional<files::SafetensorsFolderWriter> writer;
   if (partition.mesh().rank() == 0) writer.emplace(folder, tensors_of(partition, names));
   for (std::size_t b = partition.num_buckets(); b-- > 0;)
     zero.params().with_whole(b, [&] {
@@ -102,7 +102,7 @@ void save_weights(Zero& zero, const FolderFacts& facts, const std::filesystem::p
         }
       }
     });
-  if (writer) finish(*writer, facts);
+  if (writer) files::finish(*writer, facts);
   partition.mesh().world_group().barrier().wait();  // nobody leaves, and ends the job, before the folder is there
 }
 

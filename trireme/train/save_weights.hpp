@@ -13,9 +13,9 @@ namespace trireme {
 /// What stands in the folder beside the weights.
 struct FolderFacts {
   const ModelConfig& model;
-  std::string dtype;                          // of the weights, "bfloat16"
-  const std::optional<Tokenizer>& tokenizer;  // for its token numbers
-  std::string tokenizer_path;                 // tokenizer.json is copied from there
+  std::string dtype;                                // of the weights, "bfloat16"
+  const std::optional<data::Tokenizer>& tokenizer;  // for its token numbers
+  std::string tokenizer_path;                       // tokenizer.json is copied from there
 };
 
 /// Why transformers could not load such a folder; empty when it can.

@@ -3,14 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/testing/temp_folder.hpp"
-#include "trireme/testing/test_helpers.hpp"
 #include "trireme/comm/thread_world.hpp"
 #include "trireme/config/foreign/hf_config.hpp"
 #include "trireme/model/decoder.hpp"
 #include "trireme/model/hugging_face.hpp"
 #include "trireme/nn/init.hpp"
 #include "trireme/nn/init_scope.hpp"
+#include "trireme/testing/temp_folder.hpp"
+#include "trireme/testing/test_helpers.hpp"
 
 namespace trireme {
 namespace {
@@ -50,7 +50,7 @@ TEST(SaveWeights, EveryLayoutComesBack) {
                     {.stage = stage, .persistence_threshold = 100}, {}, [&](const std::vector<Param>& params) {
                       init_params(params, mesh.grid(), mesh.rank(), {.seed = 3, .scheme = InitScheme::plain});
                     });
-          const std::optional<Tokenizer> none;
+          const std::optional<data::Tokenizer> none;
           save_weights(zero, {.model = model, .dtype = "bfloat16", .tokenizer = none, .tokenizer_path = ""}, path);
         });
         run_ranks(1, [&](World& world) {
@@ -74,7 +74,7 @@ TEST(SaveWeights, NothingIsWrittenOver) {
     Decoder decoder(model, {mesh.group(Axis::tp), false});
     init(decoder, mesh.grid(), 0, {});
     Zero zero(params_of(decoder), {}, mesh, {}, {});
-    const std::optional<Tokenizer> none;
+    const std::optional<data::Tokenizer> none;
     const FolderFacts facts{.model = model, .dtype = "float32", .tokenizer = none, .tokenizer_path = ""};
     save_weights(zero, facts, folder.path() / "step-1");
     EXPECT_THROW(save_weights(zero, facts, folder.path() / "step-1"), CheckpointError);

@@ -11,7 +11,7 @@ namespace trireme {
 /// What is drawn. Times are those of steady_ns().
 struct TracedStep {
   std::int64_t step = 0;
-  std::vector<ActionSpan> spans{};           // forwards and backwards
+  std::vector<ActionSpan> spans{};         // forwards and backwards
   std::int64_t update_ns = 0, end_ns = 0;  // when the update began, and when it was over
   std::vector<CallRecord> calls{};         // up to the sum of all gradients
 };

@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/testing/temp_folder.hpp"
 #include "trireme/comm/thread_world.hpp"
 #include "trireme/schedule/generate.hpp"
+#include "trireme/testing/temp_folder.hpp"
 #include "trireme/testing/zero_helpers.hpp"
 
 namespace trireme {
@@ -23,7 +23,7 @@ TEST(StepTrace, BucketsTravelUnderBackward) {
                 {.stage = stage, .bucket_mb = 0.012, .accumulate = at::kDouble, .reduce = at::kDouble},
                 {.optimizer = {}, .master = at::kDouble, .states = at::kDouble});
       net.units(&zero.params());
-      Executor executor(one_f_one_b(0, 1, 2), zero);
+      Executor executor(schedule::one_f_one_b(0, 1, 2), zero);
       const StepOutcome outcome = executor.run({.step = 3,
                                                 .forward = [&](int) { return net.loss(test::rows()); },
                                                 .seed = [] { return at::scalar_tensor(1.0, at::kDouble); }});

@@ -14,9 +14,9 @@ namespace {
 
 constexpr std::int64_t kSyntheticTokens = 1 << 24;
 
-std::optional<Tokenizer> load_tokenizer(const Config& config) {
+std::optional<data::Tokenizer> load_tokenizer(const Config& config) {
   if (config.tokenizer.path.empty()) return std::nullopt;
-  Tokenizer tokenizer = Tokenizer::load(config.tokenizer.path);
+  data::Tokenizer tokenizer = data::Tokenizer::load(config.tokenizer.path);
   require<ConfigError>(tokenizer.vocab_size() <= config.model.vocab_size, "tokenizer.path = \"", config.tokenizer.path,
                        "\" has ", tokenizer.vocab_size(), " tokens, model.vocab_size = ", config.model.vocab_size,
                        "\n  fix: model.vocab_size = ", tokenizer.vocab_size());
@@ -26,28 +26,28 @@ std::optional<Tokenizer> load_tokenizer(const Config& config) {
 }  // namespace
 
 /// Files are opened once, however many stages name them.
-SamplingPlan TrainData::make_plan() const {
-  std::map<std::string, SharedTokens> opened;
-  OpenTokensOptions open_options;
+data::SamplingPlan TrainData::make_plan() const {
+  std::map<std::string, data::SharedTokens> opened;
+  data::OpenTokensOptions open_options;
   if (tokenizer_) open_options.document_end = tokenizer_->end_of_document();
   const auto open = [&](const std::string& path) {
-    SharedTokens& tokens = opened[path];
+    data::SharedTokens& tokens = opened[path];
     if (tokens) return tokens;
     if (path == "synthetic") {
-      tokens = std::make_shared<SyntheticTokens>(static_cast<std::uint64_t>(config_.run.seed), config_.model.vocab_size,
-                                                 kSyntheticTokens);
+      tokens = std::make_shared<data::SyntheticTokens>(static_cast<std::uint64_t>(config_.run.seed),
+                                                       config_.model.vocab_size, kSyntheticTokens);
       return tokens;
     }
-    tokens = open_tokens(path, open_options);
-    if (tokenizer_) check_tokenizer(*tokens, tokenizer_->name(), tokenizer_->fingerprint());
+    tokens = data::open_tokens(path, open_options);
+    if (tokenizer_) data::check_tokenizer(*tokens, tokenizer_->name(), tokenizer_->fingerprint());
     return tokens;
   };
-  SamplingPlan plan{.seed = static_cast<std::uint64_t>(config_.run.seed),
-                    .global_batch_size = config_.training.global_batch_size,
-                    .validation_fraction = config_.validation.fraction};
+  data::SamplingPlan plan{.seed = static_cast<std::uint64_t>(config_.run.seed),
+                          .global_batch_size = config_.training.global_batch_size,
+                          .validation_fraction = config_.validation.fraction};
   for (const DataStage& stage : config_.data) {
-    SamplingStage out{.start_step = stage.start_step,
-                      .seq_len = stage.seq_len > 0 ? stage.seq_len : config_.training.seq_len};
+    data::SamplingStage out{.start_step = stage.start_step,
+                            .seq_len = stage.seq_len > 0 ? stage.seq_len : config_.training.seq_len};
     for (const DataSource& source : stage.sources) out.sources.push_back({open(source.path), source.weight});
     plan.stages.push_back(std::move(out));
   }
@@ -64,10 +64,10 @@ TrainData::TrainData(const Config& config)
     if (config.validation.sources.empty()) {
       validation_.emplace(plan_, config.training.seq_len, config.validation.samples);
     } else {
-      std::vector<SharedTokens> sources;
+      std::vector<data::SharedTokens> sources;
       for (const std::string& path : config.validation.sources) {
-        sources.push_back(open_tokens(path));
-        if (tokenizer_) check_tokenizer(*sources.back(), tokenizer_->name(), tokenizer_->fingerprint());
+        sources.push_back(data::open_tokens(path));
+        if (tokenizer_) data::check_tokenizer(*sources.back(), tokenizer_->name(), tokenizer_->fingerprint());
       }
       validation_.emplace(sources, config.training.seq_len, config.validation.samples);
     }
@@ -76,15 +76,15 @@ TrainData::TrainData(const Config& config)
 
 void TrainData::check_first_samples() const {
   constexpr std::int64_t kEnough = 64;
-  TokenBatch batch;
+  data::TokenBatch batch;
   maker_.make(sampler_.samples(1, {0, std::min(kEnough, config_.training.global_batch_size)}), sampler_.seq_len(1),
               batch);
 }
 
 std::string TrainData::describe() const {
-  const std::vector<SharedTokens> sources = sources_of(plan_);
+  const std::vector<data::SharedTokens> sources = data::sources_of(plan_);
   std::int64_t tokens = 0;
-  for (const SharedTokens& source : sources) tokens += source->num_tokens();
+  for (const data::SharedTokens& source : sources) tokens += source->num_tokens();
   const double trained_on = static_cast<double>(tokens) * (1 - config_.validation.fraction);
   const double planned = static_cast<double>(config_.training.steps) *
                          static_cast<double>(config_.training.global_batch_size * config_.training.seq_len);

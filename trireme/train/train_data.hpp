@@ -6,8 +6,8 @@
 #include "trireme/config/schema/config.hpp"
 #include "trireme/data/sampling/batch.hpp"
 #include "trireme/data/sampling/sampler.hpp"
-#include "trireme/data/tokenizer/tokenizer.hpp"
 #include "trireme/data/sampling/validation.hpp"
+#include "trireme/data/tokenizer/tokenizer.hpp"
 
 namespace trireme {
 
@@ -17,10 +17,10 @@ class TrainData {
   /// config names; ConfigError a vocabulary that is too small.
   explicit TrainData(const Config& config);
 
-  const Sampler& sampler() const { return sampler_; }
-  const BatchMaker& maker() const { return maker_; }
-  const std::optional<ValidationSet>& validation() const { return validation_; }
-  const std::optional<Tokenizer>& tokenizer() const { return tokenizer_; }
+  const data::Sampler& sampler() const { return sampler_; }
+  const data::BatchMaker& maker() const { return maker_; }
+  const std::optional<data::ValidationSet>& validation() const { return validation_; }
+  const std::optional<data::Tokenizer>& tokenizer() const { return tokenizer_; }
 
   /// Reads the first samples: DataError for a token outside of the vocabulary.
   void check_first_samples() const;
@@ -28,14 +28,14 @@ class TrainData {
   std::string describe() const;
 
  private:
-  SamplingPlan make_plan() const;
+  data::SamplingPlan make_plan() const;
 
   const Config config_;
-  std::optional<Tokenizer> tokenizer_;
-  SamplingPlan plan_;
-  Sampler sampler_;
-  BatchMaker maker_;
-  std::optional<ValidationSet> validation_;
+  std::optional<data::Tokenizer> tokenizer_;
+  data::SamplingPlan plan_;
+  data::Sampler sampler_;
+  data::BatchMaker maker_;
+  std::optional<data::ValidationSet> validation_;
 };
 
 }  // namespace trireme

@@ -10,17 +10,17 @@
 #include "trireme/base/file_output.hpp"
 #include "trireme/base/human.hpp"
 #include "trireme/comm/wait_clock.hpp"
-#include "trireme/config/schema/counts.hpp"
 #include "trireme/config/rules/training_rules.hpp"
+#include "trireme/config/schema/counts.hpp"
 #include "trireme/model/hugging_face.hpp"
 #include "trireme/nn/init_scope.hpp"
 #include "trireme/planner/memory.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
 #include "trireme/schedule/generate.hpp"
-#include "trireme/train/dtypes.hpp"
 #include "trireme/train/component_options.hpp"
-#include "trireme/train/save_weights.hpp"
+#include "trireme/train/dtypes.hpp"
 #include "trireme/train/run_header.hpp"
+#include "trireme/train/save_weights.hpp"
 #include "trireme/train/step_trace.hpp"
 
 namespace trireme {
@@ -62,7 +62,7 @@ void Trainer::build() {
     const InitScope scope = init_on_device_and_dtype(context_.device(), scalar_type(config_.precision.param));
     decoder_ = std::make_shared<Decoder>(config_.model, tp);
   }
-  decoder_->set_recompute(recompute_of(config_.activation_checkpoint.mode));
+  decoder_->set_recompute(config::recompute_of(config_.activation_checkpoint.mode));
 
   std::unique_ptr<HuggingFaceWeights> weights;
   if (config_.model.init.starts_with("hf:"))
@@ -77,15 +77,17 @@ void Trainer::build() {
     else
       init_params(params, mesh_.grid(), mesh_.rank(), init_options(config_));
   };
-  const std::int64_t layers = layers_per_unit(config_);
+  const std::int64_t layers = config::layers_per_unit(config_);
   zero_ = std::make_unique<Zero>(params_of(*decoder_), decoder_->use_units(nullptr, layers), mesh_,
                                  zero_options(config_), update_options(config_), fill);
   decoder_->use_units(&zero_->params(), layers);
-  executor_ = std::make_unique<Executor>(one_f_one_b(0, 1, static_cast<int>(batches_->num_microbatches())), *zero_);
+  executor_ =
+      std::make_unique<Executor>(schedule::one_f_one_b(0, 1, static_cast<int>(batches_->num_microbatches())), *zero_);
 }
 
 void Trainer::print_header() {
-  const MemoryPlan plan = predict_memory(config_, config_.precision.param, context_.device().is_cuda());
+  const planner::MemoryPlan plan =
+      planner::predict_memory(config_, config_.precision.param, context_.device().is_cuda());
   predicted_bytes_ = plan.total();
   const Environment& env = context_.environment();
   const bool gpu = context_.device().is_cuda();
@@ -96,7 +98,7 @@ void Trainer::print_header() {
                        gpu ? "cuda" : "cpu", ")");
   facts.layout = text(mesh_.grid().str(), " zero=", config_.parallelism.zero);
   facts.data = batches_->data().describe();
-  facts.memory = describe(plan);
+  facts.memory = planner::describe(plan);
   facts.output = text(io_.folder.string(), " · metrics.jsonl", config_.metrics.tensorboard ? " · tb/" : "",
                       " · checkpoints/ · config.toml");
   output_->console().header(run_header_lines(config_, facts));
@@ -126,7 +128,7 @@ ExitCode Trainer::run() {
     record(step, result, validation_loss);
   }
   total_.step = seconds_since(begin);
-  finish(done, stop && done < steps);
+  report::finish(done, stop && done < steps);
   return stop && done < steps ? ExitCode::interrupted : ExitCode::done;
 }
 
@@ -154,8 +156,8 @@ Trainer::StepResult Trainer::run_step(std::int64_t step) {
                             tokens = std::move(*count).wait()[0].to(at::kDouble);
                             return seed_ = scale / tokens.clamp_min(1);
                           }});
-  t.forward = outcome.seconds(ActionKind::F);
-  t.backward = outcome.seconds(ActionKind::B);
+  t.forward = outcome.seconds(schedule::ActionKind::F);
+  t.backward = outcome.seconds(schedule::ActionKind::B);
 
   const Clock::time_point update_begin = Clock::now();
   mesh_.tag({step, "update"});
@@ -191,7 +193,7 @@ Trainer::StepResult Trainer::run_step(std::int64_t step) {
 }
 
 CrossEntropyOptions Trainer::loss_options() const {
-  return {.tile_tokens = loss_tile_tokens(context_.device().is_cuda())};
+  return {.tile_tokens = planner::loss_tile_tokens(context_.device().is_cuda())};
 }
 
 at::Tensor Trainer::loss_of(const Microbatch& microbatch, const Probe& probe) {
@@ -212,22 +214,23 @@ void Trainer::record(std::int64_t step, const StepResult& result, std::optional<
   tokens_ += tokens;
   if (!output_) return;
   const double ranks = context_.world_size(), rate = static_cast<double>(tokens) / t.step;
-  StepRecord record{.step = step,
-                    .steps = result.stop ? step : config_.training.steps,  // the last is always shown
-                    .loss = result.loss,
-                    .grad_norm = result.norm,
-                    .lr = lr_(step),
-                    .tokens = tokens_,
-                    .tokens_per_sec = rate,
-                    .tokens_per_sec_per_rank = rate / ranks,
-                    .step_time_s = t.step,
-                    .data_time_frac = t.data / t.step,
-                    .mem_peak_gib = static_cast<double>(peak_bytes_) / 0x1p30,
-                    .skipped = !result.finite,
-                    .val_loss = validation_loss};
+  report::StepRecord record{.step = step,
+                            .steps = result.stop ? step : config_.training.steps,  // the last is always shown
+                            .loss = result.loss,
+                            .grad_norm = result.norm,
+                            .lr = lr_(step),
+                            .tokens = tokens_,
+                            .tokens_per_sec = rate,
+                            .tokens_per_sec_per_rank = rate / ranks,
+                            .step_time_s = t.step,
+                            .data_time_frac = t.data / t.step,
+                            .mem_peak_gib = static_cast<double>(peak_bytes_) / 0x1p30,
+                            .skipped = !result.finite,
+                            .val_loss = validation_loss};
   // On a GPU a wait only orders streams, and costs the host nothing.
   if (context_.device().is_cpu()) record.comm_exposed_frac = std::min(1.0, t.waited / t.step);
-  record.tflops_per_rank = model_flops_per_token(config_.model, seq_len, CountedScores::causal) * rate / ranks / 1e12;
+  record.tflops_per_rank =
+      config::model_flops_per_token(config_.model, seq_len, config::CountedScores::causal) * rate / ranks / 1e12;
   if (scale_) record.loss_scale = result.scale;
   if (!result.finite) ++skipped_since_shown_;
   if (step == 1 || step % config_.metrics.interval == 0 || step == record.steps || validation_loss) {
@@ -258,7 +261,7 @@ void Trainer::finish(std::int64_t steps, bool interrupted) {
   zero_->params().finish_gathers();
   const std::filesystem::path saved = save(steps);
   if (!output_) return;
-  RunSummary summary{.seconds = total_.step, .interrupted = interrupted};
+  report::RunSummary summary{.seconds = total_.step, .interrupted = interrupted};
   summary.memory_predicted_gib = predicted_bytes_ / 0x1p30;
   summary.memory_measured_gib = static_cast<double>(peak_bytes_) / 0x1p30;
   const double sum = total_.step > 0 ? total_.step : 1;

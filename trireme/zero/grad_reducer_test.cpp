@@ -3,9 +3,9 @@
 #include <ATen/Context.h>
 #include <torch/nn/modules/linear.h>
 
-#include "trireme/testing/test_helpers.hpp"
 #include "trireme/nn/norm.hpp"
 #include "trireme/testing/nn_helpers.hpp"
+#include "trireme/testing/test_helpers.hpp"
 #include "trireme/testing/zero_helpers.hpp"
 
 namespace trireme {

@@ -8,9 +8,9 @@
 #include "trireme/schedule/replay.hpp"
 
 int main() {
-  trireme::LoadedConfig loaded = trireme::load_config("", trireme::parse_flags({"--model.preset", "gpt2"}));
-  trireme::derive(loaded);
+  trireme::config::LoadedConfig loaded = trireme::config::load_config("", trireme::config::parse_flags({"--model.preset", "gpt2"}));
+  trireme::config::derive(loaded);
   std::cout << trireme::Grid::dense({.dp = 2, .tp = 2}).str() << "; 1f1b bubble "
-            << trireme::replay(trireme::make_schedule("1f1b", 2, 4)).bubble << "; "
-            << trireme::count_parameters(loaded.config.model).total() << " parameters\n";
+            << trireme::schedule::replay(trireme::schedule::make_schedule("1f1b", 2, 4)).bubble << "; "
+            << trireme::config::count_parameters(loaded.config.model).total() << " parameters\n";
 }

@@ -9,7 +9,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/config/schema/fields.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 using namespace translations;
@@ -313,4 +313,4 @@ std::string other_names(const std::string& key) {
   return count == 0 ? "" : text("(", names, count == 2 ? " both work)" : " works too)");
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

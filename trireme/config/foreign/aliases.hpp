@@ -5,7 +5,7 @@
 
 #include "trireme/config/foreign/translations.hpp"
 
-namespace trireme {
+namespace trireme::config {
 
 enum class Framework { nanotron, torchtitan, megatron, deepspeed, hf_trainer, hf_config };
 const char* name(Framework framework);
@@ -35,4 +35,4 @@ std::string other_names(const std::string& key);
 /// The foreign name of a key in one framework, as a person would write it there; empty when it has none.
 std::string foreign_name(const std::string& key, Framework framework);
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -9,7 +9,7 @@
 
 #include "trireme/testing/config_helpers.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 using ::testing::SizeIs;
@@ -382,4 +382,4 @@ TEST(ForeignName, IsWhatAPersonWouldWriteThere) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-namespace trireme {
+namespace trireme::config {
 
 const std::vector<std::pair<std::string, Value>>& assumed(Framework framework) {
   using Pairs = std::vector<std::pair<std::string, Value>>;
@@ -63,4 +63,4 @@ const std::vector<std::pair<std::string, Value>>& assumed(Framework framework) {
   return known.at(framework);
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -7,7 +7,7 @@
 #include "trireme/config/read/convert.hpp"
 #include "trireme/testing/config_helpers.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 /// Each is a key of ours with a value it takes, and not what we assume ourselves.
@@ -29,4 +29,4 @@ TEST(Assumed, ValuesAreOursButNotOurDefaults) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

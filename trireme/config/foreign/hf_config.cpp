@@ -9,11 +9,11 @@
 #include "trireme/base/error.hpp"
 #include "trireme/config/foreign/aliases.hpp"
 #include "trireme/config/read/convert.hpp"
-#include "trireme/config/schema/fields.hpp"
 #include "trireme/config/read/json_file.hpp"
 #include "trireme/config/read/toml_file.hpp"
+#include "trireme/config/schema/fields.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 struct Assumed {
@@ -181,4 +181,4 @@ HfConfig read_hf_config(const std::string& path) {
   return parse_hf_config(file.string(), read_config_file(file.string()));
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

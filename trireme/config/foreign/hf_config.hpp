@@ -5,7 +5,7 @@
 
 #include "trireme/config/read/setting.hpp"
 
-namespace trireme {
+namespace trireme::config {
 
 struct HfConfig {
   Settings settings;                 // paths "model.*"
@@ -17,4 +17,4 @@ struct HfConfig {
 HfConfig read_hf_config(const std::string& path);
 HfConfig parse_hf_config(const std::string& file, const std::string& json);
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -10,7 +10,7 @@
 #include "trireme/config/schema/presets.hpp"
 #include "trireme/testing/config_helpers.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 using ::testing::Contains;
@@ -138,4 +138,4 @@ TEST(HfConfig, TheRestIsListed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

@@ -8,7 +8,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/config/read/setting.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -143,4 +143,4 @@ std::string hf_config_json(const ModelConfig& m, const std::string& dtype, const
   return json.dump(2) + "\n";
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

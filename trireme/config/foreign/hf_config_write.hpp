@@ -6,7 +6,7 @@
 
 #include "trireme/config/schema/config.hpp"
 
-namespace trireme {
+namespace trireme::config {
 
 /// Where nothing is given, config.json says null: silence would mean the ids of the family's first model.
 struct HfTokenIds {
@@ -19,4 +19,4 @@ struct HfTokenIds {
 /// read_hf_config(), everything that matters to the family comes back; preset, hf, init and dtype are not of config.json.
 std::string hf_config_json(const ModelConfig& model, const std::string& dtype, const HfTokenIds& tokens = {});
 
-}  // namespace trireme
+}  // namespace trireme::config

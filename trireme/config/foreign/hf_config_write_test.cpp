@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "trireme/config/schema/derive.hpp"
 #include "trireme/config/foreign/hf_config.hpp"
+#include "trireme/config/schema/derive.hpp"
 #include "trireme/config/schema/presets.hpp"
 #include "trireme/testing/config_helpers.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 using ::testing::AllOf;
@@ -175,4 +175,4 @@ TEST(HfConfigWrite, WhatTransformersWouldComputeOtherwiseIsRefused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

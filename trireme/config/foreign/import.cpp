@@ -7,18 +7,18 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/config/foreign/assumed.hpp"
-#include "trireme/config/read/convert.hpp"
-#include "trireme/config/schema/fields.hpp"
 #include "trireme/config/foreign/hf_config.hpp"
-#include "trireme/config/read/json_file.hpp"
 #include "trireme/config/foreign/megatron_script.hpp"
+#include "trireme/config/read/convert.hpp"
+#include "trireme/config/read/json_file.hpp"
 #include "trireme/config/read/parse.hpp"
-#include "trireme/config/schema/presets.hpp"
 #include "trireme/config/read/show.hpp"
 #include "trireme/config/read/toml_file.hpp"
 #include "trireme/config/read/yaml_file.hpp"
+#include "trireme/config/schema/fields.hpp"
+#include "trireme/config/schema/presets.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 std::string ending_of(const std::string& file) {
@@ -243,4 +243,4 @@ std::optional<Framework> framework_by_name(const std::string& name) {
   return it == names.end() ? std::nullopt : std::optional(it->second);
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -7,7 +7,7 @@
 #include "trireme/config/foreign/aliases.hpp"
 #include "trireme/config/read/setting.hpp"
 
-namespace trireme {
+namespace trireme::config {
 
 struct Imported {
   Framework from;
@@ -26,4 +26,4 @@ Imported import_config(const std::string& file, const std::string& contents,
 /// nanotron, torchtitan, megatron, deepspeed, trainer, hf: the words of --from.
 std::optional<Framework> framework_by_name(const std::string& name);
 
-}  // namespace trireme
+}  // namespace trireme::config

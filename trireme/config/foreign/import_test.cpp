@@ -10,7 +10,7 @@
 #include "trireme/config/schema/counts.hpp"
 #include "trireme/testing/config_helpers.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 using ::testing::Contains;
@@ -338,4 +338,4 @@ TEST(FrameworkByName, IsTheWordOfFrom) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

@@ -12,7 +12,7 @@
 #include "trireme/config/read/convert.hpp"
 #include "trireme/config/read/toml_file.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 struct Word {
@@ -248,4 +248,4 @@ Settings parse_megatron_script(const std::string& file, const std::string& scrip
 
 bool needs_shell(const Setting& setting) { return plain_text(setting.value).find_first_of("$`") != std::string::npos; }
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -4,7 +4,7 @@
 
 #include "trireme/config/read/setting.hpp"
 
-namespace trireme {
+namespace trireme::config {
 
 /// Words that begin with --, each with the words after it up to the end of its command. Comments, quotes, lines that go
 /// on after a backslash, arrays of flags, texts of flags (ARGS="--bf16 ...") and NAME=value with $NAME, ${NAME} or
@@ -14,4 +14,4 @@ Settings parse_megatron_script(const std::string& file, const std::string& scrip
 /// Whether a value of such a setting depends on what only a shell knows.
 bool needs_shell(const Setting& setting);
 
-}  // namespace trireme
+}  // namespace trireme::config

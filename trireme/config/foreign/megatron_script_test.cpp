@@ -6,10 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/testing/config_helpers.hpp"
 #include "trireme/config/read/toml_file.hpp"
+#include "trireme/testing/config_helpers.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 using ::testing::ElementsAre;
@@ -90,4 +90,4 @@ TEST(MegatronScript, HostileScriptsAreRefusedOrReadInTime) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

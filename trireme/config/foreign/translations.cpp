@@ -12,7 +12,7 @@
 #include "trireme/config/read/convert.hpp"
 #include "trireme/config/schema/counts.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 using Words = std::map<std::string, Value>;
@@ -351,4 +351,4 @@ bool refines(Translation translation) {
   return is(beta1, beta2, dataset_unless_path, folder_unless_given, first_profiled, last_profiled);
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -2,10 +2,10 @@
 // How another trainer's value becomes ours: the functions that the table of aliases.cpp names.
 #include <string>
 
-#include "trireme/config/schema/config.hpp"
 #include "trireme/config/read/setting.hpp"
+#include "trireme/config/schema/config.hpp"
 
-namespace trireme {
+namespace trireme::config {
 
 /// Our settings for a foreign one; `key` is ours, with its index filled in. Throws ConfigError for a value that has no
 /// counterpart; no setting at all means that the foreign value is our default. `so_far` is what the other settings
@@ -75,4 +75,4 @@ Settings first_profiled(const Setting& s, const std::string& key, const Config& 
 Settings last_profiled(const Setting& s, const std::string& key, const Config& so_far);
 
 }  // namespace translations
-}  // namespace trireme
+}  // namespace trireme::config

@@ -8,7 +8,7 @@
 
 #include "trireme/testing/config_helpers.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 /// "key = value; ...", or what is wrong.
@@ -158,4 +158,4 @@ TEST(WordsOf, SwitchesTakeNoneAndPathsTakeMany) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

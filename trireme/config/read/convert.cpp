@@ -11,7 +11,7 @@
 #include "trireme/base/utf8.hpp"
 #include "trireme/config/read/toml_file.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 /// What TOML allows and from_chars does not: 1_000_000 and a leading +.
@@ -176,4 +176,4 @@ std::string plain_text(const Value& value) {
 
 std::optional<double> plain_number(const Value& value) { return read(value, static_cast<const double*>(nullptr)); }
 
-}  // namespace trireme
+}  // namespace trireme::config

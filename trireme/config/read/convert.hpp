@@ -3,10 +3,10 @@
 #include <optional>
 #include <string>
 
-#include "trireme/config/schema/fields.hpp"
 #include "trireme/config/read/setting.hpp"
+#include "trireme/config/schema/fields.hpp"
 
-namespace trireme {
+namespace trireme::config {
 
 /// Writes `value` into the field when it fits: right type, within the field's limits, one of its choices. Returns ""
 /// then, and otherwise what is wrong, to follow "key = value " in a message; the field is unchanged.
@@ -17,4 +17,4 @@ std::string plain_text(const Value& value);
 /// A number, whether it came from a file or raw from a flag; nothing for anything else.
 std::optional<double> plain_number(const Value& value);
 
-}  // namespace trireme
+}  // namespace trireme::config

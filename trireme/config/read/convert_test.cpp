@@ -7,7 +7,7 @@
 
 #include "trireme/testing/config_helpers.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 struct Assignment {
@@ -154,4 +154,4 @@ TEST(PlainText, IsTheTextOfFilesAndFlagsOnly) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

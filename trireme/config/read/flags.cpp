@@ -6,7 +6,7 @@
 #include "trireme/config/foreign/aliases.hpp"
 #include "trireme/config/schema/fields.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 /// Switches, ours and other trainers', take no word.
@@ -66,4 +66,4 @@ Settings parse_flags(const std::vector<std::string>& words) {
   return settings;
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -5,7 +5,7 @@
 
 #include "trireme/config/read/setting.hpp"
 
-namespace trireme {
+namespace trireme::config {
 
 /// The settings among the words of a command line, "--a.b value", "--a.b=value" and other trainers' flags ("--bf16");
 /// `rest` gets the other words, in their order. A word is a setting when its name has a dot or is another trainer's.
@@ -15,4 +15,4 @@ Settings take_flags(const std::vector<std::string>& words, std::vector<std::stri
 /// The same when all words must be settings. Throws ConfigError for one that is none.
 Settings parse_flags(const std::vector<std::string>& words);
 
-}  // namespace trireme
+}  // namespace trireme::config

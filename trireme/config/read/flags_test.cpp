@@ -8,7 +8,7 @@
 
 #include "trireme/testing/config_helpers.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 using ::testing::ElementsAre;
@@ -78,4 +78,4 @@ TEST(TakeFlags, APlaceIsOneLineWhateverTheValue) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

@@ -9,7 +9,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/config/read/toml_file.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 using nlohmann::json;
@@ -97,4 +97,4 @@ Settings parse_json(const std::string& file, const std::string& text_of_file) {
   return std::move(flat).take();
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 /// Letters to insert, delete, replace or swap with their neighbour.
@@ -47,4 +47,4 @@ std::string nearest(const std::string& wrong, const std::vector<std::string>& kn
   return best;
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -8,7 +8,7 @@
 
 #include "trireme/testing/config_helpers.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 TEST(Nearest, FindsWhatAPersonMeant) {
@@ -48,4 +48,4 @@ RC_GTEST_PROP(Nearest, ForgivesOneWrongLetterInAnyKey, ()) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

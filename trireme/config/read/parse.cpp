@@ -7,14 +7,14 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/utf8.hpp"
 #include "trireme/config/foreign/aliases.hpp"
-#include "trireme/config/read/convert.hpp"
-#include "trireme/config/schema/fields.hpp"
 #include "trireme/config/foreign/hf_config.hpp"
+#include "trireme/config/read/convert.hpp"
 #include "trireme/config/read/nearest.hpp"
-#include "trireme/config/schema/presets.hpp"
 #include "trireme/config/read/toml_file.hpp"
+#include "trireme/config/schema/fields.hpp"
+#include "trireme/config/schema/presets.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 constexpr std::size_t kMaxDataTables = 1'000;  // stages and sources, all together
@@ -375,4 +375,4 @@ LoadedConfig load_config(const std::string& path, const Settings& flags) {
   return load_settings(path, toml, parse_toml(path, toml), flags);
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -4,12 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "trireme/config/schema/config.hpp"
 #include "trireme/config/read/flags.hpp"
 #include "trireme/config/read/setting.hpp"
 #include "trireme/config/rules/violation.hpp"
+#include "trireme/config/schema/config.hpp"
 
-namespace trireme {
+namespace trireme::config {
 
 struct Origin {
   enum class Kind { standard, preset, hf, file, flag, derived };
@@ -41,4 +41,4 @@ LoadedConfig load_config(const std::string& path, const Settings& flags = {});
 LoadedConfig load_config_text(const std::string& file, const std::string& toml,
                               const std::vector<std::string>& flags = {});
 
-}  // namespace trireme
+}  // namespace trireme::config

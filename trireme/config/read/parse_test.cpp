@@ -8,7 +8,7 @@
 
 #include "trireme/testing/config_helpers.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 using ::testing::AllOf;
@@ -219,4 +219,4 @@ TEST(LoadConfig, ManyStagesAndManyErrorsEndInTime) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

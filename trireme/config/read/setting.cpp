@@ -7,7 +7,7 @@
 #include "trireme/base/utf8.hpp"
 #include "trireme/config/schema/fields.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 constexpr std::size_t kMaxSettings = 10'000;
@@ -79,4 +79,4 @@ std::string kind_of(const Value& value) {
   return kKinds[value.data.index()];
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-namespace trireme {
+namespace trireme::config {
 
 /// Where a setting stands. `file` is empty for flags and for values that nobody wrote.
 struct Place {
@@ -53,4 +53,4 @@ using Settings = std::vector<Setting>;
 /// Adds one that was read from a file. Throws ConfigError for more than any config has.
 void add_setting(const std::string& file, Settings& settings, Setting setting);
 
-}  // namespace trireme
+}  // namespace trireme::config

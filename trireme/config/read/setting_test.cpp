@@ -7,7 +7,7 @@
 #include "trireme/base/utf8.hpp"
 #include "trireme/testing/config_helpers.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 TEST(Place, IsAFileWithItsLineOrANote) {
@@ -57,4 +57,4 @@ TEST(AddSetting, HasALimit) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

@@ -11,7 +11,7 @@
 #include "trireme/config/schema/counts.hpp"
 #include "trireme/config/schema/fields.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 /// Keys table by table: "[parallelism]", "[[data]]" and its "[[data.sources]]".
@@ -155,4 +155,4 @@ std::string describe_model(const LoadedConfig& loaded) {
   return out;
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

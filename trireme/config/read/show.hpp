@@ -4,7 +4,7 @@
 
 #include "trireme/config/read/parse.hpp"
 
-namespace trireme {
+namespace trireme::config {
 
 /// Every key = value, then where the value came from and what nanotron and torchtitan call the key. The result is TOML.
 std::string show(LoadedConfig& loaded);
@@ -15,4 +15,4 @@ std::string to_toml(LoadedConfig& loaded);
 /// Parameters, FLOPs of a token, bytes of states and activations of a rank, each by component. Empty without a model.
 std::string describe_model(const LoadedConfig& loaded);
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -7,7 +7,7 @@
 
 #include "trireme/testing/config_helpers.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 using ::testing::HasSubstr;
@@ -126,4 +126,4 @@ TEST(DescribeModel, HasNothingToSayWithoutOne) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

@@ -11,7 +11,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 constexpr int kMaxWordsOfAKey = 32;
@@ -156,4 +156,4 @@ std::string line_of(std::string_view text, int number) {
   return std::string(text);
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

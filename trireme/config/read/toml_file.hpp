@@ -6,7 +6,7 @@
 
 #include "trireme/config/read/setting.hpp"
 
-namespace trireme {
+namespace trireme::config {
 
 constexpr std::size_t kMaxConfigBytes = 1 << 18;  // larger ones would take more than a second to refuse
 
@@ -21,4 +21,4 @@ Settings parse_toml(const std::string& file, std::string_view toml);
 /// Line `number` (from 1) of a text, without its end.
 std::string line_of(std::string_view text, int number);
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -8,7 +8,7 @@
 
 #include "trireme/testing/config_helpers.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 using ::testing::ElementsAre;
@@ -192,4 +192,4 @@ TEST(LineOf, GivesLinesWithoutTheirEnds) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

@@ -15,7 +15,7 @@
 #include "trireme/base/utf8.hpp"
 #include "trireme/config/read/toml_file.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 constexpr std::size_t kMaxDepth = 32;
@@ -178,4 +178,4 @@ Settings parse_yaml(const std::string& file, const std::string& yaml) {
   return std::move(flat).take();
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -1,7 +1,7 @@
 #include "trireme/base/human.hpp"
 #include "trireme/config/rules/rules.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 constexpr std::int64_t kMaxBatch = 1'000'000'000;
@@ -77,4 +77,4 @@ void check_sequence(Rules& rules) {
                     "attention over a ring cannot drop weights", "set model.attention_dropout = 0");
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

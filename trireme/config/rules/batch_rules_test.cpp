@@ -6,7 +6,7 @@
 #include "trireme/config/rules/rules.hpp"
 #include "trireme/testing/config_helpers.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 TEST(BatchRules, OneAtATime) {
@@ -102,4 +102,4 @@ TEST(BatchRules, TheNearestBatchSizesWork) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

@@ -4,7 +4,7 @@
 #include "trireme/layout/grid.hpp"
 #include "trireme/schedule/generate.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 int narrow(std::int64_t degree) { return static_cast<int>(degree); }
@@ -18,7 +18,7 @@ bool has_too_many_ranks(const Rules& rules) {
 void check_stages(Rules& rules) {
   const ParallelismConfig& p = rules.config.parallelism;
   const std::int64_t layers = rules.config.model.num_hidden_layers;
-  const std::int64_t per_rank = chunks_per_rank(p.pp_schedule, narrow(p.virtual_stages));
+  const std::int64_t per_rank = schedule::chunks_per_rank(p.pp_schedule, narrow(p.virtual_stages));
   const std::int64_t chunks = p.pp * per_rank;
   if (p.virtual_stages > 1 && p.pp_schedule != "interleaved-1f1b")
     rules.violation("parallelism.virtual_stages",
@@ -109,4 +109,4 @@ void check_layout(Rules& rules) {
   if (p.dp != 0) check_grid(rules);
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -6,7 +6,7 @@
 #include "trireme/config/rules/rules.hpp"
 #include "trireme/testing/config_helpers.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 struct Layout {
@@ -90,4 +90,4 @@ TEST(LayoutRules, ExpertsMustFitTheRanks) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

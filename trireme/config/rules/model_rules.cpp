@@ -1,8 +1,8 @@
 #include "trireme/base/human.hpp"
-#include "trireme/config/schema/counts.hpp"
 #include "trireme/config/rules/rules.hpp"
+#include "trireme/config/schema/counts.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 bool check_sizes(Rules& rules) {
@@ -121,4 +121,4 @@ void check_model_over_ranks(Rules& rules) {
                     text("experts per rank must be whole: ep ∈ ", divisors(experts, any_divisor)));
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -6,7 +6,7 @@
 #include "trireme/config/rules/rules.hpp"
 #include "trireme/testing/config_helpers.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 using ::testing::HasSubstr;
@@ -88,4 +88,4 @@ TEST(Divisors, AreTheFirstTwelve) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

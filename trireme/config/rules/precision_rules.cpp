@@ -1,6 +1,6 @@
 #include "trireme/config/rules/rules.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 constexpr const char* kWhyFloat64 = "float64 is for proving layouts: everything is float64";
@@ -48,4 +48,4 @@ void check_precision(Rules& rules) {
               "set precision.states = \"float32\", or model.dtype = \"float64\"");
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -5,7 +5,7 @@
 
 #include "trireme/testing/config_helpers.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 TEST(PrecisionRules, WhatIsAllowed) {
@@ -56,4 +56,4 @@ TEST(PrecisionRules, OneAtATime) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

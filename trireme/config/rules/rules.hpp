@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "trireme/base/error.hpp"
-#include "trireme/config/schema/derive.hpp"
 #include "trireme/config/read/parse.hpp"
+#include "trireme/config/schema/derive.hpp"
 
-namespace trireme {
+namespace trireme::config {
 
 class Rules {
  public:
@@ -77,4 +77,4 @@ void check_batch(Rules& rules);
 void check_sequence(Rules& rules);
 void check_precision(Rules& rules);
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -7,7 +7,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::config {
 
 std::vector<Violation> validate_for_training(const LoadedConfig& loaded) {
   const Config& c = loaded.config;
@@ -69,4 +69,4 @@ std::int64_t layers_per_unit(const Config& config) {
   return layers;
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -6,7 +6,7 @@
 
 #include "trireme/config/read/parse.hpp"
 
-namespace trireme {
+namespace trireme::config {
 
 /// What stands in the way of training a config that validate() lets pass. Expects derived values; does not repeat
 /// loaded.violations.
@@ -18,4 +18,4 @@ std::int64_t layers_per_unit(const Config& config);
 /// Keys that were given and change nothing yet, each with a word about it.
 std::vector<std::string> not_done_yet(const LoadedConfig& loaded);
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -7,7 +7,7 @@
 
 #include "trireme/testing/config_helpers.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 constexpr const char* kData = "[[data]]\nsources = [{path = 'synthetic'}]\n";
@@ -93,4 +93,4 @@ TEST(TrainingRules, WhatChangesNothingYetIsSaid) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

@@ -2,12 +2,12 @@
 
 #include <cstdio>
 
-#include "trireme/config/schema/fields.hpp"
 #include "trireme/config/rules/rules.hpp"
+#include "trireme/config/schema/fields.hpp"
 #include "trireme/schedule/generate.hpp"
 #include "trireme/schedule/replay.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 constexpr std::int64_t kMaxReplayedSteps = 100'000;
@@ -88,8 +88,8 @@ void note(Rules& rules) {
   if (rules.any() || p.pp == 1 || microbatches >= p.pp) return;
   std::string bubble = "large";
   if (p.pp * microbatches * p.virtual_stages <= kMaxReplayedSteps) {
-    const Replay r = replay(make_schedule(p.pp_schedule, static_cast<int>(p.pp), static_cast<int>(microbatches),
-                                          static_cast<int>(p.virtual_stages)));
+    const schedule::Replay r = schedule::replay(schedule::make_schedule(
+        p.pp_schedule, static_cast<int>(p.pp), static_cast<int>(microbatches), static_cast<int>(p.virtual_stages)));
     char percent[32];
     std::snprintf(percent, sizeof percent, "%.0f%% of the work", 100 * r.bubble_fraction);
     bubble = percent;
@@ -147,4 +147,4 @@ std::vector<std::string> check_config(LoadedConfig& loaded, const Started& start
   return warnings;
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "trireme/config/schema/derive.hpp"
 #include "trireme/config/read/parse.hpp"
+#include "trireme/config/schema/derive.hpp"
 
-namespace trireme {
+namespace trireme::config {
 
 /// Every violated rule, those of `loaded.violations` first. Expects derived values. Adds what deserves a word but
 /// breaks no rule to `warnings`.
@@ -15,4 +15,4 @@ std::vector<Violation> validate(const LoadedConfig& loaded, const Started& start
 /// Derives, validates, and throws ConfigError with all violations; returns the warnings.
 std::vector<std::string> check_config(LoadedConfig& loaded, const Started& started = {});
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -8,7 +8,7 @@
 
 #include "trireme/testing/config_helpers.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 using ::testing::ElementsAre;
@@ -200,4 +200,4 @@ TEST(Validate, ReportsWhatTheLoaderFoundFirst) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

@@ -5,7 +5,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/utf8.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 std::string at_length(const Violation& v) {
@@ -59,4 +59,4 @@ void throw_if_any(const std::vector<Violation>& violations) {
   if (!violations.empty()) throw ConfigError(report(violations));
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

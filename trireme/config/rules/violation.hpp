@@ -5,7 +5,7 @@
 
 #include "trireme/config/read/setting.hpp"
 
-namespace trireme {
+namespace trireme::config {
 
 struct Violation {
   std::string headline;  // the objects and the numbers
@@ -26,4 +26,4 @@ std::string report(const std::vector<Violation>& violations);
 /// Throws ConfigError with the report unless there is nothing to say.
 void throw_if_any(const std::vector<Violation>& violations);
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -6,7 +6,7 @@
 
 #include "trireme/testing/config_helpers.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 Violation some_violation(const std::string& headline, Place place, const std::string& detail = "",
@@ -64,4 +64,4 @@ TEST(ThrowIfAny, ThrowsTheReportWithCode64) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

@@ -5,7 +5,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 bool is_gpt2(const ModelConfig& m) { return m.model_type == "gpt2"; }
@@ -165,4 +165,4 @@ double logits_bytes(const ModelConfig& m, const ActivationShape& shape) {
   return tokens * static_cast<double>(m.vocab_size) / static_cast<double>(shape.tp) * (shape.bytes_an_element + 4);
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -10,7 +10,7 @@
 
 #include "trireme/config/schema/config.hpp"
 
-namespace trireme {
+namespace trireme::config {
 
 // --- parameters
 // -----------------------------------------------------------------------------------------------------------
@@ -90,4 +90,4 @@ std::vector<Bytes> layer_activation_bytes(const ModelConfig& model, const Activa
 /// once.
 double logits_bytes(const ModelConfig& model, const ActivationShape& shape);
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -8,7 +8,7 @@
 #include "trireme/config/schema/presets.hpp"
 #include "trireme/testing/config_helpers.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 /// A preset with derived sizes.
@@ -251,4 +251,4 @@ TEST(LogitsBytes, InTheComputeDtypeAndInFloat32) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

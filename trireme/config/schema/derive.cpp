@@ -7,7 +7,7 @@
 #include "trireme/config/schema/fields.hpp"
 #include "trireme/schedule/generate.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 class Deriver {
@@ -20,7 +20,7 @@ class Deriver {
     degrees();
     batch();
     precision();
-    c_.parallelism.pp_schedule = canonical_schedule(c_.parallelism.pp_schedule);
+    c_.parallelism.pp_schedule = schedule::canonical_schedule(c_.parallelism.pp_schedule);
     if (c_.parallelism.expert_tp == 0) set("parallelism.expert_tp", c_.parallelism.expert_tp, c_.parallelism.tp, "tp");
     if (c_.lr_scheduler.decay_steps == 0)
       set("lr_scheduler.decay_steps", c_.lr_scheduler.decay_steps,
@@ -116,4 +116,4 @@ std::int64_t ranks_of_a_replica(const ParallelismConfig& p) { return p.tp * p.cp
 
 void derive(LoadedConfig& loaded, const Started& started) { Deriver(loaded, started).run(); }
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -4,7 +4,7 @@
 
 #include "trireme/config/read/parse.hpp"
 
-namespace trireme {
+namespace trireme::config {
 
 /// How the ranks were started, as far as it is known.
 struct Started {
@@ -25,4 +25,4 @@ bool is_float64(const Config& config);
 /// The number of ranks of one replica: tp x cp x pp.
 std::int64_t ranks_of_a_replica(const ParallelismConfig& parallelism);
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -8,7 +8,7 @@
 
 #include "trireme/testing/config_helpers.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 struct Following {
@@ -126,4 +126,4 @@ RC_GTEST_PROP(Derive, AnyTwoBatchSizesGiveTheThird, ()) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

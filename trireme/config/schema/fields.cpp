@@ -9,7 +9,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/schedule/generate.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 constexpr double kMaxDegree = 1'000'000;  // of a mesh axis, of layers, heads and experts
@@ -74,7 +74,7 @@ void add_data_fields(std::vector<Field>& all, std::vector<DataStage>& data) {
 }  // namespace
 
 std::vector<Field> fields(Config& c) {
-  std::vector<std::string> schedules = schedule_names();
+  std::vector<std::string> schedules = schedule::schedule_names();
   schedules.insert(schedules.end(), {"gpipe", "zero-bubble"});
 
   std::vector<Field> all = {
@@ -284,4 +284,4 @@ std::string section_of(const std::string& key) { return key.substr(0, key.find('
 
 std::string leaf_of(const std::string& key) { return key.substr(key.rfind('.') + 1); }
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -9,7 +9,7 @@
 
 #include "trireme/config/schema/config.hpp"
 
-namespace trireme {
+namespace trireme::config {
 
 using FieldValue = std::variant<std::string*, std::int64_t*, double*, bool*, std::vector<std::string>*,
                                 std::vector<std::int64_t>*, std::vector<double>*>;
@@ -43,4 +43,4 @@ std::string section_of(const std::string& key);
 /// "tp" of "parallelism.tp".
 std::string leaf_of(const std::string& key);
 
-}  // namespace trireme
+}  // namespace trireme::config

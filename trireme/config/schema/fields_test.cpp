@@ -13,7 +13,7 @@
 #include "trireme/config/read/convert.hpp"
 #include "trireme/testing/config_helpers.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 /// A config with two stages of data, so that all keys are there.
@@ -218,4 +218,4 @@ TEST(Fields, RefuseWhatIsOutsideTheirLimits) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

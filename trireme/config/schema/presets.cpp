@@ -3,7 +3,7 @@
 #include <map>
 #include <utility>
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 ModelConfig gpt2(std::int64_t layers, std::int64_t heads, std::int64_t hidden) {
@@ -142,4 +142,4 @@ std::string torchtitan_preset(const std::string& name, const std::string& flavor
   return it == known.end() ? "" : it->second;
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

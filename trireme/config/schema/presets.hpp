@@ -6,7 +6,7 @@
 
 #include "trireme/config/schema/config.hpp"
 
-namespace trireme {
+namespace trireme::config {
 
 std::vector<std::string> preset_names();
 /// Nothing when there is no such preset.
@@ -14,4 +14,4 @@ std::optional<ModelConfig> find_preset(const std::string& name);
 /// The preset that torchtitan calls model.name and model.flavor ("llama3", "8B"); empty when there is none.
 std::string torchtitan_preset(const std::string& name, const std::string& flavor);
 
-}  // namespace trireme
+}  // namespace trireme::config

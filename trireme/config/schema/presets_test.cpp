@@ -7,7 +7,7 @@
 
 #include "trireme/testing/config_helpers.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 using ::testing::ElementsAre;
@@ -88,4 +88,4 @@ TEST(Presets, HaveTheNamesOfTorchtitan) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

@@ -4,7 +4,7 @@
 #include "trireme/data/prepare/ordered_work.hpp"
 #include "trireme/files/shown_name.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 struct CountedBatch {
@@ -19,7 +19,8 @@ void check(const BpeTrainOptions& options) {
     const auto begin = options.special_tokens.begin();
     require<ConfigError>(!token.empty() && std::find(begin, begin + static_cast<std::ptrdiff_t>(i), token) ==
                                                begin + static_cast<std::ptrdiff_t>(i),
-                         "the special token ", shown_name(token), token.empty() ? " is empty" : " is named twice");
+                         "the special token ", files::shown_name(token),
+                         token.empty() ? " is empty" : " is named twice");
   }
 }
 
@@ -71,4 +72,4 @@ TrainedBpe train_bpe_on_files(const CorpusOptions& corpus, const BpeTrainOptions
   });
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -3,11 +3,11 @@
 #include <string>
 #include <vector>
 
-#include "trireme/data/tokenizer/bpe_train.hpp"
 #include "trireme/data/prepare/document_encoder.hpp"
+#include "trireme/data/tokenizer/bpe_train.hpp"
 #include "trireme/data/tokens/progress.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 /// "gpt2", "llama3", "qwen2".
 std::optional<KnownPattern> pattern_by_name(std::string_view name);
@@ -29,4 +29,4 @@ struct CorpusCounts {
 TrainedBpe train_bpe_on_files(const CorpusOptions& corpus, const BpeTrainOptions& options, CorpusCounts& counts,
                               const DataHooks& hooks = {});
 
-}  // namespace trireme
+}  // namespace trireme::data

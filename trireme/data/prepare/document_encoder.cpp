@@ -3,7 +3,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/data/prepare/json_field.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 void BadLines::add(const BadLines& others) {
   if (count == 0) first = others.first;
@@ -77,4 +77,4 @@ void encode_documents(const Tokenizer& tokenizer, std::optional<TokenId> end_of_
   });
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -8,11 +8,11 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/data/tokenizer/chat.hpp"
 #include "trireme/data/prepare/document_reader.hpp"
+#include "trireme/data/tokenizer/chat.hpp"
 #include "trireme/data/tokens/token_id.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 struct DocumentOptions {
   std::string key = "text";          // of JSON lines
@@ -60,4 +60,4 @@ struct EncodedBatch {
 void encode_documents(const Tokenizer& tokenizer, std::optional<TokenId> end_of_document, DocumentParser& parser,
                       EncodedBatch& batch);
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -6,7 +6,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
@@ -152,4 +152,4 @@ void DocumentReader::end_document(TextBatch& batch) {
   document_.reset();
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -8,7 +8,7 @@
 
 #include "trireme/data/prepare/input_files.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 /// What a document of a text file is. JSON lines are cut by lines whatever this says.
 enum class TextCut {
@@ -74,4 +74,4 @@ class DocumentReader {
   std::size_t looked_at_ = 0;  // how much of carry_ is of whole lines
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

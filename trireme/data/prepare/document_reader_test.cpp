@@ -9,10 +9,10 @@
 #include <rapidcheck/gtest.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/testing/temp_folder.hpp"
 #include "trireme/testing/documents.hpp"
+#include "trireme/testing/temp_folder.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using testing::ElementsAre;
@@ -163,4 +163,4 @@ TEST(DocumentReader, WhatCannotBeReadIsNamed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

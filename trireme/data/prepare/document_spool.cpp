@@ -6,7 +6,7 @@
 #include "trireme/data/sampling/permutation.hpp"
 #include "trireme/files/little_endian.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 std::filesystem::path beside(const std::filesystem::path& path, const char* ending) {
@@ -14,7 +14,7 @@ std::filesystem::path beside(const std::filesystem::path& path, const char* endi
 }
 
 template <class T>
-void read_ids(StagedFile& file, std::uint64_t first, std::span<std::uint32_t> out) {
+void read_ids(files::StagedFile& file, std::uint64_t first, std::span<std::uint32_t> out) {
   std::vector<T> stored(out.size());
   file.read_back(first * sizeof(T), std::as_writable_bytes(std::span(stored)));
   std::ranges::copy(stored, out.begin());
@@ -33,8 +33,8 @@ void DocumentSpool::append(std::span<const std::uint32_t> ids, std::span<const s
   tokens_.append(encoded(ids, type_));
   num_tokens_ += ids.size();
   ++num_documents_;
-  ends_.append(little_endian_bytes(std::span<const std::uint64_t>(&num_tokens_, 1)));
-  if (loss_mask_) loss_mask_->append(little_endian_bytes(loss_mask));
+  ends_.append(files::little_endian_bytes(std::span<const std::uint64_t>(&num_tokens_, 1)));
+  if (loss_mask_) loss_mask_->append(files::little_endian_bytes(loss_mask));
 }
 
 void DocumentSpool::shuffled(
@@ -61,4 +61,4 @@ void DocumentSpool::shuffled(
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -11,7 +11,7 @@
 #include "trireme/data/tokens/token_array.hpp"
 #include "trireme/files/staged_files.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 /// Memory does not grow with the documents. The files are gone with the object.
 class DocumentSpool {
@@ -27,9 +27,9 @@ class DocumentSpool {
 
  private:
   TokenType type_;
-  StagedFile tokens_, ends_;
-  std::optional<StagedFile> loss_mask_;
+  files::StagedFile tokens_, ends_;
+  std::optional<files::StagedFile> loss_mask_;
   std::uint64_t num_documents_ = 0, num_tokens_ = 0;
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -11,7 +11,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -141,4 +141,4 @@ std::size_t TextFile::read(std::span<char> out) {
   return done;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -10,7 +10,7 @@
 
 #include "trireme/base/gzip.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 struct InputFile {
   std::filesystem::path path;
@@ -48,4 +48,4 @@ class TextFile {
   std::string_view waiting_;  // of compressed_
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -12,7 +12,7 @@
 #include "trireme/files/json_bounds.hpp"
 #include "trireme/files/shown_name.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 /// Whether one of the eight bytes ends a run of plain ASCII in a string: a quote, a backslash, a control character, or not ASCII.
@@ -219,21 +219,23 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   bool key(string_t& name) override {
     if (depth_ == 1) {
       wanted_ = name == key_;
-      if (keys_.size() < 5) keys_.push_back(shown_name(name, 30));
+      if (keys_.size() < 5) keys_.push_back(files::shown_name(name, 30));
     }
     return true;
   }
   bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception& error) override {
-    throw BadDocument(text("is not JSON: ", json_fault(error.what())));
+    throw BadDocument(text("is not JSON: ", files::json_fault(error.what())));
   }
 
   void check() const {
     if (!object_) throw BadDocument("is JSON, but not an object");
     if (found_ == Found::text) return;
-    if (found_ == Found::other) throw BadDocument(text("what stands under ", shown_name(key_), " is not a text"));
+    if (found_ == Found::other)
+      throw BadDocument(text("what stands under ", files::shown_name(key_), " is not a text"));
     std::string keys;
     for (const std::string& each : keys_) keys += (keys.empty() ? "" : ", ") + each;
-    throw BadDocument(text("has no key ", shown_name(key_), keys.empty() ? "; it is empty" : text("; it has ", keys)));
+    throw BadDocument(
+        text("has no key ", files::shown_name(key_), keys.empty() ? "; it is empty" : text("; it has ", keys)));
   }
 
  private:
@@ -279,4 +281,4 @@ void read_json_field(std::string_view line, std::string_view key, std::string& o
   if (!detail::scan_json_field(line, key, out)) detail::parse_json_field(line, key, out);
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme {
+namespace trireme::data {
 
 /// A line or a document that is not what it should be. Its place is added by who knows it.
 struct BadDocument : std::runtime_error {
@@ -26,4 +26,4 @@ bool scan_json_field(std::string_view line, std::string_view key, std::string& o
 void parse_json_field(std::string_view line, std::string_view key, std::string& out);
 
 }  // namespace detail
-}  // namespace trireme
+}  // namespace trireme::data

@@ -9,7 +9,7 @@
 
 #include "trireme/base/philox.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using testing::HasSubstr;
@@ -181,4 +181,4 @@ TEST(JsonField, WhatIsWrongIsSaid) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

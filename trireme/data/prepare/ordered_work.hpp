@@ -14,7 +14,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 template <class Item>
 struct WorkStages {
@@ -164,4 +164,4 @@ inline int num_workers(int asked) {
   return asked > 0 ? asked : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

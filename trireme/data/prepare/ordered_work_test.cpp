@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using std::chrono::microseconds;
@@ -121,4 +121,4 @@ TEST(OrderedWork, StopsWhenAsked) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

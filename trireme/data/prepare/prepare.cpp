@@ -9,7 +9,7 @@
 #include "trireme/data/prepare/ordered_work.hpp"
 #include "trireme/data/tokens/output_folder.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -113,7 +113,7 @@ Prepared prepare(const PrepareOptions& options, const Tokenizer& tokenizer, cons
   check(options, tokenizer);
   DocumentReader reader(input_files(options.inputs), options.cut);
   const OutputFolder folder(options.out);
-  std::optional<StagedFiles> tokenizer_copy;
+  std::optional<files::StagedFiles> tokenizer_copy;
   if (!options.tokenizer_json.empty()) {
     tokenizer_copy.emplace();
     tokenizer_copy->add(tokenizer_file(options)).append(options.tokenizer_json);
@@ -171,4 +171,4 @@ Prepared prepare(const PrepareOptions& options, const Tokenizer& tokenizer, cons
   return result;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -9,7 +9,7 @@
 #include "trireme/data/tokens/progress.hpp"
 #include "trireme/data/tokens/token_writer.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 struct PrepareOptions {
   std::vector<std::string> inputs;  // files and folders
@@ -50,4 +50,4 @@ std::filesystem::path tokenizer_file(const PrepareOptions& options);
 /// ConfigError for options that do not fit together, DataError for inputs and tokenizers that are not as they should be.
 Prepared prepare(const PrepareOptions& options, const Tokenizer& tokenizer, const DataHooks& hooks = {});
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -10,13 +10,13 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/json_text.hpp"
-#include "trireme/testing/temp_folder.hpp"
-#include "trireme/testing/file_size_limit.hpp"
 #include "trireme/data/prepare/corpus_words.hpp"
 #include "trireme/data/tokens/open_tokens.hpp"
 #include "trireme/testing/documents.hpp"
+#include "trireme/testing/file_size_limit.hpp"
+#include "trireme/testing/temp_folder.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -290,4 +290,4 @@ TEST_F(Prepare, ANewTokenizerIsTheSameForAllWorkersAndIsWrittenAlong) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

@@ -9,7 +9,7 @@
 #include "trireme/data/tokens/lanes.hpp"
 #include "trireme/data/tokens/token_checks.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 /// A whole sample, before it is cut over cp.
@@ -174,4 +174,4 @@ void BatchMaker::make(std::span<const Sample> samples, std::int64_t seq_len, Tok
   out.sequence_starts.push_back(static_cast<std::int32_t>(out.num_samples * seq_len));
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

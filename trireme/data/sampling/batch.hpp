@@ -7,7 +7,7 @@
 #include "trireme/data/sampling/sampler.hpp"
 #include "trireme/layout/split.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 struct BatchOptions {
   std::int64_t vocab_size = 0;
@@ -53,4 +53,4 @@ class BatchMaker {
   BatchOptions options_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "trireme/data/tokens/synthetic.hpp"
-#include "trireme/testing/memory_tokens.hpp"
 #include "trireme/data/sampling/validation.hpp"
+#include "trireme/data/tokens/synthetic.hpp"
 #include "trireme/testing/layout_helpers.hpp"
+#include "trireme/testing/memory_tokens.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -205,4 +205,4 @@ RC_GTEST_PROP(BatchProperty, CpPiecesTogetherAreTheWhole, ()) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

@@ -8,7 +8,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using Quotas = std::vector<std::int64_t>;
@@ -116,4 +116,4 @@ std::int64_t Mixture::count(std::size_t source, std::int64_t draws) const {
   return blocks * quotas_[source] + std::ranges::count(slots_.begin(), slots_.begin() + rest, source, &Slot::source);
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -6,7 +6,7 @@
 
 #include "trireme/base/philox.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 /// Note [Mixture by blocks]: draws come in blocks, each with a whole number of draws of every source (its quota) in the
 /// same arrangement. The block's length, 1,024 to 65,536, is the one that is fairest to the source it treats worst:
@@ -43,4 +43,4 @@ class Mixture {
   std::vector<Slot> slots_;  // the draws of a block
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -10,7 +10,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/testing/layout_helpers.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -97,4 +97,4 @@ TEST(Mixture, ATinyWeightIsHonouredOrRefused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

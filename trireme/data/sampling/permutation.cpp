@@ -4,7 +4,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 // Note [Permutation by rounds]: i is written as (row, column) of a table with 2^k columns and as few rows as hold n
@@ -86,4 +86,4 @@ std::uint64_t Permutation::inverse(std::uint64_t x) const {
   return x;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

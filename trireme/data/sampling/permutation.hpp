@@ -5,7 +5,7 @@
 
 #include "trireme/base/philox.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 /// One of the orders of [0, n), chosen by the stream's seed and purpose and by `number` (of an epoch, say). Forward and
 /// inverse cost the same for every n from 256 to 2^62, some 30 ns (three times that below); constructing it, 90 ns.
@@ -36,4 +36,4 @@ class Permutation {
   std::array<Round, kRoundsOfSmall> round_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -10,7 +10,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/testing/layout_helpers.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using Order = std::vector<std::uint64_t>;
@@ -28,7 +28,8 @@ TEST(Permutation, GoldenValues) {
   EXPECT_EQ(first_of(Permutation(RandomStream(7, "shuffle 3"), 0, 1000), 10),
             (Order{998, 619, 333, 265, 993, 175, 226, 886, 498, 398}));
   EXPECT_EQ(Permutation(RandomStream(42, "shuffle 0"), 0, 1'000'003)(5), 322'972U);
-  EXPECT_EQ(Permutation(RandomStream(42, "shuffle 1"), 7, (1ULL << 50) - 17)(123'456'789'012'345), 556'430'177'430'982U);
+  EXPECT_EQ(Permutation(RandomStream(42, "shuffle 1"), 7, (1ULL << 50) - 17)(123'456'789'012'345),
+            556'430'177'430'982U);
   EXPECT_EQ(Permutation(RandomStream(1ULL << 63, "shuffle 0"), 1ULL << 40, 1ULL << 62)((1ULL << 62) - 1),
             3'194'202'514'326'392'347U);
 }
@@ -123,4 +124,4 @@ TEST(Permutation, EpochsAndPurposesAreIndependent) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

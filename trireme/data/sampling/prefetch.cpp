@@ -4,7 +4,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 Prefetch::Prefetch(Make make, std::int64_t num_microbatches, std::int64_t first_step, std::size_t depth)
     : make_(std::move(make)),
@@ -74,4 +74,4 @@ void Prefetch::recycle(TokenBatch&& batch) {
   if (spare_.size() < depth_) spare_.push_back(std::move(batch));
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

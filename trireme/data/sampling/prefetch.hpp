@@ -12,7 +12,7 @@
 
 #include "trireme/data/sampling/batch.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 /// Microbatches in the order in which a step takes them, made ahead by one thread: (1, 0), (1, 1), ..., (2, 0), ...
 /// One thread makes more than enough (bench/data_bench.cpp), and one keeps the order. For one caller.
@@ -65,4 +65,4 @@ class Prefetch {
   std::jthread thread_;  // last: it uses the rest, and is joined before the rest goes
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

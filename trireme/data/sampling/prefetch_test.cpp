@@ -6,10 +6,10 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/testing/test_helpers.hpp"
 #include "trireme/data/tokens/synthetic.hpp"
+#include "trireme/testing/test_helpers.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using namespace std::chrono_literals;
@@ -106,4 +106,4 @@ TEST(Prefetch, WrongNumbersAreNamed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

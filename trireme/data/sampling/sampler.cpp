@@ -7,7 +7,7 @@
 #include "trireme/base/human.hpp"
 #include "trireme/data/sampling/permutation.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 constexpr std::int64_t kMaxDraws = std::int64_t{1} << 60;
@@ -164,4 +164,4 @@ std::int64_t Sampler::windows_per_epoch(std::int64_t step, std::size_t source) c
   return 0;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -7,7 +7,7 @@
 #include "trireme/data/sampling/sampling_plan.hpp"
 #include "trireme/data/sampling/windows.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 /// seq_len + 1 tokens of a source. For as long as the sampler lives that it comes from.
 struct Sample {
@@ -88,4 +88,4 @@ class Sampler {
   std::vector<Stage> stages_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

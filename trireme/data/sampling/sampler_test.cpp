@@ -8,10 +8,10 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "trireme/testing/memory_tokens.hpp"
 #include "trireme/testing/layout_helpers.hpp"
+#include "trireme/testing/memory_tokens.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -271,4 +271,4 @@ TEST(BatchSplit, WrongNumbersAreNamed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

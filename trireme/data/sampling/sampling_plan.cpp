@@ -5,7 +5,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 void check_stage(const SamplingStage& stage, std::size_t number) {
@@ -55,4 +55,4 @@ std::size_t place_of(const TokenSource& tokens, const std::vector<SharedTokens>&
   return static_cast<std::size_t>(found - sources.begin());
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -6,7 +6,7 @@
 
 #include "trireme/data/tokens/token_source.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 using SharedTokens = std::shared_ptr<const TokenSource>;
 
@@ -39,4 +39,4 @@ std::vector<SharedTokens> sources_of(const SamplingPlan& plan);
 /// The place in `sources` of the one with that name.
 std::size_t place_of(const TokenSource& tokens, const std::vector<SharedTokens>& sources);
 
-}  // namespace trireme
+}  // namespace trireme::data

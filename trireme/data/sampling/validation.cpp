@@ -5,7 +5,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 ValidationSet::ValidationSet(const SamplingPlan& plan, std::int64_t seq_len, std::int64_t max_samples)
     : seq_len_(seq_len) {
@@ -66,4 +66,4 @@ Sample ValidationSet::at(std::int64_t i) const {
   return {part.tokens.get(), part.windows.first_token(window), i, part.source, 0, window};
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -5,7 +5,7 @@
 
 #include "trireme/data/sampling/sampler.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 /// The windows that training holds out, source after source, each from its beginning; or all windows of files that
 /// training does not see. Their number need not be divisible by anything: the last batch is filled up with padding,
@@ -42,4 +42,4 @@ class ValidationSet {
   std::int64_t seq_len_, size_ = 0;
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

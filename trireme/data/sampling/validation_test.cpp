@@ -6,10 +6,10 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "trireme/testing/memory_tokens.hpp"
 #include "trireme/testing/layout_helpers.hpp"
+#include "trireme/testing/memory_tokens.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -84,4 +84,4 @@ TEST(ValidationSet, WrongNumbersAreNamed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

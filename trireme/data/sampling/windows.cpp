@@ -5,7 +5,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/philox.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 TokenParts hold_out(std::int64_t num_tokens, double fraction, std::uint64_t seed, std::size_t source) {
   // 2^56: times the number of segments it still fits.
@@ -50,4 +50,4 @@ std::int64_t Windows::first_token(std::int64_t window) const {
   return part.first_token + (window - part.first_window) * seq_len_;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -6,7 +6,7 @@
 #include "trireme/data/tokens/token_source.hpp"
 #include "trireme/layout/slices.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 struct TokenParts {
   std::vector<Range> train, validation;  // of tokens, ascending; together the whole source, without overlap
@@ -40,4 +40,4 @@ class Windows {
   std::int64_t seq_len_, size_ = 0;
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -8,7 +8,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/testing/layout_helpers.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 TEST(Windows, NeighboursShareOneToken) {
@@ -94,4 +94,4 @@ TEST(HoldOut, WrongFractionsAreNamed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

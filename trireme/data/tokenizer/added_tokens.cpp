@@ -4,7 +4,7 @@
 
 #include "trireme/data/tokenizer/unicode.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 bool is_space(std::string_view one) { return ClassTable::get()[first_code_point(one).value] & CharClass::space; }
@@ -90,4 +90,4 @@ std::vector<AddedTokenFinder::Hit> AddedTokenFinder::find(std::string_view text,
   return hits;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -7,7 +7,7 @@
 
 #include "trireme/data/tokenizer/bpe.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 struct AddedToken {
   TokenId id = 0;
@@ -48,4 +48,4 @@ class AddedTokenFinder {
   int only_start_ = -1;  // all begin with this byte
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

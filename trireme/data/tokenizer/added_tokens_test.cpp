@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using Hits = std::vector<std::tuple<std::size_t, std::size_t, TokenId>>;
@@ -43,4 +43,4 @@ TEST(AddedTokenFinder, WholeWordsStandAlone) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

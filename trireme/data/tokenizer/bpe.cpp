@@ -7,7 +7,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 // Up to here looking at every pair again is faster than keeping a queue of them.
@@ -98,4 +98,4 @@ void MergeTable::apply_long(std::vector<TokenId>& symbols) const {
   symbols.resize(kept);
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

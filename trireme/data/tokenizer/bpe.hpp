@@ -7,7 +7,7 @@
 #include "trireme/data/tokenizer/huge_pages.hpp"
 #include "trireme/data/tokens/token_id.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 /// `left` followed by `right` becomes `made`.
 struct Merge {
@@ -58,4 +58,4 @@ class MergeTable {
   int shift_ = 63;
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

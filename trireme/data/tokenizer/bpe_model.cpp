@@ -1,6 +1,6 @@
 #include "trireme/data/tokenizer/tokenizer_parts.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 bool append_fallbacks(const BpeModel& model, std::string_view character, std::vector<TokenId>& out) {
@@ -54,4 +54,4 @@ void BpeModel::append(std::string_view word, std::vector<TokenId>& out) const {
   out.insert(out.end(), symbols.begin(), symbols.end());
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

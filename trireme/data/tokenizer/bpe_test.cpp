@@ -6,7 +6,7 @@
 
 #include "trireme/base/philox.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using Table = std::map<std::pair<TokenId, TokenId>, std::pair<std::uint32_t, TokenId>>;
@@ -69,4 +69,4 @@ TEST(MergeTable, OfAPairGivenTwiceTheLastCounts) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

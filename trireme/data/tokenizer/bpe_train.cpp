@@ -8,7 +8,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/data/tokenizer/byte_alphabet.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using Pair = std::uint64_t;  // left << 32 | right: ordered as the reference orders pairs
@@ -246,4 +246,4 @@ TrainedBpe train_bpe(const WordCounts& counts, const BpeTrainOptions& options,
   return Trainer(counts, options).run(progress);
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -12,7 +12,7 @@
 #include "trireme/data/tokenizer/fast_split.hpp"
 #include "trireme/data/tokenizer/word_counts.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 struct BpeTrainOptions {
   std::int64_t vocab_size = 32'000;
@@ -40,4 +40,4 @@ TrainedBpe train_bpe(
 /// As a tokenizer.json, which Hugging Face's library reads as well.
 std::string tokenizer_json(const TrainedBpe& trained);
 
-}  // namespace trireme
+}  // namespace trireme::data

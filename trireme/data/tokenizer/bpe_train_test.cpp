@@ -6,7 +6,7 @@
 #include "trireme/testing/test_helpers.hpp"
 #include "trireme/testing/tokenizer_helpers.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -66,4 +66,4 @@ TEST(TrainBpe, TheFileReadsBackWithItsMerges) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

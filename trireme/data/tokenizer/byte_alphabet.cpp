@@ -4,7 +4,7 @@
 
 #include "trireme/data/tokenizer/unicode.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 constexpr bool is_printable(int byte) {
@@ -49,4 +49,4 @@ std::optional<std::string> bytes_of_spelling(std::string_view spelling) {
   return out;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

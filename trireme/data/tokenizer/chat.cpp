@@ -13,7 +13,7 @@
 #include "trireme/files/random_reader.hpp"
 #include "trireme/files/shown_name.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 ChatTemplate chatml() {
@@ -32,7 +32,7 @@ ChatTemplate plain() {
 }
 
 std::string file_text(const std::string& path) {
-  const RandomReader file(path);
+  const files::RandomReader file(path);
   constexpr std::uint64_t kMaxBytes = 1 << 20;
   require<DataError>(file.size() <= kMaxBytes, path, ": ", file.size(), " bytes; a chat template has at most ",
                      kMaxBytes);
@@ -70,7 +70,7 @@ nlohmann::json parsed(std::string_view line) {
   try {
     return nlohmann::json::parse(line);
   } catch (const nlohmann::json::exception& error) {
-    throw BadDocument(text("is not JSON: ", json_fault(error.what())));
+    throw BadDocument(text("is not JSON: ", files::json_fault(error.what())));
   }
 }
 
@@ -79,7 +79,7 @@ nlohmann::json parsed(std::string_view line) {
 ChatTemplate ChatTemplate::load(const std::string& name_or_file) {
   if (name_or_file == "chatml") return chatml();
   if (name_or_file == "plain") return plain();
-  require<DataError>(is_there(name_or_file), "the chat template ", shown_name(name_or_file),
+  require<DataError>(files::is_there(name_or_file), "the chat template ", files::shown_name(name_or_file),
                      " does not exist\n  fix: chatml, plain, or a JSON file with begin, roles and special");
   const nlohmann::json value = JsonView::parsed(file_text(name_or_file), name_or_file);
   const JsonView view(value, name_or_file);
@@ -88,7 +88,7 @@ ChatTemplate ChatTemplate::load(const std::string& name_or_file) {
   const JsonView roles = view.at("roles");
   if (!roles.value().is_object()) roles.fail("is not an object of roles");
   for (const auto& [role, turn] : roles.value().items()) {
-    const JsonView each(turn, text(roles.place(), '.', shown_name(role)));
+    const JsonView each(turn, text(roles.place(), '.', files::shown_name(role)));
     if (!turn.is_object()) each.fail("is not an object with prefix and suffix");
     each.only({"prefix", "suffix"});
     out.roles.push_back({role, {each.string_or("prefix", ""), each.string_or("suffix", "")}});
@@ -112,10 +112,10 @@ void ChatTemplate::check(const Tokenizer& tokenizer) const {
     const std::vector<TokenId> alone = tokenizer.encode(token);
     const bool is_token = id && alone == std::vector{*id};
     require<DataError>(is_token && tokenizer.encode_part(token, SpecialText::text, true) != alone, "the chat template ",
-                       name, " has ", shown_name(token), ", which is ", is_token ? "not a special" : "not a",
+                       name, " has ", files::shown_name(token), ", which is ", is_token ? "not a special" : "not a",
                        " token of ", tokenizer.name(), ": the words of a user could spell it",
                        "\n  fix: --template plain or a file with this tokenizer's own tokens, or a tokenizer with ",
-                       shown_name(token), " as a special token");
+                       files::shown_name(token), " as a special token");
   }
 }
 
@@ -128,8 +128,8 @@ void ChatParser::add(std::string_view role, std::string content) {
   const ChatTemplate::Turn* turn = template_->turn(role);
   if (turn == nullptr) {
     std::string known;
-    for (const auto& [name, unused] : template_->roles) known += (known.empty() ? "" : ", ") + shown_name(name);
-    throw BadDocument(text("the role ", shown_name(role), " is not one of the template's: ", known));
+    for (const auto& [name, unused] : template_->roles) known += (known.empty() ? "" : ", ") + files::shown_name(name);
+    throw BadDocument(text("the role ", files::shown_name(role), " is not one of the template's: ", known));
   }
   messages_.emplace_back(std::move(content), turn);
 }
@@ -164,4 +164,4 @@ const std::vector<TextPart>& ChatParser::parse(std::string_view line) {
   return parts_;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -7,7 +7,7 @@
 
 #include "trireme/data/tokenizer/tokenizer.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 /// A part of a document, encoded on its own.
 struct TextPart {
@@ -61,4 +61,4 @@ class ChatParser {
   std::vector<TextPart> parts_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -7,14 +7,14 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/testing/temp_folder.hpp"
-#include "trireme/data/tokenizer/bpe_train.hpp"
 #include "trireme/data/prepare/json_field.hpp"
-#include "trireme/data/tokens/open_tokens.hpp"
 #include "trireme/data/prepare/prepare.hpp"
+#include "trireme/data/tokenizer/bpe_train.hpp"
+#include "trireme/data/tokens/open_tokens.hpp"
 #include "trireme/testing/documents.hpp"
+#include "trireme/testing/temp_folder.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using testing::HasSubstr;
@@ -173,4 +173,4 @@ TEST_F(Chat, OnlyDatatroveHasRoomForMasks) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

@@ -12,7 +12,7 @@
 static_assert(std::endian::native == std::endian::little,
               "eight bytes of text are read as one number, the first lowest");
 
-namespace trireme {
+namespace trireme::data {
 
 enum class KnownPattern { none, gpt2, llama3, qwen2 };
 
@@ -216,4 +216,4 @@ class FastSplit {
   const ClassTable& classes_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

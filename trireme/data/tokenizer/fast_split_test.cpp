@@ -8,7 +8,7 @@
 #include "trireme/data/tokenizer/pattern.hpp"
 #include "trireme/testing/tokenizer_helpers.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 template <KnownPattern kPattern>
@@ -66,4 +66,4 @@ TEST(FastSplit, KnownExamples) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

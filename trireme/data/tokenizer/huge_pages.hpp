@@ -8,7 +8,7 @@
 
 #include <sys/mman.h>
 
-namespace trireme {
+namespace trireme::data {
 
 template <class T>
 struct HugePages {
@@ -40,4 +40,4 @@ struct HugePages {
 template <class T>
 using HugeVector = std::vector<T, HugePages<T>>;
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -4,17 +4,17 @@
 
 #include "trireme/files/json_bounds.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 nlohmann::json JsonView::parsed(std::string_view json, const std::string& name) {
   constexpr std::size_t kMaxBytes = std::size_t{1} << 26;  // the largest vocabularies in use make 35 MB
-  const std::string beyond = json_bounds_fault(json, kMaxBytes, 64);
+  const std::string beyond = files::json_bounds_fault(json, kMaxBytes, 64);
   require<DataError>(beyond.empty(), name, ": ", beyond);
   nlohmann::json value;
   try {
     value = nlohmann::json::parse(json);
   } catch (const nlohmann::json::exception& error) {
-    throw DataError(text(name, " is not JSON: ", json_fault(error.what())));
+    throw DataError(text(name, " is not JSON: ", files::json_fault(error.what())));
   }
   require<DataError>(value.is_object(), name, " is JSON, but not an object");
   return value;
@@ -23,7 +23,7 @@ nlohmann::json JsonView::parsed(std::string_view json, const std::string& name) 
 void JsonView::only(std::initializer_list<std::string_view> keys) const {
   for (const auto& item : value_->items())
     if (std::ranges::find(keys, item.key()) == keys.end() && !item.value().is_null())
-      not_done(text("the key ", shown_name(item.key())));
+      not_done(text("the key ", files::shown_name(item.key())));
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -9,7 +9,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/files/shown_name.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 class JsonView {
  public:
@@ -66,4 +66,4 @@ class JsonView {
   std::string place_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

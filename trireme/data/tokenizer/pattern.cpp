@@ -10,7 +10,7 @@
 #include "trireme/data/tokenizer/unicode.hpp"
 #include "trireme/files/shown_name.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 // For one piece: a pattern may go back over all of a long run of spaces, and does so some times. A hostile one stops here soon.
@@ -75,7 +75,7 @@ class Translator {
     at_ += n;
   }
   [[noreturn]] void refuse(std::string_view what) const {
-    throw DataError(text("the pattern ", shown_name(regex_, 200), " has ", what,
+    throw DataError(text("the pattern ", files::shown_name(regex_, 200), " has ", what,
                          "\n  Trireme's engine (PCRE2) would read that differently from the reference (Oniguruma), or "
                          "it is not known to read it alike"));
   }
@@ -193,7 +193,7 @@ struct Pattern::Compiled {
 Pattern::Pattern(std::string_view regex) : regex_(regex), compiled_(std::make_unique<Compiled>()) {
   require<DataError>(regex.size() <= kMaxPatternBytes, "a pattern of ", regex.size(), " bytes; at most ",
                      kMaxPatternBytes);
-  require<DataError>(is_utf8(regex), "the pattern ", shown_name(regex), " is not UTF-8");
+  require<DataError>(is_utf8(regex), "the pattern ", files::shown_name(regex), " is not UTF-8");
   const std::string ours = translated(regex);
   int error = 0;
   PCRE2_SIZE offset = 0;
@@ -201,7 +201,7 @@ Pattern::Pattern(std::string_view regex) : regex_(regex), compiled_(std::make_un
   compiled_->code =
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(ours.data()), ours.size(),
                     PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
-  require<DataError>(compiled_->code != nullptr, "the pattern ", shown_name(regex, 200),
+  require<DataError>(compiled_->code != nullptr, "the pattern ", files::shown_name(regex, 200),
                      " is no regular expression: ", fault(error), " (near its byte ", offset, ')');
   pcre2_jit_compile(compiled_->code, PCRE2_JIT_COMPLETE);  // without it the interpreter gives the same answers
 }
@@ -228,8 +228,8 @@ std::vector<Span> Pattern::split(std::string_view from) const {
     const int count = pcre2_match(compiled_->code, reinterpret_cast<PCRE2_SPTR>(subject.data()), subject.size(), at,
                                   PCRE2_NO_UTF_CHECK, match.get(), workspace.get());
     if (count == PCRE2_ERROR_NOMATCH) break;
-    require<DataError>(count >= 0, "the pattern ", shown_name(regex_, 200), " fails at byte ", at, " of a text of ",
-                       from.size(), " bytes: ", fault(count),
+    require<DataError>(count >= 0, "the pattern ", files::shown_name(regex_, 200), " fails at byte ", at,
+                       " of a text of ", from.size(), " bytes: ", fault(count),
                        "\n  fix: a pattern that does not try so many ways, or shorter texts");
     const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(match.get());
     const std::size_t begin = ends[0], end = std::max(ends[0], ends[1]);
@@ -246,4 +246,4 @@ std::vector<Span> Pattern::split(std::string_view from) const {
   return spans;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme {
+namespace trireme::data {
 
 /// A piece of a text, by bytes, and whether the pattern matched it.
 struct Span {
@@ -37,4 +37,4 @@ class Pattern {
 /// `regex` as PCRE2 must be told it: \s is Unicode's White_Space. Throws as Pattern does. For tests.
 std::string translated(std::string_view regex);
 
-}  // namespace trireme
+}  // namespace trireme::data

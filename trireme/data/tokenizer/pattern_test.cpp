@@ -6,7 +6,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/testing/test_helpers.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -67,4 +67,4 @@ TEST(Pattern, APatternThatTriesTooManyWaysIsStopped) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

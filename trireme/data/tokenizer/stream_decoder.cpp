@@ -5,7 +5,7 @@
 #include "trireme/base/utf8.hpp"
 #include "trireme/data/tokenizer/tokenizer_parts.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 /// How many bytes at the end of `text` are the beginning of a character that may still become whole.
@@ -58,4 +58,4 @@ std::string StreamDecoder::finish() {
   return out;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -5,7 +5,7 @@
 
 #include "trireme/data/tokenizer/tokenizer.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 class StreamDecoder {
  public:
@@ -27,4 +27,4 @@ class StreamDecoder {
   std::size_t spaces_to_strip_ = 0;
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

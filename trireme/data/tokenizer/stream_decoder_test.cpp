@@ -5,7 +5,7 @@
 #include "trireme/base/utf8.hpp"
 #include "trireme/testing/tokenizer_helpers.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 TEST(StreamDecoder, NeverEndsInsideACharacterAndLosesNothing) {
@@ -41,4 +41,4 @@ TEST(StreamDecoder, WaitsForTheRestOfACharacter) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

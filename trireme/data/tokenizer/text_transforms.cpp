@@ -4,7 +4,7 @@
 
 #include "trireme/base/utf8.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 std::string applied(const ToNormalForm& step, std::string_view text) { return normalised(text, step.form); }
@@ -142,4 +142,4 @@ std::vector<TextPiece> pieces_after(const PreTokenizer& step, const std::vector<
   return out;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

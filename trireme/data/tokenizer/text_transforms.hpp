@@ -9,7 +9,7 @@
 #include "trireme/data/tokenizer/pattern.hpp"
 #include "trireme/data/tokenizer/unicode.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 // --- Normalizers ---
 struct ToNormalForm {
@@ -61,4 +61,4 @@ struct TextPiece {
 std::vector<TextPiece> pieces_after(const PreTokenizer& step, const std::vector<TextPiece>& pieces,
                                     std::deque<std::string>& owned);
 
-}  // namespace trireme
+}  // namespace trireme::data

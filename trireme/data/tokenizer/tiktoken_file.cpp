@@ -8,12 +8,12 @@
 
 // Lines of "BASE64 RANK". The file says neither how text is cut into words nor which special tokens there are: both come from its name.
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 std::string from_base64(std::string_view in, const std::string& place) {
   constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  const auto fail = [&] { throw DataError(text(place, ": ", shown_name(in), " is not base64")); };
+  const auto fail = [&] { throw DataError(text(place, ": ", files::shown_name(in), " is not base64")); };
   if (in.size() % 4 != 0 || in.empty()) fail();
   std::string out;
   for (std::size_t i = 0; i < in.size(); i += 4) {
@@ -150,13 +150,13 @@ std::unique_ptr<Tokenizer::Parts> parts_of_tiktoken_text(std::string_view lines,
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty()) continue;
     const std::size_t space = line.find(' ');
-    require<DataError>(space != std::string_view::npos, place, ": ", shown_name(line),
+    require<DataError>(space != std::string_view::npos, place, ": ", files::shown_name(line),
                        " is not a token and its rank with a space between");
     TokenId rank = 0;
     const char* last = line.data() + line.size();
     const auto read = std::from_chars(line.data() + space + 1, last, rank);
-    require<DataError>(read.ec == std::errc() && read.ptr == last, place, ": ", shown_name(line.substr(space + 1)),
-                       " is not a rank");
+    require<DataError>(read.ec == std::errc() && read.ptr == last, place, ": ",
+                       files::shown_name(line.substr(space + 1)), " is not a rank");
     tokens.emplace_back(from_base64(line.substr(0, space), place), rank);
     behind_last = std::max(behind_last, rank + 1);
   }
@@ -180,4 +180,4 @@ std::unique_ptr<Tokenizer::Parts> parts_of_bytes() {
   return byte_level_parts("bytes", "", tokens, {{"<|endoftext|>", 256}});
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

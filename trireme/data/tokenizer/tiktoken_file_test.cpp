@@ -4,7 +4,7 @@
 #include "trireme/testing/test_helpers.hpp"
 #include "trireme/testing/tokenizer_helpers.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -62,4 +62,4 @@ TEST(TiktokenFile, WhatIsWrongIsNamed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

@@ -13,7 +13,7 @@
 #include "trireme/data/tokenizer/tokenizer_parts.hpp"
 #include "trireme/files/shown_name.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 /// A cache for as long as a call lasts.
@@ -169,16 +169,18 @@ std::string hash_text(std::string_view bytes) {
 }
 
 void Tokenizer::Parts::set_text(TokenId id, std::string_view spelling) {
-  require<DataError>(id < most_tokens, name, ": token ", shown_name(spelling), " has the number ", id,
+  require<DataError>(id < most_tokens, name, ": token ", files::shown_name(spelling), " has the number ", id,
                      "; in a file of so few tokens at most ", most_tokens - 1,
                      " is allowed\n  fix: the file is damaged, fetch it again");
   if (id >= texts.size()) texts.resize(id + 1);
   if (!ids.emplace(std::string(spelling), id).second) {
     const TokenId other = ids.find(spelling)->second;
-    require<DataError>(other == id, name, ": token ", shown_name(spelling), " has two numbers, ", other, " and ", id);
+    require<DataError>(other == id, name, ": token ", files::shown_name(spelling), " has two numbers, ", other, " and ",
+                       id);
   }
-  require<DataError>(texts[id].empty() || texts[id] == spelling, name, ": token ", id, " is ", shown_name(texts[id]),
-                     " and ", shown_name(spelling), "\n  fix: the file is damaged, fetch it again");
+  require<DataError>(texts[id].empty() || texts[id] == spelling, name, ": token ", id, " is ",
+                     files::shown_name(texts[id]), " and ", files::shown_name(spelling),
+                     "\n  fix: the file is damaged, fetch it again");
   texts[id] = spelling;
 }
 
@@ -269,4 +271,4 @@ std::optional<TokenId> Tokenizer::end_of_document() const { return parts_->end_o
 const std::string& Tokenizer::fingerprint() const { return parts_->fingerprint; }
 const std::string& Tokenizer::name() const { return parts_->name; }
 
-}  // namespace trireme
+}  // namespace trireme::data

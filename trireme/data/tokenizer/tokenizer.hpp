@@ -11,7 +11,7 @@
 
 #include "trireme/data/tokens/token_id.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 /// What becomes of the spelling of a special token inside a text: the token, or what any other text of these letters becomes. Other
 /// added tokens are found either way.
@@ -64,4 +64,4 @@ class Tokenizer {
   std::unique_ptr<const Parts> parts_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -6,7 +6,7 @@
 #include "trireme/data/tokenizer/tokenizer_json_transforms.hpp"
 #include "trireme/data/tokenizer/tokenizer_parts.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using Json = nlohmann::json;
@@ -28,7 +28,7 @@ void read_vocabulary(const JsonView& vocab, Tokenizer::Parts& parts) {
   if (!vocab.value().is_object()) vocab.fail("is not an object of tokens and their numbers");
   parts.expect_tokens(vocab.value().size());
   for (const auto& item : vocab.value().items())
-    parts.set_text(JsonView(item.value(), vocab.place() + "." + shown_name(item.key())).number(), item.key());
+    parts.set_text(JsonView(item.value(), vocab.place() + "." + files::shown_name(item.key())).number(), item.key());
 }
 
 void read_merges(const JsonView& merges, Tokenizer::Parts& parts, std::string& identity) {
@@ -40,7 +40,7 @@ void read_merges(const JsonView& merges, Tokenizer::Parts& parts, std::string& i
     const auto id_of = [&](const std::string& token) {
       const auto found = parts.ids.find(token);
       if (found == parts.ids.end())
-        merge.fail(text("speaks of ", shown_name(token), ", which is not in the vocabulary"));
+        merge.fail(text("speaks of ", files::shown_name(token), ", which is not in the vocabulary"));
       return found->second;
     };
     list.push_back({id_of(left), id_of(right), id_of(left + right)});
@@ -52,7 +52,7 @@ void read_merges(const JsonView& merges, Tokenizer::Parts& parts, std::string& i
 
 void read_model(const JsonView& model, Tokenizer::Parts& parts, bool byte_level, std::string& identity) {
   const std::string type = model.string_or("type", "BPE");
-  if (type != "BPE") model.not_done(text("the type ", shown_name(type)));
+  if (type != "BPE") model.not_done(text("the type ", files::shown_name(type)));
   model.only({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
               "byte_fallback", "ignore_merges", "vocab", "merges"});
   if (model.has("dropout") && model.at("dropout").value() != 0) model.at("dropout").not_done("dropout of merges");
@@ -125,9 +125,9 @@ void read_added_tokens(const JsonView& list, Tokenizer::Parts& parts, std::strin
     AddedToken token = read_added_token(list.at(i));
     const TokenId number = numbers.of(token.content);
     if (number != token.id)
-      list.at(i).fail(text("says that ", shown_name(token.content), " is token ", token.id, "; the reference makes it ",
-                           number, "\n  fix: number added tokens on from the vocabulary's size (", parts.ids.size(),
-                           "), without gaps"));
+      list.at(i).fail(text(
+          "says that ", files::shown_name(token.content), " is token ", token.id, "; the reference makes it ", number,
+          "\n  fix: number added tokens on from the vocabulary's size (", parts.ids.size(), "), without gaps"));
     parts.set_text(token.id, token.content);
     parts.special.resize(parts.texts.size());
     parts.special[token.id] = token.special;
@@ -160,7 +160,7 @@ std::optional<TokenId> configured_end(const std::filesystem::path& file, const T
   if (eos.is_null()) return std::nullopt;
   const std::string name = eos.value().is_object() ? eos.at("content").string() : eos.string();
   const auto found = parts.ids.find(name);
-  if (found == parts.ids.end()) eos.fail(text("is ", shown_name(name), ", which is not in ", file.string()));
+  if (found == parts.ids.end()) eos.fail(text("is ", files::shown_name(name), ", which is not in ", file.string()));
   return found->second;
 }
 
@@ -247,4 +247,4 @@ std::unique_ptr<Tokenizer::Parts> parts_of_vocab_and_merges(const std::filesyste
   return parts_of_json(json, vocab.string());
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -5,7 +5,7 @@
 #include "trireme/testing/test_helpers.hpp"
 #include "trireme/testing/tokenizer_helpers.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -116,4 +116,4 @@ TEST(TokenizerJson, WhatHasNoTokenFallsBackToBytesOrIsUnknown) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

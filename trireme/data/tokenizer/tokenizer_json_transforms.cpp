@@ -4,7 +4,7 @@
 
 #include "trireme/data/tokenizer/byte_alphabet.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 /// Calls `one` for each step of a Sequence (kept under `key`), or for the step itself.
@@ -44,7 +44,7 @@ Pattern compiled(const JsonView& json) {
 template <class Value>
 Value one_of(const JsonView& json, const std::map<std::string, Value>& words) {
   const auto found = words.find(json.string());
-  if (found == words.end()) json.not_done(shown_name(json.string()));
+  if (found == words.end()) json.not_done(files::shown_name(json.string()));
   return found->second;
 }
 
@@ -120,7 +120,7 @@ std::vector<Normalizer> read_normalizers(const JsonView& json) {
       step.only({"type", "pattern", "content"});
       steps.emplace_back(ReplaceText{compiled(step.at("pattern")), step.at("content").string()});
     } else {
-      step.not_done(text("the normalizer ", shown_name(type)));
+      step.not_done(text("the normalizer ", files::shown_name(type)));
     }
   });
   return steps;
@@ -144,7 +144,7 @@ PreTokenizers read_pre_tokenizers(const JsonView& json) {
     } else if (type == "Metaspace") {
       out.steps.emplace_back(read_metaspace(step));
     } else {
-      step.not_done(text("the pre-tokenizer ", shown_name(type)));
+      step.not_done(text("the pre-tokenizer ", files::shown_name(type)));
     }
   });
   out.fast = fast_form(out.steps);
@@ -154,7 +154,7 @@ PreTokenizers read_pre_tokenizers(const JsonView& json) {
 void read_post_processor(const JsonView& json, Tokenizer::Parts& parts) {
   for_each_step(json, "processors", [&](const JsonView& step, const std::string& type) {
     if (type == "ByteLevel") return;  // moves offsets, which we do not give
-    if (type != "TemplateProcessing") step.not_done(text("the post-processor ", shown_name(type)));
+    if (type != "TemplateProcessing") step.not_done(text("the post-processor ", files::shown_name(type)));
     const JsonView single = step.at("single");
     bool behind = false;
     for (std::size_t i = 0; i < single.list_size(); ++i) {
@@ -210,10 +210,10 @@ Decoding read_decoding(const JsonView& json, const Tokenizer::Parts& parts) {
       }
       replace_in_all(out.bytes, {Pattern(literal_pattern(metaspace.replacement)), " "});
     } else {
-      step.not_done(text("the decoder ", shown_name(type)));
+      step.not_done(text("the decoder ", files::shown_name(type)));
     }
   });
   return out;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -7,7 +7,7 @@
 #include "trireme/data/tokenizer/json_view.hpp"
 #include "trireme/data/tokenizer/tokenizer_parts.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 std::vector<Normalizer> read_normalizers(const JsonView& json);
 
@@ -26,4 +26,4 @@ Decoding read_decoding(const JsonView& json, const Tokenizer::Parts& parts);
 /// 0xE2 of "<0xE2>".
 std::optional<unsigned char> fallback_byte(std::string_view token);
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -3,7 +3,7 @@
 #include "trireme/data/tokenizer/bpe_train.hpp"
 #include "trireme/data/tokenizer/byte_alphabet.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -61,4 +61,4 @@ std::string tokenizer_json(const TrainedBpe& trained) {
   return json.dump(1) + '\n';
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

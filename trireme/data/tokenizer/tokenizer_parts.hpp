@@ -15,7 +15,7 @@
 #include "trireme/data/tokenizer/tokenizer.hpp"
 #include "trireme/data/tokenizer/word_cache.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 inline constexpr TokenId kNoToken = 0xFFFFFFFF;
 
@@ -111,4 +111,4 @@ std::string tokenizer_file_text(const std::filesystem::path& file);
 /// Sixteen hexadecimal digits of XXH3-64.
 std::string hash_text(std::string_view bytes);
 
-}  // namespace trireme
+}  // namespace trireme::data

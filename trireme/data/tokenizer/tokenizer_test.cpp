@@ -11,7 +11,7 @@
 #include "trireme/testing/test_helpers.hpp"
 #include "trireme/testing/tokenizer_helpers.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -125,4 +125,4 @@ TEST(Tokenizer, TheFingerprintIsOfWhatDecidesTokens) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

@@ -9,7 +9,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 constexpr char32_t kCodePoints = 0x110000;
@@ -187,4 +187,4 @@ bool may_change_in_nfc(std::string_view text) {
   return false;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

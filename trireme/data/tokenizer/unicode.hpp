@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme {
+namespace trireme::data {
 
 /// The classes that pre-tokenizers tell apart, as bits.
 struct CharClass {
@@ -53,4 +53,4 @@ std::string normalised(std::string_view text, NormalForm form);
 /// False only when NFC leaves `text` as it is; quick, and sometimes true without need.
 bool may_change_in_nfc(std::string_view text);
 
-}  // namespace trireme
+}  // namespace trireme::data

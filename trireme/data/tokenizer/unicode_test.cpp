@@ -5,7 +5,7 @@
 #include "trireme/base/utf8.hpp"
 #include "trireme/testing/tokenizer_helpers.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 TEST(Unicode, CodePointsComeOutOfUtf8AndGoIn) {
@@ -71,4 +71,4 @@ TEST(Unicode, WhatIsSaidToStayInNfcStays) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

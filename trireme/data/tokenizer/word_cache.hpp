@@ -12,7 +12,7 @@
 #include "trireme/data/tokenizer/bpe.hpp"
 #include "trireme/data/tokenizer/huge_pages.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 /// Tokens on their way out: a vector that does not ask for each of them whether there is room.
 class TokenBuffer {
@@ -179,4 +179,4 @@ class WordCache {
   std::vector<TokenId> scratch_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

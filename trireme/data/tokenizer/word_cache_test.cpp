@@ -4,7 +4,7 @@
 
 #include "trireme/testing/tokenizer_helpers.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 /// Tokens that tell a word from every other: its hash, its length, and up to nine more.
@@ -49,4 +49,4 @@ TEST(WordCache, ZerosInsideAWordAreNotItsEnd) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

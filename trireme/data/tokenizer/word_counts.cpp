@@ -4,7 +4,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 WordCounts::WordCounts() : slots_(1 << 12) {}
 
@@ -42,4 +42,4 @@ void WordCounts::grow() {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme {
+namespace trireme::data {
 
 class WordCounts {
  public:
@@ -30,4 +30,4 @@ class WordCounts {
   std::vector<std::uint32_t> slots_;  // 1 + index into words_, by hash; 0: free
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

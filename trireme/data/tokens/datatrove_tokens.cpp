@@ -10,7 +10,7 @@
 #include "trireme/data/tokens/file_tokens.hpp"
 #include "trireme/files/shown_name.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 constexpr std::uint64_t kMaxMetadataBytes = 65'536;
@@ -39,7 +39,7 @@ std::string count_for_people(std::int64_t count) {
 }
 
 DatatroveMetadata read_metadata(const std::filesystem::path& path) {
-  const RandomReader file(path);
+  const files::RandomReader file(path);
   require<DataError>(file.size() <= kMaxMetadataBytes, file.shown(), ": ", file.size(), " bytes; at most ",
                      kMaxMetadataBytes, " are allowed for its few lines of text");
   std::string words(static_cast<std::size_t>(file.size()), '\0');
@@ -48,12 +48,12 @@ DatatroveMetadata read_metadata(const std::filesystem::path& path) {
 }
 
 void check_exists(const std::filesystem::path& path, const std::filesystem::path& ds, std::string_view what) {
-  require<DataError>(is_there(path), ds.string(), ": there is no ", path.filename().string(),
+  require<DataError>(files::is_there(path), ds.string(), ": there is no ", path.filename().string(),
                      " beside it, which holds ", what, "\n  fix: copy it here too, or prepare the data again");
 }
 
 std::shared_ptr<const TokenArray> open_tokens_of(const std::filesystem::path& path, const DatatroveMetadata& metadata) {
-  RandomReader file(path);
+  files::RandomReader file(path);
   const std::uint64_t bytes = bytes_of(metadata.type), count = static_cast<std::uint64_t>(metadata.num_tokens);
   if (file.size() % bytes != 0 || file.size() / bytes != count) {
     const std::uint64_t other = 6 - bytes;  // 2 or 4
@@ -68,7 +68,7 @@ std::shared_ptr<const TokenArray> open_tokens_of(const std::filesystem::path& pa
 }
 
 std::unique_ptr<const DocumentEnds> open_index(const std::filesystem::path& path, std::int64_t num_tokens) {
-  const auto file = std::make_shared<const RandomReader>(path);
+  const auto file = std::make_shared<const files::RandomReader>(path);
   require<DataError>(file->size() % 8 == 0 && file->size() > 0, file->shown(), ": ", file->size(),
                      " bytes; it must hold 8 for each document, and at least one",
                      "\n  fix: fetch the file again; this one is cut short");
@@ -94,20 +94,20 @@ class DatatroveWriter : public TokenWriter {
   void write(std::span<const std::uint32_t> ids, std::span<const std::uint8_t> loss_mask) override {
     tokens_.append(encoded(ids, type_));
     const auto end = static_cast<std::uint64_t>(num_tokens()) + ids.size();
-    index_.append(little_endian_bytes(std::span(&end, 1)));
-    if (loss_ != nullptr) loss_->append(little_endian_bytes(loss_mask));
+    index_.append(files::little_endian_bytes(std::span(&end, 1)));
+    if (loss_ != nullptr) loss_->append(files::little_endian_bytes(loss_mask));
   }
 
   void complete() override {
-    StagedFile& metadata = files().add(beside(path_, ".metadata"));
+    files::StagedFile& metadata = files().add(beside(path_, ".metadata"));
     metadata.append(datatrove_metadata_text({type_, num_tokens(), options().tokenizer}));
   }
 
   std::filesystem::path path_;
   TokenType type_;
-  StagedFile& tokens_;
-  StagedFile& index_;
-  StagedFile* loss_;
+  files::StagedFile& tokens_;
+  files::StagedFile& index_;
+  files::StagedFile* loss_;
 };
 
 }  // namespace
@@ -118,7 +118,7 @@ DatatroveMetadata parse_datatrove_metadata(std::string_view metadata, const std:
   // The last bar: datatrove writes "Unknown Tokenizer|4|4" for a tokenizer without a name.
   if (const std::size_t bar = tokenizer.rfind('|'); bar != std::string_view::npos) {
     const std::string_view bytes = tokenizer.substr(bar + 1);
-    require<DataError>(bytes == "2" || bytes == "4", shown, ": line 1 says that a token has ", shown_name(bytes),
+    require<DataError>(bytes == "2" || bytes == "4", shown, ": line 1 says that a token has ", files::shown_name(bytes),
                        " bytes; 2 or 4 are read\n  fix: line 1 is the tokenizer's name, |, and 2 or 4");
     found.type = bytes == "2" ? TokenType::u16 : TokenType::u32;
     tokenizer = tokenizer.substr(0, bar);
@@ -126,14 +126,14 @@ DatatroveMetadata parse_datatrove_metadata(std::string_view metadata, const std:
   found.tokenizer.name = tokenizer;
   const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), found.num_tokens);
   require<DataError>(error == std::errc() && end == count.data() + count.size() && !count.starts_with('-'), shown,
-                     ": line 2 is ", shown_name(count), "; it must be the number of tokens, below 2^63",
+                     ": line 2 is ", files::shown_name(count), "; it must be the number of tokens, below 2^63",
                      "\n  fix: fetch the file again, or write the size of the .ds file divided by 2 (or 4) there");
   require<DataError>(found.num_tokens > 0, shown, ": 0 tokens; a data set must have at least one",
                      "\n  fix: prepare the data again, or remove this file's data set from the folder");
   next_line(metadata);  // for people
   const std::string_view fingerprint = next_line(metadata);
-  require<DataError>(fingerprint.empty() || is_fingerprint(fingerprint), shown, ": line 4 is ", shown_name(fingerprint),
-                     "; it must be the tokenizer's fingerprint, 16 hexadecimal digits",
+  require<DataError>(fingerprint.empty() || is_fingerprint(fingerprint), shown, ": line 4 is ",
+                     files::shown_name(fingerprint), "; it must be the tokenizer's fingerprint, 16 hexadecimal digits",
                      "\n  fix: prepare the data again, or remove the line: the tokenizer is then not checked");
   found.tokenizer.fingerprint = fingerprint;
   return found;
@@ -159,7 +159,7 @@ std::unique_ptr<TokenSource> open_datatrove(const std::filesystem::path& path) {
                           .ends = open_index(index_file, metadata.num_tokens),
                           .loss = std::nullopt,
                           .tokenizer = metadata.tokenizer};
-  if (is_there(loss_file)) {
+  if (files::is_there(loss_file)) {
     parts.loss.emplace(loss_file);
     require<DataError>(parts.loss->size() == static_cast<std::uint64_t>(metadata.num_tokens), parts.loss->shown(), ": ",
                        parts.loss->size(), " bytes for ", metadata.num_tokens, " tokens; it must hold one for each",
@@ -173,4 +173,4 @@ std::unique_ptr<TokenWriter> write_datatrove(std::filesystem::path path, TokenWr
   return std::make_unique<DatatroveWriter>(path, std::move(options));
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

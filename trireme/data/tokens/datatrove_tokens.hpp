@@ -9,7 +9,7 @@
 #include "trireme/data/tokens/token_source.hpp"
 #include "trireme/data/tokens/token_writer.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 // Note [The files of datatrove]: all numbers with the least significant byte first.
 //   x.ds           tokens, u16 or u32, without a header
@@ -31,4 +31,4 @@ std::string datatrove_metadata_text(const DatatroveMetadata& metadata);
 std::unique_ptr<TokenSource> open_datatrove(const std::filesystem::path& path);
 std::unique_ptr<TokenWriter> write_datatrove(std::filesystem::path path, TokenWriterOptions options);
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -5,7 +5,7 @@
 
 #include "trireme/testing/documents.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using ::testing::AllOf;
@@ -144,4 +144,4 @@ TEST(Datatrove, ALossMaskIsZeroOrOne) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

@@ -5,7 +5,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 IndexedEnds::IndexedEnds(std::int64_t count, std::int64_t num_tokens, Load load, const std::string& shown)
     : count_(count), load_(std::move(load)) {
@@ -86,4 +86,4 @@ std::int64_t MarkedEnds::until(std::int64_t position) const {
   return documents;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

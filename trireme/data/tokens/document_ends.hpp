@@ -12,7 +12,7 @@
 
 #include "trireme/data/tokens/token_array.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 class DocumentEnds {
  public:
@@ -67,4 +67,4 @@ class MarkedEnds : public DocumentEnds {
   mutable std::int64_t count_ = 0;
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

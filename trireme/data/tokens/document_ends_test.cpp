@@ -9,7 +9,7 @@
 
 #include "trireme/testing/documents.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -75,7 +75,7 @@ TEST(IndexedEnds, MustAscendToTheLastToken) {
 
 std::shared_ptr<const TokenArray> stored(const TempFolder& folder, const Ids& ids) {
   write_bytes(folder / "a", encoded(ids, TokenType::u32));
-  return std::make_shared<TokenArray>(RandomReader(folder / "a"), 0, TokenType::u32,
+  return std::make_shared<TokenArray>(files::RandomReader(folder / "a"), 0, TokenType::u32,
                                       static_cast<std::int64_t>(ids.size()));
 }
 
@@ -114,4 +114,4 @@ TEST(MarkedEnds, ReadLongFilesInPieces) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

@@ -10,7 +10,7 @@
 #include "trireme/base/human.hpp"
 #include "trireme/files/shown_name.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 void check_range(const TokenSource& source, std::int64_t first, std::int64_t count) {
@@ -25,8 +25,8 @@ bool is_fingerprint(std::string_view text) {
 }
 
 TokenizerRecord read_tokenizer_record(const std::filesystem::path& file, std::int64_t num_tokens) {
-  if (!is_there(file)) return {};
-  const RandomReader reader(file);
+  if (!files::is_there(file)) return {};
+  const files::RandomReader reader(file);
   constexpr std::uint64_t kMaxBytes = 65'536;
   require<DataError>(reader.size() <= kMaxBytes, reader.shown(), ": ", reader.size(),
                      " bytes; three lines have at most ", kMaxBytes, "\n  fix: remove it if it is not Trireme's");
@@ -39,9 +39,10 @@ TokenizerRecord read_tokenizer_record(const std::filesystem::path& file, std::in
   std::getline(lines, record.fingerprint);
   std::getline(lines, count);
   require<DataError>(record.fingerprint.empty() || is_fingerprint(record.fingerprint), reader.shown(), ": line 2 is ",
-                     shown_name(record.fingerprint), "; it must be the tokenizer's fingerprint, 16 hexadecimal digits",
+                     files::shown_name(record.fingerprint),
+                     "; it must be the tokenizer's fingerprint, 16 hexadecimal digits",
                      "\n  fix: prepare the data again, or remove the file: the tokenizer is then not checked");
-  require<DataError>(count == std::to_string(num_tokens), reader.shown(), ": line 3 is ", shown_name(count),
+  require<DataError>(count == std::to_string(num_tokens), reader.shown(), ": line 3 is ", files::shown_name(count),
                      ", but there are ", num_tokens, " tokens beside it: it belongs to other data",
                      "\n  fix: remove it (the tokenizer is then not checked), or prepare the data again");
   return record;
@@ -68,7 +69,7 @@ void FileTokens::read_loss_mask(std::int64_t first, std::span<std::uint8_t> out)
 
 TokenStorage FileTokens::storage() const {
   const TokenType type = parts_.tokens->type();
-  return {std::string(parts_.format), std::string(trireme::name(type)), static_cast<int>(bytes_of(type))};
+  return {std::string(parts_.format), std::string(trireme::data::name(type)), static_cast<int>(bytes_of(type))};
 }
 
 TokenPlace FileTokens::place(std::int64_t position) const {
@@ -89,8 +90,9 @@ ConcatenatedTokens::ConcatenatedTokens(std::string name, std::vector<std::unique
       tokenizer_ = {part->tokenizer_name(), part->tokenizer_fingerprint()};
     } else if (part->tokenizer_fingerprint() != tokenizer_.fingerprint) {
       throw DataError(text(name_, ": its files were made by different tokenizers\n  ", known->name(), " by ",
-                           shown_name(tokenizer_.name), ", fingerprint ", tokenizer_.fingerprint, "; ", part->name(),
-                           " by ", shown_name(part->tokenizer_name()), ", fingerprint ", part->tokenizer_fingerprint(),
+                           files::shown_name(tokenizer_.name), ", fingerprint ", tokenizer_.fingerprint, "; ",
+                           part->name(), " by ", files::shown_name(part->tokenizer_name()), ", fingerprint ",
+                           part->tokenizer_fingerprint(),
                            "\n  fix: keep them in different folders, or prepare one of them again"));
     }
   }
@@ -150,4 +152,4 @@ TokenPlace ConcatenatedTokens::place(std::int64_t position) const {
   return found;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

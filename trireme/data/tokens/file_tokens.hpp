@@ -15,7 +15,7 @@
 #include "trireme/data/tokens/token_source.hpp"
 #include "trireme/files/random_reader.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 /// Who made the tokens, as a format or a file beside it says. Empty: not known.
 struct TokenizerRecord {
@@ -37,7 +37,7 @@ class FileTokens : public TokenSource {
     std::string_view format;
     std::shared_ptr<const TokenArray> tokens;
     std::unique_ptr<const DocumentEnds> ends;
-    std::optional<RandomReader> loss;  // a byte a token, 0 or 1
+    std::optional<files::RandomReader> loss;  // a byte a token, 0 or 1
     TokenizerRecord tokenizer;
   };
   explicit FileTokens(Parts parts) : parts_(std::move(parts)) {}
@@ -86,4 +86,4 @@ class ConcatenatedTokens : public TokenSource {
   TokenizerRecord tokenizer_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -7,7 +7,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 TokenReport inspect_tokens(const TokenSource& source, const DataHooks& hooks) {
   constexpr std::int64_t kPart = std::int64_t{1} << 18;
@@ -65,4 +65,4 @@ std::vector<ShownDocument> first_documents(const TokenSource& source, std::int64
   return shown;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -8,7 +8,7 @@
 #include "trireme/data/tokens/progress.hpp"
 #include "trireme/data/tokens/token_source.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 struct TokenReport {
   std::int64_t num_documents = 0;  // with a token at least
@@ -31,4 +31,4 @@ struct ShownDocument {
 /// The first `count` documents, up to `max_tokens` of each.
 std::vector<ShownDocument> first_documents(const TokenSource& source, std::int64_t count, std::int64_t max_tokens);
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 constexpr std::size_t kLanes = 4;
@@ -83,4 +83,4 @@ void write_counted(std::int64_t first, std::size_t count, std::int64_t* to) {
   for (; i < count; ++i) to[i] = first + static_cast<std::int64_t>(i);
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

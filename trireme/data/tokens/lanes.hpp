@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-namespace trireme {
+namespace trireme::data {
 
 /// The largest of `tokens`; 0 when there are none.
 std::uint32_t largest(std::span<const std::uint32_t> tokens);
@@ -18,4 +18,4 @@ void write_tokens_and_labels(const std::uint32_t* from, std::size_t count, std::
 /// to[i] = first + i.
 void write_counted(std::int64_t first, std::size_t count, std::int64_t* to);
 
-}  // namespace trireme
+}  // namespace trireme::data

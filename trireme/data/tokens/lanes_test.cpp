@@ -7,7 +7,7 @@
 
 #include "trireme/base/philox.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 TEST(Lanes, AreThePlainLoopsForEveryLength) {
@@ -34,4 +34,4 @@ TEST(Lanes, AreThePlainLoopsForEveryLength) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

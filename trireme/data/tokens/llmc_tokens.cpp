@@ -7,7 +7,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/data/tokens/file_tokens.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 constexpr std::uint64_t kHeaderBytes = 1024;
@@ -56,7 +56,7 @@ class LlmcWriter : public TokenWriter {
 
   void complete() override {
     const std::array<std::int32_t, 3> header = {kind_.magic, kind_.version, static_cast<std::int32_t>(num_tokens())};
-    tokens_.overwrite(0, little_endian_bytes(std::span<const std::int32_t>(header)));
+    tokens_.overwrite(0, files::little_endian_bytes(std::span<const std::int32_t>(header)));
     const TokenizerRecord& tokenizer = options().tokenizer;
     if (tokenizer.name.empty() && tokenizer.fingerprint.empty())
       files().obsolete(record_);
@@ -66,13 +66,13 @@ class LlmcWriter : public TokenWriter {
 
   std::filesystem::path record_;
   const Kind& kind_;
-  StagedFile& tokens_;
+  files::StagedFile& tokens_;
 };
 
 }  // namespace
 
 std::unique_ptr<TokenSource> open_llmc(const std::filesystem::path& path, std::optional<std::uint32_t> document_end) {
-  RandomReader file(path);
+  files::RandomReader file(path);
   require<DataError>(file.size() >= kHeaderBytes, file.shown(), ": ", file.size(), " bytes; the header alone has ",
                      kHeaderBytes, "\n  fix: fetch the file again; this one is cut short or not a token file of llm.c");
   Header header;
@@ -101,4 +101,4 @@ std::unique_ptr<TokenWriter> write_llmc(std::filesystem::path path, TokenWriterO
   return std::make_unique<LlmcWriter>(path, std::move(options));
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -8,7 +8,7 @@
 #include "trireme/data/tokens/token_source.hpp"
 #include "trireme/data/tokens/token_writer.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 // Note [Documents of llm.c]: the header is 256 i32: a magic number, a version, the number of tokens, and zeros that nobody
 // reads. 20240520 with version 1 is u16, 20240801 with version 7 is u32. There is no index: a file is one document, or, with
@@ -21,4 +21,4 @@ std::unique_ptr<TokenSource> open_llmc(const std::filesystem::path& path,
                                        std::optional<std::uint32_t> document_end = {});
 std::unique_ptr<TokenWriter> write_llmc(std::filesystem::path path, TokenWriterOptions options);
 
-}  // namespace trireme
+}  // namespace trireme::data

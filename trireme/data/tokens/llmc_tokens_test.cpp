@@ -5,7 +5,7 @@
 
 #include "trireme/testing/documents.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -70,4 +70,4 @@ TEST(Llmc, TheTokenizerStandsBesideIt) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

@@ -9,7 +9,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/data/tokens/file_tokens.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
@@ -45,14 +45,14 @@ class Index {
     file_.read(0, header);
     require<DataError>(std::equal(kMagic.begin(), kMagic.end(), reinterpret_cast<const char*>(header.data())), shown(),
                        ": does not begin with MMIDIDX and two zero bytes, as an index of Megatron does", kAgain);
-    const auto version = little_endian_at<std::uint64_t>(&header[9]);
+    const auto version = files::little_endian_at<std::uint64_t>(&header[9]);
     require<DataError>(version != __builtin_bswap64(1), shown(),
                        ": written with the most significant byte first, on another kind of machine",
                        "\n  fix: prepare the data again on a machine like this one");
     require<DataError>(version == 1, shown(), ": version ", version, "; version 1 is read", kAgain);
     type_ = token_type(std::to_integer<std::uint8_t>(header[17]), shown());
-    const auto sequences = little_endian_at<std::uint64_t>(&header[18]),
-               marks = little_endian_at<std::uint64_t>(&header[26]);
+    const auto sequences = files::little_endian_at<std::uint64_t>(&header[18]),
+               marks = files::little_endian_at<std::uint64_t>(&header[26]);
     const std::uint64_t rest = file_.size() - kHeaderBytes;
     // By division first: the sum may not fit 64 bits.
     const bool fits = sequences <= rest / 12 && marks <= (rest - 12 * sequences) / 8;
@@ -167,7 +167,7 @@ class Index {
     }
   }
 
-  RandomReader file_;
+  files::RandomReader file_;
   TokenType type_{};
   std::int64_t sequences_ = 0, documents_ = 0;
 };
@@ -184,10 +184,10 @@ class MegatronWriter : public TokenWriter {
         index_(files().add(beside(prefix, ".idx"))) {
     if (!has_record()) files().obsolete(record_);
     std::string header(kMagic);
-    append_little_endian(header, std::uint64_t{1});
-    append_little_endian(header, static_cast<std::uint8_t>(type_ == TokenType::u16 ? 8 : 4));
-    append_little_endian(header, std::uint64_t{0});  // both counts: in complete()
-    append_little_endian(header, std::uint64_t{0});
+    files::append_little_endian(header, std::uint64_t{1});
+    files::append_little_endian(header, static_cast<std::uint8_t>(type_ == TokenType::u16 ? 8 : 4));
+    files::append_little_endian(header, std::uint64_t{0});  // both counts: in complete()
+    files::append_little_endian(header, std::uint64_t{0});
     index_.append(header);
   }
 
@@ -200,14 +200,14 @@ class MegatronWriter : public TokenWriter {
                        " tokens; Megatron's index has room for 2,147,483,647\n  fix: write the format datatrove");
     tokens_.append(encoded(ids, type_));
     const auto length = static_cast<std::int32_t>(ids.size());
-    index_.append(little_endian_bytes(std::span(&length, 1)));
+    index_.append(files::little_endian_bytes(std::span(&length, 1)));
   }
 
   /// The offsets are computed from the lengths that are already in the file: nothing is kept in memory for each document.
   void complete() override {
     const std::array<std::uint64_t, 2> counts = {static_cast<std::uint64_t>(num_documents()),
                                                  static_cast<std::uint64_t>(num_documents()) + 1};
-    index_.overwrite(18, little_endian_bytes(std::span<const std::uint64_t>(counts)));
+    index_.overwrite(18, files::little_endian_bytes(std::span<const std::uint64_t>(counts)));
     constexpr std::int64_t kPart = 4096;
     std::vector<std::int32_t> lengths(kPart);
     std::int64_t offset = 0;
@@ -217,35 +217,35 @@ class MegatronWriter : public TokenWriter {
       index_.read_back(kHeaderBytes + static_cast<std::uint64_t>(first) * 4, std::as_writable_bytes(part));
       bytes.clear();
       for (const std::int32_t length : part) {
-        append_little_endian(bytes, offset);
+        files::append_little_endian(bytes, offset);
         offset += length * static_cast<std::int64_t>(bytes_of(type_));
       }
       index_.append(bytes);
     }
     for (std::int64_t mark = 0; mark <= num_documents(); ++mark)
-      index_.append(little_endian_bytes(std::span(&std::as_const(mark), 1)));
+      index_.append(files::little_endian_bytes(std::span(&std::as_const(mark), 1)));
     if (tokenizer_ != nullptr) tokenizer_->append(tokenizer_record_text(options().tokenizer, num_tokens()));
   }
 
   std::filesystem::path record_;
   TokenType type_;
-  StagedFile& tokens_;
-  StagedFile* tokenizer_;
-  StagedFile& index_;
+  files::StagedFile& tokens_;
+  files::StagedFile* tokenizer_;
+  files::StagedFile& index_;
 };
 
 }  // namespace
 
 std::unique_ptr<TokenSource> open_megatron(const std::filesystem::path& prefix) {
   for (const char* ending : {".idx", ".bin"})
-    require<DataError>(is_there(beside(prefix, ending)), prefix.string(), ": there is no ", prefix.string(), ending,
-                       "; Megatron's data is two files, .idx and .bin\n  fix: copy it here too");
+    require<DataError>(files::is_there(beside(prefix, ending)), prefix.string(), ": there is no ", prefix.string(),
+                       ending, "; Megatron's data is two files, .idx and .bin\n  fix: copy it here too");
   const auto index = std::make_shared<const Index>(beside(prefix, ".idx"));
   const std::int64_t num_tokens = index->check_sequences();
   index->check_marks();
   require<DataError>(num_tokens > 0, index->shown(), ": ", index->sequences(),
                      " sequences without a token: an empty data set", "\n  fix: prepare the data again");
-  RandomReader bin(beside(prefix, ".bin"));
+  files::RandomReader bin(beside(prefix, ".bin"));
   const std::uint64_t wanted = static_cast<std::uint64_t>(num_tokens) * bytes_of(index->type());
   require<DataError>(bin.size() == wanted, bin.shown(), ": ", bin.size(), " bytes, but its index has ", num_tokens,
                      " tokens of type ", name(index->type()), ", which are ", wanted,
@@ -268,4 +268,4 @@ std::unique_ptr<TokenWriter> write_megatron(std::filesystem::path path, TokenWri
   return std::make_unique<MegatronWriter>(path, std::move(options));
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

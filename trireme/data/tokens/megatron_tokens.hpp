@@ -6,7 +6,7 @@
 #include "trireme/data/tokens/token_source.hpp"
 #include "trireme/data/tokens/token_writer.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 // Note [The files of Megatron]: all numbers with the least significant byte first.
 //   x.bin   the tokens, without a header
@@ -23,4 +23,4 @@ std::unique_ptr<TokenSource> open_megatron(const std::filesystem::path& prefix);
 /// A sequence for each document.
 std::unique_ptr<TokenWriter> write_megatron(std::filesystem::path path, TokenWriterOptions options);
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -5,7 +5,7 @@
 
 #include "trireme/testing/documents.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using ::testing::AllOf;
@@ -24,10 +24,10 @@ struct MegatronSet {
 
   std::string index() const {
     std::string out = magic;
-    append_little_endian(out, version);
-    append_little_endian(out, type);
-    append_little_endian(out, sequences);
-    append_little_endian(out, marks_count);
+    files::append_little_endian(out, version);
+    files::append_little_endian(out, type);
+    files::append_little_endian(out, sequences);
+    files::append_little_endian(out, marks_count);
     return out + bytes_of_numbers(lengths) + bytes_of_numbers(offsets) + bytes_of_numbers(marks) + kinds;
   }
   std::unique_ptr<TokenSource> open() const {
@@ -184,4 +184,4 @@ TEST(Megatron, TheTokenizerStandsBesideIt) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

@@ -9,7 +9,7 @@
 #include "trireme/data/tokens/output_folder.hpp"
 #include "trireme/files/shown_name.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using Sources = std::vector<std::unique_ptr<TokenSource>>;
@@ -30,8 +30,8 @@ TokenizerRecord common_tokenizer(const Sources& sources, bool force) {
     if (each.fingerprint == common.fingerprint) continue;
     if (force) return {};  // no single one made it
     throw DataError(text(known->name(), " and ", source->name(), " were made by different tokenizers\n  ",
-                         shown_name(common.name), ", fingerprint ", common.fingerprint, "; ", shown_name(each.name),
-                         ", fingerprint ", each.fingerprint,
+                         files::shown_name(common.name), ", fingerprint ", common.fingerprint, "; ",
+                         files::shown_name(each.name), ", fingerprint ", each.fingerprint,
                          "\n  fix: prepare one of them again; --force joins them all the same"));
   }
   return common;
@@ -103,4 +103,4 @@ Merged merge_tokens(const MergeOptions& options, const DataHooks& hooks) {
   return result;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

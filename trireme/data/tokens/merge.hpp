@@ -8,7 +8,7 @@
 #include "trireme/data/tokens/progress.hpp"
 #include "trireme/data/tokens/token_writer.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 struct MergeOptions {
   std::vector<std::string> inputs;  // as for open_tokens, in this order
@@ -27,4 +27,4 @@ struct Merged {
 /// DataError when inputs were made by different tokenizers (unless options.force), and as open_tokens and write_tokens.
 Merged merge_tokens(const MergeOptions& options, const DataHooks& hooks = {});
 
-}  // namespace trireme
+}  // namespace trireme::data

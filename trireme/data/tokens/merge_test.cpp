@@ -6,12 +6,12 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/testing/temp_folder.hpp"
 #include "trireme/data/tokens/inspect.hpp"
 #include "trireme/data/tokens/open_tokens.hpp"
 #include "trireme/testing/documents.hpp"
+#include "trireme/testing/temp_folder.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using testing::ElementsAre;
@@ -54,7 +54,7 @@ TEST_F(MergeTokens, DocumentsOfAllFormatsIntoAllFormats) {
     EXPECT_EQ(merged.tokens, 11);
     const auto source = open_tokens(folder_ / name);
     EXPECT_EQ(source->tokenizer_fingerprint(), kOne);
-    EXPECT_EQ(source->storage().format, trireme::name(format));
+    EXPECT_EQ(source->storage().format, trireme::data::name(format));
     EXPECT_EQ(source->storage().token_bytes, 2);
     if (format == TokenFormat::llmc)
       EXPECT_EQ(documents_of(*source).size(), 1U);
@@ -145,4 +145,4 @@ TEST_F(MergeTokens, InspectReadsDocumentsOverItsParts) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

@@ -15,7 +15,7 @@
 #include "trireme/data/tokens/megatron_tokens.hpp"
 #include "trireme/files/random_reader.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -31,7 +31,8 @@ fs::path without_ending(fs::path path) { return path.replace_extension(); }
 std::optional<TokenFormat> format_of(const fs::path& file) {
   const fs::path ending = file.extension();
   if (ending == ".ds") return TokenFormat::datatrove;
-  if (ending == ".idx" || (ending == ".bin" && is_there(without_ending(file) += ".idx"))) return TokenFormat::megatron;
+  if (ending == ".idx" || (ending == ".bin" && files::is_there(without_ending(file) += ".idx")))
+    return TokenFormat::megatron;
   if (ending == ".bin") return TokenFormat::llmc;
   return std::nullopt;
 }
@@ -103,7 +104,7 @@ std::unique_ptr<TokenSource> open_tokens(const fs::path& path, const OpenTokensO
   const std::string shown = path.string();
   std::error_code error;
   if (fs::is_directory(path, error)) return open_several(path, "*", shown, options);
-  if (is_there(path)) {
+  if (files::is_there(path)) {
     const auto format = format_of(path);
     const fs::path whole = without_ending(path);
     if (!format && whole.extension() == ".ds")
@@ -111,12 +112,12 @@ std::unique_ptr<TokenSource> open_tokens(const fs::path& path, const OpenTokensO
     require<DataError>(format.has_value(), shown, ": is not a token file by its name", kAccepted);
     return open_file(path, *format, options);
   }
-  if (is_there(with(path, ".idx"))) return open_megatron(path);
-  if (is_there(with(path, ".ds"))) return open_datatrove(with(path, ".ds"));
-  if (is_there(with(path, ".bin"))) return open_llmc(with(path, ".bin"), options.document_end);
+  if (files::is_there(with(path, ".idx"))) return open_megatron(path);
+  if (files::is_there(with(path, ".ds"))) return open_datatrove(with(path, ".ds"));
+  if (files::is_there(with(path, ".bin"))) return open_llmc(with(path, ".bin"), options.document_end);
   if (path.filename().string().find_first_of("*?") != std::string::npos)
     return open_several(path.has_parent_path() ? path.parent_path() : ".", path.filename().string(), shown, options);
   throw DataError(text(shown, ": there is no such file or folder, and no ", shown, ".idx, .ds or .bin", kAccepted));
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

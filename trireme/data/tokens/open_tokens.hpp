@@ -7,7 +7,7 @@
 
 #include "trireme/data/tokens/token_source.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 struct OpenTokensOptions {
   /// For llm.c's files, which have no index of documents: the token behind which a document ends (Note [Documents of llm.c]).
@@ -24,4 +24,4 @@ struct OpenTokensOptions {
 /// open function says.
 std::unique_ptr<TokenSource> open_tokens(const std::filesystem::path& path, const OpenTokensOptions& options = {});
 
-}  // namespace trireme
+}  // namespace trireme::data

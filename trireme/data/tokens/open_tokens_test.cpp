@@ -7,7 +7,7 @@
 
 #include "trireme/testing/documents.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using ::testing::AllOf;
@@ -148,4 +148,4 @@ RC_GTEST_PROP(OpenTokens, ShardsAreOneRow, ()) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

@@ -6,7 +6,7 @@
 
 #include "trireme/base/file_output.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 /// Makes the folder of a file, and takes it away again when nothing was put there.
 class OutputFolder {
@@ -29,4 +29,4 @@ class OutputFolder {
   std::vector<std::filesystem::path> made_;  // innermost first
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

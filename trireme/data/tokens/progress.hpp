@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <functional>
 
-namespace trireme {
+namespace trireme::data {
 
 struct DataProgress {
   std::uint64_t taken = 0, of = 0;  // bytes on disk, or tokens
@@ -16,4 +16,4 @@ struct DataHooks {
   std::function<bool()> stopped = [] { return false; };  // true: everything is undone, and Interrupted thrown
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -5,7 +5,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 std::uint64_t checked(std::int64_t vocab_size) {
@@ -65,4 +65,4 @@ double SyntheticTokens::entropy_per_token() const {
   return (firsts * entropy_of_first() + (all - firsts) * entropy_inside()) / all;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

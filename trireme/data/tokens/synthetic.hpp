@@ -6,7 +6,7 @@
 #include "trireme/data/sampling/permutation.hpp"
 #include "trireme/data/tokens/token_source.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 /// Documents of 256 tokens (the last may be shorter). A document begins with any token; each next one is, nine times of
 /// ten, the one that a fixed order of the vocabulary puts behind the last, and otherwise any token. So a model that
@@ -41,4 +41,4 @@ class SyntheticTokens final : public TokenSource {
   Permutation next_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

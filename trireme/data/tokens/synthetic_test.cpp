@@ -9,7 +9,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/testing/layout_helpers.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 std::vector<std::uint32_t> tokens_of(const TokenSource& source, std::int64_t first, std::int64_t count) {
@@ -60,4 +60,4 @@ TEST(Synthetic, WrongNumbersAreNamed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

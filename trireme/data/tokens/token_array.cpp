@@ -11,7 +11,7 @@
 #include "trireme/base/human.hpp"
 #include "trireme/data/tokens/lanes.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 /// Calls `body` with a value of the C++ type that `type` stands for.
@@ -47,7 +47,7 @@ std::uint64_t bytes_of(TokenType type) {
 
 std::string encoded(std::span<const std::uint32_t> ids, TokenType type) {
   return with_type(type, [&]<class T>(T) {
-    static_assert(kLittleEndian);
+    static_assert(files::kLittleEndian);
     std::string bytes(ids.size() * sizeof(T), '\0');
     if (ids.empty()) return bytes;
     const std::uint32_t most = largest(ids);
@@ -68,7 +68,7 @@ std::string encoded(std::span<const std::uint32_t> ids, TokenType type) {
   });
 }
 
-TokenArray::TokenArray(RandomReader file, std::uint64_t begin, TokenType type, std::int64_t count)
+TokenArray::TokenArray(files::RandomReader file, std::uint64_t begin, TokenType type, std::int64_t count)
     : file_(std::move(file)), begin_(begin), type_(type), count_(count) {
   require(count >= 0 && begin <= file_.size() &&
               static_cast<std::uint64_t>(count) <= (file_.size() - begin) / bytes_of(type),
@@ -113,4 +113,4 @@ void TokenArray::read_as(std::int64_t first, std::span<std::uint32_t> out) const
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

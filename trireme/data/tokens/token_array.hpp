@@ -7,7 +7,7 @@
 
 #include "trireme/files/random_reader.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 enum class TokenType { u8, i8, i16, u16, i32, u32, i64 };
 
@@ -20,7 +20,7 @@ std::string encoded(std::span<const std::uint32_t> ids, TokenType type);
 class TokenArray {
  public:
   /// `count` tokens from byte `begin` on. The caller has compared them with the file's size.
-  TokenArray(RandomReader file, std::uint64_t begin, TokenType type, std::int64_t count);
+  TokenArray(files::RandomReader file, std::uint64_t begin, TokenType type, std::int64_t count);
 
   std::int64_t size() const { return count_; }
   TokenType type() const { return type_; }
@@ -33,10 +33,10 @@ class TokenArray {
   template <class T>
   void read_as(std::int64_t first, std::span<std::uint32_t> out) const;
 
-  RandomReader file_;
+  files::RandomReader file_;
   std::uint64_t begin_;
   TokenType type_;
   std::int64_t count_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -9,7 +9,7 @@
 
 #include "trireme/testing/documents.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 template <class T>
 TokenArray array_of(const TempFolder& folder, TokenType type, const std::vector<T>& values) {
   write_bytes(folder / "a", "header" + bytes_of_numbers(values));
-  return {RandomReader(folder / "a"), 6, type, static_cast<std::int64_t>(values.size())};
+  return {files::RandomReader(folder / "a"), 6, type, static_cast<std::int64_t>(values.size())};
 }
 
 Ids read_range(const TokenArray& array, std::int64_t first, std::size_t count) {
@@ -64,8 +64,8 @@ TEST(TokenArray, RangesOutsideAreOurMistake) {
   EXPECT_EQ(read_range(array, 3, 0), Ids{});
   EXPECT_THROW(read_range(array, 2, 2), InternalError);
   EXPECT_THROW(read_range(array, -1, 1), InternalError);
-  EXPECT_THROW((TokenArray{RandomReader(folder / "a"), 6, TokenType::u16, 4}), InternalError);
-  EXPECT_THROW((TokenArray{RandomReader(folder / "a"), 13, TokenType::u16, 0}), InternalError);
+  EXPECT_THROW((TokenArray{files::RandomReader(folder / "a"), 6, TokenType::u16, 4}), InternalError);
+  EXPECT_THROW((TokenArray{files::RandomReader(folder / "a"), 13, TokenType::u16, 0}), InternalError);
 }
 
 TEST(TokenArray, LongRangesAreReadInPieces) {
@@ -90,7 +90,7 @@ RC_GTEST_PROP(TokenArray, EncodedIsItsInverse, ()) {
     return static_cast<std::uint32_t>(bits % most);
   }));
   write_bytes(folder / "a", encoded(ids, type));
-  const TokenArray array(RandomReader(folder / "a"), 0, type, static_cast<std::int64_t>(ids.size()));
+  const TokenArray array(files::RandomReader(folder / "a"), 0, type, static_cast<std::int64_t>(ids.size()));
   RC_ASSERT(read_range(array, 0, ids.size()) == ids);
 }
 
@@ -100,4 +100,4 @@ TEST(TokenArray, EncodedRefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

@@ -7,11 +7,11 @@
 #include "trireme/data/tokens/lanes.hpp"
 #include "trireme/files/shown_name.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 std::string shown_tokenizer(const std::string& name, const std::string& fingerprint) {
-  return text(name.empty() ? "of an unknown name" : shown_name(name), ", fingerprint ",
+  return text(name.empty() ? "of an unknown name" : files::shown_name(name), ", fingerprint ",
               fingerprint.empty() ? "unknown" : fingerprint);
 }
 
@@ -44,4 +44,4 @@ void check_vocabulary(const TokenSource& source, std::int64_t first, std::span<c
       " again:\n       trireme data prepare TEXT.jsonl -t TOKENIZER -o ", source.name()));
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

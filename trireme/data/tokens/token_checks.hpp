@@ -6,7 +6,7 @@
 
 #include "trireme/data/tokens/token_source.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 /// DataError when `source` knows which tokenizer made it and that is another. `tokenizer_name` and `fingerprint` as the
 /// tokenizer of the run names itself. Where one of both fingerprints is empty there is nothing to compare.
@@ -17,4 +17,4 @@ void check_tokenizer(const TokenSource& source, const std::string& tokenizer_nam
 void check_vocabulary(const TokenSource& source, std::int64_t first, std::span<const std::uint32_t> ids,
                       std::int64_t vocab_size);
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -6,7 +6,7 @@
 #include "trireme/data/tokens/open_tokens.hpp"
 #include "trireme/testing/documents.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using ::testing::AllOf;
@@ -78,4 +78,4 @@ TEST(CheckVocabulary, TheLargestIdsToo) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

@@ -2,8 +2,8 @@
 // The number of a token.
 #include <cstdint>
 
-namespace trireme {
+namespace trireme::data {
 
 using TokenId = std::uint32_t;
 
-}  // namespace trireme
+}  // namespace trireme::data

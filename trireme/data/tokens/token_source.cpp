@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-namespace trireme {
+namespace trireme::data {
 
 void TokenSource::read_loss_mask(std::int64_t, std::span<std::uint8_t> out) const { std::ranges::fill(out, 1); }
 
-}  // namespace trireme
+}  // namespace trireme::data

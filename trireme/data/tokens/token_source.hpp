@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme {
+namespace trireme::data {
 
 /// A token of a source as a message names it. All numbers count from 0 within that file.
 struct TokenPlace {
@@ -53,4 +53,4 @@ class TokenSource {
   virtual TokenPlace place(std::int64_t position) const { return {.file = name(), .position = position}; }
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

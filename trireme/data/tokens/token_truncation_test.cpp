@@ -10,7 +10,7 @@
 #include "trireme/data/tokens/open_tokens.hpp"
 #include "trireme/testing/documents.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -175,4 +175,4 @@ TEST(Truncation, ADataSetThatIsWrittenToInPlaceIsAnError) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

@@ -12,7 +12,7 @@
 #include "trireme/data/tokens/megatron_tokens.hpp"
 #include "trireme/files/shown_name.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 constexpr std::array<std::string_view, 3> kNames = {"datatrove", "megatron", "llmc"};
@@ -37,10 +37,11 @@ TokenWriter::TokenWriter(std::string shown, TokenFormat format, TokenWriterOptio
                      most_ids(format));
   require<DataError>(!options_.loss_mask || format == TokenFormat::datatrove, shown_, ": the format ", name(format),
                      " has no place for a loss mask\n  fix: write the format datatrove");
-  require<DataError>(!has_control_character(options_.tokenizer.name), shown_, ": the tokenizer's name ",
-                     shown_name(options_.tokenizer.name), " has control characters; it is written on a line of text");
+  require<DataError>(!files::has_control_character(options_.tokenizer.name), shown_, ": the tokenizer's name ",
+                     files::shown_name(options_.tokenizer.name),
+                     " has control characters; it is written on a line of text");
   const std::string& fingerprint = options_.tokenizer.fingerprint;
-  require(fingerprint.empty() || is_fingerprint(fingerprint), shown_, ": fingerprint ", shown_name(fingerprint),
+  require(fingerprint.empty() || is_fingerprint(fingerprint), shown_, ": fingerprint ", files::shown_name(fingerprint),
           " is not 16 hexadecimal digits");
 }
 
@@ -90,4 +91,4 @@ std::unique_ptr<TokenWriter> write_tokens(TokenFormat format, const std::filesys
   throw InternalError("a token format that does not exist");
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -12,7 +12,7 @@
 #include "trireme/data/tokens/file_tokens.hpp"
 #include "trireme/files/staged_files.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 enum class TokenFormat { datatrove, megatron, llmc };
 
@@ -51,7 +51,7 @@ class TokenWriter {
 
   const std::string& shown() const { return shown_; }
   const TokenWriterOptions& options() const { return options_; }
-  StagedFiles& files() { return files_; }
+  files::StagedFiles& files() { return files_; }
 
  private:
   virtual void write(std::span<const std::uint32_t> ids, std::span<const std::uint8_t> loss_mask) = 0;
@@ -60,7 +60,7 @@ class TokenWriter {
 
   std::string shown_;
   TokenWriterOptions options_;
-  StagedFiles files_;
+  files::StagedFiles files_;
   std::int64_t num_tokens_ = 0, num_documents_ = 0;
   bool usable_ = true, settled_ = false;
 };
@@ -69,4 +69,4 @@ class TokenWriter {
 std::unique_ptr<TokenWriter> write_tokens(TokenFormat format, const std::filesystem::path& path,
                                           TokenWriterOptions options);
 
-}  // namespace trireme
+}  // namespace trireme::data

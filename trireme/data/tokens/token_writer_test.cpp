@@ -8,11 +8,11 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
-#include "trireme/testing/file_size_limit.hpp"
 #include "trireme/data/tokens/open_tokens.hpp"
 #include "trireme/testing/documents.hpp"
+#include "trireme/testing/file_size_limit.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -119,7 +119,7 @@ TEST(TokenWriter, AfterAnErrorItCannotBeFinished) {
   }
   EXPECT_THROW(writer->append(Ids{1}), InternalError);
   EXPECT_THROW(writer->finish(), InternalError);
-  EXPECT_FALSE(is_there(folder / "x.ds"));
+  EXPECT_FALSE(files::is_there(folder / "x.ds"));
 }
 
 /// A crash between any two steps of the publication: what opens is the old data set or the new one, whole.
@@ -222,4 +222,4 @@ TEST(TokenWriter, FormatsHaveNames) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

@@ -10,7 +10,7 @@
 #include "trireme/runtime/rank/nodelist.hpp"
 #include "trireme/runtime/rank/variables.hpp"
 
-namespace trireme {
+namespace trireme::launcher {
 namespace {
 
 constexpr int kMaxSlots = 65'536;
@@ -66,4 +66,4 @@ std::vector<Host> read_hostfile(const std::string& file_name, int default_slots)
   return parse_hostfile(file_name, contents.str(), default_slots);
 }
 
-}  // namespace trireme
+}  // namespace trireme::launcher

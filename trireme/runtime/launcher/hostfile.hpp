@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme {
+namespace trireme::launcher {
 
 struct Host {
   std::string name;  // or user@name
@@ -18,4 +18,4 @@ std::vector<Host> parse_hostfile(const std::string& file_name, std::string_view 
 
 std::vector<Host> read_hostfile(const std::string& file_name, int default_slots);
 
-}  // namespace trireme
+}  // namespace trireme::launcher

@@ -10,7 +10,7 @@
 #include "trireme/testing/temp_folder.hpp"
 #include "trireme/testing/test_helpers.hpp"
 
-namespace trireme {
+namespace trireme::launcher {
 namespace {
 
 using testing::AllOf;
@@ -58,4 +58,4 @@ TEST(Hostfile, ReadsAFile) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::launcher

@@ -10,7 +10,7 @@
 #include "trireme/runtime/launcher/launch.hpp"
 #include "trireme/runtime/rank/rendezvous.hpp"
 
-namespace trireme {
+namespace trireme::launcher {
 namespace {
 
 std::string fresh_job_id() {
@@ -65,4 +65,4 @@ int run_job(const Job& job, std::ostream& err) {
   return launch(options, err);
 }
 
-}  // namespace trireme
+}  // namespace trireme::launcher

@@ -6,7 +6,7 @@
 
 #include "trireme/runtime/rank/variables.hpp"
 
-namespace trireme {
+namespace trireme::launcher {
 
 /// Starts `program` as the ranks of a job: hosts the store, runs launch(), and leaves the last calls of every rank in a
 /// file when the job fails. `num_nodes` > 1: the store is at master, and node 0 hosts it.
@@ -24,4 +24,4 @@ struct Job {
 };
 int run_job(const Job& job, std::ostream& err);
 
-}  // namespace trireme
+}  // namespace trireme::launcher

@@ -7,11 +7,11 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/file_output.hpp"
+#include "trireme/runtime/launcher/shared_memory.hpp"
 #include "trireme/runtime/launcher/supervisor.hpp"
 #include "trireme/runtime/launcher/supervisor_report.hpp"
-#include "trireme/runtime/launcher/shared_memory.hpp"
 
-namespace trireme {
+namespace trireme::launcher {
 namespace {
 
 struct Numbers {
@@ -92,10 +92,11 @@ int launch(const LaunchOptions& options, std::ostream& err) {
     if (box.fd() >= 0) members.back().keep.push_back(box.fd());
   }
   const std::optional<long> oom_before = cgroup_oom_kills(options.cgroup);
-  SupervisorResult end = supervise(members, {.out_fd = options.out_fd,
-                                   .err_fd = options.err_fd,
-                                   .control_fd = options.control_fd,
-                                   .warn = [&](const std::string& what) { err << "warning: " << what << "\n"; }});
+  SupervisorResult end =
+      supervise(members, {.out_fd = options.out_fd,
+                          .err_fd = options.err_fd,
+                          .control_fd = options.control_fd,
+                          .warn = [&](const std::string& what) { err << "warning: " << what << "\n"; }});
   ProcessNames names{.one = "rank", .many = "ranks"};
   for (int i = 0; i < options.ranks; ++i) names.each.push_back(text("rank ", numbers.first_rank + i));
   if (end.failed >= 0) {
@@ -114,4 +115,4 @@ int launch(const LaunchOptions& options, std::ostream& err) {
   return end.code;
 }
 
-}  // namespace trireme
+}  // namespace trireme::launcher

@@ -11,7 +11,7 @@
 #include "trireme/runtime/memory/cgroup_facts.hpp"
 #include "trireme/runtime/rank/variables.hpp"
 
-namespace trireme {
+namespace trireme::launcher {
 
 struct LaunchOptions {
   std::vector<std::string> program;  // the words of a rank; the first is looked for in the PATH of `variables`
@@ -46,4 +46,4 @@ int launch(const LaunchOptions& options, std::ostream& err);
 /// "r0002.log"
 std::string log_name(int rank);
 
-}  // namespace trireme
+}  // namespace trireme::launcher

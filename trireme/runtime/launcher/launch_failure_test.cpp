@@ -17,7 +17,7 @@
 #include "trireme/runtime/launcher/launch.hpp"
 #include "trireme/testing/launch_helpers.hpp"
 
-namespace trireme {
+namespace trireme::launcher {
 namespace {
 
 namespace fs = std::filesystem;
@@ -252,4 +252,4 @@ TEST(LaunchFailure, TheLifelineOfAKilledLauncherEnds) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::launcher

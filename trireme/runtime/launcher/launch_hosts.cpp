@@ -11,7 +11,7 @@
 #include "trireme/runtime/launcher/supervisor_report.hpp"
 #include "trireme/runtime/rank/environment.hpp"
 
-namespace trireme {
+namespace trireme::launcher {
 namespace {
 
 constexpr int kSshFailed = 255;
@@ -113,10 +113,10 @@ int launch_over_hosts(const HostsOptions& options, std::ostream& err) {
   // A launcher below us takes up to 0.6 s to stop its ranks and to say what happened. Of two that fail, the one that
   // only lost a peer may be the faster.
   SupervisorResult end = supervise(members, {.lifeline = Lifeline::standard_input,
-                                   .other_cause = std::chrono::milliseconds(600),
-                                   .grace = std::chrono::milliseconds(2500),
-                                   .out_fd = options.out_fd,
-                                   .err_fd = options.err_fd});
+                                             .other_cause = std::chrono::milliseconds(600),
+                                             .grace = std::chrono::milliseconds(2500),
+                                             .out_fd = options.out_fd,
+                                             .err_fd = options.err_fd});
   end.last_output.clear();  // they were printed as they came
   const bool failed = end.failed >= 0;
   const bool unreachable = failed && end.deaths[static_cast<std::size_t>(end.failed)].code == kSshFailed;
@@ -128,4 +128,4 @@ int launch_over_hosts(const HostsOptions& options, std::ostream& err) {
   return end.code;
 }
 
-}  // namespace trireme
+}  // namespace trireme::launcher

@@ -9,7 +9,7 @@
 #include "trireme/runtime/launcher/hostfile.hpp"
 #include "trireme/runtime/rank/variables.hpp"
 
-namespace trireme {
+namespace trireme::launcher {
 
 struct HostsOptions {
   std::vector<Host> hosts;           // node 0 first: it hosts the store
@@ -44,4 +44,4 @@ std::string host_command(const HostsOptions& options, int node);
 /// one of the host that failed first (71 if it cannot be reached), as with launch().
 int launch_over_hosts(const HostsOptions& options, std::ostream& err);
 
-}  // namespace trireme
+}  // namespace trireme::launcher

@@ -16,10 +16,10 @@
 #include <unistd.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/testing/test_helpers.hpp"
 #include "trireme/testing/launch_helpers.hpp"
+#include "trireme/testing/test_helpers.hpp"
 
-namespace trireme {
+namespace trireme::launcher {
 namespace {
 
 namespace fs = std::filesystem;
@@ -206,4 +206,4 @@ TEST(LaunchOverHosts, RefusesNothingToDo) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::launcher

@@ -12,10 +12,10 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/runtime/launcher/launch.hpp"
-#include "trireme/testing/launch_helpers.hpp"
 #include "trireme/runtime/launcher/signal_relay.hpp"
+#include "trireme/testing/launch_helpers.hpp"
 
-namespace trireme {
+namespace trireme::launcher {
 namespace {
 
 namespace fs = std::filesystem;
@@ -233,4 +233,4 @@ TEST(LaunchControl, RequestsAreFollowed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::launcher

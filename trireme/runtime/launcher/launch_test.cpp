@@ -18,11 +18,11 @@
 #include <unistd.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/testing/test_helpers.hpp"
 #include "trireme/runtime/rank/environment.hpp"
 #include "trireme/testing/launch_helpers.hpp"
+#include "trireme/testing/test_helpers.hpp"
 
-namespace trireme {
+namespace trireme::launcher {
 namespace {
 
 namespace fs = std::filesystem;
@@ -310,4 +310,4 @@ TEST(LaunchOutput, AReaderThatWaitsDoesNotKeepTheLauncherFromItsRanks) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::launcher

@@ -13,7 +13,7 @@
 
 #include "trireme/runtime/launcher/rank_process.hpp"
 
-namespace trireme {
+namespace trireme::launcher {
 namespace {
 
 constexpr int kMostGroups = 4096;  // of one host
@@ -72,4 +72,4 @@ void OrphanReaper::tell(pid_t word) {
     const ssize_t written = ::write(requests_.get(), &word, sizeof word);
 }
 
-}  // namespace trireme
+}  // namespace trireme::launcher

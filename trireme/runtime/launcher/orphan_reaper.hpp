@@ -4,7 +4,7 @@
 
 #include "trireme/runtime/launcher/owned_fd.hpp"
 
-namespace trireme {
+namespace trireme::launcher {
 
 // Note [OrphanReaper]
 // When a launcher is killed, its ranks are told by the kernel (PR_SET_PDEATHSIG) and by their lifelines. Neither
@@ -29,4 +29,4 @@ class OrphanReaper {
   pid_t pid_ = -1;  // -1: could not be started; the ranks have the other two ways
 };
 
-}  // namespace trireme
+}  // namespace trireme::launcher

@@ -13,7 +13,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/file_output.hpp"
 
-namespace trireme {
+namespace trireme::launcher {
 namespace {
 
 constexpr std::size_t kAtOnce = 64 * 1024;
@@ -114,4 +114,4 @@ std::vector<std::string> RankOutput::last_lines(std::size_t most) const {
   return lines;
 }
 
-}  // namespace trireme
+}  // namespace trireme::launcher

@@ -10,7 +10,7 @@
 #include "trireme/runtime/launcher/owned_fd.hpp"
 #include "trireme/runtime/launcher/rank_process.hpp"
 
-namespace trireme {
+namespace trireme::launcher {
 
 /// Our output, which may be a terminal that is stopped or a pipe that nobody reads: a launcher must not wait for it.
 class EchoQueue {
@@ -81,4 +81,4 @@ class RankOutput {
   std::string tail_{};
 };
 
-}  // namespace trireme
+}  // namespace trireme::launcher

@@ -18,7 +18,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::launcher {
 namespace {
 
 [[noreturn]] void cannot_start(const std::string& program, int error) {
@@ -171,4 +171,4 @@ pid_t start_process(const ProcessPlan& plan, const sigset_t& mask) {
   cannot_start(plan.argv[0], error);
 }
 
-}  // namespace trireme
+}  // namespace trireme::launcher

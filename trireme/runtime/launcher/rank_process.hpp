@@ -9,7 +9,7 @@
 #include "trireme/runtime/launcher/owned_fd.hpp"
 #include "trireme/runtime/rank/variables.hpp"
 
-namespace trireme {
+namespace trireme::launcher {
 
 struct Pipe {
   OwnedFd read, write;
@@ -37,4 +37,4 @@ std::string find_program(const std::string& program, const std::string& path);
 /// program runs; ConfigError "cannot start PROGRAM: ..." if it cannot.
 pid_t start_process(const ProcessPlan& plan, const sigset_t& mask);
 
-}  // namespace trireme
+}  // namespace trireme::launcher

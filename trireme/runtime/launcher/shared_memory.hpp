@@ -12,7 +12,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/runtime/launcher/rank_process.hpp"
 
-namespace trireme {
+namespace trireme::launcher {
 
 class SharedMemory {
  public:
@@ -44,4 +44,4 @@ class SharedMemory {
   void* memory_ = nullptr;
 };
 
-}  // namespace trireme
+}  // namespace trireme::launcher

@@ -13,7 +13,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::launcher {
 namespace {
 
 // Note [The one global]
@@ -94,4 +94,4 @@ std::string signal_name(int signal) {
   return short_name == nullptr ? text("signal ", signal) : text("SIG", short_name);
 }
 
-}  // namespace trireme
+}  // namespace trireme::launcher

@@ -7,7 +7,7 @@
 
 #include "trireme/runtime/launcher/rank_process.hpp"
 
-namespace trireme {
+namespace trireme::launcher {
 
 inline constexpr std::array kRelayedSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT};
 
@@ -42,4 +42,4 @@ class SignalRelay {
 /// "SIGTERM"
 std::string signal_name(int signal);
 
-}  // namespace trireme
+}  // namespace trireme::launcher

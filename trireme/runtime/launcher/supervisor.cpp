@@ -19,7 +19,7 @@
 #include "trireme/runtime/launcher/rank_output.hpp"
 #include "trireme/runtime/launcher/signal_relay.hpp"
 
-namespace trireme {
+namespace trireme::launcher {
 namespace {
 
 using std::chrono::milliseconds;
@@ -353,4 +353,4 @@ SupervisorResult supervise(const std::vector<SupervisedProcess>& members, const 
   return Supervisor(members, options).run(members);
 }
 
-}  // namespace trireme
+}  // namespace trireme::launcher

@@ -10,7 +10,7 @@
 
 #include "trireme/runtime/launcher/rank_process.hpp"
 
-namespace trireme {
+namespace trireme::launcher {
 
 /// How we speak to a process and how it is told of the end of the job. Note [Lifelines]
 enum class Lifeline {
@@ -43,15 +43,15 @@ struct ProcessExit {
 };
 
 struct SupervisorResult {
-  int code = 0;                           // what the launcher exits with
-  int failed = -1;                        // the member whose death decided; -1: none failed
-  int stop_signal = 0;                    // passed on, and the members ended by it; 0: none
-  bool stopped_from_above = false;        // by control_fd
-  int stopped = 0;                        // members that lived when it was decided to stop
-  double stop_seconds = 0;                // from the first death or signal to the last
-  std::vector<ProcessExit> deaths{};        // by member
+  int code = 0;                            // what the launcher exits with
+  int failed = -1;                         // the member whose death decided; -1: none failed
+  int stop_signal = 0;                     // passed on, and the members ended by it; 0: none
+  bool stopped_from_above = false;         // by control_fd
+  int stopped = 0;                         // members that lived when it was decided to stop
+  double stop_seconds = 0;                 // from the first death or signal to the last
+  std::vector<ProcessExit> deaths{};       // by member
   std::vector<std::string> last_output{};  // of the member that failed
-  std::vector<int> stuck{};               // members that even SIGKILL did not end
+  std::vector<int> stuck{};                // members that even SIGKILL did not end
 };
 
 // Note [Lifelines]
@@ -62,4 +62,4 @@ struct SupervisorResult {
 /// Runs them until all are gone. ConfigError, with none left behind, if one cannot be started.
 SupervisorResult supervise(const std::vector<SupervisedProcess>& members, const SupervisorOptions& options);
 
-}  // namespace trireme
+}  // namespace trireme::launcher

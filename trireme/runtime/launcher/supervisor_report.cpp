@@ -6,7 +6,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/runtime/launcher/signal_relay.hpp"
 
-namespace trireme {
+namespace trireme::launcher {
 namespace {
 
 std::string how_it_died(const ProcessExit& death) {
@@ -54,4 +54,4 @@ std::string report_of(const SupervisorResult& end, const ProcessNames& names) {
   return report;
 }
 
-}  // namespace trireme
+}  // namespace trireme::launcher

@@ -5,7 +5,7 @@
 
 #include "trireme/runtime/launcher/supervisor.hpp"
 
-namespace trireme {
+namespace trireme::launcher {
 
 struct ProcessNames {
   std::string one, many;            // "rank", "ranks"
@@ -17,4 +17,4 @@ struct ProcessNames {
 /// "" if all went well.
 std::string report_of(const SupervisorResult& end, const ProcessNames& names);
 
-}  // namespace trireme
+}  // namespace trireme::launcher

@@ -12,7 +12,7 @@
 #include "trireme/testing/temp_folder.hpp"
 #include "trireme/testing/test_helpers.hpp"
 
-namespace trireme {
+namespace trireme::launcher {
 namespace {
 
 SupervisedProcess shell_member(const std::string& script) {
@@ -30,7 +30,8 @@ TEST(Supervisor, OneThatCannotBeStartedTakesTheOthersWithIt) {
 
 TEST(Supervisor, OfDeathsThatCameTogetherTheCauseIsTold) {
   // All die while the launcher still starts the last one, and are found dead together.
-  const std::vector<SupervisedProcess> members{shell_member("exit 71"), shell_member("exit 72"), shell_member("kill -9 $$")};
+  const std::vector<SupervisedProcess> members{shell_member("exit 71"), shell_member("exit 72"),
+                                               shell_member("kill -9 $$")};
   const SupervisorResult end = supervise(members, {});
   EXPECT_EQ(end.deaths.size(), 3u);
   EXPECT_NE(end.failed, 0) << "peer lost is a consequence";
@@ -47,4 +48,4 @@ TEST(Supervisor, TellsHowEachEnded) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::launcher

@@ -60,7 +60,7 @@ Fingerprint fingerprint_of_process() {
 
 Fingerprint fingerprint_of_config(Config config) {
   Fingerprint fingerprint;
-  for (const Field& field : fields(config)) fingerprint[field.key] = toml_text(field.value);
+  for (const config::Field& field : config::fields(config)) fingerprint[field.key] = config::toml_text(field.value);
   return fingerprint;
 }
 

@@ -69,7 +69,8 @@ FlightRecord* shared_black_box(const Variables& variables) {
   const auto fd = number_of(variables, "TRIREME_BLACK_BOX_FD", 0, 1 << 20);
   if (!fd) return nullptr;
   void* memory = mmap(nullptr, sizeof(FlightRecord), PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
-  return memory == MAP_FAILED ? nullptr : static_cast<FlightRecord*>(memory);  // without it only the last words are fewer
+  return memory == MAP_FAILED ? nullptr
+                              : static_cast<FlightRecord*>(memory);  // without it only the last words are fewer
 }
 
 /// NCCL wants a GPU of its own for each rank, and hangs or fails far from the cause when it has none.

@@ -6,9 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/testing/test_helpers.hpp"
 #include "trireme/runtime/rank/port_owner.hpp"
 #include "trireme/runtime/rank/rendezvous.hpp"
+#include "trireme/testing/test_helpers.hpp"
 
 namespace trireme {
 namespace {

@@ -55,13 +55,13 @@ int run_rank_main(const RankMain& how, const std::function<int(const Environment
     const Environment env = detect_environment(how.variables, how.flags, visible_gpus());
     if (env.start_local_ranks > 0) {
       if (!how.quiet) std::cerr << "launch: " << env.how << std::endl;
-      Job job{.program = how.words, .variables = how.variables, .ranks = env.start_local_ranks};
+      launcher::Job job{.program = how.words, .variables = how.variables, .ranks = env.start_local_ranks};
       job.num_nodes = env.num_nodes;
       job.node_rank = env.node_rank;
       job.master_addr = env.master_addr;
       job.master_port = env.master_port;
       job.log_folder = how.log_folder;
-      return run_job(job, std::cerr);
+      return launcher::run_job(job, std::cerr);
     }
     if (env.rank == 0 && !how.quiet) std::cerr << "launch: " << env.how << std::endl;
     return body(env);

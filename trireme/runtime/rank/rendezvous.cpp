@@ -66,7 +66,7 @@ bool met_itself(int fd) {
 
 /// "" when somebody listens there, else why not. One attempt ends by `until`.
 std::string try_address(const addrinfo& at, Clock::time_point until) {
-  const OwnedFd fd(::socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const launcher::OwnedFd fd(::socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   int error = 0;
   socklen_t size = sizeof error;
   if (!fd) return std::strerror(errno);
