@@ -51,23 +51,35 @@ if(TRIREME_WITH_TORCH)
   target_link_libraries(trireme_torch PUBLIC stdc++ ${TORCH_LIBRARIES})
   # The users' warning flags exactly: -Wpedantic changes predefined macros, and a header built without it would not be used.
   target_compile_options(trireme_torch PRIVATE ${TRIREME_WARNINGS})
-  target_precompile_headers(trireme_torch PRIVATE <torch/torch.h>)
+  # Not <torch/torch.h>: with g++ every file pays again for the templates that a precompiled header has left to be instantiated, and
+  # of all of torch those take 12 s per file. These headers are what most files include anyway.
+  set(TRIREME_TORCH_HEADERS <algorithm> <functional> <map> <optional> <string> <vector> <ATen/core/Tensor.h>
+                            <torch/csrc/autograd/custom_function.h> <torch/nn/module.h>)
+  target_precompile_headers(trireme_torch PRIVATE ${TRIREME_TORCH_HEADERS})
   set_property(GLOBAL APPEND PROPERTY TRIREME_LIBRARIES trireme_torch)
 endif()
+
+# trireme_test_library(TARGET [LINK target...] [HEADERS header...]): what test programs link, and their shared precompiled header.
+function(trireme_test_library target)
+  cmake_parse_arguments(arg "" "" "LINK;HEADERS" ${ARGN})
+  add_library(${target} STATIC ${PROJECT_SOURCE_DIR}/cmake/test_pch.cpp)
+  target_link_libraries(${target} PUBLIC ${arg_LINK} GTest::gtest GTest::gmock GTest::gtest_main rapidcheck)
+  # As in the programs that use its header: CMake would compile those with -fPIE and this library with -fPIC.
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  # -O0: tests are compiled more often than they run; what they test is optimised.
+  target_compile_options(${target} PUBLIC ${TRIREME_WARNINGS} ${TRIREME_COLD})
+  target_compile_definitions(${target} PUBLIC TRIREME_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_precompile_headers(${target} PRIVATE ${arg_HEADERS} <gmock/gmock.h> <gtest/gtest.h> <rapidcheck.h> <fstream> <map> <sstream>
+                            <string> <vector>)
+endfunction()
 
 if(TRIREME_TESTS)
   find_package(GTest REQUIRED)
   find_package(rapidcheck REQUIRED)
   include(GoogleTest)
-  # The test programs' shared precompiled header and what all of them link.
-  add_library(trireme_test_main STATIC ${PROJECT_SOURCE_DIR}/cmake/test_pch.cpp)
-  target_link_libraries(trireme_test_main PUBLIC GTest::gtest GTest::gmock GTest::gtest_main rapidcheck)
-  # As in the programs that use its header: CMake would compile those with -fPIE and this library with -fPIC.
-  set_target_properties(trireme_test_main PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-  target_compile_features(trireme_test_main PUBLIC cxx_std_20)
-  # -O0: tests are compiled more often than they run; what they test is optimised.
-  target_compile_options(trireme_test_main PUBLIC ${TRIREME_WARNINGS} ${TRIREME_COLD})
-  target_compile_definitions(trireme_test_main PUBLIC TRIREME_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  target_precompile_headers(trireme_test_main PRIVATE <gmock/gmock.h> <gtest/gtest.h> <rapidcheck.h> <fstream> <map> <sstream> <string>
-                            <vector>)
+  trireme_test_library(trireme_test_main)
+  if(TRIREME_WITH_TORCH)
+    trireme_test_library(trireme_torch_test_main LINK trireme_torch HEADERS ${TRIREME_TORCH_HEADERS})
+  endif()
 endif()

@@ -22,8 +22,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-std::string reason(int error) { return std::generic_category().message(error); }
-
 /// Owns the two descriptions of a new process that posix_spawn wants.
 struct SpawnPlan {
   posix_spawn_file_actions_t files;
@@ -61,12 +59,12 @@ BackgroundCommand::BackgroundCommand(const std::vector<std::string>& argv) {
   for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));  // posix_spawn only reads them
   words.push_back(nullptr);
   output_fd_ = ::memfd_create("output of a background command", MFD_CLOEXEC);
-  require<ConfigError>(output_fd_ >= 0, "no memory for the output of \"", argv[0], "\": ", reason(errno));
+  require<ConfigError>(output_fd_ >= 0, "no memory for the output of \"", argv[0], "\": ", errno_text(errno));
   const SpawnPlan plan(output_fd_);
   const int error = ::posix_spawnp(&pid_, words[0], &plan.files, &plan.attributes, words.data(), environ);
   if (error == 0) return;
   ::close(output_fd_);
-  throw ConfigError(text("command \"", argv[0], "\" cannot be started: ", reason(error)));
+  throw ConfigError(text("command \"", argv[0], "\" cannot be started: ", errno_text(error)));
 }
 
 BackgroundCommand::~BackgroundCommand() {

@@ -3,6 +3,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 
 namespace trireme {
 
@@ -86,6 +87,9 @@ std::string text(const Parts&... parts) {
   static_cast<void>((out << ... << parts));
   return out.str();
 }
+
+/// The system's text for a value of errno: "No space left on device".
+inline std::string errno_text(int error) { return std::generic_category().message(error); }
 
 /// Throws `E` unless `ok`. The message is only built on failure.
 template <class E = InternalError, class... Parts>

@@ -16,17 +16,15 @@
 namespace trireme {
 namespace {
 
-std::string reason(int error) { return std::generic_category().message(error); }
-
 /// `named` is the file the user knows of.
 int open_or_throw(const std::filesystem::path& path, int flags, const std::filesystem::path& named) {
   const int fd = ::open(path.c_str(), flags | O_CREAT | O_CLOEXEC, 0644);
-  require<ConfigError>(fd >= 0, named.string(), ": cannot be opened for writing: ", reason(errno));
+  require<ConfigError>(fd >= 0, named.string(), ": cannot be opened for writing: ", errno_text(errno));
   return fd;
 }
 
 [[noreturn]] void throw_not_written(const std::filesystem::path& path, std::size_t bytes, int error) {
-  throw DataError(text(path.string(), ": cannot write ", bytes, " bytes: ", reason(error),
+  throw DataError(text(path.string(), ": cannot write ", bytes, " bytes: ", errno_text(error),
                        "\n  fix: make room on that disk, or write to another"));
 }
 

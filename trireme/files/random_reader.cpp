@@ -13,15 +13,13 @@
 namespace trireme::files {
 namespace {
 
-std::string reason(int error) { return std::generic_category().message(error); }
-
 int opened(const std::filesystem::path& path) {
   // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever; regular files do not know it.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   if (fd >= 0) return fd;
   const int error = errno;
   throw DataError(
-      text(path.string(), ": cannot be opened: ", reason(error),
+      text(path.string(), ": cannot be opened: ", errno_text(error),
            error == EMFILE ? "\n  fix: ulimit -n 65536 (each file of a data set stays open), or merge its files" : ""));
 }
 
@@ -34,7 +32,7 @@ RandomReader::RandomReader(const std::filesystem::path& path) : shown_(path.stri
   const int error = ::fstat(fd_, &facts) == 0 ? 0 : errno;
   if (error != 0 || !S_ISREG(facts.st_mode)) {
     ::close(fd_);
-    throw DataError(error != 0 ? text(shown_, ": fstat failed: ", reason(error))
+    throw DataError(error != 0 ? text(shown_, ": fstat failed: ", errno_text(error))
                                : text(shown_, " is not a regular file\n  fix: name a file"));
   }
   size_ = static_cast<std::uint64_t>(facts.st_size);
@@ -70,7 +68,7 @@ void RandomReader::read(std::uint64_t offset, std::span<std::byte> out) const {
     }
     if (got < 0 && errno == EINTR) continue;
     const int error = got < 0 ? errno : 0;
-    require<DataError>(error == 0, shown_, ": cannot be read at byte ", offset + done, ": ", reason(error),
+    require<DataError>(error == 0, shown_, ": cannot be read at byte ", offset + done, ": ", errno_text(error),
                        "\n  fix: check the disk or the network that the file is on");
     struct stat facts{};
     ::fstat(fd_, &facts);

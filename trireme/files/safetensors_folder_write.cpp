@@ -23,8 +23,6 @@ namespace fs = std::filesystem;
 constexpr const char* kOneFile = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 
-std::string reason(int error) { return std::generic_category().message(error); }
-
 std::string shard_name(std::size_t number, std::size_t count) {
   char digits[64];
   std::snprintf(digits, sizeof digits, "model-%05zu-of-%05zu.safetensors", number, count);
@@ -134,11 +132,12 @@ void SafetensorsFolderWriter::make_workplace() {
     made_.push_back(each);
   for (auto each = made_.rbegin(); each != made_.rend(); ++each)
     require<DataError>(::mkdir(each->c_str(), 0777) == 0 || errno == EEXIST, each->string(),
-                       ": cannot be made: ", reason(errno));
+                       ": cannot be made: ", errno_text(errno));
   for (int number = 0; workplace_.empty(); ++number) {
     const fs::path temporary = text(folder_.string(), ".tmp", ::getpid(), "-", number);
     if (::mkdir(temporary.c_str(), 0777) == 0) workplace_ = temporary;
-    require<DataError>(!workplace_.empty() || errno == EEXIST, temporary.string(), ": cannot be made: ", reason(errno));
+    require<DataError>(!workplace_.empty() || errno == EEXIST, temporary.string(),
+                       ": cannot be made: ", errno_text(errno));
   }
 }
 
@@ -228,7 +227,7 @@ void SafetensorsFolderWriter::move_into_place() {
   // An empty folder that has come meanwhile is replaced; one with files is not.
   if (::rename(workplace_.c_str(), folder_.c_str()) != 0) {
     if (errno == ENOTEMPTY || errno == EEXIST) throw_not_empty(shown_);
-    throw DataError(text("cannot be renamed to from ", workplace_.string(), ": ", reason(errno)));
+    throw DataError(text("cannot be renamed to from ", workplace_.string(), ": ", errno_text(errno)));
   }
   settle_folder(folder_.parent_path());
   for (const fs::path& each : made_) settle_folder(each.parent_path());

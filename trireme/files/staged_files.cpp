@@ -15,16 +15,15 @@ namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 18;
 
-std::string reason(int error) { return std::generic_category().message(error); }
-
 [[noreturn]] void throw_not_written(const std::string& shown, std::size_t bytes, int error) {
-  throw DataError(text(shown, ": cannot write ", bytes, " bytes: ", reason(error),
+  throw DataError(text(shown, ": cannot write ", bytes, " bytes: ", errno_text(error),
                        "\n  fix: make room on that disk, or write to another"));
 }
 
 void remove_old(const std::filesystem::path& path) {
   if (::unlink(path.c_str()) == 0 || errno == ENOENT) return;
-  throw DataError(text(path.string(), ": cannot be replaced: ", reason(errno), "\n  fix: write under another name"));
+  throw DataError(
+      text(path.string(), ": cannot be replaced: ", errno_text(errno), "\n  fix: write under another name"));
 }
 
 }  // namespace
@@ -42,7 +41,7 @@ StagedFile::StagedFile(std::filesystem::path path, std::string shown)
   for (int number = 0; fd_ < 0; ++number) {
     temporary_ = text(path_.string(), ".tmp", ::getpid(), "-", number);
     fd_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    require<ConfigError>(fd_ >= 0 || errno == EEXIST, shown_, ": cannot be opened for writing: ", reason(errno));
+    require<ConfigError>(fd_ >= 0 || errno == EEXIST, shown_, ": cannot be opened for writing: ", errno_text(errno));
   }
 }
 
@@ -77,7 +76,7 @@ void StagedFile::read_back(std::uint64_t offset, std::span<std::byte> out) {
   flush();
   const ssize_t done = ::pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
   require<DataError>(done == static_cast<ssize_t>(out.size()), shown_, ": cannot be read back at byte ", offset, ": ",
-                     done < 0 ? reason(errno) : "somebody else has cut it", "\n  fix: write to another disk");
+                     done < 0 ? errno_text(errno) : "somebody else has cut it", "\n  fix: write to another disk");
 }
 
 void StagedFile::settle() {
@@ -90,7 +89,7 @@ void StagedFile::settle() {
 
 void StagedFile::publish() {
   require<DataError>(::rename(temporary_.c_str(), path_.c_str()) == 0, shown_, ": cannot be renamed to from ",
-                     temporary_.string(), ": ", reason(errno));
+                     temporary_.string(), ": ", errno_text(errno));
   temporary_.clear();
 }
 

@@ -42,7 +42,7 @@ std::vector<Axis> parse_order(std::string_view order) {
   for (size_t begin = 0; begin <= order.size();) {
     const size_t end = std::min(order.find('-', begin), order.size());
     const std::string_view word = order.substr(begin, end - begin);
-    const auto axis = std::ranges::find(kAxes, word, name);
+    const auto axis = std::ranges::find_if(kAxes, [&](Axis a) { return word == name(a); });
     if (axis == kAxes.end() || !kDenseAxes.contains(*axis)) fail("\"", word, "\" is not an axis");
     if (seen.contains(*axis)) fail("\"", word, "\" is named twice");
     seen = seen | *axis;

@@ -106,7 +106,7 @@ std::vector<Read> plan_reads(const ModelConfig& model, const Params& params, Sou
   std::map<std::string, std::int64_t> named_rows;
   for (const WeightName& name : weight_names(model)) {
     const auto param = params.find(name.ours);
-    files::require(param != params.end(), "the table of names has ", name.ours, ", the model has not");
+    require(param != params.end(), "the table of names has ", name.ours, ", the model has not");
     named_rows[name.ours] += name.rows;
     const auto found = source.find(name.theirs);
     if (!found) {

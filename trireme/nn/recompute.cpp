@@ -76,13 +76,13 @@ class Restored {
 };
 
 /// What backward needs beside the inputs.
-struct Call final : torch::CustomClassHolder {
+struct RecomputedCall final : torch::CustomClassHolder {
   RecomputeBody body;
   Autocast autocast = Autocast::current();
   std::optional<DefaultGenerators> generators;
 };
 
-at::Tensor run_again(const Call& call, const std::vector<at::Tensor>& inputs) {
+at::Tensor run_again(const RecomputedCall& call, const std::vector<at::Tensor>& inputs) {
   const Restored<Autocast> as_it_was(call.autocast);
   std::optional<Restored<DefaultGenerators>> same_numbers;
   if (call.generators) same_numbers.emplace(*call.generators);
@@ -92,8 +92,8 @@ at::Tensor run_again(const Call& call, const std::vector<at::Tensor>& inputs) {
 struct RecomputeCall : torch::autograd::Function<RecomputeCall> {
   /// `anchor`: something must require grad for backward to come here at all, and the body's parameters are not known.
   template <class... Tensors>
-  static at::Tensor forward(AutogradContext* ctx, const c10::intrusive_ptr<Call>& call, const at::Tensor& /*anchor*/,
-                            const Tensors&... inputs) {
+  static at::Tensor forward(AutogradContext* ctx, const c10::intrusive_ptr<RecomputedCall>& call,
+                            const at::Tensor& /*anchor*/, const Tensors&... inputs) {
     ctx->saved_data["call"] = c10::IValue::make_capsule(call);
     ctx->save_for_backward({inputs...});
     const at::Tensor y = call->body({inputs...});
@@ -108,7 +108,7 @@ struct RecomputeCall : torch::autograd::Function<RecomputeCall> {
       inputs.push_back(saved.detach().set_requires_grad(saved.requires_grad()));
     {
       const at::AutoGradMode on(true);
-      const at::Tensor y = run_again(static_cast<const Call&>(*capsule), inputs);
+      const at::Tensor y = run_again(static_cast<const RecomputedCall&>(*capsule), inputs);
       // Where everything inside is frozen there is nothing to go back through.
       if (y.requires_grad()) torch::autograd::backward({y}, {grads[0]});
     }
@@ -119,7 +119,7 @@ struct RecomputeCall : torch::autograd::Function<RecomputeCall> {
 };
 
 template <std::size_t... kI>
-at::Tensor apply(const c10::intrusive_ptr<Call>& call, const std::vector<at::Tensor>& inputs,
+at::Tensor apply(const c10::intrusive_ptr<RecomputedCall>& call, const std::vector<at::Tensor>& inputs,
                  std::index_sequence<kI...>) {
   return RecomputeCall::apply(call, at::zeros({}).set_requires_grad(true), inputs[kI]...);
 }
@@ -129,7 +129,7 @@ at::Tensor apply(const c10::intrusive_ptr<Call>& call, const std::vector<at::Ten
 at::Tensor recompute(const RecomputeBody& body, const RecomputeOptions& options,
                      const std::vector<at::Tensor>& inputs) {
   if (!at::GradMode::is_enabled()) return body(inputs);
-  const auto call = c10::make_intrusive<Call>();
+  const auto call = c10::make_intrusive<RecomputedCall>();
   call->body = body;
   if (options.preserve_rng) call->generators = DefaultGenerators::current();
   switch (inputs.size()) {

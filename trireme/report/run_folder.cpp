@@ -67,7 +67,7 @@ bool take(const fs::path& folder) {
   const fs::path mark = folder / "metrics.jsonl";
   const int fd = ::open(mark.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (fd < 0 && errno == EEXIST) return false;
-  require<ConfigError>(fd >= 0, mark.string(), ": cannot be made: ", std::generic_category().message(errno));
+  require<ConfigError>(fd >= 0, mark.string(), ": cannot be made: ", errno_text(errno));
   ::close(fd);
   return true;
 }

@@ -26,7 +26,7 @@ Batches::Batches(const Config& config, const Mesh& mesh, at::Device device)
       [this](std::int64_t step, std::int64_t microbatch, data::TokenBatch& out) {
         data_.maker().make(data_.sampler().samples(step, split_.rows(microbatch)), data_.sampler().seq_len(step), out);
       },
-      data::num_microbatches());
+      num_microbatches());
 }
 
 Batches::~Batches() = default;
@@ -52,7 +52,7 @@ Microbatch Batches::tensors_of(const data::TokenBatch& batch, std::int64_t step,
 
 std::vector<Microbatch> Batches::take(std::int64_t step) {
   std::vector<Microbatch> out;
-  for (std::int64_t m = 0; m < data::num_microbatches(); ++m) {
+  for (std::int64_t m = 0; m < num_microbatches(); ++m) {
     data::TokenBatch batch = prefetch_->take(step, m);
     out.push_back(tensors_of(batch, step, true));
     prefetch_->recycle(std::move(batch));

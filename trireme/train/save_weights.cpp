@@ -102,7 +102,7 @@ void save_weights(Zero& zero, const FolderFacts& facts, const std::filesystem::p
         }
       }
     });
-  if (writer) files::finish(*writer, facts);
+  if (writer) finish(*writer, facts);
   partition.mesh().world_group().barrier().wait();  // nobody leaves, and ends the job, before the folder is there
 }
 

@@ -128,7 +128,7 @@ ExitCode Trainer::run() {
     record(step, result, validation_loss);
   }
   total_.step = seconds_since(begin);
-  report::finish(done, stop && done < steps);
+  finish(done, stop && done < steps);
   return stop && done < steps ? ExitCode::interrupted : ExitCode::done;
 }
 

@@ -8,7 +8,8 @@
 #include "trireme/schedule/replay.hpp"
 
 int main() {
-  trireme::config::LoadedConfig loaded = trireme::config::load_config("", trireme::config::parse_flags({"--model.preset", "gpt2"}));
+  trireme::config::LoadedConfig loaded =
+      trireme::config::load_config("", trireme::config::parse_flags({"--model.preset", "gpt2"}));
   trireme::config::derive(loaded);
   std::cout << trireme::Grid::dense({.dp = 2, .tp = 2}).str() << "; 1f1b bubble "
             << trireme::schedule::replay(trireme::schedule::make_schedule("1f1b", 2, 4)).bubble << "; "

@@ -18,7 +18,7 @@
 namespace trireme::config {
 namespace {
 
-constexpr std::size_t kMaxDepth = 32;
+constexpr std::size_t kMaxYamlDepth = 32;
 
 struct Node {
   enum class Kind { scalar, map, list } kind = Kind::scalar;
@@ -107,7 +107,7 @@ class Builder : public YAML::EventHandler {
   void start(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, Node::Kind kind) {
     refuse(mark, tag, anchor);
     if (expects_key()) fail(mark, "a key must be one word");
-    if (open_.size() >= kMaxDepth) fail(mark, text("nested deeper than ", kMaxDepth));
+    if (open_.size() >= kMaxYamlDepth) fail(mark, text("nested deeper than ", kMaxYamlDepth));
     open_.push_back(place_for({kind, {Nothing{}}, {}, mark.line + 1}));
     has_key_.push_back(false);
     keys_.emplace_back();
@@ -126,9 +126,9 @@ class Builder : public YAML::EventHandler {
   std::vector<std::set<std::string>> keys_;
 };
 
-class Flattener {
+class YamlFlattener {
  public:
-  explicit Flattener(const std::string& file) : file_(file) {}
+  explicit YamlFlattener(const std::string& file) : file_(file) {}
   void map(const Node& map, const std::string& path) {
     for (const auto& [key, node] : map.members) this->node(node, path.empty() ? key : path + "." + key);
   }
@@ -173,7 +173,7 @@ Settings parse_yaml(const std::string& file, const std::string& yaml) {
   }
   const Node root = std::move(builder).take();
   require<ConfigError>(root.kind == Node::Kind::map, file, " is not a YAML map");
-  Flattener flat(file);
+  YamlFlattener flat(file);
   flat.map(root, "");
   return std::move(flat).take();
 }

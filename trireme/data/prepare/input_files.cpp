@@ -80,7 +80,7 @@ std::vector<InputFile> input_files(std::span<const std::string> inputs) {
 
 TextFile::TextFile(const InputFile& file) : shown_(file.path.string()) {
   fd_ = ::open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
-  require<DataError>(fd_ >= 0, shown_, ": cannot be opened: ", std::generic_category().message(errno));
+  require<DataError>(fd_ >= 0, shown_, ": cannot be opened: ", errno_text(errno));
   ::posix_fadvise(fd_, 0, 0, POSIX_FADV_SEQUENTIAL);
   if (!file.gzip) return;
   gunzip_.emplace(shown_);
@@ -116,8 +116,7 @@ std::size_t TextFile::read_raw(std::span<char> out) {
   while (done < out.size()) {
     const ssize_t got = ::read(fd_, out.data() + done, out.size() - done);
     if (got < 0 && errno == EINTR) continue;
-    require<DataError>(got >= 0, shown_, ": cannot be read at byte ", taken_, ": ",
-                       std::generic_category().message(errno));
+    require<DataError>(got >= 0, shown_, ": cannot be read at byte ", taken_, ": ", errno_text(errno));
     if (got == 0) break;
     done += static_cast<std::size_t>(got);
     taken_ += static_cast<std::uint64_t>(got);

@@ -48,8 +48,7 @@ void EchoQueue::write_some() {
 RankOutput::RankOutput(const std::string& log_file, EchoQueue* out, EchoQueue* err) : log_file_(log_file) {
   if (!log_file.empty()) {
     log_ = OwnedFd(::open(log_file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
-    require<ConfigError>(static_cast<bool>(log_), log_file,
-                         ": cannot be opened for writing: ", std::generic_category().message(errno));
+    require<ConfigError>(static_cast<bool>(log_), log_file, ": cannot be opened for writing: ", errno_text(errno));
     log_ = above_stdio(std::move(log_), "a log");
   }
   const std::size_t pipes = out == err ? 1 : 2;
@@ -93,8 +92,7 @@ void RankOutput::keep(std::string_view bytes, const Tell& tell) {
   tail_ += bytes;
   if (tail_.size() > 4 * kTail) tail_.erase(0, tail_.size() - kTail);
   const int error = log_ ? write_all(log_.get(), bytes) : 0;
-  if (error != 0)
-    tell(text("cannot write ", log_file_, ": ", std::generic_category().message(error), "; the ranks go on"));
+  if (error != 0) tell(text("cannot write ", log_file_, ": ", errno_text(error), "; the ranks go on"));
 }
 
 std::vector<std::string> RankOutput::last_lines(std::size_t most) const {

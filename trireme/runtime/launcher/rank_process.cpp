@@ -25,7 +25,7 @@ namespace {
   std::error_code ignored;
   const bool half_there =
       error == ENOENT && program.find('/') != std::string::npos && std::filesystem::exists(program, ignored);
-  throw ConfigError(text("cannot start ", program, ": ", std::generic_category().message(error),
+  throw ConfigError(text("cannot start ", program, ": ", errno_text(error),
                          half_there ? " (of the interpreter or loader that it names)" : ""));
 }
 
@@ -127,14 +127,13 @@ pid_t fork_child(const ProcessPlan& plan, ChildWords& words, int error_fd, const
 
 OwnedFd above_stdio(OwnedFd fd, const char* what) {
   if (fd && fd.get() <= STDERR_FILENO) fd = OwnedFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
-  require<ConfigError>(static_cast<bool>(fd), "no descriptor for ", what, ": ", std::generic_category().message(errno));
+  require<ConfigError>(static_cast<bool>(fd), "no descriptor for ", what, ": ", errno_text(errno));
   return fd;
 }
 
 Pipe make_pipe() {
   int ends[2] = {-1, -1};
-  require<ConfigError>(::pipe2(ends, O_CLOEXEC) == 0,
-                       "no descriptors for a pipe: ", std::generic_category().message(errno));
+  require<ConfigError>(::pipe2(ends, O_CLOEXEC) == 0, "no descriptors for a pipe: ", errno_text(errno));
   OwnedFd read(ends[0]), write(ends[1]);
   return {above_stdio(std::move(read), "a pipe"), above_stdio(std::move(write), "a pipe")};
 }

@@ -21,12 +21,12 @@ class SharedMemory {
     if (bytes == 0) return;
     fd_ = above_stdio(OwnedFd(::memfd_create("trireme black box", MFD_CLOEXEC | MFD_ALLOW_SEALING)), "a black box");
     require(::ftruncate(fd_.get(), static_cast<off_t>(bytes)) == 0, "no memory for a black box of ", bytes,
-            " bytes: ", std::generic_category().message(errno));
+            " bytes: ", errno_text(errno));
     // A process that cut it shorter would take us with it (SIGBUS).
     ::fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     memory_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
     if (memory_ == MAP_FAILED) memory_ = nullptr;
-    require(memory_ != nullptr, "cannot map a black box: ", std::generic_category().message(errno));
+    require(memory_ != nullptr, "cannot map a black box: ", errno_text(errno));
   }
   ~SharedMemory() {
     if (memory_ != nullptr) ::munmap(memory_, bytes_);
