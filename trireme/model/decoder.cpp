@@ -3,23 +3,27 @@
 #include <torch/nn/modules/container/modulelist.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/config/schema/family.hpp"
 #include "trireme/nn/recompute.hpp"
 
 namespace trireme {
 namespace {
 
-bool is_gpt2(const ModelConfig& m) { return m.model_type == "gpt2"; }
+bool has_learned_positions(const ModelConfig& m) {
+  return config::family_of(m).positions == config::PositionKind::learned;
+}
 
 std::shared_ptr<Norm> make_norm(const ModelConfig& m, TensorParallel tp) {
-  if (is_gpt2(m)) return std::make_shared<LayerNorm>(m.hidden_size, m.norm_eps, tp.group, tp.partial_between());
+  if (config::family_of(m).norm == config::NormKind::layer_norm)
+    return std::make_shared<LayerNorm>(m.hidden_size, m.norm_eps, tp.group, tp.partial_between());
   return std::make_shared<RmsNorm>(m.hidden_size, m.norm_eps, tp.group, tp.partial_between());
 }
 
 std::shared_ptr<Mlp> make_mlp(const ModelConfig& m, TensorParallel tp) {
-  if (is_gpt2(m)) {
+  if (config::family_of(m).mlp == config::MlpKind::gelu) {
     const bool tanh_form = m.hidden_act == "gelu_new" || m.hidden_act == "gelu_pytorch_tanh";
-    require<ConfigError>(tanh_form || m.hidden_act == "gelu", "model.hidden_act = \"", m.hidden_act,
-                         "\" of a gpt2 model: must be gelu, gelu_new or gelu_pytorch_tanh");
+    require<ConfigError>(tanh_form || m.hidden_act == "gelu", "model.hidden_act = \"", m.hidden_act, "\" of a ",
+                         m.model_type, " model: must be gelu, gelu_new or gelu_pytorch_tanh");
     return std::make_shared<GeluMlp>(m.hidden_size, m.intermediate_size, /*bias=*/true, tanh_form, tp);
   }
   require<ConfigError>(m.hidden_act == "silu", "model.hidden_act = \"", m.hidden_act, "\" of a ", m.model_type,
@@ -30,13 +34,12 @@ std::shared_ptr<Mlp> make_mlp(const ModelConfig& m, TensorParallel tp) {
 }  // namespace
 
 AttentionOptions attention_options(const ModelConfig& m) {
-  const bool gpt2 = is_gpt2(m);
   return {.features = m.hidden_size,
           .heads = m.num_attention_heads,
           .kv_heads = m.num_key_value_heads,
           .head_dim = m.head_dim,
-          .qkv_bias = gpt2 || m.model_type == "qwen2" || m.attention_bias,
-          .out_bias = gpt2 || (m.attention_bias && m.model_type != "qwen2"),
+          .qkv_bias = config::has_qkv_bias(m),
+          .out_bias = config::has_out_bias(m),
           .qk_norm = m.qk_norm,
           .norm_eps = m.norm_eps,
           .window = m.sliding_window,
@@ -44,7 +47,7 @@ AttentionOptions attention_options(const ModelConfig& m) {
 }
 
 std::optional<RopeOptions> rope_options(const ModelConfig& m) {
-  if (is_gpt2(m)) return std::nullopt;
+  if (has_learned_positions(m)) return std::nullopt;
   RopeOptions options{.head_dim = m.head_dim, .theta = m.rope_theta};
   const RopeScaling& s = m.rope_scaling;
   if (s.rope_type.empty() || s.rope_type == "default") return options;
@@ -90,7 +93,7 @@ Decoder::Decoder(const ModelConfig& m, TensorParallel tp) : model_(m), tp_(tp) {
   require<ConfigError>(m.num_local_experts == 0, "model.num_local_experts = ", m.num_local_experts,
                        ": mixtures of experts cannot be run yet");
   embedding_ = register_module("embedding", std::make_shared<ParallelVocabulary>(m.vocab_size, m.hidden_size, tp));
-  if (is_gpt2(m))
+  if (has_learned_positions(m))
     positions_ =
         register_module("positions", std::make_shared<LearnedPositions>(m.max_position_embeddings, m.hidden_size, tp));
   dropout_ = register_module("embedding_dropout", std::make_shared<Dropout>(m.embd_pdrop));

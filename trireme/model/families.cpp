@@ -1,6 +1,7 @@
 #include "trireme/model/families.hpp"
 
 #include "trireme/base/error.hpp"
+#include "trireme/config/schema/family.hpp"
 
 namespace trireme {
 namespace {
@@ -58,7 +59,6 @@ std::vector<WeightName> llama_names(const ModelConfig& m) {
   Table table;
   const std::int64_t h = m.hidden_size, d = m.head_dim, f = m.intermediate_size;
   const std::int64_t q = m.num_attention_heads * d, kv = m.num_key_value_heads * d;
-  const bool qwen2 = m.model_type == "qwen2";
   table.add("embedding.weight", "model.embed_tokens.weight", m.vocab_size);
   for (std::int64_t i = 0; i < m.num_hidden_layers; ++i) {
     const std::string ours = text("layers.", i, "."), theirs = text("model.layers.", i, ".");
@@ -69,9 +69,9 @@ std::vector<WeightName> llama_names(const ModelConfig& m) {
     };
     table.add(ours + "attention_norm.weight", theirs + "input_layernorm.weight", h);
     add_qkv("weight");
-    if (qwen2 || m.attention_bias) add_qkv("bias");
+    if (config::has_qkv_bias(m)) add_qkv("bias");
     table.add(ours + "attention.out.weight", theirs + "self_attn.o_proj.weight", h);
-    if (m.attention_bias && !qwen2) table.add(ours + "attention.out.bias", theirs + "self_attn.o_proj.bias", h);
+    if (config::has_out_bias(m)) table.add(ours + "attention.out.bias", theirs + "self_attn.o_proj.bias", h);
     if (m.qk_norm) {
       table.add(ours + "attention.q_norm.weight", theirs + "self_attn.q_norm.weight", d);
       table.add(ours + "attention.k_norm.weight", theirs + "self_attn.k_norm.weight", d);
@@ -89,12 +89,10 @@ std::vector<WeightName> llama_names(const ModelConfig& m) {
 }  // namespace
 
 std::vector<WeightName> weight_names(const ModelConfig& model) {
-  if (model.model_type == "gpt2") return gpt2_names(model);
-  for (const char* family : {"llama", "mistral", "qwen2", "qwen3"})
-    if (model.model_type == family) return llama_names(model);
-  throw ConfigError(
-      text("model_type = \"", model.model_type,
-           "\": there is no table of its weights' names; there is one for gpt2, llama, mistral, qwen2, qwen3"));
+  const config::FamilyInfo* family = config::find_family(model.model_type);
+  require<ConfigError>(family != nullptr && family->has_decoder, "model_type = \"", model.model_type,
+                       "\": there is no table of its weights' names; there is one for ", config::names_with_decoder());
+  return family->hf.names == config::HfNames::gpt2 ? gpt2_names(model) : llama_names(model);
 }
 
 }  // namespace trireme

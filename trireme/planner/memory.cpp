@@ -11,6 +11,7 @@
 #include "trireme/config/rules/training_rules.hpp"
 #include "trireme/config/schema/counts.hpp"
 #include "trireme/config/schema/derive.hpp"
+#include "trireme/config/schema/family.hpp"
 
 // h hidden_size, d head_dim, f MLP width, V vocabulary, T tokens of a microbatch, t = tp
 namespace trireme::planner {
@@ -20,30 +21,29 @@ constexpr double kBytesOfMb = 1e6;  // as in GradReducer
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
-bool is_gpt2(const ModelConfig& m) { return m.model_type == "gpt2"; }
+bool has_gelu(const ModelConfig& m) { return config::family_of(m).mlp == config::MlpKind::gelu; }
 
 void append(UnitTensors& unit, const UnitTensors& more) { unit.insert(unit.end(), more.begin(), more.end()); }
 
 UnitTensors norm_tensors(const ModelConfig& m) {
-  return is_gpt2(m) ? UnitTensors{m.hidden_size, m.hidden_size} : UnitTensors{m.hidden_size};
+  const bool bias = config::family_of(m).norm == config::NormKind::layer_norm;
+  return bias ? UnitTensors{m.hidden_size, m.hidden_size} : UnitTensors{m.hidden_size};
 }
 
 UnitTensors attention_tensors(const ModelConfig& m, std::int64_t tp) {
   const std::int64_t h = m.hidden_size, q = m.num_attention_heads / tp * m.head_dim;
   // With more ranks than key-value heads each rank keeps one of them, and several the same.
   const std::int64_t kv = std::max<std::int64_t>(1, m.num_key_value_heads / tp) * m.head_dim;
-  const bool qkv_bias = is_gpt2(m) || m.model_type == "qwen2" || m.attention_bias;
-  const bool out_bias = is_gpt2(m) || (m.attention_bias && m.model_type != "qwen2");
   UnitTensors tensors = {h * (q + 2 * kv), h * q};
-  if (qkv_bias) tensors.push_back(q + 2 * kv);
-  if (out_bias) tensors.push_back(h);
+  if (config::has_qkv_bias(m)) tensors.push_back(q + 2 * kv);
+  if (config::has_out_bias(m)) tensors.push_back(h);
   if (m.qk_norm) append(tensors, {m.head_dim, m.head_dim});
   return tensors;
 }
 
 UnitTensors mlp_tensors(const ModelConfig& m, std::int64_t tp) {
   const std::int64_t h = m.hidden_size, f = m.intermediate_size / tp;
-  return is_gpt2(m) ? UnitTensors{h * f, f, f * h, h} : UnitTensors{2 * h * f, f * h};
+  return has_gelu(m) ? UnitTensors{h * f, f, f * h, h} : UnitTensors{2 * h * f, f * h};
 }
 
 /// What a run's numbers are, with "auto" settled.
@@ -101,7 +101,7 @@ double layer_bytes(const Run& run, config::Recompute recompute) {
   double bytes = 0;
   for (const config::Bytes& part : config::layer_activation_bytes(m, shape, recompute)) {
     if (recompute == config::Recompute::selective && (part.name == "qkv input" || part.name == "mlp input")) continue;
-    const double again = part.name == "mlp hidden" ? (is_gpt2(m) ? 1.0 / 2 : 1.0 / 3) : 0;
+    const double again = part.name == "mlp hidden" ? (has_gelu(m) ? 1.0 / 2 : 1.0 / 3) : 0;
     bytes += part.bytes * (recompute == config::Recompute::selective ? 1 - again : 1);
   }
   if (m.qk_norm && recompute != config::Recompute::full) {
@@ -211,7 +211,8 @@ LocalParameters local_parameters(const ModelConfig& m, std::int64_t tp) {
   // Padded: the last ranks keep rows that mean nothing.
   n.head_weight = (m.vocab_size + tp - 1) / tp * m.hidden_size;
   n.embedding = {n.head_weight};
-  if (is_gpt2(m)) n.embedding.push_back(m.max_position_embeddings * m.hidden_size);
+  if (config::family_of(m).positions == config::PositionKind::learned)
+    n.embedding.push_back(m.max_position_embeddings * m.hidden_size);
   n.layer = norm_tensors(m);
   append(n.layer, attention_tensors(m, tp));
   append(n.layer, norm_tensors(m));

@@ -2,6 +2,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/config/rules/training_rules.hpp"
+#include "trireme/config/schema/family.hpp"
 #include "trireme/train/dtypes.hpp"
 
 namespace trireme {
@@ -50,7 +51,7 @@ UpdateOptions update_options(const Config& config) {
 
 InitOptions init_options(const Config& config) {
   return {.seed = static_cast<std::uint64_t>(config.run.seed),
-          .scheme = config.model.model_type == "gpt2" ? InitScheme::gpt2 : InitScheme::llama,
+          .scheme = config::family_of(config.model).scaled_residual_init ? InitScheme::gpt2 : InitScheme::llama,
           .range = config.model.initializer_range,
           .layers = config.model.num_hidden_layers};
 }

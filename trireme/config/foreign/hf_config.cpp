@@ -11,6 +11,7 @@
 #include "trireme/config/read/convert.hpp"
 #include "trireme/config/read/json_file.hpp"
 #include "trireme/config/read/toml_file.hpp"
+#include "trireme/config/schema/family.hpp"
 #include "trireme/config/schema/fields.hpp"
 
 namespace trireme::config {
@@ -23,10 +24,10 @@ struct Assumed {
 
 /// What a family's classes assume when config.json does not say, where it differs from our defaults (transformers'
 /// configuration_*.py).
-const std::map<std::string, std::vector<Assumed>>& families() {
+const std::vector<Assumed>& assumed_by(Family family) {
   using whole = std::int64_t;
-  static const std::map<std::string, std::vector<Assumed>> known = {
-      {"gpt2",
+  static const std::map<Family, std::vector<Assumed>> known = {
+      {Family::gpt2,
        {{"tie_word_embeddings", {true}},
         {"hidden_act", {"gelu_new"}},
         {"max_position_embeddings", {whole{1024}}},
@@ -34,26 +35,26 @@ const std::map<std::string, std::vector<Assumed>>& families() {
         {"embd_pdrop", {0.1}},
         {"resid_pdrop", {0.1}},
         {"attention_dropout", {0.1}}}},
-      {"llama", {{"norm_eps", {1e-6}}}},
-      {"mistral",
+      {Family::llama, {{"norm_eps", {1e-6}}}},
+      {Family::mistral,
        {{"norm_eps", {1e-6}},
         {"num_key_value_heads", {whole{8}}},
         {"max_position_embeddings", {whole{131072}}},
         {"sliding_window", {whole{4096}}}}},
-      {"qwen2", {{"norm_eps", {1e-6}}, {"max_position_embeddings", {whole{32768}}}}},
-      {"qwen3",
+      {Family::qwen2, {{"norm_eps", {1e-6}}, {"max_position_embeddings", {whole{32768}}}}},
+      {Family::qwen3,
        {{"norm_eps", {1e-6}},
         {"qk_norm", {true}},
         {"head_dim", {whole{128}}},
         {"max_position_embeddings", {whole{32768}}}}},
-      {"mixtral",
+      {Family::mixtral,
        {{"num_key_value_heads", {whole{8}}},
         {"max_position_embeddings", {whole{131072}}},
         {"rope_theta", {1e6}},
         {"num_local_experts", {whole{8}}},
         {"router_aux_loss_coef", {0.001}}}},
   };
-  return known;
+  return known.at(family);
 }
 
 /// Switches that change the maths and that we have only in the position on the right.
@@ -103,17 +104,17 @@ bool is_same(const Value& a, const Value& b) {
 }
 
 /// Windows, as far as all layers have the same.
-void set_window(const std::string& file, const std::string& family, const Settings& read, HfConfig& out) {
+void set_window(const std::string& file, const FamilyInfo& family, const Settings& read, HfConfig& out) {
   const auto value = [&](const char* word) {
     const auto it = std::ranges::find(read, word, &Setting::path);
     return it == read.end() ? Value{Nothing{}} : it->value;
   };
   const auto at = std::ranges::find(out.settings, "model.sliding_window", &Setting::path);
   // Qwen writes a window down even where it does not use one, and leaves the first layers without.
-  const bool qwen = family == "qwen2" || family == "qwen3";
-  if (qwen && value("use_sliding_window") != Value{true}) {
+  const bool switched = family.hf.window == HfWindow::switched;
+  if (switched && value("use_sliding_window") != Value{true}) {
     if (at != out.settings.end()) at->value = {std::int64_t{0}};
-  } else if (qwen) {
+  } else if (switched) {
     require<ConfigError>(is_same(value("max_window_layers"), {std::int64_t{0}}), file,
                          ": use_sliding_window with max_window_layers = ", brief(value("max_window_layers")),
                          " is not supported, only 0: every layer has the same window here");
@@ -137,10 +138,12 @@ HfConfig parse_hf_config(const std::string& file, const std::string& json) {
   };
   const Setting* type = find("model_type");
   require<ConfigError>(type != nullptr, file, " has no model_type: is this a model's config.json?");
-  const auto family = families().find(plain_text(type->value));
-  if (family == families().end()) {
+  const FamilyInfo* family = find_family(plain_text(type->value));
+  if (family == nullptr) {
+    std::vector<std::string> names = family_names();
+    std::ranges::sort(names);
     std::string known;
-    for (const auto& [name, assumed] : families()) known += (known.empty() ? "" : ", ") + name;
+    for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
     throw ConfigError(
         text(file, ": model_type = ", brief(type->value), " is not one of the families that we have: ", known));
   }
@@ -150,7 +153,7 @@ HfConfig parse_hf_config(const std::string& file, const std::string& json) {
     std::erase_if(out.settings, [&](const Setting& s) { return s.path == path; });
     out.settings.push_back({path, value, {file, 0, 0, ""}});
   };
-  for (const Assumed& assumed : family->second) set(text("model.", assumed.key), assumed.value);
+  for (const Assumed& assumed : assumed_by(family->id)) set(text("model.", assumed.key), assumed.value);
   for (const Setting& s : read) {
     if (std::holds_alternative<Nothing>(s.value.data)) {
       if (null_is_zero().contains(our_key(s.path))) set(our_key(s.path), {std::int64_t{0}});
@@ -170,7 +173,7 @@ HfConfig parse_hf_config(const std::string& file, const std::string& json) {
                          shortened(s.path), " = ", brief(s.value), " is a kind of RoPE that is not supported");
     out.ignored.push_back(s.path);
   }
-  set_window(file, family->first, read, out);
+  set_window(file, *family, read, out);
   return out;
 }
 

@@ -1,47 +1,56 @@
 #include "trireme/config/foreign/hf_config_write.hpp"
 
-#include <map>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.hpp"
 #include "trireme/config/read/setting.hpp"
+#include "trireme/config/schema/family.hpp"
 
 namespace trireme::config {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-const std::map<std::string, const char*>& architectures() {
-  static const std::map<std::string, const char*> known = {{"gpt2", "GPT2LMHeadModel"},
-                                                           {"llama", "LlamaForCausalLM"},
-                                                           {"mistral", "MistralForCausalLM"},
-                                                           {"qwen2", "Qwen2ForCausalLM"},
-                                                           {"qwen3", "Qwen3ForCausalLM"}};
-  return known;
+/// "mistral, qwen2 and qwen3": those of the families that can be written whose class in transformers is so.
+std::string writable_families(bool (*is_so)(const HfTraits&)) {
+  std::vector<std::string_view> names;
+  for (const FamilyInfo& family : families())
+    if (family.has_decoder && is_so(family.hf)) names.push_back(family.name);
+  std::string out;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    out += text(i == 0 ? "" : i + 1 < names.size() ? ", " : " and ", names[i]);
+  return out;
 }
 
 /// What the family's class in transformers cannot be told, so that it would compute something else.
 std::vector<std::string> untellable(const ModelConfig& m) {
-  const bool gpt2 = m.model_type == "gpt2", llama = m.model_type == "llama", qwen3 = m.model_type == "qwen3";
+  const FamilyInfo& family = family_of(m);
+  const HfTraits& hf = family.hf;
+  const bool heads_fill = hf.heads == HfHeads::fill_hidden_size;
   std::vector<std::string> out;
   const auto refuse = [&](bool wrong, const std::string& what) {
     if (wrong) out.push_back(what);
   };
   refuse(m.num_local_experts > 0, text("num_local_experts = ", m.num_local_experts, ": its MLP is dense"));
-  refuse(m.qk_norm && !qwen3, "qk_norm = true: only qwen3 has norms of q and k");
-  refuse(!m.qk_norm && qwen3, "qk_norm = false: it always has norms of q and k");
-  refuse(m.attention_bias && m.model_type == "mistral", "attention_bias = true: it has no biases");
-  refuse(m.sliding_window > 0 && (gpt2 || llama),
-         text("sliding_window = ", m.sliding_window, ": only mistral, qwen2 and qwen3 have windows"));
-  refuse(gpt2 && m.num_key_value_heads != m.num_attention_heads,
+  refuse(m.qk_norm && !hf.has_qk_norm,
+         text("qk_norm = true: only ", writable_families([](const HfTraits& t) { return t.has_qk_norm; }),
+              " has norms of q and k"));
+  refuse(!m.qk_norm && hf.has_qk_norm, "qk_norm = false: it always has norms of q and k");
+  // Where attention_bias decides nothing (gpt2, qwen2), ours and theirs are the same.
+  refuse(m.attention_bias && family.qkv_bias == BiasRule::by_config && !hf.reads_attention_bias,
+         "attention_bias = true: it has no biases");
+  refuse(m.sliding_window > 0 && hf.window == HfWindow::none,
+         text("sliding_window = ", m.sliding_window, ": only ",
+              writable_families([](const HfTraits& t) { return t.window != HfWindow::none; }), " have windows"));
+  refuse(heads_fill && m.num_key_value_heads != m.num_attention_heads,
          text("num_key_value_heads = ", m.num_key_value_heads,
               ": it has as many as num_attention_heads = ", m.num_attention_heads));
-  refuse(gpt2 && m.head_dim * m.num_attention_heads != m.hidden_size,
+  refuse(heads_fill && m.head_dim * m.num_attention_heads != m.hidden_size,
          text("head_dim = ", m.head_dim, ": its heads share hidden_size = ", m.hidden_size, " between them"));
-  // transformers 5 looks at this even where head_dim is given.
-  refuse(llama && m.hidden_size % m.num_attention_heads != 0,
+  refuse(hf.heads == HfHeads::divide_hidden_size && m.hidden_size % m.num_attention_heads != 0,
          text("hidden_size = ", m.hidden_size,
               ": it must be a multiple of num_attention_heads = ", m.num_attention_heads));
   return out;
@@ -79,15 +88,16 @@ void add_rope(Json& json, const ModelConfig& m) {
   out["original_max_position_embeddings"] = scaling.original_max_position_embeddings;
 }
 
-void add_window(Json& json, const ModelConfig& m) {
+void add_window(Json& json, const ModelConfig& m, HfWindow kind) {
+  if (kind == HfWindow::none) return;
   const bool windowed = m.sliding_window > 0;
   json["sliding_window"] = windowed ? Json(m.sliding_window) : Json(nullptr);
-  if (m.model_type == "mistral") return;
+  if (kind == HfWindow::number) return;
   json["use_sliding_window"] = windowed;
   json["max_window_layers"] = windowed ? 0 : m.num_hidden_layers;  // the layers without one
 }
 
-void add_llama_like(Json& json, const ModelConfig& m) {
+void add_llama_like(Json& json, const ModelConfig& m, const HfTraits& hf) {
   json["hidden_size"] = m.hidden_size;
   json["num_hidden_layers"] = m.num_hidden_layers;
   json["num_attention_heads"] = m.num_attention_heads;
@@ -98,9 +108,9 @@ void add_llama_like(Json& json, const ModelConfig& m) {
   json["hidden_act"] = m.hidden_act;
   json["rms_norm_eps"] = m.norm_eps;
   add_rope(json, m);
-  if (m.model_type == "llama" || m.model_type == "qwen3") json["attention_bias"] = m.attention_bias;
-  if (m.model_type == "llama") json["mlp_bias"] = false;
-  if (m.model_type != "llama") add_window(json, m);
+  if (hf.reads_attention_bias) json["attention_bias"] = m.attention_bias;
+  if (hf.reads_mlp_bias) json["mlp_bias"] = false;
+  add_window(json, m, hf.window);
   json["attention_dropout"] = m.attention_dropout;
   // These classes have no such dropout; the words are for us, to train on as before.
   if (m.embd_pdrop > 0) json["embd_pdrop"] = m.embd_pdrop;
@@ -110,9 +120,9 @@ void add_llama_like(Json& json, const ModelConfig& m) {
 }  // namespace
 
 std::string hf_config_json(const ModelConfig& m, const std::string& dtype, const HfTokenIds& tokens) {
-  const auto family = architectures().find(m.model_type);
-  require<ConfigError>(family != architectures().end(), "model.model_type = \"", shortened(m.model_type),
-                       "\" cannot be written for transformers, only gpt2, llama, mistral, qwen2, qwen3");
+  const FamilyInfo* family = find_family(m.model_type);
+  require<ConfigError>(family != nullptr && family->has_decoder, "model.model_type = \"", shortened(m.model_type),
+                       "\" cannot be written for transformers, only ", names_with_decoder());
   require(m.hidden_size > 0 && m.num_attention_heads > 0 && m.num_key_value_heads > 0 && m.head_dim > 0 &&
               m.intermediate_size > 0,
           "hf_config_json: the model's sizes are not derived");
@@ -124,15 +134,15 @@ std::string hf_config_json(const ModelConfig& m, const std::string& dtype, const
   }
 
   Json json;
-  json["architectures"] = {family->second};
+  json["architectures"] = {family->hf.architecture};
   json["model_type"] = m.model_type;
   json["dtype"] = dtype;
   json["torch_dtype"] = dtype;  // before transformers 4.56
   json["vocab_size"] = m.vocab_size;
-  if (m.model_type == "gpt2")
+  if (family->hf.names == HfNames::gpt2)
     add_gpt2(json, m);
   else
-    add_llama_like(json, m);
+    add_llama_like(json, m, family->hf);
   json["initializer_range"] = m.initializer_range;
   json["tie_word_embeddings"] = m.tie_word_embeddings;
   json["use_cache"] = true;

@@ -1,6 +1,7 @@
 #include "trireme/base/human.hpp"
 #include "trireme/config/rules/rules.hpp"
 #include "trireme/config/schema/counts.hpp"
+#include "trireme/config/schema/family.hpp"
 
 namespace trireme::config {
 namespace {
@@ -45,7 +46,7 @@ void check_heads(Rules& rules) {
                     text("num_attention_heads = ", m.num_attention_heads,
                          " is not divisible by num_key_value_heads = ", m.num_key_value_heads),
                     "each key-value head serves the same number of query heads");
-  if (m.head_dim % 2 != 0 && m.model_type != "gpt2")
+  if (m.head_dim % 2 != 0 && family_of(m).positions == PositionKind::rope)
     rules.violation("model.head_dim", text("head_dim = ", m.head_dim, " is odd"), "RoPE turns pairs of elements");
 }
 
@@ -59,7 +60,7 @@ void check_positions(Rules& rules) {
     if (length <= m.max_position_embeddings) continue;
     const std::string what =
         text("seq_len = ", length, " is longer than max_position_embeddings = ", m.max_position_embeddings);
-    if (m.model_type == "gpt2")
+    if (family_of(m).positions == PositionKind::learned)
       rules.violation(key, what, "learned positions end there",
                       "raise model.max_position_embeddings or shorten seq_len");
     else

@@ -4,12 +4,12 @@
 #include <map>
 
 #include "trireme/base/error.hpp"
+#include "trireme/config/schema/family.hpp"
 
 namespace trireme::config {
 namespace {
 
-bool is_gpt2(const ModelConfig& m) { return m.model_type == "gpt2"; }
-bool is_gated(const ModelConfig& m) { return !is_gpt2(m); }
+bool is_gated(const ModelConfig& m) { return family_of(m).mlp == MlpKind::swiglu; }
 /// Matrices of an MLP: up and down, and a gate.
 std::int64_t mlp_matrices(const ModelConfig& m) { return is_gated(m) ? 3 : 2; }
 
@@ -30,10 +30,7 @@ std::int64_t mlp_weights(const ModelConfig& m) {
 }
 
 std::int64_t attention_biases(const ModelConfig& m) {
-  const std::int64_t qkv = query_width(m) + 2 * kv_width(m);
-  if (is_gpt2(m)) return qkv + m.hidden_size;
-  if (m.model_type == "qwen2") return qkv;  // always, and never on the output
-  return m.attention_bias ? qkv + m.hidden_size : 0;
+  return (has_qkv_bias(m) ? query_width(m) + 2 * kv_width(m) : 0) + (has_out_bias(m) ? m.hidden_size : 0);
 }
 
 /// Weights of a layer that a token is multiplied by.
@@ -61,14 +58,15 @@ bool is_countable(const ModelConfig& m) {
 
 ParameterCounts count_parameters(const ModelConfig& m) {
   const std::int64_t layers = m.num_hidden_layers, h = m.hidden_size, experts = m.num_local_experts;
+  const FamilyInfo& family = family_of(m);
   ParameterCounts n;
   n.embedding = m.vocab_size * h;
-  n.positions = is_gpt2(m) ? m.max_position_embeddings * h : 0;
+  n.positions = family.positions == PositionKind::learned ? m.max_position_embeddings * h : 0;
   n.attention = layers * (attention_weights(m) + attention_biases(m));
   n.mlp = layers * std::max<std::int64_t>(1, experts) * mlp_weights(m);
-  if (is_gpt2(m)) n.mlp += layers * (m.intermediate_size + h);
+  if (family.mlp == MlpKind::gelu) n.mlp += layers * (m.intermediate_size + h);
   n.router = layers * experts * h;
-  n.norms = (2 * layers + 1) * h * (is_gpt2(m) ? 2 : 1);
+  n.norms = (2 * layers + 1) * h * (family.norm == NormKind::layer_norm ? 2 : 1);
   if (m.qk_norm) n.norms += layers * 2 * m.head_dim;
   n.head = m.tie_word_embeddings ? 0 : m.vocab_size * h;
   return n;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "trireme/base/error.hpp"
+#include "trireme/config/schema/family.hpp"
 #include "trireme/config/schema/fields.hpp"
 #include "trireme/schedule/generate.hpp"
 
@@ -56,8 +57,8 @@ class Deriver {
       set("model.num_key_value_heads", m.num_key_value_heads, m.num_attention_heads, "num_attention_heads");
     if (m.head_dim == 0 && m.num_attention_heads > 0)
       set("model.head_dim", m.head_dim, m.hidden_size / m.num_attention_heads, "hidden_size / num_attention_heads");
-    if (m.intermediate_size == 0 && m.model_type == "gpt2")
-      set("model.intermediate_size", m.intermediate_size, 4 * m.hidden_size, "4 hidden_size");
+    if (const std::int64_t ratio = family_of(m).default_mlp_ratio; m.intermediate_size == 0 && ratio > 0)
+      set("model.intermediate_size", m.intermediate_size, ratio * m.hidden_size, text(ratio, " hidden_size").c_str());
     if (m.moe_intermediate_size == 0 && m.num_local_experts > 0)
       set("model.moe_intermediate_size", m.moe_intermediate_size, m.intermediate_size, "intermediate_size");
   }

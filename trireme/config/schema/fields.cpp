@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "trireme/base/error.hpp"
+#include "trireme/config/schema/family.hpp"
 #include "trireme/schedule/generate.hpp"
 
 namespace trireme::config {
@@ -84,8 +85,7 @@ std::vector<Field> fields(Config& c) {
 
       {"model.preset", &c.model.preset, "a model by name; any key below overrides one of its sizes"},
       {"model.hf", &c.model.hf, "a Hugging Face config.json, or the folder with it"},
-      one_of("model.model_type", &c.model.model_type, "family",
-             {"gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral"}),
+      one_of("model.model_type", &c.model.model_type, "family", family_names()),
       {"model.hidden_size", &c.model.hidden_size, "width of the residual stream", 0, kMaxSize},
       {"model.num_hidden_layers", &c.model.num_hidden_layers, "transformer layers", 0, kMaxDegree},
       {"model.num_attention_heads", &c.model.num_attention_heads, "query heads", 0, kMaxDegree},

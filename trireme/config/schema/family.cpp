@@ -1,0 +1,155 @@
+#include "trireme/config/schema/family.hpp"
+
+#include <array>
+
+#include "trireme/base/error.hpp"
+#include "trireme/config/read/setting.hpp"
+
+namespace trireme::config {
+namespace {
+
+constexpr std::array kFamilies = {
+    FamilyInfo{.id = Family::gpt2,
+               .name = "gpt2",
+               .has_decoder = true,
+               .norm = NormKind::layer_norm,
+               .positions = PositionKind::learned,
+               .mlp = MlpKind::gelu,
+               .qkv_bias = BiasRule::always,
+               .out_bias = BiasRule::always,
+               .default_mlp_ratio = 4,
+               .scaled_residual_init = true,
+               .hf = {.architecture = "GPT2LMHeadModel",
+                      .names = HfNames::gpt2,
+                      .reads_attention_bias = false,
+                      .reads_mlp_bias = false,
+                      .has_qk_norm = false,
+                      .window = HfWindow::none,
+                      .heads = HfHeads::fill_hidden_size}},
+    FamilyInfo{
+        .id = Family::llama,
+        .name = "llama",
+        .has_decoder = true,
+        .norm = NormKind::rms_norm,
+        .positions = PositionKind::rope,
+        .mlp = MlpKind::swiglu,
+        .qkv_bias = BiasRule::by_config,
+        .out_bias = BiasRule::by_config,
+        .default_mlp_ratio = 0,
+        .scaled_residual_init = false,
+        .hf = {.architecture = "LlamaForCausalLM",
+               .names = HfNames::llama,
+               .reads_attention_bias = true,
+               .reads_mlp_bias = true,
+               .has_qk_norm = false,
+               .window = HfWindow::none,
+               .heads = HfHeads::divide_hidden_size}},  // transformers 5 looks at it even where head_dim is given
+    FamilyInfo{.id = Family::mistral,
+               .name = "mistral",
+               .has_decoder = true,
+               .norm = NormKind::rms_norm,
+               .positions = PositionKind::rope,
+               .mlp = MlpKind::swiglu,
+               .qkv_bias = BiasRule::by_config,  // ours may have biases, transformers' has none
+               .out_bias = BiasRule::by_config,
+               .default_mlp_ratio = 0,
+               .scaled_residual_init = false,
+               .hf = {.architecture = "MistralForCausalLM",
+                      .names = HfNames::llama,
+                      .reads_attention_bias = false,
+                      .reads_mlp_bias = false,
+                      .has_qk_norm = false,
+                      .window = HfWindow::number,
+                      .heads = HfHeads::any}},
+    FamilyInfo{.id = Family::qwen2,
+               .name = "qwen2",
+               .has_decoder = true,
+               .norm = NormKind::rms_norm,
+               .positions = PositionKind::rope,
+               .mlp = MlpKind::swiglu,
+               .qkv_bias = BiasRule::always,  // whatever attention_bias says
+               .out_bias = BiasRule::never,
+               .default_mlp_ratio = 0,
+               .scaled_residual_init = false,
+               .hf = {.architecture = "Qwen2ForCausalLM",
+                      .names = HfNames::llama,
+                      .reads_attention_bias = false,
+                      .reads_mlp_bias = false,
+                      .has_qk_norm = false,
+                      .window = HfWindow::switched,
+                      .heads = HfHeads::any}},
+    FamilyInfo{.id = Family::qwen3,
+               .name = "qwen3",
+               .has_decoder = true,
+               .norm = NormKind::rms_norm,
+               .positions = PositionKind::rope,
+               .mlp = MlpKind::swiglu,
+               .qkv_bias = BiasRule::by_config,
+               .out_bias = BiasRule::by_config,
+               .default_mlp_ratio = 0,
+               .scaled_residual_init = false,
+               .hf = {.architecture = "Qwen3ForCausalLM",
+                      .names = HfNames::llama,
+                      .reads_attention_bias = true,
+                      .reads_mlp_bias = false,
+                      .has_qk_norm = true,
+                      .window = HfWindow::switched,
+                      .heads = HfHeads::any}},
+    FamilyInfo{.id = Family::mixtral,
+               .name = "mixtral",
+               .has_decoder = false,
+               .norm = NormKind::rms_norm,
+               .positions = PositionKind::rope,
+               .mlp = MlpKind::swiglu,
+               .qkv_bias = BiasRule::by_config,
+               .out_bias = BiasRule::by_config,
+               .default_mlp_ratio = 0,
+               .scaled_residual_init = false,
+               .hf = {.architecture = "MixtralForCausalLM",
+                      .names = HfNames::llama,  // but for its experts: a decoder will need another
+                      .reads_attention_bias = false,
+                      .reads_mlp_bias = false,
+                      .has_qk_norm = false,
+                      .window = HfWindow::number,
+                      .heads = HfHeads::any}},
+};
+
+bool holds(BiasRule rule, const ModelConfig& m) {
+  return rule == BiasRule::always || (rule == BiasRule::by_config && m.attention_bias);
+}
+
+}  // namespace
+
+std::span<const FamilyInfo> families() { return kFamilies; }
+
+const FamilyInfo* find_family(std::string_view name) {
+  for (const FamilyInfo& family : kFamilies)
+    if (family.name == name) return &family;
+  return nullptr;
+}
+
+const FamilyInfo& family_of(const ModelConfig& m) {
+  if (const FamilyInfo* family = find_family(m.model_type)) return *family;
+  std::string known;
+  for (const std::string& name : family_names()) known += (known.empty() ? "" : ", ") + name;
+  throw ConfigError(text("model.model_type = \"", shortened(m.model_type), "\" is none of: ", known));
+}
+
+std::vector<std::string> family_names() {
+  std::vector<std::string> names;
+  for (const FamilyInfo& family : kFamilies) names.emplace_back(family.name);
+  return names;
+}
+
+std::string names_with_decoder() {
+  std::string names;
+  for (const FamilyInfo& family : kFamilies)
+    if (family.has_decoder) names += text(names.empty() ? "" : ", ", family.name);
+  return names;
+}
+
+bool has_qkv_bias(const ModelConfig& m) { return holds(family_of(m).qkv_bias, m); }
+
+bool has_out_bias(const ModelConfig& m) { return holds(family_of(m).out_bias, m); }
+
+}  // namespace trireme::config
