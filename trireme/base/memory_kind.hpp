@@ -13,7 +13,7 @@ inline const char* name(MemoryKind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-/// While in scope, tensors that this thread allocates are counted as this kind (runtime/counted_memory.hpp). Scopes
+/// While in scope, tensors allocated by this thread count as this kind (runtime/memory/counted_memory.hpp). Scopes
 /// nest.
 class [[nodiscard]] MemoryScope {
  public:

@@ -12,8 +12,7 @@ struct TerminalFacts {
 };
 
 /// `no_color` and `term` are the values of NO_COLOR and TERM, null if unset: only runtime/ reads the environment.
-/// Colour requires a terminal, no NO_COLOR (https://no-color.org: an empty value counts as unset) and a TERM other than
-/// dumb.
+/// Colour requires a terminal, no NO_COLOR (https://no-color.org: empty counts as unset) and a TERM other than dumb.
 TerminalFacts terminal_facts(int fd, const char* no_color, const char* term);
 
 /// Text styles with fixed meanings: dim labels, a bold loss, yellow warnings, red errors.

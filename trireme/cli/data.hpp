@@ -15,8 +15,7 @@ class App;
 
 namespace trireme::cli {
 
-/// Runs `work`, which polls StopSignals. If a signal stopped it, the exit code is the shell's convention: 130 after
-/// Ctrl-C.
+/// Runs `work`, which polls StopSignals. If a signal stopped it, returns the shell's exit code: 130 after Ctrl-C.
 int until_stopped(Console& console, const std::function<void()>& work);
 
 /// Hooks that show progress on `line` and poll StopSignals.

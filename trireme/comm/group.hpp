@@ -1,6 +1,5 @@
 #pragma once
-// Process group: collectives and messages between a set of ranks. A layer is given the Group it needs; there is no
-// global registry.
+// Process group: collectives and messages between a set of ranks. Layers are given their Group; there is no registry.
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -62,8 +61,7 @@ class Group {
   Pending reduce_scatter(const at::Tensor& x, Reduce reduce = Reduce::sum);
   Pending reduce_scatter_into(at::Tensor out, const at::Tensor& x, Reduce reduce = Reduce::sum);
 
-  /// Part i of x goes to rank i; the result is the parts received from ranks 0, 1, ... The counts are rows, and may be
-  /// zero.
+  /// Part i of x goes to rank i; the result is the parts from ranks 0, 1, ... The counts are rows, and may be zero.
   Pending all_to_all(const at::Tensor& x);
   Pending all_to_all(const at::Tensor& x, std::vector<std::int64_t> send_counts, std::vector<std::int64_t> recv_counts);
   Pending all_to_all_into(at::Tensor out, const at::Tensor& x, std::vector<std::int64_t> send_counts = {},
@@ -83,8 +81,7 @@ class Group {
 
   Pending barrier();
 
-  /// Strict mode: checks that the other ranks have also reached the end of the step. World::end_step calls it for every
-  /// group.
+  /// Strict mode: checks that the other ranks have also reached the end of the step. Called by World::end_step.
   void end_step();
 
   Traffic traffic(Op op) const { return traffic_[static_cast<std::size_t>(op)]; }

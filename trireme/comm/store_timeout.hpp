@@ -1,6 +1,5 @@
 #pragma once
-// Receive timeouts for libtorch's store, which otherwise waits forever for a store whose host is stopped or
-// unreachable.
+// Receive timeouts for libtorch's store, which otherwise waits forever if its host is stopped or unreachable.
 #include <functional>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>

@@ -21,8 +21,7 @@ std::string json_bounds_fault(std::string_view json, std::size_t max_bytes = kMa
 /// Throws CheckpointError if a limit is violated. `file` is the name for messages.
 void check_json_bounds(std::string_view json, const std::string& file);
 
-/// The parse error of the JSON library, without error code, position and quoted input, which may be long or
-/// malicious.
+/// The JSON library's parse error without error code, position and quoted input, which may be long or malicious.
 std::string json_fault(std::string_view what);
 
 }  // namespace trireme::files

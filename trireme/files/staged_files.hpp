@@ -62,8 +62,8 @@ class StagedFiles {
   StagedFile& add(const std::filesystem::path& path, const std::string& shown = "");
   /// An old file that is not in the new set: it is removed when the new set is published.
   void obsolete(const std::filesystem::path& path) { obsolete_.push_back(path); }
-  /// Everything except the removals and renames: afterwards a full disk can no longer cause an error. publish() calls
-  /// it.
+  /// Everything except the removals and renames: afterwards a full disk can no longer cause an error. Part of
+  /// publish().
   void settle();
   /// Only the first step of publish(), for callers that publish several sets and must not mix old ones with new ones.
   void retract();

@@ -1,6 +1,5 @@
 #pragma once
-// Sums of squares of fixed-size blocks, from which gradient norms are computed: bitwise equal on every rank and
-// sharding.
+// Sums of squares of fixed-size blocks, for gradient norms that are bitwise equal on every rank and sharding.
 #include <cstdint>
 
 #include <ATen/core/Tensor.h>

@@ -22,8 +22,7 @@ struct DropoutKey {
   std::uint64_t purpose = 0;  // hashed by dropout_key()
 };
 
-/// `purpose` identifies one use ("layers.3.mlp.dropout step 17"): two uses with the same purpose drop the same
-/// elements.
+/// `purpose` identifies one use ("layers.3.mlp.dropout step 17"): uses with the same purpose drop the same elements.
 constexpr DropoutKey dropout_key(std::uint64_t seed, std::string_view purpose) {
   std::uint64_t hash = 0xCBF29CE484222325;  // FNV-1a, as in philox.hpp
   for (const char c : purpose) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;

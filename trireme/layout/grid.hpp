@@ -1,6 +1,5 @@
 #pragma once
-// The rank grid (device mesh): coordinates and process groups along named axes. Pure arithmetic: no torch, no
-// communication.
+// The rank grid (device mesh): coordinates and groups along named axes. Pure arithmetic: no torch, no communication.
 #include <array>
 #include <initializer_list>
 #include <string>

@@ -9,8 +9,7 @@
 
 namespace trireme {
 
-/// Part of a dim that is sharded separately. `granules` is its number of indivisible units, such as heads; 0: every
-/// element is a unit.
+/// Part of a dim that is sharded separately. `granules`: number of indivisible units, such as heads; 0: every element.
 struct Section {
   int64_t size = 0;
   int64_t granules = 0;

@@ -1,6 +1,5 @@
 #pragma once
-// Which part of an unsharded tensor a rank holds, as slices in local and global coordinates, and nanotron's text format
-// for it.
+// The part of an unsharded tensor that a rank holds, as local and global slices, and nanotron's text format for it.
 #include <cstdint>
 #include <optional>
 #include <string>

@@ -24,8 +24,7 @@ std::vector<Range> tokens_over_cp(int64_t seq_len, int cp, int cp_rank, CpSplit 
 /// The number of (query, key) pairs with key <= query, for queries at these positions.
 int64_t causal_work(const std::vector<Range>& queries);
 
-/// A flat buffer sharded over ranks: rank r owns [r * per_rank, (r + 1) * per_rank); elements from numel on are
-/// padding.
+/// A flat buffer sharded over ranks: rank r owns [r * per_rank, (r + 1) * per_rank); the rest from numel on is padding.
 struct ElementSplit {
   int64_t numel = 0, per_rank = 0;
   int ranks = 1;

@@ -1,6 +1,5 @@
 #pragma once
-// The record of a step as one JSON object per line, and as scalars for TensorBoard. docs/training_output.md lists the
-// keys.
+// The record of a step as one JSON object per line, and as TensorBoard scalars. docs/training_output.md lists the keys.
 #include <filesystem>
 #include <string>
 #include <vector>

@@ -15,8 +15,7 @@ struct Look {
   const char* ansi;  // foreground and background
   const char* fill;  // colour in SVG
 };
-// In the order of ActionKind: forward green, backward blue, I light blue, W teal (yellow in a terminal, which has no
-// teal).
+// In the order of ActionKind: forward green, backward blue, I light blue, W teal (yellow in a terminal without teal).
 constexpr std::array<Look, 4> kLooks{
     {{"\x1b[30;42m", "#8ecf8e"}, {"\x1b[97;44m", "#7fa8e6"}, {"\x1b[30;46m", "#a9d3f2"}, {"\x1b[30;43m", "#5fb8b0"}}};
 const Look& look(ActionKind op) { return kLooks[static_cast<std::size_t>(op)]; }

@@ -28,8 +28,7 @@ struct BadLines {
   void add(const BadLines& others);
 };
 
-/// Passes the parts of each document of `batch` to `take`; a document that throws BadDocument is an invalid line. Not
-/// thread-safe.
+/// Passes the parts of each document of `batch` to `take`; BadDocument from it means an invalid line. Not thread-safe.
 class DocumentParser {
  public:
   DocumentParser(const DocumentOptions& options, const DocumentReader& files);

@@ -15,7 +15,7 @@
 namespace trireme::data {
 namespace {
 
-/// Whether one of the eight bytes ends a run of plain ASCII in a string: a quote, backslash, control character, or
+/// Whether one of the eight bytes ends a run of plain ASCII in a string: quote, backslash, control character,
 /// non-ASCII.
 bool has_mark(std::uint64_t bytes) {
   constexpr std::uint64_t kOnes = 0x0101010101010101, kHigh = 0x80 * kOnes;

@@ -16,8 +16,7 @@ TokenId symbol_of(const BpeModel& model, std::string_view symbol) {
   return known == model.words.end() ? kNoToken : known->second;
 }
 
-// An unknown symbol is held back until the next one shows whether to fuse them; the output order is that of the
-// reference.
+// An unknown symbol is held back until the next one shows whether to fuse them; output order as in the reference.
 void append_symbols(const BpeModel& model, std::string_view word, std::vector<TokenId>& out) {
   bool waiting = false;
   const auto flush = [&] {

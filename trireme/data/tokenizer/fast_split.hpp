@@ -78,8 +78,7 @@ class FastSplit {
     constexpr std::uint8_t kLetter = CharClass::letter, kNumber = CharClass::number, kSpace = CharClass::space;
     constexpr std::uint8_t kAny = kLetter | kNumber | kSpace;
 
-    // Fast path for most words: ASCII letters, optionally preceded by one leading character. One branch for all of
-    // these.
+    // Fast path for most words: ASCII letters, optionally preceded by one leading character. One branch for all.
     if (end - at > 9) {
       std::uint64_t bytes = 0;
       std::memcpy(&bytes, at + 1, 8);
@@ -129,8 +128,7 @@ class FastSplit {
     return byte < 0x80 ? Char{detail::kAscii[byte], at + 1} : detail::wide_char(at, end, classes_);
   }
 
-  /// The end of the letters from `at` on. Eight bytes at a time: a per-character loop mispredicts its exit at every
-  /// word.
+  /// The end of the letters from `at` on. Eight bytes at a time: a per-character loop mispredicts at every word's end.
   const char* letters(const char* at, const char* end) const {
     while (end - at >= 8) {
       std::uint64_t bytes = 0;

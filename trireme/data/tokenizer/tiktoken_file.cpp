@@ -6,8 +6,7 @@
 #include "trireme/data/tokenizer/tokenizer_parts.hpp"
 #include "trireme/files/shown_name.hpp"
 
-// Lines of "BASE64 RANK". The file contains neither the pre-tokenizer nor the special tokens: both are derived from its
-// name.
+// Lines of "BASE64 RANK". Pre-tokenizer and special tokens are not in the file: both are derived from its name.
 
 namespace trireme::data {
 namespace {

@@ -63,8 +63,7 @@ TEST(Truncation, EveryCutIsAnErrorOrTheSameData) {
         std::filesystem::resize_file(file, cut);
         try {
           const auto source = open_tokens(folder / "x");
-          // A cut within the human-readable lines or the fingerprint keeps the data: but never yields a wrong
-          // fingerprint.
+          // A cut in the human-readable lines or the fingerprint keeps the data: but never yields a wrong fingerprint.
           EXPECT_EQ(documents_of(*source), documents) << file << " cut at " << cut;
           EXPECT_THAT(source->tokenizer_fingerprint(), ::testing::AnyOf("", whole->tokenizer_fingerprint()));
           ++taken;

@@ -1,6 +1,5 @@
 #pragma once
-// Launches and supervises the ranks of one host; none of them survives the end of the job, for whatever reason it
-// ended.
+// Launches and supervises the ranks of one host; none of them survives the end of the job, however it ended.
 #include <cstddef>
 #include <functional>
 #include <iosfwd>

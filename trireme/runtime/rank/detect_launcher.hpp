@@ -1,6 +1,5 @@
 #pragma once
-// One detector per launcher, used only by environment.cpp: the environment from its variables, or nullopt if another
-// one started us.
+// One detector per launcher, used only by environment.cpp: parses its variables; nullopt if it did not start us.
 #include <cstdint>
 #include <initializer_list>
 #include <optional>

@@ -16,8 +16,7 @@ struct HostedStore {
   int port = 0;
 };
 
-/// Hosts a store for a job in this process; port 0: any free port. ConfigError that names the process that holds the
-/// port.
+/// Hosts a store for a job in this process; port 0: any free port. ConfigError names the process that holds the port.
 HostedStore host_store(int port, const std::string& job_id);
 
 /// Connects to the store of the job in `environment`: rank 0 hosts it if no launcher does, the others connect within

@@ -93,7 +93,7 @@ class Roll {
     leave(over, present);
   }
 
-  /// The store may be hosted by rank 0 and end with it: rank 0 leaves after the others have read the reason, or after a
+  /// Rank 0 may host the store, which ends with it: it leaves after the others have read the reason, or after a
   /// timeout.
   [[noreturn]] void leave(const std::string& over, int present) {
     constexpr std::chrono::seconds kForLateOnes(2);
