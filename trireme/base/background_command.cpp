@@ -22,7 +22,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Owns the two descriptions of a new process that posix_spawn wants.
+/// Owns the file actions and attributes for posix_spawn.
 struct SpawnPlan {
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attributes;
@@ -35,7 +35,7 @@ struct SpawnPlan {
     ::posix_spawnattr_init(&attributes);
     ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     ::posix_spawnattr_setpgroup(&attributes, 0);
-    // A thread of ours may block or ignore these; a child that inherited that could not be stopped.
+    // A thread of ours may block or ignore these; a child that inherits that could not be stopped.
     sigset_t set;
     ::sigemptyset(&set);
     ::posix_spawnattr_setsigmask(&attributes, &set);
@@ -77,7 +77,7 @@ std::optional<CommandEnd> BackgroundCommand::poll() {
   int status = 0;
   const pid_t reaped = ::waitpid(pid_, &status, WNOHANG);
   if (reaped == 0 || (reaped < 0 && errno == EINTR)) return std::nullopt;
-  if (reaped < 0) {  // somebody else reaped it, or SIGCHLD is ignored
+  if (reaped < 0) {  // it was already reaped elsewhere, or SIGCHLD is ignored
     end_ = CommandEnd{false, "its exit status was lost"};
   } else if (WIFSIGNALED(status)) {
     end_ = CommandEnd{false, text("killed by signal ", WTERMSIG(status))};
@@ -91,7 +91,7 @@ std::optional<CommandEnd> BackgroundCommand::poll() {
 
 std::optional<CommandEnd> BackgroundCommand::wait_for(milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
-  // Asking now and then, rather than SIGCHLD: a signal handler would be the whole program's.
+  // Polling instead of SIGCHLD: a signal handler would affect the whole program.
   while (!poll() && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(milliseconds(5));
   return poll();
 }

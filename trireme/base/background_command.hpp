@@ -1,5 +1,5 @@
 #pragma once
-// A command that runs beside us: started without a shell, asked about without blocking, stopped when nobody wants it.
+// A child process in the background: started without a shell, polled without blocking, stopped on destruction.
 #include <chrono>
 #include <optional>
 #include <string>
@@ -11,27 +11,27 @@ namespace trireme {
 
 struct CommandEnd {
   bool ok;          // exit status 0
-  std::string how;  // "exit status 3: <the last line it printed>", "killed by signal 9"
+  std::string how;  // "exit status 3: <the last line of its output>", "killed by signal 9"
 };
 
-/// Reads nothing (stdin is /dev/null) and prints nothing (its output is kept for CommandEnd). It has a process group of
-/// its own: stopping it stops its children too, and Ctrl-C in the terminal does not reach it.
+/// stdin is /dev/null, output is captured for CommandEnd. The child has its own process group: stopping it also stops
+/// its children, and Ctrl-C in the terminal does not reach it.
 class BackgroundCommand {
  public:
-  /// `argv[0]` is looked for in the PATH. ConfigError if it cannot be started.
+  /// `argv[0]` is looked up in PATH. Throws ConfigError if it cannot be started.
   explicit BackgroundCommand(const std::vector<std::string>& argv);
-  /// Stops it if it still runs.
+  /// Stops the command if it is still running.
   ~BackgroundCommand();
   BackgroundCommand(const BackgroundCommand&) = delete;
   BackgroundCommand& operator=(const BackgroundCommand&) = delete;
 
-  /// How it ended; nothing while it runs.
+  /// How it ended; nullopt while it is running.
   std::optional<CommandEnd> poll();
 
-  /// As poll, waiting at most that long.
+  /// Like poll, but waits up to `limit`.
   std::optional<CommandEnd> wait_for(std::chrono::milliseconds limit);
 
-  /// SIGTERM, then SIGKILL; takes two seconds at most, even if the command is stuck inside the kernel.
+  /// SIGTERM, then SIGKILL; takes at most two seconds, even if the command is stuck in the kernel.
   void stop();
 
  private:

@@ -66,7 +66,7 @@ TEST(BackgroundCommand, ReadsNothing) {
   ASSERT_EQ(::pipe(ends.data()), 0);
   ASSERT_EQ(::write(ends[1], "line\n", 5), 5);
   const int our_stdin = ::dup(STDIN_FILENO);
-  ::dup2(ends[0], STDIN_FILENO);  // something there is to read, if it looked
+  ::dup2(ends[0], STDIN_FILENO);  // there would be something to read
   const CommandEnd end = end_of({"sh", "-c", "! read line"});
   ::dup2(our_stdin, STDIN_FILENO);
   for (const int fd : {our_stdin, ends[0], ends[1]}) ::close(fd);
@@ -91,7 +91,7 @@ TEST(BackgroundCommand, IsAskedWithoutBlocking) {
   EXPECT_LT(steady_clock::now() - before, kLong);
 }
 
-/// The pid that a command writes to `path` when it is up.
+/// The pid that a command writes to `path` after it has started.
 pid_t pid_in(const std::filesystem::path& path) {
   const auto deadline = steady_clock::now() + kLong;
   while (steady_clock::now() < deadline) {

@@ -10,7 +10,7 @@ void ConsoleLogger::add_scalars_from_list(const std::vector<LogItem>& entries, s
   std::string line;
   if (!prefix_.empty()) line.append(prefix_).append(" ");
   line.append("step=").append(std::to_string(iteration_step));
-  // A bad format throws here, while nothing is written yet.
+  // An invalid format throws here, before anything is written.
   for (const LogItem& item : entries)
     line.append(" ").append(log_word(item.tag)).append("=").append(format_scalar(item));
   line += '\n';

@@ -1,5 +1,5 @@
 #pragma once
-// Scalars as one grep-able line a step: `step=10 loss=2.3 tokens_per_sec=58.4K`.
+// Logs scalars as one grep-able line per step: `step=10 loss=2.3 tokens_per_sec=58.4K`.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -11,7 +11,7 @@ namespace trireme {
 
 class ConsoleLogger final : public Logger {
  public:
-  /// `prefix`, if not empty, comes before "step=", with a space between.
+  /// `prefix`, if not empty, precedes "step=", separated by a space.
   explicit ConsoleLogger(LogSink sink, std::string prefix = "");
 
   void add_scalars_from_list(const std::vector<LogItem>& entries, std::int64_t iteration_step) override;

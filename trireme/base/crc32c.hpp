@@ -1,5 +1,5 @@
 #pragma once
-// CRC-32C (Castagnoli), the checksum inside TensorBoard's record files.
+// CRC-32C (Castagnoli), the checksum of TFRecord files (TensorBoard event files).
 #include <cstdint>
 #include <string_view>
 

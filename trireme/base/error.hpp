@@ -1,5 +1,5 @@
 #pragma once
-// Failures, told apart by who can act on them. Each type has one exit code; docs/errors.md lists them.
+// Exception types, by who can act on the failure. Each type has one exit code; docs/errors.md lists them.
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -23,8 +23,8 @@ enum class ExitCode : int {
   interrupted = 130,
 };
 
-/// `what()` is the text a person reads after "error: ": first the objects and the numbers, then, on lines of their own
-/// and indented by two, "--> place", why, and "fix: ".
+/// `what()` is the text after "error: ": first the objects and values involved, then, on separate lines indented by
+/// two, "--> place", the reason, and "fix: ".
 class Error : public std::runtime_error {
  public:
   ExitCode exit_code() const { return code_; }
@@ -43,7 +43,7 @@ struct ErrorOf : Error {
 };
 }  // namespace detail
 
-// The user acts on these.
+// The user can fix these.
 struct ConfigError : detail::ErrorOf<ExitCode::config> {
   using ErrorOf::ErrorOf;
 };
@@ -63,24 +63,24 @@ struct SecurityError : detail::ErrorOf<ExitCode::security> {
   using ErrorOf::ErrorOf;
 };
 
-/// Nobody has to: a person has stopped what was going on.
+/// No action needed: the user interrupted the run.
 struct Interrupted : detail::ErrorOf<ExitCode::interrupted> {
   using ErrorOf::ErrorOf;
 };
 
-/// The launcher acts: a peer was lost, or the ranks no longer do the same thing.
+/// The launcher handles this: a peer was lost, or the ranks have diverged.
 struct CommError : Error {
   enum class Kind { peer_lost, hang_or_mismatch };
   CommError(Kind kind, const std::string& what)
       : Error(kind == Kind::peer_lost ? ExitCode::peer_lost : ExitCode::hang_or_mismatch, what) {}
 };
 
-/// We act: a promise inside Trireme was broken.
+/// A bug in Trireme: an invariant was violated.
 struct InternalError : detail::ErrorOf<ExitCode::internal> {
   using ErrorOf::ErrorOf;
 };
 
-/// The parts written one after the other, as by <<.
+/// Concatenates the parts as << would print them.
 template <class... Parts>
 std::string text(const Parts&... parts) {
   std::ostringstream out;
@@ -91,7 +91,7 @@ std::string text(const Parts&... parts) {
 /// The system's text for a value of errno: "No space left on device".
 inline std::string errno_text(int error) { return std::generic_category().message(error); }
 
-/// Throws `E` unless `ok`. The message is only built on failure.
+/// Throws `E` unless `ok`. The message is built only on failure.
 template <class E = InternalError, class... Parts>
 void require(bool ok, const Parts&... parts) {
   if (!ok) [[unlikely]]

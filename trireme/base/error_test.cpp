@@ -43,7 +43,7 @@ TEST(Text, WritesItsPartsOneAfterTheOther) {
   EXPECT_EQ(text("tp = ", 3, ", lr = ", 0.5, ' ', true), "tp = 3, lr = 0.5 1");
 }
 
-/// Counts how often it was turned into text.
+/// Counts how often it was formatted.
 struct Counted {
   int* times;
 };

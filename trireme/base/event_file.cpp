@@ -19,13 +19,13 @@ void append_little_endian(std::string& out, Unsigned value) {
   for (unsigned shift = 0; shift < 8 * sizeof(Unsigned); shift += 8) out += static_cast<char>(value >> shift & 0xFF);
 }
 
-/// TFRecord's mask, so that a checksum over data that holds checksums stays a good one.
+/// TFRecord's mask: a checksum over data that contains checksums stays reliable.
 std::uint32_t masked_crc(std::string_view bytes) {
   const std::uint32_t crc = crc32c(bytes);
   return std::rotr(crc, 15) + 0xA282EAD8;
 }
 
-/// The few wire types of protobuf that an event needs. Each `field` is a field number of event.proto or summary.proto.
+/// The protobuf wire types that an event needs. Each `field` is a field number of event.proto or summary.proto.
 class Message {
  public:
   Message& number(unsigned field, std::int64_t value) {
@@ -70,7 +70,7 @@ std::filesystem::path new_path(const std::filesystem::path& folder, std::chrono:
   make_folder(folder);
   const auto seconds = std::chrono::floor<std::chrono::seconds>(now).time_since_epoch().count();
   const std::string stem = text("events.out.tfevents.", seconds, ".", host_name(), ".", ::getpid(), ".");
-  // The name holds our pid: only this process could take it in between, by opening two files at once.
+  // The name contains our pid: only this process could take it concurrently, by opening two files at once.
   for (int n = 0;; ++n) {
     std::filesystem::path path = folder / (stem + std::to_string(n));
     if (!std::filesystem::exists(path)) return path;
@@ -96,14 +96,14 @@ EventFile::EventFile(const std::filesystem::path& folder, WallClock clock)
 void EventFile::add_scalars(std::int64_t step, const std::vector<EventScalar>& scalars) {
   Message summary;
   for (const auto& [tag, value] : scalars) {
-    // Readers refuse a whole event for one string that is not UTF-8.
+    // Readers reject the whole event if one string is not UTF-8.
     summary.bytes(1, Message().bytes(1, valid_utf8(tag)).number(2, value));
   }
   file_.append(tfrecord(Message().number(1, wall_time()).number(2, step).bytes(5, summary)));
 }
 
 double EventFile::wall_time() const {
-  // Through microseconds, which a double holds exactly; nanoseconds would be rounded twice.
+  // Via microseconds, which a double represents exactly; nanoseconds would be rounded twice.
   const auto time = std::chrono::floor<std::chrono::microseconds>(clock_().time_since_epoch());
   return static_cast<double>(time.count()) / 1e6;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// TensorBoard's event file: protobuf messages in TFRecord frames, both written by hand.
+// Writer for TensorBoard event files: protobuf messages in TFRecord frames, both encoded here without a library.
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-/// `payload` in its frame: length, masked CRC-32C of the length, payload, masked CRC-32C of the payload; little-endian.
+/// A TFRecord frame: length, masked CRC-32C of the length, payload, masked CRC-32C of the payload; little-endian.
 std::string tfrecord(std::string_view payload);
 
 struct EventScalar {
@@ -19,13 +19,13 @@ struct EventScalar {
   float value;
 };
 
-/// A new file `events.out.tfevents.<seconds>.<host>.<pid>.<n>`, n = 0 unless that name is taken.
+/// Creates a new file `events.out.tfevents.<seconds>.<host>.<pid>.<n>`, n = 0 unless that name is taken.
 class EventFile {
  public:
-  /// Makes `folder` if need be. ConfigError if it or the file cannot be made.
+  /// Creates `folder` if necessary. Throws ConfigError if the folder or the file cannot be created.
   EventFile(const std::filesystem::path& folder, WallClock clock);
 
-  /// One event with all the scalars, whole on its way to the disk when this returns. A tag may come twice.
+  /// Writes one event with all the scalars, in one unbuffered write. A tag may occur twice.
   void add_scalars(std::int64_t step, const std::vector<EventScalar>& scalars);
 
   const std::filesystem::path& path() const { return file_.path(); }

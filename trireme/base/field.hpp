@@ -1,6 +1,6 @@
 #pragma once
-// A named value for a log line or a span. It only looks at what it names: nothing is copied or turned into text unless
-// the line is really written.
+// A key-value field of a log line or trace span. Holds only references: nothing is copied or formatted unless the line
+// is written.
 #include <concepts>
 #include <cstdint>
 #include <string_view>
@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-/// Made in the call and used in the call: `log.info("saved", {{"step", 400}, {"path", path}})`. Do not keep one.
+/// A temporary for use within one call: `log.info("saved", {{"step", 400}, {"path", path}})`. Do not store it.
 struct LogField {
   using Value = std::variant<bool, std::int64_t, std::uint64_t, double, std::string_view>;
 
@@ -19,7 +19,7 @@ struct LogField {
   Value value;
 
  private:
-  // One template instead of overloads: a string literal would rather become a bool than a string_view.
+  // One template instead of overloads: a string literal would convert to bool rather than to string_view.
   template <class T>
   static Value look_at(const T& seen) {
     if constexpr (std::same_as<T, bool>) {

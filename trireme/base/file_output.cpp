@@ -16,7 +16,7 @@
 namespace trireme {
 namespace {
 
-/// `named` is the file the user knows of.
+/// `named` is the file name to show to the user.
 int open_or_throw(const std::filesystem::path& path, int flags, const std::filesystem::path& named) {
   const int fd = ::open(path.c_str(), flags | O_CREAT | O_CLOEXEC, 0644);
   require<ConfigError>(fd >= 0, named.string(), ": cannot be opened for writing: ", errno_text(errno));
@@ -53,7 +53,7 @@ void AppendFile::append(std::string_view record) {
   const off_t before = ::lseek(fd_, 0, SEEK_END);
   const int error = write_all(fd_, record);
   if (error == 0) return;
-  // A device such as /dev/stdout cannot be cut; then half a record is what its reader gets.
+  // A device such as /dev/stdout cannot be truncated; its reader then gets a partial record.
   [[maybe_unused]] const int cut = before >= 0 ? ::ftruncate(fd_, before) : -1;
   throw_not_written(path_, record.size(), error);
 }

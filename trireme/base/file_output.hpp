@@ -1,23 +1,23 @@
 #pragma once
-// Files that never show half of something: records appended whole, and a file replaced at once.
+// File output without torn writes: appending whole records, and atomically replacing a file.
 #include <filesystem>
 #include <string_view>
 
 namespace trireme {
 
-/// In one write(2) unless the system takes less at a time. 0, or the errno of the write that failed.
+/// One write(2) call, or more after a short write. Returns 0 or the errno of the failed write.
 [[nodiscard]] int write_all(int fd, std::string_view bytes);
 
-/// A file that only grows, by whole records. Nothing is buffered: what was appended survives the process.
+/// An append-only file of whole records. Nothing is buffered: appended records survive a crash of the process.
 class AppendFile {
  public:
-  /// Opens or creates `path`; ConfigError if it cannot.
+  /// Opens or creates `path`; throws ConfigError on failure.
   explicit AppendFile(std::filesystem::path path);
   ~AppendFile();
   AppendFile(const AppendFile&) = delete;
   AppendFile& operator=(const AppendFile&) = delete;
 
-  /// DataError if the disk does not take it; what it took of the record is cut off again. One writer a file.
+  /// Throws DataError if the write fails; a partially written record is truncated again. One writer per file.
   void append(std::string_view record);
 
   /// Whether the file is empty or its last byte is `byte`.
@@ -30,11 +30,11 @@ class AppendFile {
   int fd_;
 };
 
-/// Writes `contents` under another name and renames it to `path`. ConfigError if it cannot be opened, DataError if it
-/// cannot be written.
+/// Writes `contents` to a temporary name and renames it to `path`. Throws ConfigError if it cannot be opened, DataError
+/// if it cannot be written.
 void replace_file(const std::filesystem::path& path, std::string_view contents);
 
-/// `folder` and its parents; ConfigError if they cannot be made.
+/// Creates `folder` and its parents; throws ConfigError on failure.
 void make_folder(const std::filesystem::path& folder);
 
 }  // namespace trireme

@@ -21,7 +21,7 @@ TEST(AppendFile, AppendsAndKeepsWhatWasThere) {
   {
     AppendFile file(folder / "a");
     file.append("one\n");
-    EXPECT_EQ(file_contents(folder / "a"), "one\n");  // there at once
+    EXPECT_EQ(file_contents(folder / "a"), "one\n");  // unbuffered
   }
   AppendFile(folder / "a").append("two\n");
   EXPECT_EQ(file_contents(folder / "a"), "one\ntwo\n");

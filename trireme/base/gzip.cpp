@@ -27,7 +27,7 @@ std::string gzip(std::string_view bytes) {
   std::array<char, 64 * 1024> chunk;
   int state = Z_OK;
   while (state == Z_OK) {
-    // zlib counts in 32 bits: a large input goes in by pieces.
+    // zlib counts in 32 bits: a large input is passed in parts.
     const std::size_t piece = std::min<std::size_t>(bytes.size(), std::numeric_limits<uInt>::max());
     stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));  // zlib only reads it
     stream.avail_in = static_cast<uInt>(piece);
@@ -62,7 +62,7 @@ std::size_t Gunzip::next(std::string_view& in, std::span<char> out) {
   std::size_t written = 0;
   while (!in.empty() && written < out.size()) {
     if (state_ == State::between) {
-      // Some programs fill up their last block with zeros.
+      // Some programs pad their last block with zeros.
       if (in.front() == '\0') {
         in.remove_prefix(1);
         ++taken_;

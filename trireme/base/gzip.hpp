@@ -1,5 +1,5 @@
 #pragma once
-// gzip: a text compressed in memory, and files uncompressed as they are read.
+// gzip: compression in memory, and streaming decompression of files.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,25 +11,25 @@ namespace trireme {
 
 std::string gzip(std::string_view bytes);
 
-/// Undoes gzip piece by piece. Several compressed texts one behind the other are one text, as `cat a.gz b.gz` makes them.
+/// Streaming decompression. Concatenated gzip members are one text, as `cat a.gz b.gz` makes them.
 class Gunzip {
  public:
-  /// `shown`: the file, as messages name it.
+  /// `shown`: the file name for error messages.
   explicit Gunzip(std::string shown);
   ~Gunzip();
   Gunzip(Gunzip&& other) noexcept;
   Gunzip& operator=(Gunzip&& other) noexcept;
 
-  /// Takes bytes off `in` until it is empty or `out` is full, and returns how many it has written. DataError names the byte
-  /// at which the file is damaged.
+  /// Consumes bytes from `in` until it is empty or `out` is full; returns the number of bytes written. DataError names
+  /// the offset at which the file is corrupt.
   std::size_t next(std::string_view& in, std::span<char> out);
 
-  /// To be called where the file ends: DataError when the text should go on.
+  /// Call at the end of the file: throws DataError if the file is truncated.
   void finish() const;
 
  private:
   struct Inflation;
-  // An empty file is not gzip: a text must have begun.
+  // An empty file is not valid gzip: at least one member is required.
   enum class State { inside, between } state_ = State::inside;
 
   std::string shown_;

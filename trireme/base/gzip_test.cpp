@@ -12,7 +12,7 @@ namespace {
 
 std::string gunzip(const std::string& bytes) {
   z_stream stream{};
-  inflateInit2(&stream, 15 + 16);  // + 16: only gzip's own header will do
+  inflateInit2(&stream, 15 + 16);  // + 16: accepts only gzip's header
   std::string out(10'000'000, '\0');
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
   stream.avail_in = static_cast<uInt>(bytes.size());
@@ -77,7 +77,7 @@ TEST(Gunzip, DamageIsNamedWithItsPlace) {
               0U)
         << length;
   std::string damaged = whole;
-  damaged[damaged.size() - 6] ^= 1;  // the check sum
+  damaged[damaged.size() - 6] ^= 1;  // the checksum
   EXPECT_EQ(fault_of(damaged).find("x.gz: not gzip, or damaged, at byte "), 0U);
   EXPECT_EQ(fault_of("not gzip at all").find("x.gz: not gzip, or damaged, at byte 2: incorrect header check"), 0U);
   EXPECT_EQ(fault_of(whole + "more").find("x.gz: not gzip"), 0U);

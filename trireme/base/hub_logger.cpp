@@ -47,7 +47,7 @@ std::optional<std::string> HubLogger::close() {
   const auto time_left = [&] {
     return std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
   };
-  // The upload that runs may have begun before the last values were written: it does not count as the last one.
+  // A running upload may have started before the last values were written: it does not count as the final one.
   if (upload_ && upload_->wait_for(time_left())) notice_end_of_upload();
   std::optional<CommandEnd> end;
   if (!upload_) {

@@ -1,5 +1,5 @@
 #pragma once
-// Scalars to TensorBoard event files that a command of the user's choice sends to a hub, beside the training.
+// Logs scalars to TensorBoard event files and uploads them to a hub in the background, with a user-supplied command.
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -17,27 +17,27 @@ namespace trireme {
 
 struct HubOptions {
   std::filesystem::path folder{};
-  /// Started without a shell; "{dir}" in any word is replaced by the folder. Empty: no uploads.
+  /// Started without a shell; "{dir}" in any argument is replaced by the folder. Empty: no uploads.
   /// {"huggingface-cli", "upload", "me/run-7", "{dir}"}
   std::vector<std::string> upload_command{};
-  std::int64_t every_calls = 100;                   // of add_scalars_from_list
-  std::chrono::milliseconds close_timeout{60'000};  // for all that close() waits for
+  std::int64_t every_calls = 100;                   // calls of add_scalars_from_list between uploads
+  std::chrono::milliseconds close_timeout{60'000};  // total time that close() waits
 };
 
-/// One upload at a time: one that is due while another runs begins when that has ended. An upload that fails is a
-/// warning in the log, and the training goes on; the next one sends the same files again.
+/// One upload at a time: an upload that is due while another runs starts when that one has ended. A failed upload is
+/// logged as a warning and training continues; the next upload sends the same files again.
 class HubLogger final : public Logger {
  public:
   /// `log` must outlive the logger.
   HubLogger(HubOptions options, Log& log, WallClock clock = system_wall_clock());
 
-  /// Does not upload; stops an upload that runs. Call close() for the last one.
+  /// Does not upload; stops a running upload. Call close() for the final upload.
   ~HubLogger() override = default;
 
   void add_scalars_from_list(const std::vector<LogItem>& entries, std::int64_t iteration_step) override;
 
-  /// Uploads what there is and waits for it. Returns what went wrong, for the caller to judge: a run that trained for a
-  /// week has not failed because its curves are not on the hub. Later calls do nothing.
+  /// Uploads everything and waits. Returns the error, if any, for the caller to judge: a week of training has not
+  /// failed because its curves are not on the hub. Later calls do nothing.
   [[nodiscard]] std::optional<std::string> close();
 
   const std::filesystem::path& path() const { return events_.path(); }

@@ -22,12 +22,12 @@ using testing::HasSubstr;
 
 constexpr milliseconds kPatience(20'000);  // for a machine under load; nothing here takes that long
 
-/// A run folder with an event folder `tb`, a fake hub `hub`, and a log whose lines can be looked at.
+/// A run folder with an event folder `tb`, a fake hub `hub`, and a log whose lines can be inspected.
 class HubLoggerTest : public testing::Test {
  protected:
   HubLoggerTest() { std::filesystem::create_directory(folder_ / "hub"); }
 
-  /// A shell script that is the upload command.
+  /// Creates a shell script to use as the upload command.
   std::string script(const std::string& name, const std::string& body) {
     const std::filesystem::path path = folder_ / name;
     std::ofstream(path) << "#!/bin/sh\n" << body;
@@ -49,7 +49,7 @@ class HubLoggerTest : public testing::Test {
     while (uploads().empty() && steady_clock::now() < deadline) std::this_thread::sleep_for(milliseconds(1));
   }
   static void log_step(HubLogger& logger, std::int64_t step) { logger.add_scalars_from_list({{"loss", 1.0}}, step); }
-  /// Keeps logging until the log says something.
+  /// Keeps logging until there is a warning in the log.
   void log_until_warned(HubLogger& logger) {
     const auto deadline = steady_clock::now() + kPatience;
     for (std::int64_t step = 0; lines_.str().empty() && steady_clock::now() < deadline; ++step) {
@@ -61,7 +61,7 @@ class HubLoggerTest : public testing::Test {
   TempFolder folder_;
   std::ostringstream lines_;
   Log log_{stream_sink(lines_)};
-  // Notes each upload and copies the events.
+  // Records each upload and copies the events.
   const std::string good_ = script("good", "echo \"$1\" >> \"$2/uploads\"\ncp \"$1\"/* \"$2\"\n");
 };
 
@@ -95,7 +95,7 @@ TEST_F(HubLoggerTest, UploadsEverySoManyCallsBesideTheTraining) {
   HubLogger logger(options({good_, "{dir}", (folder_ / "hub").string()}, 3), log_);
   log_step(logger, 1);
   log_step(logger, 2);
-  std::this_thread::sleep_for(milliseconds(50));  // for an upload to show, if there were one
+  std::this_thread::sleep_for(milliseconds(50));  // time for an unexpected upload to show up
   EXPECT_EQ(uploads(), "");
   log_step(logger, 3);
   wait_for_upload();
@@ -110,7 +110,7 @@ TEST_F(HubLoggerTest, UploadsEverySoManyCallsBesideTheTraining) {
 }
 
 TEST_F(HubLoggerTest, RunsOneUploadAtATime) {
-  // Each upload notes "begin", waits until the test lets it go, and notes "end".
+  // Each upload writes "begin", waits until the test releases it, and writes "end".
   const std::string slow = script(
       "slow",
       "echo begin >> \"$1/uploads\"\nwhile [ ! -e \"$1/go\" ]; do sleep 0.01; done\necho end >> \"$1/uploads\"\n");
@@ -118,11 +118,11 @@ TEST_F(HubLoggerTest, RunsOneUploadAtATime) {
   for (int step = 0; step < 20; ++step) log_step(logger, step);
   wait_for_upload();
   for (int step = 20; step < 40; ++step) log_step(logger, step);
-  std::this_thread::sleep_for(milliseconds(50));  // for a second upload to show, if there were one
+  std::this_thread::sleep_for(milliseconds(50));  // time for an unexpected second upload to show up
   EXPECT_EQ(uploads(), "begin\n");
   std::ofstream(folder_ / "hub/go") << "";
   EXPECT_EQ(logger.close(), std::nullopt);
-  EXPECT_EQ(uploads(), "begin\nend\nbegin\nend\n");  // the one that ran, then the last one
+  EXPECT_EQ(uploads(), "begin\nend\nbegin\nend\n");  // the running one, then the final one
 }
 
 TEST_F(HubLoggerTest, AFailedUploadIsAWarning) {

@@ -16,11 +16,11 @@ std::string with_precision(double value, std::chars_format format, int precision
   return {buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, format, precision).ptr};
 }
 
-/// A positive number rounded to three significant digits: 0.digits x 10^point. Kept as digits, because dividing by a
-/// power of ten afterwards could round a second time.
+/// A positive number rounded to three significant digits: 0.digits x 10^point. Kept as digits, because a later division
+/// by a power of ten could round a second time.
 struct ThreeDigits {
   std::string digits;
-  int point;  // how many digits stand before the decimal point; may be negative
+  int point;  // number of digits before the decimal point; may be negative
 
   explicit ThreeDigits(double value) {
     const std::string text = with_precision(value, std::chars_format::scientific, 2);  // d.dde[+-]xx
@@ -82,7 +82,7 @@ std::string human_bytes(double value) {
   if (value < 0) return negative(human_bytes(-value));
   constexpr std::array<std::string_view, 7> kUnits = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
   std::size_t unit = 0;
-  // Half a unit below 1024 is where the whole number shown would be 1024.
+  // From 1023.5 on the value would be rounded to 1024.
   for (; value >= 1023.5 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
   const ThreeDigits rounded(value);
   const bool whole = unit == 0 || rounded.point > 3;

@@ -1,16 +1,16 @@
 #pragma once
-// Printing JSON, for the files this folder writes; reading it is left to the folders that have a JSON library.
+// JSON output for the files written by this folder; parsing is done in the folders that have a JSON library.
 #include <concepts>
 #include <string>
 #include <string_view>
 
 namespace trireme {
 
-/// `text` in quotes and escaped. Bytes that are not UTF-8 become U+FFFD, so the result is valid JSON whatever comes in.
+/// `text` quoted and escaped. Invalid UTF-8 becomes U+FFFD, so the result is valid JSON for any input.
 std::string json_string(std::string_view text);
 
-/// The shortest digits that read back as the same number. JSON has no numbers for NaN and the infinities: they are
-/// written as the strings "NaN", "Infinity" and "-Infinity", which float() of Python and Number() of JavaScript take.
+/// The shortest digits that parse back to the same number. JSON has no NaN or infinities: they are written as the
+/// strings "NaN", "Infinity" and "-Infinity", which Python's float() and JavaScript's Number() accept.
 std::string json_number(double value);
 
 template <std::integral T>

@@ -10,7 +10,7 @@
 namespace trireme {
 
 JsonlLogger::JsonlLogger(const std::filesystem::path& path) : file_(path) {
-  // A run that lost power in the middle of a line: keep the next record out of what is left of it.
+  // After a crash in the middle of a line: start the next record on a new line.
   if (!file_.ends_with('\n')) file_.append("\n");
 }
 

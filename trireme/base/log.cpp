@@ -16,7 +16,7 @@ namespace {
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
 
-/// Control characters would break the line, or speak to the terminal.
+/// Control characters would break the line or control the terminal.
 void append_printable(std::string& out, char c) {
   constexpr std::string_view kHex = "0123456789abcdef";
   if (c == '\n') {

@@ -1,5 +1,5 @@
 #pragma once
-// One line an event: `[r5 pp1 dp0 tp1] info: checkpoint saved step=400 bytes=11534336`.
+// Log lines, one per event: `[r5 pp1 dp0 tp1] info: checkpoint saved step=400 bytes=11534336`.
 #include <functional>
 #include <initializer_list>
 #include <iosfwd>
@@ -14,26 +14,26 @@ namespace trireme {
 
 enum class LogLevel { debug, info, warning, error };
 
-/// Gets whole lines, newline included, one call a line.
+/// Called once per line, newline included.
 using LogSink = std::function<void(std::string_view line)>;
 
-/// Each line in one write(2): lines of several ranks on one pipe or terminal never mix (on a pipe: up to 4096 bytes, as
-/// POSIX promises). A line that cannot be written is lost: there is nobody left to tell, and training goes on.
+/// Each line in one write(2): lines of several ranks on one pipe or terminal are never interleaved (on a pipe: up to
+/// 4096 bytes, as POSIX guarantees). A line that cannot be written is dropped, and training continues.
 LogSink fd_sink(int fd);
 
 LogSink stream_sink(std::ostream& out);
 
-/// `text` as one word of a key=value line: in quotes, and escaped, if it is empty or holds spaces, quotes, = or control
-/// characters; otherwise as it is.
+/// `text` as one word of a key=value line: quoted and escaped if it is empty or contains spaces, quotes, = or control
+/// characters; otherwise unchanged.
 std::string log_word(std::string_view text);
 
 struct LogOptions {
-  std::string prefix{};             // who speaks: "r5 pp1 dp0 tp1", shown in brackets; empty: nobody
-  LogLevel level = LogLevel::info;  // what is below it is not written
+  std::string prefix{};             // the rank: "r5 pp1 dp0 tp1", shown in brackets; empty: none
+  LogLevel level = LogLevel::info;  // lines below this level are dropped
   WallClock clock{};                // each line starts with the time (UTC); empty: no time
 };
 
-/// Handed to whoever has something to say; there is no global one. Thread-safe.
+/// Passed to every component that logs; there is no global log. Thread-safe.
 class Log {
  public:
   using Fields = std::initializer_list<LogField>;

@@ -21,7 +21,7 @@ struct Format {
   bool is_default() const { return !commas && !precision && type == '\0'; }
 };
 
-/// Nothing if `text` is not of the form [,][.N][type].
+/// nullopt if `text` is not of the form [,][.N][type].
 std::optional<Format> parse_format(std::string_view text) {
   Format format;
   if (text.starts_with(',')) {
@@ -54,7 +54,7 @@ std::string with_commas(std::string text) {
 std::string format_double(double value, const Format& format) {
   std::array<char, 512> buffer;  // 309 digits of the largest double, 99 decimals
   char* const end = buffer.data() + buffer.size();
-  if (format.type == '\0' && !format.precision) {  // "," alone; in full, but for numbers that nobody would read in full
+  if (format.type == '\0' && !format.precision) {  // "," alone; in full, except for very long numbers
     const bool readable = std::abs(value) < 1e16 && (value == 0 || std::abs(value) >= 1e-4);
     const auto style = readable ? std::chars_format::fixed : std::chars_format::general;
     return with_commas({buffer.data(), std::to_chars(buffer.data(), end, value, style).ptr});
@@ -78,7 +78,7 @@ std::string format_double(double value, const Format& format) {
                          "\n  fix: use \"human_format\", or [,][.N][eEfFgG%d] as in \".3E\", \".4f\", \",\""));
 }
 
-/// Throws where Python would too.
+/// Throws if Python would too.
 Format checked_format(const LogItem& item) {
   const std::optional<Format> format = parse_format(*item.log_format);
   if (!format) refuse(item, "is not known");

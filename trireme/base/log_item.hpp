@@ -1,5 +1,5 @@
 #pragma once
-// Scalars of a run, as nanotron has them: a list of LogItem a step, handed to whatever writes them down.
+// Scalars of a run as in nanotron: a list of LogItem per step, and the interface of the loggers that write them.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,30 +11,30 @@ namespace trireme {
 struct LogItem {
   std::string tag;
   std::variant<double, std::int64_t> scalar_value;
-  std::optional<std::string> log_format{};  // for people; see format_scalar
+  std::optional<std::string> log_format{};  // for display; see format_scalar
 };
 
 class Logger {
  public:
   virtual ~Logger() = default;
 
-  /// Throws ConfigError for a log_format it does not know, before anything is written.
+  /// Throws ConfigError for an unknown log_format, before anything is written.
   virtual void add_scalars_from_list(const std::vector<LogItem>& entries, std::int64_t iteration_step) = 0;
 
   virtual void flush() {}
 };
 
-/// The value as log_format wants it:
+/// The value formatted according to log_format:
 ///   absent          six significant digits; integers in full
 ///   "human_format"  1.2K, 58.4K, 1.1M (human_count)
-///   a part of Python's format specification, [,][.N][type]: "," ".4f" ".3E" ",d" ".1%"
+///   a subset of Python's format specification, [,][.N][type]: "," ".4f" ".3E" ",d" ".1%"
 ///     type          e E f F g G %, or d, which is for integers and takes no .N; default g
 ///     .N            digits, 0 to 99; default 6; for an integer it needs a type other than d
-///     ,             groups the whole part by thousands; alone it keeps every digit of the value
+///     ,             thousands separators; alone it keeps every digit of the value
 /// Anything else is a ConfigError that names the tag and the format.
 std::string format_scalar(const LogItem& item);
 
-/// What every logger does first: throws what format_scalar would throw for any of the entries.
+/// Called first by every logger: throws what format_scalar would throw for any of the entries.
 void check_formats(const std::vector<LogItem>& entries);
 
 }  // namespace trireme

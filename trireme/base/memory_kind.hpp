@@ -1,5 +1,5 @@
 #pragma once
-// What memory is for, said where it is asked for: so that what was predicted can be held against what is there.
+// Tags allocations with their purpose, so that predicted memory can be compared with measured memory.
 #include <array>
 #include <cstddef>
 
@@ -13,7 +13,8 @@ inline const char* name(MemoryKind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-/// While it lives, tensors that this thread makes count as of this kind (runtime/counted_memory.hpp). Scopes nest.
+/// While in scope, tensors allocated by this thread count as this kind (runtime/memory/counted_memory.hpp). Scopes
+/// nest.
 class [[nodiscard]] MemoryScope {
  public:
   explicit MemoryScope(MemoryKind kind) : outer_(current()) { current() = kind; }

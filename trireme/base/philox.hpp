@@ -1,6 +1,6 @@
 #pragma once
-// Random numbers without state: each is a pure function of (seed, purpose, index), so that ranks draw only the elements
-// they own, in any order, and all layouts of a run see the same numbers.
+// Counter-based random numbers without state: each is a pure function of (seed, purpose, index), so that ranks generate
+// only the elements they own, in any order, and all layouts of a run see the same numbers.
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-/// Philox 4x32-10 of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011): 128 bits a counter and
+/// Philox 4x32-10 of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011): 128 bits per counter and
 /// key.
 constexpr std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
                                                   std::array<std::uint32_t, 2> key) {
@@ -25,13 +25,13 @@ constexpr std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> c
   return counter;
 }
 
-/// The numbers of one seed and one purpose ("init layers.3.mlp.up", "dropout", "shuffle epoch 2").
+/// The random stream of one seed and one purpose ("init layers.3.mlp.up", "dropout", "shuffle epoch 2").
 ///
 /// Key = seed; counter = (index / 2, stream id), so a block of 128 bits holds elements 2k and 2k + 1. The stream id is
-/// the 64-bit FNV-1a hash of the purpose: of a million purposes, two share a stream with probability 3e-8. This mapping
-/// is part of every checkpoint's and every golden number's meaning: it must not change.
+/// the 64-bit FNV-1a hash of the purpose: of a million purposes, two share a stream with probability 3e-8. All
+/// checkpoints and golden test values depend on this mapping: it must not change.
 ///
-/// bits, below and the uniforms are the same on every machine; normal goes through libm, whose last bit may differ.
+/// bits, below and the uniforms are the same on every machine; normal uses libm, whose last bit may differ.
 class RandomStream {
  public:
   constexpr RandomStream(std::uint64_t seed, std::string_view purpose) : seed_(seed), id_(fnv1a(purpose)) {}
@@ -45,7 +45,7 @@ class RandomStream {
   constexpr float uniform_float(std::uint64_t i) const { return static_cast<float>(bits(i) >> 40) * 0x1p-24F; }
 
   /// One of 0 ... n - 1: the high half of bits(i) * n. Each has probability 1/n to within 2^-64, that is, a relative
-  /// bias below n / 2^64; no draw is ever rejected, so element i costs one block whatever n is.
+  /// bias below n / 2^64; there is no rejection sampling, so element i costs one block for any n.
   constexpr std::uint64_t below(std::uint64_t i, std::uint64_t n) const {
     if (n == 0) throw InternalError("RandomStream::below: there is no number below 0");
     return static_cast<std::uint64_t>((uint128{bits(i)} * n) >> 64);
@@ -54,7 +54,7 @@ class RandomStream {
   /// Mean 0, variance 1, within +-8.6.
   double normal(std::uint64_t i) const { return normal_pair(i / 2)[i % 2]; }
 
-  /// normal(2k) and normal(2k + 1) for the price of one: what a loop over many elements wants.
+  /// normal(2k) and normal(2k + 1) at the cost of one, for loops over many elements.
   std::array<double, 2> normal_pair(std::uint64_t k) const {
     const auto [a, b] = block(k);
     // Box-Muller. 1 - u is in (0, 1]: its logarithm is finite.
@@ -64,7 +64,7 @@ class RandomStream {
   }
 
  private:
-  __extension__ typedef unsigned __int128 uint128;  // nvcc knows this form alone
+  __extension__ typedef unsigned __int128 uint128;  // the only form that nvcc accepts
 
   static constexpr double unit_interval(std::uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
 

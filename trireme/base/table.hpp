@@ -1,5 +1,5 @@
 #pragma once
-// Columns of text that line up on a terminal.
+// Formats a text table with aligned columns for the terminal.
 #include <string>
 #include <vector>
 
@@ -7,9 +7,9 @@ namespace trireme {
 
 using TableRow = std::vector<std::string>;
 
-/// One line a row, two spaces between columns, no spaces at the end of a line. A column whose cells are all numbers
-/// (perhaps with a unit; "–" and an empty cell stand for a missing one) is right-aligned, and its header with it. Cells
-/// may be coloured. Rows may be shorter than the header or longer.
+/// One line per row, two spaces between columns, no trailing spaces. A column whose cells are all numbers (optionally
+/// with a unit; "–" and an empty cell mean missing) is right-aligned, including its header. Cells may be coloured. Rows
+/// may be shorter or longer than the header.
 std::string table(const TableRow& header, const std::vector<TableRow>& rows);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 #pragma once
-// The same scalars to several loggers.
+// Forwards scalars to several loggers.
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -8,13 +8,12 @@
 
 namespace trireme {
 
-/// Shared, because some loggers have an end of their own (HubLogger::close) that their maker must still reach.
+/// Shared ownership, because some loggers must be closed by their creator (HubLogger::close).
 class TeeLogger final : public Logger {
  public:
   explicit TeeLogger(std::vector<std::shared_ptr<Logger>> loggers);
 
-  /// A logger that fails (a full disk) does not keep the scalars from the others: the first failure is thrown at the
-  /// end.
+  /// If a logger fails (a full disk) the others still get the scalars: the first error is rethrown at the end.
   void add_scalars_from_list(const std::vector<LogItem>& entries, std::int64_t iteration_step) override;
   void flush() override;
 

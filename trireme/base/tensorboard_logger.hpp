@@ -1,5 +1,5 @@
 #pragma once
-// Scalars to TensorBoard.
+// Logs scalars to TensorBoard event files.
 #include <cstdint>
 #include <filesystem>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-/// TensorBoard keeps values as 32-bit floats; integers too.
+/// TensorBoard stores values as 32-bit floats, including integers.
 class TensorBoardLogger final : public Logger {
  public:
   explicit TensorBoardLogger(const std::filesystem::path& folder, WallClock clock = system_wall_clock());

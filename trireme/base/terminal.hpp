@@ -1,5 +1,5 @@
 #pragma once
-// What the terminal can show, and colours that vanish where it cannot show them.
+// Terminal width and colour support, and text styles that are omitted if colour is not supported.
 #include <string>
 #include <string_view>
 
@@ -7,15 +7,15 @@ namespace trireme {
 
 struct TerminalFacts {
   bool tty = false;
-  int width = 100;  // also when the output is a file, or the terminal will not say
+  int width = 100;  // also if the output is a file or the width is unknown
   bool color = false;
 };
 
-/// `no_color` and `term` are the values of NO_COLOR and TERM, null when unset: only runtime/ reads the environment.
-/// Colour needs a terminal, no NO_COLOR (https://no-color.org: an empty one does not count) and a TERM other than dumb.
+/// `no_color` and `term` are the values of NO_COLOR and TERM, null if unset: only runtime/ reads the environment.
+/// Colour requires a terminal, no NO_COLOR (https://no-color.org: empty counts as unset) and a TERM other than dumb.
 TerminalFacts terminal_facts(int fd, const char* no_color, const char* term);
 
-/// Marks text for people. Few marks with fixed meanings: dim labels, a bold loss, yellow warnings, red errors.
+/// Text styles with fixed meanings: dim labels, a bold loss, yellow warnings, red errors.
 class Style {
  public:
   explicit Style(bool color = false) : color_(color) {}

@@ -16,9 +16,9 @@
 namespace trireme {
 namespace {
 
-/// Times in the file are relative to the begin of their quarter of a year, as Kineto's are: the microseconds since 1970
-/// would leave no bits of a double for the nanoseconds. The same base on all ranks, or their traces would not lie over
-/// each other.
+/// Times in the file are relative to the start of their quarter of a year, as Kineto's are: microseconds since 1970
+/// would leave no bits of a double for the nanoseconds. All ranks need the same base, or their traces would not line
+/// up.
 std::int64_t base_of(std::int64_t now_ns) {
   constexpr std::int64_t kQuarter = std::chrono::nanoseconds(std::chrono::hours(24 * 91)).count();
   return now_ns / kQuarter * kQuarter;
@@ -60,7 +60,7 @@ std::string json_object(Tracer::Args args) {
   return out.empty() ? out : out.append("}");
 }
 
-/// The name of a rank or a lane, or a rank's place among the others.
+/// The name of a rank or a lane, or the sort index of a rank.
 std::string metadata_json(std::string_view what, int rank, int lane, Tracer::Args args) {
   std::string out = "{\"ph\":\"M\",\"name\":";
   out.append(json_string(what)).append(",\"pid\":").append(json_number(rank));
@@ -76,7 +76,7 @@ std::string event_json(const TraceEvent& event, int rank, std::int64_t base_ns) 
   out.append(",\"ts\":").append(microseconds(event.start_ns - base_ns));
   if (event.phase == 'X') out.append(",\"dur\":").append(microseconds(event.duration_ns));
   if (event.phase == 's' || event.phase == 'f') out.append(",\"id\":\"").append(hexadecimal(event.id)).append("\"");
-  // Without "bp":"e" the arrow would end at the next span instead of the one it is in.
+  // Without "bp":"e" the arrow would end at the next span instead of the enclosing one.
   if (event.phase == 'f') out.append(",\"bp\":\"e\"");
   if (!event.args.empty()) out.append(",\"args\":").append(event.args);
   return out.append("}");
@@ -168,8 +168,8 @@ void Tracer::keep(TraceEvent event) {
 
 std::string Tracer::json() const {
   const std::lock_guard lock(mutex_);
-  // Spans were kept as they ended, inner ones first. Viewers want the outer one first where both start at the same
-  // time.
+  // Spans are stored in the order they ended, inner ones first. Viewers expect the outer one first if both start at the
+  // same time.
   std::vector<const TraceEvent*> in_order;
   in_order.reserve(events_.size());
   for (const TraceEvent& event : events_) in_order.push_back(&event);

@@ -1,5 +1,5 @@
 #pragma once
-// Where the time of a rank goes: spans, counters and arrows to a Chrome trace (ui.perfetto.dev, chrome://tracing, HTA).
+// Tracer: spans, counters and flow arrows of a rank as a Chrome trace (ui.perfetto.dev, chrome://tracing, HTA).
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -21,8 +21,8 @@ namespace trireme {
 /// Nanoseconds since 1970.
 using TraceClock = std::function<std::int64_t()>;
 
-/// The wall clock as it was when this was called, carried on by the steady clock: it never jumps, and the traces of
-/// several hosts lie over each other as well as their clocks agree.
+/// The wall-clock time of this call, advanced by the steady clock: it never jumps, and the traces of several hosts line
+/// up as well as their clocks agree.
 TraceClock steady_trace_clock();
 
 struct TraceOptions {
@@ -30,22 +30,22 @@ struct TraceOptions {
   int world_size = 1;
   std::string backend{};
   TraceClock clock = steady_trace_clock();
-  std::size_t max_events = 1'000'000;  // those that come later are dropped and counted: a forgotten tracer is bounded
+  std::size_t max_events = 1'000'000;  // later events are dropped and counted, which bounds memory
 };
 
-/// One "ph" of the trace event format. Its place is a lane: a thread, or a device stream.
+/// One event of the trace event format, on a lane: a thread, or a device stream.
 struct TraceEvent {
-  char phase;  // X span, C counter, s and f: begin and end of an arrow
+  char phase;  // X span, C counter, s and f: start and finish of a flow arrow
   int lane = 0;
   std::int64_t start_ns = 0;
   std::int64_t duration_ns = 0;
-  std::uint64_t id = 0;  // of an arrow
+  std::uint64_t id = 0;  // of a flow arrow
   std::string name{};
   std::string category{};
-  std::string args{};  // a JSON object, or nothing
+  std::string args{};  // a JSON object, or empty
 };
 
-/// Off until enable(); thread-safe. Names given to it are copied, and only while it is on.
+/// Off until enable(); thread-safe. Names are copied, and only while it is on.
 class Tracer {
  public:
   using Args = std::initializer_list<LogField>;
@@ -56,31 +56,31 @@ class Tracer {
   void disable() { enabled_.store(false, std::memory_order_relaxed); }
   bool enabled() const { return enabled_.load(std::memory_order_relaxed); }
 
-  /// A curve: memory in use, tokens in flight.
+  /// A value over time: memory in use, tokens in flight.
   void counter(std::string_view name, double value);
 
-  /// An arrow from the span that is open here to the one where arrow_finish is called with the same name and id,
-  /// usually on another rank (send -> recv). `id` must be one of its kind in the whole job.
+  /// A flow arrow from the span that is open here to the one where arrow_finish is called with the same name and id,
+  /// usually on another rank (send -> recv). `id` must be unique for this name in the whole job.
   void arrow_start(std::string_view name, std::uint64_t id) { add_arrow('s', name, id); }
   void arrow_finish(std::string_view name, std::uint64_t id) { add_arrow('f', name, id); }
 
-  /// What the calling thread's lane is called. Remembered also while off.
+  /// Names the calling thread's lane. Also takes effect while tracing is off.
   void name_thread(std::string_view name);
 
-  /// A new lane that no thread writes to by itself, such as a CUDA stream: see add_span.
+  /// A new lane that belongs to no thread, such as a CUDA stream: see add_span.
   int new_lane(std::string_view name);
 
-  /// A span that was timed elsewhere, in the nanoseconds of the tracer's clock. Spans of one lane must nest.
+  /// A span that was timed externally, in nanoseconds of the tracer's clock. Spans of one lane must nest.
   void add_span(int lane, std::string_view name, std::string_view category, std::int64_t start_ns,
                 std::int64_t duration_ns, Args args = {});
 
   std::int64_t now_ns() const { return options_.clock(); }
   std::size_t dropped() const;
 
-  /// Forgets the events, not the names of lanes.
+  /// Drops the events, keeps the lane names.
   void clear();
 
-  /// Compressed if `path` ends in .gz. The events stay. Spans still open are not in it.
+  /// Compressed if `path` ends in .gz. The events are kept. Spans that are still open are not written.
   void write(const std::filesystem::path& path) const;
 
  private:
@@ -88,7 +88,7 @@ class Tracer {
 
   void add_arrow(char phase, std::string_view name, std::uint64_t id);
   void add_from_this_thread(TraceEvent event);
-  int lane_of_this_thread();  // these two want the lock held
+  int lane_of_this_thread();  // these two require the lock to be held
   void keep(TraceEvent event);
   std::string json() const;
 
@@ -99,12 +99,12 @@ class Tracer {
   mutable std::mutex mutex_;  // guards all below
   std::vector<TraceEvent> events_;
   std::map<std::thread::id, int> lanes_;
-  std::vector<std::string> lane_names_;  // by lane; empty: not named
+  std::vector<std::string> lane_names_;  // by lane; empty: unnamed
   std::size_t dropped_ = 0;
 };
 
 /// Measures its scope: `TraceSpan span(tracer, "forward", "compute", {{"microbatch", 3}});`. While the tracer is off it
-/// costs a load and a branch: no allocation, no clock.
+/// costs a load and a branch: no allocation, no clock read.
 class [[nodiscard]] TraceSpan {
  public:
   TraceSpan(Tracer& tracer, std::string_view name, std::string_view category, Tracer::Args args = {})

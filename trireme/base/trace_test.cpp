@@ -17,8 +17,8 @@
 #include "trireme/base/error.hpp"
 #include "trireme/testing/temp_folder.hpp"
 
-// Counts the allocations of this thread, to show that a span of a tracer that is off makes none. Not inlined: gcc would
-// see free() of what came from new, and warn.
+// Counts the allocations of this thread, to verify that a span of a disabled tracer makes none. Not inlined: gcc would
+// see free() of memory from new, and warn.
 namespace {
 thread_local int num_allocations = 0;
 }
@@ -40,7 +40,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-/// Goes on by 1500 ns at each look.
+/// A fake clock that advances by 1500 ns per read.
 struct Ticks {
   std::int64_t now = 0;
   int reads = 0;
@@ -173,7 +173,7 @@ TEST(Trace, IsOffByDefaultAndThenCostsNothing) {
   {
     const TraceSpan span(tracer, name, name);
   }
-  EXPECT_GT(num_allocations, allocations);  // the count does count
+  EXPECT_GT(num_allocations, allocations);  // the counter works
 }
 
 TEST(Trace, ASpanIsRecordedIfItBeganWhileOn) {
@@ -249,7 +249,7 @@ TEST(Trace, TakesSpansFromManyThreads) {
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&] {
       ++ready;
-      while (ready < kThreads) std::this_thread::yield();  // all alive at once, so that no lane is used twice
+      while (ready < kThreads) std::this_thread::yield();  // all alive at once, so that no lane is reused
       for (int i = 0; i < kSpans; ++i) const TraceSpan span(tracer, "work", "test", {{"i", i}});
     });
   }

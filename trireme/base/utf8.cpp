@@ -13,7 +13,7 @@ struct Sequence {
 };
 
 /// The sequence that starts at `i`; an ill-formed one ends before the first byte that cannot continue it (Unicode 3.9,
-/// table 3-7: the range of the second byte is what rules out overlong forms, surrogates and numbers above U+10FFFF).
+/// table 3-7: the range of the second byte excludes overlong forms, surrogates and code points above U+10FFFF).
 Sequence sequence_at(std::string_view text, std::size_t i) {
   const unsigned char lead = byte_at(text, i);
   if (lead < 0x80) return {1, true};

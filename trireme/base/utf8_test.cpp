@@ -20,10 +20,10 @@ TEST(ValidUtf8, ReplacesIllFormedSequencesAsPythonDoes) {
   EXPECT_EQ(valid_utf8("\x80"
                        "abc"),
             bad + "abc");
-  EXPECT_EQ(valid_utf8("\xE2\x82"), bad);  // cut short
+  EXPECT_EQ(valid_utf8("\xE2\x82"), bad);  // truncated
   EXPECT_EQ(valid_utf8("\xE2\x82"
                        "a"),
-            bad + "a");  // the byte after it is not eaten
+            bad + "a");  // the next byte is not consumed
   EXPECT_EQ(valid_utf8("\xC3("), bad + "(");
   EXPECT_EQ(valid_utf8("\xF0\x9F\x98"), bad);
   EXPECT_EQ(valid_utf8("\xC0\xAF"), bad + bad);                      // overlong

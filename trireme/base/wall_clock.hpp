@@ -1,5 +1,5 @@
 #pragma once
-// The time of day, handed in wherever it is written down, so that tests can choose it.
+// The wall clock as an injected dependency, so that tests can set the time.
 #include <chrono>
 #include <functional>
 

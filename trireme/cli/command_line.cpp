@@ -12,13 +12,13 @@
 namespace trireme::cli {
 namespace {
 
-/// What the words chose. Settings (--section.key VALUE) are taken out before the library sees the rest: their names are
-/// the config's, and the config checks them.
+/// The parsed command. Settings (--section.key VALUE) are removed before CLI11 sees the rest: their names are those of
+/// the config, which checks them.
 struct Choice {
-  std::function<int(Console&)> run;  // to an exit code
+  std::function<int(Console&)> run;  // returns the exit code
   config::Settings overrides;
-  std::vector<std::string> program;  // what came after --
-  std::vector<std::string> words;    // all of them, the program's own first
+  std::vector<std::string> program;  // arguments after --
+  std::vector<std::string> words;    // argv, including the program
 };
 
 int number(ExitCode code) { return static_cast<int>(code); }
@@ -149,7 +149,7 @@ void add_doctor(CLI::App& app, Choice& choice) {
   cmd->callback([&choice] { choice.run = [](Console& console) { return number(run_doctor(console)); }; });
 }
 
-/// The library would only say that a command is missing.
+/// A better message than CLI11's, which would only say that a command is missing.
 void check_command(const CLI::App& app, const std::vector<std::string>& words) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
@@ -192,12 +192,12 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
     } else {
       rest = words;
     }
-    if (!words.empty() && words.front() == "launch") {  // what follows -- is the program's, whatever it looks like
+    if (!words.empty() && words.front() == "launch") {  // everything after -- belongs to the program
       const auto dashes = std::ranges::find(rest, "--");
       if (dashes != rest.end()) choice.program.assign(dashes + 1, rest.end());
       rest.erase(dashes, rest.end());
     }
-    std::ranges::reverse(rest);  // as the library wants them
+    std::ranges::reverse(rest);  // CLI11 expects reverse order
     app.parse(std::move(rest));
     code = choice.run(console);
   } catch (const CLI::Success& e) {  // --help, --version

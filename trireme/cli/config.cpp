@@ -37,7 +37,7 @@ std::string group_list(const Grid& grid, Axis axis) {
   return out;
 }
 
-/// The grid and, when it is small enough to read, the groups along each axis that has more than one rank.
+/// The grid and, if it is small, the groups along each axis that has more than one rank.
 std::string describe_layout(const ParallelismConfig& p) {
   const Grid grid = Grid::dense({.pp = static_cast<int>(p.pp),
                                  .dp = static_cast<int>(std::max<std::int64_t>(1, p.dp)),
@@ -66,7 +66,7 @@ std::string describe_batch(const Config& c) {
 ExitCode run_config_show(const ConfigOptions& options, Console& console) {
   config::LoadedConfig loaded = config::load_config(options.file, options.overrides);
   config::throw_if_any(loaded.violations);
-  // A config without a model is still worth seeing, so rules across keys only warn here.
+  // A config without a model can still be shown, so violated cross-key rules are only warnings here.
   config::derive(loaded, started(options));
   std::vector<std::string> warnings;
   for (const config::Violation& v : config::validate(loaded, started(options), warnings))
@@ -98,7 +98,7 @@ ExitCode run_config_import(const ConfigOptions& options, Console& console) {
   const auto from = config::framework_by_name(options.from);
   require<ConfigError>(options.from.empty() || from, "--from ", options.from,
                        " is no trainer that we know\n  fix: nanotron, torchtitan, megatron, deepspeed, trainer or hf");
-  // A model's folder stands for its config.json.
+  // A model folder means its config.json.
   std::filesystem::path source = options.file;
   if (std::filesystem::is_directory(source)) source /= "config.json";
   const config::Imported imported =

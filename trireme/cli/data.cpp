@@ -93,7 +93,7 @@ void prepare_now(const PrepareCommand& command, Console& console) {
     tokenizer = data::Tokenizer::load(command.tokenizer);
   } else {
     data::BpeTrainOptions training{.vocab_size = command.train_bpe, .pattern = pattern_of(command.pattern)};
-    // The tokens that the template is made of must be there, and special.
+    // The tokens used in the template must exist and be special.
     if (options.documents.chat)
       for (const std::string& token : options.documents.chat->special) training.special_tokens.push_back(token);
     data::CorpusCounts counts;

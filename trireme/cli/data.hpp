@@ -1,5 +1,5 @@
 #pragma once
-// `trireme data ...`: what each of its commands was asked for (data_words.cpp), and doing it (data.cpp).
+// The `trireme data ...` commands: their options (data_options.cpp) and their implementation (data.cpp, data_sets.cpp).
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -15,15 +15,15 @@ class App;
 
 namespace trireme::cli {
 
-/// Runs `work`, which asks StopSignals. When one has stopped it, the code is the one that a shell gives: 130 after Ctrl-C.
+/// Runs `work`, which polls StopSignals. If a signal stopped it, returns the shell's exit code: 130 after Ctrl-C.
 int until_stopped(Console& console, const std::function<void()>& work);
 
-/// Shows progress on `line`, and asks StopSignals.
+/// Hooks that show progress on `line` and poll StopSignals.
 data::DataHooks hooks_of(ProgressLine& line);
-/// ConfigError when --format names none.
+/// ConfigError for an unknown --format.
 data::TokenFormat format_of(const std::string& name);
 
-/// Where text comes from, for `prepare` and `train-bpe`.
+/// Text input options of `prepare` and `train-bpe`.
 struct TextOptions {
   std::vector<std::string> inputs;
   std::string key = "text", documents = "file", chat_template = "chatml";
@@ -63,7 +63,7 @@ struct MergeCommand {
 };
 int run_data_merge(const MergeCommand& command, Console& console);
 
-/// Adds `data` and its commands; `chosen` gets what is to be run.
+/// Adds `data` and its subcommands; `chosen` receives the command to run.
 void add_data(CLI::App& app, const std::function<void(std::function<int(Console&)>)>& chosen);
 
 }  // namespace trireme::cli

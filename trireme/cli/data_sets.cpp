@@ -28,7 +28,7 @@ std::string tokenizer_line(const data::TokenSource& source, const std::optional<
   return line;
 }
 
-/// A bar for each power of two between the shortest and the longest document.
+/// One bar per power of two between the shortest and the longest document.
 std::string histogram(const data::TokenReport& report) {
   constexpr double kWidth = 40;
   const auto& lengths = report.lengths;

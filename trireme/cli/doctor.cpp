@@ -24,7 +24,7 @@ int usable_cores() {
                                                      : static_cast<int>(std::thread::hardware_concurrency());
 }
 
-/// The share of the cores that the container allows, where it says so.
+/// The container's CPU limit, if there is one.
 std::string core_limit() {
   std::ifstream file("/sys/fs/cgroup/cpu.max");
   double quota = 0, period = 0;
@@ -46,7 +46,7 @@ bool multiplies_bf16() {
 #endif
 }
 
-/// A line "Name:   123 kB" of /proc/meminfo, in bytes.
+/// The value of a line "Name:   123 kB" in /proc/meminfo, in bytes.
 double meminfo(const std::string& name) {
   std::ifstream file("/proc/meminfo");
   for (std::string line; std::getline(file, line);)
@@ -54,7 +54,7 @@ double meminfo(const std::string& name) {
   return 0;
 }
 
-/// What the container allows, where it says so.
+/// The container's memory limit, if there is one.
 std::string memory_limit() {
   for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
     std::ifstream file(path);

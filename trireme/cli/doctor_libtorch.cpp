@@ -1,4 +1,4 @@
-// The doctor of a build with libtorch.
+// The libtorch section of `trireme doctor`, in a build with libtorch.
 #include "trireme/cli/commands.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
 

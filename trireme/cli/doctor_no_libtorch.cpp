@@ -1,4 +1,4 @@
-// The doctor of a build without libtorch.
+// The libtorch section of `trireme doctor`, in a build without libtorch.
 #include "trireme/cli/commands.hpp"
 
 namespace trireme::cli {

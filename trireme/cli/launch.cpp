@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kDefaultPort = 29500;
 
-/// A folder of its own for every launch, so that nothing of an earlier one is overwritten.
+/// A new folder for every launch, so that earlier ones are never overwritten.
 std::string fresh_run_folder() {
   const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   std::tm utc{};

@@ -1,4 +1,4 @@
-// The words a person types: see command_line.cpp.
+// Entry point of the command line program: see command_line.cpp.
 #include <cstdlib>
 #include <iostream>
 

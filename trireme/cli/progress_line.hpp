@@ -1,5 +1,5 @@
 #pragma once
-// One line that says how far work is, on a terminal alone.
+// A one-line progress display, only on a terminal.
 #include <chrono>
 #include <ostream>
 #include <string>
@@ -11,14 +11,14 @@ namespace trireme::cli {
 
 class ProgressLine {
  public:
-  /// Shows nothing unless `shown`. `what` begins the line.
+  /// Shows nothing unless `shown`. `what` is the beginning of the line.
   ProgressLine(std::ostream& out, bool shown, int width, std::string what)
       : out_(out), shown_(shown), width_(width), what_(std::move(what)) {}
   ~ProgressLine() { clear(); }
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  /// Draws the line anew, five times a second at most.
+  /// Redraws the line, at most five times per second.
   void show(const data::DataProgress& progress);
   void clear();
 

@@ -10,7 +10,7 @@
 namespace trireme::cli {
 namespace {
 
-constexpr double kMaxSteps = 2e7;  // a few GB; a drawing of more helps nobody
+constexpr double kMaxSteps = 2e7;  // a few GB; a larger drawing is useless
 constexpr double kMaxCost = 1e12;
 
 void check(const ScheduleOptions& o, std::int64_t chunks) {
@@ -20,7 +20,7 @@ void check(const ScheduleOptions& o, std::int64_t chunks) {
   require<ConfigError>(o.virtual_stages == 0 || schedule::canonical_schedule(o.name) == "interleaved-1f1b",
                        "--virtual-stages ", o.virtual_stages, " with ", o.name,
                        ": only interleaved-1f1b takes a number of chunks");
-  // The schedules on a V are written for two microbatches a stage at least.
+  // V-shaped schedules are generated for at least two microbatches per stage.
   const double steps = static_cast<double>(o.stages) * std::max(2.0 * o.stages, static_cast<double>(o.microbatches)) *
                        static_cast<double>(chunks);
   require<ConfigError>(steps <= kMaxSteps, o.stages, " stages × ", o.microbatches, " microbatches × ", chunks,

@@ -29,7 +29,7 @@ StopSignals::StopSignals() {
   }
 }
 
-// A signal that comes while the process ends would make a failure of what is done: it takes a while to let go of libtorch.
+// Unloading libtorch takes a while: a signal during process exit would turn a success into a failure.
 StopSignals::~StopSignals() {
   struct sigaction action{};
   action.sa_handler = SIG_IGN;

@@ -1,10 +1,11 @@
 #pragma once
-// Ctrl-C as a question that work asks now and then, so that it can clean up after itself.
+// Ctrl-C handling by polling a flag, so that long operations can clean up.
 
 namespace trireme::cli {
 
-/// While it lives, SIGINT, SIGTERM and SIGHUP (unless they are ignored, as under nohup) are noted instead of ending the process. A second
-/// one ends it at once. Afterwards they are ignored: for the last thing that a process does. One object a process at a time.
+/// While in scope, SIGINT, SIGTERM and SIGHUP (unless ignored, as under nohup) set a flag instead of ending the
+/// process. A second signal ends it immediately. After destruction they are ignored: it should be the last thing that a
+/// process does. One instance per process at a time.
 class StopSignals {
  public:
   StopSignals();
@@ -12,7 +13,7 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// The signal that came, or 0.
+  /// The received signal, or 0.
   static int received();
 };
 

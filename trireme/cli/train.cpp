@@ -18,7 +18,7 @@
 namespace trireme::cli {
 namespace {
 
-/// The config for so many ranks, with everything that is wrong with it said at once.
+/// The config for this number of ranks; reports all errors at once.
 config::LoadedConfig checked_config(const TrainCommand& command, const config::Started& started,
                                     std::vector<std::string>& warnings) {
   config::LoadedConfig loaded = config::load_config(command.file, command.overrides);
@@ -45,7 +45,7 @@ report::RunFolder fresh_folder(const Config& config, const Variables& variables)
   const report::RunFacts facts{.time = std::chrono::system_clock::now(),
                                .job_id = job_id(variables),
                                .layout = report::layout_word(grid.axes())};
-  report::run_name(config.run.name, facts);  // whose faults are its own
+  report::run_name(config.run.name, facts);  // reports errors in run.name itself
   try {
     return report::make_run_folder(config.run.dir, config.run.name, facts);
   } catch (const ConfigError& e) {
@@ -61,7 +61,7 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
       command, {.ranks = env.world_size, .how = env.how, .ranks_of_a_host = env.local_world_size}, warnings);
   Config& config = loaded.config;
   TrainIo io{.out = console.out, .terminal = console.terminal, .program = command.version};
-  if (env.launcher != "alone") io.terminal = {};  // Open MPI gives ranks pseudo-terminals, whatever its output is
+  if (env.launcher != "alone") io.terminal = {};  // Open MPI gives ranks pseudo-terminals, whatever its own output is
   if (command.terminal_width > 0)
     io.terminal = {.tty = true, .width = command.terminal_width, .color = command.terminal_color};
   io.warnings = warnings;
@@ -94,7 +94,7 @@ int run_train(const TrainCommand& asked, Console& console) {
   how.flags.local_ranks = command.ranks;
   how.flags.master = command.master;
   if (command.ranks > 0 && command.run_folder.empty()) {
-    // Before anything starts: what is wrong is said once, and the ranks have a folder for what they say.
+    // Before anything starts: errors are reported once, and the ranks have a folder for their logs.
     std::vector<std::string> warnings;
     const config::LoadedConfig loaded = checked_config(
         command, {.ranks = command.ranks, .how = text("-n ", command.ranks), .ranks_of_a_host = command.ranks},
@@ -103,7 +103,7 @@ int run_train(const TrainCommand& asked, Console& console) {
     if (!folder.warning.empty()) console.err << "warning: " << folder.warning << "\n";
     command.run_folder = folder.path.string();
     how.words.insert(how.words.end(), {"--run-folder", command.run_folder});
-    if (console.terminal.tty) {  // rank 0 writes to a pipe, whose end is a terminal
+    if (console.terminal.tty) {  // rank 0 writes to a pipe that ends at a terminal
       how.words.insert(how.words.end(), {"--terminal-width", std::to_string(console.terminal.width)});
       if (console.terminal.color) how.words.emplace_back("--terminal-color");
     }

@@ -31,7 +31,7 @@ Tensors parts_of(const at::Tensor& whole, int n) {
   return parts;
 }
 
-/// One more row where a scalar is given: c10d wants to see the parts' sizes.
+/// Views a scalar as one row: c10d needs a dim for the parts' sizes.
 at::Tensor rows_of(const at::Tensor& x) { return x.dim() == 0 ? x.view({1}) : x; }
 
 bool rounds(const Call& call) {
@@ -92,7 +92,7 @@ std::unique_ptr<CommWork> C10dGroup::flight_of(c10::intrusive_ptr<c10d::Work> wo
 }
 
 c10::intrusive_ptr<c10d::Work> C10dGroup::start_work(const Call& call) {
-  // c10d takes its tensors by reference to non-const, though it keeps none.
+  // c10d takes its tensors by non-const reference, though it does not modify them.
   at::Tensor in = call.input, out = call.output;
   switch (call.op) {
     case Op::all_reduce: {
@@ -149,8 +149,8 @@ c10::intrusive_ptr<c10d::Work> C10dGroup::start_work(const Call& call) {
   }
 }
 
-/// Every rank gets everybody's part number `rank`, adds them in rank order, and hands the sum round: the additions are
-/// those of a thread group and of one rank that accumulates, whatever algorithm the backend has.
+/// Every rank collects part `rank` of all ranks, adds them in rank order, and distributes the sum: the additions are
+/// those of a thread group and of one rank that accumulates, independent of the backend's algorithm.
 void C10dGroup::sum_in_rank_order(const Call& call) {
   const int n = size();
   const at::Tensor source = call.op == Op::reduce_scatter ? call.input : call.output;
@@ -184,7 +184,7 @@ void C10dGroup::compare(std::span<const CallRecord> records) {
         throw mismatch_error(str(), world_rank(0), record_in(all, 0), world_rank(r), record_in(all, r));
     return;
   }
-  // A sender says what it sends and goes on; the receiver reads that before it takes the data.
+  // A sender sends the record and continues; the receiver checks it before it receives the data.
   std::vector<c10::intrusive_ptr<c10d::Work>> sent;
   for (const CallRecord& r : records)
     if (r.op == Op::send) {

@@ -1,5 +1,5 @@
 #pragma once
-// Groups over a backend of c10d: what Gloo and NCCL have in common.
+// Group over a c10d backend: the common part of Gloo and NCCL.
 #include <memory>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -11,7 +11,7 @@ namespace trireme {
 
 class C10dGroup : public Group {
  public:
-  /// `checks`: a Gloo backend of the same ranks for strict mode, null in the others.
+  /// `checks`: a Gloo backend of the same ranks for strict mode, otherwise null.
   C10dGroup(Membership members, std::shared_ptr<FlightRecorder> recorder, CommOptions options,
             c10::intrusive_ptr<c10d::Backend> backend, c10::intrusive_ptr<c10d::Backend> checks,
             std::shared_ptr<Watchdog> watchdog);
@@ -22,9 +22,9 @@ class C10dGroup : public Group {
   void compare(std::span<const CallRecord> records) override;
   [[noreturn]] void fail(const CallRecord& record, const std::exception& cause) override;
 
-  /// Messages, one or several: backends differ in how they carry them.
+  /// Starts one or several point-to-point messages; backends differ in how they do this.
   virtual std::unique_ptr<CommWork> start_messages(const std::vector<Message>& messages) = 0;
-  /// What start() hands back for a piece of work.
+  /// Wraps c10d work in the handle that start() returns.
   virtual std::unique_ptr<CommWork> flight_of(c10::intrusive_ptr<c10d::Work> work, const CallRecord& record);
 
   c10d::Backend& backend() { return *backend_; }
@@ -40,7 +40,7 @@ class C10dGroup : public Group {
   const std::shared_ptr<Watchdog> watchdog_;
 };
 
-/// One or several pieces of c10d's work.
+/// One or several c10d work handles.
 class C10dWork : public CommWork {
  public:
   explicit C10dWork(std::vector<c10::intrusive_ptr<c10d::Work>> works) : works_(std::move(works)) {}

@@ -13,8 +13,8 @@ std::shared_ptr<FlightRecorder> recorder_of(const C10dPlace& place) {
   return std::make_shared<FlightRecorder>(place.rank, place.size, place.black_box);
 }
 
-/// A client of its own: a wait in one thread must not hold up the other, and a store that does not answer not the error
-/// that says who is missing.
+/// A separate client: a wait in one thread must not block the other, and a store that does not respond must not block
+/// the error that names the missing ranks.
 c10::intrusive_ptr<c10d::Store> own_client(const C10dPlace& place, double timeout_s) {
   const double patience = std::clamp(timeout_s, 5.0, 10.0);
   auto store = with_receive_timeout(patience, [&] { return place.store->clone(); });
@@ -32,7 +32,7 @@ C10dWorld::C10dWorld(C10dPlace place, CommOptions options)
                                            this->options(), place_.lifeline_fd)) {}
 
 c10::intrusive_ptr<c10d::Store> C10dWorld::store_of(const Membership& members, const char* use) const {
-  // A prefix of its own for every group: under one prefix two groups would take each other's addresses.
+  // A separate prefix per group: with a common prefix two groups would mix up their addresses.
   std::string prefix = text("group/", members.name, "/", use);
   for (int r : members.world_ranks) prefix += text("/", r);
   return c10::make_intrusive<c10d::PrefixStore>(prefix, place_.store);

@@ -1,5 +1,5 @@
 #pragma once
-// The ranks of a job as processes (or threads that share a store): groups over Gloo or NCCL.
+// World over c10d: the ranks of a job as processes (or threads that share a store), with Gloo or NCCL groups.
 #include <memory>
 #include <string>
 
@@ -14,16 +14,16 @@ namespace trireme {
 
 enum class BackendKind { gloo, nccl };
 
-/// Who this process is among the ranks, and how they find each other.
+/// The rank of this process, and how the ranks find each other.
 struct C10dPlace {
-  c10::intrusive_ptr<c10d::Store> store;  // all ranks' own
+  c10::intrusive_ptr<c10d::Store> store;  // shared by all ranks
   int rank = 0, size = 1;
   BackendKind backend = BackendKind::gloo;
   at::Device device = at::kCPU;       // of this rank; NCCL needs a GPU
-  std::string address = "127.0.0.1";  // of this host, as the others reach it
+  std::string address = "127.0.0.1";  // of this host, as seen by the others
   std::string interface{};            // or the network interface to use
-  FlightRecord* black_box = nullptr;  // from the launcher, or nothing
-  int lifeline_fd = -1;               // from the launcher, or nothing
+  FlightRecord* black_box = nullptr;  // flight record from the launcher, or null
+  int lifeline_fd = -1;               // from the launcher, or -1
 };
 
 class C10dWorld final : public World {
@@ -46,7 +46,7 @@ class C10dWorld final : public World {
   const std::shared_ptr<Watchdog> watchdog_;
 };
 
-/// In nccl_group.cpp where torch has CUDA, else in no_nccl.cpp, which says that it has not.
+/// In nccl_group.cpp if torch has CUDA, else in no_nccl.cpp, which throws.
 std::unique_ptr<Group> connect_nccl(Membership members, const std::shared_ptr<FlightRecorder>& recorder,
                                     const CommOptions& options, const c10::intrusive_ptr<c10d::Store>& store,
                                     at::Device device, c10::intrusive_ptr<c10d::Backend> checks,

@@ -19,7 +19,7 @@ std::uint64_t mixed(std::uint64_t x) {
 
 std::uint64_t chained(std::uint64_t hash, std::uint64_t word) { return mixed(hash ^ mixed(word)); }
 
-/// The tensor whose shape every rank of the group must have alike; undefined where there is none.
+/// The tensor whose shape must match on all ranks of the group; undefined if there is none.
 const at::Tensor& common_tensor(const Call& call) {
   switch (call.op) {
     case Op::all_reduce:
@@ -106,7 +106,7 @@ CallRecord record_of(const Call& call) {
     else
       record.sizes[CallRecord::kDims - 1] *= tensor.size(d);
   }
-  if (!call.send_counts.empty() && record.dims > 0) record.sizes[0] = -1;  // each rank has its own number of rows
+  if (!call.send_counts.empty() && record.dims > 0) record.sizes[0] = -1;  // the number of rows differs per rank
   return record;
 }
 

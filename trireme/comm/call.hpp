@@ -1,5 +1,5 @@
 #pragma once
-// One communication as data: what a rank asks of its group, and the record of it that is compared, kept and printed.
+// A communication call as data: its arguments, and its record, which is compared between ranks, stored and printed.
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-/// The last two move no data of the caller's: `step_end` stands in the records where a rank ended its step.
+/// The last two transfer no user data: `step_end` marks the end of a step in the records.
 enum class Op : std::uint8_t {
   all_reduce,
   all_gather,
@@ -31,10 +31,10 @@ const char* name(Op op);
 enum class Reduce : std::uint8_t { sum, max, min, avg };
 const char* name(Reduce reduce);
 
-/// "f32", "bf16", "i64": how records and messages write a dtype.
+/// "f32", "bf16", "i64": the short dtype names in records and messages.
 const char* dtype_name(at::ScalarType dtype);
 
-/// A send or a receive of a batch.
+/// One send or receive of a batch.
 struct Message {
   Op op = Op::send;
   at::Tensor tensor{};
@@ -46,13 +46,13 @@ struct Message {
 struct Call {
   Op op = Op::barrier;
   Reduce reduce = Reduce::sum;
-  int peer = -1;                 // the root, or the other rank of a send or receive, as ranks of the group
-  at::Tensor input{}, output{};  // all_reduce and broadcast work on `output` in place
-  std::vector<std::int64_t> send_counts{}, recv_counts{};  // rows for each rank, of an uneven all_to_all
+  int peer = -1;                                           // root, or peer of a send or receive, as a rank of the group
+  at::Tensor input{}, output{};                            // all_reduce and broadcast are in place on `output`
+  std::vector<std::int64_t> send_counts{}, recv_counts{};  // rows per rank, for an uneven all_to_all
   std::vector<Message> messages{};                         // of a batch
 };
 
-/// Where in its work a rank is: set by whoever drives the step, kept with every call.
+/// The current step and phase of a rank: set by the training loop, stored with every call.
 struct Tag {
   std::int64_t step = -1;
   char phase[24] = "";
@@ -65,19 +65,19 @@ struct Tag {
   std::string str() const;
 };
 
-/// A call as plain bytes: it lies in shared memory, travels between ranks, and is compared.
+/// A call as trivially copyable data: stored in shared memory, sent between ranks, and compared.
 struct CallRecord {
   static constexpr int kDims = 6;
-  std::uint64_t seq = 0;                         // in its group, from 1
-  std::int64_t started_ns = 0, finished_ns = 0;  // steady clock; not finished: 0
+  std::uint64_t seq = 0;                         // sequence number in its group, from 1
+  std::int64_t started_ns = 0, finished_ns = 0;  // steady clock; 0: not finished
   Op op = Op::barrier;
   Reduce reduce = Reduce::sum;
   std::int8_t dtype = -1;  // at::ScalarType; -1: no tensor
   std::int8_t dims = 0;
   std::int32_t peer = -1;          // as in Call
-  std::int64_t sizes[kDims] = {};  // of what must be alike; of more dims the last holds the product
+  std::int64_t sizes[kDims] = {};  // of the tensor that must match; with more dims the last holds the product
   Tag tag{};
-  char group[48] = "";  // "dp{0,2}", cut short where it is longer
+  char group[48] = "";  // "dp{0,2}", truncated if longer
 
   /// "all_reduce sum f32[1048576]"
   std::string what() const;
@@ -87,18 +87,18 @@ struct CallRecord {
 };
 static_assert(std::is_trivially_copyable_v<CallRecord>);
 
-/// The record of `call` without number, time, tag and group. For each operation the sizes are those of the tensor that
-/// all ranks have alike; of an uneven all_to_all only the rows' own.
+/// The record of `call` without sequence number, time, tag and group. The sizes are those of the tensor that must match
+/// on all ranks for this operation; for an uneven all_to_all only the size of a row.
 CallRecord record_of(const Call& call);
 
-/// Whether two ranks of a group made the same collective call, the tag included; times apart.
+/// Whether two ranks of a group made the same collective call, including the tag, excluding times.
 bool same_call(const CallRecord& a, const CallRecord& b);
-/// Whether a receive fits the send that it meets.
+/// Whether a receive matches its send.
 bool same_message(const CallRecord& sent, const CallRecord& received);
 
-/// A number that two records share exactly when same_call, but for one chance in 2^64.
+/// Equal for two records if and only if same_call, except with probability 2^-64.
 std::uint64_t hash_of(const CallRecord& record);
-/// The same for a message from a rank to a rank: both ends compute it alike.
+/// The same for a message between two ranks: both ends compute the same hash.
 std::uint64_t hash_of_message(std::uint64_t group, int from, int to, std::uint64_t count, int dtype,
                               std::int64_t elements);
 

@@ -1,4 +1,4 @@
-// What must hold of a call before anything moves. A backend that is given a wrong tensor writes over its neighbours.
+// Validates a call before any data is transferred: a backend given a wrong tensor would corrupt memory.
 #include <algorithm>
 #include <vector>
 
@@ -63,7 +63,7 @@ void check_reduce(const Site& at, const at::Tensor& x) {
        " would round\n  fix: sum, and divide as you mean it");
 }
 
-/// Rows, and the elements of each: a scalar is one row.
+/// Number of rows: a scalar is one row.
 std::int64_t rows(const at::Tensor& x) { return x.dim() == 0 ? 1 : x.size(0); }
 std::int64_t row_elements(const at::Tensor& x) {
   std::int64_t n = 1;
@@ -71,7 +71,7 @@ std::int64_t row_elements(const at::Tensor& x) {
   return n;
 }
 
-/// `whole` is `size` times `part` along dim 0.
+/// Checks that `whole` is `size` times `part` along dim 0.
 void check_parts(const Site& at, const at::Tensor& whole, const at::Tensor& part, const char* whole_role,
                  const char* part_role) {
   must(rows(whole) == at.size * rows(part) && row_elements(whole) == row_elements(part), at, whole_role, " ",
@@ -149,7 +149,7 @@ void check_call(const Call& c, int rank, int size, const std::string& where) {
     must(c.input.device() == c.output.device(), at, "input on ", c.input.device(), ", output on ", c.output.device());
     must(c.input.scalar_type() == c.output.scalar_type(), at, "input ", dtype_name(c.input.scalar_type()), ", output ",
          dtype_name(c.output.scalar_type()));
-    // In a group of one the result may be the input itself; a gather's input may be where the result has it.
+    // In a group of one the result may be the input itself; a gather's input may alias its slot in the result.
     const auto* own_part = static_cast<const char*>(c.output.const_data_ptr()) +
                            (c.op == Op::all_gather ? static_cast<std::size_t>(rank) * c.input.nbytes() : 0);
     must(!overlap(c.input, c.output) ||

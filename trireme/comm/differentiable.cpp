@@ -21,8 +21,8 @@ struct Kept final : torch::CustomClassHolder {
   const Adjoint adjoint;
 };
 
-/// A linear operation as a node. The adjoints are operations of this file: they make nodes of their own when somebody
-/// asks for the graph of the gradient, and none otherwise. The type of the lambda gives the node its name.
+/// An autograd node for a linear operation. The adjoints are operations of this file: they create nodes themselves for
+/// create_graph, and none otherwise. The type of the lambda gives the node its name.
 template <class Adjoint>
 struct LinearMap : torch::autograd::Function<LinearMap<Adjoint>> {
   template <class Forward>
@@ -42,14 +42,14 @@ at::Tensor apply(const at::Tensor& x, const Forward& map, const Adjoint& adjoint
   return LinearMap<Adjoint>::apply(x, map, adjoint);
 }
 
-/// `dim` counted from the front.
+/// `dim` as a non-negative index.
 std::int64_t dim_of(const at::Tensor& x, std::int64_t dim, const char* operation, const Group& group) {
   require(x.dim() > 0 && dim >= -x.dim() && dim < x.dim(), operation, " on group ", group.str(), ": dim ", dim,
           " of a tensor of sizes ", x.sizes(), ": must be from ", -x.dim(), " to ", x.dim() - 1);
   return dim < 0 ? dim + x.dim() : dim;
 }
 
-/// The same, for a dim that is cut.
+/// The same, for a dim that is split.
 std::int64_t cut_dim_of(const at::Tensor& x, std::int64_t dim, const char* operation, const Group& group) {
   const std::int64_t d = dim_of(x, dim, operation, group);
   require<ConfigError>(x.size(d) % group.size() == 0, operation, " on group ", group.str(), ": size ", x.size(d),
@@ -58,8 +58,8 @@ std::int64_t cut_dim_of(const at::Tensor& x, std::int64_t dim, const char* opera
   return d;
 }
 
-// A group cuts and joins along dim 0: the chunks of any other dim are numbered by a new dim in front, [n, ...]. That
-// takes a copy exactly where a chunk is not one piece of memory: where something in front of `dim` is larger than 1.
+// A group splits and concatenates along dim 0: chunks of another dim are moved to a new leading dim, [n, ...]. That
+// needs a copy exactly if a chunk is not contiguous: if any dim before `dim` is larger than 1.
 
 at::Tensor cut(const at::Tensor& x, std::int64_t dim, std::int64_t n) {
   return x.unflatten(dim, {n, x.size(dim) / n}).movedim(dim, 0).contiguous();

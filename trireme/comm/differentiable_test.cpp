@@ -26,12 +26,12 @@ using testing::HasSubstr;
 /// [4, 8, 4]: every dim is divisible by 1, 2 and 4, and joined ones stay apart from cut ones.
 constexpr std::int64_t kX[] = {4, 8, 4};
 
-/// One operation, as all tests of this file see it.
+/// One operation under test.
 struct Case {
   std::string name;
   Across x, y;
   std::function<at::Tensor(const at::Tensor&, Group&)> run;
-  /// What rank `me` must get, from the x of all ranks: by torch's own words, without a group.
+  /// The expected result of rank `me`, from the x of all ranks: with plain torch operations, without a group.
   std::function<at::Tensor(const std::vector<at::Tensor>&, int)> expected;
 };
 
@@ -107,7 +107,7 @@ std::vector<at::Tensor> x_of_all(const Case& op, int size) {
   return all;
 }
 
-/// What comes before and after the operation is not linear and differs between ranks where it may.
+/// The computation before and after the operation is not linear and differs between ranks if allowed.
 at::Tensor loss_behind(const Case& op, const at::Tensor& y, const Group& g) {
   const at::Tensor weights =
       normal_tensor(y.sizes(), 8, op.y == Across::replicated ? "weights" : text("weights of rank ", g.rank()));
@@ -138,7 +138,7 @@ TEST_P(DifferentiableOver, GradientsAgreeWithDifferences) {
           gradcheck(g, [&](const auto& x) { return loss_behind(op, op.run(x[0] * x[0], g), g); }, inputs, op.y);
       EXPECT_TRUE(result.ok) << op.name << ": " << result.failure;
       EXPECT_EQ(result.comparisons, 3 * g.size()) << op.name;
-      // The gradient of a sum is one number, expanded: no memory of its own.
+      // The gradient of a sum is one expanded number without its own storage.
       result = gradcheck(g, [&](const auto& x) { return op.run(x[0], g).sum(); }, inputs, op.y, {.directions = 1});
       EXPECT_TRUE(result.ok) << op.name << " and sum: " << result.failure;
     }
@@ -248,8 +248,8 @@ TEST(Differentiable, TheNodeHasTheNameOfItsOperation) {
   });
 }
 
-// The backward of each operation is an operation: the gradient of a gradient needs nothing new. For f = sum of y^3 / 3
-// and the penalty |df/dx|^2, gradcheck sees the second derivatives.
+// The backward of each operation is an operation: double backward needs nothing new. For f = sum of y^3 / 3 and the
+// penalty |df/dx|^2, gradcheck tests the second derivatives.
 TEST_P(DifferentiableOver, GradientsOfGradients) {
   run_ranks(GetParam(), [](Group& g) {
     for (const Case& op : all_cases()) {
@@ -280,7 +280,7 @@ TEST_P(DifferentiableOver, UnevenAllToAllWithZeroCounts) {
       send.push_back(g.size() == 1 ? 3 : rows_between(g.rank(), r, g.size()));
       recv.push_back(g.size() == 1 ? 3 : rows_between(r, g.rank(), g.size()));
     }
-    const Case op = exchange_case(0, 0);  // what the loss needs to know of it
+    const Case op = exchange_case(0, 0);  // what the loss needs to know about it
     const at::Tensor x = normal_tensor({std::reduce(send.begin(), send.end()), 2}, 3, text("x of rank ", g.rank()));
     const GradcheckResult result = gradcheck(
         g,
@@ -291,7 +291,7 @@ TEST_P(DifferentiableOver, UnevenAllToAllWithZeroCounts) {
         {{"x", x, Across::varying}}, Across::varying);
     EXPECT_TRUE(result.ok) << result.failure;
 
-    // Row k from rank i to rank j says so.
+    // Row k from rank i to rank j encodes these indices.
     std::vector<double> says, hears;
     for (int r = 0; r < g.size(); ++r) {
       for (int k = 0; k < send[static_cast<std::size_t>(r)]; ++k) says.push_back(100 * g.rank() + 10 * r + k);
@@ -340,7 +340,7 @@ TEST(Differentiable, ASizeThatIsNotDivisibleIsAConfigError) {
   });
 }
 
-// Seed 2: ColumnParallelLinear.
+// ColumnParallelLinear, as in Megatron-LM.
 // B inputs, I input features, O outputs, o = O / n
 
 struct ColumnLinear {
@@ -361,7 +361,7 @@ at::Tensor chunk_for(const Group& g, const at::Tensor& whole) {
 TEST(ColumnParallelLinear, TheNumbersOfSeedTwo) {
   for (const int n : {1, 2})
     run_ranks(n, [](Group& g) {
-      // torch.manual_seed(0); torch.randn([2, 4]); torch.randn([4, 2]), from a generator of this rank's own.
+      // torch.manual_seed(0); torch.randn([2, 4]); torch.randn([4, 2]), from this rank's own generator.
       at::Generator generator = at::detail::createCPUGenerator(0);
       const at::Tensor inputs_BI = at::randn({2, 4}, generator), weights_IO = at::randn({4, 2}, generator);
       EXPECT_NEAR(inputs_BI[0][0].item<double>(), 1.5410, 5e-5);

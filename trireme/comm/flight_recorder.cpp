@@ -12,10 +12,10 @@
 
 // Note [Checksum]
 // Every collective call of a group has a hash. The group's first rank adds (size - 1) times the hash to its checksum,
-// the others subtract it once: where all made the same calls the checksums of the group sum to zero modulo 2^64, and if
-// one call differs the sum is as good as random. A send adds the hash of (from, to, how many before, dtype, elements),
-// the receive that meets it subtracts the same. So one all-reduce of eight bytes over the world, once a step, checks
-// every call on every group.
+// the others subtract it once: if all made the same calls the checksums of the group sum to zero modulo 2^64, and if
+// one call differs the sum is effectively random. A send adds the hash of (from, to, number of earlier messages, dtype,
+// elements), the matching receive subtracts the same. So one all-reduce of eight bytes over the world, once per step,
+// checks every call on every group.
 
 namespace trireme {
 namespace {
@@ -52,7 +52,7 @@ std::string last_call(const FlightRecord& box) {
   std::string words = tag.str();
   const std::vector<CallRecord> calls = calls_of(box);
   if (calls.empty()) return words;
-  // The oldest call that still waits is what holds the rank up; else the last that it made.
+  // The oldest unfinished call is the one that blocks the rank; else the last call.
   auto at = std::find_if(calls.begin(), calls.end(), [](const CallRecord& r) { return r.finished_ns == 0; });
   const bool waits = at != calls.end();
   if (!waits) at = calls.end() - 1;
@@ -137,7 +137,7 @@ void FlightRecorder::begin(CallRecord& record, int rank_in_group, int group_size
 void FlightRecorder::finish(const CallRecord& record) {
   const std::scoped_lock lock(mutex_);
   box_->seen_ns = steady_ns();
-  // It is most likely the last one; a call that has left the ring needs no end.
+  // It is most likely the last one; a call that has left the ring needs no end time.
   const std::uint64_t n = std::min<std::uint64_t>(box_->calls, FlightRecord::kCalls);
   for (std::uint64_t back = 1; back <= n; ++back) {
     CallRecord& kept = box_->ring[(box_->calls - back) % FlightRecord::kCalls];

@@ -1,5 +1,5 @@
 #pragma once
-// What a rank said and when: its last calls in memory that outlives it, all calls of the step, and their checksum.
+// Flight recorder: the last calls of a rank in memory that outlives it, all calls of the step, and their checksum.
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -15,8 +15,8 @@
 
 namespace trireme {
 
-/// The last calls of a rank as plain bytes. A launcher gives each rank one in shared memory and reads it when the rank
-/// is dead or stopped; it may be read while it is written, so readers take nothing in it for granted.
+/// The last calls of a rank as trivially copyable data. A launcher gives each rank one in shared memory and reads it
+/// after the rank has died or stopped; it may be read during a write, so readers must validate everything.
 struct FlightRecord {
   static constexpr std::uint32_t kMagic = 0x54524d32;
   static constexpr int kCalls = 64;
@@ -25,7 +25,7 @@ struct FlightRecord {
   char host[64] = "";
   char place[64] = "";  // "tp0 pp1 dp0"
   Tag tag;
-  std::uint64_t calls = 0;   // how many were made; call i lies in ring[i % kCalls]
+  std::uint64_t calls = 0;   // number of calls so far; call i is in ring[i % kCalls]
   std::int64_t seen_ns = 0;  // steady clock of the last change
   CallRecord ring[kCalls];
 };
@@ -33,47 +33,46 @@ static_assert(std::is_trivially_copyable_v<FlightRecord>);
 
 std::int64_t steady_ns();
 
-/// "step 12 phase=backward | all_reduce f32[8] group dp{0,2} seq 4 (waiting for 3.1 s)"; empty when nothing was
-/// recorded.
+/// "step 12 phase=backward | all_reduce f32[8] group dp{0,2} seq 4 (waiting for 3.1 s)"; empty if nothing was recorded.
 std::string last_call(const FlightRecord& box);
-/// Every call that the box holds, oldest first, one a line, with what a person needs to read it.
+/// Every call in the record, oldest first, one per line, with explanations.
 std::string calls_text(const FlightRecord& box);
-/// Writes calls_text to folder/rankN.txt; the file's name. Says why on failure and throws nothing: it is called where
-/// something else has gone wrong already.
+/// Writes calls_text to folder/rankN.txt; returns the file name. On failure returns the reason instead of throwing: it
+/// is called during error handling.
 std::string dump_calls(const FlightRecord& box, const std::string& folder);
 
-/// One for each rank. Thread-safe.
+/// One per rank. Thread-safe.
 class FlightRecorder {
  public:
-  /// `shared`: the box to write to, where a launcher gave one.
+  /// `shared`: the record to write to, if a launcher provides one.
   FlightRecorder(int rank, int world_size, FlightRecord* shared = nullptr);
 
   void set_tag(const Tag& tag);
   Tag tag() const;
   void set_place(const std::string& place);
 
-  /// Notes that a call begins: adds time and tag to `record` and keeps it; for a comparison at the end of the step
-  /// counts it into the checksum.
+  /// Records the start of a call: adds time and tag to `record` and stores it; if calls are compared at the end of the
+  /// step, adds it to the checksum.
   void begin(CallRecord& record, int rank_in_group, int group_size, CheckMode check);
   void finish(const CallRecord& record);
-  /// What a message, or a part of an uneven all_to_all, adds to the checksum.
+  /// Adds the contribution of a message, or of a part of an uneven all_to_all, to the checksum.
   void add_to_checksum(std::uint64_t amount);
 
-  /// Over all ranks of the world the checksums of one step sum to zero when all calls met their like, and to a random
-  /// number when not. Note [Checksum] in recorder.cpp.
+  /// Over all ranks of the world the checksums of one step sum to zero if all calls matched, and to a random number
+  /// otherwise. Note [Checksum] in flight_recorder.cpp.
   std::uint64_t checksum() const;
   /// The calls of this step on one group, oldest first.
   std::vector<CallRecord> step_calls(const std::string& group) const;
   std::vector<CallRecord> step_calls() const;
-  /// Forgets the calls of the step and starts a new checksum.
+  /// Clears the calls of the step and starts a new checksum.
   void start_step();
 
-  /// The last call that began.
+  /// The most recently started call.
   CallRecord newest() const;
   FlightRecord snapshot() const;
 
  private:
-  static constexpr std::size_t kStepCalls = 100'000;  // of a step, kept to name a mismatch by
+  static constexpr std::size_t kStepCalls = 100'000;  // per step, kept to identify a mismatch
 
   mutable std::mutex mutex_;
   std::unique_ptr<FlightRecord> own_;

@@ -14,8 +14,7 @@ std::chrono::milliseconds milliseconds(double s) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(s * 1000));
 }
 
-/// Messages: those of CUDA tensors go through host memory, since c10d's Gloo sends from the pointer as if it were the
-/// host's.
+/// Messages: CUDA tensors are staged through host memory, since c10d's Gloo treats the data pointer as a host pointer.
 class GlooMessages final : public C10dWork {
  public:
   struct Landing {
@@ -30,11 +29,11 @@ class GlooMessages final : public C10dWork {
   }
 
  private:
-  std::vector<at::Tensor> held_;  // until the data has left
+  std::vector<at::Tensor> held_;  // until the data has been sent
   std::vector<Landing> landings_;
 };
 
-/// Everybody's part for this rank has come; they are added up where the result is asked for.
+/// Parts for this rank from all others; reduced when the result is requested.
 class ExchangedParts final : public C10dWork {
  public:
   ExchangedParts(c10::intrusive_ptr<c10d::Work> work, std::vector<at::Tensor> parts, at::Tensor out, Reduce reduce)
@@ -53,16 +52,16 @@ class ExchangedParts final : public C10dWork {
 
 }  // namespace
 
-// c10d's all_gather over Gloo collects the parts in memory of its own and copies them; its bytes are those of a ring, and
-// so are those of parts that each rank sends straight to where they belong. As with all messages over Gloo, done() is
-// false until wait(): c10d's sends and receives cannot be asked.
+// c10d's all_gather over Gloo collects the parts in its own buffer and copies them; its traffic is that of a ring, and
+// so is sending each part directly to its destination. As with all messages over Gloo, done() is false until wait():
+// c10d's sends and receives cannot be polled.
 std::unique_ptr<CommWork> GlooGroup::start_gather(const Call& call) {
   const at::NoGradGuard no_grad;
   const at::Tensor in = call.input.view(-1), out = call.output.view(-1);
   const auto part = [&](int r) { return out.narrow(0, r * in.numel(), in.numel()); };
   if (part(rank()).data_ptr() != in.data_ptr()) part(rank()).copy_(in);
   std::vector<c10::intrusive_ptr<c10d::Work>> works;
-  for (int step = 1; step < size(); ++step) {  // another peer for every rank at a time
+  for (int step = 1; step < size(); ++step) {  // each rank has a different peer in each round
     const int to = (rank() + step) % size(), from = (rank() - step + size()) % size();
     std::vector<at::Tensor> mine{in}, theirs{part(from)};
     works.push_back(backend().recv(theirs, from, kGatherTag));
@@ -71,8 +70,8 @@ std::unique_ptr<CommWork> GlooGroup::start_gather(const Call& call) {
   return std::make_unique<GlooMessages>(std::move(works), std::vector{in, out}, std::vector<GlooMessages::Landing>{});
 }
 
-// c10d's reduce_scatter over Gloo is an all_reduce of which each rank keeps a part: twice the bytes on the wire. An
-// exchange of parts sends each byte once, as a ring would, and adds in rank order.
+// c10d's reduce_scatter over Gloo is an all_reduce of which each rank keeps a part: twice the traffic. An exchange of
+// parts sends each byte once, as a ring would, and adds in rank order.
 std::unique_ptr<CommWork> GlooGroup::start(const Call& call, std::span<const CallRecord> records) {
   if (call.op == Op::all_gather && call.input.numel() > 0 && call.output.is_cpu()) return start_gather(call);
   if (call.op != Op::reduce_scatter || call.input.numel() == 0) return C10dGroup::start(call, records);

@@ -1,6 +1,5 @@
 #pragma once
-// Groups over c10d's Gloo: processes on hosts that reach each other by TCP. Host tensors, and CUDA tensors by way of
-// the host.
+// Group over c10d's Gloo: processes on hosts connected by TCP. Host tensors, and CUDA tensors staged through the host.
 #include <memory>
 #include <string>
 
@@ -24,10 +23,10 @@ class GlooGroup final : public C10dGroup {
   std::unique_ptr<CommWork> start_gather(const Call& call);
 };
 
-/// Where this process is reached: an address or host name, or a network interface (as GLOO_SOCKET_IFNAME names it).
+/// Where this process can be reached: an address or host name, or a network interface (as in GLOO_SOCKET_IFNAME).
 std::shared_ptr<gloo::transport::Device> gloo_device(const std::string& address, const std::string& interface = "");
 
-/// Connects to all others of the group within init_timeout_s.
+/// Connects to all other ranks of the group within init_timeout_s.
 c10::intrusive_ptr<c10d::Backend> gloo_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                                const std::shared_ptr<gloo::transport::Device>& device,
                                                const CommOptions& options);

@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-/// FNV-1a: alike in every process, unlike std::hash.
+/// FNV-1a: the same in every process, unlike std::hash.
 std::uint64_t text_hash(const std::string& words) {
   std::uint64_t hash = 0xcbf29ce484222325U;
   for (unsigned char c : words) hash = (hash ^ c) * 0x100000001b3U;
@@ -58,7 +58,7 @@ Group::Group(Membership members, std::shared_ptr<FlightRecorder> recorder, CommO
 
 Pending Group::all_reduce(const at::Tensor& x, Reduce reduce) {
   Call call{.op = Op::all_reduce, .reduce = reduce, .output = x};
-  check_call(call, rank(), size(), text_);  // before the copy, which would hide what is wrong with x
+  check_call(call, rank(), size(), text_);  // before the copy, which would hide errors in x
   if (size() > 1) call.output = x.detach().clone();
   const at::Tensor out = call.output;
   return run(std::move(call), out);
@@ -108,7 +108,7 @@ Pending Group::all_to_all_into(at::Tensor out, const at::Tensor& x, std::vector<
 Pending Group::broadcast_(at::Tensor x, int root) { return run({.op = Op::broadcast, .peer = root, .output = x}, x); }
 
 Pending Group::reduce(const at::Tensor& x, int root, Reduce reduce) {
-  // Backends use the buffer of every rank to work in.
+  // Backends use the buffer of every rank as scratch space.
   at::Tensor out = x.defined() && size() > 1 ? x.detach().clone() : x;
   return run({.op = Op::reduce, .reduce = reduce, .peer = root, .input = x, .output = out},
              rank() == root ? out : at::Tensor());
@@ -137,7 +137,7 @@ Traffic Group::traffic() const {
   return sum;
 }
 
-/// The record of one call or message: its number, and its part in the checksum (Note [Checksum]).
+/// The record of one call or message: assigns its sequence number and adds it to the checksum (Note [Checksum]).
 CallRecord Group::begin(const CallRecord& shape) {
   CallRecord record = shape;
   text_.copy(record.group, sizeof record.group - 1);
@@ -175,7 +175,7 @@ std::vector<CallRecord> Group::begin_all(const Call& call) {
 Pending Group::run(Call call, at::Tensor result) {
   check_call(call, rank(), size(), text_);
   std::vector<CallRecord> records = begin_all(call);
-  // What the parts of an uneven all_to_all must have alike, they have in pairs.
+  // The parts of an uneven all_to_all must match pairwise.
   for (int peer = 0; peer < static_cast<int>(call.send_counts.size()); ++peer) {
     const auto i = static_cast<std::size_t>(peer);
     recorder_->add_to_checksum(hash_of_message(text_hash_, rank(), peer, ~collectives_, 0, call.send_counts[i]));

@@ -1,5 +1,5 @@
 #pragma once
-// Who talks to whom. A layer takes the Group it needs; nothing looks one up.
+// Process group: collectives and messages between a set of ranks. Layers are given their Group; there is no registry.
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -16,28 +16,28 @@
 
 namespace trireme {
 
-/// What a group is, before anybody talks: its name, its members as world ranks in their order, and which of them we
-/// are.
+/// Identity of a group, before it is connected: its name, its members as world ranks in order, and which of them is
+/// this rank.
 struct Membership {
   std::string name;
   int rank = 0;
   std::vector<int> world_ranks;
 
   int size() const { return static_cast<int>(world_ranks.size()); }
-  /// "dp{0,2}"; of many ranks the first, the last and their number.
+  /// "dp{0,2}"; for many ranks the first, the last and their number.
   std::string str() const;
 };
 
-/// Calls, and bytes that this rank sends by the best algorithm known (a ring): what a link has to carry.
+/// Number of calls, and bytes sent by this rank with the best known algorithm (a ring): the load on a link.
 struct Traffic {
   std::int64_t calls = 0, bytes = 0;
 };
 
-/// Ranks that talk. Every operation checks its arguments, is recorded and counted, starts at once and returns a
-/// Pending; all ranks of the group must make the same calls in the same order. Tensors are contiguous, of one device,
-/// and cut or joined along dim 0. An operation with `_` or `_into` writes to the tensor it is given; the others return
-/// a new one, which in a group of one may be `x` itself. Ranks and roots are those of the group. A group is used by one
-/// thread at a time and outlives its Pendings.
+/// Ranks that communicate. Every operation checks its arguments, is recorded and counted, starts immediately and
+/// returns a Pending; all ranks of the group must make the same calls in the same order. Tensors are contiguous, on one
+/// device, and split or concatenated along dim 0. An operation with `_` or `_into` writes to the given tensor; the
+/// others return a new one, which in a group of one may be `x` itself. Ranks and roots are ranks of the group. A group
+/// may be used by one thread at a time and must outlive its Pendings.
 class Group {
  public:
   virtual ~Group() = default;
@@ -57,31 +57,31 @@ class Group {
   Pending all_gather(const at::Tensor& x);
   Pending all_gather_into(at::Tensor out, const at::Tensor& x);
 
-  /// x is cut into `size` parts; the result is the reduction of everybody's part number `rank`.
+  /// x is split into `size` parts; the result is the reduction of part `rank` over all ranks.
   Pending reduce_scatter(const at::Tensor& x, Reduce reduce = Reduce::sum);
   Pending reduce_scatter_into(at::Tensor out, const at::Tensor& x, Reduce reduce = Reduce::sum);
 
-  /// Part i of x goes to rank i; the result is what came from rank 0, 1, ... The counts are rows, and may be zero.
+  /// Part i of x goes to rank i; the result is the parts from ranks 0, 1, ... The counts are rows, and may be zero.
   Pending all_to_all(const at::Tensor& x);
   Pending all_to_all(const at::Tensor& x, std::vector<std::int64_t> send_counts, std::vector<std::int64_t> recv_counts);
   Pending all_to_all_into(at::Tensor out, const at::Tensor& x, std::vector<std::int64_t> send_counts = {},
                           std::vector<std::int64_t> recv_counts = {});
 
   Pending broadcast_(at::Tensor x, int root);
-  /// The result is for the root; on the others it is undefined.
+  /// The result is only defined on the root.
   Pending reduce(const at::Tensor& x, int root, Reduce reduce = Reduce::sum);
   Pending gather(const at::Tensor& x, int root);
-  /// `x` is the root's, and undefined on the others.
+  /// `x` is read on the root, and undefined on the others.
   Pending scatter_into(at::Tensor out, const at::Tensor& x, int root);
 
   Pending send(const at::Tensor& x, int to);
   Pending recv_(at::Tensor out, int from);
-  /// All of them at once, in any order between the ranks: no deadlock. The result is undefined.
+  /// Starts all of them concurrently; the order may differ between the ranks: no deadlock. The result is undefined.
   Pending batch(std::vector<Message> messages);
 
   Pending barrier();
 
-  /// Strict mode: the others must have come to the end of the step, too. World::end_step calls it for every group.
+  /// Strict mode: checks that the other ranks have also reached the end of the step. Called by World::end_step.
   void end_step();
 
   Traffic traffic(Op op) const { return traffic_[static_cast<std::size_t>(op)]; }
@@ -92,11 +92,11 @@ class Group {
  protected:
   Group(Membership members, std::shared_ptr<FlightRecorder> recorder, CommOptions options);
 
-  /// Moves the data. The arguments are right; avg is to be done as sum (finish() divides). nullptr: done already.
+  /// Transfers the data. Arguments have been checked; avg is computed as sum (finish() divides). nullptr: already done.
   virtual std::unique_ptr<CommWork> start(const Call& call, std::span<const CallRecord> records) = 0;
-  /// Strict mode: throws unless the others make the same calls. `records` are one collective call or messages.
+  /// Strict mode: throws unless the other ranks make the same calls. `records` are one collective call or messages.
   virtual void compare(std::span<const CallRecord> records) = 0;
-  /// Makes of a backend's exception the CommError that a person reads.
+  /// Converts a backend's exception to a CommError with a readable message.
   [[noreturn]] virtual void fail(const CallRecord& record, const std::exception& cause) = 0;
 
  private:
@@ -115,11 +115,11 @@ class Group {
   const std::shared_ptr<FlightRecorder> recorder_;
   const CommOptions options_;
   std::uint64_t collectives_ = 0;
-  std::vector<std::uint64_t> sent_, received_;  // messages so far, by the other rank
+  std::vector<std::uint64_t> sent_, received_;  // message counts by peer rank
   std::array<Traffic, kOps> traffic_{};
 };
 
-/// Throws unless `call` is one that a group of `size` ranks can make as rank `rank`; `where` names the group.
+/// Throws unless `call` is valid for rank `rank` of a group of `size` ranks; `where` names the group.
 void check_call(const Call& call, int rank, int size, const std::string& where);
 
 }  // namespace trireme

@@ -47,7 +47,7 @@ TEST(Pending, IsLetGoWhileAnExceptionUnwinds) {
 
 TEST(Pending, OwnsItsTensors) {
   run_ranks(2, [](Group& group) {
-    Pending sum = group.all_reduce_(at::full({1000}, 2.0));  // the caller keeps nothing
+    Pending sum = group.all_reduce_(at::full({1000}, 2.0));  // the caller keeps no reference
     EXPECT_TRUE(at::equal(std::move(sum).wait(), at::full({1000}, 4.0)));
   });
 }
@@ -151,7 +151,7 @@ TEST(GlooGroup, SaysWhoIsMissingAndLeavesEveryRanksCalls) {
                        world.recorder().set_tag({5, "backward", 2, 9});
                        group->all_reduce(at::ones({2})).wait();
                        if (world.rank() == 1) {
-                         std::this_thread::sleep_for(std::chrono::seconds(4));  // it lives, and does something else
+                         std::this_thread::sleep_for(std::chrono::seconds(4));  // alive, but busy elsewhere
                          return;
                        }
                        try {
@@ -165,7 +165,7 @@ TEST(GlooGroup, SaysWhoIsMissingAndLeavesEveryRanksCalls) {
                      {.timeout_s = 1, .hang_folder = hang});
   } catch (const CommError&) {
   }
-  // The first to lose its patience closes its connections, so the other may see that instead.
+  // The first to time out closes its connections, so the other may see that instead.
   const std::string& words = told[0].find("timed out") != std::string::npos ? told[0] : told[2];
   EXPECT_THAT(words, AllOf(HasSubstr("all_reduce sum f32[8] #2 on group world{0,1,2} timed out after 1"),
                            HasSubstr("of 3 ranks arrived"), HasSubstr("missing: rank 1 ("),
@@ -174,7 +174,7 @@ TEST(GlooGroup, SaysWhoIsMissingAndLeavesEveryRanksCalls) {
   for (int r = 0; r < 3; ++r) EXPECT_TRUE(std::filesystem::exists(text(hang, "/rank", r, ".txt"))) << r;
 }
 
-/// Sums that depend on the order of the additions: large and small numbers mixed.
+/// Sums that depend on the order of additions: large and small numbers mixed.
 at::Tensor numbers_of(int rank, std::int64_t n, at::ScalarType dtype) {
   const at::Tensor i = at::arange(n, at::kDouble);
   return (at::sin(i * (1.7 + rank)) * at::pow(10, at::cos(i + 3 * rank) * 3)).to(dtype);
@@ -186,7 +186,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, InRankOrder, testing::Values(2, 3, 4), testing::
 TEST_P(InRankOrder, GlooThreadsAndOneRankThatAccumulatesGiveTheSameBits) {
   const int n = GetParam();
   for (at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
-    const std::int64_t size = 12 * 1000 + (dtype == at::kFloat ? 7 : 0);  // also one that cannot be cut evenly
+    const std::int64_t size = 12 * 1000 + (dtype == at::kFloat ? 7 : 0);  // also one that cannot be split evenly
     std::vector<at::Tensor> all;
     for (int r = 0; r < n; ++r) all.push_back(numbers_of(r, size, dtype));
     at::Tensor want = all[0].clone();

@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-/// Part i of `whole`, cut into n along dim 0; a scalar counts as one row.
+/// Part i of n of `whole`, split along dim 0; a scalar counts as one row.
 at::Tensor part(const at::Tensor& whole, std::size_t i, std::size_t n) {
   const at::Tensor rows = whole.dim() == 0 ? whole.view({1}) : whole;
   const std::int64_t each = rows.size(0) / static_cast<std::int64_t>(n);

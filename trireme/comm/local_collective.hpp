@@ -1,12 +1,12 @@
 #pragma once
-// A collective of ranks that share memory: all their calls in, all their outputs written.
+// Executes a collective for ranks that share memory: takes the calls of all ranks and writes all outputs.
 #include <vector>
 
 #include "trireme/comm/call.hpp"
 
 namespace trireme {
 
-/// `calls` by rank, all of one kind and checked. Reductions go in rank order; avg is done as sum.
+/// `calls` by rank, all of the same kind and checked. Reductions are in rank order; avg is computed as sum.
 void do_collective(const std::vector<Call>& calls);
 
 }  // namespace trireme

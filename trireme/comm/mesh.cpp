@@ -14,7 +14,7 @@ AxisSet all_axes(const Grid& grid) {
   return axes;
 }
 
-/// "dp-cp": also part of what ranks find each other by.
+/// "dp-cp": also part of the key by which ranks find each other.
 std::string name_of(AxisSet axes) {
   std::string joined;
   for (Axis axis : axes) joined += text(joined.empty() ? "" : "-", name(axis));
@@ -65,7 +65,7 @@ Group& Mesh::make(const std::string& name, const std::vector<int>& ranks) {
 
 void Mesh::warm_up() {
   for (const auto& group : groups_) group->barrier().wait();
-  end_step();  // nothing of it is left in the records of the first step
+  end_step();  // clears the warm-up calls from the records of the first step
 }
 
 Group& Mesh::group(AxisSet axes) const {

@@ -1,5 +1,5 @@
 #pragma once
-// Grid x Groups: who this rank talks to along each axis.
+// Device mesh: the process groups of this rank along each axis of the grid.
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,12 +11,12 @@
 
 namespace trireme {
 
-/// The groups of this rank. They are made at once, in the same order on every rank, each has talked before the first
-/// use (a connection made in the middle of other traffic can deadlock), and groups of the same ranks are one group.
+/// The groups of this rank. They are created up front, in the same order on every rank, each has communicated before
+/// the first use (connecting in the middle of other traffic can deadlock), and groups with the same ranks are shared.
 class Mesh {
  public:
-  /// `also`: sets of axes beside those that every mesh has: each axis, {dp, cp}, {cp, tp}, {pp, tp} and all of them.
-  /// With `experts`, another view of the same ranks (layout/grid.hpp), also ep, edp and their tp.
+  /// `also`: additional sets of axes; every mesh has each single axis, {dp, cp}, {cp, tp}, {pp, tp} and all axes. With
+  /// `experts`, another view of the same ranks (layout/grid.hpp), also ep, edp and their tp.
   Mesh(Grid grid, World& world, std::vector<AxisSet> also = {}, std::optional<Grid> experts = std::nullopt);
 
   const Grid& grid() const { return grid_; }
@@ -24,20 +24,20 @@ class Mesh {
   int rank() const { return world_.rank(); }
   int coord(Axis axis) const { return grid_.coord(rank(), axis); }
 
-  /// The ranks that differ from this one only along `axes`; an axis that the grid does not have is of degree one.
+  /// The ranks that differ from this one only along `axes`; an axis that is not in the grid has degree one.
   Group& group(AxisSet axes) const;
   Group& world_group() const { return *world_group_; }
-  /// Of the experts' view: ep, edp, tp, or {edp, ep}.
+  /// In the expert view: ep, edp, tp, or {edp, ep}.
   Group& expert_group(AxisSet axes) const;
   const Grid& experts() const;
 
-  /// A group of any world ranks in this order, this one among them: the one that is there, or a new one. All its ranks
-  /// must ask for it, those that share several in the same order.
+  /// A group of any world ranks in this order, including this one: an existing group, or a new one. All its ranks must
+  /// call this, and ranks that share several groups in the same order.
   Group& world_ranks_to_pg(const std::vector<int>& world_ranks);
 
-  /// Where this rank is, for every record from now on.
+  /// Sets the current step and phase for all following records.
   void tag(const Tag& tag) const { world_.recorder().set_tag(tag); }
-  /// Between the gradients and the optimizer: throws when ranks did not make the same calls.
+  /// Called between the gradients and the optimizer: throws if ranks did not make the same calls.
   void end_step();
 
   /// "pp0 dp1 cp0 tp1", without axes of degree one
@@ -50,7 +50,7 @@ class Mesh {
   const Grid grid_;
   const std::optional<Grid> experts_;
   World& world_;
-  std::vector<std::unique_ptr<Group>> groups_;  // in the order of making
+  std::vector<std::unique_ptr<Group>> groups_;  // in the order of creation
   std::map<std::vector<int>, Group*> by_ranks_;
   std::map<std::string, Group*> by_axes_, by_expert_axes_;  // "dp,cp"
   Group *world_group_ = nullptr, *self_ = nullptr;

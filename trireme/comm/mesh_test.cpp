@@ -23,7 +23,7 @@ std::vector<double> gathered(Group& group, int world_rank) {
   return {all.const_data_ptr<double>(), all.const_data_ptr<double>() + all.numel()};
 }
 
-/// Every group that a mesh has must hold exactly the ranks that the grid says, in its order.
+/// Every group of a mesh must have exactly the ranks given by the grid, in its order.
 void expect_groups_of_the_grid(World& world) {
   const Grid grid = Grid::dense({.pp = 2, .dp = 2, .cp = 1, .tp = 2});
   Mesh mesh(grid, world);

@@ -35,13 +35,13 @@ std::vector<CallRecord> messages_of(const std::vector<CallRecord>& calls, Op op,
   return found;
 }
 
-/// One of two ranks made calls that the other, which has ended its step, did not.
+/// One of two ranks made calls that the other, whose step has ended, did not make.
 std::optional<std::string> left_out(const std::string& group, const RankCalls& less,
                                     const std::vector<CallRecord>& fewer, const RankCalls& more,
                                     const std::vector<CallRecord>& calls) {
   const std::uint64_t last = fewer.empty() ? 0 : fewer.back().seq;
   const auto extra = std::find_if(calls.begin(), calls.end(), [last](const CallRecord& r) { return r.seq > last; });
-  // With no call at all to count from, earlier steps may have left any number.
+  // Without any call as a reference, the sequence number may start anywhere.
   if (!less.ended || extra == calls.end() || (fewer.empty() && extra->seq != calls.front().seq)) return std::nullopt;
   return text("ranks ", less.rank, " and ", more.rank, " of group ", group, " did not make the same number of calls\n",
               call_line(more.rank, *extra), "  rank ", less.rank, ": ended its step without that call",
@@ -50,7 +50,7 @@ std::optional<std::string> left_out(const std::string& group, const RankCalls& l
 
 using Alike = bool (*)(const CallRecord&, const CallRecord&);
 
-/// Calls are matched by their numbers, since one side may have kept fewer.
+/// Calls are matched by their sequence numbers, since one side may have kept fewer.
 std::optional<std::string> difference(const std::string& group, const RankCalls& a,
                                       const std::vector<CallRecord>& calls_a, const RankCalls& b,
                                       const std::vector<CallRecord>& calls_b, Alike alike) {
@@ -62,7 +62,7 @@ std::optional<std::string> difference(const std::string& group, const RankCalls&
   return left_out(group, b, calls_b, a, calls_a);
 }
 
-/// The world ranks in "dp{0,2}"; empty when the text was cut short.
+/// The world ranks in "dp{0,2}"; empty if the text was truncated.
 std::vector<int> ranks_in(const std::string& group) {
   std::vector<int> ranks;
   const std::size_t open = group.find('{'), close = group.find('}');
@@ -79,7 +79,7 @@ std::vector<int> ranks_in(const std::string& group) {
   return ranks;
 }
 
-/// A rank whose last call is that of the end of a step.
+/// Whether the last call of a rank is the end of a step.
 bool has_ended(const std::vector<CallRecord>& calls) {
   return !calls.empty() && (calls.back().op == Op::step_end || std::string(calls.back().group).starts_with("step{"));
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Two ranks that did not do the same thing, put into words.
+// Error messages for ranks that made different calls.
 #include <map>
 #include <optional>
 #include <string>
@@ -13,19 +13,19 @@ namespace trireme {
 /// Names both ranks and both calls. `group` is the group's text.
 CommError mismatch_error(const std::string& group, int rank_a, const CallRecord& a, int rank_b, const CallRecord& b);
 
-/// What is known of a rank's calls on one group.
+/// The known calls of a rank on one group.
 struct RankCalls {
   int rank = 0;                     // in the world
-  int in_group = -1;                // its rank in the group; -1: not known, and messages are not compared
+  int in_group = -1;                // its rank in the group; -1: unknown, and messages are not compared
   std::vector<CallRecord> calls{};  // of the step, on this group, oldest first
-  bool ended = false;               // it has ended its step: it makes no more calls
+  bool ended = false;               // its step has ended: it makes no more calls
 };
 
-/// The first place where two ranks of a group differ, as the text of an error; nothing when all that both have is
-/// alike, and one that made fewer calls may still make them.
+/// The first difference between two ranks of a group, as an error text; nullopt if all calls that both have match, and
+/// the rank with fewer calls may still make the others.
 std::optional<std::string> first_difference(const std::string& group, const RankCalls& a, const RankCalls& b);
 
-/// The same for ranks that have shown all calls of their step, on whatever group: `rank_calls` by world rank.
+/// The same for ranks that have published all calls of their step, on any group: `rank_calls` by world rank.
 std::optional<std::string> first_difference(const std::map<int, std::vector<CallRecord>>& rank_calls);
 
 }  // namespace trireme

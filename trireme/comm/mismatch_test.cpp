@@ -33,7 +33,7 @@ std::vector<MismatchTrial> all_mismatches() {
   return trials;
 }
 
-/// What each rank threw; empty where one did not.
+/// The error of each rank; empty if it did not throw.
 using Thrown = std::array<std::string, 4>;
 
 template <class RunRanks>
@@ -45,7 +45,7 @@ Thrown thrown_by(const MismatchTrial& trial, RunRanks run, std::atomic<int>& tou
       std::optional<Mesh> mesh;
       std::optional<MismatchedStep> step;
       try {
-        mesh.emplace(grid, world);  // the others may fail before this rank has left it
+        mesh.emplace(grid, world);  // the others may fail before this rank has finished this
         step.emplace(*mesh, trial.kind, trial.who, trial.at);
         step->run();
       } catch (const CommError& e) {
@@ -59,7 +59,7 @@ Thrown thrown_by(const MismatchTrial& trial, RunRanks run, std::atomic<int>& tou
   return thrown;
 }
 
-/// At least one rank names both ranks and both calls, or the ranks that are missing; and no rank ends its step.
+/// At least one rank names both ranks and both calls, or the missing ranks; and no rank completes its step.
 void expect_named(const MismatchTrial& trial, const Thrown& thrown) {
   int named = 0;
   for (const std::string& words : thrown) {
@@ -117,7 +117,7 @@ TEST(Mismatch, AllOf224AreNamedByGlooInStrictModeBeforeTheDataMoves) {
   EXPECT_EQ(touched, 0);
 }
 
-/// Over Gloo these calls go through, and sum up to nonsense: only the comparison at the end of the step sees them.
+/// Gloo accepts these calls and returns wrong sums: only the comparison at the end of the step detects them.
 TEST(Mismatch, WhatGlooDoesNotNoticeIsNamedAtTheEndOfTheStep) {
   struct Silent {
     const char* rank_1;
@@ -142,7 +142,7 @@ TEST(Mismatch, WhatGlooDoesNotNoticeIsNamedAtTheEndOfTheStep) {
           silent.call(mesh, dp);
         else
           dp.all_reduce(at::ones({64})).wait();
-        for (int i = 0; i < 100; ++i) dp.all_reduce(at::ones({64})).wait();  // more than the last calls that are kept
+        for (int i = 0; i < 100; ++i) dp.all_reduce(at::ones({64})).wait();  // more than the ring of last calls holds
         mesh.end_step();
       });
     });
@@ -205,7 +205,7 @@ void send_wrongly(World& world, int sent, int received) {
 TEST(Mismatch, MessagesAreComparedToo) {
   EXPECT_THAT(message_of<CommError>([] { run_ranks(2, [](World& world) { send_wrongly(world, 4, 5); }); }),
               HasSubstr("send f32[4] to 1"));
-  // A message that nobody takes, in the fast mode of Gloo.
+  // A message that is never received, in the fast mode with Gloo.
   EXPECT_THAT(message_of<CommError>(
                   [] { run_gloo_threads(2, [](World& world) { send_wrongly(world, 4, 0); }, {.timeout_s = 1}); }),
               AllOf(HasSubstr("send f32[4] to 1"), HasSubstr("rank 1: ended its step without that call")));

@@ -1,4 +1,4 @@
-// Groups over NCCL: one GPU a rank. no_nccl.cpp stands here in a build without CUDA.
+// Group over NCCL: one GPU per rank. A build without CUDA uses no_nccl.cpp instead.
 #include <exception>
 
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
@@ -11,19 +11,19 @@ namespace {
 class NcclGroup final : public C10dGroup {
  public:
   using C10dGroup::C10dGroup;
-  /// NCCL wants to be told. While an exception unwinds a peer may be gone: then nothing is waited for.
+  /// NCCL needs an explicit shutdown. During stack unwinding a peer may be gone: then abort without waiting.
   ~NcclGroup() override {
     try {
       if (std::uncaught_exceptions() == 0)
         backend().shutdown();
       else
         backend().abort();
-    } catch (const std::exception&) {  // there is nothing left to do with it
+    } catch (const std::exception&) {  // nothing more can be done
     }
   }
 
  protected:
-  /// All of them in one NCCL group: in any order between the ranks, and without a communicator for each pair.
+  /// All of them in one NCCL group call: in any order between the ranks, and without a communicator per pair.
   std::unique_ptr<CommWork> start_messages(const std::vector<Message>& messages) override {
     if (messages.empty()) return nullptr;
     backend().startCoalescing();
@@ -37,7 +37,7 @@ class NcclGroup final : public C10dGroup {
     return flight_of(backend().endCoalescing(), recorder().newest());
   }
 
-  /// wait() only orders streams: who watches for a hang is the watchdog.
+  /// wait() only orders streams: the watchdog detects hangs.
   std::unique_ptr<CommWork> flight_of(c10::intrusive_ptr<c10d::Work> work, const CallRecord& record) override {
     watchdog().watch(membership(), record, [work] { return work->isCompleted(); });
     return C10dGroup::flight_of(std::move(work), record);
@@ -51,7 +51,7 @@ std::unique_ptr<Group> connect_nccl(Membership members, const std::shared_ptr<Fl
                                     at::Device device, c10::intrusive_ptr<c10d::Backend> checks,
                                     std::shared_ptr<Watchdog> watchdog) {
   auto nccl_options = c10d::ProcessGroupNCCL::Options::create();
-  // Ours must speak first: NCCL's own watchdog ends the process without a word on who is missing.
+  // Our watchdog must fire first: NCCL's own ends the process without naming the missing ranks.
   nccl_options->timeout =
       std::chrono::milliseconds(static_cast<std::int64_t>((options.timeout_s + options.init_timeout_s) * 1000));
   auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, members.rank, members.size(), nccl_options);

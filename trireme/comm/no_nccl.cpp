@@ -1,4 +1,4 @@
-// The build without CUDA: nccl_group.cpp is the other one.
+// For builds without CUDA; the counterpart of nccl_group.cpp.
 #include "trireme/base/error.hpp"
 #include "trireme/comm/c10d_world.hpp"
 

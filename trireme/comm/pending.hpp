@@ -1,5 +1,5 @@
 #pragma once
-// A communication in flight.
+// Handle of an asynchronous communication.
 #include <memory>
 #include <vector>
 
@@ -11,25 +11,25 @@ namespace trireme {
 
 class Group;
 
-/// What a backend has under way for one call.
+/// A backend's handle of one call in progress.
 class CommWork {
  public:
   virtual ~CommWork() = default;
   virtual bool done() = 0;
-  /// Returns when the result may be used (on CUDA: by what is put on the current stream from now on), or throws.
+  /// Returns when the result may be used (on CUDA: by work enqueued on the current stream from now on), or throws.
   virtual void wait() = 0;
 };
 
-/// Owns its tensors until it is waited for, so nothing is freed under the wire. Dropping one unwaited is a mistake that
-/// stops the program with its name; while an exception unwinds it is let go quietly, because waiting there for a peer
-/// that died would hang.
+/// Owns its tensors until wait(), so no buffer is freed during the transfer. Destroying one without wait() is a bug
+/// that aborts the program with its name; during stack unwinding it is dropped silently, because waiting for a dead
+/// peer would hang.
 class [[nodiscard]] Pending {
  public:
   Pending(Pending&& other) noexcept;
   Pending& operator=(Pending&&) = delete;
   ~Pending();
 
-  /// The result. Throws CommError, which names who is missing, when it does not come in time.
+  /// The result. Throws CommError that names the missing ranks after a timeout.
   at::Tensor wait() &&;
   bool done() const;
 
@@ -38,9 +38,9 @@ class [[nodiscard]] Pending {
   Pending(Group& group, Call call, std::vector<CallRecord> records, at::Tensor result,
           std::unique_ptr<CommWork> flight);
 
-  Group* group_;  // nullptr: waited for, or moved from
+  Group* group_;  // nullptr: already waited for, or moved from
   Call call_;
-  std::vector<CallRecord> records_;  // one; of a batch as many as messages
+  std::vector<CallRecord> records_;  // one; for a batch one per message
   at::Tensor result_;
   std::unique_ptr<CommWork> flight_;  // nullptr: nothing left to wait for
   int unwinding_;

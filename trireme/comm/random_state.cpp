@@ -131,7 +131,7 @@ void set_random_state(RandomSource& source, const RandomState& state) {
   require(state.torch.defined(), "set_random_state: the state is empty");
   require(state.torch_cuda.size() == source.torch_cuda.size(), "set_random_state: the state is of ",
           state.torch_cuda.size(), " CUDA devices, the source has ", source.torch_cuda.size());
-  // The generators check what they are given; the streams take anything, so they come last.
+  // The generators validate their state; the streams accept anything, so they are set last.
   set_state_of(source.torch, state.torch);
   for (std::size_t i = 0; i < state.torch_cuda.size(); ++i) set_state_of(source.torch_cuda[i], state.torch_cuda[i]);
   source.random.set_state(state.random);
@@ -188,7 +188,7 @@ RandomState random_state_from_bytes(std::span<const std::uint8_t> bytes) {
   state.random = in.stream();
   state.numpy = in.stream();
   state.torch = in.tensor();
-  // Each device takes eight bytes at least: a number that is too large ends there, not in memory.
+  // Each device takes at least eight bytes: a count that is too large fails there, not by exhausting memory.
   for (std::uint64_t devices = in.number(); devices > 0; --devices) state.torch_cuda.push_back(in.tensor());
   require<CheckpointError>(in.left() == 0, "random state: ", in.left(), " bytes behind its end");
   return state;

@@ -1,5 +1,5 @@
 #pragma once
-// Random states by name: which numbers come next, kept, set, branched and made alike over a group.
+// Named random states: save, restore, branch, and synchronize the state of the random generators over a group.
 #include <cstdint>
 #include <map>
 #include <span>
@@ -15,14 +15,14 @@
 
 namespace trireme {
 
-/// Where a stream of host numbers stands.
+/// The position of a host random stream.
 struct StreamState {
   std::uint64_t key = 0;      // the seed
-  std::uint64_t counter = 0;  // numbers drawn
+  std::uint64_t counter = 0;  // how many numbers were drawn
   bool operator==(const StreamState&) const = default;
 };
 
-/// Random numbers on the host, one after the other.
+/// A sequential host random stream.
 class HostStream {
  public:
   HostStream(std::uint64_t seed, std::string purpose) : purpose_(std::move(purpose)), state_{seed, 0} {}
@@ -44,20 +44,20 @@ class HostStream {
   StreamState state_;
 };
 
-/// What random numbers come from: two streams of the host, libtorch's CPU generator and those of its CUDA devices. Each
-/// rank has one, and draws from nothing else: ranks as threads share libtorch's default generators.
+/// All random generators of a rank: two host streams, libtorch's CPU generator and those of its CUDA devices. Each rank
+/// has one, and uses no other: ranks that are threads share libtorch's default generators.
 struct RandomSource {
-  /// With generators of its own, on the CPU only.
+  /// With its own generators, CPU only.
   explicit RandomSource(std::uint64_t seed);
-  /// With the generators that libtorch uses where none is given: those of the process. Does not seed them.
+  /// With libtorch's default generators, which are per process. Does not seed them.
   static RandomSource of_process(std::uint64_t host_seed);
-  // A copy would share the generators and not the streams.
+  // A copy would share the generators but not the streams.
   RandomSource(RandomSource&&) = default;
   RandomSource& operator=(RandomSource&&) = default;
 
   HostStream random, numpy;
   at::Generator torch;
-  std::vector<at::Generator> torch_cuda;  // of each CUDA device; empty without CUDA
+  std::vector<at::Generator> torch_cuda;  // one per CUDA device; empty without CUDA
 
  private:
   RandomSource(std::uint64_t seed, at::Generator cpu, std::vector<at::Generator> cuda);
@@ -65,22 +65,22 @@ struct RandomSource {
 
 struct RandomState {
   StreamState random, numpy;
-  at::Tensor torch{};                    // bytes of the CPU generator
-  std::vector<at::Tensor> torch_cuda{};  // of each CUDA device
+  at::Tensor torch{};                    // state of the CPU generator
+  std::vector<at::Tensor> torch_cuda{};  // one per CUDA device
 
   bool operator==(const RandomState& other) const;
 };
 using RandomStates = std::map<std::string, RandomState>;
 
 RandomState get_current_random_state(const RandomSource& source);
-/// Throws where the state has other CUDA devices than the source.
+/// Throws if the number of CUDA devices differs from that of the source.
 void set_random_state(RandomSource& source, const RandomState& state);
 
-/// While it lives, the source draws from states[key]; then the advanced state lies there again, and the source is where
-/// it was: also when an exception passes through.
+/// While in scope, the source uses states[key]; the destructor stores the advanced state there again and restores the
+/// source, also during stack unwinding.
 ///
-/// In between the map has no such key, so that nobody draws the same numbers twice: a branch within a branch of the
-/// same key is an error. The map and the source must outlive it.
+/// In between the map does not contain the key, so that the same numbers are never drawn twice: a nested branch with
+/// the same key is an error. The map and the source must outlive it.
 class [[nodiscard]] RandomBranch {
  public:
   RandomBranch(RandomSource& source, RandomStates& states, const std::string& key);
@@ -102,7 +102,7 @@ inline RandomBranch branch_random_state(RandomSource& source, RandomStates& stat
 /// The state of the group's rank 0, on all its ranks: a collective call. `device`: where the group's tensors live.
 RandomState get_synced_random_state(const RandomState& state, Group& group, at::Device device = at::kCPU);
 
-/// For a checkpoint. The way back throws CheckpointError unless the bytes are exactly a state.
+/// For a checkpoint. The inverse throws CheckpointError unless the bytes are exactly one state.
 std::vector<std::uint8_t> to_bytes(const RandomState& state);
 RandomState random_state_from_bytes(std::span<const std::uint8_t> bytes);
 

@@ -23,7 +23,7 @@ at::Tensor dropout_mask(RandomSource& source, std::int64_t size = 64) {
   return at::empty({size}).bernoulli_(0.5, source.torch);
 }
 
-/// One number of each kind of the source.
+/// One number from each generator of the source.
 std::vector<double> draw_of_all(RandomSource& source) {
   return {source.random.uniform(), source.numpy.normal(),
           at::empty({1}, at::kDouble).uniform_(0, 1, source.torch).item<double>()};
@@ -47,12 +47,12 @@ TEST(RandomState, IsWhatComesNext) {
   RandomSource source(1);
   draw_of_all(source);
   const RandomState state = get_current_random_state(source);
-  EXPECT_EQ(get_current_random_state(source), state);  // looking changes nothing
+  EXPECT_EQ(get_current_random_state(source), state);  // reading the state changes nothing
   const std::vector<double> next = draw_of_all(source);
   EXPECT_NE(get_current_random_state(source), state);
   set_random_state(source, state);
   EXPECT_EQ(draw_of_all(source), next);
-  // In another source, too: nothing else is drawn from.
+  // In another source too: no other generator is involved.
   RandomSource other(2);
   EXPECT_NE(draw_of_all(other), next);
   set_random_state(other, state);
@@ -89,7 +89,7 @@ TEST(RandomState, OfTheProcessIsThatOfLibtorchsDefaultGenerators) {
 
 TEST(RandomState, ASeedGivesTheNumbersOfManualSeed) {
   RandomSource source(0);
-  EXPECT_NEAR(at::randn({2, 4}, source.torch)[0][0].item<double>(), 1.5410, 5e-5);  // as seed 2 prints them
+  EXPECT_NEAR(at::randn({2, 4}, source.torch)[0][0].item<double>(), 1.5410, 5e-5);  // torch.manual_seed(0) in Python
 }
 
 class BranchOfRandomState : public testing::Test {
@@ -107,11 +107,11 @@ TEST_F(BranchOfRandomState, DrawsFromItsOwnStateAndLeavesTheOuterOne) {
     const RandomBranch branch = branch_random_state(source_, states_, "tp");
     EXPECT_EQ(draw_of_all(source_), first);
   }
-  EXPECT_EQ(get_current_random_state(source_), outer);  // bit for bit
+  EXPECT_EQ(get_current_random_state(source_), outer);  // bitwise
   draw_of_all(source_);
   {
     const RandomBranch branch = branch_random_state(source_, states_, "tp");
-    EXPECT_EQ(draw_of_all(source_), second);  // where the first branch left it
+    EXPECT_EQ(draw_of_all(source_), second);  // continues after the first branch
   }
   EXPECT_EQ(states_.at("tp"), get_current_random_state(alone));
   EXPECT_EQ(states_.at("dp"), get_current_random_state(RandomSource(20)));
@@ -194,7 +194,7 @@ TEST_P(SyncedRandomState, MakesEqualDropoutMasks) {
         const at::Tensor mask = dropout_mask(source);
         EXPECT_TRUE(all_equal(mask));
         if (step == 1) {
-          EXPECT_FALSE(at::equal(mask, first));  // it goes on
+          EXPECT_FALSE(at::equal(mask, first));  // it advances
         }
         first = mask;
         EXPECT_TRUE(all_equal(at::empty({1}, at::kDouble).fill_(source.random.uniform())));
@@ -254,7 +254,7 @@ TEST(RandomState, DamagedBytesAreRefused) {
   other[0] ^= 1;
   EXPECT_THAT(read(other), HasSubstr("do not begin as one"));
   std::vector<std::uint8_t> huge = bytes;
-  for (int i = 1; i <= 8; ++i) huge[huge.size() - static_cast<std::size_t>(i)] = 0xff;  // devices
+  for (int i = 1; i <= 8; ++i) huge[huge.size() - static_cast<std::size_t>(i)] = 0xff;  // device count
   EXPECT_THAT(read(huge), HasSubstr("cut short"));
 }
 

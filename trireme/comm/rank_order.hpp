@@ -1,5 +1,5 @@
 #pragma once
-// Reductions in rank order: the same additions on every rank and every backend, so the same bits.
+// Deterministic reductions in rank order: the same additions on every rank and backend, hence bitwise equal results.
 #include <span>
 
 #include <ATen/core/Tensor.h>
@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-/// ((x0 + x1) + x2) + ...; avg is done as sum. bf16 and f16 are added in f32 and rounded once.
+/// ((x0 + x1) + x2) + ...; avg is computed as sum. bf16 and f16 are accumulated in f32 and rounded once.
 at::Tensor reduce_in_rank_order(std::span<const at::Tensor> by_rank, Reduce reduce);
 
 }  // namespace trireme

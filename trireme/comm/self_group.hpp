@@ -11,7 +11,7 @@ class SelfGroup final : public Group {
  public:
   SelfGroup(Membership members, std::shared_ptr<FlightRecorder> recorder, CommOptions options)
       : Group(std::move(members), std::move(recorder), std::move(options)) {}
-  /// Alone in its world: for a program that was started without ranks.
+  /// A world of one rank: for a program that was started without a launcher.
   SelfGroup() : SelfGroup(Membership{"solo", 0, {0}}, std::make_shared<FlightRecorder>(0, 1), {}) {}
 
  protected:

@@ -35,7 +35,7 @@ c10::intrusive_ptr<c10d::Store> with_receive_timeout(double seconds,
                                                      const std::function<c10::intrusive_ptr<c10d::Store>()>& connect) {
   const std::set<int> before = connections();
   auto store = connect();
-  // Another thread may have connected meanwhile: Gloo's sockets do not block, so that this does nothing to them.
+  // Another thread may have connected meanwhile: Gloo's sockets are non-blocking, so this does not affect them.
   for (const int fd : connections()) {
     if (before.contains(fd)) continue;
     timeval limit{};

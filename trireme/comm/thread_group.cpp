@@ -16,23 +16,23 @@
 namespace trireme {
 namespace {
 
-/// One collective call of a group: whoever posts last does the work for all, so nobody waits for a rank to wait.
+/// One collective call of a group: the last rank to arrive does the work for all, so none depends on another's wait().
 struct Round {
   explicit Round(int size) : calls(static_cast<std::size_t>(size)), records(static_cast<std::size_t>(size)) {}
-  std::vector<std::optional<Call>> calls;  // by rank; owned, so that a rank that unwinds takes nothing away
+  std::vector<std::optional<Call>> calls;  // by rank; owned, so that a rank that unwinds does not invalidate it
   std::vector<CallRecord> records;
   int posted = 0;
   bool done = false;
 };
 
-/// A message under way: the half that came second copies.
+/// A message in transit: the second of send and receive copies the data.
 struct Letter {
   std::optional<at::Tensor> from, to;
   CallRecord sent, received;
   bool done = false;
 };
 
-/// What the ranks of one group share.
+/// State shared by the ranks of one group.
 struct Room {
   explicit Room(Membership m) : members(std::move(m)) {}
   const Membership members;
@@ -61,7 +61,7 @@ class ThreadHall {
     return room;
   }
 
-  /// The rest is called with the mutex held.
+  /// The functions below require the mutex to be held.
 
   void wake() { changed_.notify_all(); }
 
@@ -76,7 +76,7 @@ class ThreadHall {
     throw CommError(failure_->kind, text("rank ", failure_->rank, " has failed: ", failure_->why));
   }
 
-  /// Waits for `done`, which another rank sets. `missing` names who has not come.
+  /// Waits for `done`, which another rank sets. `missing` names the ranks that have not arrived.
   template <class Done, class Missing>
   void wait(std::unique_lock<std::mutex>& lock, double timeout_s, const CallRecord& record, Done done,
             Missing missing) {
@@ -121,8 +121,8 @@ class ThreadGroup final : public Group {
 
  protected:
   void compare(std::span<const CallRecord> records) override {
-    // Data moves only in start(), after post() has compared: for these ranks every mode is strict. Only the end of a
-    // step has no start().
+    // Data moves only in start(), after post() has compared: this backend is always strict. Only the end of a step has
+    // no start().
     if (records.size() == 1 && records.front().op == Op::step_end) start({.op = Op::step_end}, records)->wait();
   }
 
@@ -146,7 +146,7 @@ class ThreadGroup final : public Group {
   }
 
  private:
-  /// The wait of one round.
+  /// Waits for one round.
   class Collective final : public CommWork {
    public:
     Collective(ThreadGroup& group, std::shared_ptr<Round> round, CallRecord record)
@@ -173,7 +173,7 @@ class ThreadGroup final : public Group {
     CallRecord record_;
   };
 
-  /// The wait of one or several messages.
+  /// Waits for one or several messages.
   class Letters final : public CommWork {
    public:
     explicit Letters(ThreadGroup& group) : group_(group) {}

@@ -1,5 +1,5 @@
 #pragma once
-// Ranks as threads of one process: the backend that unit tests run on (and gdb, ASan and TSan with them).
+// World with ranks as threads of one process: the backend of the unit tests (and for gdb, ASan and TSan).
 #include <functional>
 #include <memory>
 #include <type_traits>
@@ -8,11 +8,10 @@
 
 namespace trireme {
 
-/// What the ranks of one ThreadWorld share; in thread_group.cpp.
+/// State shared by the ranks of one ThreadWorld; in thread_group.cpp.
 class ThreadHall;
 
-/// Reductions are done in rank order, so results are the same bits every time; mismatched calls are always found at
-/// once.
+/// Reductions are in rank order, so results are bitwise reproducible; mismatched calls are always detected immediately.
 class ThreadWorld final : public World {
  public:
   ThreadWorld(int rank, std::shared_ptr<ThreadHall> hall, CommOptions options);
@@ -25,8 +24,8 @@ class ThreadWorld final : public World {
   std::shared_ptr<ThreadHall> hall_;
 };
 
-/// Runs `body` once for each rank, each in a thread, and throws the first failure again. When one fails, the others are
-/// told at their next call, so that nobody waits for it.
+/// Runs `body` once per rank, each in a thread, and rethrows the first exception. If one fails, the others throw at
+/// their next call, so that none waits for it.
 void run_worlds(int size, const CommOptions& options, const std::function<void(World&)>& body);
 
 /// The same; `body` takes the World, or a Group of all its ranks.

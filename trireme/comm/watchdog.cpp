@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kBeatMs = 500;
 constexpr std::size_t kShownCalls = 2000;
-constexpr int kAskWholeWorld = 64;  // in larger worlds only the group is asked
+constexpr int kAskWholeWorld = 64;  // in larger worlds only the group is queried
 
 std::string seconds(double s) {
   char digits[32];
@@ -27,7 +27,7 @@ std::string seconds(double s) {
   return digits;
 }
 
-/// Only ever printed: two hosts' clocks may differ.
+/// Only for display: clocks of different hosts may differ.
 std::int64_t wall_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
       .count();
@@ -37,7 +37,7 @@ std::string key(const char* what, int rank) { return text("watchdog/", what, "/"
 
 std::string host_of(const FlightRecord& box) { return {box.host, strnlen(box.host, sizeof box.host)}; }
 
-/// Whether a rank whose calls these are has come to the call that `record` of rank `from` waits in.
+/// Whether the rank with these calls has reached the call that `record` of rank `from` waits in.
 bool arrived(const FlightRecord& box, const CallRecord& record, int from) {
   const std::uint64_t n = std::min<std::uint64_t>(box.calls, FlightRecord::kCalls);
   for (std::uint64_t i = 0; i < n; ++i) {
@@ -49,7 +49,7 @@ bool arrived(const FlightRecord& box, const CallRecord& record, int from) {
   return false;
 }
 
-/// What is buffered in stdio, unless somebody holds it: the process ends here.
+/// Flushes stdio buffers, unless another thread holds the lock, and ends the process.
 [[noreturn]] void leave(ExitCode code) {
   if (ftrylockfile(stdout) == 0) fflush_unlocked(stdout);
   _exit(static_cast<int>(code));
@@ -75,7 +75,7 @@ Watchdog::~Watchdog() {
 }
 
 void Watchdog::run() {
-  // Large worlds show themselves less often, so that the store has about as much to do.
+  // In large worlds the interval is longer, so that the load on the store stays constant.
   const int beat_ms = std::max(kBeatMs, 2 * world_size_);
   for (auto next = Clock::now();; next = Clock::now() + std::chrono::milliseconds(beat_ms)) {
     for (;;) {
@@ -98,8 +98,8 @@ void Watchdog::run() {
   }
 }
 
-/// What `use` makes of the store, or `otherwise` when there is none any more: whoever hosts it is gone. Groups do not
-/// need it, so work goes on.
+/// The result of `use` on the store, or `otherwise` if its host is gone. Groups do not need the store, so work
+/// continues.
 template <class Result, class Use>
 Result Watchdog::with_store(Result otherwise, Use use) {
   const std::scoped_lock lock(store_mutex_);
@@ -147,9 +147,9 @@ void Watchdog::raise_alarm(bool late) {
   });
 }
 
-/// A rank whose call timed out. Gloo closes its connections then, which looks to the others as if it had died.
+/// A rank whose call timed out. Gloo then closes its connections, which looks to the others as if it had died.
 std::string Watchdog::who_was_late(double waited) {
-  // Without a store to ask it is most likely that, when we have waited as long ourselves.
+  // If the store is gone and we have waited as long ourselves, that is the most likely cause.
   const std::string guess = waited >= 0.9 * options_.timeout_s ? "another rank" : "";
   return with_store(guess, [this] {
     return store_->check({"watchdog/late"}) ? "rank " + store_->get_to_str("watchdog/late") : std::string();
@@ -181,7 +181,7 @@ std::string Watchdog::last_seen(int rank) {
   });
 }
 
-/// Who answers within two beats is alive; the group is asked, and in a small world everybody.
+/// A rank that answers within two heartbeats is alive; queries the group, and in a small world all ranks.
 Watchdog::AllShown Watchdog::ask(const Membership& members, bool late) {
   std::set<int> open(members.world_ranks.begin(), members.world_ranks.end());
   if (world_size_ <= kAskWholeWorld)
@@ -200,7 +200,7 @@ Watchdog::AllShown Watchdog::ask(const Membership& members, bool late) {
   return shown;
 }
 
-/// Who of the group has not come to the call, and who else of a small world is silent.
+/// The ranks of the group that have not reached the call, and in a small world other ranks that do not answer.
 Watchdog::Absent Watchdog::absent_from(const Membership& members, const CallRecord& record, const AllShown& shown) {
   Absent absent;
   const int me = members.world_ranks[static_cast<std::size_t>(members.rank)];
@@ -228,7 +228,7 @@ Watchdog::Absent Watchdog::absent_from(const Membership& members, const CallReco
   return absent;
 }
 
-/// Where the records are, and the one line that every failure while running has.
+/// The location of the flight records, and the status line that every runtime failure has.
 std::string Watchdog::last_lines(int rank, const CallRecord& record, const std::string& how_it_ended) const {
   const FlightRecord box = recorder_->snapshot();
   std::string at = record.tag.str(), place(box.place, strnlen(box.place, sizeof box.place));
@@ -264,7 +264,7 @@ CommError Watchdog::explain(const Membership& members, const CallRecord& record,
                  seconds(waited), ": ", absent.came, " of ", absent.asked, " ranks arrived", absent.words,
                  "\n  fix: see what the missing rank does; raise comm.timeout_s (", options_.timeout_s,
                  ") if the wait is expected", end)};
-  if (cause.find("size doesn't match") != std::string::npos)  // Gloo's word for a message of another length
+  if (cause.find("size doesn't match") != std::string::npos)  // Gloo's error for a message of the wrong length
     return {CommError::Kind::hang_or_mismatch,
             text(what, ": another rank of the group did not make the same call (", cause, ")", absent.words, end)};
   return {CommError::Kind::peer_lost, text(what, ": a peer is lost (", cause, ")", absent.words, end)};

@@ -1,5 +1,5 @@
 #pragma once
-// A rank's eyes on the others: it shows what it does through the store, and on trouble finds out who is missing.
+// Watchdog of a rank: publishes its state through the store, and after a timeout or failure finds the missing ranks.
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -19,28 +19,28 @@
 
 namespace trireme {
 
-/// A thread of its own writes to the store, about once a second, what this rank is in, and reads whether some rank has
-/// raised the alarm; then every rank shows the calls of its step and leaves its last ones in a file.
+/// A background thread writes the current call of this rank to the store, about once per second, and checks whether any
+/// rank has raised an alarm; then every rank publishes the calls of its step and writes its flight record to a file.
 class Watchdog {
  public:
-  /// `lifeline_fd`: a pipe from the launcher (runtime/launch.hpp). At its end, or at an 'S' in it, the process leaves
-  /// its calls and is gone; -1: there is none.
+  /// `lifeline_fd`: a pipe from the launcher (runtime/launcher/launch.hpp). On EOF, or on an 'S', the process writes
+  /// its flight record and exits; -1: none.
   Watchdog(c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<FlightRecorder> recorder, int world_size,
            CommOptions options, int lifeline_fd = -1);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// Raises the alarm and makes of a call that failed the error that says who is missing, and where it was last seen.
+  /// Raises the alarm and converts a failed call to an error that names the missing ranks and their last known calls.
   CommError explain(const Membership& members, const CallRecord& record, const std::string& cause);
 
-  /// The same for whatever this rank waits in: for a failure that no call of ours throws. Ends the process.
+  /// The same for the call this rank is currently in: for failures that are not thrown by a call. Ends the process.
   [[noreturn]] void end_process(const std::string& cause);
 
-  /// Groups that this rank is in.
+  /// Registers a group of this rank.
   void add_group(const Membership& members);
 
-  /// Watches a call that no thread waits for (on a GPU): when it is not done in time, the process says so and ends.
+  /// Watches a call that no thread waits for (on a GPU): after a timeout the process reports it and exits.
   void watch(const Membership& members, const CallRecord& record, std::function<bool()> done);
 
  private:
@@ -82,7 +82,7 @@ class Watchdog {
   const CommOptions options_;
   const int lifeline_fd_;
   int wake_fd_;
-  std::mutex store_mutex_;  // one at a time, and the thread must not end between question and answer
+  std::mutex store_mutex_;  // serializes requests; the thread must not end between request and response
   bool store_lost_ = false, answered_ = false;
   std::mutex watched_mutex_;
   std::vector<Watched> watched_;

@@ -33,7 +33,7 @@ Membership World::members(const std::string& name, const std::vector<int>& world
   require<ConfigError>(me != world_ranks.end(), "group ", members.str(), ": rank ", rank_, " is not in it\n",
                        "  fix: only its members make a group");
   members.rank = static_cast<int>(me - world_ranks.begin());
-  // Two groups under one name would read each other's messages.
+  // Two groups with the same name would read each other's messages.
   std::string key = name;
   for (int r : world_ranks) key += text(",", r);
   require<ConfigError>(std::find(made_.begin(), made_.end(), key) == made_.end(), "group ", members.str(),
@@ -65,7 +65,7 @@ void World::end_step(const std::vector<Group*>& groups) {
   if (options_.check == CheckMode::strict)
     for (Group* group : groups) group->end_step();
   if (options_.check == CheckMode::fast && size_ > 1) {
-    // Taken before the call that compares it, which is recorded like any other.
+    // Read before the call that compares it, which is recorded like any other.
     const at::Tensor sum = at::full({1}, static_cast<std::int64_t>(recorder_->checksum()), at::kLong);
     control().all_reduce_(sum).wait();
     if (sum.item<std::int64_t>() != 0) name_the_mismatch(groups);
@@ -74,7 +74,7 @@ void World::end_step(const std::vector<Group*>& groups) {
 }
 
 void World::name_the_mismatch(const std::vector<Group*>& groups) {
-  // All ranks know that something is wrong, so all come here and show each other the calls of the step.
+  // All ranks know that there is a mismatch, so all arrive here and exchange the calls of the step.
   const std::vector<CallRecord> mine = recorder_->step_calls();
   Group& group = control();
   const at::Tensor counts = group.all_gather(at::full({1}, static_cast<std::int64_t>(mine.size()), at::kLong)).wait();
@@ -83,7 +83,7 @@ void World::name_the_mismatch(const std::vector<Group*>& groups) {
   const at::Tensor padded = at::zeros({most * bytes}, at::kByte);
   std::memcpy(padded.mutable_data_ptr(), mine.data(), mine.size() * sizeof(CallRecord));
   const at::Tensor all = group.all_gather(padded).wait();
-  // Those that share a group with this one: the others compare themselves.
+  // Ranks that share a group with this one: the others compare themselves.
   std::map<int, std::vector<CallRecord>> calls;
   for (const Group* g : groups)
     for (int rank : g->world_ranks()) {
@@ -94,8 +94,8 @@ void World::name_the_mismatch(const std::vector<Group*>& groups) {
                   one.size() * sizeof(CallRecord));
     }
   if (auto found = first_difference(calls)) throw CommError(CommError::Kind::hang_or_mismatch, *found);
-  // It lies between other ranks, which name it: leave them the time to be first. Or in what is not recorded: the rows
-  // for each rank of an uneven all_to_all, calls beyond those of a step that are kept.
+  // The mismatch is between other ranks, which report it: give them time to be first. Or it is in something that is not
+  // recorded: the rows per rank of an uneven all_to_all, or calls beyond the limit per step.
   std::this_thread::sleep_for(std::chrono::seconds(1));
   throw CommError(
       CommError::Kind::hang_or_mismatch,

@@ -1,5 +1,5 @@
 #pragma once
-// All ranks of a job, seen from one of them: what makes groups.
+// All ranks of a job, seen from one of them: the factory of groups.
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,21 +21,21 @@ class World {
   const CommOptions& options() const { return options_; }
   FlightRecorder& recorder() const { return *recorder_; }
 
-  /// A group of these world ranks, one of them ours. All its members must make it, and make their groups in one order;
-  /// nobody else needs to. A name and its ranks stand for one group: making it twice is an error.
+  /// A group of these world ranks, including ours. All its members must call this, with their groups in the same order;
+  /// other ranks need not. A name with its ranks identifies one group: creating it twice is an error.
   std::unique_ptr<Group> make_group(const std::string& name, const std::vector<int>& world_ranks);
 
-  /// The group that end_step talks over. Made at the first use, or here: making it is a collective call too.
+  /// The group used by end_step. Created at first use, or here: its creation is a collective call too.
   Group& control();
 
-  /// The end of a step, for all ranks: throws unless every call of the step met its like (the check mode says how).
+  /// Collective, at the end of a step: throws unless all calls of the step matched (depending on the check mode).
   void end_step(const std::vector<Group*>& groups);
 
  protected:
   World(int rank, int size, CommOptions options, std::shared_ptr<FlightRecorder> recorder);
 
   virtual std::unique_ptr<Group> connect(Membership members) = 0;
-  /// A group of all ranks that carries host tensors, for checks.
+  /// A group of all ranks for host tensors, used for checks.
   virtual std::unique_ptr<Group> connect_control(Membership members) { return connect(std::move(members)); }
 
   const std::shared_ptr<FlightRecorder>& shared_recorder() const { return recorder_; }

@@ -8,7 +8,7 @@
 namespace trireme::files {
 namespace {
 
-/// Where the text that starts at `begin` has its closing quote, or the end of `json`.
+/// The position of the closing quote of the string that starts at `begin`, or the end of `json`.
 std::size_t end_of_text(std::string_view json, std::size_t begin) {
   for (std::size_t at = begin;;) {
     const std::size_t quote = json.find('"', at);
@@ -22,7 +22,7 @@ std::size_t end_of_text(std::string_view json, std::size_t begin) {
 
 }  // namespace
 
-// Where `json` is not JSON, quotes may pair up differently here; but the library stops there, and agrees up to there.
+// In invalid JSON, quotes may pair up differently here; but the library stops at the error, and agrees up to there.
 std::string json_bounds_fault(std::string_view json, std::size_t max_bytes, std::size_t max_depth) {
   if (json.size() > max_bytes) return text(json.size(), " bytes of JSON; at most ", max_bytes, " are allowed");
   if (const std::size_t nul = json.find('\0'); nul != std::string_view::npos)

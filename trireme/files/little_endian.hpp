@@ -1,5 +1,5 @@
 #pragma once
-// Numbers as bytes of a file, least significant first. Header only.
+// Reading and writing little-endian numbers as file bytes. Header only.
 #include <bit>
 #include <cstddef>
 #include <cstring>
@@ -10,14 +10,14 @@
 
 namespace trireme::files {
 
-/// Every machine that libtorch runs on; what relies on it says so with a static_assert.
+/// True on every machine that libtorch supports; code that depends on it has a static_assert.
 inline constexpr bool kLittleEndian = std::endian::native == std::endian::little;
 
 template <class T>
 T little_endian_at(const void* bytes) {
   static_assert(std::is_arithmetic_v<T> && kLittleEndian);
   T value;
-  std::memcpy(&value, bytes, sizeof value);  // may stand anywhere
+  std::memcpy(&value, bytes, sizeof value);  // may be unaligned
   return value;
 }
 

@@ -15,7 +15,7 @@ namespace trireme::files {
 namespace {
 
 int opened(const std::filesystem::path& path) {
-  // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever; regular files do not know it.
+  // O_NONBLOCK: opening a FIFO without a writer would block forever; regular files ignore it.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   require<CheckpointError>(fd >= 0, path.string(), ": cannot be opened: ", std::strerror(errno));
   return fd;
@@ -36,7 +36,7 @@ MappedFile::MappedFile(int fd, std::string shown) : shown_(std::move(shown)) {
     if (memory == MAP_FAILED) failed = "mmap";
   }
   const int error = errno;
-  ::close(fd);  // the mapping does not need it
+  ::close(fd);  // the mapping stays valid without it
   require<CheckpointError>(failed == nullptr, shown_, ": ", failed, " failed: ", std::strerror(error));
   require<CheckpointError>(S_ISREG(facts.st_mode), shown_, " is not a regular file");
   bytes_ = {static_cast<const std::byte*>(memory), static_cast<std::size_t>(facts.st_size)};

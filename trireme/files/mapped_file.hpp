@@ -1,5 +1,5 @@
 #pragma once
-// A file as bytes in memory, read only.
+// A read-only memory-mapped file.
 #include <cstddef>
 #include <filesystem>
 #include <span>
@@ -7,15 +7,15 @@
 
 namespace trireme::files {
 
-// Note [Files that change while they are mapped]: the length is the one that fstat gives after the file is opened, and
-// nothing is read beyond it. A file that is made shorter afterwards raises SIGBUS at the first read behind its new end,
-// as with every mapping, and one that is written to changes under the reader's eyes; both are mistakes of whoever
-// writes in place. Files of ours are written under another name and renamed, which leaves the mapped one as it was.
+// Note [Files that change while they are mapped]: the length is taken from fstat after opening, and nothing is read
+// beyond it. If the file is truncated afterwards, the first read past its new end raises SIGBUS, as with every mapping,
+// and if it is written to, the reader sees the change; both are errors of the process that writes in place. Trireme's
+// own files are written to a temporary name and renamed, which does not affect existing mappings.
 class MappedFile {
  public:
-  /// Follows links: `path` is what a person gave. Throws CheckpointError when there is no regular file to read.
+  /// Follows symlinks: `path` comes from the user. Throws CheckpointError if it is not a readable regular file.
   explicit MappedFile(const std::filesystem::path& path);
-  /// Takes `fd` over, also when it throws; `shown` stands for the file in messages.
+  /// Takes ownership of `fd`, even if it throws; `shown` is the file name for messages.
   MappedFile(int fd, std::string shown);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;

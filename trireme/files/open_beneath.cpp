@@ -14,7 +14,7 @@
 namespace trireme::files {
 namespace {
 
-// O_NONBLOCK: a pipe that nobody writes to would make us wait; MappedFile refuses it afterwards.
+// O_NONBLOCK: opening a FIFO without a writer would block; MappedFile rejects it afterwards.
 constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 constexpr std::string_view kBlobs = "../../blobs";
 
@@ -42,13 +42,13 @@ int open_beneath(int folder_fd, const std::string& base_name, bool try_openat2) 
     const long fd = ::syscall(SYS_openat2, folder_fd, base_name.c_str(), &how, sizeof how);
     if (fd >= 0 || (errno != ENOSYS && errno != EPERM)) return static_cast<int>(fd);
   }
-  return ::openat(folder_fd, base_name.c_str(), kFlags | O_NOFOLLOW);  // as good, for a base name
+  return ::openat(folder_fd, base_name.c_str(), kFlags | O_NOFOLLOW);  // equivalent for a base name
 }
 
 int open_shard(int folder_fd, const std::string& base_name, bool try_openat2) {
   const int fd = open_beneath(folder_fd, base_name, try_openat2);
   if (fd >= 0 || errno != ELOOP) return fd;
-  std::array<char, 512> buffer;  // longer links are of neither kind
+  std::array<char, 512> buffer;  // longer links cannot be of either allowed kind
   const ssize_t length = ::readlinkat(folder_fd, base_name.c_str(), buffer.data(), buffer.size());
   const std::string target(buffer.data(), length < 0 ? 0 : static_cast<std::size_t>(length));
   if (is_base_name(target)) return open_beneath(folder_fd, target, try_openat2);

@@ -28,7 +28,7 @@ TEST(OpenBeneath, BaseNames) {
   EXPECT_FALSE(is_base_name(std::string(4096, 'a')));
 }
 
-/// A snapshot of a cache, with a secret beside it.
+/// A snapshot of a Hugging Face cache, with a secret file outside it.
 class Links : public ::testing::TestWithParam<bool> {
  protected:
   Links() {

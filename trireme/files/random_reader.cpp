@@ -14,7 +14,7 @@ namespace trireme::files {
 namespace {
 
 int opened(const std::filesystem::path& path) {
-  // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever; regular files do not know it.
+  // O_NONBLOCK: opening a FIFO without a writer would block forever; regular files ignore it.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   if (fd >= 0) return fd;
   const int error = errno;
@@ -76,7 +76,7 @@ void RandomReader::read(std::uint64_t offset, std::span<std::byte> out) const {
                          " are read: it had ", size_, " bytes when it was opened and has ", facts.st_size, " now",
                          "\n  fix: put the file back as it was, and do not write to data that a run reads"));
   }
-  check_unchanged();  // afterwards: what was read before the change is then known to be good
+  check_unchanged();  // after the read: proves that the bytes were read before any change
 }
 
 void RandomReader::check_unchanged() const {

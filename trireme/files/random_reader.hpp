@@ -1,5 +1,5 @@
 #pragma once
-// A file opened once and read at any place, by many threads; a file that changes is an error, never a signal.
+// Random access to an open file (pread) from many threads; a file that changes is an error, never a SIGBUS.
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -13,12 +13,12 @@
 
 namespace trireme::files {
 
-// Note [Files that change while they are read]: docs/adr/0008. The size and the time of the last change are those of the
-// moment of opening, and are compared after each read: a file that was cut, or written to in place, is a DataError at the
-// next read. A file that was replaced by a rename stays what it was for whoever has it open.
+// Note [Files that change while they are read]: docs/adr/0008. Size and modification time are recorded at open and
+// compared after each read: a file that was truncated or written in place is a DataError at the next read. A file that
+// was replaced by a rename stays readable for those that have it open.
 class RandomReader {
  public:
-  /// Follows links. DataError when there is no regular file to read.
+  /// Follows symlinks. Throws DataError if it is not a readable regular file.
   explicit RandomReader(const std::filesystem::path& path);
   RandomReader(RandomReader&& other) noexcept;
   RandomReader& operator=(RandomReader&& other) noexcept;
@@ -27,11 +27,11 @@ class RandomReader {
   const std::string& shown() const { return shown_; }
   std::uint64_t size() const { return size_; }
 
-  /// Bytes [offset, offset + out.size()), which lie within size(). Several threads may read at once. DataError when the
-  /// file is no longer what it was when it was opened, or cannot be read.
+  /// Reads bytes [offset, offset + out.size()), which must lie within size(). Thread-safe. Throws DataError if the file
+  /// has changed since it was opened, or cannot be read.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
 
-  /// The same for numbers that the file holds with the least significant byte first.
+  /// The same for little-endian numbers.
   template <class T>
   void read_numbers(std::uint64_t offset, std::span<T> out) const {
     static_assert(std::is_arithmetic_v<T> && kLittleEndian);
@@ -47,7 +47,7 @@ class RandomReader {
   timespec changed_{};
 };
 
-/// Whether something of that name is there, even if it may not be read: opening it then says why.
+/// Whether the path exists, even if it is not readable: opening it then reports why.
 bool is_there(const std::filesystem::path& path);
 
 }  // namespace trireme::files

@@ -30,7 +30,7 @@ std::string read_refusal(const RandomReader& file, std::uint64_t offset, std::si
   return message_of<DataError>([&] { read_text(file, offset, count); });
 }
 
-/// Another time of change, whatever the clock of the file system can tell apart.
+/// Sets a different modification time, beyond the resolution of any file system.
 void make_older(const std::filesystem::path& path) {
   std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) - std::chrono::hours(1));
 }
@@ -46,7 +46,7 @@ TEST(RandomReader, ReadsAnyRange) {
       EXPECT_EQ(read_text(file, first, count), std::string("hello, world").substr(first, count));
   EXPECT_THROW(read_text(file, 12, 1), InternalError);
   EXPECT_THROW(read_text(file, 13, 0), InternalError);
-  EXPECT_THROW(read_text(file, ~std::uint64_t{0}, 2), InternalError);  // the sum would be 1
+  EXPECT_THROW(read_text(file, ~std::uint64_t{0}, 2), InternalError);  // offset + length overflows to 1
   RandomReader moved = std::move(file);
   EXPECT_EQ(read_text(moved, 7, 5), "world");
   RandomReader other(folder / "a");
@@ -93,12 +93,12 @@ TEST(RandomReader, AFileThatShrinksIsAnErrorWithAllNumbers) {
   write_file(folder / "a", std::string(10'000, 'a'));
   const RandomReader file(folder / "a");
   EXPECT_EQ(read_text(file, 9'000, 1'000), std::string(1'000, 'a'));
-  std::filesystem::resize_file(folder / "a", 9'500);  // inside a page: a mapping would give zeros
+  std::filesystem::resize_file(folder / "a", 9'500);  // within a page: a mapping would read zeros
   EXPECT_THAT(read_refusal(file, 9'000, 1'000),
               AllOf(HasSubstr((folder / "a").string() + ": ends at byte 9500 while bytes 9000 to 10000 are read"),
                     HasSubstr("had 10000 bytes when it was opened and has 9500 now"), HasSubstr("fix: ")));
   EXPECT_THAT(read_refusal(file, 9'600, 1), HasSubstr("ends at byte 9600"));
-  // What is still there is no longer to be trusted either.
+  // The remaining bytes are not trusted either.
   EXPECT_THAT(read_refusal(file, 0, 1), HasSubstr("was changed while it was being read"));
   std::filesystem::resize_file(folder / "a", 0);
   EXPECT_THAT(read_refusal(file, 0, 1), HasSubstr("has 0 now"));

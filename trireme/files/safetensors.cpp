@@ -16,7 +16,7 @@ std::string_view as_chars(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// The header's bytes. The length is compared by subtraction: nothing can overflow.
+/// The header's bytes. The length is checked by subtraction, which cannot overflow.
 std::span<const std::byte> header_of(const MappedFile& file) {
   const std::span<const std::byte> bytes = file.bytes();
   require<CheckpointError>(!as_chars(bytes).starts_with("version https://git-lfs"), file.shown(),
@@ -59,7 +59,7 @@ SafetensorsEntry Safetensors::at(std::string_view tensor) const {
   return *std::move(found);
 }
 
-// Here and below: `throw` where `require` would make the name printable first, for every tensor.
+// Here and below `throw`, not `require`: it would escape the name for every tensor, even on success.
 std::span<const std::byte> Safetensors::bytes(const SafetensorsEntry& entry) const {
   if (entry.begin > entry.end || entry.end > data_.size()) throw not_of_this_file(entry);
   return data_.subspan(entry.begin, entry.end - entry.begin);
@@ -95,11 +95,11 @@ void Safetensors::read(const SafetensorsEntry& entry, std::span<const std::int64
                              " bytes is read into ", out.size()));
   if (box_bytes == 0) return;
 
-  // From the last dim on, dims that are taken whole and the first that is not make one run of bytes.
+  // From the last dim on, fully selected dims and the first partially selected one form one contiguous run of bytes.
   std::size_t outer = num_dims, stride = element_bytes, run_bytes = element_bytes, first = 0;
   std::vector<std::size_t> strides(num_dims);
   for (std::size_t dim = num_dims; dim-- > 0;) {
-    if (run_bytes == stride) {  // the dims behind are whole
+    if (run_bytes == stride) {  // all inner dims are fully selected
       run_bytes *= static_cast<std::size_t>(sizes[dim]);
       outer = dim;
     }

@@ -1,5 +1,5 @@
 #pragma once
-// Reading one safetensors file: the tensors in it, and their bytes without a copy.
+// Reader for one safetensors file: lists its tensors and gives zero-copy access to their bytes.
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -14,8 +14,8 @@
 
 namespace trireme::files {
 
-/// Throws CheckpointError when the file is not as Note [What a safetensors header must be] says. What a mapping cannot
-/// promise is in Note [Files that change while they are mapped].
+/// Throws CheckpointError if the file violates Note [What a safetensors header must be]. For files that change while
+/// open see Note [Files that change while they are mapped].
 class Safetensors {
  public:
   explicit Safetensors(const std::filesystem::path& path) : Safetensors(MappedFile(path)) {}
@@ -24,19 +24,19 @@ class Safetensors {
   const std::string& shown() const { return file_.shown(); }
   const SafetensorsHeader::Metadata& metadata() const { return header_.metadata(); }
 
-  /// The tensors, in the order of their bytes; tensors without bytes in the order of the header.
+  /// The tensors, in the order of their offsets; empty tensors in the order of the header.
   std::size_t size() const { return header_.size(); }
   SafetensorsEntry entry(std::size_t index) const { return header_.entry(index); }
   std::optional<SafetensorsEntry> find(std::string_view tensor) const;
-  /// The same for a tensor that must be there: CheckpointError otherwise.
+  /// The same, but throws CheckpointError if the tensor does not exist.
   SafetensorsEntry at(std::string_view tensor) const;
 
-  /// The bytes in the mapping. They start anywhere: not every writer aligns them, so copy before reading numbers.
+  /// The bytes in the mapping. They may be unaligned: not every writer aligns them, so copy before reading numbers.
   std::span<const std::byte> bytes(const SafetensorsEntry& entry) const;
 
-  /// The elements starts[d] <= index < starts[d] + sizes[d] of every dim d, copied to `out` in the order of their
-  /// indices. CheckpointError for a box that leaves the tensor, and for dtypes of less than a byte; InternalError when
-  /// `out` has another size than the box.
+  /// Copies the elements starts[d] <= index < starts[d] + sizes[d] of every dim d to `out`, in row-major order.
+  /// CheckpointError for a box outside the tensor, and for dtypes smaller than a byte; InternalError if the size of
+  /// `out` does not match the box.
   void read(const SafetensorsEntry& entry, std::span<const std::int64_t> starts, std::span<const std::int64_t> sizes,
             std::span<std::byte> out) const;
 
@@ -45,7 +45,7 @@ class Safetensors {
 
   MappedFile file_;
   SafetensorsHeader header_;
-  std::span<const std::byte> data_;  // what follows the header
+  std::span<const std::byte> data_;  // the bytes after the header
 };
 
 }  // namespace trireme::files

@@ -1,5 +1,5 @@
 #pragma once
-// The types of elements that a safetensors file may hold.
+// The element types (dtypes) of safetensors files.
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -31,7 +31,7 @@ enum class SafetensorsDtype : std::uint8_t {
   U64,
 };
 const char* name(SafetensorsDtype dtype);
-int bits(SafetensorsDtype dtype);  // of an element: 4, 6, or whole bytes
+int bits(SafetensorsDtype dtype);  // per element: 4, 6, or whole bytes
 std::optional<SafetensorsDtype> safetensors_dtype(std::string_view name);
 
 }  // namespace trireme::files

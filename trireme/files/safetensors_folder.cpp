@@ -36,7 +36,7 @@ class FolderFd {
   int fd_;
 };
 
-/// `names` may be only the first of all.
+/// `names` may be truncated; `num_all` is the full count.
 std::string shown_list(const std::vector<std::string>& names, std::size_t num_all) {
   std::string out;
   for (std::size_t i = 0; i < std::min(names.size(), kShownNames); ++i)
@@ -44,7 +44,7 @@ std::string shown_list(const std::vector<std::string>& names, std::size_t num_al
   return num_all > kShownNames ? text(out, " and ", num_all - kShownNames, " more") : out;
 }
 
-/// Every file of the index, in its order. All of them are tried before those that are missing are named.
+/// Opens every file of the index, in its order. Tries all of them, then reports all missing ones.
 std::vector<Safetensors> opened_shards(const fs::path& folder, const SafetensorsIndex& index) {
   const FolderFd folder_fd(folder);
   std::vector<std::string> missing;
@@ -57,7 +57,7 @@ std::vector<Safetensors> opened_shards(const fs::path& folder, const Safetensors
     } else if (error == ENOENT) {
       missing.push_back(file);
     } else {
-      // errno of a link, or of one that the kernel found to lead outside
+      // errno for a symlink, or for one that the kernel found to lead outside
       require<SecurityError>(error != ELOOP && error != EXDEV, folder.string(), ": the file ", shown_name(file), " of ",
                              kIndex, " is a link out of the folder, or to another link",
                              "\n  fix: put the file itself there; only a Hugging Face cache may link to its blobs");

@@ -1,5 +1,5 @@
 #pragma once
-// The tensors of a model folder in Hugging Face's layout: one safetensors file, or an index and its shards.
+// Reader for a model folder in Hugging Face layout: one safetensors file, or an index and its shards.
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -13,7 +13,7 @@
 
 namespace trireme::files {
 
-/// All files are opened, and their headers checked, when the folder is: a run does not fail hours later for a shard.
+/// The constructor opens all files and checks their headers: a run does not fail hours later because of one shard.
 class SafetensorsFolder {
  public:
   struct Found {
@@ -22,20 +22,20 @@ class SafetensorsFolder {
   };
 
   /// `path`: a .safetensors file; or a folder with model.safetensors, or else with model.safetensors.index.json, whose
-  /// weight_map must name base names (SecurityError), files that are there, and for every tensor the file that holds
-  /// it; no file may hold a tensor that the map gives to another. Tensors that the map does not know are not seen.
-  /// Links: Note [Links in a folder of shards]. CheckpointError names all missing files.
+  /// weight_map must contain base names (SecurityError), existing files, and for every tensor the file that holds it;
+  /// no file may hold a tensor that the map assigns to another file. Tensors that are not in the map are ignored.
+  /// Symlinks: Note [Links in a folder of shards]. CheckpointError names all missing files.
   explicit SafetensorsFolder(const std::filesystem::path& path);
 
   const std::string& shown() const { return shown_; }
   const std::vector<Safetensors>& files() const { return files_; }
 
-  /// Sorted, as long as this object lives.
+  /// Sorted; valid for the lifetime of this object.
   const std::vector<std::string_view>& names() const { return names_; }
   std::optional<Found> find(std::string_view tensor) const;
-  /// The same for a tensor that must be there: CheckpointError otherwise.
+  /// The same, but throws CheckpointError if the tensor does not exist.
   Found at(std::string_view tensor) const;
-  /// Safetensors::read of the tensor.
+  /// Calls Safetensors::read for the tensor.
   void read(std::string_view tensor, std::span<const std::int64_t> starts, std::span<const std::int64_t> sizes,
             std::span<std::byte> out) const;
 

@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// A file with tensors of 2 bytes; their names are told by their bytes.
+/// A file with tensors of 2 bytes; the bytes identify the name.
 std::string shard(const std::vector<std::string>& names) {
   std::string header = "{", data;
   for (const std::string& tensor : names) {
@@ -153,7 +153,7 @@ TEST_F(Folder, TheMapAndTheFilesMustAgree) {
   write_file(folder_ / "2.safetensors", shard({"b", "c"}));
   EXPECT_THAT(refusal<CheckpointError>(),
               HasSubstr(": tensor \"c\" is in \"2.safetensors\" too, but weight_map gives it to \"1.safetensors\""));
-  write_file(folder_ / "2.safetensors", shard({"b", "d"}));  // the map does not know d: not seen
+  write_file(folder_ / "2.safetensors", shard({"b", "d"}));  // d is not in the map: ignored
   expect_abc(SafetensorsFolder(folder_.path()));
 }
 

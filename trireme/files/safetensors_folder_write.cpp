@@ -29,12 +29,12 @@ std::string shard_name(std::size_t number, std::size_t count) {
   return digits;
 }
 
-/// "out/" is out, and a link to a folder is that folder: names are made and renamed beside the thing itself.
+/// Strips the slash of "out/" and resolves a symlink to a folder: the temporary folder must be next to the real one.
 fs::path resolved(const fs::path& folder) {
   std::error_code failed;
   fs::path whole = fs::absolute(folder, failed);
   if (!failed) whole = fs::weakly_canonical(whole, failed);
-  if (failed) return folder;  // whatever is wrong with it is told when it is used
+  if (failed) return folder;  // the error is reported on first use
   return whole.has_filename() ? whole : whole.parent_path();
 }
 
@@ -75,20 +75,20 @@ SafetensorsFolderWriter::SafetensorsFolderWriter(const fs::path& folder, std::ve
       make_workplace();
       begin_shard();
     });
-  } catch (...) {  // no destructor runs
+  } catch (...) {  // the destructor does not run
     discard();
     throw;
   }
 }
 
-/// All of them now: a bad one in the last shard would be found after hours.
+/// Checks all tensors up front: an invalid one in the last shard would be found only after hours.
 void SafetensorsFolderWriter::check_tensors() const {
   for (const SafetensorsShard& shard : shards_)
     safetensors_header(std::span(tensors_).subspan(shard.begin, shard.end - shard.begin), pytorch_metadata(),
                        (fs::path(shown_) / shard.file).string());
   if (shards_.size() == 1) return;
   try {
-    parse_safetensors_index(index_json(), (fs::path(shown_) / kIndex).string());  // names in two shards, too
+    parse_safetensors_index(index_json(), (fs::path(shown_) / kIndex).string());  // also finds names in two shards
   } catch (const CheckpointError& error) {
     throw InternalError(text("an index that could not be read again: ", error.what()));
   }
@@ -96,7 +96,7 @@ void SafetensorsFolderWriter::check_tensors() const {
 
 SafetensorsFolderWriter::~SafetensorsFolderWriter() { discard(); }
 
-/// What the layers below say, as an error of this folder; and everything that was written goes away.
+/// Rethrows errors of the lower layers as an error of this folder, and removes everything written so far.
 template <class Body>
 void SafetensorsFolderWriter::guarded(const Body& body) {
   const auto fail = [&](const std::string& what) {
@@ -141,7 +141,7 @@ void SafetensorsFolderWriter::make_workplace() {
   }
 }
 
-/// But for what this object has in it under other names.
+/// Ignores this object's own temporary files.
 void SafetensorsFolderWriter::check_empty() const {
   const std::string ours = text(".tmp", ::getpid(), "-");
   std::error_code failed;
@@ -169,7 +169,7 @@ void SafetensorsFolderWriter::end_shard() {
 void SafetensorsFolderWriter::append(std::string_view tensor, std::span<const std::byte> bytes) {
   require(staged_ != nullptr, shown_, ": bytes of tensor ", shown_name(tensor), " come after the end");
   guarded([&] {
-    // Only the tensors of this shard and the first of the next can be meant; the writers refuse all others.
+    // Skips only to tensors of this shard or the first of the next; the writers reject all others.
     while (tensor_ < tensors_.size() && tensors_[tensor_].name != tensor) ++tensor_;
     require(tensor_ < tensors_.size(), shown_, ": bytes of tensor ", shown_name(tensor),
             " come, which is not in the list, or its turn is over");
@@ -224,7 +224,7 @@ void SafetensorsFolderWriter::publish(const std::function<void()>& before_step) 
 }
 
 void SafetensorsFolderWriter::move_into_place() {
-  // An empty folder that has come meanwhile is replaced; one with files is not.
+  // Replaces an empty folder that was created meanwhile; fails for one with files.
   if (::rename(workplace_.c_str(), folder_.c_str()) != 0) {
     if (errno == ENOTEMPTY || errno == EEXIST) throw_not_empty(shown_);
     throw DataError(text("cannot be renamed to from ", workplace_.string(), ": ", errno_text(errno)));
@@ -239,13 +239,13 @@ void SafetensorsFolderWriter::discard() noexcept {
   std::error_code ignored;
   if (!workplace_.empty() && workplace_ != folder_) {
     fs::remove_all(workplace_, ignored);
-  } else if (!workplace_.empty() && is_renaming_) {  // the folder was empty: what has these names is from here
+  } else if (!workplace_.empty() && is_renaming_) {  // the folder was empty, so files with these names are ours
     for (const SafetensorsShard& shard : shards_) fs::remove(folder_ / shard.file, ignored);
     for (const auto& [name, contents] : small_files_) fs::remove(folder_ / name, ignored);
     fs::remove(folder_ / kIndex, ignored);
   }
   workplace_.clear();
-  for (const fs::path& each : made_) fs::remove(each, ignored);  // unless others have put something there
+  for (const fs::path& each : made_) fs::remove(each, ignored);  // fails if others have put something there
   made_.clear();
 }
 

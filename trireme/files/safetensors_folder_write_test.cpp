@@ -22,7 +22,7 @@ using Listing = std::set<std::string>;
 
 class FolderWriter : public ::testing::Test {
  protected:
-  /// 10 bytes, 6, 3, 25, 0 and 4.
+  /// Tensors of 10, 6, 3, 25, 0 and 4 bytes.
   static std::vector<SafetensorsTensor> tensors() {
     using enum SafetensorsDtype;
     return {{"head", U8, {10}},  {"b", BF16, {3}},   {"c", I8, {3}},
@@ -127,7 +127,7 @@ TEST_F(FolderWriter, IsThereWithEverythingOrNotAtAll) {
   expect_all();
 }
 
-/// It may be a mount point: it must not be replaced.
+/// The folder may be a mount point: it must not be replaced.
 TEST_F(FolderWriter, AnEmptyFolderIsFilledWithTheIndexAfterTheShards) {
   fs::create_directory(out_);
   fs::permissions(out_, fs::perms::owner_all);

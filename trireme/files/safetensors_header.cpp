@@ -41,8 +41,8 @@ const char* fault_of_tensor_name(std::string_view name) {
   return nullptr;
 }
 
-/// Takes the JSON event by event, so that no tree of it is ever in memory; every event that does not stand where the
-/// format wants it is refused, which bounds the depth as well.
+/// A SAX handler, so that no JSON tree is ever in memory; every event that is out of place in the format is rejected,
+/// which also bounds the depth.
 class SafetensorsHeader::Reader {
  public:
   Reader(SafetensorsHeader& header, std::uint64_t data_bytes, const std::string& file)
@@ -108,7 +108,7 @@ class SafetensorsHeader::Reader {
   }
   bool string(std::string& value) {
     if (at_ == At::metadata) {
-      header_.metadata_.emplace(key_, std::string(value.data(), value.size()));  // without the library's spare room
+      header_.metadata_.emplace(key_, std::string(value.data(), value.size()));  // copy without spare capacity
     } else if (at_ == At::tensor && key_ == "dtype") {
       const auto dtype = safetensors_dtype(value);
       if (!dtype) fail("unknown dtype ", shown_name(value, 40));
@@ -130,7 +130,7 @@ class SafetensorsHeader::Reader {
   bool number_float(double, const std::string& digits) { return not_whole(digits); }
   bool boolean(bool) { return misplaced("true or false"); }
   bool null() { return misplaced("null"); }
-  bool binary(json::binary_t&) { return misplaced("binary"); }  // JSON text has none
+  bool binary(json::binary_t&) { return misplaced("binary"); }  // does not occur in JSON text
   bool parse_error(std::size_t position, const std::string&, const json::exception& error) {
     const std::string_view what = error.what();
     if (at_ == At::after)
@@ -210,7 +210,7 @@ class SafetensorsHeader::Reader {
            " bytes, but data_offsets [", tensor_.offsets[0], ", ", tensor_.offsets[1], "] hold ", found);
   }
 
-  /// Name and sizes, copied to where they stay. A number takes no more bytes here than digits in the JSON.
+  /// Copies name and sizes to stable storage. A number takes at most as many bytes here as it has digits in the JSON.
   const char* kept_text() {
     packed_ = name_;
     for (std::uint64_t size : tensor_.shape) {
@@ -289,7 +289,7 @@ void SafetensorsHeader::index_names(const std::string& file) {
   by_hash_.reserve(records_.size());
   for (const Record& record : records_)
     by_hash_.push_back({std::hash<std::string_view>()(record.name()), static_cast<std::uint32_t>(by_hash_.size())});
-  // By name where hashes are alike: a file made of collisions takes n log n steps, not n^2.
+  // Sorted by name within equal hashes: a file built of hash collisions takes n log n steps, not n^2.
   std::ranges::sort(by_hash_, [this](const Hashed& a, const Hashed& b) {
     return a.hash != b.hash ? a.hash < b.hash : records_[a.record].name() < records_[b.record].name();
   });

@@ -29,7 +29,7 @@ std::string header_refusal(const std::string& json, std::uint64_t data_bytes) {
 std::string tensor_a(const std::string& dtype, const std::string& shape, const std::string& offsets) {
   return "{\"a\":{\"dtype\":\"" + dtype + "\",\"shape\":" + shape + ",\"data_offsets\":" + offsets + "}}";
 }
-/// A tensor of bytes.
+/// A tensor of dtype U8.
 std::string u8(const std::string& name, std::uint64_t begin, std::uint64_t end) {
   return text("\"", name, "\":{\"dtype\":\"U8\",\"shape\":[", end - begin, "],\"data_offsets\":[", begin, ",", end,
               "]}");
@@ -125,7 +125,7 @@ TEST(SafetensorsHeader, EveryRuleIsKept) {
       {"{}  x  ", 0, "x.st: the header goes on after its JSON, at byte 5; only spaces may follow"},
       {"{}\n ", 0, "x.st: the header goes on after its JSON with white space; only spaces may follow"},
       {"{} \t", 0, "x.st: the header goes on after its JSON with white space; only spaces may follow"},
-      // shapes of JSON
+      // JSON structure
       {"{\"a\":1}", 0, "x.st: tensor \"a\": must be an object, not a number"},
       {"{\"a\":-1}", 0, "x.st: tensor \"a\": must be an object, not a number"},
       {"{\"a\":\"\"}", 0, "x.st: tensor \"a\": must be an object, not a text"},

@@ -1,4 +1,4 @@
-// Files made to eat memory or time: opening one must allocate at most its size + 16 MiB, and not take long.
+// Files crafted to exhaust memory or time: opening one must allocate at most its size + 16 MiB, and not take long.
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -17,8 +17,8 @@
 #include "trireme/files/safetensors_index.hpp"
 #include "trireme/testing/files_helpers.hpp"
 
-// Counts the bytes that this program holds, and the most it ever held. Not inlined: gcc would see free() of what came
-// from new, and warn.
+// Counts the bytes that this program has allocated, and the peak. Not inlined: gcc would see free() of memory from new,
+// and warn.
 namespace {
 std::atomic<std::int64_t> held_bytes = 0, peak_bytes = 0;
 void* counted(void* memory) {
@@ -48,8 +48,8 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr std::int64_t kMoreBytes = 16 << 20;
-// Tests are compiled without optimisation, and so are the templates that they share with the library. The second is
-// measured by tests/peers/safetensors_agrees.py.
+// Tests are compiled without optimisation, and so are the templates that they share with the library. Optimised timings
+// are measured by tests/peers/safetensors_agrees.py.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr double kDeadline = 60;
 #else
@@ -57,8 +57,8 @@ constexpr double kDeadline = 6;
 #endif
 
 struct Costs {
-  std::int64_t bytes = 0;  // held at most, beyond those before
-  double seconds = 0;      // of the processor: a loaded machine changes them little
+  std::int64_t bytes = 0;  // peak of allocated bytes, relative to the start
+  double seconds = 0;      // CPU time: depends little on the load of the machine
 };
 Costs costs_of(const std::function<void()>& body) {
   const std::int64_t before = held_bytes;
@@ -70,11 +70,11 @@ Costs costs_of(const std::function<void()>& body) {
 
 struct Hostile {
   const char* what;
-  std::string message;  // "" for what is good
+  std::string message;  // "" if the file is accepted
   std::function<std::string()> header;
 };
 
-/// As long as JSON may be. The units are put together first: this file is compiled without optimisation.
+/// Repeats `unit` up to the JSON size limit. Units are joined first: this file is compiled without optimisation.
 std::string filled(const std::string& head, const std::string& unit, const std::string& tail) {
   std::string units, out = head;
   while (units.size() < 100'000) units += unit;
@@ -82,7 +82,7 @@ std::string filled(const std::string& head, const std::string& unit, const std::
   while (out.size() + units.size() <= head.size() + room) out += units;
   return out + tail;
 }
-/// As many units as fit, or `count`; a # in the unit is the number of the unit.
+/// As many units as fit, or `count`; a # in the unit is replaced by its index.
 std::string numbered(const std::string& head, const std::string& unit, const std::string& tail, std::size_t count) {
   const std::size_t hash = unit.find('#');
   const std::string left = "," + unit.substr(0, hash), right = unit.substr(hash + 1);

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Takes the JSON event by event. Only depth 1 and, in weight_map, depth 2 mean anything.
+/// A SAX handler. Only depth 1 and, in weight_map, depth 2 are relevant.
 class IndexReader {
  public:
   IndexReader(SafetensorsIndex& index, const std::string& shown) : index_(index), shown_(shown) {}

@@ -1,5 +1,5 @@
 #pragma once
-// model.safetensors.index.json: which file holds which tensor.
+// Parser for model.safetensors.index.json: which file holds which tensor.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -15,17 +15,17 @@ inline constexpr int kMaxIndexDepth = 32;
 
 struct SafetensorsIndex {
   struct Item {
-    std::string_view tensor;  // in texts
-    std::uint32_t file;       // of files
+    std::string_view tensor;  // points into texts
+    std::uint32_t file;       // index into files
   };
-  std::vector<std::string> files;  // in the order in which the index first names them
-  std::vector<Item> items;         // by tensor
+  std::vector<std::string> files;  // in order of first occurrence in the index
+  std::vector<Item> items;         // sorted by tensor
   TextBlocks texts;
 };
 
-/// Reads the JSON {"weight_map": {tensor: file}, ...}; everything else in it is passed over. SecurityError for a file
-/// that is not a base name; CheckpointError for everything else that is wrong, with `shown` for the index. Memory is
-/// bounded as in Note [Memory of a header], time by Note [Bounds of JSON].
+/// Parses the JSON {"weight_map": {tensor: file}, ...}; other keys are ignored. SecurityError for a file that is not a
+/// base name; CheckpointError for all other errors; `shown` is the name for messages. Memory is bounded as in Note
+/// [Memory of a header], time by Note [Bounds of JSON].
 SafetensorsIndex parse_safetensors_index(std::string_view json, const std::string& shown);
 
 }  // namespace trireme::files

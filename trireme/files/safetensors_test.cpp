@@ -22,7 +22,7 @@ using ::testing::StartsWith;
 const std::string kTwo = R"({"a":{"dtype":"I16","shape":[2,3],"data_offsets":[0,12]},)"
                          R"("b":{"dtype":"F4","shape":[2],"data_offsets":[12,13]}})";
 
-/// A file that is gone with it.
+/// A temporary file, removed with this object.
 struct OneFile {
   explicit OneFile(const std::string& bytes) { write_file(path, bytes); }
   TempFolder folder;
@@ -73,7 +73,7 @@ TEST(Safetensors, EveryTruncationAndEveryAddedByteIsRefused) {
   EXPECT_THAT(file_refusal(whole + "x"), HasSubstr("1 bytes follow the last tensor"));
 }
 
-/// Element by element, with the strides of the whole tensor.
+/// Reference: element by element, with the strides of the whole tensor.
 std::string naive_box(const std::string& data, std::size_t element_bytes, const std::vector<std::int64_t>& shape,
                       const std::vector<std::int64_t>& starts, const std::vector<std::int64_t>& sizes) {
   std::string out;
@@ -127,7 +127,7 @@ TEST(Safetensors, BoxesAreThoseOfANaiveLoop) {
                   : pick(pick(0, 9) == 0 ? 0 : std::min<std::int64_t>(1, size - starts.back()), size - starts.back()));
         box_bytes *= static_cast<std::size_t>(sizes.back());
       }
-      std::string out(box_bytes + 8, '#');  // the 4 bytes to either side stay as they are
+      std::string out(box_bytes + 8, '#');  // the 4 guard bytes on either side must stay unchanged
       file.read(entry, starts, sizes, std::as_writable_bytes(std::span(out)).subspan(4, box_bytes));
       EXPECT_EQ(out, "####" + naive_box(data.substr(3), element_bytes, shape, starts, sizes) + "####");
     }

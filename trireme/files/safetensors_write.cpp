@@ -26,7 +26,7 @@ std::string list_of(const std::vector<std::int64_t>& numbers) {
 void check_name(const std::string& file, const std::string& name) {
   const char* fault = fault_of_tensor_name(name);
   if (fault == nullptr && name == kMetadata) fault = "this name is not a tensor's";
-  // JSON cannot hold it; another name in its place would be found by nobody.
+  // JSON cannot represent it, and a replacement name would not be found by readers.
   if (fault == nullptr && valid_utf8(name) != name) fault = "a tensor's name must be UTF-8";
   require(fault == nullptr, file, ": tensor ", shown_name(name), ": ", fault);
 }
@@ -75,7 +75,7 @@ std::string safetensors_header(std::span<const SafetensorsTensor> tensors, const
   }
   json += "}";
   json.resize((json.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
-  try {  // by the reader itself, so that the two cannot come to differ
+  try {  // checked by the reader itself, so that the two always agree
     const SafetensorsHeader read(json, begin, shown);
   } catch (const CheckpointError& error) {
     throw InternalError(text("a header that could not be read again: ", error.what()));

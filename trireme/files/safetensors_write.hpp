@@ -1,5 +1,5 @@
 #pragma once
-// Writing one safetensors file, tensor after tensor, without ever holding one.
+// Streaming writer for one safetensors file: one tensor after the other, without holding a whole tensor in memory.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -13,38 +13,38 @@
 
 namespace trireme::files {
 
-/// A tensor that will be written.
+/// A tensor to be written.
 struct SafetensorsTensor {
   std::string name;
   SafetensorsDtype dtype = SafetensorsDtype::F32;
   std::vector<std::int64_t> shape;
 };
 
-/// InternalError for a shape that cannot be: negative, beyond 2^63 - 1 bits, or of bits that do not fill whole bytes.
+/// InternalError for an invalid shape: negative, above 2^63 - 1 bits, or not a whole number of bytes.
 std::uint64_t bytes_of(const SafetensorsTensor& tensor);
 
-/// {"format": "pt"}: transformers refuses files that do not say whose tensors they hold.
+/// {"format": "pt"}: transformers rejects files without the framework of their tensors.
 SafetensorsHeader::Metadata pytorch_metadata();
 
-/// What stands before the tensors' bytes: the length and the JSON, filled up with spaces so that the bytes begin at a
-/// multiple of 8. InternalError, with the tensor, for whatever our own reader would refuse (Note [What a safetensors header
-/// must be]): a name that is bad or given twice, a shape that cannot be. `shown` stands for the file in messages.
+/// The length and the JSON, padded with spaces so that the tensor data begins at a multiple of 8. InternalError, with
+/// the tensor, for anything that our own reader would reject (Note [What a safetensors header must be]): an invalid or
+/// duplicate name, an invalid shape. `shown` is the file name for messages.
 std::string safetensors_header(std::span<const SafetensorsTensor> tensors, const SafetensorsHeader::Metadata& metadata,
                                const std::string& shown);
 
-// Bytes go to a staged file, so the file appears whole or not at all: StagedFiles::publish() after finish(). Tensors lie
-// in the order in which they are given; with several dtypes, larger ones first keep the others aligned as well.
+// Writes to a staged file, so the file appears atomically: call StagedFiles::publish() after finish(). Tensors are laid
+// out in the given order; with several dtypes, putting larger ones first keeps the others aligned as well.
 class SafetensorsWriter {
  public:
-  /// Writes the header; InternalError as safetensors_header(). `file` outlives this.
+  /// Writes the header; InternalError as in safetensors_header(). `file` must outlive this.
   SafetensorsWriter(StagedFile& file, std::vector<SafetensorsTensor> tensors,
                     const SafetensorsHeader::Metadata& metadata = pytorch_metadata());
 
-  /// The next bytes of that tensor, any number of them. InternalError, with the tensor, when it is not its turn, when the
-  /// one before it lacks bytes, and when it has them all. Errors of the disk are StagedFile's.
+  /// Appends any number of bytes to this tensor. InternalError, with the tensor, if it is out of order, if the previous
+  /// one is incomplete, or if there are too many bytes. Disk errors are those of StagedFile.
   void append(std::string_view tensor, std::span<const std::byte> bytes);
 
-  /// InternalError when a tensor lacks bytes. Everything is on the disk then.
+  /// InternalError if a tensor is incomplete. Afterwards everything is on disk.
   void finish();
 
  private:

@@ -57,7 +57,7 @@ TEST_F(Written, WithoutTensorsOrMetadataIsAFileToo) {
   EXPECT_EQ(file_contents(path_), safetensors_bytes("{}      "));
 }
 
-/// Any names, dtypes, shapes and pieces: read back, all is as it was.
+/// Round trip of any names, dtypes, shapes and write sizes.
 RC_GTEST_PROP(SafetensorsWriter, WhatItWritesIsRead, ()) {
   const TempFolder folder;
   std::vector<SafetensorsTensor> tensors;

@@ -7,7 +7,7 @@
 namespace trireme::files {
 namespace {
 
-/// The code point at `i` of well-formed UTF-8, and its bytes.
+/// The code point at `i` of well-formed UTF-8, and its length in bytes.
 std::pair<char32_t, std::size_t> code_point_at(std::string_view name, std::size_t i) {
   const auto lead = static_cast<unsigned char>(name[i]);
   const std::size_t bytes = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
@@ -19,7 +19,7 @@ std::pair<char32_t, std::size_t> code_point_at(std::string_view name, std::size_
 
 bool is_control(char32_t point) { return point < 0x20 || (point >= 0x7F && point < 0xA0); }
 
-/// Invisible, and able to show a name in another order than it has, or on another line.
+/// Invisible characters that can reorder the displayed name or break the line.
 bool is_direction_or_line(char32_t point) {
   return point == 0x061C || (point >= 0x200B && point <= 0x200F) || (point >= 0x2028 && point <= 0x202E) ||
          (point >= 0x2060 && point <= 0x206F) || point == 0xFEFF;
@@ -37,7 +37,7 @@ bool has_control_character(std::string_view name) {
 }
 
 std::string shown_name(std::string_view name, std::size_t max_bytes) {
-  const std::string valid = valid_utf8(name.substr(0, max_bytes));  // a character cut in two becomes U+FFFD
+  const std::string valid = valid_utf8(name.substr(0, max_bytes));  // a truncated character becomes U+FFFD
   std::string out = "\"";
   for (std::size_t i = 0; i < valid.size();) {
     const auto [point, bytes] = code_point_at(valid, i);

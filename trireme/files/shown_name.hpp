@@ -1,16 +1,16 @@
 #pragma once
-// Names from files that nobody has checked yet, made safe to print.
+// Escapes untrusted names (from files) so that they are safe to print.
 #include <cstddef>
 #include <string>
 #include <string_view>
 
 namespace trireme::files {
 
-/// `name` in quotes, at most about `max_bytes` of it, with nothing that a terminal would act on: control characters and
-/// marks that turn the direction of writing are spelt \u001b, bytes that are not UTF-8 become U+FFFD.
+/// `name` in quotes, truncated to about `max_bytes`, safe for a terminal: control characters and bidirectional marks
+/// are escaped as \u001b, invalid UTF-8 becomes U+FFFD.
 std::string shown_name(std::string_view name, std::size_t max_bytes = 100);
 
-/// Whether there is a control character (C0, DEL or C1) in `name`, which is UTF-8.
+/// Whether `name`, which must be UTF-8, contains a control character (C0, DEL or C1).
 bool has_control_character(std::string_view name);
 
 }  // namespace trireme::files

@@ -37,7 +37,7 @@ void settle_folder(const std::filesystem::path& folder) {
 
 StagedFile::StagedFile(std::filesystem::path path, std::string shown)
     : path_(std::move(path)), shown_(shown.empty() ? path_.string() : std::move(shown)) {
-  // O_EXCL: another writer of the same name, in this process or another, has its own.
+  // O_EXCL: concurrent writers of the same name, in any process, get different temporary files.
   for (int number = 0; fd_ < 0; ++number) {
     temporary_ = text(path_.string(), ".tmp", ::getpid(), "-", number);
     fd_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
@@ -80,7 +80,7 @@ void StagedFile::read_back(std::uint64_t offset, std::span<std::byte> out) {
 }
 
 void StagedFile::settle() {
-  if (fd_ < 0) return;  // it is settled
+  if (fd_ < 0) return;  // already settled
   flush();
   if (::fdatasync(fd_) != 0) throw_not_written(shown_, written_, errno);
   const int closed = ::close(std::exchange(fd_, -1));
@@ -111,7 +111,7 @@ void StagedFiles::publish(const std::function<void()>& before_step) {
     change();
   };
   settle();
-  if (files_.size() > 1) step([&] { remove_old(files_.back()->path()); });  // one rename alone needs no key
+  if (files_.size() > 1) step([&] { remove_old(files_.back()->path()); });  // a single rename needs no key
   for (const auto& path : obsolete_) step([&] { remove_old(path); });
   for (const auto& file : files_) step([&] { file->publish(); });
   settle_folder(files_.back()->path().parent_path());

@@ -1,5 +1,5 @@
 #pragma once
-// Files written under other names, which take their own names together when all of them are complete.
+// Files that are written to temporary names and renamed together when all of them are complete.
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -12,12 +12,12 @@
 
 namespace trireme::files {
 
-/// One of them. ConfigError where it cannot be made, DataError where the disk does not take it.
+/// One staged file. ConfigError if it cannot be created, DataError for write errors.
 class StagedFile {
  public:
-  /// `shown`: what messages call it; empty: the path.
+  /// `shown`: the name for messages; empty: the path.
   explicit StagedFile(std::filesystem::path path, std::string shown = "");
-  /// Removes what was written, unless it was published.
+  /// Removes the temporary file, unless it was published.
   ~StagedFile();
   StagedFile(const StagedFile&) = delete;
   StagedFile& operator=(const StagedFile&) = delete;
@@ -25,12 +25,12 @@ class StagedFile {
   void append(std::string_view bytes);
   std::uint64_t size() const { return written_ + buffer_.size(); }
 
-  /// For headers with counts that are known at the end, and for indexes made from what was written first.
+  /// For headers with counts that are known only at the end, and for indexes built from the data written before.
   void overwrite(std::uint64_t offset, std::string_view bytes);
   void read_back(std::uint64_t offset, std::span<std::byte> out);
 
-  /// Everything is on the disk, and no more can come. StagedFiles does it otherwise; earlier it frees the descriptor, and
-  /// a set of many large files does not wait for all of them at the end.
+  /// Flushes to disk and closes the file. StagedFiles does this too; calling it early frees the file descriptor, and
+  /// avoids waiting for many large files at the end.
   void settle();
 
   const std::filesystem::path& path() const { return path_; }
@@ -48,25 +48,26 @@ class StagedFile {
   std::uint64_t written_ = 0;
 };
 
-/// So that a crash of the machine cannot bring back older names in that folder. Some network file systems refuse: then it
-/// is theirs.
+/// fsync of the folder, so that a machine crash cannot restore old names. Some network file systems do not support it:
+/// then that guarantee is up to them.
 void settle_folder(const std::filesystem::path& folder);
 
-// Note [A set of files replaces another]: renames of several files are not one step, and a crash may come between two. The
-// file added last is the key: one without which the others are refused (or, for a lone fact about them, not missed). An old
-// key is removed before anything else changes, and the new one is renamed at the very end; so whatever opens is whole, and
-// either old or new. What is on disk after a crash is complete where it has its name, because all files are written out
-// before the first step.
+// Note [A set of files replaces another]: renames of several files are not atomic, and a crash may come between two.
+// The file added last is the key: without it the others are rejected (or, if it only holds optional metadata, still
+// usable). An old key is removed before anything else changes, and the new one is renamed last; so every set that can
+// be opened is complete, and either old or new. After a crash every file under its final name is complete, because all
+// files are flushed to disk before the first rename.
 class StagedFiles {
  public:
   StagedFile& add(const std::filesystem::path& path, const std::string& shown = "");
-  /// An old file that the new set does not have: it goes away when the new set appears.
+  /// An old file that is not in the new set: it is removed when the new set is published.
   void obsolete(const std::filesystem::path& path) { obsolete_.push_back(path); }
-  /// Everything but the removals and renames: what can fail for want of room has not failed then. publish() does it otherwise.
+  /// Everything except the removals and renames: afterwards a full disk can no longer cause an error. Part of
+  /// publish().
   void settle();
-  /// The first step of publish() alone, for those who publish several sets and want none of the old ones beside the new.
+  /// Only the first step of publish(), for callers that publish several sets and must not mix old ones with new ones.
   void retract();
-  /// `before_step`: called before each removal and each rename; tests stop there.
+  /// `before_step`: called before each removal and each rename; a hook for crash tests.
   void publish(const std::function<void()>& before_step = {});
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// Many short texts that stay where they are, without an allocation each. Header only.
+// An arena for many short strings with stable addresses, without one allocation per string. Header only.
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -12,9 +12,9 @@ namespace trireme::files {
 
 class TextBlocks {
  public:
-  static constexpr std::size_t kMaxBytes = 8192;  // an eighth of a block, which wastes less than that
+  static constexpr std::size_t kMaxBytes = 8192;  // an eighth of a block, so less than that is wasted
 
-  /// A copy of `words`, which is not empty, that lives as long as this object, wherever it is moved to.
+  /// A copy of `words`, which must not be empty, valid for the lifetime of this object, even after a move.
   std::string_view keep(std::string_view words) {
     require(words.size() <= kMaxBytes, "a text of ", words.size(), " bytes in blocks for at most ", kMaxBytes);
     if (words.size() > left_) {

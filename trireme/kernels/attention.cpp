@@ -19,18 +19,18 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-/// In f32, a KV head for every head.
+/// Converted to f32, with KV heads repeated for every query head.
 at::Tensor widened(const at::Tensor& x, std::int64_t repeats) {
   const at::Tensor wide = x.to(at::kFloat);
   return repeats == 1 ? wide : wide.repeat_interleave(repeats, 1);
 }
 
-/// Gradients of the repeats of a KV head, added up.
+/// Sums the gradients of the repeats of a KV head.
 at::Tensor narrowed(const at::Tensor& dx, std::int64_t repeats, at::ScalarType dtype) {
   return (repeats == 1 ? dx : dx.unflatten(1, {-1, repeats}).sum(2)).to(dtype);
 }
 
-/// 0 where a query sees a key, else minus infinity.
+/// 0 if a query attends to a key, else minus infinity.
 std::optional<at::Tensor> added_mask(const at::Tensor& sees) {
   if (!sees.defined()) return std::nullopt;
   return at::zeros(sees.sizes(), sees.options().dtype(at::kFloat))
@@ -45,7 +45,7 @@ Wide forward_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, c
   const std::int64_t repeats = q.size(1) / k.size(1);
   auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
       q.to(at::kFloat), widened(k, repeats), widened(v, repeats), 0.0, !sees.defined(), added_mask(sees));
-  // As the fused form leaves it in f32: tokens outside of heads.
+  // The layout of the fused f32 kernel: the token dim before the head dim.
   return {out.transpose(1, 2).to(q.scalar_type()).transpose(1, 2), lse};
 }
 

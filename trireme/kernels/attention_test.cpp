@@ -6,7 +6,7 @@
 namespace trireme::kernels {
 namespace {
 
-/// The formula, with its probabilities.
+/// Reference: the formula, with materialized probabilities.
 at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& sees) {
   const std::int64_t repeats = q.size(1) / k.size(1), s = q.size(2);
   const at::Tensor mask = sees.defined() ? sees : at::ones({s, s}, q.options().dtype(at::kBool)).tril();

@@ -10,7 +10,7 @@ namespace {
 
 using namespace detail;
 
-constexpr int kSums = 4, kWidth = 2 * kSums;  // independent sums in pairs, more than an adder is deep
+constexpr int kSums = 4, kWidth = 2 * kSums;  // independent sums in pairs, to cover the latency of additions
 typedef double Pair __attribute__((vector_size(2 * sizeof(double))));
 
 template <class S>
@@ -41,7 +41,7 @@ void add_block_squares(const at::Tensor& x, std::int64_t phase, const at::Tensor
   require_like(kName, "out", out, {blocks}, at::kDouble, x.device());
   if (n == 0) return;
   if (!x.is_cpu()) {
-    // The first block as far as it is there, whole blocks, the rest.
+    // The partial first block, whole blocks, the rest.
     std::int64_t begin = 0;
     const auto add = [&](std::int64_t count, std::int64_t in_each) {
       const std::int64_t first = (phase + begin) / kSquaresBlock, rows = count / in_each;

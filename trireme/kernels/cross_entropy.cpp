@@ -36,7 +36,7 @@ struct Sums {
   W exps, differences;
 };
 
-/// Sums of exp(x - most) and of x - most; the exponentials are written where kWrites.
+/// Sums of exp(x - most) and of x - most; writes the exponentials if kWrites.
 template <bool kWrites, class S, class W = Wide<S>>
 [[gnu::flatten]] Sums<W> exps_of_row(const S* x, W most, S* to, std::int64_t V) {
   Lanes<W> exps, differences;
@@ -68,7 +68,7 @@ void require_logits(const char* kernel, const at::Tensor& logits_CV) {
   require_contiguous(kernel, "logits", logits_CV);
 }
 
-/// f(W{}) for float or double.
+/// Calls f(W{}) for float or double.
 template <class F>
 void by_wide_dtype(at::ScalarType dtype, const F& f) {
   if (dtype == at::kDouble)
@@ -77,7 +77,7 @@ void by_wide_dtype(at::ScalarType dtype, const F& f) {
     f(float{});
 }
 
-/// Where a row's target is one of the columns, and which one it is then (else some column).
+/// Whether a row's target is one of the columns, and its column index (arbitrary otherwise).
 std::tuple<at::Tensor, at::Tensor> target_columns(const at::Tensor& targets_C, std::int64_t first, std::int64_t V) {
   const at::Tensor column_C = targets_C - first;
   const at::Tensor here_C = column_C.ge(0).logical_and_(column_C.lt(V));
@@ -151,7 +151,7 @@ at::Tensor grads_of(const at::Tensor& dloss_T, const at::Tensor& logits_TV, cons
         }
         const W scale = dloss[t] / sum[t];
         softmax_of_row(logits + t * V, max[t], scale, to + t * V, V);
-        // Again, so that it is rounded once.
+        // Recomputed, so that it is rounded only once.
         const W at_target = std::exp(static_cast<W>(logits[t * V + target]) - max[t]) * scale - dloss[t];
         to[t * V + target] = static_cast<S>(at_target);
       }

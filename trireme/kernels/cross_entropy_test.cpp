@@ -11,7 +11,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// Some targets of 0 ... V - 1, the last row ignored where there are several.
+/// Targets in 0 ... V - 1; the last row is ignored if there are several.
 at::Tensor some_targets(std::int64_t T, std::int64_t V) {
   const at::Tensor targets = at::arange(T, at::kLong).mul(7).add(3).remainder(V);
   if (T > 1) targets[T - 1] = -100;
@@ -62,7 +62,7 @@ TEST(CrossEntropy, SaysWhatIsWrong) {
               HasSubstr("logits of BFloat16: must be float or double"));
 }
 
-/// The loss with label smoothing and its gradient, of logits whose columns are cut into parts that play ranks.
+/// The loss with label smoothing and its gradient, for logits whose columns are split into parts that simulate ranks.
 void expect_parts_equal_whole(at::ScalarType dtype, at::Device device, std::vector<std::int64_t> widths,
                               double smoothing, double tolerance) {
   SCOPED_TRACE(text(dtype, " on ", device, ", ", widths.size(), " parts"));

@@ -13,10 +13,10 @@ using namespace detail;
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-constexpr int kBlocks = 16;           // of Philox side by side: the compiler puts the loops over them into vectors
+constexpr int kBlocks = 16;           // Philox blocks in parallel: the compiler vectorizes the loops over them
 constexpr int kAtOnce = 4 * kBlocks;  // elements
 
-/// dropout_block for kBlocks blocks from `first` on, one after the other.
+/// dropout_block for kBlocks consecutive blocks from `first` on.
 void many_blocks(const DropoutKey& key, std::uint64_t first, std::uint32_t (&words)[kAtOnce]) {
   const auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
   const auto high = [](std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); };
@@ -47,8 +47,8 @@ void many_blocks(const DropoutKey& key, std::uint64_t first, std::uint32_t (&wor
   }
 }
 
-/// f(j, words, skipped, count): words[skipped] and on are those of columns j ... j + count - 1, for all n columns of a
-/// row whose first element is number `element` of the whole.
+/// f(j, words, skipped, count): words[skipped] and following belong to columns j ... j + count - 1, for all n columns
+/// of a row whose first element has index `element` in the unsharded tensor.
 template <class F>
 void for_words(const DropoutKey& key, std::uint64_t element, std::int64_t n, const F& f) {
   std::uint32_t words[kAtOnce];
@@ -66,7 +66,7 @@ std::uint64_t first_element(const DropoutPlace& place, std::int64_t row) {
          static_cast<std::uint64_t>(place.first_column);
 }
 
-/// y = x * (scale or 0). A product, so that NaN and infinity show even where they are dropped.
+/// y = x * (scale or 0). A product, so that NaN and infinity propagate even from dropped elements.
 template <class S, class W = Wide<S>>
 [[gnu::flatten]] void scale_kept(const S* x, const std::uint32_t (&words)[kAtOnce], std::int64_t skipped,
                                  std::uint32_t threshold, W scale, S* y, std::int64_t count) {

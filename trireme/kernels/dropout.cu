@@ -1,4 +1,4 @@
-// dropout.cpp on a GPU: a thread makes one block of Philox and decides four neighbours of a row.
+// dropout.cpp as a CUDA kernel: a thread computes one Philox block and decides four adjacent elements of a row.
 #include <ATen/Dispatch.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -10,14 +10,14 @@ namespace trireme::kernels::detail {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kMostBlocks = 1 << 20;  // the grid's stride covers the rest
+constexpr std::int64_t kMostBlocks = 1 << 20;  // the grid-stride loop covers the rest
 
-/// What a kernel knows of a DropoutPlace.
+/// A DropoutPlace for the kernel.
 struct Place {
   const std::int64_t* rows;
   std::int64_t num_rows, columns, row_width, first_column;
 
-  /// Blocks that a row's elements can touch, wherever the row starts.
+  /// The maximum number of blocks that a row's elements can overlap, for any start.
   __host__ __device__ std::int64_t blocks_a_row() const { return (columns + 3) / 4 + 1; }
 };
 

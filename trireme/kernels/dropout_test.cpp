@@ -12,7 +12,7 @@ using testing::HasSubstr;
 
 constexpr DropoutKey kKey = dropout_key(5, "layers.0.dropout");
 
-/// The mask by the mapping's own words, an element at a time.
+/// Reference: the mask by the definition of the mapping, one element at a time.
 at::Tensor plain_mask(double p, const DropoutKey& key, const DropoutPlace& place, std::int64_t columns) {
   const at::Tensor rows = place.rows.cpu(), mask = at::empty({rows.size(0), columns}, at::kBool);
   for (std::int64_t t = 0; t < rows.size(0); ++t)
@@ -28,7 +28,7 @@ at::Tensor plain_mask(double p, const DropoutKey& key, const DropoutPlace& place
   return mask;
 }
 
-/// Every third row of those from 2^33 on, so that the upper half of a counter counts too.
+/// Every third row from 2^33 on, so that the upper half of the counter is used too.
 DropoutPlace some_place(std::int64_t T, std::int64_t row_width, std::int64_t first_column,
                         at::Device device = at::kCPU) {
   return {at::arange(T, at::kLong).mul(3).add(std::int64_t{1} << 33).to(device), row_width, first_column};

@@ -27,7 +27,7 @@ struct Embedding : torch::autograd::Function<Embedding> {
         value_VD.index_add_(0, ids_T, dy[0].to(value_VD.scalar_type()));
         return;
       }
-      // On CUDA index_add_ adds in any order, and index_put_ rounds after each row; this one does neither.
+      // On CUDA index_add_ adds in arbitrary order, and index_put_ rounds after each row; this function does neither.
       const at::Tensor sum_VD = at::embedding_dense_backward(dy[0].contiguous(), ids_T, value_VD.size(0), -1, false);
       is_empty ? value_VD.copy_(sum_VD) : value_VD.add_(sum_VD);
     });

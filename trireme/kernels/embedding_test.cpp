@@ -7,7 +7,7 @@ namespace trireme::kernels {
 namespace {
 
 test::Subject rows_subject(std::int64_t V, std::int64_t D, std::int64_t T) {
-  // Rows that come often, and some that never do.
+  // Rows that are used often, and some that are never used.
   const at::Tensor ids = at::arange(T).mul(7).remainder(std::max<std::int64_t>(1, V - 1));
   return {text("embedding [", V, ", ", D, "] of ", T),
           [ids](const test::Tensors& in) { return kernels::embedding(in[0], ids.to(in[0].device())); },

@@ -23,7 +23,7 @@ struct Weight {
 };
 
 /// erf(x / sqrt 2), to 4e-7: an odd rational function of z = x / sqrt 2 up to 3.937 (minimax, fitted for this file:
-/// 2e-8 but for rounding), 1 beyond, where it is 1 - 3e-8.
+/// 2e-8 without rounding), 1 beyond, where it is 1 - 3e-8.
 inline Register<float> erf_of_scaled(Register<float> x) {
   const Register<float> z = x * 0x1.6a09e6p-1F, u = z * z;
   Register<float> p = u * 0x1.102838p-19F + 0x1.2bec08p-12F;
@@ -39,7 +39,7 @@ inline Register<float> erf_of_scaled(Register<float> x) {
   const Register<float> one = broadcast(1.0F), end = x > 0.0F ? one : -one;
   return u > 15.5F ? end : z * p / q;
 }
-/// f64 is for tests: exact, one libm call an element.
+/// f64 is for tests: exact, one libm call per element.
 inline Register<double> erf_of_scaled(Register<double> x) {
   for (int i = 0; i < Lanes<double>::kRegister; ++i) x[i] = std::erf(x[i] / std::numbers::sqrt2);
   return x;

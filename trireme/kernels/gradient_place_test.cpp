@@ -7,7 +7,7 @@
 namespace trireme::kernels {
 namespace {
 
-/// What came to a place, and what came by autograd.
+/// The gradients written to a place, and those passed through autograd.
 struct Record {
   at::Tensor value;
   bool is_empty = true;
@@ -31,7 +31,7 @@ class RecordedPlace final : public GradientPlace {
   Record& record_;
 };
 
-/// A leaf whose gradient is collected in numbers of `dtype`, where NaNs were before.
+/// Gives a leaf a gradient buffer of `dtype`, initialized with NaN.
 void give_place(const at::Tensor& leaf, at::ScalarType dtype, Record& record) {
   record.value = at::full(leaf.sizes(), NAN, leaf.options().dtype(dtype).requires_grad(false));
   torch::autograd::impl::set_post_acc_grad_hooks(leaf, std::make_unique<RecordedPlace>(record));
@@ -45,7 +45,7 @@ at::Tensor plain_gradient(const at::Tensor& weight, const Loss& loss) {
   return leaf.grad().to(at::kCPU, at::kDouble);
 }
 
-/// All uses of a weight go to its place, and autograd says once that they are there.
+/// All uses of a weight write to its place, and autograd signals completion once.
 TEST(GradientPlace, HoldsTheSumOfAllUses) {
   for (const at::Device device : test::devices())
     for (const at::ScalarType dtype : {at::kDouble, at::kFloat, at::kBFloat16})
@@ -55,7 +55,7 @@ TEST(GradientPlace, HoldsTheSumOfAllUses) {
         const at::Tensor x = test::normal({33, 7}, 1).to(device, dtype),
                          dy = test::normal({33, 5}, 2).to(device, dtype);
         const at::Tensor ids =
-            at::arange(33, at::TensorOptions(device).dtype(at::kLong)).remainder(4);  // several times
+            at::arange(33, at::TensorOptions(device).dtype(at::kLong)).remainder(4);  // each row several times
         const at::Tensor dz = test::normal({33, 7}, 3).to(device, dtype);
         const Loss head = [&](const at::Tensor& w) { return (kernels::linear(x, w) * dy).sum(); };
         const Loss table = [&](const at::Tensor& w) { return (kernels::embedding(w, ids) * dz).sum(); };
@@ -77,7 +77,7 @@ TEST(GradientPlace, HoldsTheSumOfAllUses) {
           ours(leaf).backward();
           EXPECT_EQ(record.complete, 1);
           at::Tensor found = record.value.to(at::kCPU, at::kDouble);
-          if (!record.by_autograd.is_sparse())  // head(w * 2): not a leaf, so its part comes by autograd
+          if (!record.by_autograd.is_sparse())  // head(w * 2): not a leaf, so its part goes through autograd
             found = found + record.by_autograd.to(at::kCPU, at::kDouble);
           else
             EXPECT_EQ(record.by_autograd._nnz(), 0);

@@ -1,10 +1,11 @@
 #pragma once
-// A few vector registers as one value, and the maths the kernels do on them. Only for the .cpp files of this folder.
+// A small SIMD library: several vector registers as one value, and the math functions of the kernels. Only for the .cpp
+// files of this folder.
 //
-// Not at::vec: outside of libtorch's own build its exp and erf call libm once an element (or are approximations meant
-// for bf16), and on x86 it has no vectors at all unless a file is compiled for a CPU that may not be there. Here the
-// compiler's own vector types do the work: NEON on aarch64, SSE2 on a plain x86-64 build, and wider ones when the whole
-// build is told so (-march=x86-64-v3).
+// Not at::vec: outside libtorch's own build its exp and erf call libm once per element (or are approximations meant for
+// bf16), and on x86 it has no vectors at all unless a file is compiled for a CPU that may not be available. Here the
+// compiler's vector extensions are used: NEON on aarch64, SSE2 in a plain x86-64 build, and wider ones if the whole
+// build is compiled for them (-march=x86-64-v3).
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -15,7 +16,7 @@
 
 namespace trireme::kernels::detail {
 
-/// What a kernel computes in for numbers stored as S: fp32 for bf16 and f16, else S itself.
+/// The compute type for numbers stored as S: fp32 for bf16 and f16, else S itself.
 template <class S>
 using Wide = std::conditional_t<std::is_same_v<S, double>, double, float>;
 
@@ -43,7 +44,7 @@ inline Register<T> broadcast(T x) {
   return Register<T>{} + x;
 }
 
-/// Four registers: as many independent sums as it takes to keep two multiply-add pipes busy.
+/// Four registers: enough independent sums to keep two FMA pipes busy.
 template <class T>
 struct Lanes {
   static constexpr int kRegister = kRegisterBytes / static_cast<int>(sizeof(T));
@@ -51,7 +52,7 @@ struct Lanes {
   using R = Register<T>;
 
   Lanes() : Lanes(T{0}) {}
-  Lanes(T x) : a(broadcast(x)), b(a), c(a), d(a) {}  // implicit: numbers and lanes mix in formulas
+  Lanes(T x) : a(broadcast(x)), b(a), c(a), d(a) {}  // implicit: scalars and lanes mix in formulas
   Lanes(R a_, R b_, R c_, R d_) : a(a_), b(b_), c(c_), d(d_) {}
 
   friend Lanes operator+(Lanes x, Lanes y) { return {x.a + y.a, x.b + y.b, x.c + y.c, x.d + y.d}; }
@@ -61,7 +62,7 @@ struct Lanes {
   Lanes operator-() const { return {-a, -b, -c, -d}; }
   Lanes& operator+=(Lanes y) { return *this = *this + y; }
 
-  /// f on each register.
+  /// Applies f to each register.
   template <class F>
   Lanes map(const F& f) const {
     return {f(a), f(b), f(c), f(d)};
@@ -72,7 +73,7 @@ struct Lanes {
 
 // --- memory ---------------------------------------------------------------------------------------------------------
 
-/// How many lanes of a step are there: all of them (known to the compiler), or the first few at a row's end.
+/// The number of valid lanes of a step: all (known at compile time), or the first few at the end of a row.
 struct AllLanes {};
 struct FewLanes {
   std::int64_t count;
@@ -108,7 +109,7 @@ inline Register<float> load_register(const c10::BFloat16* p) {
 inline void store_register(c10::BFloat16* p, Register<float> x) {
   const Words bits = bits_of<Words>(x);
   const Words even = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;  // to nearest, ties to even
-  const Words chosen = x == x ? even : (Words{} + 0x7FC0);        // the sum above would carry some NaNs into infinity
+  const Words chosen = x == x ? even : (Words{} + 0x7FC0);        // the sum above would turn some NaNs into infinity
   const Halves low = __builtin_convertvector(chosen, Halves);
   std::memcpy(p, &low, sizeof low);
 }
@@ -150,8 +151,8 @@ inline void store(S* p, Lanes<Wide<S>> x, FewLanes few) {
   std::copy_n(padded, few.count, p);
 }
 
-/// f(i, which) for steps of Lanes<T> that cover 0 ... n - 1. Mark the function that calls it [[gnu::flatten]]: sums in
-/// the lambda's captures stay in registers only when all of it is inlined.
+/// f(i, which) for steps of Lanes<T> that cover 0 ... n - 1. Mark the calling function [[gnu::flatten]]: sums in the
+/// lambda's captures stay in registers only if everything is inlined.
 template <class T, class F>
 inline void for_lanes(std::int64_t n, const F& f) {
   constexpr std::int64_t kStep = Lanes<T>::kCount;
@@ -160,7 +161,7 @@ inline void for_lanes(std::int64_t n, const F& f) {
   if (i < n) f(i, FewLanes{n - i});
 }
 
-// --- over the lanes -------------------------------------------------------------------------------------------------
+// --- horizontal reductions ------------------------------------------------------------------------------------------
 
 /// Always in the same order.
 template <class T>
@@ -184,7 +185,7 @@ inline T largest(Lanes<T> x) {
   return most;
 }
 
-/// The first lanes as they are, `other` in the rest: what a row's end must not add to a sum or a maximum.
+/// Keeps the first lanes and sets the rest to `other`: masks the end of a row in a sum or a maximum.
 template <class T>
 inline Lanes<T> only(Lanes<T> x, AllLanes, T) {
   return x;
@@ -199,13 +200,13 @@ inline Lanes<T> only(Lanes<T> x, FewLanes few, T other) {
 
 // --- functions ------------------------------------------------------------------------------------------------------
 
-/// exp(x) = 2^n exp(r) with n whole and |r| <= ln 2 / 2. f32 to 1 ulp, f64 to 2e-16; right for subnormal results,
+/// exp(x) = 2^n exp(r) with integer n and |r| <= ln 2 / 2. f32 to 1 ulp, f64 to 2e-16; correct for subnormal results,
 /// overflow, infinities and NaN.
 inline Register<float> exp_register(Register<float> x) {
   const Register<float> low = broadcast(-104.0F), high = broadcast(89.0F);
   x = x < low ? low : x;  // NaN stays
   x = x > high ? high : x;
-  const float shift = 0x1.8p23F;  // adding it rounds to whole numbers and leaves n in the low bits
+  const float shift = 0x1.8p23F;  // adding it rounds to an integer and leaves n in the low bits
   const Register<float> shifted = x * 0x1.715476p+0F + shift;
   const Register<float> n = shifted - shift;
   Register<float> r = x - n * 0x1.62e4p-1F;  // 15 bits: the product with n is exact
@@ -216,7 +217,7 @@ inline Register<float> exp_register(Register<float> x) {
   q = q * r + 0x1.555492p-3F;
   q = q * r + 0x1.fffffcp-2F;
   const Register<float> e = (q * r * r + r) + 1.0F;
-  // 2^n in two factors, so that neither leaves the range of exponents.
+  // 2^n as two factors, so that neither overflows the exponent range.
   const IntRegister<float> whole = bits_of<IntRegister<float>>(shifted) - 0x4B400000;
   const IntRegister<float> half = whole >> 1;
   return e * bits_of<Register<float>>((half + 127) << 23) * bits_of<Register<float>>((whole - half + 127) << 23);
@@ -230,7 +231,7 @@ inline Register<double> exp_register(Register<double> x) {
   const Register<double> n = shifted - shift;
   Register<double> r = x - n * 0x1.62e42fefap-1;  // 36 bits
   r = r - n * 0x1.cf79abc9e3b39p-40;
-  // Taylor to r^13: what is left out is below 4e-18.
+  // Taylor series to r^13: the truncation error is below 4e-18.
   Register<double> q = r * (1 / 6227020800.0) + 1 / 479001600.0;
   q = q * r + 1 / 39916800.0;
   q = q * r + 1 / 3628800.0;

@@ -10,7 +10,8 @@
 
 #include "trireme/kernels/rows.hpp"
 
-// T rows, D their width. Not at::native_layer_norm_backward on a CPU: it sums dweight and dbias by thread.
+// T rows, D their width. Not at::native_layer_norm_backward on a CPU: its dweight and dbias depend on the number of
+// threads.
 namespace trireme::kernels {
 namespace {
 
@@ -28,7 +29,7 @@ template <class S, class W = Wide<S>>
   Lanes<W> total, squares;
   for_lanes<W>(D, [&](std::int64_t i, auto n) { total += load(x + i, n); });
   const W mean = sum(total) / static_cast<W>(D);
-  // From the differences, not as E[x^2] - mean^2, which loses all digits where the mean is large. The row is in cache.
+  // From the differences, not as E[x^2] - mean^2, which loses all precision if the mean is large. The row is in cache.
   for_lanes<W>(D, [&](std::int64_t i, auto n) {
     const Lanes<W> v = only(load(x + i, n) - mean, n, W{0});
     squares += v * v;
@@ -99,7 +100,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> backward_of(const at::Tensor& dy,
         backward_row(dy_ + t * D, x_ + t * D, weight, {mean[t], rstd[t]}, dx_ + t * D, sums, sums + D, D);
     });
   });
-  return {dx, sums_2D.narrow(0, 0, D).clone(), sums_2D.narrow(0, D, D).clone()};  // each its own memory
+  return {dx, sums_2D.narrow(0, 0, D).clone(), sums_2D.narrow(0, D, D).clone()};  // separate storage for each
 }
 
 struct LayerNorm : torch::autograd::Function<LayerNorm> {

@@ -23,7 +23,7 @@ using namespace detail;
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-constexpr std::int64_t kWidenedRows = 1024;  // at a time: what is held in fp32 beside the operands
+constexpr std::int64_t kWidenedRows = 1024;  // at a time: limits the fp32 temporaries
 
 struct CpuMultiplies {
   bool bf16 = false, f16 = false;
@@ -31,10 +31,10 @@ struct CpuMultiplies {
 
 CpuMultiplies ask_cpu() {
 #if defined(__linux__) && defined(__aarch64__)
-  constexpr unsigned long kBf16 = 1UL << 14;  // HWCAP2_BF16, which older kernel headers do not name
+  constexpr unsigned long kBf16 = 1UL << 14;  // HWCAP2_BF16, missing in older kernel headers
   return {.bf16 = (getauxval(AT_HWCAP2) & kBf16) != 0};
 #elif defined(__x86_64__)
-  // All CPUs with AMX tiles of bf16 have these too.
+  // All CPUs with bf16 AMX tiles have these too.
   return {.bf16 = __builtin_cpu_supports("avx512bf16") != 0};
 #else
   return {};
@@ -59,7 +59,7 @@ void in_row_blocks(std::int64_t rows, const F& f) {
   for (std::int64_t first = 0; first < rows; first += kWidenedRows) f(first, std::min(kWidenedRows, rows - first));
 }
 
-/// a b + bias (where defined), where bf16 and f16 must be widened.
+/// a b + bias (if defined), for bf16 and f16 that must be widened to fp32.
 at::Tensor product_widened(const at::Tensor& a_mk, const at::Tensor& b_kn, const at::Tensor& bias_n) {
   const at::Tensor out_mn = at::empty({a_mk.size(0), b_kn.size(1)}, a_mk.options().requires_grad(false));
   const at::Tensor wide_kn = b_kn.to(at::kFloat), wide_n = bias_n.defined() ? bias_n.to(at::kFloat) : bias_n;
@@ -94,7 +94,7 @@ Into check_out(const char* kernel, const at::Tensor& out_mn, const at::Tensor& a
 }
 
 struct Linear : torch::autograd::Function<Linear> {
-  /// The bias is optional and not an undefined tensor: autograd asks its inputs for their device.
+  /// The bias is optional and not an undefined tensor: autograd queries its inputs for their device.
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_TK, const at::Tensor& weight_NK,
                             const std::optional<at::Tensor>& bias_N) {
     ctx->saved_data["has_bias"] = bias_N.has_value();

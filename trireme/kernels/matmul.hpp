@@ -1,17 +1,17 @@
 #pragma once
-// Products of matrices that are fast for every dtype on every machine, and the linear layer on top of them.
+// Matrix products that are fast for every dtype on every machine, and the linear layer based on them.
 //
-// A CPU without bf16 instructions multiplies bf16 one number at a time, hundreds of times slower than fp32. There,
-// bf16 and f16 operands are multiplied in fp32, a block of rows after the other, and the result is rounded once.
+// A CPU without bf16 instructions multiplies bf16 one number at a time, hundreds of times slower than fp32. There, bf16
+// and f16 operands are multiplied in fp32, one block of rows after the other, and the result is rounded once.
 #include <ATen/core/Tensor.h>
 
 namespace trireme::kernels {
 
-/// Whether libtorch multiplies matrices of this dtype on this device by instructions made for it.
+/// Whether libtorch has native instructions for matrix products of this dtype on this device.
 bool multiplies_natively(at::ScalarType dtype, at::Device device);
 
-// Operands of one dtype and device, any strides; the result has their dtype. `t` is what is transposed. Gradients, if
-// any are asked for, are those of at::mm: layers write their own backward from these.
+// Operands of the same dtype and device, any strides; the result has their dtype. `t` means transposed. Gradients, if
+// required, are those of at::mm: layers implement their own backward with these functions.
 
 /// [m, n] = a [m, k] b [n, k]^T: a linear layer's forward.
 at::Tensor matmul_nt(const at::Tensor& a, const at::Tensor& b);
@@ -19,18 +19,18 @@ at::Tensor matmul_nt(const at::Tensor& a, const at::Tensor& b);
 at::Tensor matmul_nn(const at::Tensor& a, const at::Tensor& b);
 /// [m, n] = a [k, m]^T b [k, n]: the gradient of its weight.
 at::Tensor matmul_tn(const at::Tensor& a, const at::Tensor& b);
-/// out [m, n] = (+=) a [k, m]^T b [k, n], contiguous, of any dtype of ours. Where it is fp32 while a and b are bf16 or f16,
-/// the product is not rounded in between.
+/// out [m, n] = (+=) a [k, m]^T b [k, n], contiguous, of any supported dtype. If it is fp32 while a and b are bf16 or
+/// f16, the product is not rounded in between.
 void matmul_tn_out(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b);
 void add_matmul_tn_(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b);
 
-/// [n] = the sum of the rows of x [m, n]: a bias's gradient. The same bits with any number of threads.
+/// [n] = the sum of the rows of x [m, n]: a bias's gradient. Bitwise equal for any number of threads.
 at::Tensor sum_rows(const at::Tensor& x);
 
 /// y [T, N] = x [T, K] weight [N, K]^T + bias [N], which may be undefined.
 ///   backward   dx = dy weight,  dweight = dy^T x,  dbias = sum over rows of dy
-/// Only those gradients are computed that somebody needs; dweight goes to its place (gradient_place.hpp). Kept for
-/// backward: x (where weight needs its gradient) and weight.
+/// Only the required gradients are computed; dweight is written to its place (gradient_place.hpp). Saved for backward:
+/// x (if weight requires a gradient) and weight.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
 
 }  // namespace trireme::kernels

@@ -13,7 +13,7 @@ using testing::HasSubstr;
 
 constexpr std::array kDtypes{at::kDouble, at::kFloat, at::kBFloat16, at::kHalf};
 
-/// Relative to the largest number. bf16 and f16 are rounded once.
+/// Tolerance relative to the largest number. bf16 and f16 are rounded once.
 double matmul_bound(at::ScalarType dtype) {
   switch (dtype) {
     case at::kDouble: return 1e-13;

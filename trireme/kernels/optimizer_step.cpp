@@ -14,7 +14,7 @@ namespace {
 
 using namespace detail;
 
-constexpr std::int64_t kBlock = 4096;  // elements of a step of a thread: all of its arrays stay in the first cache
+constexpr std::int64_t kBlock = 4096;  // elements per iteration of a thread: all of its arrays fit in the L1 cache
 
 void check_slices(const char* kernel, const StepSlices& slices, std::initializer_list<const at::Tensor*> states) {
   const at::Tensor& w = slices.weight;
@@ -46,7 +46,7 @@ void over_elements(std::int64_t n, const F& f) {
   });
 }
 
-/// Adam's numbers as the inner loop wants them.
+/// Adam's factors for the inner loop.
 template <class W>
 struct AdamTerms {
   W decay, l2, beta1, rest1, beta2, rest2, rate, root, eps, factor;
@@ -65,7 +65,7 @@ struct AdamTerms {
 
 template <class T>
 Lanes<T> sqrt_lanes(Lanes<T> x) {
-  // One instruction for a register, if the compiler sees the whole loop and need not set errno (CMakeLists.txt).
+  // One instruction per register, if the compiler sees the whole loop and need not set errno (CMakeLists.txt).
   return x.map([](Register<T> r) {
 #pragma GCC unroll 16
     for (int i = 0; i < Lanes<T>::kRegister; ++i) r[i] = std::sqrt(r[i]);
@@ -108,7 +108,7 @@ template <class W, class G, class U, class C>
   });
 }
 
-/// f(S{}) for the dtype of an optional tensor that goes with weights of type W; an undefined one counts as W.
+/// f(S{}) for the dtype of an optional tensor used with weights of type W; an undefined one counts as W.
 template <class W, class F>
 void by_dtype_beside(const char* kernel, const at::Tensor& x, const F& f) {
   if (!x.defined() || x.scalar_type() == c10::CppTypeToScalarType<W>::value) return f(W{});
@@ -128,7 +128,7 @@ S* behind(S* data, std::int64_t offset) {
   return data ? data + offset : nullptr;
 }
 
-/// Where the factor is NaN, the old value.
+/// Keeps the old value if the factor is NaN.
 void assign_unless_skipped(const at::Tensor& x, const at::Tensor& updated, const GradientFactor& factor) {
   x.copy_(factor.value.defined() ? at::where(at::isnan(factor.value), x, updated.to(x.scalar_type())) : updated);
 }
@@ -138,7 +138,7 @@ at::Tensor scaled_gradient(const StepSlices& slices, const GradientFactor& facto
   return factor.value.defined() ? g * factor.value.to(g.scalar_type()) : g;
 }
 
-// On GPUs: ATen's operations, one after the other.
+// On GPUs: a sequence of ATen operations.
 void sgd_elsewhere(const StepSlices& slices, const at::Tensor& u, const SgdNumbers& n, const GradientFactor& factor) {
   const at::Tensor& w = slices.weight;
   at::Tensor direction = scaled_gradient(slices, factor) + w * n.weight_decay;

@@ -1,5 +1,5 @@
-// optimizer_step.cpp on a GPU: every array is read and written once. Bound by memory, so elements are converted by a
-// branch on their dtype, which all threads take alike, instead of by one kernel for each combination.
+// optimizer_step.cpp as a CUDA kernel: every array is read and written once. Memory-bound, so elements are converted by
+// a branch on their dtype, which is uniform over all threads, instead of by one kernel per combination.
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>

@@ -1,6 +1,6 @@
 #pragma once
-// The optimizers' updates, each in one pass over a slice of parameters: scale the gradient, decay, moments, weight, and
-// the copy that the model computes with.
+// Fused optimizer updates, one pass over a slice of parameters: gradient scaling, weight decay, moments, weight, and
+// the low-precision copy used by the model.
 #include <cstdint>
 
 #include <ATen/core/Tensor.h>
@@ -12,12 +12,12 @@ namespace trireme::kernels {
 struct StepSlices {
   at::Tensor weight;    // updated
   at::Tensor gradient;  // read
-  at::Tensor model;     // undefined, or gets the new weights, rounded: what forward and backward use
+  at::Tensor model;     // undefined, or receives the new weights, rounded: used in forward and backward
 };
 
-/// What the gradient is multiplied by first: 1 / loss scale and the clip factor, as one number that may still be on its
-/// way (0-dim, f32 or f64, on the slices' device). NaN: nothing is updated at all, which is how a step is skipped
-/// without asking the device.
+/// The gradient is first multiplied by this: 1 / loss scale and the clip factor, as one tensor that may still be in
+/// flight (0-dim, f32 or f64, on the slices' device). NaN: nothing is updated, which skips a step without a device
+/// synchronization.
 struct GradientFactor {
   at::Tensor value;  // undefined: 1
 };

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kSizes[] = {0, 1, 7, 37, 4097, 50'000};
 
-/// Ten steps of libtorch's own optimizer and of ours, on the same gradients.
+/// Ten steps of libtorch's optimizer and of ours, on the same gradients.
 template <class Theirs, class Ours>
 double difference(std::int64_t n, at::ScalarType dtype, const Theirs& theirs, const Ours& ours) {
   const at::Tensor start = test::normal({n}, 1).to(dtype);
@@ -77,7 +77,7 @@ TEST(OptimizerStep, GradientsMomentsAndCopiesMayBeSmaller) {
     adam_step({w1, g, copy}, m1, v1, numbers);
     at::Tensor w2 = w.clone(), m2 = m.to(at::kFloat), v2 = v.to(at::kFloat);
     adam_step({w2, g.to(at::kFloat), {}}, m2, v2, numbers);
-    EXPECT_TRUE(w1.equal(w2));                                                      // computed alike
+    EXPECT_TRUE(w1.equal(w2));                                                      // computed in the same way
     EXPECT_TRUE(m1.equal(m2.to(at::kBFloat16)) && v1.equal(v2.to(at::kBFloat16)));  // and rounded once
     EXPECT_TRUE(copy.equal(w2.to(small)));
   }

@@ -4,14 +4,14 @@
 #include <ATen/TensorIterator.h>
 #include <ATen/ops/empty.h>
 
-// False, with g++ 13, in the moves of TensorIterator's small vectors.
+// A false positive of g++ 13, in the moves of TensorIterator's small vectors.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 
 namespace trireme::kernels {
 
 // Not at::parallel_for: it is a template, and in a file compiled without -fopenmp it is silently a plain loop; with it,
-// our programs would link an OpenMP library beside the one inside of the wheel. A TensorIterator runs its loop on
-// libtorch's threads from inside of libtorch: one byte stands for a part, and its address says which.
+// our programs would link a second OpenMP library in addition to the one inside the wheel. A TensorIterator runs its
+// loop on libtorch's threads from inside libtorch: one byte represents a part, and its address gives the index.
 void over_parts(std::int64_t count, c10::function_ref<void(std::int64_t first, std::int64_t last)> f) {
   if (count == 0) return;
   if (count == 1 || at::get_num_threads() == 1) return f(0, count);

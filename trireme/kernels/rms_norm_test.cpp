@@ -9,7 +9,7 @@ namespace {
 using testing::HasSubstr;
 
 test::Subject rms_norm_subject(std::int64_t T, std::int64_t D) {
-  const double eps = D == 1 ? 0.1 : 1e-5;  // one number by its own size is 1 whatever it is, but for eps
+  const double eps = D == 1 ? 0.1 : 1e-5;  // for D = 1 the result is always 1 except for eps
   return {text("rms_norm [", T, ", ", D, "]"),
           [eps](const test::Tensors& in) { return rms_norm(in[0], in[1], eps); },
           [eps](const test::Tensors& in) { return in[1] * (in[0] * at::rsqrt(in[0].pow(2).mean(-1, true) + eps)); },

@@ -33,7 +33,7 @@ at::Tensor turned(const at::Tensor& x_THE, const at::Tensor& cos_Th, const at::T
     const at::Tensor a = x_THE.narrow(1, 0, rotated).narrow(2, 0, h), b = x_THE.narrow(1, 0, rotated).narrow(2, h, h);
     const at::Tensor c = cos_Th.unsqueeze(1), s = turn == Turn::forward ? sin_Th.unsqueeze(1) : -sin_Th.unsqueeze(1);
     const at::Tensor to = y_THE.narrow(1, 0, rotated);
-    to.narrow(2, 0, h).copy_(a * c - b * s);  // c is wide, so both products are
+    to.narrow(2, 0, h).copy_(a * c - b * s);  // c is f32 or f64, so both products are
     to.narrow(2, h, h).copy_(b * c + a * s);
     y_THE.narrow(1, rotated, H - rotated).copy_(x_THE.narrow(1, rotated, H - rotated));
     return y_THE;

@@ -9,10 +9,10 @@ namespace {
 using testing::HasSubstr;
 
 struct Angles {
-  at::Tensor cos, sin;  // as wide as rope wants them for x
+  at::Tensor cos, sin;  // in the dtype that rope needs for x
 };
 
-/// Those of positions 3, 4, ... to base 10000, rounded to f32 so that all dtypes see the same.
+/// For positions 3, 4, ... with base 10000, rounded to f32 so that all dtypes see the same.
 Angles angles(std::int64_t T, std::int64_t h, const at::Tensor& x) {
   const at::Tensor frequency = at::pow(10000.0, -at::arange(h, at::kDouble) / std::max<std::int64_t>(h, 1));
   const at::Tensor angle = at::outer(at::arange(3, 3 + T, at::kDouble), frequency);
@@ -26,7 +26,7 @@ test::Subject rope_subject(std::int64_t T, std::int64_t heads, std::int64_t d, s
             const auto [cos, sin] = angles(T, d / 2, in[0]);
             return rope(in[0], cos, sin, rotated);
           },
-          [=](const test::Tensors& in) {  // as Hugging Face writes it
+          [=](const test::Tensors& in) {  // Hugging Face's formula
             const auto [cos, sin] = angles(T, d / 2, in[0]);
             const at::Tensor c = at::cat({cos, cos}, 1).unsqueeze(1), s = at::cat({sin, sin}, 1).unsqueeze(1);
             const at::Tensor x = in[0].narrow(1, 0, rotated);

@@ -1,6 +1,6 @@
 #pragma once
-// What the kernels of this folder share: checks, the choice by dtype, threads over rows, and sums over rows that do not
-// depend on the number of threads. Only for its .cpp files.
+// Shared by the kernels: argument checks, dtype dispatch, parallel loops over rows, and sums over rows that do not
+// depend on the number of threads. Only for the .cpp files of this folder.
 #include <cstdint>
 
 #include <ATen/core/Tensor.h>
@@ -33,13 +33,13 @@ inline void require_like(const char* kernel, const char* name, const at::Tensor&
   require_contiguous(kernel, name, y);
 }
 
-/// Whether a node has to be made.
+/// Whether an autograd node must be created.
 template <class... Tensors>
 bool wants_grad(const Tensors&... x) {
   return at::GradMode::is_enabled() && ((x.defined() && x.requires_grad()) || ...);
 }
 
-/// f(S{}) with the C++ type of the elements.
+/// Calls f(S{}) with the C++ type of the elements.
 template <class F>
 void by_dtype(const char* kernel, at::ScalarType dtype, const F& f) {
   switch (dtype) {
@@ -51,21 +51,21 @@ void by_dtype(const char* kernel, at::ScalarType dtype, const F& f) {
   }
 }
 
-/// f(first, last) over parts of `rows` rows that touch `width` elements each, on all threads when there is enough.
+/// f(first, last) over parts of `rows` rows with `width` elements each, on all threads if there is enough work.
 template <class F>
 void over_rows(std::int64_t rows, std::int64_t width, const F& f) {
-  constexpr std::int64_t kElements = 16'384;  // for a thread at least: 10 us of work or more
+  constexpr std::int64_t kElements = 16'384;  // minimum per thread: 10 us of work or more
   const std::int64_t some = std::max<std::int64_t>(1, kElements / std::max<std::int64_t>(width, 1));
   over_parts((rows + some - 1) / some,
              [&](std::int64_t first, std::int64_t last) { f(first * some, std::min(rows, last * some)); });
 }
 
 // Note [Sums over rows]
-// The gradient of a weight is a sum over all rows. To have the same bits with any number of threads, rows are summed in
-// blocks of a fixed size, one after the other, and then the blocks' sums in their order.
+// The gradient of a weight is a sum over all rows. To be bitwise equal for any number of threads, rows are summed
+// sequentially in blocks of a fixed size, and then the block sums in order.
 inline constexpr std::int64_t kBlockRows = 64;
 
-/// add(first, last, sums) adds the rows of a block to `width` sums of type T that start at zero. Returns [width] of
+/// add(first, last, sums) adds the rows of a block to `width` sums of type T that start at zero. Returns [width] with
 /// `options`, rounded once.
 template <class T, class F>
 at::Tensor sum_over_rows(std::int64_t rows, std::int64_t width, const at::TensorOptions& options, const F& add) {
@@ -73,7 +73,7 @@ at::Tensor sum_over_rows(std::int64_t rows, std::int64_t width, const at::Tensor
   const auto wide = options.dtype(c10::CppTypeToScalarType<T>::value);
   const at::Tensor sums_BW = at::empty({std::max<std::int64_t>(blocks, 1), width}, wide);
   T* const sums = sums_BW.mutable_data_ptr<T>();
-  std::fill_n(sums, width, T{0});  // of no rows
+  std::fill_n(sums, width, T{0});  // the sum of no rows
   over_rows(blocks, kBlockRows * width, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t block = first; block < last; ++block) {
       T* const mine = sums + block * width;

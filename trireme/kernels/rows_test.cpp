@@ -44,7 +44,7 @@ TEST(Rows, ErrorsOfAPartComeBack) {
   EXPECT_THROW(over_parts(8, [](std::int64_t, std::int64_t) { throw DataError("of a part"); }), DataError);
 }
 
-/// exp of this folder against libm's, in ulp of the result.
+/// The error of our exp compared with libm's, in ulp of the result.
 template <class T>
 double worst_exp_error(double from, double to) {
   double worst = 0;

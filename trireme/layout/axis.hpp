@@ -1,5 +1,5 @@
 #pragma once
-// The named axes of a grid of ranks, and sets of them.
+// The named parallelism axes of a rank grid (pp, dp, cp, tp, ep, edp), and sets of axes.
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-/// pp pipeline, dp data, cp context, tp tensor; in the view of the experts ep expert and edp expert data parallel.
+/// pp pipeline, dp data, cp context, tp tensor; in the expert view also ep expert and edp expert data parallel.
 enum class Axis { pp, dp, cp, tp, ep, edp };
 
 inline constexpr std::array kAxes{Axis::pp, Axis::dp, Axis::cp, Axis::tp, Axis::ep, Axis::edp};
@@ -35,7 +35,7 @@ class AxisSet {
     constexpr explicit Iterator(uint32_t bits) : bits_(bits) {}
     constexpr Axis operator*() const { return static_cast<Axis>(std::countr_zero(bits_)); }
     constexpr Iterator& operator++() {
-      bits_ &= bits_ - 1;  // drops the lowest bit
+      bits_ &= bits_ - 1;  // clears the lowest set bit
       return *this;
     }
     constexpr bool operator==(const Iterator&) const = default;
@@ -45,7 +45,7 @@ class AxisSet {
   };
 
   constexpr AxisSet() = default;
-  constexpr AxisSet(Axis axis) : bits_(bit(axis)) {}  // not explicit: one axis is a set, as in peers(rank, Axis::tp)
+  constexpr AxisSet(Axis axis) : bits_(bit(axis)) {}  // implicit on purpose: peers(rank, Axis::tp)
   constexpr AxisSet(std::initializer_list<Axis> axes) {
     for (Axis axis : axes) bits_ |= bit(axis);
   }

@@ -19,7 +19,7 @@ std::optional<Box> intersect(const Box& a, const Box& b) {
   return common;
 }
 
-/// Where the elements `part` of the whole are in the tensor that keeps the elements `global` at `local`.
+/// The local coordinates of the global box `part`, in a tensor that holds the global box `global` at `local`.
 Box to_local(const Box& part, const Box& local, const Box& global) {
   require(local.size() == global.size(), "slices with ", local.size(), " local and ", global.size(), " global dims");
   Box result;
@@ -30,7 +30,7 @@ Box to_local(const Box& part, const Box& local, const Box& global) {
   return result;
 }
 
-/// Appends `box` without `hole`, which lies inside it, as disjoint boxes.
+/// Appends `box` minus `hole`, which lies inside it, as disjoint boxes.
 void append_difference(Box box, const Box& hole, std::vector<Box>& boxes) {
   for (size_t dim = 0; dim < box.size(); ++dim) {
     const auto append_slab = [&](Range slab) {
@@ -59,7 +59,7 @@ std::vector<Copy> plan_copies(const std::vector<std::vector<SlicesPair>>& from, 
   std::vector<Copy> copies;
   for (const SlicesPair& wanted : to) {
     const Box wanted_local = box_of(wanted.local_slices), wanted_global = box_of(wanted.global_slices);
-    std::vector<Box> missing;  // disjoint boxes of the whole
+    std::vector<Box> missing;  // disjoint boxes in global coordinates
     if (std::ranges::all_of(wanted_global, [](const Range& range) { return range.size() > 0; }))
       missing.push_back(wanted_global);
     for (size_t i = 0; i < from.size() && !missing.empty(); ++i) {

@@ -61,7 +61,7 @@ TEST(PlanCopies, AMissingRegionIsNamed) {
   EXPECT_TRUE(plan_copies({}, {pair({{0, 0}}, {{4, 4}})}, 0).empty());
 }
 
-/// Random boxes as sources, which overlap as they like: an element is copied once if anybody keeps it.
+/// Random, possibly overlapping boxes as sources: an element is copied exactly once if any rank holds it.
 RC_GTEST_PROP(CopiesProperty, EveryElementIsCopiedOnceOrTheGapIsReported, ()) {
   const auto range = [] {
     const int begin = pick(0, 5);

@@ -9,7 +9,7 @@ namespace {
 
 int64_t rounded_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-/// The first place behind `used` elements where a tensor may begin: Note [Blocks of a flat buffer].
+/// The first offset at or after `used` where a tensor may begin: Note [Blocks of a flat buffer].
 int64_t place_behind(int64_t used, int64_t numel) {
   const int64_t aligned = rounded_up(used, kFlatAlign);
   const bool fits = numel < kFlatBlock && aligned % kFlatBlock + numel <= kFlatBlock;

@@ -115,7 +115,7 @@ int Grid::degree(AxisSet axes) const {
   return product;
 }
 
-// Called for every rank of a world, so the grid is printed on failure only: `require` would print it first.
+// Called for every rank of a world, so the grid is formatted only on failure; `require` would format it always.
 int Grid::cell_of(int rank) const {
   if (rank < 0 || rank >= size())
     throw ConfigError(text("rank ", rank, ": the grid ", str(), " has ranks 0 to ", size() - 1));
@@ -159,7 +159,7 @@ WorldRankMatrix Grid::world_rank_matrix() const {
   return {shape, std::move(flat)};
 }
 
-/// From the first cell of a group along `axes` to each of its cells.
+/// The offsets from the first cell of a group along `axes` to each of its cells.
 std::vector<int> Grid::cell_offsets(AxisSet axes) const {
   std::vector<int> offsets{0};
   for (auto [axis, degree] : axes_) {

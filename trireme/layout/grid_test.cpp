@@ -27,7 +27,7 @@ TEST(Grid, MegatronsGroupsForWorld16Tp2Pp4) {
   EXPECT_EQ(grid.groups(Axis::pp), (Groups{{0, 4, 8, 12}, {1, 5, 9, 13}, {2, 6, 10, 14}, {3, 7, 11, 15}}));
   EXPECT_EQ(grid.groups({Axis::dp, Axis::tp}).size(), 4U);  // stage i owns ranks [4i, 4i + 4)
   for (int rank = 0; rank < world; ++rank) EXPECT_EQ(grid.coord(rank, Axis::pp), rank / 4);
-  EXPECT_EQ(grid.degree({Axis::tp, Axis::pp}), 8);  // ranks a model
+  EXPECT_EQ(grid.degree({Axis::tp, Axis::pp}), 8);  // ranks per model replica
 }
 
 TEST(Grid, PeersDifferOnlyAlongTheAxesAsked) {
@@ -228,7 +228,7 @@ RC_GTEST_PROP(GridProperty, ExpertsAreAViewOfTheSameRanks, ()) {
     }
   RC_ASSERT(static_cast<int>(ranks.size()) == experts.size());
   if (expert_tp == any.degrees.tp) RC_ASSERT(experts.groups(Axis::tp) == any.grid.groups(Axis::tp));
-  // The innermost first: an ep group that fits into the tp group stays in it.
+  // Innermost first: an ep group that fits into the tp group stays within it.
   if (ep * expert_tp == any.degrees.tp) RC_ASSERT(experts.groups({Axis::ep, Axis::tp}) == any.grid.groups(Axis::tp));
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 int64_t divide_up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
-/// All cuts of one dim, as one.
+/// All cuts of one dim, combined.
 struct DimCut {
   std::vector<Axis> axes;  // outer first
   int64_t degree = 1;
@@ -81,13 +81,13 @@ std::vector<DimCut> checked(const Placement& placement, const Shape& shape, cons
   return dims;
 }
 
-/// A range of one dim that a rank keeps, and how many of the ranks along the dim's axes keep it.
+/// A range of one dim that a rank holds, and the number of ranks along the dim's axes that hold it.
 struct Part {
   Range local, global;
   int64_t replicas = 1;
 };
 
-/// What the rank with combined index `index` keeps of a dim of `size`.
+/// The parts of a dim of `size` that the rank with combined index `index` holds.
 std::vector<Part> parts_of(const DimCut& cut, int64_t size, int64_t index) {
   if (cut.sections.empty()) {
     const int64_t rows = divide_up(size, cut.degree);
@@ -128,7 +128,7 @@ void check(const Placement& placement, const Shape& shape, const Grid& grid) { c
 Shape local_shape(const Placement& placement, const Shape& shape, const Grid& grid) {
   const std::vector<DimCut> dims = checked(placement, shape, grid);
   Shape local;
-  // Index 0 is never short of rows, and of sections all ranks keep equally many.
+  // Index 0 always has the full number of rows, and with sections all ranks have the same number.
   for (size_t dim = 0; dim < dims.size(); ++dim) local.push_back(parts_of(dims[dim], shape[dim], 0).back().local.end);
   return local;
 }

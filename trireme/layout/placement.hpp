@@ -1,5 +1,5 @@
 #pragma once
-// Which axis cuts which dim of a parameter, and so which part of it every rank keeps.
+// Parameter sharding: which axis shards which dim of a parameter, and which part each rank holds as a result.
 #include <cstdint>
 #include <vector>
 
@@ -9,18 +9,19 @@
 
 namespace trireme {
 
-/// A part of a dim that is cut on its own. `granules` are its indivisible parts, such as heads; 0: every element is one.
+/// Part of a dim that is sharded separately. `granules`: number of indivisible units, such as heads; 0: every element.
 struct Section {
   int64_t size = 0;
   int64_t granules = 0;
   bool operator==(const Section&) const = default;
 };
 
-/// `axis` cuts tensor dim `dim` into equal parts, in the order of its coordinate.
-///   sections   the dim is a concatenation of sections; a rank keeps its part of each, concatenated (fused QKV, gate-up).
-///            Where the degree is larger than a section's granules, degree / granules neighbouring ranks keep the same granule.
-///   padded   the size need not be divisible: a rank's tensor has ceil(size / degree) rows, of which the last ranks use
-///            fewer or none (vocabulary).
+/// `axis` shards tensor dim `dim` into equal parts, in the order of the coordinate along the axis.
+///   sections   the dim is a concatenation of sections; a rank holds its part of each, concatenated (fused QKV,
+///              gate-up). If the degree exceeds a section's granules, degree / granules neighbouring ranks hold the
+///              same granule.
+///   padded     the size need not be divisible: a rank's tensor has ceil(size / degree) rows, of which the last ranks
+///              use fewer or none (vocabulary).
 struct Cut {
   Axis axis;
   int dim;
@@ -29,9 +30,9 @@ struct Cut {
   bool operator==(const Cut&) const = default;
 };
 
-/// An axis not listed keeps a full replica. Several axes may cut one dim: the first listed is the outer one, together
-/// they cut as one axis of their combined index would, and what one of them says of sections and padding holds for the
-/// dim.
+/// The parameter is replicated along axes that are not listed. Several axes may shard one dim: the first listed is the
+/// outer one, together they act like one axis with their combined index, and sections and padding given for one of them
+/// apply to the dim.
 struct Placement {
   std::vector<Cut> cuts;
   bool operator==(const Placement&) const = default;
@@ -40,34 +41,34 @@ struct Placement {
 Cut fused_qkv(Axis axis, int dim, int64_t heads, int64_t kv_heads, int64_t head_dim);
 Cut gate_up(Axis axis, int dim, int64_t ffn);
 
-/// ConfigError that names the dim, the size, the axes, the degree and the rule.
+/// Throws ConfigError that names the dim, the size, the axes, the degree and the violated rule.
 void check(const Placement& placement, const Shape& shape, const Grid& grid);
 
-/// The shape of every rank's tensor, padding included. This and the following check first.
+/// The shape of the local tensor, the same on every rank, including padding. This and the functions below call `check`.
 Shape local_shape(const Placement& placement, const Shape& shape, const Grid& grid);
 
-/// A box of the tensor, all numbers spelt out, and how many ranks of the grid keep it. Of the whole grid: a parameter
-/// that lives on one stage is kept by 1 / pp of them.
+/// A box of the tensor with explicit bounds, and the number of ranks that hold it. Counted over the whole grid: a
+/// parameter of one pipeline stage exists on 1 / pp of them.
 struct Piece {
   SlicesPair slices;
   int64_t replicas = 1;
   bool operator==(const Piece&) const = default;
 };
 
-/// What `rank` keeps, without padding; empty where it has only padding.
+/// The parts that `rank` holds, without padding; empty if it has only padding.
 std::vector<Piece> pieces(const Placement& placement, const Shape& shape, const Grid& grid, int rank);
 
-/// The pieces of `rank` as nanotron states them; global_ranks are its peers along the axes that cut.
+/// The pieces of `rank` in nanotron's format; global_ranks are its peers along the sharding axes.
 ShardedInfo sharded_info(const Placement& placement, const Shape& shape, const Grid& grid, int rank);
 
-/// The ranks of `rank`'s group along `axes` that keep its piece number `piece` too: those whose gradients of a
-/// replicated KV head are summed.
+/// The ranks of `rank`'s group along `axes` that also hold its piece `piece`: for a replicated KV head, the ranks that
+/// sum its gradient.
 std::vector<int> same_piece_peers(const Placement& placement, const Shape& shape, const Grid& grid, int rank,
                                   size_t piece, AxisSet axes);
 
 AxisSet cut_axes(const Placement& placement);
 
-/// A gradient is summed over the axes that see other tokens and keep the same parameter.
+/// A gradient is summed over the axes whose ranks process different tokens and replicate the parameter.
 AxisSet grad_sum_axes(const Placement& placement, AxisSet token_axes);
 
 }  // namespace trireme

@@ -104,8 +104,8 @@ TEST(Placement, ErrorsNameDimSizeAxisDegreeAndRule) {
   refused({}, {-1}, "a size is negative");
 }
 
-// Note [Any placement]: for a given shape and grid, each axis cuts a dim or none; a dim is cut plainly where it is
-// divisible, else padded, or is a concatenation of sections with any granules that are allowed.
+// Note [Any placement]: for a given shape and grid, each axis cuts one dim or none; a dim is cut plainly if divisible,
+// else padded, or is a concatenation of sections with any allowed number of granules.
 Placement any_placement(const Shape& shape, const Grid& grid) {
   std::vector<Axis> axes{Axis::dp, Axis::cp, Axis::tp};
   if (toss()) std::ranges::reverse(axes);
@@ -213,7 +213,7 @@ RC_GTEST_PROP(PlacementProperty, PeersOfAPieceAreThoseThatKeepIt, ()) {
   }
 }
 
-/// A tensor as the ranks of one layout keep it.
+/// A tensor sharded over the ranks of one layout.
 struct Spread {
   Shape local_shape;
   std::vector<std::vector<SlicesPair>> slices;  // by rank
@@ -230,7 +230,7 @@ Spread any_spread(const Shape& shape) {
   return spread;
 }
 
-/// The values of `to`, which must be unset, from those of `from`.
+/// `to`, whose values must be unset, filled with those of `from`.
 Spread moved(const Spread& from, Spread to) {
   for (size_t rank = 0; rank < to.slices.size(); ++rank)
     for (const Copy& copy : plan_copies(from.slices, to.slices[rank], static_cast<int>(rank))) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array kReduceOps{ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min};
 
-/// Reads a text from left to right; every failure names the text, the position and the rule.
+/// A left-to-right parser; every error names the text, the position and the rule.
 class Reader {
  public:
   Reader(const char* what, std::string_view source) : what_(what), source_(source) {}
@@ -57,11 +57,11 @@ class Reader {
 
   template <class... Parts>
   [[noreturn]] void fail(const Parts&... rule) const {
-    constexpr size_t kShown = 40;  // to either side: the text may be megabytes long
+    constexpr size_t kShown = 40;  // characters on either side: the text may be megabytes long
     const size_t begin = at_ - std::min(at_, kShown);
     std::string shown(source_.substr(begin, at_ - begin + kShown));
     for (char& c : shown)
-      if (c < ' ' || c > '~') c = '?';  // nothing that a terminal would act on
+      if (c < ' ' || c > '~') c = '?';  // no control characters in a terminal
     throw CheckpointError(text(what_, " \"", begin > 0 ? "..." : "", shown, source_.size() > at_ + kShown ? "..." : "",
                                "\": at position ", at_, ": ", rule...));
   }
@@ -97,7 +97,7 @@ Shape read_tuple(Reader& reader) {
     if (reader.next_is('-')) reader.fail("must not be negative");
     numbers.push_back(reader.number());
     if (numpy) reader.expect(")");
-    // Python closes "(32,)" but "(32, 16)".
+    // Python writes "(32,)" but "(32, 16)".
     if (numbers.size() == 1 || !reader.next_is(')')) reader.expect(",");
   }
   return numbers;
@@ -129,10 +129,10 @@ const char* name(ReduceOp op) {
   return kNames[static_cast<size_t>(op)];
 }
 
-// Here and below: `throw` where `require` would print the slices first, and the check is made for every piece.
+// Here and below `throw`, not `require`: it would format the slices even on success, and this runs for every piece.
 int64_t numel(const Shape& shape) {
   constexpr int64_t kMax = int64_t{1} << 60;
-  int64_t count = 1, bound = 1;  // the bound ignores dims of size 0, so that no size is beyond it
+  int64_t count = 1, bound = 1;  // the bound ignores dims of size 0, so that every single size is checked
   for (int64_t size : shape) {
     if (size < 0) throw ConfigError(text("shape ", tuple_text(shape), ": a size is negative"));
     if (size > 0 && bound > kMax / size)

@@ -40,7 +40,7 @@ TEST(Slices, NothingAndTensorsWithoutDimsAreToldApart) {
 }
 
 TEST(Slices, TheSeedsExample) {
-  // t[8, 64] over the world ranks (0, 3), cut along dim 1.
+  // t[8, 64] over the world ranks (0, 3), sharded along dim 1.
   const ShardedInfo rank0{{0, 3}, parse_slices_pairs("0,8,None|0,32,None#0,8,None|0,32,None"), {8, 64}};
   const ShardedInfo rank3{{0, 3}, parse_slices_pairs("None,None,None|0,32,None#0,8,None|-32,None,None"), {8, 64}};
   EXPECT_EQ(validated(rank0, {8, 32}), rank0);
@@ -189,7 +189,7 @@ RC_GTEST_PROP(SlicesProperty, TextRoundTrip, ()) {
   RC_ASSERT(parse_tuple(tuple_text(shape)) == shape);
 }
 
-/// Text made of the grammar's own words, in any order: parsing either throws CheckpointError or can be written back.
+/// Random text made of the grammar's tokens: parsing either throws CheckpointError or the result round-trips.
 RC_GTEST_PROP(SlicesProperty, AnyTextIsReadOrRefused, ()) {
   const std::vector<std::string> words{"0",
                                        "-1",

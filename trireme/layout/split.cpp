@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kMaxSeqLen = int64_t{1} << 31;  // its square fits in 64 bits
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// Costs this close, relatively, are equal: sums of the same numbers in another order.
+// Costs within this relative tolerance are equal: they are sums of the same numbers in a different order.
 constexpr double kRounding = 1e-12;
 
 class LayerSplit {
@@ -22,12 +22,12 @@ class LayerSplit {
         first_cost_(first_cost),
         last_cost_(last_cost) {}
 
-  /// The smallest possible cost of the costliest chunk.
+  /// The minimum over all splits of the largest chunk cost.
   double smallest_maximum() const {
     return solve([](double cost, double rest) { return std::max(cost, rest); }).front().front();
   }
 
-  /// The split with the smallest sum of squares of which no chunk costs more than `limit`.
+  /// The split with the smallest sum of squares among those in which no chunk costs more than `limit`.
   std::vector<Range> most_even(double limit) const {
     const auto add_square = [&](double cost, double rest) {
       return cost > limit * (1 + kRounding) ? kInfinity : cost * cost + rest;
@@ -50,7 +50,7 @@ class LayerSplit {
  private:
   using Table = std::vector<std::vector<double>>;
 
-  /// table[c][l]: the best `merge` of the costs of chunks c.. over all ways to give them layers l.. .
+  /// Dynamic programming: table[c][l] is the best `merge` of the costs of chunks c.. over all splits of layers l.. .
   template <class Merge>
   Table solve(Merge merge) const {
     Table table(num_chunks_ + 1, std::vector<double>(num_layers_ + 1, kInfinity));
@@ -63,7 +63,7 @@ class LayerSplit {
     return table;
   }
 
-  /// visit(end, cost of layers begin..end as this chunk), for ends that leave a layer for every later chunk.
+  /// visit(end, cost of layers begin..end as this chunk), for each end that leaves a layer for every later chunk.
   template <class Visit>
   void for_each_end(int chunk, int begin, Visit visit) const {
     const bool first = chunk == 0, last = chunk == num_chunks_ - 1;
@@ -133,7 +133,7 @@ Range ElementSplit::real(int rank) const {
 }
 
 ElementSplit elements_over_ranks(int64_t numel, int ranks, int64_t alignment) {
-  // Within these the padded total fits in 64 bits.
+  // Within these bounds the padded total fits in 64 bits.
   constexpr int64_t kMaxNumel = int64_t{1} << 60, kMaxAlignment = int64_t{1} << 30;
   require<ConfigError>(0 <= numel && numel <= kMaxNumel, "numel = ", numel, ": must be from 0 to 2^60");
   require<ConfigError>(ranks >= 1, "ranks = ", ranks, ": must be at least 1");

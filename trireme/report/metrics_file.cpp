@@ -17,10 +17,10 @@ struct Entry {
   const char* key;
   std::variant<double, std::int64_t, bool> value;
   const char* format = nullptr;  // of LogItem
-  bool exact = false;            // JSON has a second key with the bits
+  bool exact = false;            // JSON has a second key with the exact bits
 };
 
-/// All keys but the step, in the order in which they are written.
+/// All keys except the step, in output order.
 std::vector<Entry> entries(const StepRecord& record) {
   std::vector<Entry> list;
   const auto add = [&](const char* key, const std::optional<double>& value, const char* format = nullptr) {
@@ -54,7 +54,7 @@ std::string json_value(double value) { return json_number_or_null(value); }
 }  // namespace
 
 std::string hex_float(double value) {
-  if (std::isnan(value)) return "nan";  // the sign of a NaN says nothing, and differs between machines
+  if (std::isnan(value)) return "nan";  // the sign of a NaN is meaningless, and differs between machines
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   std::array<char, 32> buffer;  // the longest is 1.fffffffffffffp+1023
   char* const end =
@@ -95,7 +95,7 @@ std::vector<LogItem> log_items(const StepRecord& record) {
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path) : file_(path) {
-  // A run that lost power in the middle of a line: keep the next record out of what is left of it.
+  // After a crash in the middle of a line: start the next record on a new line.
   if (!file_.ends_with('\n')) file_.append("\n");
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The record of a step as one JSON object a line, and as scalars for TensorBoard. docs/training_output.md lists the keys.
+// The record of a step as one JSON object per line, and as TensorBoard scalars. docs/training_output.md lists the keys.
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -10,20 +10,20 @@
 
 namespace trireme::report {
 
-/// C's "%a" in any locale: the same double, bit for bit, when it is read back. "nan", "inf", "-inf" for the others.
+/// C's "%a", independent of the locale: parses back to the same double, bitwise. "nan", "inf", "-inf" otherwise.
 std::string hex_float(double value);
 
-/// A JSON number, in the shortest digits that read back as the same; null if it is not finite.
+/// A JSON number with the shortest digits that parse back to the same value; null if it is not finite.
 std::string json_number_or_null(double value);
 
-/// {"step":10,"loss":2.5,"loss_hex":"0x1.4p+1", ...} without a newline. What is absent in the record is left out.
+/// {"step":10,"loss":2.5,"loss_hex":"0x1.4p+1", ...} without a newline. Absent fields are omitted.
 std::string json_record(const StepRecord& record);
 
-/// The same fields without the step and the hexadecimal ones; tags are the keys of json_record, skipped is 0 or 1. The log formats are
-/// for lines that people read.
+/// The same fields without the step and the hexadecimal ones; tags are the keys of json_record, skipped is 0 or 1. The
+/// log formats are for human-readable lines.
 std::vector<LogItem> log_items(const StepRecord& record);
 
-/// metrics.jsonl of a run. Appends to what is there; a line is on its way to the disk when the call returns.
+/// metrics.jsonl of a run. Appends to an existing file; a line is written, unbuffered, when the call returns.
 class MetricsFile {
  public:
   explicit MetricsFile(const std::filesystem::path& path);

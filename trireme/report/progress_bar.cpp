@@ -16,7 +16,7 @@ double share_done(const BarFacts& facts) {
   return std::clamp(static_cast<double>(facts.step) / static_cast<double>(facts.steps), 0.0, 1.0);
 }
 
-/// Rounded down, as the percentage is: a bar is full when everything is done.
+/// Rounded down, like the percentage: a bar is full only when everything is done.
 std::string blocks(double share, int cells) {
   std::string out = "  ";
   for (int i = 0; i < cells; ++i) out += i < static_cast<int>(share * cells) ? "█" : "░";

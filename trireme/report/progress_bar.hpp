@@ -1,5 +1,5 @@
 #pragma once
-// The text of the bar under the table of steps. It knows nothing of terminals but their width.
+// The text of the progress bar under the step table. Independent of the terminal except for its width.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,10 +11,10 @@ struct BarFacts {
   double loss = 0;
   double tokens_per_sec = 0;
   double elapsed_s = 0;
-  std::optional<double> left_s{};  // not known before the second step
+  std::optional<double> left_s{};  // unknown before the second step
 };
 
-/// Always shorter than `width`, so that no terminal wraps it: parts are left out until it fits, and at last all of it.
+/// Always shorter than `width`, so that no terminal wraps it: parts are omitted until it fits, if necessary all of it.
 std::string bar_text(const BarFacts& facts, int width);
 
 }  // namespace trireme::report

@@ -51,19 +51,19 @@ void check_name(const std::string& name, const std::string& pattern) {
                        "\": this is the link to the newest run\n  fix: choose another name");
 }
 
-/// False if somebody else has it, or if it is not a folder.
+/// False if another run has it, or if it is not a folder.
 bool take(const fs::path& folder) {
   std::error_code made, error;
   fs::create_directory(folder, made);
   if (!fs::is_directory(folder, error)) {
-    const bool taken = fs::exists(fs::symlink_status(folder, error));  // by a file, or a link to nowhere
+    const bool taken = fs::exists(fs::symlink_status(folder, error));  // by a file, or a dangling symlink
     require<ConfigError>(taken, folder.string(), ": cannot be made a folder: ", made.message());
     return false;
   }
   const bool empty = fs::is_empty(folder, error);
   require<ConfigError>(!error, folder.string(), ": cannot be read: ", error.message());
   if (!empty) return false;
-  // Of two runs that find the same empty folder one makes this file.
+  // If two runs find the same empty folder, only one of them can create this file.
   const fs::path mark = folder / "metrics.jsonl";
   const int fd = ::open(mark.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (fd < 0 && errno == EEXIST) return false;
@@ -72,14 +72,14 @@ bool take(const fs::path& folder) {
   return true;
 }
 
-/// Empty, or why not. A run is not worth less without the link, so nothing here is an error.
+/// Empty, or the reason for a failure. The run works without the link, so this never throws.
 std::string point_latest(const fs::path& dir, const std::string& name) {
   const fs::path latest = dir / "latest";
   std::error_code error;
   const fs::file_status there = fs::symlink_status(latest, error);
   if (fs::exists(there) && !fs::is_symlink(there))
     return text(latest.string(), " is not a link and stays as it is; this run is in ", (dir / name).string());
-  // Under a name that only this run has, then renamed: a reader finds the old run or the new one, never none.
+  // Created under a unique name, then renamed: a reader finds the old run or the new one, never none.
   const fs::path temporary = dir / (".latest-" + name);
   fs::remove(temporary, error);
   fs::create_symlink(name, temporary, error);

@@ -1,5 +1,5 @@
 #pragma once
-// The folder of a run: its name, made from a pattern, and the link `latest` that points to it.
+// The run folder: its name, generated from a pattern, and the symlink `latest` to it.
 #include <chrono>
 #include <filesystem>
 #include <string>
@@ -11,7 +11,7 @@ namespace trireme::report {
 
 struct RunFacts {
   std::chrono::system_clock::time_point time{};  // %date, in UTC: 20261115-0031
-  std::string job_id{};                          // %jobid, of the scheduler; empty: the process id stands for it
+  std::string job_id{};                          // %jobid, from the scheduler; empty: the process id
   std::string layout = "single";                 // %layout, see layout_word
 };
 
@@ -20,16 +20,17 @@ struct RunFolder {
   std::string warning{};  // why `latest` does not point to it; empty: it does
 };
 
-/// "dp2tp2": axes of degree one are left out; "single" if none is left.
+/// "dp2tp2": axes of degree one are omitted; "single" if none is left.
 std::string layout_word(const std::vector<Grid::AxisValue>& axes);
 
-/// The pattern with its words filled in. ConfigError for an unknown %word, and for a name that is not one of a folder beside others: with
-/// a slash, "..", a control character, empty, "." or "latest".
+/// The pattern with its placeholders replaced. ConfigError for an unknown %word, and for an invalid folder name: with a
+/// slash, "..", a control character, empty, "." or "latest".
 std::string run_name(const std::string& pattern, const RunFacts& facts);
 
-/// Makes dir/NAME and points dir/latest to it. A folder that has something in it, or that another run takes at the same moment, is never
-/// used: NAME-2, NAME-3, ... is. The folder then holds an empty metrics.jsonl, by which it is taken. For rank 0 alone; a run that goes on
-/// in its old folder does not come here. ConfigError if the folder cannot be made.
+/// Creates dir/NAME and points dir/latest to it. A non-empty folder, or one that another run claims at the same time,
+/// is never used: NAME-2, NAME-3, ... is tried. The folder then contains an empty metrics.jsonl, which marks it as
+/// claimed. Only for rank 0; a run that resumes in its old folder does not call this. ConfigError if the folder cannot
+/// be created.
 RunFolder make_run_folder(const std::filesystem::path& dir, const std::string& pattern, const RunFacts& facts);
 
 }  // namespace trireme::report

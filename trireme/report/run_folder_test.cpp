@@ -73,7 +73,7 @@ TEST(RunFolder, IsMadeAndIsTheLatest) {
   EXPECT_EQ(run.path, dir / "tiny-dp2tp2");
   EXPECT_EQ(run.warning, "");
   EXPECT_EQ(file_contents(run.path / "metrics.jsonl"), "");
-  EXPECT_EQ(fs::read_symlink(dir / "latest"), "tiny-dp2tp2");  // relative: the whole of dir may be moved
+  EXPECT_EQ(fs::read_symlink(dir / "latest"), "tiny-dp2tp2");  // relative: dir can be moved as a whole
   EXPECT_EQ(std::distance(fs::directory_iterator(dir), {}), 2);
 }
 
@@ -99,7 +99,7 @@ TEST(RunFolder, TakesAnEmptyOne) {
 
 TEST(RunFolder, OfRunsThatStartTogetherEachHasItsOwn) {
   const TempFolder folder;
-  constexpr int kRounds = 60, kRuns = 4;  // often enough that two find the same empty folder
+  constexpr int kRounds = 60, kRuns = 4;  // often enough for two runs to find the same empty folder
   for (int round = 0; round < kRounds; ++round) {
     const std::string name = "x" + std::to_string(round);
     std::vector<RunFolder> runs(kRuns);

@@ -54,7 +54,7 @@ std::string memory_text(const RunSummary& summary) {
 
 std::string labelled_line(const std::string& label, const std::string& text, const Style& style) {
   const std::size_t width = display_width(label);
-  // A label as wide as the column keeps one space.
+  // A label as wide as the column is still followed by one space.
   const std::string padding(std::max(kLabelWidth, width + 1) - width, ' ');
   return (label.empty() ? "" : style.dim(label)) + padding + text + "\n";
 }

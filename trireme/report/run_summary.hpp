@@ -1,5 +1,5 @@
 #pragma once
-// What is said at the end of a run.
+// The summary printed at the end of a run.
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -17,26 +17,26 @@ struct SlowestRank {
 };
 
 struct RunSummary {
-  std::int64_t steps = 0;  // done by this run
+  std::int64_t steps = 0;  // completed by this run
   double seconds = 0;
   std::optional<double> first_loss{}, last_loss{};  // both or none
   std::optional<double> median_tokens_per_sec{};
   std::optional<SlowestRank> slowest{};
-  std::vector<std::pair<std::string, double>> shares{};  // where a step goes: name, fraction
+  std::vector<std::pair<std::string, double>> shares{};  // breakdown of the step time: name, fraction
   std::optional<double> memory_predicted_gib{}, memory_measured_gib{};
-  std::optional<std::filesystem::path> saved{};  // the folder of the model
+  std::optional<std::filesystem::path> saved{};  // the folder of the saved model
   std::int64_t skipped = 0;                      // steps whose update was not applied
   bool interrupted = false;
-  std::vector<std::string> next{};  // commands that a person may want now
+  std::vector<std::string> next{};  // suggested next commands
 };
 
-/// `label` dim and padded to a column of 8, then `text`: the lines above and below the table look alike.
+/// `label` dim and padded to a column of 8, then `text`: lines above and below the table have the same format.
 std::string labelled_line(const std::string& label, const std::string& text, const Style& style);
 
 /// Lines with their newlines.
 std::string summary_text(const RunSummary& summary, const Style& style);
 
-/// {"done":{"steps":400, ...}} without a newline; what is absent is left out, and so is `next`.
+/// {"done":{"steps":400, ...}} without a newline; absent fields are omitted, and so is `next`.
 std::string summary_json(const RunSummary& summary);
 
 }  // namespace trireme::report

@@ -1,11 +1,11 @@
 #pragma once
-// What is known after an optimizer step. Everything that is written about a step, in files or on the terminal, comes from here.
+// The metrics of one optimizer step: the source of everything written about a step, in files or on the terminal.
 #include <cstdint>
 #include <optional>
 
 namespace trireme::report {
 
-/// The fractions are parts of `step_time_s`, from 0 to 1. What could not be measured is absent, never a made-up number.
+/// The fractions are of `step_time_s`, from 0 to 1. Values that could not be measured are absent, never invented.
 struct StepRecord {
   std::int64_t step = 0;   // the first is 1
   std::int64_t steps = 0;  // planned

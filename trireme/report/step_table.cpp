@@ -16,8 +16,8 @@ namespace {
 
 struct TableColumn {
   const char* title;
-  int width;      // with the gap before it
-  int leave_out;  // 1 goes first when there is no room; 0 never goes
+  int width;      // including the gap before it
+  int leave_out;  // 1 is omitted first if there is no room; 0 is never omitted
 };
 
 constexpr std::size_t kStep = 0, kLoss = 1;
@@ -61,7 +61,7 @@ std::string cell(const StepRecord& record, std::size_t column) {
   }
 }
 
-/// At least one space before it, so that numbers that are too long never run together.
+/// At least one space, so that numbers that are too long never run together.
 std::string padding(const std::string& text, int width) {
   const auto wanted = static_cast<int>(display_width(text));
   return std::string(static_cast<std::size_t>(std::max(1, width - wanted)), ' ');

@@ -1,5 +1,5 @@
 #pragma once
-// The table of steps that a person watches: columns of fixed width, because rows are printed long before the last one is known.
+// The step table on the terminal: columns have a fixed width, because rows are printed before the later ones are known.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace trireme::report {
 
-/// Fixed notation with `decimals`, while that shows the number in `width` columns; else scientific: 2.3120, 1.24e-05, 1.24e+09, nan.
+/// Fixed notation with `decimals`, if that fits `width` columns; else scientific: 2.3120, 1.24e-05, 1.24e+09, nan.
 std::string short_number(double value, int decimals, int width);
 
 /// "+0.3%", "-12.0%"
@@ -18,18 +18,18 @@ std::string signed_percent(double fraction);
 
 class StepTable {
  public:
-  /// For steps up to `steps`. Where the terminal is too narrow for all columns, the least important are left out.
+  /// For steps up to `steps`. If the terminal is too narrow for all columns, the least important are omitted.
   StepTable(int width, std::int64_t steps, Style style);
 
-  /// Without a newline; so are the rows.
+  /// Without a newline, like the rows.
   std::string header() const;
-  /// The notes stand behind the last column, as far as they go.
+  /// The notes follow the last column, as far as they fit.
   std::string row(const StepRecord& record, const std::vector<std::string>& notes) const;
 
  private:
   bool shown(std::size_t column) const;
 
-  std::vector<int> widths_;  // by column; 0: left out
+  std::vector<int> widths_;  // by column; 0: omitted
   Style style_;
 };
 

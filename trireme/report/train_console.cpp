@@ -98,7 +98,7 @@ void TrainConsole::print_row(const StepRecord& record) {
 void TrainConsole::print_plain(const StepRecord& record) {
   std::string line = "step=" + std::to_string(record.step);
   for (const LogItem& item : log_items(record)) {
-    if (item.tag == "skipped" && !record.skipped) continue;  // a word that people look for
+    if (item.tag == "skipped" && !record.skipped) continue;  // only shown if true, so that it can be searched for
     line.append(" ").append(item.tag).append("=").append(format_scalar(item));
   }
   for (const std::string& note : notes_) line.append(" note=").append(log_word(note));
@@ -118,7 +118,7 @@ void TrainConsole::warning(const std::string& text) {
   const bool had_bar = bar_is_drawn_;
   print(options_.mode == ConsoleMode::json ? json_word("warning", text) : style_.yellow("warning: " + text) + "\n");
   ++lines_since_header_;
-  // Not a matter of the 200 ms: a large model's next step may be a minute away.
+  // Not subject to the 200 ms limit: a large model's next step may be a minute away.
   if (had_bar) draw_bar();
 }
 
@@ -133,7 +133,7 @@ void TrainConsole::finish(const RunSummary& summary) {
 }
 
 void TrainConsole::print(const std::string& lines) {
-  // In one piece, so that the terminal never shows a moment without both.
+  // In one write, so that the terminal never shows a state without both.
   out_ << (bar_is_drawn_ ? "\r\x1B[K" : "") << lines << std::flush;
   bar_is_drawn_ = false;
 }
@@ -150,7 +150,7 @@ void TrainConsole::draw_bar() {
                  .loss = last_->loss,
                  .tokens_per_sec = last_->tokens_per_sec,
                  .elapsed_s = seconds_between(begun_, now)};
-  // By the steps after the first, which also sets things up.
+  // Estimated from the steps after the first, which includes setup.
   if (const auto timed = last_->step - first_step_; timed > 0)
     facts.left_s = seconds_between(first_step_end_, last_step_end_) / static_cast<double>(timed) *
                    static_cast<double>(last_->steps - last_->step);

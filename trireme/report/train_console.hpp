@@ -1,5 +1,5 @@
 #pragma once
-// What a person sees of a run, on a terminal or in a log file. docs/training_output.md shows the modes.
+// Console output of a training run, on a terminal or in a log file. docs/training_output.md shows the modes.
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -17,10 +17,11 @@
 
 namespace trireme::report {
 
-/// bar: a table, and a bar under it on a terminal. plain: key=value. json: the records of metrics.jsonl. quiet: warnings and the end.
+/// bar: a table, and a progress bar under it on a terminal. plain: key=value. json: the records of metrics.jsonl.
+/// quiet: warnings and the summary.
 enum class ConsoleMode { bar, plain, json, quiet };
 
-/// The mode that metrics.console names; "auto" is bar on a terminal, else plain. ConfigError for any other word.
+/// The mode for metrics.console; "auto" is bar on a terminal, else plain. ConfigError for any other value.
 ConsoleMode console_mode(std::string_view word, bool tty);
 
 struct ConsoleOptions {
@@ -30,7 +31,8 @@ struct ConsoleOptions {
   std::function<std::chrono::steady_clock::time_point()> clock = &std::chrono::steady_clock::now;
 };
 
-/// For rank 0 alone, and for one thread of it. `out` must outlive it. The bar is erased before anything else is printed, and at the end.
+/// Only for rank 0, not thread-safe. `out` must outlive it. The bar is erased before anything else is printed, and at
+/// the end.
 class TrainConsole {
  public:
   /// ConfigError if the interval is not at least 1.
@@ -39,23 +41,23 @@ class TrainConsole {
   TrainConsole(const TrainConsole&) = delete;
   TrainConsole& operator=(const TrainConsole&) = delete;
 
-  /// Label and text of the lines above the table, before the first step: {"model", "tiny-llama ..."}.
+  /// Prints label and text lines above the table, before the first step: {"model", "tiny-llama ..."}.
   void header(const std::vector<std::pair<std::string, std::string>>& lines);
 
-  /// Prints the first step of the run, multiples of the interval, steps that were validated, and the last; draws the bar for the others,
-  /// five times a second at most.
+  /// Prints the first step of the run, multiples of the interval, steps with validation, and the last; for the others
+  /// draws the bar, at most five times per second.
   void step(const StepRecord& record);
 
-  /// Stands behind the next row that is printed, or on a line of its own if none comes: "✓ checkpoint 200 (11 MB)". A note about a step
-  /// comes before that step. As json: at once, {"note":"..."}.
+  /// Appended to the next printed row, or on its own line if there is none: "✓ checkpoint 200 (11 MB)". Call it before
+  /// step() of that step. As json: immediately, {"note":"..."}.
   void note(std::string text);
 
-  /// On its own line, now; the bar is drawn again under it.
+  /// Printed immediately on its own line; the bar is redrawn under it.
   void warning(const std::string& text);
 
   void finish(const RunSummary& summary);
 
-  /// Before somebody else writes to the terminal; the next step draws it again.
+  /// Call before something else writes to the terminal; the next step redraws it.
   void erase_bar();
 
  private:
@@ -72,7 +74,7 @@ class TrainConsole {
   const Style style_;
   const Time begun_;
   std::vector<std::string> notes_;
-  std::optional<StepTable> table_;  // from the first step on: the number of steps decides its width
+  std::optional<StepTable> table_;  // created at the first step: its width depends on the number of steps
   int lines_since_header_ = 0;
   std::optional<StepRecord> last_;
   std::int64_t first_step_ = 0;

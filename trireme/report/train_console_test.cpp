@@ -27,7 +27,7 @@ std::string table_row(const std::string& step, const std::string& loss) {
 
 std::string bar(const std::string& blocks, const std::string& words) { return kErase + "  " + blocks + "  " + words; }
 
-/// What was printed since it was last asked.
+/// The output since the last query.
 struct Screen {
   explicit Screen(ConsoleMode mode, TerminalFacts terminal = kFile, std::int64_t interval = 10)
       : console(out, {.mode = mode, .terminal = terminal, .interval = interval, .clock = [this] { return now; }}) {}
@@ -83,7 +83,7 @@ TEST(TrainConsole, WholeRunOnATerminal) {
   screen.console.step(cpu_step(3, 20, 6.0));
   EXPECT_EQ(screen.fresh(), bar(four, "3/20  15%   loss 6.000   58.4K tok/s   elapsed 2 s   ETA 9 s"));
 
-  // Any line erases the bar first; a warning brings it back at once.
+  // Every line erases the bar first; a warning redraws it immediately.
   screen.console.warning("loss z = +6.1 at step 3");
   EXPECT_EQ(screen.fresh(), kErase + "warning: loss z = +6.1 at step 3\n" +
                                 bar(four, "3/20  15%   loss 6.000   58.4K tok/s   elapsed 2 s   ETA 9 s"));
@@ -179,7 +179,7 @@ TEST(TrainConsole, ARowTellsOfValidationAndOfASkippedUpdate) {
   record.skipped = true;
   screen.console.step(record);
   EXPECT_EQ(screen.fresh(), table_row("203", "6.5000") + "   update skipped · val loss 6.7500 · ✓ checkpoint 199\n");
-  // A note is said once.
+  // A note is printed once.
   screen.console.step(cpu_step(210, 400, 6.5));
   EXPECT_EQ(screen.fresh(), table_row("210", "6.5000") + "\n");
 }

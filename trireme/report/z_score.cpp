@@ -19,8 +19,9 @@ std::optional<double> ZScore::add(double value) {
   values_.push_back(value);
   if (values_.size() < kEnough) return std::nullopt;
 
-  // Distances from the new value, not the values themselves: equal values then have a deviation of exactly zero. Summed anew each time,
-  // oldest first: running sums would gather rounding errors, and a resumed run would not have the same ones.
+  // Differences from the new value, not the values themselves: equal values then have a deviation of exactly zero.
+  // Summed from scratch each time, oldest first: running sums would accumulate rounding errors, and a resumed run would
+  // have different ones.
   const auto count = static_cast<double>(values_.size());
   double mean = 0;
   for (const double other : values_) mean += (other - value) / count;

@@ -30,7 +30,7 @@ TEST(ZScore, HasASign) {
 TEST(ZScore, EqualValuesHaveNone) {
   ZScore scores;
   for (int i = 0; i < 200; ++i) EXPECT_EQ(scores.add(0.1), std::nullopt) << i;
-  // One that differs among n has the score sqrt(n - 1).
+  // A single outlier among n values has the score sqrt(n - 1).
   const auto spike = scores.add(1e3);
   ASSERT_TRUE(spike.has_value());
   EXPECT_NEAR(*spike, std::sqrt(127.0), 1e-9);

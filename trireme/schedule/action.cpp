@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kOps = "FBIW";  // in the order of ActionKind
 
-/// Takes a number without sign from the front of `rest`; -1 when there is none.
+/// Parses an unsigned number at the front of `rest` and removes it; -1 if there is none.
 int take_number(std::string_view& rest) {
   int value = -1;
   if (rest.empty() || rest.front() == '-') return -1;

@@ -1,5 +1,5 @@
 #pragma once
-// What one pipeline rank does, as data: steps, programs, and their text form "0F0 0F1 0B0 ...".
+// Pipeline actions (forward, backward of a microbatch), the program of a rank, and their text form "0F0 0F1 0B0 ...".
 #include <compare>
 #include <cstdint>
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace trireme::schedule {
 
-/// F forward; B backward, both gradients; I gradient of the input alone; W gradient of the weights alone.
+/// F forward; B full backward; I gradient of the input only; W gradient of the weights only.
 enum class ActionKind : std::uint8_t { F, B, I, W };
 
-/// `chunk` is a place in the model, counted from the embedding to the loss. With one chunk a rank it is the stage.
+/// `chunk` is the index of the model part, from the embedding to the loss. With one chunk per rank it is the stage.
 struct Action {
   ActionKind op;
   int chunk;
@@ -19,14 +19,14 @@ struct Action {
   auto operator<=>(const Action&) const = default;
 };
 
-using Program = std::vector<Action>;  // what one rank does, in order
+using Program = std::vector<Action>;  // the actions of one rank, in order
 
-/// The chunk, the op, the microbatch: "0F3".
+/// Chunk, kind and microbatch: "0F3".
 std::string str(const Action& step);
-/// The steps, separated by spaces.
+/// The actions, separated by spaces.
 std::string str(const Program& program);
 
-/// The reverse of `str`. Throws ConfigError that names the word and what is wrong with it.
+/// The inverse of `str`. Throws ConfigError that names the word and what is wrong with it.
 Action parse_step(std::string_view word);
 Program parse_program(std::string_view text);
 

@@ -15,8 +15,7 @@ struct Look {
   const char* ansi;  // foreground and background
   const char* fill;  // colour in SVG
 };
-// In the order of ActionKind: forward green, backward blue, its halves light blue and teal (yellow in a terminal, which has no
-// teal).
+// In the order of ActionKind: forward green, backward blue, I light blue, W teal (yellow in a terminal without teal).
 constexpr std::array<Look, 4> kLooks{
     {{"\x1b[30;42m", "#8ecf8e"}, {"\x1b[97;44m", "#7fa8e6"}, {"\x1b[30;46m", "#a9d3f2"}, {"\x1b[30;43m", "#5fb8b0"}}};
 const Look& look(ActionKind op) { return kLooks[static_cast<std::size_t>(op)]; }
@@ -26,7 +25,7 @@ std::string label(const Schedule& schedule, const Action& step) {
   return schedule.chunks_per_rank() > 1 ? whole : whole.substr(whole.find_first_not_of("0123456789"));
 }
 
-/// The shortest step: it gets one unit of the drawing.
+/// The duration of the shortest action: one unit of the drawing.
 double time_unit(const Replay& replay) {
   double unit = std::numeric_limits<double>::infinity();
   for (const RankReplay& rank : replay.ranks)
@@ -48,8 +47,8 @@ std::string fixed(double value, int digits = 2) {
   return buffer.data();
 }
 
-/// What fits into `width` columns: the label, or op and microbatch, or the op alone; the last two in lower case for a
-/// rank's later chunks. Filled up, with a space at the end where there is room.
+/// The longest text that fits into `width` columns: the label, or kind and microbatch, or the kind alone; the last two
+/// in lower case for a rank's later chunks. Padded to the width, with a space at the end if there is room.
 std::string cell(const Schedule& schedule, const Program& program, const Action& step, int width, bool color) {
   const auto room = static_cast<std::size_t>(width);
   std::string name = label(schedule, step);
@@ -74,7 +73,7 @@ std::string draw_text(const Schedule& schedule, const Replay& replay, const Draw
   const double units = std::ceil(replay.makespan / unit - 1e-9);
   const int columns_a_unit = static_cast<int>(
       std::clamp(std::floor(room / std::max(1.0, units)), 1.0, static_cast<double>(longest_label(schedule)) + 1));
-  // Beyond the room nothing is drawn, so that is as far as a column needs to go.
+  // Nothing is drawn past the available width, so columns are clamped to it.
   const auto column = [&](double time) {
     return static_cast<int>(std::min(std::round(time / unit * columns_a_unit), room + 1.0));
   };

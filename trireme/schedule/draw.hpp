@@ -1,5 +1,5 @@
 #pragma once
-// A replayed schedule for people: rows are ranks, time goes to the right.
+// Draws a replayed schedule as a timeline: rows are ranks, time goes to the right.
 #include <string>
 
 #include "trireme/schedule/replay.hpp"
@@ -12,14 +12,15 @@ struct DrawOptions {
   bool color = false;  // ANSI colours
 };
 
-/// A row a rank. A step shows its op and microbatch ("F0"; with several chunks a rank "4F0"), idle time is dots. Cells
-/// get as wide as the width allows, down to one column; what still does not fit is left out, and a last line says so.
+/// One row per rank. An action shows its kind and microbatch ("F0"; with several chunks per rank "4F0"), idle time is
+/// dots. Cells are as wide as the width allows, at least one column; what still does not fit is omitted, and a last
+/// line says so.
 std::string draw_text(const Schedule& schedule, const Replay& replay, const DrawOptions& options = {});
 
-/// The same as one SVG picture, whole; a step's name and times appear under the mouse.
+/// The whole timeline as one SVG image; a tooltip shows the name and times of an action.
 std::string draw_svg(const Schedule& schedule, const Replay& replay);
 
-/// Two lines: makespan and bubble in units of the costs, and the activations that the ranks hold at most.
+/// Two lines: makespan and bubble in units of the costs, and the peak number of live activations per rank.
 std::string summary(const Schedule& schedule, const Replay& replay);
 
 }  // namespace trireme::schedule

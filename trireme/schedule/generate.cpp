@@ -10,7 +10,7 @@
 namespace trireme::schedule {
 namespace {
 
-/// Writes a rank's program. Microbatches of one op and chunk follow one another, so only op and chunk are named.
+/// Builds a rank's program. Actions of one kind and chunk run in microbatch order, so calls name only kind and chunk.
 class Writer {
  public:
   explicit Writer(std::vector<int> chunks) : chunks_(std::move(chunks)), next_(chunks_.size()) {}
@@ -22,25 +22,25 @@ class Writer {
     program_.push_back({op, chunks_[local], microbatch});
     ++microbatch;
     if (op == ActionKind::B)
-      next_[local][index(ActionKind::W)] = microbatch;  // I and B share a counter; B does W's work too
+      next_[local][index(ActionKind::W)] = microbatch;  // I and B share a counter; B also does the work of W
     if (op == ActionKind::I) pending_.push_back(local);
   }
   void forward(std::size_t local = 0) { add(ActionKind::F, local); }
   void backward(std::size_t local = 0) { add(ActionKind::B, local); }
   void input(std::size_t local = 0) { add(ActionKind::I, local); }
   void weight(std::size_t local = 0) { add(ActionKind::W, local); }
-  /// The weight gradient that has waited longest, of whichever chunk.
+  /// The weight gradient that was deferred the longest, of any chunk.
   void oldest_weight() {
     weight(pending_.front());
     pending_.pop_front();
   }
   bool has_pending() const { return !pending_.empty(); }
 
-  /// The program without the microbatches from `microbatches` on.
+  /// The program truncated to the first `microbatches`.
   ///
-  /// Note [Phantom microbatches]: some schedules are only defined for enough microbatches. They are written for enough,
-  /// and the steps of those that do not exist are left out. No order between the rest changes, and a step never waits
-  /// for another microbatch, so a schedule without deadlock stays one.
+  /// Note [Phantom microbatches]: some schedules are only defined for a minimum number of microbatches. They are
+  /// generated for that number, and the actions of microbatches that do not exist are dropped. The order of the rest
+  /// does not change, and an action never waits for another microbatch, so this cannot introduce a deadlock.
   Program take(int microbatches) && {
     std::erase_if(program_, [&](const Action& step) { return step.microbatch >= microbatches; });
     return std::move(program_);
@@ -50,8 +50,8 @@ class Writer {
   static std::size_t index(ActionKind op) { return op == ActionKind::F ? 0 : op == ActionKind::W ? 2 : 1; }
 
   std::vector<int> chunks_;
-  std::vector<std::array<int, 3>> next_;  // by local chunk: how many F, I or B, W there are
-  std::deque<std::size_t> pending_;       // local chunks whose W is put off
+  std::vector<std::array<int, 3>> next_;  // by local chunk: number of F, I or B, W so far
+  std::deque<std::size_t> pending_;       // local chunks with a deferred W
   Program program_;
 };
 
@@ -64,7 +64,7 @@ void repeat(int times, const std::function<void()>& body) {
 struct Known {
   const char* name;
   const char* alias;
-  int fixed_chunks;  // a rank; 0 = as the config says
+  int fixed_chunks;  // per rank; 0 = from the config
   std::function<Program(int rank, int ranks, int microbatches, int virtual_stages)> program;
 };
 
@@ -110,8 +110,8 @@ Program one_f_one_b(int rank, int ranks, int microbatches) {
 
 Program interleaved(int rank, int ranks, int microbatches, int virtual_stages) {
   if (virtual_stages == 1) return one_f_one_b(rank, ranks, microbatches);
-  // Microbatches go through in rounds of `ranks`: a round passes the first chunk, then the second, ... (see
-  // Note [Phantom microbatches] for a last round that is not full).
+  // Microbatches are processed in rounds of `ranks`: a round passes the first chunk, then the second, ... (Note
+  // [Phantom microbatches] covers an incomplete last round).
   const int rounds = (microbatches + ranks - 1) / ranks;
   const int total = rounds * ranks * virtual_stages;
   std::vector<int> chunks;
@@ -146,16 +146,16 @@ Program zb1p(int rank, int ranks, int microbatches) {
 Program zbv(int rank, int ranks, int microbatches) {
   const int written = std::max(microbatches, 2 * ranks - 1);
   Writer w = v_shape(rank, ranks);
-  // Fill: down the V, then both sides, then the first gradients come back up its second side.
+  // Warm-up: down the V, then both sides, then the first gradients come back up its second side.
   repeat(2 * (ranks - rank) - 1, [&] { w.forward(0); });
   repeat(rank, [&] { w.forward(1), w.forward(0); });
   repeat(ranks - rank, [&] { w.forward(1), w.input(1), w.weight(1); });
-  // Steady: six steps for one microbatch of each chunk.
+  // Steady: six actions, one microbatch of each chunk.
   while (w.done(ActionKind::F, 1) < written) {
     if (w.done(ActionKind::F, 0) < written) w.forward(0);
     w.input(0), w.weight(0), w.forward(1), w.input(1), w.weight(1);
   }
-  // Drain: input gradients first where a rank below waits for them; the weight gradients put off fill the end.
+  // Cool-down: input gradients first if a rank below waits for them; deferred weight gradients fill the end.
   repeat(rank, [&] { w.input(0), w.input(1); });
   repeat(ranks - rank, [&] { w.input(0), w.weight(0); });
   for (const std::size_t local : {std::size_t{1}, std::size_t{0}})
@@ -165,16 +165,16 @@ Program zbv(int rank, int ranks, int microbatches) {
 
 Program dualpipe_v(int rank, int ranks, int microbatches) {
   const int written = std::max(microbatches, 2 * ranks);
-  const int behind = ranks - 1 - rank;  // ranks nearer to the bottom of the V
+  const int behind = ranks - 1 - rank;  // ranks closer to the bottom of the V
   Writer w = v_shape(rank, ranks);
-  // Fill.
+  // Warm-up.
   repeat(2 * behind, [&] { w.forward(0); });
   repeat(rank + 1, [&] { w.forward(0), w.forward(1); });
   repeat(behind, [&] { w.input(1), w.oldest_weight(), w.forward(1); });
-  // Steady: a forward of one chunk beside a backward of the other, twice a microbatch.
+  // Steady: a forward of one chunk paired with a backward of the other, twice per microbatch.
   repeat(written - 2 * ranks + rank + 1, [&] { w.forward(0), w.backward(1), w.forward(1), w.backward(0); });
   repeat(behind, [&] { w.backward(1), w.forward(1), w.backward(0); });
-  // Drain: the second half of these gives the input gradients alone, and the weight gradients fill what follows.
+  // Cool-down: the second half of these computes only the input gradients, and the weight gradients fill what follows.
   const int drain = 2 * (rank + 1);
   for (int i = 0; i < drain; ++i) w.add(i < rank + 1 ? ActionKind::B : ActionKind::I, i % 2 == 0 ? 1 : 0);
   repeat(behind, [&] { w.oldest_weight(), w.input(0); });

@@ -12,7 +12,7 @@ namespace {
 constexpr double kNotYet = -1;
 constexpr int kNobody = -1;
 
-/// What other steps wait for. B finishes both the input and the weight gradient.
+/// What other actions wait for. B produces both the input and the weight gradient.
 enum Result { kOutput, kInputGrad, kWeightGrad, kNumResults };
 
 class Player {
@@ -60,7 +60,7 @@ class Player {
     return (size(chunk) * size(schedule_.microbatches) + size(microbatch)) * kNumResults + result;
   }
 
-  /// Runs the rank until it has finished or has to wait.
+  /// Runs the rank until it has finished or must wait.
   void advance(int rank) {
     const Program& program = schedule_.programs[size(rank)];
     for (std::size_t& next = next_step_[size(rank)]; next < program.size(); ++next) {
@@ -72,7 +72,8 @@ class Player {
     }
   }
 
-  /// Moves `start` to when the last input has arrived; false, and the rank is put on a list, when one is not there yet.
+  /// Moves `start` to the arrival of the last input; if one is not available yet, registers the rank as a waiter and
+  /// returns false.
   bool ready(int rank, const Action& step, double& start) {
     const auto arrived = [&](Result result, int chunk) {
       const std::size_t input = slot(result, chunk, step.microbatch);
@@ -158,7 +159,7 @@ class Player {
     }
   }
 
-  /// The first input of `step` that never came.
+  /// The first input of `step` that never arrived.
   std::string awaited(const Action& step) const {
     const auto missing = [&](Result result, int chunk) {
       return done_at_[slot(result, chunk, step.microbatch)] == kNotYet;
@@ -200,9 +201,9 @@ class Player {
   const ActionCosts& costs_;
   std::vector<std::vector<int>> before_, after_;  // neighbours of a chunk
   std::vector<double> done_at_;                   // by slot
-  std::vector<int> first_waiter_;       // by slot: a rank that waits for it; the others follow in next_waiter_
-  std::vector<int> next_waiter_;        // by rank
-  std::vector<std::size_t> next_step_;  // by rank
+  std::vector<int> first_waiter_;                 // by slot: head of the list of waiting ranks; linked by next_waiter_
+  std::vector<int> next_waiter_;                  // by rank
+  std::vector<std::size_t> next_step_;            // by rank
   std::vector<int> runnable_;
   std::vector<std::array<int, 2>> live_ = std::vector<std::array<int, 2>>(size(schedule_.ranks()));  // live, held now
   Replay result_;

@@ -15,8 +15,7 @@
 namespace trireme::schedule {
 namespace {
 
-constexpr double kExact =
-    1e-9;  // the table in names of formulas is met to this; costs are sums of a few thousand terms
+constexpr double kExact = 1e-9;  // tolerance of the closed forms; costs are sums of a few thousand terms
 
 std::string replay_error(const Schedule& schedule) {
   return message_of<InternalError>([&] { replay(schedule); });
@@ -54,7 +53,7 @@ TEST_P(EverySchedule, RunsWithoutDeadlockForEveryShape) {
     // work.
     const double path = 2 * p + 1.0 / per_rank;
     ASSERT_GE(r.makespan, std::max(path, 3.0 * m) - kExact) << GetParam() << " p=" << p << " m=" << m << " v=" << v;
-    ASSERT_LE(r.makespan, 3.0 * m * p + kExact);  // never worse than one rank after the other
+    ASSERT_LE(r.makespan, 3.0 * m * p + kExact);  // never worse than running the ranks sequentially
     for (const RankReplay& rank : r.ranks) {
       ASSERT_NEAR(rank.busy, 3.0 * m, kExact);
       ASSERT_LE(rank.peak_live, m * per_rank);
@@ -99,12 +98,12 @@ TEST(Replay, InterleavedDividesTheBubbleByTheVirtualStages) {
       const Replay r = replay(make_schedule("interleaved-1f1b", p, m, v), c);
       ASSERT_NEAR(r.bubble, (p - 1) * (c.F + c.I + c.W) / v, kExact) << "p=" << p << " m=" << m << " v=" << v;
       if (v == 1) return;  // that is 1F1B, with 1F1B's activations
-      // With m = p fewer microbatches exist than the form would hold.
+      // With m = p there are fewer microbatches than the formula's peak.
       ASSERT_NEAR(r.peak_live_stages(0), std::min(p * (1 + (p - 1.0) / (p * v)), double(m)), kExact);
     });
 }
 
-// The form holds for every I, and for W <= F: with W > F the weight gradients put off no longer fit the gaps.
+// The formula holds for every I, and for W <= F: with W > F the deferred weight gradients no longer fit the gaps.
 TEST(Replay, Zb1pHasABubbleOfFPlusIMinusW) {
   for (const ActionCosts& c : costs_to_try())
     for_all_shapes("zb1p", [&](int p, int m, int) {
@@ -116,7 +115,7 @@ TEST(Replay, Zb1pHasABubbleOfFPlusIMinusW) {
       for (int i = 0; i < p; ++i) {
         const RankReplay& rank = r.ranks[static_cast<std::size_t>(i)];
         ASSERT_EQ(rank.peak_live, std::min(p - i, m));
-        // Inputs kept for W: rank i puts i of them off, so that all ranks keep as many as 1F1B's first.
+        // Inputs kept for W: rank i defers i of them, so that all ranks hold as many as 1F1B's first rank.
         ASSERT_EQ(rank.peak_held, std::min(p, m));
       }
     });
@@ -143,7 +142,7 @@ TEST(Replay, ZbvHasNoBubbleWithEqualCosts) {
 
 // Domain: m >= 2p and W <= I <= F <= I + W (F = I = W is one such): the bubble is (p-1)(F+I-W)/2 for p ranks.
 // Bound elsewhere: 1F1B's bubble; activations of p + 1/2 stages, that is one chunk more than the 2p chunks.
-// Forward and backward beside each other are counted one after the other: a cost model without overlap.
+// A paired forward and backward are counted sequentially: the cost model has no overlap.
 TEST(Replay, DualpipeVHasHalfOfZb1psBubble) {
   for (const ActionCosts& c : costs_to_try())
     for_all_shapes("dualpipe-v", [&](int p, int m, int) {
@@ -222,7 +221,7 @@ TEST(Replay, EdgesAndRanksThatAreNotThereAreRefused) {
   EXPECT_EQ(replay_error(schedule), "schedule 1f1b: a chunk is on pp rank 2, but there are 2");
 }
 
-// Every schedule far beyond the sizes above. `make campaign` takes all of them, `make test` a few.
+// Every schedule at sizes far beyond those above. `make campaign` runs all of them, `make test` a few.
 TEST(Campaign, EveryScheduleOnManyRanks) {
   const bool all = std::getenv("TRIREME_CAMPAIGN") != nullptr;
   const int step = all ? 1 : 23;

@@ -1,5 +1,5 @@
 #pragma once
-// A pipeline schedule: the program of every rank, and where every chunk of the model lives.
+// A pipeline schedule: the program of every rank, and the rank of every chunk of the model.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,20 +8,20 @@
 
 namespace trireme::schedule {
 
-/// Activations go from one chunk to the other, their gradients come back.
+/// Activations go from one chunk to the other, gradients in the opposite direction.
 struct Edge {
   int from;
   int to;
   bool operator==(const Edge&) const = default;
 };
 
-/// Plain data: it can be printed, read back, replayed and drawn without ranks and without a model.
+/// Plain data: it can be printed, parsed, replayed and drawn without ranks or a model.
 struct Schedule {
   std::string name;
   int microbatches = 0;
   std::vector<int> rank_of_chunk;
   std::vector<Edge> edges;
-  std::vector<Program> programs;  // by pipeline rank
+  std::vector<Program> programs;  // indexed by pipeline rank
 
   int ranks() const { return static_cast<int>(programs.size()); }
   int chunks() const { return static_cast<int>(rank_of_chunk.size()); }
@@ -29,12 +29,12 @@ struct Schedule {
   bool operator==(const Schedule&) const = default;
 };
 
-/// The edges of a model whose chunks follow one another: 0 -> 1 -> 2 ...
+/// The edges of a sequential model: 0 -> 1 -> 2 ...
 std::vector<Edge> chain(int chunks);
 
-/// A header line, a line with the rank of each chunk, the edges unless they are a chain, then one line a rank.
+/// A header line, a line with the rank of each chunk, the edges unless they are a chain, then one line per rank.
 std::string str(const Schedule& schedule);
-/// The reverse of `str`. Throws ConfigError that names the line.
+/// The inverse of `str`. Throws ConfigError that names the line.
 Schedule parse_schedule(std::string_view text);
 
 }  // namespace trireme::schedule

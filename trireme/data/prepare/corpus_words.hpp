@@ -1,5 +1,5 @@
 #pragma once
-// A tokenizer trained on files of text.
+// Trains a BPE tokenizer on text files.
 #include <string>
 #include <vector>
 

@@ -1,5 +1,5 @@
 #pragma once
-// From pieces of files to documents of tokens: what each worker does with a batch.
+// Parses and tokenizes a batch of documents: the work of one data-preparation thread.
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -15,20 +15,20 @@
 namespace trireme::data {
 
 struct DocumentOptions {
-  std::string key = "text";          // of JSON lines
-  std::optional<ChatTemplate> chat;  // JSON lines are conversations
-  bool skip_bad = false;             // else a bad line is a DataError
+  std::string key = "text";          // the text field of JSON lines
+  std::optional<ChatTemplate> chat;  // set: JSON lines are conversations
+  bool skip_bad = false;             // else an invalid line is a DataError
 };
 
-/// Lines that were not what they should be.
+/// Count of invalid lines.
 struct BadLines {
   std::int64_t count = 0;
-  std::string first;  // its place and what is wrong with it
+  std::string first;  // location and error of the first one
 
   void add(const BadLines& others);
 };
 
-/// Hands the parts of each document of `batch` to `take`; one that throws BadDocument is a bad line. For one thread.
+/// Passes the parts of each document of `batch` to `take`; BadDocument from it means an invalid line. Not thread-safe.
 class DocumentParser {
  public:
   DocumentParser(const DocumentOptions& options, const DocumentReader& files);
@@ -48,15 +48,15 @@ class DocumentParser {
 struct EncodedBatch {
   TextBatch text;
   std::vector<TokenId> ids;
-  std::vector<std::uint8_t> loss_mask;  // with a chat template alone
-  std::vector<std::size_t> ends;        // of documents, in ids
-  std::int64_t empty = 0;               // documents without a token, which are left out
-  std::uint64_t text_bytes = 0;         // that became tokens
+  std::vector<std::uint8_t> loss_mask;  // only with a chat template
+  std::vector<std::size_t> ends;        // end offsets of the documents in ids
+  std::int64_t empty = 0;               // documents without tokens, which are skipped
+  std::uint64_t text_bytes = 0;         // bytes of text that were tokenized
   BadLines bad;
 };
 
-/// Fills what is behind `text`. Special tokens are found in documents as the reference does, and never in the words of a
-/// conversation. `end_of_document` is put behind each.
+/// Fills all fields after `text`. Special tokens are recognized in documents, as the reference does, but never in the
+/// messages of a conversation. `end_of_document` is appended to each document.
 void encode_documents(const Tokenizer& tokenizer, std::optional<TokenId> end_of_document, DocumentParser& parser,
                       EncodedBatch& batch);
 

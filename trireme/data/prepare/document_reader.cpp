@@ -60,7 +60,7 @@ void DocumentReader::close() {
   carry_.clear();
 }
 
-/// Appends up to `bytes`; how many there were.
+/// Appends up to `bytes`; returns the number read.
 std::size_t DocumentReader::append(TextBatch& batch, std::size_t bytes) {
   const std::size_t before = batch.bytes.size();
   batch.bytes.resize(before + bytes);
@@ -73,7 +73,7 @@ void DocumentReader::read_whole(TextBatch& batch) {
   const std::size_t begin = batch.bytes.size();
   batch.bytes += carry_;
   const InputFile& file = files_[next_file_ - 1];
-  // One byte more than it has shows its end; what it is uncompressed nobody knows.
+  // One byte more than the file size detects its end; the uncompressed size of a gzip file is unknown.
   std::size_t step = file.gzip ? batch_bytes_ : std::min<std::size_t>(file.bytes, kMaxPieceBytes) + 1;
   while (append(batch, step) == step) {
     const std::size_t size = batch.bytes.size() - begin;
@@ -87,19 +87,19 @@ void DocumentReader::read_whole(TextBatch& batch) {
   close();
 }
 
-/// Until a document is complete or the file ends: what is behind the last complete one waits in carry_.
+/// Reads until a document is complete or the file ends; the rest after the last complete one is kept in carry_.
 void DocumentReader::read_lines(TextBatch& batch) {
   const std::size_t begin = batch.bytes.size(), pieces = batch.pieces.size();
   batch.bytes += carry_;
   carry_.clear();
-  if (document_) {  // it stood at the beginning of carry_
+  if (document_) {  // it is at the beginning of carry_
     document_->begin += begin;
     document_->end += begin;
   }
   std::size_t line_begin = begin + looked_at_, searched = line_begin;
   for (;;) {
     const std::size_t held = batch.bytes.size() - begin;
-    const std::size_t step = std::max(batch_bytes_, held);  // twice as much each time: a long line is read in few steps
+    const std::size_t step = std::max(batch_bytes_, held);  // doubles each time: a long line takes few reads
     const bool ended = append(batch, step) < step;
     for (;;) {
       const std::size_t end = batch.bytes.find('\n', searched);

@@ -1,5 +1,5 @@
 #pragma once
-// Cuts files of text into documents, in batches that other threads take apart further.
+// Splits text files into documents, in batches that worker threads process.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace trireme::data {
 
-/// What a document of a text file is. JSON lines are cut by lines whatever this says.
+/// How a text file is split into documents. JSON lines are always split by lines.
 enum class TextCut {
-  file,        // all of it, as it is
-  lines,       // each line that has more than white space in it, without its end
-  blank_lines  // what stands between lines of white space, without the end of its last line
+  file,        // the whole file, unchanged
+  lines,       // each non-blank line, without its newline
+  blank_lines  // paragraphs between blank lines, without the final newline
 };
 /// "file", "lines", "blank-line".
 std::optional<TextCut> text_cut(std::string_view name);
@@ -23,13 +23,13 @@ std::optional<TextCut> text_cut(std::string_view name);
 struct DocumentText {
   std::size_t begin = 0, end = 0;  // in TextBatch::bytes
   std::size_t file = 0;            // DocumentReader::file
-  std::int64_t line = 1;           // where it begins in that file, from 1
+  std::int64_t line = 1;           // first line in that file, from 1
 };
 
 struct TextBatch {
   std::string bytes;
   std::vector<DocumentText> pieces;
-  std::uint64_t taken = 0;  // bytes on disk of all that was read up to here
+  std::uint64_t taken = 0;  // bytes on disk read so far
 
   std::string_view text(const DocumentText& piece) const {
     return std::string_view(bytes).substr(piece.begin, piece.end - piece.begin);
@@ -38,7 +38,7 @@ struct TextBatch {
 
 class DocumentReader {
  public:
-  // A batch, its texts and its tokens stay in a core's cache.
+  // Small enough for a batch, its texts and its tokens to stay in a core's cache.
   static constexpr std::size_t kBatchBytes = std::size_t{1} << 18, kMaxPieceBytes = std::size_t{1} << 30;
 
   DocumentReader(std::vector<InputFile> files, TextCut cut, std::size_t batch_bytes = kBatchBytes)
@@ -47,8 +47,8 @@ class DocumentReader {
   const InputFile& file(std::size_t number) const { return files_[number]; }
   std::uint64_t disk_bytes() const;
 
-  /// About batch_bytes more, at least one piece; false when there are no more. A mark of byte order at the beginning of a file is
-  /// dropped. DataError for a piece of more than kMaxPieceBytes, and as TextFile::read.
+  /// Reads about batch_bytes more, at least one piece; false at the end. A byte order mark at the beginning of a file
+  /// is dropped. DataError for a piece of more than kMaxPieceBytes, and as in TextFile::read.
   bool next(TextBatch& batch);
 
  private:
@@ -64,14 +64,14 @@ class DocumentReader {
   TextCut cut_;
   std::size_t batch_bytes_;
 
-  std::size_t next_file_ = 0;  // one behind the open one
+  std::size_t next_file_ = 0;  // index after the open file
   std::optional<TextFile> open_;
-  std::uint64_t taken_ = 0;  // of the files before the open one
-  std::int64_t line_ = 1;    // the one that the next byte to be looked at is in
-  std::string carry_;        // what was read and belongs into the next batch
-  // The document that is being read, for TextCut::blank_lines: offsets in the batch.
+  std::uint64_t taken_ = 0;  // bytes of the files before the open one
+  std::int64_t line_ = 1;    // line number of the next byte to process
+  std::string carry_;        // bytes already read that belong to the next batch
+  // The current document, for TextCut::blank_lines: offsets in the batch.
   std::optional<DocumentText> document_;
-  std::size_t looked_at_ = 0;  // how much of carry_ is of whole lines
+  std::size_t looked_at_ = 0;  // length of the complete lines in carry_
 };
 
 }  // namespace trireme::data

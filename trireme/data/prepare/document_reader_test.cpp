@@ -86,7 +86,7 @@ TEST(DocumentReader, FoldersAreReadInOrderWithoutWhatIsHidden) {
               ElementsAre(Pair("c", 1), Pair("z", 1), Pair("b", 1)));
 }
 
-/// Cut by the definition, on the whole text at once.
+/// Reference: splits by the definition, on the whole text at once.
 Found by_definition(const std::string& words, TextCut cut) {
   Found found;
   std::string document;
@@ -112,7 +112,7 @@ Found by_definition(const std::string& words, TextCut cut) {
     if (first > 0 && cut == TextCut::lines) end();
   }
   end();
-  for (auto& [one, number] : found) {  // the end of the last line
+  for (auto& [one, number] : found) {  // the newline of the last line
     one.pop_back();
     if (one.ends_with('\r')) one.pop_back();
   }

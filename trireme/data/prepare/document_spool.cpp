@@ -45,7 +45,7 @@ void DocumentSpool::shuffled(
   std::vector<std::uint8_t> mask;
   for (std::uint64_t place = 0; place < num_documents_; ++place) {
     const std::uint64_t document = order(place);
-    std::array<std::uint64_t, 2> range = {0, 0};  // the first begins at 0, which is not written down
+    std::array<std::uint64_t, 2> range = {0, 0};  // the first begins at 0, which is not stored
     const auto known = std::span(range).subspan(document == 0 ? 1 : 0);
     ends_.read_back((document - (document == 0 ? 0 : 1)) * 8, std::as_writable_bytes(known));
     ids.resize(static_cast<std::size_t>(range[1] - range[0]));

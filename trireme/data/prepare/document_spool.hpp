@@ -1,5 +1,5 @@
 #pragma once
-// Documents of tokens kept in temporary files until their order is known.
+// Tokenized documents spooled to temporary files until their shuffled order is known.
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -13,15 +13,15 @@
 
 namespace trireme::data {
 
-/// Memory does not grow with the documents. The files are gone with the object.
+/// Memory does not grow with the number of documents. The destructor removes the files.
 class DocumentSpool {
  public:
-  /// Files beside `path`, whose names begin with its name.
+  /// Files are next to `path`, with its name as prefix.
   DocumentSpool(const std::filesystem::path& path, std::int64_t vocab_size, bool loss_mask);
 
   void append(std::span<const std::uint32_t> ids, std::span<const std::uint8_t> loss_mask);
 
-  /// All documents, in the order that `stream` chooses.
+  /// Visits all documents, in the random order given by `stream`.
   void shuffled(const RandomStream& stream,
                 const std::function<void(std::span<const std::uint32_t>, std::span<const std::uint8_t>)>& take);
 

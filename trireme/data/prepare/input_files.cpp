@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kCompressedBytes = std::size_t{1} << 18;
 
-// Read as text these would become tokens without a word, and nobody would notice before the loss does.
+// Read as text these would be tokenized silently, and only the loss would show it.
 constexpr std::array<std::string_view, 23> kNotText = {
     ".parquet", ".arrow", ".zst", ".xz",  ".bz2", ".zip",   ".tar",         ".tgz", ".7z",  ".bin",   ".idx", ".ds",
     ".npy",     ".npz",   ".pt",  ".pkl", ".pdf", ".index", ".safetensors", ".png", ".jpg", ".model", ".docx"};
@@ -93,7 +93,7 @@ TextFile::TextFile(TextFile&& other) noexcept
       taken_(other.taken_),
       gunzip_(std::move(other.gunzip_)),
       compressed_(std::move(other.compressed_)),
-      waiting_(std::exchange(other.waiting_, {})) {}  // of a long string, which stays where it is when it is moved
+      waiting_(std::exchange(other.waiting_, {})) {}  // a view into a long string, which is not relocated by a move
 
 TextFile& TextFile::operator=(TextFile&& other) noexcept {
   if (this == &other) return *this;

@@ -1,5 +1,5 @@
 #pragma once
-// The files of text that a command is to read, and reading them, compressed or not.
+// Finds the text input files of a command and reads them, compressed or not.
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -19,12 +19,12 @@ struct InputFile {
   std::uint64_t bytes = 0;  // on disk
 };
 
-/// `inputs` are files or folders. A folder stands for all files below it, in the order of their paths, but for hidden ones and links
-/// to folders. .jsonl, .ndjson and .json are JSON lines, others text; .gz behind that is compressed. DataError for what is not
-/// there, for files that are not text by their names, and when there is no file at all.
+/// `inputs` are files or folders. A folder means all files below it, sorted by path, except hidden ones and symlinks to
+/// folders. .jsonl, .ndjson and .json are JSON lines, others text; a .gz suffix means compressed. DataError for missing
+/// inputs, for file names that indicate binary data, and if there is no file at all.
 std::vector<InputFile> input_files(std::span<const std::string> inputs);
 
-/// The bytes of one file, uncompressed, from front to back.
+/// Sequential reader of one file, decompressed.
 class TextFile {
  public:
   explicit TextFile(const InputFile& file);
@@ -32,9 +32,10 @@ class TextFile {
   TextFile& operator=(TextFile&& other) noexcept;
   ~TextFile();
 
-  /// Fills `out` but at the end of the file; the number of bytes. DataError when the file cannot be read or is damaged.
+  /// Fills `out`, except at the end of the file; returns the number of bytes. DataError if the file cannot be read or
+  /// is corrupt.
   std::size_t read(std::span<char> out);
-  /// How many bytes of the file on disk it has taken.
+  /// The number of bytes on disk consumed so far.
   std::uint64_t taken() const { return taken_; }
 
  private:
@@ -45,7 +46,7 @@ class TextFile {
   std::uint64_t taken_ = 0;
   std::optional<Gunzip> gunzip_;
   std::string compressed_;
-  std::string_view waiting_;  // of compressed_
+  std::string_view waiting_;  // unread part of compressed_
 };
 
 }  // namespace trireme::data

@@ -15,10 +15,12 @@
 namespace trireme::data {
 namespace {
 
-/// Whether one of the eight bytes ends a run of plain ASCII in a string: a quote, a backslash, a control character, or not ASCII.
+/// Whether one of the eight bytes ends a run of plain ASCII in a string: quote, backslash, control character,
+/// non-ASCII.
 bool has_mark(std::uint64_t bytes) {
   constexpr std::uint64_t kOnes = 0x0101010101010101, kHigh = 0x80 * kOnes;
-  // The high bit of a byte of `zero(x)` is set if it is 0; carries only make further bytes look so, and then they are looked at singly.
+  // The high bit of a byte of `zero(x)` is set if it is 0; carries can only cause false positives, which are then
+  // checked byte by byte.
   const auto zero = [](std::uint64_t x) { return x - kOnes; };
   return ((zero(bytes ^ '"' * kOnes) | zero(bytes ^ '\\' * kOnes) | (bytes - 0x20 * kOnes) | bytes) & kHigh) != 0;
 }
@@ -29,7 +31,7 @@ constexpr std::array<bool, 256> kPlain = [] {
   return plain;
 }();
 
-/// Every function is false where it is not sure.
+/// Every function returns false if it is not sure.
 class Scanner {
  public:
   Scanner(std::string_view line, std::string_view key, std::string& out)
@@ -54,7 +56,7 @@ class Scanner {
     return true;
   }
 
-  /// What follows '{'.
+  /// Parses after '{'.
   bool members(int depth) {
     skip_space();
     if (take('}')) return true;
@@ -114,7 +116,7 @@ class Scanner {
     while (at_ != end_ && *at_ >= '0' && *at_ <= '9') ++at_;
     return at_ - begin;
   }
-  /// Not with an exponent or more than 300 digits: the library refuses numbers that are too large for it.
+  /// Rejects exponents and more than 300 digits: the library rejects numbers that overflow.
   bool number() {
     take('-');
     const char* begin = at_;
@@ -124,7 +126,7 @@ class Scanner {
     return at_ == end_ || (*at_ != 'e' && *at_ != 'E');
   }
 
-  /// What follows the opening quote, up to the closing one; `kept` gets the text.
+  /// Parses after the opening quote, up to the closing one; `kept` gets the text.
   bool string(std::string* kept) {
     for (;;) {
       const char* run = at_;
@@ -194,7 +196,7 @@ class Scanner {
   bool found_ = false;
 };
 
-/// What the library tells of a line, kept as far as it is asked for: a line of any depth costs a bit a level.
+/// SAX handler that keeps only the requested field: nesting costs one bit per level.
 class Handler : public nlohmann::json_sax<nlohmann::json> {
  public:
   Handler(std::string_view key, std::string& out) : key_(key), out_(out) {}
@@ -270,7 +272,7 @@ bool detail::scan_json_field(std::string_view line, std::string_view key, std::s
 }
 
 void detail::parse_json_field(std::string_view line, std::string_view key, std::string& out) {
-  // The library takes a NUL for the end of its input.
+  // The library treats a NUL as the end of its input.
   if (line.find('\0') != std::string_view::npos) throw BadDocument("is not JSON: there is a NUL in it");
   Handler handler(key, out);
   nlohmann::json::sax_parse(line, &handler);

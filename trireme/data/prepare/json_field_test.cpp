@@ -14,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// What the library's tree says, which shares nothing with either of our readers but the library's lexer.
+/// Reference: the library's tree, which shares only the library's lexer with our two readers.
 std::optional<std::string> by_tree(std::string_view line) {
   if (line.find('\0') != std::string_view::npos) return std::nullopt;
   const nlohmann::json value = nlohmann::json::parse(line, nullptr, false);
@@ -32,7 +32,7 @@ std::optional<std::string> by_library(std::string_view line) {
   return out;
 }
 
-/// Whether the scanner was sure; fails the test where one of both readers is not of the tree's opinion.
+/// Whether the scanner was sure; fails the test if one of the two readers disagrees with the tree.
 bool agree(const std::string& line) {
   const auto expected = by_tree(line);
   EXPECT_EQ(by_library(line), expected) << line;
@@ -114,7 +114,7 @@ TEST(JsonField, EveryByteAtEveryPlaceIsTheSameToBoth) {
   for (std::size_t at = 0; at < line.size(); ++at) agree(line.substr(0, at));
 }
 
-/// Lines put together from pieces that matter, most of them nearly JSON.
+/// Random lines built from relevant fragments, most of them almost JSON.
 TEST(JsonField, RandomLinesAreTheSameToBoth) {
   const std::vector<std::string> pieces = {"{",
                                            "}",

@@ -1,5 +1,6 @@
 #pragma once
-// One thread reads, several work, one writes in the order of reading; memory is bounded, and the first failure ends all. Header only.
+// Parallel pipeline: one reader, several workers, and a writer that keeps the input order; bounded memory, stops at the
+// first error. Header only.
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -18,17 +19,18 @@ namespace trireme::data {
 
 template <class Item>
 struct WorkStages {
-  std::function<bool(Item&)> read;  // on a thread of its own; false: there is no more. Items are used again.
-  std::function<void(Item&, int worker)> work;  // on the workers' threads, several at once
-  std::function<void(Item&)> write;             // on the caller's, in the order of reading
-  std::function<std::size_t(const Item&)> bytes = [](const Item&) { return std::size_t{0}; };  // as read
-  std::function<bool()> stopped = [] { return false; };  // asked often, on the caller's thread
+  std::function<bool(Item&)> read;              // on its own thread; false at the end. Items are reused.
+  std::function<void(Item&, int worker)> work;  // on the worker threads, concurrently
+  std::function<void(Item&)> write;             // on the caller's thread, in input order
+  std::function<std::size_t(const Item&)> bytes = [](const Item&) { return std::size_t{0}; };  // size as read
+  std::function<bool()> stopped = [] { return false; };  // polled often, on the caller's thread
 };
 
-// Note [The first failure]: what `read` and `work` throw stays with its item until that item's turn to be written, and comes out of
-// ordered_work() there. So of several failures the first in the order of the input is told, whatever the threads did.
+// Note [The first failure]: an exception from `read` or `work` stays with its item until that item would be written,
+// and is rethrown by ordered_work() there. So of several errors the first in input order is reported, independent of
+// thread timing.
 
-/// Interrupted when `stopped` says so.
+/// Throws Interrupted if `stopped` returns true.
 template <class Item>
 class OrderedWork {
  public:
@@ -52,7 +54,7 @@ class OrderedWork {
     using namespace std::chrono_literals;
     std::unique_lock lock(mutex_);
     for (;;) {
-      // A signal wakes nobody: hence the short waits.
+      // A signal does not notify the condition variable: hence the short waits.
       changed_.wait_for(lock, 50ms, [&] { return row_.empty() ? ended_ : row_.front()->done; });
       if (steps_.stopped()) throw Interrupted("interrupted; nothing was written");
       if (row_.empty() ? !ended_ : !row_.front()->done) continue;
@@ -78,7 +80,7 @@ class OrderedWork {
     bool done = false;
     std::exception_ptr failure;
   };
-  static constexpr std::size_t kMostBytes = std::size_t{1} << 26;  // of items that are waiting; one may have more
+  static constexpr std::size_t kMostBytes = std::size_t{1} << 26;  // limit for queued items; a single one may exceed it
 
   void read_all() {
     std::size_t made = 0;
@@ -125,7 +127,7 @@ class OrderedWork {
     for (;;) {
       todo_.wait(lock, [&] { return abandoned_ || ended_ || next_ < static_cast<std::ptrdiff_t>(row_.size()); });
       if (abandoned_ || next_ >= static_cast<std::ptrdiff_t>(row_.size())) return;
-      Slot& slot = *row_[static_cast<std::size_t>(next_++)];  // stays: only what is done is taken off the row
+      Slot& slot = *row_[static_cast<std::size_t>(next_++)];  // stays valid: only finished items are removed
       if (slot.failure) continue;
       lock.unlock();
       try {
@@ -142,15 +144,15 @@ class OrderedWork {
   const WorkStages<Item>& steps_;
   const std::size_t most_items_;
 
-  std::mutex mutex_;  // of all below
+  std::mutex mutex_;  // guards everything below
   std::condition_variable changed_, todo_;
-  std::deque<std::unique_ptr<Slot>> row_;  // in the order of reading
-  std::ptrdiff_t next_ = 0;                // in row_: the first that nobody has taken up
+  std::deque<std::unique_ptr<Slot>> row_;  // in input order
+  std::ptrdiff_t next_ = 0;                // in row_: the first item not yet taken by a worker
   std::vector<std::unique_ptr<Slot>> spare_;
   std::size_t bytes_ = 0;
   bool ended_ = false, abandoned_ = false;
 
-  std::vector<std::jthread> threads_;  // last: they use the rest, and are joined before the rest goes
+  std::vector<std::jthread> threads_;  // last: they use the other members, and are joined before these are destroyed
 };
 
 template <class Item>

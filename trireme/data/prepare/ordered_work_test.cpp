@@ -15,7 +15,7 @@ struct Number {
   int value = 0, square = 0;
 };
 
-/// The numbers 0 ... n - 1, squared by workers that take differently long.
+/// The numbers 0 ... n - 1, squared by workers with varying delays.
 WorkStages<Number> squares(int n, std::vector<int>& out) {
   WorkStages<Number> steps;
   steps.read = [n, i = 0](Number& item) mutable {

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// One data set. With shuffling, documents wait on disk until all are known.
+/// One output data set. With shuffling, documents are spooled to disk until all are known.
 class Output {
  public:
   Output(const PrepareOptions& options, const Tokenizer& tokenizer, const std::string& part)
@@ -73,7 +73,7 @@ void check(const PrepareOptions& options, const Tokenizer& tokenizer) {
   options.documents.chat->check(tokenizer);
 }
 
-/// Strings and lists that one large document has blown up.
+/// Releases buffers that one large document has grown.
 void give_back_memory(EncodedBatch& batch) {
   if (batch.text.bytes.capacity() > 16 * DocumentReader::kBatchBytes) batch = {};
 }
@@ -138,7 +138,7 @@ Prepared prepare(const PrepareOptions& options, const Tokenizer& tokenizer, cons
   steps.write = [&](EncodedBatch& batch) {
     std::size_t begin = 0;
     for (const std::size_t next : batch.ends) {
-      // By the number of the document alone: neither its text nor the other documents matter.
+      // Depends only on the index of the document: not on its text or on other documents.
       const auto number = static_cast<std::uint64_t>(result.documents++);
       Output& output = *outputs[held_out.uniform(number) < options.validation ? 1 : 0];
       const auto mask = std::span(std::as_const(batch.loss_mask));
@@ -164,7 +164,8 @@ Prepared prepare(const PrepareOptions& options, const Tokenizer& tokenizer, cons
   for (const auto& output : outputs) output->settle(hooks.stopped);
   if (tokenizer_copy) tokenizer_copy->settle();
   if (hooks.stopped()) throw Interrupted("interrupted; nothing was written");
-  // From here on only removals and renames. No old set may stand beside a new one: the old training data may hold what is held out now.
+  // From here on only removals and renames. Old and new sets must not be mixed: the old training data may contain
+  // documents that are held out now.
   for (const auto& output : outputs) output->retract();
   if (tokenizer_copy) tokenizer_copy->publish();
   for (const auto& output : outputs) result.sets.push_back(output->finish());

@@ -1,5 +1,5 @@
 #pragma once
-// Text into token files: the work of `trireme data prepare`.
+// Tokenizes text files into token data sets: the implementation of `trireme data prepare`.
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -18,14 +18,14 @@ struct PrepareOptions {
 
   std::filesystem::path out;  // see token_file()
   TokenFormat format = TokenFormat::datatrove;
-  bool append_end = true;      // the tokenizer's end of document behind each
-  std::string tokenizer_name;  // as the data set names it; empty: as the tokenizer does
-  std::string tokenizer_json;  // a new tokenizer, to be written beside the data set: out-tokenizer.json
+  bool append_end = true;      // append the tokenizer's end-of-document token to each document
+  std::string tokenizer_name;  // recorded in the data set; empty: the tokenizer's own name
+  std::string tokenizer_json;  // a new tokenizer, written next to the data set: out-tokenizer.json
 
-  int workers = 0;  // 0: all cores. Decides nothing but the time.
+  int workers = 0;  // 0: all cores. Does not affect the result.
   bool shuffle = false;
-  std::uint64_t seed = 0;   // of the order and of which documents are held out
-  double validation = 0.0;  // the share of documents that goes to a data set of its own, out-validation
+  std::uint64_t seed = 0;   // for the order and for the choice of held-out documents
+  double validation = 0.0;  // fraction of documents held out as the data set out-validation
 };
 
 struct WrittenSet {
@@ -34,20 +34,21 @@ struct WrittenSet {
 };
 
 struct Prepared {
-  std::vector<WrittenSet> sets;  // for training, then for validation
+  std::vector<WrittenSet> sets;  // training, then validation
   std::int64_t documents = 0, tokens = 0, empty = 0;
   std::uint64_t read_bytes = 0;  // of text or JSON, uncompressed
-  std::uint64_t text_bytes = 0;  // that became tokens
+  std::uint64_t text_bytes = 0;  // bytes of text that were tokenized
   BadLines bad;
 };
 
-/// The file that holds the data set `out`, with its ending: out.ds, out_KEY_document (Megatron's .bin and .idx), out.bin. An ending that
-/// `out` has already is not doubled. `part`: "", or "-validation".
+/// The file of the data set `out`, with extension: out.ds, out_KEY_document (Megatron's .bin and .idx), out.bin. An
+/// existing extension of `out` is not repeated. `part`: "", or "-validation".
 std::filesystem::path token_file(const PrepareOptions& options, const std::string& part);
 std::filesystem::path tokenizer_file(const PrepareOptions& options);
 
-/// The result is the same for every number of workers. Data sets appear when all of them are complete; on any error nothing does.
-/// ConfigError for options that do not fit together, DataError for inputs and tokenizers that are not as they should be.
+/// The result is the same for every number of workers. All data sets appear together when complete; on an error none
+/// does.
+/// ConfigError for inconsistent options, DataError for invalid inputs and tokenizers.
 Prepared prepare(const PrepareOptions& options, const Tokenizer& tokenizer, const DataHooks& hooks = {});
 
 }  // namespace trireme::data

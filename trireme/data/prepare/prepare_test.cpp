@@ -132,7 +132,7 @@ TEST_F(Prepare, ValidationTakesItsShareAndNothingTwice) {
   Documents train = written(), held = written("x-validation.ds"), all = expected();
   EXPECT_NEAR(static_cast<double>(held.size()), 0.1 * kDocuments, 60);
   EXPECT_EQ(made.sets[0].documents, std::ssize(train));
-  // By its number alone: a data set that is prepared again with other texts holds out the same documents.
+  // Depends only on the index: a data set that is prepared again with other texts holds out the same documents.
   Documents chosen;
   for (std::size_t i = 0; i < all.size(); ++i)
     if (RandomStream(0, "documents for validation").uniform(i) < 0.1) chosen.push_back(all[i]);
@@ -145,7 +145,7 @@ TEST_F(Prepare, ValidationTakesItsShareAndNothingTwice) {
   run();
   EXPECT_NE(written("x-validation.ds"), held);
   options_.seed = 0;
-  options_.shuffle = true;  // which documents are held out is another question than their order
+  options_.shuffle = true;  // the choice of held-out documents is independent of the order
   run();
   Documents again = written("x-validation.ds");
   EXPECT_NE(again, held);

@@ -12,12 +12,12 @@
 namespace trireme::data {
 namespace {
 
-/// A whole sample, before it is cut over cp.
+/// A whole sample, before it is split over cp.
 struct Row {
   std::vector<std::uint32_t> tokens;       // S + 1
-  std::vector<std::uint8_t> mask;          // S + 1: of the tokens
-  std::vector<std::int64_t> borders;       // places in (0, S) where a document begins
-  bool padding = false, all_count = true;  // all_count: mask is not filled
+  std::vector<std::uint8_t> mask;          // S + 1: one per token
+  std::vector<std::int64_t> borders;       // positions in (0, S) where a document begins
+  bool padding = false, all_count = true;  // all_count: no token is masked, mask is not filled
   bool last_label_is_next_document = false;
 };
 
@@ -57,7 +57,7 @@ void for_each_piece(Range range, const std::vector<std::int64_t>& borders, Visit
   }
 }
 
-/// Where this cp rank's part of a row goes in the batch.
+/// The destination of this cp rank's part of a row in the batch.
 struct Place {
   Range range;        // of the sample
   std::size_t index;  // of its first token in [b, s]
@@ -117,7 +117,7 @@ void write_documents(const Row& row, const Place& place, const BatchOptions& opt
   });
 }
 
-/// Sizes `out`. Elements are not cleared: all are written.
+/// Resizes `out`. Elements are not cleared: all are overwritten.
 void shape(std::size_t num_samples, std::int64_t seq_len, std::int64_t local_length, const BatchOptions& options,
            TokenBatch& out) {
   const std::size_t count = num_samples * static_cast<std::size_t>(local_length);
@@ -138,7 +138,7 @@ void shape(std::size_t num_samples, std::int64_t seq_len, std::int64_t local_len
 
 BatchMaker::BatchMaker(BatchOptions options) : options_(options) {
   require<ConfigError>(options_.vocab_size >= 1, "model.vocab_size = ", options_.vocab_size, ": must be at least 1");
-  tokens_over_cp(0, options_.cp, options_.cp_rank, options_.cp_split);  // checks the rank
+  tokens_over_cp(0, options_.cp, options_.cp_rank, options_.cp_split);  // validates the rank
 }
 
 void BatchMaker::make(std::span<const Sample> samples, std::int64_t seq_len, TokenBatch& out) const {

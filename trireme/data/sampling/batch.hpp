@@ -1,5 +1,5 @@
 #pragma once
-// A microbatch of one rank in plain vectors: what a trainer turns into tensors.
+// A microbatch of one rank in plain vectors, which the trainer copies into tensors.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -11,42 +11,42 @@ namespace trireme::data {
 
 struct BatchOptions {
   std::int64_t vocab_size = 0;
-  /// Otherwise each document of a sample is a sequence of its own, and the label behind its last token does not count:
-  /// nothing that the model sees tells what the next document is.
+  /// If false, each document of a sample is a separate sequence, and the label after its last token is masked: the
+  /// model has no information about the next document.
   bool attend_across_documents = true;
-  /// Positions begin again at 0 where a document begins (and at the beginning of a sample, in the middle of one too).
+  /// Positions restart at 0 at the beginning of each document (and of each sample, even in the middle of a document).
   bool restart_positions = false;
   int cp = 1, cp_rank = 0;
   CpSplit cp_split = CpSplit::zigzag;
 };
 
-/// b samples of S tokens, of which this cp rank has s each, in the order of tokens_over_cp. [b, s]: row by row.
+/// b samples of S tokens, of which this cp rank has s each, in the order of tokens_over_cp. [b, s] is row-major.
 struct TokenBatch {
   std::int64_t num_samples = 0;                // b
   std::int64_t seq_len = 0, local_length = 0;  // S, s
   std::vector<std::int64_t> tokens;            // [b, s]
-  std::vector<std::int64_t> labels;            // [b, s]: the token behind each
-  std::vector<std::uint8_t> loss_mask;         // [b, s]: 1 where the label counts
+  std::vector<std::int64_t> labels;            // [b, s]: the next token of each
+  std::vector<std::uint8_t> loss_mask;         // [b, s]: 1 if the label counts in the loss
   std::vector<std::int64_t> positions;         // [b, s]
-  std::vector<std::int64_t> rows;     // [b]: number of each sample in its step, alike on every layout (dropout)
+  std::vector<std::int64_t> rows;     // [b]: index of each sample in its step, the same on every layout (for dropout)
   std::int64_t num_valid_labels = 0;  // sum of loss_mask
 
-  /// Only where documents do not attend to each other: the number of each token's document in its sample, from 0. [b, s]
+  /// Only if documents do not attend to each other: the index of each token's document in its sample, from 0. [b, s]
   std::vector<std::int32_t> documents;
-  /// Where sequences that attend to themselves alone begin in the list of all b x S tokens (not cut over cp), and its
-  /// length at the end: what attention over several lengths takes. FullTensor samples where documents attend to each other.
+  /// Start offsets of the independent sequences in the list of all b x S tokens (not split over cp), and its length at
+  /// the end: the cu_seqlens of variable-length attention. Whole samples if documents attend to each other.
   std::vector<std::int32_t> sequence_starts;
 
   bool operator==(const TokenBatch&) const = default;
 };
 
-/// Makes batches from samples. Immutable: one object serves all threads.
+/// Makes batches from samples. Immutable, so it can be shared by threads.
 class BatchMaker {
  public:
   explicit BatchMaker(BatchOptions options);
 
-  /// Into `out`, whose memory is used again. DataError for a token outside of the vocabulary, wherever in a sample it
-  /// is, so that all cp ranks stop. Padding has token 0 and counts in no loss.
+  /// Writes into `out`, whose memory is reused. DataError for a token outside the vocabulary, anywhere in a sample, so
+  /// that all cp ranks stop. Padding has token 0 and a loss mask of 0.
   void make(std::span<const Sample> samples, std::int64_t seq_len, TokenBatch& out) const;
 
  private:

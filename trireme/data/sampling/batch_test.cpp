@@ -76,7 +76,7 @@ TEST(Batch, ATokenOutsideTheVocabularyIsNamedWithItsPlaceOnEveryCpRank) {
                 }),
                 HasSubstr("token 128,001 at position 1,234 of data/fineweb.ds is outside the vocabulary (vocab_size = "
                           "50,257)"));
-  // The label of the last token too; and the largest that is allowed.
+  // Also for the label of the last token; and the largest allowed id.
   EXPECT_THROW(batch_of({{.tokens = &source, .first_token = 1'170}}, 64, {.vocab_size = 128'001}), DataError);
   EXPECT_NO_THROW(batch_of({{.tokens = &source, .first_token = 1'200}}, 64, {.vocab_size = 128'002}));
   EXPECT_NO_THROW(batch_of({{.tokens = &source, .first_token = 1'169}}, 64, {.vocab_size = 8}));
@@ -101,7 +101,7 @@ MemoryTokens random_documents(std::int64_t count) {
   return MemoryTokens("random", tokens, ends, mask);
 }
 
-/// Written without a look at batch.cpp: token by token, asking the source about each.
+/// Independent reference implementation: token by token, querying the source for each.
 TokenBatch naive_batch(const std::vector<Sample>& samples, std::int64_t seq_len, const BatchOptions& options) {
   TokenBatch batch;
   batch.num_samples = static_cast<std::int64_t>(samples.size());
@@ -159,7 +159,7 @@ RC_GTEST_PROP(BatchProperty, EqualsTheNaiveOneForAnyDocumentsAndOptions, ()) {
   std::vector<Sample> samples;
   for (int i = pick(1, 4); i > 0; --i)
     samples.push_back({.tokens = &source, .first_token = pick(0, 199 - static_cast<int>(seq_len)), .row = pick(0, 99)});
-  TokenBatch batch;  // used again, as by a trainer
+  TokenBatch batch;  // reused, as in the trainer
   std::int64_t valid = 0;
   for (options.cp_rank = 0; options.cp_rank < cp; ++options.cp_rank) {
     BatchMaker(options).make(samples, seq_len, batch);

@@ -13,8 +13,8 @@ namespace {
 
 using Quotas = std::vector<std::int64_t>;
 
-// Shares as whole numbers of 2^-46: quotas must come out alike on every machine, and compilers differ in how they round
-// a product that is added to something. Times the largest block it fits in 63 bits.
+// Shares in fixed point, units of 2^-46: quotas must be identical on every machine, and compilers differ in rounding a
+// fused multiply-add. Multiplied by the largest block they fit in 63 bits.
 constexpr int kShareBits = 46;
 using Shares = std::vector<std::int64_t>;
 
@@ -23,8 +23,8 @@ struct Remainder {
   std::size_t source;
 };
 
-/// The method of largest remainders: the sum is `block`, each differs from its share by less than 1. Of equal
-/// remainders the first sources' are rounded up. `remainders` is room to work in.
+/// Largest-remainder method: the sum is `block`, each quota differs from its share by less than 1. Ties are broken in
+/// favour of earlier sources. `remainders` is scratch space.
 void apportion(const Shares& shares, std::int64_t block, Quotas& quotas, std::vector<Remainder>& remainders) {
   std::int64_t left = block;
   for (std::size_t i = 0; i < shares.size(); ++i) {
@@ -40,7 +40,7 @@ void apportion(const Shares& shares, std::int64_t block, Quotas& quotas, std::ve
   for (std::int64_t i = 0; i < left; ++i) ++quotas[remainders[static_cast<std::size_t>(i)].source];
 }
 
-/// By how large a factor, less 1, the most wronged source is off.
+/// The relative error of the worst source.
 double worst_error(const Shares& shares, const Quotas& quotas, std::int64_t block) {
   double worst = 0;
   for (std::size_t i = 0; i < shares.size(); ++i) {
@@ -51,7 +51,7 @@ double worst_error(const Shares& shares, const Quotas& quotas, std::int64_t bloc
   return worst;
 }
 
-/// Empty where no block has a draw of every source.
+/// Empty if no block length has a draw of every source.
 Quotas best_quotas(const Shares& shares) {
   constexpr double kExact = 1e-9;  // the smallest share, 2^-16, is known to 2^-31
   Quotas best, quotas(shares.size());

@@ -39,7 +39,7 @@ TEST(Mixture, OneSourceIsTakenInTurn) {
   }
 }
 
-// Part of every checkpoint's meaning. Computed by a second implementation, in Python.
+// Checkpoints depend on these values. Computed by a second implementation, in Python.
 TEST(Mixture, GoldenValues) {
   const Mixture mixture = mixture_of({0.5, 0.3, 0.2}, 42);
   EXPECT_EQ(mixture.block(), 1030);

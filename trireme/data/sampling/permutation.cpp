@@ -7,16 +7,16 @@
 namespace trireme::data {
 namespace {
 
-// Note [Permutation by rounds]: i is written as (row, column) of a table with 2^k columns and as few rows as hold n
-// elements. A round shifts each column along the rows, or each row along the columns, by an amount that a keyed hash of
-// the column (the row) gives: a Feistel network, whose rounds are invertible whatever the hash is. The table has less
-// than one row more than n elements, that is, of the order of sqrt(n) too many; an element that lands on one of these
-// goes through the rounds again until it does not (cycle walking), which keeps the map one-to-one on the n.
+// Note [Permutation by rounds]: i is written as (row, column) of a table with 2^k columns and the fewest rows that hold
+// n elements. A round rotates each column along the rows, or each row along the columns, by a keyed hash of the column
+// (the row) index: a Feistel network, whose rounds are invertible for any hash. The table exceeds n elements by less
+// than one row, that is, by the order of sqrt(n); an element that lands on one of these goes through the rounds again
+// until it does not (cycle walking), which keeps the map one-to-one on the n.
 //
-// The hash: a product with a key as wide as 64 bits, because that makes two inputs land independently of each other for
-// random keys, and its upper half xored with its middle, because products of neighbours alone are evenly spaced. Six
-// rounds pass all tests that we know of; eight are taken. Where a table has few rows, a round has few shifts to choose
-// from and all orders come up equally often only after more rounds.
+// The hash: a product with a 64-bit key, because that makes the results of two inputs independent for random keys, and
+// its upper half xored with its middle, because products of neighbours alone are evenly spaced. Six rounds pass all
+// tests that we know of; eight are used. If a table has few rows, a round has few shifts to choose from, and all
+// permutations become equally likely only after more rounds.
 constexpr std::uint64_t kSmall = 256;
 
 std::uint32_t hash(std::uint32_t x, std::uint64_t factor, std::uint64_t offset) {
@@ -24,7 +24,7 @@ std::uint32_t hash(std::uint32_t x, std::uint64_t factor, std::uint64_t offset) 
   return static_cast<std::uint32_t>(y >> 32) ^ static_cast<std::uint32_t>(y >> 9);
 }
 
-/// In [0, count), from the upper bits. Of two 32-bit numbers, because that product costs a third of a 64-bit one.
+/// In [0, count), from the upper bits. 32-bit operands, because that product costs a third of a 64-bit one.
 std::uint32_t scaled(std::uint32_t bits, std::uint32_t count) {
   return static_cast<std::uint32_t>((std::uint64_t{bits} * count) >> 32);
 }
@@ -47,7 +47,7 @@ Permutation::Permutation(const RandomStream& stream, std::uint64_t number, std::
   const std::uint64_t columns = std::uint64_t{1} << column_bits_;
   rows_ = static_cast<std::uint32_t>((n + columns - 1) >> column_bits_);
   rounds_ = n < kSmall ? kRoundsOfSmall : kRounds;
-  // 128 bits of the stream make all keys: Philox for each of them would cost more than many lookups.
+  // All keys are derived from 128 bits of the stream: Philox for each key would cost more than many lookups.
   std::uint64_t state = stream.bits(2 * number);
   const std::uint64_t stride = stream.bits(2 * number + 1) | 1;
   for (int i = 0; i < rounds_; ++i) {

@@ -1,5 +1,5 @@
 #pragma once
-// A shuffled order of 0 ... n - 1 without a list: the place of each element is computed.
+// A random permutation of 0 ... n - 1 that is computed on demand instead of stored.
 #include <array>
 #include <cstdint>
 
@@ -7,19 +7,20 @@
 
 namespace trireme::data {
 
-/// One of the orders of [0, n), chosen by the stream's seed and purpose and by `number` (of an epoch, say). Forward and
-/// inverse cost the same for every n from 256 to 2^62, some 30 ns (three times that below); constructing it, 90 ns.
+/// A permutation of [0, n), selected by the stream's seed and purpose and by `number` (for example the epoch). Forward
+/// and inverse cost the same for every n from 256 to 2^62, about 30 ns (three times that below 256); construction costs
+/// 90 ns.
 ///
-/// Which order is chosen is part of every checkpoint's meaning: it must not change. permutation_test.cpp has values.
+/// Checkpoints depend on the permutation: it must not change. permutation_test.cpp has golden values.
 class Permutation {
  public:
   Permutation(const RandomStream& stream, std::uint64_t number, std::uint64_t n);
 
   std::uint64_t size() const { return size_; }
 
-  /// What stands at place i < n.
+  /// The element at position i < n.
   std::uint64_t operator()(std::uint64_t i) const;
-  /// Where x < n stands.
+  /// The position of element x < n.
   std::uint64_t inverse(std::uint64_t x) const;
 
   static constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 62;

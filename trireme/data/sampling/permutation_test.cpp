@@ -21,7 +21,7 @@ Order first_of(const Permutation& permutation, std::uint64_t count) {
   return order;
 }
 
-// Computed by a second implementation, in Python with integers of any size.
+// Computed by a second implementation, in Python with arbitrary-precision integers.
 TEST(Permutation, GoldenValues) {
   EXPECT_EQ(first_of(Permutation(RandomStream(42, "shuffle 0"), 0, 10), 10), (Order{1, 0, 4, 2, 7, 3, 6, 9, 8, 5}));
   EXPECT_EQ(first_of(Permutation(RandomStream(42, "shuffle 0"), 1, 10), 10), (Order{3, 7, 5, 0, 2, 1, 6, 9, 8, 4}));
@@ -68,7 +68,7 @@ TEST(Permutation, WrongNumbersAreRefused) {
   EXPECT_THROW(Permutation(stream, 0, 5).inverse(5), InternalError);
 }
 
-/// How many standard deviations chi-square is above what equally likely classes give.
+/// The chi-square statistic in standard deviations above its mean for a uniform distribution.
 double excess(const std::vector<int>& counts) {
   double total = 0, squares = 0;
   for (const int count : counts) total += count;
@@ -89,7 +89,7 @@ TEST(Permutation, AllOrdersOfAFewAreEquallyLikely) {
 }
 
 TEST(Permutation, NeighboursLandIndependently) {
-  // Steps between neighbours, and the coarse places of neighbours: each of 64 classes equally often.
+  // Differences of neighbours, and coarse positions of neighbours: uniform over 64 classes.
   for (const std::uint64_t n : {1'024ULL, 65'536ULL, 1'000'003ULL, 1ULL << 30, (1ULL << 50) - 17}) {
     std::vector<int> steps(64), places(64), low_bits(64);
     for (std::uint64_t number = 0; number < 8; ++number) {

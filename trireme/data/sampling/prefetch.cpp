@@ -26,7 +26,7 @@ Prefetch::Turn Prefetch::after(Turn turn) const {
 
 void Prefetch::work(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  // wait() gives false when the stop was what ended it; jthread's destructor asks for that.
+  // wait() returns false if it ended because of a stop request, which jthread's destructor makes.
   while (changed_.wait(lock, stop, [&] { return ready_.size() < depth_; }) && !stop.stop_requested()) {
     const Turn turn = next_made_;
     const std::int64_t jumps = jumps_;
@@ -59,7 +59,7 @@ TokenBatch Prefetch::take(std::int64_t step, std::int64_t microbatch) {
     next_made_ = turn;
     changed_.notify_all();
   }
-  // Also where the batch is an error: another try begins with it again.
+  // Even if the batch is an error: a retry starts with it again.
   next_taken_ = after(turn);
   changed_.wait(lock, [&] { return !ready_.empty(); });
   Made made = std::move(ready_.front());

@@ -1,5 +1,5 @@
 #pragma once
-// Makes the next batches while the current one is trained on.
+// Prepares the next batches in a background thread while the current one is used for training.
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -14,28 +14,29 @@
 
 namespace trireme::data {
 
-/// Microbatches in the order in which a step takes them, made ahead by one thread: (1, 0), (1, 1), ..., (2, 0), ...
-/// One thread makes more than enough (bench/data_bench.cpp), and one keeps the order. For one caller.
+/// Microbatches in the order in which training uses them, prepared ahead by one thread: (1, 0), (1, 1), ..., (2, 0),
+/// ...
+/// One thread is more than fast enough (bench/data_bench.cpp) and keeps the order. Not for concurrent callers.
 class Prefetch {
  public:
-  /// Writes microbatch `microbatch` of `step` into `out`, whose memory may have been used before. Called from another
+  /// Writes microbatch `microbatch` of `step` into `out`, whose memory may be reused. Called from the background
   /// thread, one call at a time.
   using Make = std::function<void(std::int64_t step, std::int64_t microbatch, TokenBatch& out)>;
 
-  /// Keeps up to `depth` batches ready. Steps have `num_microbatches` each; the first asked for is expected to be
+  /// Keeps up to `depth` batches ready. Each step has `num_microbatches`; the first request is expected to be
   /// (first_step, 0).
   Prefetch(Make make, std::int64_t num_microbatches, std::int64_t first_step = 1, std::size_t depth = 2);
-  /// Waits for the batch that is being made, if any, and for no other.
+  /// Waits for the batch that is being prepared, if any, but for no other.
   ~Prefetch();
 
   Prefetch(const Prefetch&) = delete;
   Prefetch& operator=(const Prefetch&) = delete;
 
-  /// That microbatch. Where it is not the one behind the last (a run that goes on at another step), what was made ahead
-  /// is dropped. An exception of `make` comes out of the call for its batch, and of no other.
+  /// Returns that microbatch. If it does not follow the previous one (a run that resumes at another step), the
+  /// prefetched batches are dropped. An exception of `make` is rethrown only by the call for its batch.
   TokenBatch take(std::int64_t step, std::int64_t microbatch);
 
-  /// Gives the memory of a batch back, to make another one in.
+  /// Returns the memory of a batch for reuse.
   void recycle(TokenBatch&& batch);
 
  private:
@@ -55,14 +56,14 @@ class Prefetch {
   const std::int64_t num_microbatches_;
   const std::size_t depth_;
 
-  std::mutex mutex_;  // of all below
+  std::mutex mutex_;  // guards everything below
   std::condition_variable_any changed_;
   Turn next_taken_, next_made_;
-  std::int64_t jumps_ = 0;  // a batch that was begun before the last jump is dropped
+  std::int64_t jumps_ = 0;  // a batch that was started before the last jump is dropped
   std::deque<Made> ready_;
   std::vector<TokenBatch> spare_;
 
-  std::jthread thread_;  // last: it uses the rest, and is joined before the rest goes
+  std::jthread thread_;  // last member: it uses the others, and is joined before they are destroyed
 };
 
 }  // namespace trireme::data

@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A batch that says which it is.
+/// A batch that identifies itself.
 void mark(std::int64_t step, std::int64_t microbatch, TokenBatch& out) { out.rows = {step, microbatch}; }
 
 std::vector<std::int64_t> taken(Prefetch& prefetch, std::int64_t step, std::int64_t microbatch) {
@@ -85,7 +85,7 @@ TEST(Prefetch, EndsInAnyState) {
     if (i % 2 == 0) taken(prefetch, 1, 0);
     if (i % 5 == 0) taken(prefetch, 9, 1);
   }
-  // While a batch is being made: waits for that one, and only that one.
+  // Destroyed while a batch is being made: waits for that one, and only that one.
   std::promise<void> begun;
   std::atomic<int> made = 0;
   {

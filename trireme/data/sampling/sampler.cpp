@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kMaxDraws = std::int64_t{1} << 60;
 
-/// The place of `step` in its stages, the last that starts at or before it.
+/// The index of the stage of `step`: the last stage that starts at or before it.
 template <class Stages>
 std::size_t stage_of(const Stages& stages, std::int64_t step) {
   const auto behind = std::ranges::find_if(stages, [&](const auto& stage) { return stage.start_step > step; });
@@ -37,7 +37,7 @@ BatchSplit::BatchSplit(std::int64_t global_batch_size, std::int64_t micro_batch_
                        "global_batch_size = ", global_batch_size, ", micro_batch_size = ", micro_batch_size,
                        ", dp = ", dp, ": each must be at least 1");
   require<ConfigError>(0 <= dp_rank && dp_rank < dp, "dp rank ", dp_rank, ": dp = ", dp, " has ranks 0 to ", dp - 1);
-  // Divided one after the other: the product may not fit.
+  // Divided step by step: the product may overflow.
   const bool whole = global_batch_size % micro_batch_size == 0 && global_batch_size / micro_batch_size % dp == 0;
   require<ConfigError>(whole, "global_batch_size = ", global_batch_size, " is not micro_batch_size ", micro_batch_size,
                        " x dp ", dp, " x a whole number\n  fix: a multiple of both, or another micro_batch_size");
@@ -88,7 +88,7 @@ Sampler::Stage Sampler::make_stage(std::size_t number, const std::vector<SharedT
     Order order{mixed.tokens.get(), source, RandomStream(plan_.seed, text("shuffle ", source)),
                 Windows(parts.train, stage.seq_len), 0};
     require_a_window(order.windows, *mixed.tokens, stage.seq_len, plan_.validation_fraction);
-    // Windows of another seq_len are other samples: their order begins at its beginning.
+    // Windows with another seq_len are different samples: their order starts from the beginning.
     for (std::size_t earlier = 0; earlier < number; ++earlier) {
       if (stages_[earlier].seq_len != stage.seq_len) continue;
       const std::vector<Order>& orders = stages_[earlier].orders;
@@ -115,7 +115,7 @@ std::int64_t Sampler::draws_before(std::size_t stage, std::int64_t step) const {
 }
 
 std::int64_t Sampler::draws_of(std::size_t stage) const {
-  // The stage of a checkpoint may be one that has ended since.
+  // The checkpoint's stages may have ended already.
   if (stage + 1 < from_.consumed.size()) return from_.consumed[stage];
   return draws_before(stage, plan_.stages[stage + 1].start_step);
 }
@@ -135,7 +135,7 @@ std::vector<Sample> Sampler::samples(std::int64_t step, Range rows) const {
     const Order& order = stage.orders[draw.source];
     const std::int64_t index = order.draws_before + draw.index, num_windows = order.windows.size();
     const std::int64_t epoch = index / num_windows;
-    // Neighbours mostly share it, and making one costs more than using it.
+    // Cached: neighbours mostly share it, and constructing one costs more than using it.
     if (shuffled_order != &order || shuffled_epoch != epoch) {
       shuffled = Permutation(order.shuffle, static_cast<std::uint64_t>(epoch), static_cast<std::uint64_t>(num_windows));
       shuffled_order = &order;

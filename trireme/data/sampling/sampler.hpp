@@ -1,5 +1,6 @@
 #pragma once
-// Which samples a step sees: a function of the plan, the seed and the step, not of the ranks. docs/data/sampling.md
+// Which samples a step sees: a function of the plan, the seed and the step, independent of the ranks.
+// docs/data/sampling.md
 #include <cstdint>
 #include <vector>
 
@@ -9,29 +10,30 @@
 
 namespace trireme::data {
 
-/// seq_len + 1 tokens of a source. For as long as the sampler lives that it comes from.
+/// seq_len + 1 tokens of a source. Valid while the sampler that returned it is alive.
 struct Sample {
-  const TokenSource* tokens = nullptr;  // null: padding, which counts in no loss
+  const TokenSource* tokens = nullptr;  // null: padding, with loss mask 0
   std::int64_t first_token = 0;
-  std::int64_t row = 0;    // its number in the step's global batch (in the validation set), alike on every layout
-  std::size_t source = 0;  // place in sources_of(plan)
-  std::int64_t epoch = 0;  // passes over this source before this one
+  std::int64_t row = 0;    // index in the step's global batch (or in the validation set), the same on every layout
+  std::size_t source = 0;  // index in sources_of(plan)
+  std::int64_t epoch = 0;  // number of completed passes over this source
   std::int64_t window = 0;
   bool operator==(const Sample&) const = default;
 };
 
-/// How far a run has come: what a checkpoint stores of its data. Everything else follows from the plan.
+/// The data position that a checkpoint stores. Everything else follows from the plan.
 struct DataPosition {
-  std::int64_t step = 0;                    // the last that is finished
-  std::vector<std::int64_t> consumed = {};  // samples taken in each data stage that has begun
+  std::int64_t step = 0;                    // the last finished step
+  std::vector<std::int64_t> consumed = {};  // samples consumed in each data stage that has started
   bool operator==(const DataPosition&) const = default;
 };
 
-/// Which rows of a global batch a dp rank works on: row (m dp + r) mbs + i is sample i of microbatch m of rank r. So a
-/// step has the same samples for every dp, and n ranks with a microbatch each see the microbatches of one that has n.
+/// The rows of a global batch that a dp rank processes: row (m dp + r) mbs + i is sample i of microbatch m of rank r.
+/// So a step has the same samples for every dp, and n ranks with one microbatch each see the microbatches of one rank
+/// with n.
 class BatchSplit {
  public:
-  /// ConfigError where global_batch_size is not micro_batch_size x dp x a whole number.
+  /// ConfigError if global_batch_size is not a multiple of micro_batch_size x dp.
   BatchSplit(std::int64_t global_batch_size, std::int64_t micro_batch_size, std::int64_t dp = 1,
              std::int64_t dp_rank = 0);
 
@@ -42,27 +44,27 @@ class BatchSplit {
   std::int64_t micro_batch_size_, dp_, dp_rank_, num_microbatches_;
 };
 
-/// Immutable: one object serves all threads. It keeps no list of samples; a step far away costs what the next one does.
+/// Immutable, so it can be shared by threads. It stores no list of samples; random access to any step costs the same.
 class Sampler {
  public:
-  /// `from`: where a checkpoint says that the run was. The steps up to there were made with any batch sizes; those
-  /// behind it with the plan's. ConfigError and DataError name what is wrong with the plan or a source, CheckpointError
-  /// a position that cannot have been reached with the plan's stages.
+  /// `from`: the position stored in a checkpoint. Steps up to there may have used any batch sizes; later ones use the
+  /// plan's. Throws ConfigError or DataError for an invalid plan or source, CheckpointError for a position that is
+  /// impossible with the plan's stages.
   explicit Sampler(SamplingPlan plan, DataPosition from = {});
 
-  /// The rows of a step behind the position the sampler starts from; steps are counted from 1.
+  /// The given rows of a step after the sampler's start position; steps are counted from 1.
   std::vector<Sample> samples(std::int64_t step, Range rows) const;
   std::int64_t seq_len(std::int64_t step) const;
   std::int64_t global_batch_size() const { return plan_.global_batch_size; }
 
-  /// Where the run is when `step` is finished.
+  /// The position after `step` is finished.
   DataPosition position(std::int64_t step) const;
 
-  /// Windows of a pass over a source (by place in sources_of) in the stage of `step`; 0 where it is not used.
+  /// Windows per pass over a source (index in sources_of) in the stage of `step`; 0 if it is not used.
   std::int64_t windows_per_epoch(std::int64_t step, std::size_t source) const;
 
  private:
-  struct Order {  // of a source in a stage
+  struct Order {  // sample order of a source in a stage
     const TokenSource* tokens;
     std::size_t source;
     RandomStream shuffle;
@@ -78,7 +80,7 @@ class Sampler {
 
   std::size_t stage_at(std::int64_t step) const;
   std::int64_t draws_before(std::size_t stage, std::int64_t step) const;
-  /// Draws of a stage when the next one starts.
+  /// The number of draws of a stage when the next one starts.
   std::int64_t draws_of(std::size_t stage) const;
   Stage make_stage(std::size_t number, const std::vector<SharedTokens>& sources) const;
   void check_position() const;

@@ -34,7 +34,7 @@ std::vector<std::int64_t> windows_of(const std::vector<Sample>& samples) {
   return windows;
 }
 
-/// All windows of an epoch are there, each once.
+/// Requires that all windows of an epoch occur, each once.
 void require_whole_epochs(const std::map<std::tuple<std::size_t, std::int64_t>, std::vector<std::int64_t>>& taken,
                           std::int64_t num_windows) {
   std::map<std::size_t, std::int64_t> last_epoch;
@@ -46,7 +46,7 @@ void require_whole_epochs(const std::map<std::tuple<std::size_t, std::int64_t>, 
   }
 }
 
-// Part of every checkpoint's meaning.
+// Checkpoints depend on these values.
 TEST(Sampler, GoldenValues) {
   const Sampler sampler(one_source(10, 8, 5));
   EXPECT_EQ(windows_of(whole_step(sampler, 1)), (std::vector<std::int64_t>{1, 0, 4, 2, 7}));
@@ -66,7 +66,7 @@ RC_GTEST_PROP(SamplerProperty, AnyRanksKillsAndBatchSizesTakeEverySampleOfAnEpoc
         {counted_tokens(num_windows * seq_len + 1 + pick(0, static_cast<int>(seq_len) - 1), text("source ", i)),
          static_cast<double>(pick(1, 4))});
 
-  // By source and epoch, in the order taken; and by number of draw over the run.
+  // By source and epoch, in the order taken; and by index of the draw in the run.
   std::map<std::tuple<std::size_t, std::int64_t>, std::vector<std::int64_t>> taken;
   std::vector<Sample> in_order;
   DataPosition position;
@@ -139,7 +139,7 @@ TEST(Sampler, StagesGoOnWhereASourceStopped) {
         taken[{sample.tokens->name(), sample.epoch}].push_back(sample.window);
     }
   }
-  // 8 + about 6 + 20 windows of ten of a: three epochs, and some of the fourth, none twice.
+  // 8 + about 6 + 20 windows, with ten windows in a: three epochs and part of the fourth, without duplicates.
   for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
     const auto& windows = taken[{"a", epoch}];
     EXPECT_EQ(std::set(windows.begin(), windows.end()).size(), 10U) << epoch;

@@ -17,7 +17,7 @@ void check_stage(const SamplingStage& stage, std::size_t number) {
     require<ConfigError>(std::isfinite(source.weight) && source.weight > 0, name, ": weight ", source.weight, " of ",
                          source.tokens->name(), ": must be a number above 0\n  fix: leave a source out to not use it");
     const auto same = [&](const MixedSource& other) { return other.tokens->name() == source.tokens->name(); };
-    // Two counters over one order would give every sample twice.
+    // Two counters over one order would yield every sample twice.
     require<ConfigError>(std::ranges::count_if(stage.sources, same) == 1, name, " names ", source.tokens->name(),
                          " more than once\n  fix: name it once, with the sum of the weights");
   }
@@ -28,7 +28,7 @@ void check_stage(const SamplingStage& stage, std::size_t number) {
 void check(const SamplingPlan& plan) {
   require<ConfigError>(plan.global_batch_size >= 1, "training.global_batch_size = ", plan.global_batch_size,
                        ": must be at least 1");
-  // Written so that NaN is refused.
+  // Written so that NaN is rejected.
   require<ConfigError>(0 <= plan.validation_fraction && plan.validation_fraction < 1,
                        "validation fraction = ", plan.validation_fraction, ": must be from 0 to below 1");
   require<ConfigError>(!plan.stages.empty(), "there is no data\n  fix: a [[data]] stage with sources");

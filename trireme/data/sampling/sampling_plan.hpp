@@ -1,5 +1,5 @@
 #pragma once
-// What the samples of a run are drawn from: what a trainer fills from its config.
+// The sources, weights and stages that the samples of a run are drawn from; filled by the trainer from its config.
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -12,12 +12,12 @@ using SharedTokens = std::shared_ptr<const TokenSource>;
 
 struct MixedSource {
   SharedTokens tokens;
-  double weight = 1;  // its share of the samples; any unit, only ratios count
+  double weight = 1;  // share of the samples; any unit, only ratios count
 };
 
-/// From `start_step` on, until the next stage starts.
+/// Valid from `start_step` until the next stage starts.
 struct SamplingStage {
-  std::int64_t start_step = 1;  // of the first stage: 1
+  std::int64_t start_step = 1;  // must be 1 for the first stage
   std::int64_t seq_len = 0;
   std::vector<MixedSource> sources = {};
 };
@@ -29,14 +29,14 @@ struct SamplingPlan {
   std::vector<SamplingStage> stages = {};
 };
 
-/// ConfigError with the first rule that `plan` breaks.
+/// Throws ConfigError with the first rule that `plan` violates.
 void check(const SamplingPlan& plan);
 
-/// The sources of all stages, each once, in the order in which they are named. A source's place in this list decides
-/// its order of samples and its held-out tokens: not its name, because files move between runs.
+/// The sources of all stages, without duplicates, in order of first use. A source's index in this list determines its
+/// sample order and its held-out tokens: not its name, because files move between runs.
 std::vector<SharedTokens> sources_of(const SamplingPlan& plan);
 
-/// The place in `sources` of the one with that name.
+/// The index in `sources` of the one with the same name.
 std::size_t place_of(const TokenSource& tokens, const std::vector<SharedTokens>& sources);
 
 }  // namespace trireme::data

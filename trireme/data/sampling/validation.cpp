@@ -60,7 +60,7 @@ Sample ValidationSet::at(std::int64_t i) const {
   if (i >= size_) return {.row = i};
   const auto behind = std::ranges::upper_bound(parts_, i, {}, &Part::first_sample);
   const Part& part = *std::prev(behind);
-  // floor(k windows / samples) without overflow: evenly spread, and each in turn where all are taken.
+  // floor(k windows / samples) without overflow: evenly spread, and consecutive if all are taken.
   const std::int64_t k = i - part.first_sample, stride = part.windows.size() / part.num_samples;
   const std::int64_t window = k * stride + k * (part.windows.size() % part.num_samples) / part.num_samples;
   return {part.tokens.get(), part.windows.first_token(window), i, part.source, 0, window};

@@ -1,5 +1,5 @@
 #pragma once
-// The samples that a run is judged by: always the same, in the same order, each once.
+// The validation set: always the same samples, in the same order, each once.
 #include <cstdint>
 #include <vector>
 
@@ -7,26 +7,26 @@
 
 namespace trireme::data {
 
-/// The windows that training holds out, source after source, each from its beginning; or all windows of files that
-/// training does not see. Their number need not be divisible by anything: the last batch is filled up with padding,
-/// samples without tokens that count in no loss.
+/// The held-out windows, source after source, each from its beginning; or all windows of separate validation files.
+/// Their number need not be divisible by anything: the last batch is padded with samples without tokens, whose loss
+/// mask is 0.
 class ValidationSet {
  public:
-  /// What `plan` holds out. `max_samples` of each source, spread evenly over it; 0: all.
-  /// DataError where a source has nothing to give.
+  /// The windows that `plan` holds out. `max_samples` per source, spread evenly over it; 0: all.
+  /// DataError if a source has no window.
   ValidationSet(const SamplingPlan& plan, std::int64_t seq_len, std::int64_t max_samples = 0);
-  /// All of these.
+  /// All windows of these sources.
   ValidationSet(const std::vector<SharedTokens>& sources, std::int64_t seq_len, std::int64_t max_samples = 0);
 
   std::int64_t size() const { return size_; }
   std::int64_t seq_len() const { return seq_len_; }
 
-  /// Batches that each of `dp` ranks has to run, the same number on every rank.
+  /// Number of batches per rank, the same on every one of the `dp` ranks.
   std::int64_t num_batches(std::int64_t micro_batch_size, std::int64_t dp = 1) const;
-  /// Rank r's batch b has samples (b dp + r) mbs ... + mbs - 1, as a microbatch in training.
+  /// Rank r's batch b has samples (b dp + r) mbs ... + mbs - 1, like a training microbatch.
   std::vector<Sample> samples(std::int64_t batch, std::int64_t micro_batch_size, std::int64_t dp = 1,
                               std::int64_t dp_rank = 0) const;
-  /// Padding where i is not below size().
+  /// Padding if i >= size().
   Sample at(std::int64_t i) const;
 
  private:

@@ -8,7 +8,7 @@
 namespace trireme::data {
 
 TokenParts hold_out(std::int64_t num_tokens, double fraction, std::uint64_t seed, std::size_t source) {
-  // 2^56: times the number of segments it still fits.
+  // 2^56: does not overflow when multiplied by the number of segments.
   require<DataError>(0 <= num_tokens && num_tokens <= std::int64_t{1} << 56, num_tokens,
                      " tokens in a source: must be at most 2^56");
   require<ConfigError>(0 <= fraction && fraction < 1, "validation fraction = ", fraction,

@@ -9,7 +9,7 @@ namespace {
 
 bool is_space(std::string_view one) { return ClassTable::get()[first_code_point(one).value] & CharClass::space; }
 
-/// Where the character before `at` begins.
+/// The start of the character before `at`.
 std::size_t before(std::string_view text, std::size_t at) {
   std::size_t begin = at - 1;
   while (begin > 0 && at - begin < 4 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
@@ -85,7 +85,7 @@ std::vector<AddedTokenFinder::Hit> AddedTokenFinder::find(std::string_view text,
     if (token->strip_right)
       while (end < text.size() && is_space(text.substr(end))) end += first_code_point(text.substr(end)).bytes;
     hits.push_back({begin, end, token});
-    done = end;  // but the search goes on behind the token: white space may be one as well, as in the reference
+    done = end;  // but the search continues after the token: white space may be a token too, as in the reference
   }
   return hits;
 }

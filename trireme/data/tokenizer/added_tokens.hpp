@@ -1,5 +1,5 @@
 #pragma once
-// Tokens that are found in a text before anything else looks at it: <|endoftext|>.
+// Added tokens such as <|endoftext|>, which are matched in the text before the pre-tokenizers run.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -12,24 +12,24 @@ namespace trireme::data {
 struct AddedToken {
   TokenId id = 0;
   std::string content;
-  bool special = false;      // left out by decode() when asked to
-  bool normalised = false;   // looked for behind the normalizers, not before
-  bool strip_left = false;   // takes the white space before it along
-  bool strip_right = false;  // and behind it
-  bool whole_word = false;   // only where no letter, number or _ is beside it
+  bool special = false;      // skipped by decode() on request
+  bool normalised = false;   // matched after normalization, not before
+  bool strip_left = false;   // also consumes white space before it
+  bool strip_right = false;  // also consumes white space after it
+  bool whole_word = false;   // only if not adjacent to a letter, number or _
 };
 
-/// Finds tokens in texts: of those that begin leftmost the longest.
+/// Matches added tokens in a text: leftmost first, then longest.
 class AddedTokenFinder {
  public:
   AddedTokenFinder() = default;
   explicit AddedTokenFinder(std::vector<AddedToken> tokens);
 
   struct Hit {
-    std::size_t begin = 0, end = 0;  // bytes, with the white space that the token takes along
+    std::size_t begin = 0, end = 0;  // bytes, including the consumed white space
     const AddedToken* token = nullptr;
   };
-  /// `special`: else special tokens are passed over, as if their text were any other.
+  /// `special` = false: special tokens are not matched and treated as ordinary text.
   std::vector<Hit> find(std::string_view text, bool special = true) const;
   bool empty() const { return tokens_.empty(); }
 
@@ -45,7 +45,7 @@ class AddedTokenFinder {
   std::vector<AddedToken> tokens_;
   std::vector<Node> nodes_{Node{}};
   std::vector<bool> starts_ = std::vector<bool>(256, false);
-  int only_start_ = -1;  // all begin with this byte
+  int only_start_ = -1;  // all tokens begin with this byte
 };
 
 }  // namespace trireme::data

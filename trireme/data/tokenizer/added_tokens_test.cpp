@@ -29,10 +29,10 @@ TEST(AddedTokenFinder, TakesWhiteSpaceAlong) {
   EXPECT_EQ(hits_of({{.id = 1, .content = "<a>", .strip_left = true}}, "x \u3000<a> y"), (Hits{{1, 8, 1}}));
   EXPECT_EQ(hits_of({{.id = 1, .content = "<a>", .strip_right = true}}, "x <a> \n y<a>"),
             (Hits{{2, 8, 1}, {9, 12, 1}}));
-  // What one has taken is not there for the next.
+  // White space consumed by one token is not available to the next.
   EXPECT_EQ(hits_of({{.id = 1, .content = "<a>", .strip_left = true, .strip_right = true}}, "<a>  <a>"),
             (Hits{{0, 5, 1}, {5, 8, 1}}));
-  // White space that a token takes along may be a token itself.
+  // White space consumed by a token may be a token itself.
   EXPECT_EQ(hits_of({{.id = 1, .content = "<a>", .strip_right = true}, {.id = 2, .content = "  "}}, "<a>  b"),
             (Hits{{0, 5, 1}, {3, 5, 2}}));
 }

@@ -10,7 +10,7 @@
 namespace trireme::data {
 namespace {
 
-// Up to here looking at every pair again is faster than keeping a queue of them.
+// Up to this length, rescanning all pairs is faster than a priority queue.
 constexpr std::size_t kShort = 48;
 
 }  // namespace
@@ -56,7 +56,7 @@ void MergeTable::apply_short(std::vector<TokenId>& symbols) const {
   symbols.resize(n);
 }
 
-// A whole text may be one word (Llama 2): n log n. Symbols form a list; the queue holds pairs, some of which no longer exist.
+// A whole text may be one word (Llama 2): n log n. Symbols form a linked list; the queue may hold stale pairs.
 void MergeTable::apply_long(std::vector<TokenId>& symbols) const {
   const std::size_t n = symbols.size();
   require<DataError>(n < kNone, "a word of ", n, " symbols");

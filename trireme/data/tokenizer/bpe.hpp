@@ -1,5 +1,5 @@
 #pragma once
-// Byte-pair encoding: which neighbours become one token, and in which order.
+// Byte-pair encoding (BPE): the merge table and its application to a word.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -9,12 +9,12 @@
 
 namespace trireme::data {
 
-/// `left` followed by `right` becomes `made`.
+/// Merges `left` followed by `right` into `made`.
 struct Merge {
   TokenId left = 0, right = 0, made = 0;
 };
 
-/// All merges of a tokenizer. The one with the lower rank goes first.
+/// All merges of a tokenizer. Lower ranks are applied first.
 class MergeTable {
  public:
   struct Found {
@@ -24,10 +24,10 @@ class MergeTable {
   static constexpr std::uint32_t kNone = 0xFFFFFFFF;
 
   MergeTable() = default;
-  /// `ranks` beside the merges. Of a pair that is given twice the last one counts, as in the reference.
+  /// `ranks[i]` belongs to `merges[i]`. For a duplicate pair the last one counts, as in the reference.
   MergeTable(std::span<const Merge> merges, std::span<const std::uint32_t> ranks);
 
-  /// rank = kNone when the two do not merge.
+  /// rank = kNone if there is no merge for the pair.
   Found find(TokenId left, TokenId right) const {
     const std::uint64_t key = std::uint64_t{left} << 32 | right;
     for (std::size_t at = slot(key);; at = (at + 1) & mask_) {
@@ -38,7 +38,7 @@ class MergeTable {
   }
   std::size_t size() const { return size_; }
 
-  /// Merges neighbours in `symbols`, the lowest rank first and the leftmost of equals, until no two merge.
+  /// Applies merges to `symbols`, lowest rank first, leftmost first among equals, until none applies.
   void apply(std::vector<TokenId>& symbols) const;
 
  private:
@@ -47,7 +47,7 @@ class MergeTable {
     std::uint32_t rank = kNone;
     TokenId made = 0;
   };
-  static constexpr std::uint64_t kEmpty = ~std::uint64_t{0};  // nobody has the token 2^32 - 1
+  static constexpr std::uint64_t kEmpty = ~std::uint64_t{0};  // the token 2^32 - 1 does not exist
 
   std::size_t slot(std::uint64_t key) const { return (key * 0x9E3779B97F4A7C15) >> shift_; }
   void apply_short(std::vector<TokenId>& symbols) const;

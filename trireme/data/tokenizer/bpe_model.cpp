@@ -16,7 +16,7 @@ TokenId symbol_of(const BpeModel& model, std::string_view symbol) {
   return known == model.words.end() ? kNoToken : known->second;
 }
 
-// An unknown symbol waits until it is known whether the next one is unknown, too; the order of what is written is the reference's.
+// An unknown symbol is held back until the next one shows whether to fuse them; output order as in the reference.
 void append_symbols(const BpeModel& model, std::string_view word, std::vector<TokenId>& out) {
   bool waiting = false;
   const auto flush = [&] {

@@ -11,7 +11,7 @@ namespace {
 
 using Table = std::map<std::pair<TokenId, TokenId>, std::pair<std::uint32_t, TokenId>>;
 
-/// The definition: the pair of the lowest rank, the leftmost of these, becomes one; again, until there is none.
+/// Reference by definition: merge the pair of the lowest rank, leftmost first; repeat until there is none.
 std::vector<TokenId> naive(const Table& table, std::vector<TokenId> symbols) {
   for (;;) {
     std::size_t best = symbols.size();

@@ -11,10 +11,10 @@
 namespace trireme::data {
 namespace {
 
-using Pair = std::uint64_t;  // left << 32 | right: ordered as the reference orders pairs
+using Pair = std::uint64_t;  // left << 32 | right: sorts like the reference's pairs
 constexpr Pair pair_of(TokenId left, TokenId right) { return Pair{left} << 32 | right; }
 
-/// Counts by pair, in a table that grows.
+/// A growing hash table of counts by pair.
 class PairCounts {
  public:
   PairCounts() : entries_(1 << 16) {}
@@ -50,7 +50,7 @@ class PairCounts {
   std::size_t used_ = 0;
 };
 
-/// A pair that may be merged next, and the words it was seen in.
+/// A pair that may be merged next, and the words that contain it.
 struct Candidate {
   std::int64_t count = 0;
   Pair pair = 0;
@@ -79,7 +79,7 @@ class Trainer {
     while (static_cast<std::int64_t>(out_.tokens.size()) < out_.options.vocab_size && !queue_.empty()) {
       Candidate top = pop();
       const std::int64_t now = pair_counts_[top.pair];
-      if (top.count != now) {  // since it was queued, other merges have taken some of them
+      if (top.count != now) {  // stale: other merges have reduced its count since it was queued
         top.count = now;
         if (now > 0) push(std::move(top));
         continue;
@@ -97,7 +97,7 @@ class Trainer {
     std::uint32_t length = 0;
   };
 
-  /// A special token that could be a word, or part of one, would have to be two tokens of one spelling.
+  /// A special token that could occur as a word, or part of one, would need two tokens with the same text.
   void check_special_tokens() const {
     std::set<std::string> seen;
     for (const std::string& token : out_.options.special_tokens) {
@@ -109,7 +109,7 @@ class Trainer {
     }
   }
 
-  /// Special tokens, then bytes in the order of the characters that spell them.
+  /// Special tokens, then bytes in the order of their characters in the byte alphabet.
   void add_first_tokens() {
     out_.tokens = out_.options.special_tokens;
     std::array<unsigned char, 256> bytes;
@@ -138,7 +138,7 @@ class Trainer {
     queue_places(where);
   }
 
-  /// A candidate for each pair in `where`, with its words.
+  /// Queues a candidate for each pair in `where`, with its words.
   void queue_places(std::vector<std::pair<Pair, std::uint32_t>>& where) {
     std::ranges::sort(where);
     where.erase(std::ranges::unique(where).begin(), where.end());
@@ -165,8 +165,8 @@ class Trainer {
     return top;
   }
 
-  // The same bytes can be put together in two ways: the token then exists already, and the second way is a merge of its own. The count of
-  // a merged pair is left as it is, as in the reference, where such a pair may come back.
+  // The same bytes can be merged in two ways: the token then exists already, and the second way is a separate merge.
+  // The count of a merged pair is kept, as in the reference, where such a pair may come back.
   void merge(const Candidate& top) {
     const auto left = static_cast<TokenId>(top.pair >> 32), right = static_cast<TokenId>(top.pair & 0xFFFFFFFF);
     std::string bytes = out_.tokens[left] + out_.tokens[right];

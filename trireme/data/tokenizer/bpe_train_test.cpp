@@ -20,10 +20,10 @@ std::vector<std::string> learned(const std::vector<std::pair<std::string, int>>&
 }
 
 TEST(TrainBpe, TheMostFrequentPairFirst) {
-  // Sennrich's example, word by word.
+  // The example of Sennrich et al., word by word.
   EXPECT_EQ(learned({{"low", 5}, {"lower", 2}, {"newest", 6}, {"widest", 3}}, 4),
             (std::vector<std::string>{"es", "est", "lo", "low"}));
-  EXPECT_EQ(learned({{"ba", 1}, {"ab", 1}}, 1), std::vector<std::string>{"ab"});  // of equals the smaller pair
+  EXPECT_EQ(learned({{"ba", 1}, {"ab", 1}}, 1), std::vector<std::string>{"ab"});  // ties: the smaller pair
   EXPECT_EQ(learned({{"aaaa", 1}}, 9),
             (std::vector<std::string>{"aa", "aaaa"}));  // then there is nothing left to merge
   EXPECT_EQ(learned({{"ab", 3}, {"cd", 2}}, 9, 3), std::vector<std::string>{"ab"});

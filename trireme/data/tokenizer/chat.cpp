@@ -41,7 +41,7 @@ std::string file_text(const std::string& path) {
   return words;
 }
 
-/// The tree is built by recursion in places: deep ones must not reach it.
+/// Parts of the JSON library recurse over the tree: deep nesting must be rejected first.
 bool is_deep(std::string_view json) {
   constexpr int kMaxDepth = 64;
   int depth = 0;
@@ -143,7 +143,7 @@ const std::vector<TextPart>& ChatParser::parse(std::string_view line) {
     const nlohmann::json& messages = value["messages"];
     if (!messages.is_array()) throw BadDocument("what stands under \"messages\" is not a list");
     for (const nlohmann::json& message : messages) {
-      const std::string role = string_of(message, "role");  // first: of two faults this one is told
+      const std::string role = string_of(message, "role");  // first: reported if both are invalid
       add(role, string_of(message, "content"));
     }
   } else if (value.contains("prompt") && value.contains("completion")) {

@@ -1,5 +1,5 @@
 #pragma once
-// Conversations as text: what stands around each turn, and which parts a model learns to write.
+// Chat templates: how conversations are formatted as text, and which parts count in the loss.
 #include <string>
 #include <string_view>
 #include <utility>
@@ -9,48 +9,50 @@
 
 namespace trireme::data {
 
-/// A part of a document, encoded on its own.
+/// A part of a document that is tokenized separately.
 struct TextPart {
   enum class Origin {
-    document,       // a text as it is: special tokens in it are found
-    template_text,  // ours: special tokens in it are meant
-    conversation    // somebody's words in a conversation: what spells a special token stays text
+    document,       // plain text: special tokens in it are recognized
+    template_text,  // from the template: special tokens are intended
+    conversation    // message content: special tokens in it stay plain text
   };
   std::string_view text;
   Origin origin = Origin::document;
   bool counts = true;  // in the loss
 };
 
-// Note [Chat templates]: a document is `begin`, then for each message the prefix of its role, its words, and its suffix. The parts
-// are encoded one by one, so a token never belongs to two of them: the words of a user cannot merge with the mark behind them, and
-// the loss mask is exact. It is 1 on the words of the assistant and the suffix behind them, and on the end of the document.
+// Note [Chat templates]: a document is `begin`, then for each message the prefix of its role, its content, and its
+// suffix. The parts are tokenized separately, so a token never spans two of them: user content cannot merge with the
+// marker after it, and the loss mask is exact. It is 1 for the assistant's content and the suffix after it, and for the
+// end-of-document token.
 struct ChatTemplate {
   struct Turn {
     std::string prefix, suffix;
   };
   std::string name;
   std::string begin;                                // before the first message
-  std::vector<std::pair<std::string, Turn>> roles;  // "assistant" is the one that learns
-  std::vector<std::string> special;                 // tokens that its text is made of
+  std::vector<std::pair<std::string, Turn>> roles;  // the loss counts for "assistant"
+  std::vector<std::string> special;                 // special tokens used in the template
 
   /// "chatml", "plain", or a JSON file:
   ///   {"begin": "<s>", "roles": {"user": {"prefix": "...", "suffix": "..."}, "assistant": {...}}, "special": ["<s>"]}
-  /// DataError when it is none.
+  /// DataError otherwise.
   static ChatTemplate load(const std::string& name_or_file);
 
-  /// DataError unless each of `special`, and whatever else in the text has the form <|...|>, is a special token of the tokenizer:
-  /// otherwise a user's words could spell a turn of the assistant.
+  /// DataError unless each of `special`, and everything else in the template of the form <|...|>, is a special token of
+  /// the tokenizer: otherwise user content could imitate an assistant turn.
   void check(const Tokenizer& tokenizer) const;
 
   const Turn* turn(std::string_view role) const;
 };
 
-/// Takes lines {"messages": [{"role": ..., "content": ...}, ...]} or {"prompt": ..., "completion": ...} apart. One object a thread.
+/// Parses lines {"messages": [{"role": ..., "content": ...}, ...]} or {"prompt": ..., "completion": ...}. One object
+/// per thread.
 class ChatParser {
  public:
   explicit ChatParser(const ChatTemplate& chat_template) : template_(&chat_template) {}
 
-  /// Valid until the next call. BadDocument (json_field.hpp) when the line is not such a line.
+  /// Valid until the next call. BadDocument (json_field.hpp) for an invalid line.
   const std::vector<TextPart>& parse(std::string_view line);
 
  private:

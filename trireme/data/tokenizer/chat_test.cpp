@@ -30,7 +30,8 @@ Tokenizer chat_tokenizer() {
 
 class Chat : public testing::Test {
  protected:
-  /// The tokens of a document of these lines, and its mask as digits. Special tokens are written A, B, C; others as their byte.
+  /// The tokens of a document with these lines, and its mask as digits. Special tokens are written A, B, C; others as
+  /// their byte.
   std::pair<std::string, std::string> document(const std::string& lines, const std::string& how = "chatml") {
     write_bytes(folder_ / "in.jsonl", lines);
     PrepareOptions options;

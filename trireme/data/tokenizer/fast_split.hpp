@@ -1,6 +1,6 @@
 #pragma once
-// The pre-tokenizers that nearly every model uses, written out by hand: an order of magnitude faster than their regular expressions,
-// and proven equal to them (fast_split_test.cpp).
+// Hand-written versions of the most common pre-tokenizers (GPT-2, Llama 3, Qwen2): an order of magnitude faster than
+// their regular expressions, and tested for equality with them (fast_split_test.cpp).
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -44,16 +44,16 @@ constexpr std::array<std::uint8_t, 128> ascii_classes() {
 }
 inline constexpr std::array<std::uint8_t, 128> kAscii = ascii_classes();
 
-/// 0xFF for each of the eight bytes that is a letter of ASCII.
+/// 0xFF for each of the eight bytes that is an ASCII letter.
 constexpr std::uint64_t ascii_letters(std::uint64_t bytes) {
   constexpr std::uint64_t kOnes = 0x0101010101010101, kHigh = 0x80 * kOnes;
   const std::uint64_t lower = (bytes | 0x20 * kOnes) & ~kHigh;
-  // The high bit of each byte: at least 'a', not beyond 'z', and ASCII. No sum carries into the next byte.
+  // The high bit of each byte: >= 'a', <= 'z', and ASCII. No sum carries into the next byte.
   const std::uint64_t letter = (lower + (0x80 - 'a') * kOnes) & ~(lower + (0x80 - 'z' - 1) * kOnes) & ~bytes & kHigh;
   return (letter >> 7) * 0xFF;
 }
 
-/// A character in a text: its classes and where it ends.
+/// A character in a text: its classes and its end.
 struct Char {
   std::uint8_t bits = 0;
   const char* end = nullptr;
@@ -66,7 +66,7 @@ inline Char wide_char(const char* at, const char* end, const ClassTable& classes
 
 }  // namespace detail
 
-/// Cuts a text into pieces, from left to right. Bytes that are not UTF-8 are characters of no class.
+/// Splits a text into pieces, from left to right. Bytes that are not UTF-8 are characters without a class.
 template <KnownPattern kPattern>
 class FastSplit {
  public:
@@ -78,7 +78,7 @@ class FastSplit {
     constexpr std::uint8_t kLetter = CharClass::letter, kNumber = CharClass::number, kSpace = CharClass::space;
     constexpr std::uint8_t kAny = kLetter | kNumber | kSpace;
 
-    // Most words: ASCII letters, with or without a character before them that goes along. One branch for all of these.
+    // Fast path for most words: ASCII letters, optionally preceded by one leading character. One branch for all.
     if (end - at > 9) {
       std::uint64_t bytes = 0;
       std::memcpy(&bytes, at + 1, 8);
@@ -95,7 +95,7 @@ class FastSplit {
     }
     if (first.bits & kNumber) return kGpt2 ? run<kNumber>(first.end, end) : numbers(first.end, end);
 
-    // ' ' (GPT-2), or whatever is neither a line break nor a number, goes with the letters behind it.
+    // ' ' (GPT-2), or any character except line breaks and numbers, leads the letters after it.
     const bool may_lead = kGpt2 ? *at == ' ' : !(first.bits & CharClass::line_break);
     if (may_lead && first.end != end) {
       const Char second = char_at(first.end, end);
@@ -112,7 +112,7 @@ class FastSplit {
  private:
   using Char = detail::Char;
 
-  /// 2: a letter of ASCII; 1: goes along with letters behind it; 0: neither, or it takes a second look.
+  /// 2: an ASCII letter; 1: a possible leading character; 0: neither, or needs the slow path.
   static constexpr std::array<std::uint8_t, 256> kLead = [] {
     std::array<std::uint8_t, 256> lead{};
     for (std::size_t c = 0; c < 128; ++c) {
@@ -128,7 +128,7 @@ class FastSplit {
     return byte < 0x80 ? Char{detail::kAscii[byte], at + 1} : detail::wide_char(at, end, classes_);
   }
 
-  /// Behind the letters from `at` on. Eight bytes at a time: a loop that ends at every word's end is guessed wrongly at every word.
+  /// The end of the letters from `at` on. Eight bytes at a time: a per-character loop mispredicts at every word's end.
   const char* letters(const char* at, const char* end) const {
     while (end - at >= 8) {
       std::uint64_t bytes = 0;
@@ -142,7 +142,7 @@ class FastSplit {
     return run<CharClass::letter>(at, end);
   }
 
-  /// Behind the characters of that class from `at` on.
+  /// The end of the characters of that class from `at` on.
   template <std::uint8_t kClass>
   const char* run(const char* at, const char* end) const {
     while (at != end) {
@@ -153,7 +153,7 @@ class FastSplit {
     return at;
   }
 
-  /// Numbers come alone (Qwen2) or up to three at a time (Llama 3); the first ends at `at`.
+  /// Numbers are single digits (Qwen2) or groups of up to three (Llama 3); the first one ends at `at`.
   const char* numbers(const char* at, const char* end) const {
     for (int more = kPattern == KnownPattern::llama3 ? 2 : 0; more > 0 && at != end; --more) {
       const Char c = char_at(at, end);
@@ -163,7 +163,7 @@ class FastSplit {
     return at;
   }
 
-  /// Neither spaces nor letters nor numbers, and but for GPT-2 the line breaks behind them.
+  /// Neither spaces nor letters nor numbers, and, except for GPT-2, the line breaks after them.
   const char* others(const char* at, const char* end) const {
     while (at != end) {
       const Char c = char_at(at, end);
@@ -175,10 +175,10 @@ class FastSplit {
     return at;
   }
 
-  /// White space: up to its last line break (not GPT-2); else all of it at the end of the text; else all but the last character, which
-  /// goes with what follows; else that one character.
+  /// White space: up to its last line break (not GPT-2); else all of it at the end of the text; else all but the last
+  /// character, which belongs to the next piece; else that one character.
   const char* spaces(const char* at, const char* end) const {
-    const char* last = at;  // where the last character of the run begins
+    const char* last = at;  // start of the last character of the run
     const char* behind_break = nullptr;
     const char* behind = at;
     while (behind != end) {
@@ -192,8 +192,8 @@ class FastSplit {
     return behind == end || last == at ? behind : last;
   }
 
-  /// Behind 's, 't, 're, 've, 'm, 'll or 'd at `at`; nullptr when it is none of them. But for GPT-2 in either case, where the long s
-  /// (U+017F) is an s as well.
+  /// The end of 's, 't, 're, 've, 'm, 'll or 'd at `at`; nullptr if there is none. Case-insensitive except for GPT-2;
+  /// then the long s (U+017F) also counts as an s.
   static const char* contraction(const char* at, const char* end) {
     const auto letter = [&](std::ptrdiff_t i) {
       if (end - at <= i) return '\0';

@@ -39,7 +39,7 @@ void expect_equal(std::string_view regex) {
     if (is_newer_than_pcre2(one)) continue;
     ASSERT_EQ(by_hand<kPattern>(one), by_regex(pattern, one)) << one;
   }
-  // Every code point, or one of 37 of them, in all the places where its class matters.
+  // Every code point, or every 37th, at all positions where its class matters.
   const char32_t stride = std::getenv("TRIREME_CAMPAIGN") ? 1 : 37;
   for (char32_t value = 0; value < 0x110000; value += value < 0x3000 ? 1 : stride) {
     if (value >= 0xD800 && value < 0xE000) continue;

@@ -1,5 +1,5 @@
 #pragma once
-// Memory for tables that are read at random: in large pages, where the system has them, so that finding a page costs nothing.
+// An allocator with huge pages, if available, for large tables with random access: avoids TLB misses.
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
@@ -18,13 +18,13 @@ struct HugePages {
   HugePages(const HugePages<U>&) {}  // NOLINT: allocators convert
 
   T* allocate(std::size_t n) {
-    // Less than half of a page is better off in small ones.
+    // Tables below half a huge page use normal pages.
     const bool large = n * sizeof(T) >= kPage / 2;
     const std::size_t unit = large ? kPage : std::max(alignof(T), alignof(std::max_align_t));
     const std::size_t bytes = (std::max<std::size_t>(n * sizeof(T), 1) + unit - 1) / unit * unit;
     void* memory = std::aligned_alloc(unit, bytes);
     if (!memory) throw std::bad_alloc();
-    if (large) madvise(memory, bytes, MADV_HUGEPAGE);  // a wish: small pages do as well, more slowly
+    if (large) madvise(memory, bytes, MADV_HUGEPAGE);  // only a hint: normal pages also work, but slower
     return static_cast<T*>(memory);
   }
   void deallocate(T* memory, std::size_t) { std::free(memory); }

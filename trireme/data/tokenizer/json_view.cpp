@@ -7,7 +7,7 @@
 namespace trireme::data {
 
 nlohmann::json JsonView::parsed(std::string_view json, const std::string& name) {
-  constexpr std::size_t kMaxBytes = std::size_t{1} << 26;  // the largest vocabularies in use make 35 MB
+  constexpr std::size_t kMaxBytes = std::size_t{1} << 26;  // the largest known vocabularies take 35 MB
   const std::string beyond = files::json_bounds_fault(json, kMaxBytes, 64);
   require<DataError>(beyond.empty(), name, ": ", beyond);
   nlohmann::json value;

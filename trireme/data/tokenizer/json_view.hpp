@@ -1,5 +1,5 @@
 #pragma once
-// A place in a JSON file that nobody has checked yet: every question names the file and the place when the answer is not there.
+// Checked access to untrusted JSON: every accessor throws an error with the file and the JSON path.
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -15,12 +15,12 @@ class JsonView {
  public:
   JsonView(const nlohmann::json& value, std::string place) : value_(&value), place_(std::move(place)) {}
 
-  /// Parses a whole file, within the bounds of json_bounds.hpp. DataError when it is not JSON or not an object.
+  /// Parses a whole file, within the limits of json_bounds.hpp. DataError if it is not JSON or not an object.
   static nlohmann::json parsed(std::string_view json, const std::string& name);
 
   const nlohmann::json& value() const { return *value_; }
   bool has(const char* key) const { return value_->is_object() && value_->contains(key) && !(*value_)[key].is_null(); }
-  /// What stands under `key`; null when there is nothing.
+  /// The value under `key`; null if there is none.
   JsonView at(const char* key) const {
     static const nlohmann::json kNull;
     return {has(key) ? (*value_)[key] : kNull, text(place_, '.', key)};
@@ -28,7 +28,7 @@ class JsonView {
   JsonView at(std::size_t i) const { return {(*value_)[i], text(place_, '[', i, ']')}; }
   bool is_null() const { return value_->is_null(); }
 
-  /// A list; every JsonView of its elements is at(i).
+  /// The size of a list; its elements are at(i).
   std::size_t list_size() const {
     if (!value_->is_array()) fail("is not a list");
     return value_->size();
@@ -51,10 +51,10 @@ class JsonView {
     return has(key) ? at(key).string() : otherwise;
   }
 
-  /// Throws when there is any other key: what a file asks for must not be passed over.
+  /// Throws if there is any other key: options in a file must not be ignored silently.
   void only(std::initializer_list<std::string_view> keys) const;
   [[noreturn]] void fail(std::string_view what) const { throw DataError(text(place_, ' ', what)); }
-  /// For what the format has and we have not.
+  /// For features of the format that are not supported.
   [[noreturn]] void not_done(std::string_view what) const {
     throw DataError(text(place_, ": ", what,
                          " is not supported\n  fix: another tokenizer, or the text tokenized by another program"));

@@ -13,13 +13,13 @@
 namespace trireme::data {
 namespace {
 
-// For one piece: a pattern may go back over all of a long run of spaces, and does so some times. A hostile one stops here soon.
+// Limit per match: a pattern may backtrack over a long run of spaces a few times. A malicious one is stopped early.
 std::uint32_t max_steps(std::size_t text_bytes) {
   return static_cast<std::uint32_t>(std::min<std::size_t>(1'000'000 + 16 * text_bytes, 0xFFFFFFFF));
 }
 constexpr std::size_t kMaxPatternBytes = 1 << 16;
 
-// White_Space of Unicode. PCRE2's own \s also takes U+180E, which left that class in Unicode 6.3.
+// Unicode's White_Space. PCRE2's own \s also matches U+180E, which left that class in Unicode 6.3.
 constexpr std::string_view kSpaceInClass = R"(\t-\r\x{85}\p{Z})";
 
 std::string fault(int code) {
@@ -29,7 +29,7 @@ std::string fault(int code) {
   return message;
 }
 
-/// `text` with a control character for every byte that is not UTF-8: of the same length, so that places stay the same.
+/// `text` with every invalid UTF-8 byte replaced by a control character: same length, so that offsets stay valid.
 std::string in_utf8(std::string_view from) {
   std::string out(from);
   for (std::size_t i = 0; i < from.size();) {
@@ -44,7 +44,7 @@ std::string in_utf8(std::string_view from) {
 
 namespace {
 
-/// Reads a pattern of Oniguruma's from left to right and writes it as PCRE2's. What is not known to mean the same in both is refused.
+/// Translates Oniguruma syntax to PCRE2, from left to right. Rejects anything not known to mean the same in both.
 class Translator {
  public:
   explicit Translator(std::string_view regex) : regex_(regex) {}
@@ -102,7 +102,7 @@ class Translator {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
   }
 
-  /// \p{L}, \p{Lu}: general categories. Longer names are scripts, of which PCRE2 takes the extensions unless told otherwise.
+  /// \p{L}, \p{Lu}: general categories. Longer names are scripts, for which PCRE2 uses script extensions by default.
   void property() {
     const std::size_t end = rest().find('}');
     if (!rest().substr(2).starts_with('{') || end == std::string_view::npos)
@@ -164,11 +164,11 @@ std::string translated(std::string_view regex) { return Translator(regex).run();
 
 namespace {
 
-/// What a match needs beside the pattern, for one thread.
+/// Per-thread match state.
 class Workspace {
  public:
   explicit Workspace(std::size_t text_bytes) : limits_(pcre2_match_context_create(nullptr), &pcre2_match_context_free) {
-    // Of the compiled code: it begins small and grows; without one it has 32 KiB, which long runs of groups fill.
+    // Stack of the JIT code, which starts small and grows; the default of 32 KiB overflows on long runs of groups.
     thread_local const std::unique_ptr<pcre2_jit_stack, decltype(&pcre2_jit_stack_free)> stack(
         pcre2_jit_stack_create(32 << 10, 64 << 20, nullptr), &pcre2_jit_stack_free);
     require<OutOfMemory>(limits_ && stack, "no memory for a match");
@@ -197,13 +197,13 @@ Pattern::Pattern(std::string_view regex) : regex_(regex), compiled_(std::make_un
   const std::string ours = translated(regex);
   int error = 0;
   PCRE2_SIZE offset = 0;
-  // Line by line: ^ and $ of the reference are those of Ruby.
+  // Multi-line: ^ and $ in the reference are those of Ruby.
   compiled_->code =
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(ours.data()), ours.size(),
                     PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
   require<DataError>(compiled_->code != nullptr, "the pattern ", files::shown_name(regex, 200),
                      " is no regular expression: ", fault(error), " (near its byte ", offset, ')');
-  pcre2_jit_compile(compiled_->code, PCRE2_JIT_COMPLETE);  // without it the interpreter gives the same answers
+  pcre2_jit_compile(compiled_->code, PCRE2_JIT_COMPLETE);  // if unavailable, the interpreter gives the same results
 }
 
 Pattern::Pattern(Pattern&&) noexcept = default;
@@ -222,9 +222,9 @@ std::vector<Span> Pattern::split(std::string_view from) const {
   std::vector<Span> spans;
   if (subject.empty()) return spans;
   std::size_t done = 0;
-  std::optional<std::size_t> last_end;  // of a match: an empty one right behind it is none
+  std::optional<std::size_t> last_end;  // end of the last match: an empty match right after it is ignored
   for (std::size_t at = 0; at <= subject.size();) {
-    // NO_UTF_CHECK: it was checked above, and would be again from the beginning at every call.
+    // NO_UTF_CHECK: already checked above; otherwise every call would check again from the beginning.
     const int count = pcre2_match(compiled_->code, reinterpret_cast<PCRE2_SPTR>(subject.data()), subject.size(), at,
                                   PCRE2_NO_UTF_CHECK, match.get(), workspace.get());
     if (count == PCRE2_ERROR_NOMATCH) break;
@@ -238,7 +238,7 @@ std::vector<Span> Pattern::split(std::string_view from) const {
       continue;
     }
     if (begin > done) spans.push_back({done, begin, false});
-    spans.push_back({begin, end, true});  // an empty match cuts as well
+    spans.push_back({begin, end, true});  // an empty match splits too
     done = at = end;
     last_end = end;
   }

@@ -1,5 +1,5 @@
 #pragma once
-// The regular expressions of tokenizer files. The only file that sees PCRE2.
+// The regular expressions of tokenizer files. The only file that uses PCRE2.
 #include <memory>
 #include <string>
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace trireme::data {
 
-/// A piece of a text, by bytes, and whether the pattern matched it.
+/// A byte range of a text, and whether it is a match.
 struct Span {
   std::size_t begin = 0, end = 0;
   bool matched = false;
@@ -16,14 +16,16 @@ struct Span {
 
 class Pattern {
  public:
-  /// `regex` as Oniguruma (the reference) reads it. DataError for what is wrong in it, and for what the two engines read differently.
+  /// `regex` in Oniguruma syntax (the reference). DataError for an invalid regex, and for syntax that the two engines
+  /// interpret differently.
   explicit Pattern(std::string_view regex);
   Pattern(Pattern&&) noexcept;
   Pattern& operator=(Pattern&&) noexcept;
   ~Pattern();
 
-  /// `text` cut into matches and what is between them. Matches may be empty: they cut all the same. Several threads may ask at once. Bytes that are not UTF-8 are
-  /// characters that are neither letters nor numbers nor space. DataError when the pattern needs too long for this text.
+  /// Splits `text` into matches and the parts between them. Empty matches split too. Thread-safe. Bytes that are not
+  /// UTF-8 are characters that are neither letters nor numbers nor space. DataError if matching exceeds the step limit
+  /// for this text.
   std::vector<Span> split(std::string_view text) const;
 
   const std::string& regex() const { return regex_; }
@@ -34,7 +36,7 @@ class Pattern {
   std::unique_ptr<Compiled> compiled_;
 };
 
-/// `regex` as PCRE2 must be told it: \s is Unicode's White_Space. Throws as Pattern does. For tests.
+/// `regex` translated to PCRE2: \s is Unicode's White_Space. Throws as Pattern does. For tests.
 std::string translated(std::string_view regex);
 
 }  // namespace trireme::data

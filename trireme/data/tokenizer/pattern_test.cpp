@@ -28,7 +28,7 @@ TEST(Pattern, WhiteSpaceIsUnicodes) {
   EXPECT_EQ(Pattern(R"(\s+)").split("\u2028\u180E"), (std::vector<Span>{{0, 3, true}, {3, 6, false}}));
   EXPECT_EQ(Pattern(R"([^\s]+)").split("\u0085a"), (std::vector<Span>{{0, 2, false}, {2, 3, true}}));
   EXPECT_EQ(Pattern(R"(\S+)").split(" a"), (std::vector<Span>{{0, 1, false}, {1, 2, true}}));
-  EXPECT_EQ(Pattern(R"(a$)").split("a\nb"), (std::vector<Span>{{0, 1, true}, {1, 3, false}}));  // line by line
+  EXPECT_EQ(Pattern(R"(a$)").split("a\nb"), (std::vector<Span>{{0, 1, true}, {1, 3, false}}));  // multi-line
 }
 
 TEST(Pattern, BrokenBytesAreCharactersOfNoClass) {
@@ -48,7 +48,7 @@ TEST(Pattern, WhatIsNoPatternIsRefused) {
   EXPECT_THAT(pattern_refusal("(a"),
               HasSubstr("is no regular expression: missing closing parenthesis (near its byte 2)"));
   EXPECT_THAT(pattern_refusal(R"(\p{Elvish})"), HasSubstr("is no regular expression"));
-  EXPECT_THAT(pattern_refusal(R"(\p{Alpha})"), HasSubstr("is no regular expression"));  // a class there, no script
+  EXPECT_THAT(pattern_refusal(R"(\p{Alpha})"), HasSubstr("is no regular expression"));  // a class there, not a script
   EXPECT_THAT(pattern_refusal("\xFF"), HasSubstr("is not UTF-8"));
   EXPECT_THAT(pattern_refusal(std::string(70'000, 'a')), HasSubstr("a pattern of 70000 bytes; at most 65536"));
   EXPECT_THAT(pattern_refusal("a\\"), HasSubstr("a backslash at its end"));

@@ -8,12 +8,12 @@
 namespace trireme::data {
 namespace {
 
-/// How many bytes at the end of `text` are the beginning of a character that may still become whole.
+/// The number of bytes at the end of `text` that are an incomplete but still valid character.
 std::size_t unfinished_bytes(std::string_view text) {
   for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
     const auto byte = static_cast<unsigned char>(text[text.size() - back]);
     if ((byte & 0xC0) == 0x80) continue;
-    // Whether some bytes behind it could make it whole: try the smallest and the largest that may follow.
+    // Whether it can be completed: try the smallest and the largest possible continuation bytes.
     const std::string begun(text.substr(text.size() - back));
     const std::size_t wanted = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC2 ? 2 : 1;
     if (wanted <= back) return 0;

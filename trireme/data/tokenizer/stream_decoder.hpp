@@ -1,5 +1,5 @@
 #pragma once
-// Text from tokens as they come, one at a time, that never ends inside a character.
+// Incremental detokenizer: decodes tokens one at a time and never emits a partial UTF-8 character.
 #include <string>
 #include <vector>
 
@@ -11,10 +11,10 @@ class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer, bool skip_special_tokens = false);
 
-  /// The text that is whole now: nothing while a character has begun and not ended. Bytes that can no longer become a character come as
-  /// U+FFFD.
+  /// Returns the text that is now complete: empty while a character is incomplete. Invalid byte sequences are returned
+  /// as U+FFFD.
   std::string push(TokenId id);
-  /// What is left when no more tokens come: U+FFFD for a character that never ended.
+  /// Flushes at the end: U+FFFD for an incomplete character.
   std::string finish();
 
  private:

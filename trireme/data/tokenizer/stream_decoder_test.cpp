@@ -12,7 +12,7 @@ TEST(StreamDecoder, NeverEndsInsideACharacterAndLosesNothing) {
   const Tokenizer tokenizer = tokenizer_of(trained_json());
   const RandomStream dice(5, "stream decoder test");
   for (std::uint64_t i = 0; i < 3000; ++i) {
-    // Tokens of texts, and any tokens: among these are many that can never be UTF-8.
+    // Tokens of texts, and random tokens: many of these can never be UTF-8.
     std::vector<TokenId> ids = tokenizer.encode(random_text(i));
     if (i % 2 == 0)
       for (TokenId& id : ids) id = static_cast<TokenId>(dice.below(i * 1000 + (&id - ids.data()), 500));
@@ -35,7 +35,7 @@ TEST(StreamDecoder, WaitsForTheRestOfACharacter) {
   EXPECT_EQ(decoder.push(0x82), "");
   EXPECT_EQ(decoder.push(0xAC), "€");
   EXPECT_EQ(decoder.push(0xE2), "");
-  EXPECT_EQ(decoder.push('a'), "\uFFFDa");  // it can no longer become one
+  EXPECT_EQ(decoder.push('a'), "\uFFFDa");  // can no longer be completed
   EXPECT_EQ(decoder.push(0xF0), "");
   EXPECT_EQ(decoder.finish(), "\uFFFD");
 }

@@ -20,7 +20,7 @@ std::string applied(const ReplaceText& step, std::string_view text) {
   return out;
 }
 
-/// Spans of `text`, matched or not, as pieces.
+/// Turns matched and unmatched spans of `text` into pieces, according to the behavior.
 std::vector<std::string_view> with_behavior(std::string_view text, const std::vector<Span>& spans,
                                             SplitBehavior behavior) {
   std::vector<Span> kept;
@@ -104,7 +104,7 @@ std::vector<std::string_view> cut(const Metaspace& step, const TextPiece& piece,
       step.prepend == Metaspace::Prepend::always || (step.prepend == Metaspace::Prepend::first && piece.begins_text);
   if (wanted && !changed.starts_with(step.replacement)) changed.insert(0, step.replacement);
   if (!step.split) return {changed};
-  std::vector<Span> spans;  // each replacement goes with what follows it
+  std::vector<Span> spans;  // each replacement belongs to the text after it
   for (std::size_t at = 0; at < changed.size();) {
     const std::size_t found = std::min(changed.find(step.replacement, at), changed.size());
     if (found > at) spans.push_back({at, found, false});
@@ -133,7 +133,7 @@ std::vector<TextPiece> pieces_after(const PreTokenizer& step, const std::vector<
   for (const TextPiece& piece : pieces) {
     bool begins = piece.begins_text;
     for (const std::string_view part : std::visit([&](const auto& which) { return cut(which, piece, owned); }, step)) {
-      // What is cut off at the beginning takes the beginning along; what is written anew still stands there.
+      // If a split drops the start of the text, no piece begins the text; rewritten text still does.
       const bool cut_here = std::holds_alternative<SplitText>(step) || std::holds_alternative<SplitNumbers>(step);
       out.push_back({part, begins && (!cut_here || part.data() == piece.text.data())});
       begins = false;

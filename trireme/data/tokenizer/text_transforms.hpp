@@ -1,5 +1,5 @@
 #pragma once
-// What happens to a text before the model sees it: normalizers change it, pre-tokenizers cut it.
+// Text processing before the BPE model: normalizers change the text, pre-tokenizers split it.
 #include <deque>
 #include <string>
 #include <string_view>
@@ -16,7 +16,7 @@ struct ToNormalForm {
   NormalForm form = NormalForm::nfc;
 };
 struct PrependText {
-  std::string what;  // not before an empty text
+  std::string what;  // not prepended to an empty text
 };
 struct ReplaceText {
   Pattern pattern;
@@ -24,25 +24,25 @@ struct ReplaceText {
 };
 using Normalizer = std::variant<ToNormalForm, PrependText, ReplaceText>;
 
-/// `text` after one step. Text that is not UTF-8 is made so first (U+FFFD).
+/// `text` after one normalizer. Invalid UTF-8 is replaced first (U+FFFD).
 std::string normalised_by(const Normalizer& step, std::string_view text);
-/// Whether a step certainly leaves `text` alone: worth asking, most texts need nothing.
+/// Fast check whether a normalizer certainly leaves `text` unchanged, which is true for most texts.
 bool leaves_alone(const Normalizer& step, std::string_view text);
 
 // --- Pre-tokenizers ---
-/// What becomes of the matches of a pattern.
+/// How the matches of a pattern are split off.
 enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
 struct SplitText {
   Pattern pattern;
   SplitBehavior behavior = SplitBehavior::isolated;
-  bool invert = false;  // what does not match takes the part of what does
+  bool invert = false;  // matches and non-matches swap roles
 };
-/// Numbers by themselves, together or each alone.
+/// Splits off numbers, as runs or as single digits.
 struct SplitNumbers {
   bool individually = false;
 };
-/// A space before each piece that has none.
+/// Adds a space before each piece that has none.
 struct PrefixSpace {};
 struct Metaspace {
   enum class Prepend { always, first, never };
@@ -54,10 +54,10 @@ using PreTokenizer = std::variant<SplitText, SplitNumbers, PrefixSpace, Metaspac
 
 struct TextPiece {
   std::string_view text;
-  bool begins_text = false;  // at the very beginning of what the user gave
+  bool begins_text = false;  // at the very beginning of the original input
 };
 
-/// The pieces after one step, none of them empty. What a step writes anew is kept in `owned`.
+/// The pieces after one pre-tokenizer, without empty ones. Newly created text is stored in `owned`.
 std::vector<TextPiece> pieces_after(const PreTokenizer& step, const std::vector<TextPiece>& pieces,
                                     std::deque<std::string>& owned);
 

@@ -6,7 +6,7 @@
 #include "trireme/data/tokenizer/tokenizer_parts.hpp"
 #include "trireme/files/shown_name.hpp"
 
-// Lines of "BASE64 RANK". The file says neither how text is cut into words nor which special tokens there are: both come from its name.
+// Lines of "BASE64 RANK". Pre-tokenizer and special tokens are not in the file: both are derived from its name.
 
 namespace trireme::data {
 namespace {
@@ -33,16 +33,16 @@ std::string from_base64(std::string_view in, const std::string& place) {
   return out;
 }
 
-// Words end where a capital letter follows a small one; contractions stay with their words.
+// Words end where an upper-case letter follows a lower-case one; contractions stay with their words.
 constexpr std::string_view kO200kPattern =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
     R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 struct Family {
-  const char* name;  // somewhere in the file's name
+  const char* name;  // substring of the file name
   std::string_view pattern;
-  std::vector<std::pair<const char*, TokenId>> specials;  // {} : <|endoftext|> behind the last
+  std::vector<std::pair<const char*, TokenId>> specials;  // {} : <|endoftext|> after the last token
 };
 
 const std::vector<Family>& families() {
@@ -75,11 +75,11 @@ const Family& family_of(const std::string& name) {
                        "\n  fix: a name with one of ", known, ", such as mine.llama3.tiktoken; or a tokenizer.json"));
 }
 
-/// Every way to put a token together from two others is a merge, and its rank is the token's.
+/// Every way to build a token from two others is a merge, with the token's rank.
 void add_merges(Tokenizer::Parts& parts, const std::vector<std::pair<std::string, TokenId>>& tokens) {
   std::vector<Merge> merges;
   std::vector<std::uint32_t> ranks;
-  constexpr std::size_t kLongest = 1024;  // a longer token would cost its length squared
+  constexpr std::size_t kLongest = 1024;  // the cost is quadratic in the token length
   for (const auto& [bytes, rank] : tokens) {
     require<DataError>(bytes.size() <= kLongest, parts.name, ": token ", rank, " has ", bytes.size(),
                        " bytes; at most ", kLongest, " are allowed");
@@ -95,14 +95,14 @@ void add_merges(Tokenizer::Parts& parts, const std::vector<std::pair<std::string
   parts.model.merges = MergeTable(merges, ranks);
 }
 
-/// What byte-level tokenizers without a tokenizer.json share: words by `pattern`, tokens that are bytes, special tokens.
+/// Shared by byte-level tokenizers without a tokenizer.json: words by `pattern`, tokens that are bytes, special tokens.
 std::unique_ptr<Tokenizer::Parts> byte_level_parts(const std::string& name, std::string_view pattern,
                                                    const std::vector<std::pair<std::string, TokenId>>& tokens,
                                                    const std::vector<std::pair<const char*, TokenId>>& specials) {
   auto parts = std::make_unique<Tokenizer::Parts>();
   parts->name = name;
   parts->expect_tokens(tokens.size());
-  if (specials.back().second < 1'000'000)  // those of known models, above their ranks
+  if (specials.back().second < 1'000'000)  // of known models, above the ranks
     parts->most_tokens = std::max<std::size_t>(parts->most_tokens, specials.back().second + 1);
   std::string identity = text(pattern, '\n');
   for (const auto& [bytes, id] : tokens) {

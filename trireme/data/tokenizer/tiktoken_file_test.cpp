@@ -15,7 +15,7 @@ std::string base64_of_byte(int byte) {
   return {kDigits[static_cast<std::size_t>(byte >> 2)], kDigits[static_cast<std::size_t>((byte & 3) << 4)], '=', '='};
 }
 
-/// All bytes by their numbers, and what else is given.
+/// All single bytes with their values as ranks, plus the given lines.
 std::string lines_with(const std::string& more) {
   std::string out;
   for (int byte = 0; byte < 256; ++byte) out += text(base64_of_byte(byte), ' ', byte, '\n');

@@ -16,7 +16,7 @@
 namespace trireme::data {
 namespace {
 
-/// A cache for as long as a call lasts.
+/// Borrows a cache for the duration of a call.
 class Borrowed {
  public:
   explicit Borrowed(CachePool& pool) : pool_(pool), cache_(pool.take()) {}
@@ -41,7 +41,7 @@ class Encoder {
   }
 
  private:
-  /// Writes the added tokens in `text`, and hands what is between them to `rest`.
+  /// Emits the added tokens in `text`, and passes the text between them to `rest`.
   template <class Rest>
   void split_by_tokens(const AddedTokenFinder& finder, std::string_view text, bool begins, const Rest& rest) {
     std::size_t done = 0;

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// The two halves of a merge, spelt "a b" or ["a", "b"].
+/// The two halves of a merge, written as "a b" or ["a", "b"].
 std::pair<std::string, std::string> halves(const JsonView& merge) {
   if (merge.value().is_array()) {
     if (merge.list_size() != 2) merge.fail("is not a pair");
@@ -45,7 +45,7 @@ void read_merges(const JsonView& merges, Tokenizer::Parts& parts, std::string& i
     };
     list.push_back({id_of(left), id_of(right), id_of(left + right)});
     ranks.push_back(static_cast<std::uint32_t>(i));
-    identity += text(list.back().left, ' ', list.back().right, '\n');  // however the file spells them
+    identity += text(list.back().left, ' ', list.back().right, '\n');  // independent of the notation in the file
   }
   parts.model.merges = MergeTable(list, ranks);
 }
@@ -84,7 +84,7 @@ void read_model(const JsonView& model, Tokenizer::Parts& parts, bool byte_level,
   }
 }
 
-/// The reference does not take the number that stands in the file: a token of the vocabulary keeps its own, others are numbered on.
+/// The reference ignores the id in the file: a token of the vocabulary keeps its id, others get the next free one.
 class ReferenceNumbers {
  public:
   explicit ReferenceNumbers(const Tokenizer::Parts& parts)
@@ -151,7 +151,7 @@ std::optional<TokenId> named_end(const Tokenizer::Parts& parts) {
   return std::nullopt;
 }
 
-/// "eos_token" of the tokenizer_config.json beside `file`: a text, or an object with its "content".
+/// "eos_token" of the tokenizer_config.json next to `file`: a string, or an object with "content".
 std::optional<TokenId> configured_end(const std::filesystem::path& file, const Tokenizer::Parts& parts) {
   const std::filesystem::path config = file.parent_path() / "tokenizer_config.json";
   if (!std::filesystem::exists(config)) return std::nullopt;
@@ -164,7 +164,8 @@ std::optional<TokenId> configured_end(const std::filesystem::path& file, const T
   return found->second;
 }
 
-/// Metaspace may ask whether a piece begins the text as it was given; a normalizer that writes there makes that a question of offsets.
+/// Metaspace may depend on whether a piece begins the original text; a normalizer that inserts text there would require
+/// offset tracking.
 void refuse_lost_beginning(const JsonView& root, const Tokenizer::Parts& parts) {
   const bool asks = std::ranges::any_of(parts.pre_tokenizers, [](const PreTokenizer& step) {
     const auto* metaspace = std::get_if<Metaspace>(&step);
@@ -191,7 +192,7 @@ std::unique_ptr<Tokenizer::Parts> parts_of_json(const Json& json, const std::str
   parts->pre_tokenizers = std::move(pre.steps);
   parts->fast = pre.fast;
   refuse_lost_beginning(root, *parts);
-  // All that decides tokens, and nothing else.
+  // Everything that affects token ids, and nothing else.
   std::string identity =
       text(json.value("normalizer", Json()).dump(), '\n', json.value("pre_tokenizer", Json()).dump(), '\n');
   read_model(root.at("model"), *parts, pre.byte_level, identity);
@@ -222,7 +223,7 @@ std::unique_ptr<Tokenizer::Parts> parts_of_tokenizer_json(const std::filesystem:
   return parts;
 }
 
-// As a tokenizer.json with GPT-2's steps, so that there is one reader.
+// Converted to a tokenizer.json with GPT-2's components, so that there is only one reader.
 std::unique_ptr<Tokenizer::Parts> parts_of_vocab_and_merges(const std::filesystem::path& vocab,
                                                             const std::filesystem::path& merges) {
   require<DataError>(std::filesystem::exists(merges), vocab.string(), " needs ", merges.filename().string(),

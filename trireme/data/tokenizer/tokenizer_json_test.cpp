@@ -1,4 +1,4 @@
-// What is wrong in a tokenizer.json, or asked for there and not done: each has a message that names it.
+// Invalid or unsupported contents of a tokenizer.json: each has a message that names it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 using Ids = std::vector<TokenId>;
 
-/// A small file with one part exchanged.
+/// A small file with one part replaced.
 std::string with(const std::string& key, const std::string& value) {
   std::map<std::string, std::string> parts{
       {"added_tokens", "[]"},
@@ -109,7 +109,7 @@ TEST(TokenizerJson, WhatHasNoTokenFallsBackToBytesOrIsUnknown) {
                         "}}")
         .encode(of);
   };
-  EXPECT_EQ(ids("", "aéa"), (Ids{1, 1}));  // as the reference: what nothing stands for is left out
+  EXPECT_EQ(ids("", "aéa"), (Ids{1, 1}));  // as in the reference: symbols without a token are dropped
   EXPECT_EQ(ids(R"(,"byte_fallback":true)", "aé"), (Ids{1, 2, 3}));
   EXPECT_EQ(ids(R"(,"unk_token":"?")", "xyaz"), (Ids{0, 0, 1, 0}));
   EXPECT_EQ(ids(R"(,"unk_token":"?","fuse_unk":true)", "xyaz"), (Ids{0, 1, 0}));

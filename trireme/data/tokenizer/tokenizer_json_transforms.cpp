@@ -7,7 +7,7 @@
 namespace trireme::data {
 namespace {
 
-/// Calls `one` for each step of a Sequence (kept under `key`), or for the step itself.
+/// Calls `one` for each component of a Sequence (stored under `key`), or for a single component.
 template <class One>
 void for_each_step(const JsonView& json, const char* key, const One& one) {
   if (json.is_null()) return;
@@ -58,7 +58,7 @@ Metaspace read_metaspace(const JsonView& json) {
   if (json.has("prepend_scheme"))
     step.prepend = one_of<Prepend>(json.at("prepend_scheme"),
                                    {{"always", Prepend::always}, {"first", Prepend::first}, {"never", Prepend::never}});
-  // The older flag; the reference takes "false" only beside "never".
+  // The older flag; the reference accepts "false" only together with "never".
   if (!json.flag("add_prefix_space", true) && step.prepend != Prepend::never)
     json.at("add_prefix_space").fail("is false, but prepend_scheme is not \"never\"");
   step.split = json.flag("split", true);
@@ -77,7 +77,7 @@ SplitText read_split(const JsonView& json) {
           json.flag("invert", false)};
 }
 
-/// A split that keeps its matches, whose pattern matches everything, and which we know by heart.
+/// The hand-written equivalent of a single split that keeps all matches and whose pattern matches everything.
 KnownPattern fast_form(const std::vector<PreTokenizer>& steps) {
   if (steps.size() != 1) return KnownPattern::none;
   const auto* split = std::get_if<SplitText>(&steps[0]);
@@ -153,7 +153,7 @@ PreTokenizers read_pre_tokenizers(const JsonView& json) {
 
 void read_post_processor(const JsonView& json, Tokenizer::Parts& parts) {
   for_each_step(json, "processors", [&](const JsonView& step, const std::string& type) {
-    if (type == "ByteLevel") return;  // moves offsets, which we do not give
+    if (type == "ByteLevel") return;  // only changes offsets, which we do not return
     if (type != "TemplateProcessing") step.not_done(text("the post-processor ", files::shown_name(type)));
     const JsonView single = step.at("single");
     bool behind = false;

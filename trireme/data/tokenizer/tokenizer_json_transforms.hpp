@@ -1,5 +1,5 @@
 #pragma once
-// The steps that a tokenizer.json names, read one by one.
+// Parsers for the components of a tokenizer.json: normalizers, pre-tokenizers, post-processor, decoder.
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -23,7 +23,7 @@ void read_post_processor(const JsonView& json, Tokenizer::Parts& parts);
 /// The bytes of every token of `parts`.
 Decoding read_decoding(const JsonView& json, const Tokenizer::Parts& parts);
 
-/// 0xE2 of "<0xE2>".
+/// "<0xE2>" -> 0xE2
 std::optional<unsigned char> fallback_byte(std::string_view token);
 
 }  // namespace trireme::data

@@ -35,7 +35,7 @@ std::string tokenizer_json(const TrainedBpe& trained) {
                      {"rstrip", false},
                      {"normalized", false},
                      {"special", true}});
-  // push_back: emplace would look through all that are there, each time.
+  // push_back, since emplace would search all existing entries each time.
   auto& entries = vocab.get_ref<Json::object_t&>();
   for (TokenId id = 0; id < trained.tokens.size(); ++id) entries.push_back({spelling(id), id});
   for (const Merge& merge : trained.merges) merges.push_back({spelling(merge.left), spelling(merge.right)});

@@ -1,5 +1,5 @@
 #pragma once
-// What a tokenizer is made of: each kind of file fills one of these, and tokenizer.cpp runs it.
+// The components of a tokenizer: filled by the reader of each file format, executed by tokenizer.cpp.
 #include <array>
 #include <memory>
 #include <mutex>
@@ -25,14 +25,14 @@ struct TextHash {
 };
 using TokenMap = std::unordered_map<std::string, TokenId, TextHash, std::equal_to<>>;
 
-/// From a word to its tokens.
+/// The BPE model: from a word to its tokens.
 struct BpeModel {
   bool byte_level = false;  // symbols are bytes; else characters
   MergeTable merges;
   TokenMap words;                                   // by their bytes
   std::array<TokenId, 256> byte_ids = all_none();   // byte_level: the token of each byte
   std::array<TokenId, 256> fallbacks = all_none();  // <0x00> ... for characters without a token
-  bool byte_fallback = false;                       // use them
+  bool byte_fallback = false;                       // whether to use them
   bool whole_words_first = false;                   // a word that is a token is not built from merges ("ignore_merges")
   std::optional<TokenId> unknown;
   bool fuse_unknown = false;
@@ -46,19 +46,19 @@ struct BpeModel {
   }
 };
 
-/// From tokens to text: the bytes of each, put one behind the other.
+/// From tokens to text: the bytes of each, concatenated.
 struct Decoding {
   std::vector<std::string> bytes;        // by id
   std::string separator;                 // between tokens
-  std::size_t strip_at_most = 0;         // spaces at the beginning of the text
-  std::vector<std::string> first_bytes;  // by id, for the first token alone; empty: `bytes`
+  std::size_t strip_at_most = 0;         // leading spaces of the text
+  std::vector<std::string> first_bytes;  // by id, for the first token only; empty: `bytes`
 
   const std::string& of(TokenId id, bool first) const {
     return first && !first_bytes.empty() ? first_bytes[id] : bytes[id];
   }
 };
 
-/// Caches are handed out one a thread, and come back.
+/// Lends one cache per thread.
 class CachePool {
  public:
   std::unique_ptr<WordCache> take();
@@ -78,24 +78,24 @@ class Tokenizer::Parts {
   std::vector<bool> special;  // by id
   std::vector<Normalizer> normalizers;
   std::vector<PreTokenizer> pre_tokenizers;
-  KnownPattern fast = KnownPattern::none;  // stands for all pre-tokenizers
+  KnownPattern fast = KnownPattern::none;  // replaces all pre-tokenizers
   BpeModel model;
-  std::vector<TokenId> before, behind;  // what the post-processor puts around a text
+  std::vector<TokenId> before, behind;  // added around a text by the post-processor
   Decoding decoding;
   std::optional<TokenId> end_of_document;
   std::string fingerprint;
   mutable CachePool caches;
 
-  std::vector<std::pair<TokenId, std::string>> decoded_as;  // added tokens whose text is another when they are decoded
+  std::vector<std::pair<TokenId, std::string>> decoded_as;  // added tokens that decode to a different text
 
-  /// How many tokens a file has: numbers far beyond that are a sign of damage, and would fill the memory.
+  /// Sets a limit from the token count of a file: ids far above it indicate corruption, and would exhaust memory.
   void expect_tokens(std::size_t count) { most_tokens = 4 * count + 65'536; }
   std::size_t most_tokens = 65'536;
-  /// Enters a token; DataError when its id is taken by another or absurd.
+  /// Registers a token; DataError if its id is already used or implausibly large.
   void set_text(TokenId id, std::string_view spelling);
 };
 
-// The readers. DataError for what is wrong, or asked for and not done.
+// The readers. DataError for invalid or unsupported files.
 std::unique_ptr<Tokenizer::Parts> parts_of_tokenizer_json(const std::filesystem::path& file);
 std::unique_ptr<Tokenizer::Parts> parts_of_vocab_and_merges(const std::filesystem::path& vocab,
                                                             const std::filesystem::path& merges);
@@ -105,10 +105,10 @@ std::unique_ptr<Tokenizer::Parts> parts_of_bytes();
 std::unique_ptr<Tokenizer::Parts> parts_of_tokenizer_json_text(std::string_view json, const std::string& name);
 std::unique_ptr<Tokenizer::Parts> parts_of_tiktoken_text(std::string_view lines, const std::string& name);
 
-/// A whole file; DataError when it cannot be read.
+/// Reads a whole file; DataError on failure.
 std::string tokenizer_file_text(const std::filesystem::path& file);
 
-/// Sixteen hexadecimal digits of XXH3-64.
+/// XXH3-64 as sixteen hexadecimal digits.
 std::string hash_text(std::string_view bytes);
 
 }  // namespace trireme::data

@@ -91,7 +91,7 @@ TEST(Tokenizer, IsFoundInFoldersAndByName) {
   EXPECT_THAT(refusal(folder.path()), HasSubstr("tokenizer_config.json.eos_token is \"<none>\", which is not in"));
 }
 
-/// The older spelling of merges, "a b".
+/// The older notation of merges, "a b".
 std::string with_spelt_merges(const std::string& json) {
   auto value = nlohmann::json::parse(json);
   for (auto& merge : value["model"]["merges"]) merge = merge[0].get<std::string>() + " " + merge[1].get<std::string>();

@@ -36,10 +36,10 @@ std::uint8_t class_of(char32_t value) {
   }
   if ((value >= 9 && value <= 13) || value == 0x85) bits = CharClass::space;
   if (value == '\r' || value == '\n') bits |= CharClass::line_break;
-  // Vowels and final consonants of Korean join the consonant before them.
+  // Hangul vowels and final consonants compose with the preceding consonant.
   const utf8proc_property_t* property = utf8proc_get_property(code);
   if ((value >= 0x1100 && value <= 0x11FF) || property->combining_class != 0) bits |= CharClass::may_compose;
-  if (property->decomp_seqindex != static_cast<utf8proc_uint16_t>(-1)) {  // composed, as NFC has it, or not quite?
+  if (property->decomp_seqindex != static_cast<utf8proc_uint16_t>(-1)) {  // decomposable: does NFC change it?
     std::string alone;
     append_utf8(alone, value);
     if (normalised(alone, NormalForm::nfc) != alone) bits |= CharClass::may_compose;
@@ -110,14 +110,14 @@ bool is_word_character(char32_t value) {
     default: break;
   }
   const auto within = [&](char32_t first, char32_t last) { return value >= first && value <= last; };
-  // Letters in circles and squares are symbols that Unicode calls alphabetic.
+  // Circled and squared letters are symbols with the Unicode property Alphabetic.
   return within(0x200C, 0x200D) || within(0x24B6, 0x24E9) || within(0x1F130, 0x1F149) || within(0x1F150, 0x1F169) ||
          within(0x1F170, 0x1F189);
 }
 
 namespace {
 
-/// `text` with long runs of combining marks in canonical order. utf8proc sorts them one exchange at a time.
+/// `text` with long runs of combining marks in canonical order. utf8proc sorts them by bubble sort.
 std::string with_sorted_marks(std::string_view text) {
   struct Mark {
     int combining_class;

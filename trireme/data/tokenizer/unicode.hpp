@@ -1,5 +1,5 @@
 #pragma once
-// Code points: out of UTF-8 and into it, their classes as regular expressions know them, and their normal forms.
+// Unicode: UTF-8 decoding and encoding, character classes as in regular expressions, and normal forms.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -8,31 +8,31 @@
 
 namespace trireme::data {
 
-/// The classes that pre-tokenizers tell apart, as bits.
+/// The character classes that pre-tokenizers distinguish, as bits.
 struct CharClass {
   enum : std::uint8_t {
     letter = 1,       // \p{L}
     number = 2,       // \p{N}
     space = 4,        // \s: Unicode's White_Space
     line_break = 8,   // \r and \n
-    may_compose = 16  // could look different in NFC, alone or with its neighbours
+    may_compose = 16  // may change in NFC, alone or with its neighbours
   };
 };
 
 struct CodePoint {
-  char32_t value = 0;  // U+FFFD for a byte that belongs to no character
+  char32_t value = 0;  // U+FFFD for a byte that is not part of a character
   unsigned bytes = 0;
   bool well_formed = true;
 };
 
-/// The character at the beginning of `text`, which is not empty. A byte that cannot begin one, or that is not followed by what it
-/// needs, stands alone.
+/// The character at the beginning of `text`, which must not be empty. A byte that cannot begin one, or without its
+/// continuation bytes, stands alone.
 CodePoint first_code_point(std::string_view text);
 bool is_utf8(std::string_view text);
 void append_utf8(std::string& out, char32_t value);
 
-/// The classes of every code point, as Unicode 15 has them (utf8proc 2.8), one byte each: 1.1 MB, made at the first call
-/// (some milliseconds).
+/// The classes of every code point in Unicode 15 (utf8proc 2.8), one byte each: 1.1 MB, built at the first call (some
+/// milliseconds).
 class ClassTable {
  public:
   static const ClassTable& get();
@@ -44,13 +44,14 @@ class ClassTable {
   const std::uint8_t* classes_;
 };
 
-/// What \w matches in the reference: letters, marks, decimal digits, letter-like numbers, connectors such as _, and joiners.
+/// What \w matches in the reference: letters, marks, decimal digits, letter-like numbers, connectors such as _, and
+/// joiners.
 bool is_word_character(char32_t value);
 
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
-/// `text` is UTF-8.
+/// `text` must be UTF-8.
 std::string normalised(std::string_view text, NormalForm form);
-/// False only when NFC leaves `text` as it is; quick, and sometimes true without need.
+/// False only if NFC leaves `text` unchanged; fast, with false positives.
 bool may_change_in_nfc(std::string_view text);
 
 }  // namespace trireme::data

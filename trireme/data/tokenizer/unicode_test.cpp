@@ -42,7 +42,7 @@ TEST(Unicode, ClassesAreThoseOfRegularExpressions) {
   EXPECT_EQ(classes[U' '], CharClass::space);
   EXPECT_EQ(classes[U'\n'], CharClass::space | CharClass::line_break);
   EXPECT_EQ(classes[0x85] & CharClass::space, CharClass::space);
-  EXPECT_EQ(classes[0x180E] & CharClass::space, 0);  // no white space since Unicode 6.3
+  EXPECT_EQ(classes[0x180E] & CharClass::space, 0);  // not white space since Unicode 6.3
   EXPECT_EQ(classes[U'_'], 0);
   EXPECT_TRUE(is_word_character(U'_') && is_word_character(U'é') && is_word_character(0x301) &&
               !is_word_character(U'½'));
@@ -57,7 +57,7 @@ TEST(Unicode, WhatIsSaidToStayInNfcStays) {
     ASSERT_EQ(normalised(one, NormalForm::nfc), one);
   }
   EXPECT_GT(stayed, 1000);
-  EXPECT_FALSE(may_change_in_nfc("caf\u00E9 \u4E2D\u6587 \uAC01"));  // composed already: the quick answer
+  EXPECT_FALSE(may_change_in_nfc("caf\u00E9 \u4E2D\u6587 \uAC01"));  // already composed: the fast path
   EXPECT_TRUE(may_change_in_nfc("cafe\u0301"));
   EXPECT_EQ(normalised("cafe\u0301", NormalForm::nfc), "caf\u00E9");
   EXPECT_EQ(normalised("\u1100\u1161\u11A8", NormalForm::nfc), "\uAC01");
@@ -66,7 +66,7 @@ TEST(Unicode, WhatIsSaidToStayInNfcStays) {
   for (int i = 0; i < 40'000; ++i) marks += "\u0301\u0323";  // above, below
   for (int i = 0; i < 40'000; ++i) in_order += "\u0323";
   for (int i = 0; i < 40'000; ++i) in_order += "\u0301";
-  EXPECT_EQ(normalised(marks, NormalForm::nfd), in_order);  // and not in the square of its length
+  EXPECT_EQ(normalised(marks, NormalForm::nfd), in_order);  // and not in quadratic time
   EXPECT_EQ(normalised("\u00E9", NormalForm::nfd), "e\u0301");
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// What a word became last time: most words of a text have been seen before.
+// Cache from words to their tokens: most words of a text have occurred before.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -14,15 +14,15 @@
 
 namespace trireme::data {
 
-/// Tokens on their way out: a vector that does not ask for each of them whether there is room.
+/// Output buffer for tokens: a vector without a capacity check per token.
 class TokenBuffer {
  public:
-  /// A very long text does not keep its memory.
+  /// Releases the memory after a very long text.
   void clear() {
     size_ = 0;
     if (tokens_.size() > kMostKept) tokens_ = std::vector<TokenId>(kAtFirst);
   }
-  /// Where the next ones go: there is room for `n` of them.
+  /// The write position, with room for `n` more tokens.
   TokenId* room(std::size_t n) {
     if (tokens_.size() - size_ < n) tokens_.resize(std::max(tokens_.size() * 2, size_ + n));
     return tokens_.data() + size_;
@@ -40,22 +40,22 @@ class TokenBuffer {
   std::size_t size_ = 0;
 };
 
-/// One thread's. Entries are overwritten, never freed: the number of entries is fixed, whatever the text.
+/// One per thread. Entries are overwritten, never freed: the number of entries is fixed for any text.
 ///
-/// Words of up to 15 bytes with up to six tokens below 2^20 are an entry of 32 bytes, two in a cache line; the others, far fewer, go to a
-/// second table of strings.
+/// Words of up to 15 bytes with up to six tokens below 2^20 take an entry of 32 bytes, two per cache line; the others,
+/// far fewer, go to a second table of strings.
 class WordCache {
   struct Key {
-    std::uint64_t low = 0, high = 0;  // the bytes; the last of them is the length, so that no word is all zero
+    std::uint64_t low = 0, high = 0;  // the bytes; the last one is the length, so that no word is all zero
     bool operator==(const Key&) const = default;
   };
 
  public:
-  TokenBuffer buffer;  // of the text at hand
+  TokenBuffer buffer;  // for the current text
 
   WordCache() : short_(std::size_t{1} << kPairBits), long_(std::size_t{1} << kLongBits) {}
 
-  /// A word that is about to be looked up. To ask for several before the first is looked up hides the memory's latency.
+  /// A pending lookup. Issuing several before the first result is used hides memory latency (prefetch).
   class Ticket {
    public:
     std::string_view word() const { return word_; }
@@ -78,7 +78,7 @@ class WordCache {
     return ticket;
   }
 
-  /// Appends the tokens of the word to `out`; `make(word, tokens)` finds those it does not know.
+  /// Appends the tokens of the word to `out`; on a miss `make(word, tokens)` computes them.
   template <class Make>
   void append(const Ticket& ticket, TokenBuffer& out, const Make& make) {
     if (ticket.word_.size() > kLongestShort || ticket.word_.empty()) return append_long(ticket.word_, out, make);
@@ -96,7 +96,7 @@ class WordCache {
         newer = packed(ticket.key_, scratch_);
       }
     }
-    // All six are written, whatever the number: a branch on it would be guessed wrongly every few words.
+    // All six are always written: a branch on their number would be mispredicted every few words.
     TokenId* to = out.room(kMostIds);
     for (int i = 0; i < 3; ++i) {
       to[i] = static_cast<TokenId>(entry->ids_low >> (kIdBits * i) & kMaxId);
@@ -112,7 +112,7 @@ class WordCache {
 
   struct Short {
     Key key;
-    std::uint64_t ids_low = 0, ids_high = 0;  // three ids each; in the last four bits their number
+    std::uint64_t ids_low = 0, ids_high = 0;  // three ids each; their count in the last four bits
   };
   struct alignas(64) ShortPair {  // one cache line
     Short newer, older;
@@ -158,7 +158,7 @@ class WordCache {
 
   template <class Make>
   void append_long(std::string_view word, TokenBuffer& out, const Make& make) {
-    constexpr std::size_t kLongest = 256;  // longer ones do not come back
+    constexpr std::size_t kLongest = 256;  // longer words rarely recur
     if (word.size() > kLongest || word.empty()) {
       scratch_.clear();
       make(word, scratch_);
@@ -167,7 +167,7 @@ class WordCache {
     Long& entry = long_[std::hash<std::string_view>{}(word) >> (64 - kLongBits)];
     if (entry.word != word) {
       entry.ids.clear();
-      entry.word.clear();  // should make() throw, the entry is nobody's
+      entry.word.clear();  // keeps the entry invalid if make() throws
       make(word, entry.ids);
       entry.word = word;
     }

@@ -7,7 +7,7 @@
 namespace trireme::data {
 namespace {
 
-/// Tokens that tell a word from every other: its hash, its length, and up to nine more.
+/// Tokens that identify a word: its hash, its length, and up to nine more.
 void made_up(std::string_view word, std::vector<TokenId>& ids) {
   const std::size_t hash = std::hash<std::string_view>{}(word);
   ids.push_back(static_cast<TokenId>(hash & 0xFFFFF));

@@ -1,5 +1,5 @@
 #pragma once
-// How often each word of a corpus occurs: all that training a tokenizer needs to know of it.
+// Word counts of a corpus: the input of tokenizer training.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -25,7 +25,7 @@ class WordCounts {
   };
   void grow();
 
-  std::string bytes_;  // of all words, one behind the other
+  std::string bytes_;  // of all words, concatenated
   std::vector<Word> words_;
   std::vector<std::uint32_t> slots_;  // 1 + index into words_, by hash; 0: free
 };

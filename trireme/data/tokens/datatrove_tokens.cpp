@@ -27,7 +27,7 @@ std::string_view next_line(std::string_view& rest) {
   return line;
 }
 
-/// As datatrove writes it: three digits, then the unit of a thousand, then T for tokens.
+/// datatrove's format: three digits, then the unit of a thousand, then T for tokens.
 std::string count_for_people(std::int64_t count) {
   const auto exponent = static_cast<int>(std::to_string(count).size()) - 1;
   double value = static_cast<double>(count);
@@ -73,7 +73,7 @@ std::unique_ptr<const DocumentEnds> open_index(const std::filesystem::path& path
                      " bytes; it must hold 8 for each document, and at least one",
                      "\n  fix: fetch the file again; this one is cut short");
   const auto load = [file](std::int64_t first, std::span<std::int64_t> out) {
-    file->read_numbers(static_cast<std::uint64_t>(first) * 8, out);  // of 2^63 and more: negative, and refused
+    file->read_numbers(static_cast<std::uint64_t>(first) * 8, out);  // 2^63 and more: negative, and rejected
   };
   return std::make_unique<IndexedEnds>(static_cast<std::int64_t>(file->size() / 8), num_tokens, load, file->shown());
 }
@@ -115,7 +115,7 @@ class DatatroveWriter : public TokenWriter {
 DatatroveMetadata parse_datatrove_metadata(std::string_view metadata, const std::string& shown) {
   DatatroveMetadata found;
   std::string_view tokenizer = next_line(metadata), count = next_line(metadata);
-  // The last bar: datatrove writes "Unknown Tokenizer|4|4" for a tokenizer without a name.
+  // Split at the last bar: datatrove writes "Unknown Tokenizer|4|4" for a tokenizer without a name.
   if (const std::size_t bar = tokenizer.rfind('|'); bar != std::string_view::npos) {
     const std::string_view bytes = tokenizer.substr(bar + 1);
     require<DataError>(bytes == "2" || bytes == "4", shown, ": line 1 says that a token has ", files::shown_name(bytes),
@@ -130,7 +130,7 @@ DatatroveMetadata parse_datatrove_metadata(std::string_view metadata, const std:
                      "\n  fix: fetch the file again, or write the size of the .ds file divided by 2 (or 4) there");
   require<DataError>(found.num_tokens > 0, shown, ": 0 tokens; a data set must have at least one",
                      "\n  fix: prepare the data again, or remove this file's data set from the folder");
-  next_line(metadata);  // for people
+  next_line(metadata);  // human-readable count
   const std::string_view fingerprint = next_line(metadata);
   require<DataError>(fingerprint.empty() || is_fingerprint(fingerprint), shown, ": line 4 is ",
                      files::shown_name(fingerprint), "; it must be the tokenizer's fingerprint, 16 hexadecimal digits",

@@ -1,5 +1,5 @@
 #pragma once
-// Token files of datatrove, which nanotron's Nanosets read: x.ds, x.ds.index, x.ds.metadata, and sometimes x.ds.loss.
+// Reader for datatrove token files, used by nanotron's Nanosets: x.ds, x.ds.index, x.ds.metadata, optionally x.ds.loss.
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -11,23 +11,23 @@
 
 namespace trireme::data {
 
-// Note [The files of datatrove]: all numbers with the least significant byte first.
+// Note [The files of datatrove]: all numbers are little-endian.
 //   x.ds           tokens, u16 or u32, without a header
-//   x.ds.index     a u64 for each document: the number of tokens up to its end
-//   x.ds.metadata  text: "tokenizer|bytes of a token" (older: without "|2"), the number of tokens, the same for people
-//                  ("1.23 MT"), and, ours, the tokenizer's fingerprint
-//   x.ds.loss      a byte for each token, 1 where it counts in the loss
+//   x.ds.index     one u64 per document: the number of tokens up to its end
+//   x.ds.metadata  text: "tokenizer|bytes per token" (older: without "|2"), the number of tokens, the same in
+//                  human-readable form ("1.23 MT"), and, a Trireme extension, the tokenizer's fingerprint
+//   x.ds.loss      one byte per token, 1 if it counts in the loss
 struct DatatroveMetadata {
   TokenType type = TokenType::u16;
   std::int64_t num_tokens = 0;
   TokenizerRecord tokenizer;
 };
 
-/// DataError, with `shown` for the file, when it is not such a text.
+/// Throws DataError for invalid metadata; `shown` is the file name for messages.
 DatatroveMetadata parse_datatrove_metadata(std::string_view metadata, const std::string& shown);
 std::string datatrove_metadata_text(const DatatroveMetadata& metadata);
 
-/// `path`: x.ds. DataError when the files are not as the note says or do not fit each other.
+/// `path`: x.ds. DataError if the files violate the note or are inconsistent.
 std::unique_ptr<TokenSource> open_datatrove(const std::filesystem::path& path);
 std::unique_ptr<TokenWriter> write_datatrove(std::filesystem::path path, TokenWriterOptions options);
 

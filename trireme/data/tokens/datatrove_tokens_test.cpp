@@ -11,7 +11,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// A data set whose four files can be anything.
+/// A data set with arbitrary contents of its four files.
 struct DatatroveSet {
   std::string tokens = bytes_of_numbers<std::uint16_t>({5, 6, 7, 8});
   std::string index = bytes_of_numbers<std::uint64_t>({1, 1, 4});
@@ -43,7 +43,7 @@ TEST(Datatrove, ReadsWhatDatatroveWrites) {
   const TokenPlace place = source->place(2);
   EXPECT_EQ(place.file, source->name());
   EXPECT_EQ(place.position, 2);
-  EXPECT_EQ(place.document, 2);  // behind the empty one
+  EXPECT_EQ(place.document, 2);  // after the empty one
 }
 
 TEST(Datatrove, MetadataOfEveryAge) {
@@ -93,10 +93,10 @@ TEST(Datatrove, SizesMustAgree) {
               HasSubstr("x.ds: 7 bytes, but its metadata says 4 tokens of 2 bytes\n  fix: fetch the data again"));
   EXPECT_THAT(DatatroveSet{.tokens = std::string(10, '\0')}.refusal(), HasSubstr("x.ds: 10 bytes, but"));
   EXPECT_THAT(DatatroveSet{.tokens = ""}.refusal(), HasSubstr("x.ds: 0 bytes, but"));
-  EXPECT_THAT(DatatroveSet{.tokens = std::string(16, '\0')}.refusal(),  // what an older datatrove left out
+  EXPECT_THAT(DatatroveSet{.tokens = std::string(16, '\0')}.refusal(),  // older datatrove omitted it
               HasSubstr("fix: its tokens have 4 bytes: end line 1 of x.ds.metadata with |4"));
   EXPECT_THAT(DatatroveSet{.metadata = "gpt2|4\n4"}.refusal(), HasSubstr("fix: its tokens have 2 bytes"));
-  // The product of the count and 2 is 8 in 64 bits.
+  // The count times 2 is 8 modulo 2^64.
   EXPECT_THAT(DatatroveSet{.metadata = "gpt2|2\n9223372036854775807"}.refusal(), HasSubstr("x.ds: 8 bytes, but"));
   EXPECT_THAT(DatatroveSet{.index = "1234567"}.refusal(),
               HasSubstr("x.ds.index: 7 bytes; it must hold 8 for each document, and at least one"));

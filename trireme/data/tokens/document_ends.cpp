@@ -35,7 +35,7 @@ std::vector<std::int64_t> IndexedEnds::block(std::int64_t number) const {
 
 std::vector<std::int64_t> IndexedEnds::within(std::int64_t first, std::int64_t count) const {
   std::vector<std::int64_t> found;
-  // The last block that begins at or before `first` is the first that can hold an end behind it.
+  // The last block that begins at or before `first` is the first that can contain an end after it.
   const auto later = std::ranges::upper_bound(firsts_, first) - firsts_.begin();
   for (std::int64_t number = std::max<std::int64_t>(later - 1, 0); number * kStride < count_; ++number) {
     for (const std::int64_t end : block(number)) {

@@ -1,5 +1,5 @@
 #pragma once
-// Where the documents of one token file end: by an index on disk, or by a token that ends documents.
+// Document boundaries of a token file: from an index on disk, or from an end-of-document token.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,21 +18,21 @@ class DocumentEnds {
  public:
   virtual ~DocumentEnds() = default;
   virtual std::int64_t count() const = 0;
-  /// Those e with first < e <= first + count, ascending, each once.
+  /// The ends e with first < e <= first + count, ascending, without duplicates.
   virtual std::vector<std::int64_t> within(std::int64_t first, std::int64_t count) const = 0;
-  /// How many documents end at or before `position`: the number of the document that this token is in, from 0.
+  /// The number of documents that end at or before `position`: the index of this token's document, from 0.
   virtual std::int64_t until(std::int64_t position) const = 0;
 };
 
-/// The ends stay on disk, because there may be billions of them; every 512th is kept in memory to find the others by.
+/// The ends stay on disk, because there may be billions of them; every 512th is kept in memory for searching.
 class IndexedEnds : public DocumentEnds {
  public:
   static constexpr std::int64_t kStride = 512;
-  /// Ends [first, first + out.size()) of the index.
+  /// Loads ends [first, first + out.size()) of the index.
   using Load = std::function<void(std::int64_t first, std::span<std::int64_t> out)>;
 
-  /// Reads all of them once. DataError, with `shown` for the index, unless they ascend (an empty document repeats an end) and
-  /// the last one is `num_tokens`.
+  /// Reads all of them once. Throws DataError unless they are ascending (an empty document repeats an end) and the last
+  /// one is `num_tokens`; `shown` is the index's name for messages.
   IndexedEnds(std::int64_t count, std::int64_t num_tokens, Load load, const std::string& shown);
 
   std::int64_t count() const override { return count_; }
@@ -44,11 +44,11 @@ class IndexedEnds : public DocumentEnds {
 
   std::int64_t count_;
   Load load_;
-  std::vector<std::int64_t> firsts_;  // of each block
+  std::vector<std::int64_t> firsts_;  // first end of each block
 };
 
-/// For files without an index: documents end behind each token `mark`, and at the end of the file. Without a mark the file is
-/// one document. Nothing is read until somebody asks; count() with a mark then reads the whole file.
+/// For files without an index: a document ends after each token `mark`, and at the end of the file. Without a mark the
+/// file is one document. Reads lazily; count() with a mark then reads the whole file.
 class MarkedEnds : public DocumentEnds {
  public:
   MarkedEnds(std::shared_ptr<const TokenArray> tokens, std::optional<std::uint32_t> mark)

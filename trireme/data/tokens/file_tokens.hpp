@@ -1,5 +1,5 @@
 #pragma once
-// The token source of one file of any format, and of several files one after the other.
+// TokenSource for one file of any format, and for the concatenation of several files.
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -17,7 +17,7 @@
 
 namespace trireme::data {
 
-/// Who made the tokens, as a format or a file beside it says. Empty: not known.
+/// Which tokenizer produced the tokens, from the file or its sidecar file. Empty: unknown.
 struct TokenizerRecord {
   std::string name;
   std::string fingerprint;  // 16 hexadecimal digits
@@ -25,8 +25,8 @@ struct TokenizerRecord {
 
 bool is_fingerprint(std::string_view text);
 
-/// For formats that have no place for it: "PREFIX.tokenizer", three lines: name, fingerprint, number of tokens. Other readers
-/// do not see it. Empty when there is none; DataError for one that is of other data.
+/// Sidecar for formats without such a field: "PREFIX.tokenizer", three lines: name, fingerprint, number of tokens.
+/// Other readers ignore it. Empty if the file does not exist; DataError if it belongs to other data.
 TokenizerRecord read_tokenizer_record(const std::filesystem::path& file, std::int64_t num_tokens);
 std::string tokenizer_record_text(const TokenizerRecord& record, std::int64_t num_tokens);
 
@@ -37,7 +37,7 @@ class FileTokens : public TokenSource {
     std::string_view format;
     std::shared_ptr<const TokenArray> tokens;
     std::unique_ptr<const DocumentEnds> ends;
-    std::optional<files::RandomReader> loss;  // a byte a token, 0 or 1
+    std::optional<files::RandomReader> loss;  // one byte per token, 0 or 1
     TokenizerRecord tokenizer;
   };
   explicit FileTokens(Parts parts) : parts_(std::move(parts)) {}
@@ -60,7 +60,7 @@ class FileTokens : public TokenSource {
 
 class ConcatenatedTokens : public TokenSource {
  public:
-  /// DataError when two of them know their tokenizers and these differ, or when there are more than 2^63 - 1 tokens.
+  /// DataError if two parts were made by different tokenizers, or if there are more than 2^63 - 1 tokens.
   ConcatenatedTokens(std::string name, std::vector<std::unique_ptr<TokenSource>> parts);
 
   const std::string& name() const override { return name_; }
@@ -76,13 +76,13 @@ class ConcatenatedTokens : public TokenSource {
   TokenPlace place(std::int64_t position) const override;
 
  private:
-  /// Calls body(part, first of the part, offset from `first`, count) for each part that the range touches.
+  /// Calls body(part, first of the part, offset from `first`, count) for each part that overlaps the range.
   template <class Body>
   void each_part(std::int64_t first, std::int64_t count, const Body& body) const;
 
   std::string name_;
   std::vector<std::unique_ptr<TokenSource>> parts_;
-  std::vector<std::int64_t> begins_;  // one more than parts: the last is the number of tokens
+  std::vector<std::int64_t> begins_;  // one entry more than parts: the last is the number of tokens
   TokenizerRecord tokenizer_;
 };
 

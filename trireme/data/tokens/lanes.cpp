@@ -36,7 +36,7 @@ void convert(std::span<const T> from, U* to) {
 
 std::uint32_t largest(std::span<const std::uint32_t> tokens) {
   const auto larger = [](Narrow a, Narrow b) { return a > b ? a : b; };
-  Narrow a = {}, b = {}, c = {}, d = {};  // four, because each has to wait for the one before
+  Narrow a = {}, b = {}, c = {}, d = {};  // four accumulators, to hide the latency of the dependency chain
   const std::uint32_t* at = tokens.data();
   std::size_t left = tokens.size();
   for (; left >= 4 * kLanes; left -= 4 * kLanes, at += 4 * kLanes) {
@@ -70,7 +70,7 @@ void write_tokens_and_labels(const std::uint32_t* from, std::size_t count, std::
 }
 
 void write_counted(std::int64_t first, std::size_t count, std::int64_t* to) {
-  // Two counters of two numbers each: a vector wider than a register is kept in memory.
+  // Two counters of two numbers each: a vector wider than a register would be kept in memory.
   Pair low = Pair{0, 1} + first, high = low + 2;
   const Pair step = Pair{} + 4;
   std::size_t i = 0;

@@ -1,12 +1,12 @@
 #pragma once
-// Loops over tokens, several at a time: at -O2 the compiler makes vectors of none of them by itself.
+// SIMD loops over tokens: at -O2 the compiler does not vectorize any of them by itself.
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 namespace trireme::data {
 
-/// The largest of `tokens`; 0 when there are none.
+/// The largest of `tokens`; 0 if empty.
 std::uint32_t largest(std::span<const std::uint32_t> tokens);
 /// to[i] = from[i].
 void widen(std::span<const std::uint16_t> from, std::uint32_t* to);

@@ -25,7 +25,7 @@ TEST(Lanes, AreThePlainLoopsForEveryLength) {
     std::vector<std::uint16_t> again(n);
     narrow(tokens, again.data());
     EXPECT_EQ(again, halves);
-    for (std::size_t i = 0; i < n; ++i) {  // wherever it stands
+    for (std::size_t i = 0; i < n; ++i) {  // at any position
       std::vector<std::uint32_t> one(n, 5);
       one[i] = 0x80000000;
       EXPECT_EQ(largest(one), 0x80000000);

@@ -35,7 +35,7 @@ TokenType token_type(std::uint8_t code, const std::string& shown) {
                        "; read are 1 (u8), 2 (i8), 3 (i16), 4 (i32), 5 (i64) and 8 (u16)", kAgain));
 }
 
-/// The .idx file: where its three arrays are, checked against its size before anything is read.
+/// The .idx file: the offsets of its three arrays, checked against its size before anything is read.
 class Index {
  public:
   explicit Index(const std::filesystem::path& path) : file_(path) {
@@ -54,7 +54,7 @@ class Index {
     const auto sequences = files::little_endian_at<std::uint64_t>(&header[18]),
                marks = files::little_endian_at<std::uint64_t>(&header[26]);
     const std::uint64_t rest = file_.size() - kHeaderBytes;
-    // By division first: the sum may not fit 64 bits.
+    // Division first: the sum may overflow 64 bits.
     const bool fits = sequences <= rest / 12 && marks <= (rest - 12 * sequences) / 8;
     const std::uint64_t left = fits ? rest - 12 * sequences - 8 * marks : 0;
     require<DataError>(fits && (left == 0 || left == sequences), shown(), ": ", file_.size(), " bytes; ", sequences,
@@ -74,7 +74,7 @@ class Index {
   std::int64_t sequences() const { return sequences_; }
   std::int64_t documents() const { return documents_; }
 
-  /// Goes through all lengths and offsets; the number of tokens.
+  /// Validates all lengths and offsets; returns the number of tokens.
   std::int64_t check_sequences() const {
     constexpr std::int64_t kPart = 4096;
     const auto token_bytes = static_cast<std::int64_t>(bytes_of(type_));
@@ -98,7 +98,7 @@ class Index {
     return bytes / token_bytes;
   }
 
-  /// Goes through all marks of documents.
+  /// Validates all document indices.
   void check_marks() const {
     constexpr std::int64_t kPart = 4096;
     std::vector<std::int64_t> marks(kPart);
@@ -120,13 +120,13 @@ class Index {
                        previous, " of ", sequences_, "; no sequence may stand outside a document", kAgain);
   }
 
-  /// Ends of documents in tokens, from the marks (in sequences) and the offsets (in bytes).
+  /// Document ends in tokens, from the document indices (in sequences) and the offsets (in bytes).
   void load_ends(std::int64_t first, std::span<std::int64_t> out, std::int64_t num_tokens) const {
     file_.read_numbers(marks_at(first + 1), out);
     const auto [low, high] = std::ranges::minmax(out);
     require<DataError>(low >= 0 && high <= sequences_, shown(), ": was changed while it was being read", kAgain);
     const auto token_bytes = static_cast<std::int64_t>(bytes_of(type_));
-    // Nearly always a sequence a document: their offsets stand together, and one read gives them all.
+    // Nearly always one sequence per document: their offsets are contiguous, and one read gets them all.
     std::vector<std::int64_t> offsets;
     if (const std::int64_t span = std::min(high, sequences_ - 1) - low + 1;
         span > 0 && span <= 4 * IndexedEnds::kStride) {
@@ -177,7 +177,7 @@ class MegatronWriter : public TokenWriter {
   MegatronWriter(const std::filesystem::path& prefix, TokenWriterOptions options)
       : TokenWriter(prefix.string(), TokenFormat::megatron, std::move(options)),
         record_(beside(prefix, ".tokenizer")),
-        // Megatron's own bound: readers that compute the type from the vocabulary agree.
+        // Megatron's own threshold: readers that derive the dtype from the vocabulary agree.
         type_(this->options().vocab_size < 65'500 ? TokenType::u16 : TokenType::i32),
         tokens_(files().add(beside(prefix, ".bin"))),
         tokenizer_(has_record() ? &files().add(record_) : nullptr),
@@ -186,7 +186,7 @@ class MegatronWriter : public TokenWriter {
     std::string header(kMagic);
     files::append_little_endian(header, std::uint64_t{1});
     files::append_little_endian(header, static_cast<std::uint8_t>(type_ == TokenType::u16 ? 8 : 4));
-    files::append_little_endian(header, std::uint64_t{0});  // both counts: in complete()
+    files::append_little_endian(header, std::uint64_t{0});  // placeholder for both counts, written in complete()
     files::append_little_endian(header, std::uint64_t{0});
     index_.append(header);
   }
@@ -203,7 +203,7 @@ class MegatronWriter : public TokenWriter {
     index_.append(files::little_endian_bytes(std::span(&length, 1)));
   }
 
-  /// The offsets are computed from the lengths that are already in the file: nothing is kept in memory for each document.
+  /// The offsets are computed from the lengths that are already in the file: no memory per document.
   void complete() override {
     const std::array<std::uint64_t, 2> counts = {static_cast<std::uint64_t>(num_documents()),
                                                  static_cast<std::uint64_t>(num_documents()) + 1};

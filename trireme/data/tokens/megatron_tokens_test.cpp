@@ -11,7 +11,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// A data set whose fields can be anything: three sequences in two documents.
+/// A data set with arbitrary header fields: three sequences in two documents.
 struct MegatronSet {
   std::string magic = std::string("MMIDIDX\0\0", 9);
   std::uint64_t version = 1;
@@ -99,7 +99,7 @@ TEST(Megatron, CountsMustFitTheSizeBeforeTheyAreUsed) {
                 AllOf(HasSubstr("x.idx: "), HasSubstr("do not have this size")));
     EXPECT_THAT(MegatronSet{.marks_count = count}.refusal(), HasSubstr("do not have this size"));
   }
-  // 12 * sequences is 36 in 64 bits: what a sum that overflows would take for right.
+  // 12 * sequences is 36 modulo 2^64: an overflowing sum would accept it.
   EXPECT_THAT(MegatronSet{.sequences = (std::uint64_t{1} << 62) + 3}.refusal(), HasSubstr("do not have this size"));
   EXPECT_THAT(MegatronSet{.marks_count = (std::uint64_t{1} << 61) + 3}.refusal(), HasSubstr("do not have this size"));
   EXPECT_THAT(
@@ -136,7 +136,7 @@ TEST(Megatron, DocumentsMustCoverTheSequences) {
   EXPECT_THAT(marks({0, 1, 2}), HasSubstr("the last of 2 documents ends with sequence 2 of 3"));
   EXPECT_THAT(MegatronSet{.kinds = std::string("\0\1\0", 3)}.refusal(),
               HasSubstr("sequence 1 is not text (mode 1): multimodal data is not read"));
-  EXPECT_THAT(MegatronSet{.kinds = "xx"}.refusal(), HasSubstr("do not have this size"));  // bytes that nobody knows
+  EXPECT_THAT(MegatronSet{.kinds = "xx"}.refusal(), HasSubstr("do not have this size"));  // unknown extra bytes
 }
 
 TEST(Megatron, ManyDocumentsOfManySequencesAreFoundEachInItsPlace) {
@@ -144,7 +144,7 @@ TEST(Megatron, ManyDocumentsOfManySequencesAreFoundEachInItsPlace) {
   std::vector<std::int64_t> ends;
   std::int64_t tokens = 0;
   for (std::int64_t document = 0; document < 1'500; ++document) {
-    // Some blocks of documents have far more sequences than are read at once.
+    // Some blocks of documents have far more sequences than one read covers.
     const std::int64_t sequences = document / 512 == 1 ? 9 : 1;
     for (std::int64_t i = 0; i < sequences; ++i) {
       set.lengths.push_back(static_cast<std::int32_t>((document + i) % 3));

@@ -28,7 +28,7 @@ TokenizerRecord common_tokenizer(const Sources& sources, bool force) {
       common = each;
     }
     if (each.fingerprint == common.fingerprint) continue;
-    if (force) return {};  // no single one made it
+    if (force) return {};  // there is no common tokenizer
     throw DataError(text(known->name(), " and ", source->name(), " were made by different tokenizers\n  ",
                          files::shown_name(common.name), ", fingerprint ", common.fingerprint, "; ",
                          files::shown_name(each.name), ", fingerprint ", each.fingerprint,
@@ -37,7 +37,7 @@ TokenizerRecord common_tokenizer(const Sources& sources, bool force) {
   return common;
 }
 
-/// From what the files hold: nobody else says how many ids there are. Four bytes stay four bytes.
+/// Determined from the files, since no format stores the vocabulary size. Four-byte tokens stay four bytes.
 std::int64_t vocabulary(const Sources& sources, const DataHooks& hooks) {
   std::int64_t size = 1;
   for (const auto& source : sources) {

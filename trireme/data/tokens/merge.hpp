@@ -1,5 +1,5 @@
 #pragma once
-// Data sets joined into one, which may be of another format.
+// Merges token data sets into one, optionally in another format.
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -14,17 +14,18 @@ struct MergeOptions {
   std::vector<std::string> inputs;  // as for open_tokens, in this order
   std::filesystem::path out;
   TokenFormat format = TokenFormat::datatrove;
-  std::optional<std::uint32_t> document_end;  // of inputs of llm.c, which has no index of documents
-  bool force = false;                         // whatever the tokenizers were
+  std::optional<std::uint32_t> document_end;  // for llm.c inputs, which have no document index
+  bool force = false;                         // merge even if the tokenizers differ
 };
 
 struct Merged {
   std::int64_t documents = 0, tokens = 0;
-  TokenizerRecord tokenizer;  // of all of them, if they agree
+  TokenizerRecord tokenizer;  // common to all inputs, if they agree
 };
 
-/// Documents stay what they are, but for those without a token, which are left out; so do the loss masks, all 1 where an input has none.
-/// DataError when inputs were made by different tokenizers (unless options.force), and as open_tokens and write_tokens.
+/// Keeps documents and loss masks; empty documents are dropped, and inputs without a mask get all 1.
+/// DataError if inputs were made by different tokenizers (unless options.force), and as in open_tokens and
+/// write_tokens.
 Merged merge_tokens(const MergeOptions& options, const DataHooks& hooks = {});
 
 }  // namespace trireme::data

@@ -46,7 +46,7 @@ std::unique_ptr<TokenSource> open_file(const fs::path& file, TokenFormat format,
   throw InternalError("a token format that does not exist");
 }
 
-/// The files of `folder` that are data sets and match `pattern`, each once, by name.
+/// The data sets in `folder` that match `pattern`, without duplicates, sorted by name.
 std::vector<fs::path> data_files(const fs::path& folder, const std::string& pattern) {
   std::vector<fs::path> found;
   std::error_code error;
@@ -55,9 +55,9 @@ std::vector<fs::path> data_files(const fs::path& folder, const std::string& patt
     const fs::path& file = entries->path();
     if (::fnmatch(pattern.c_str(), file.filename().c_str(), FNM_PERIOD) != 0) continue;
     const auto format = format_of(file);
-    std::error_code unknown;  // such as a link to nowhere: opening it says so
+    std::error_code unknown;  // such as a dangling symlink: opening it reports the error
     if (!format || fs::is_directory(file, unknown)) continue;
-    // Megatron's two files are one data set, whichever the pattern names.
+    // Megatron's two files are one data set, whichever one the pattern matches.
     found.push_back(format == TokenFormat::megatron ? without_ending(file) += ".idx" : file);
   }
   require<DataError>(!error, folder.string(), ": cannot be read: ", error.message());
@@ -67,7 +67,7 @@ std::vector<fs::path> data_files(const fs::path& folder, const std::string& patt
   return found;
 }
 
-/// llm.c's scripts put both into one folder; taking it whole would train on what the run is judged by.
+/// llm.c's scripts put train and validation files into one folder; opening it all would train on the validation set.
 void check_not_train_and_validation(const std::vector<fs::path>& files, const std::string& shown) {
   const auto has = [&](const char* word) {
     return std::ranges::find_if(

@@ -1,5 +1,5 @@
 #pragma once
-// Opens token files of any format: finds out which it is, and checks everything that can be checked before the first step.
+// Opens token files of any supported format: detects it, and validates everything possible before the first step.
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -10,18 +10,18 @@
 namespace trireme::data {
 
 struct OpenTokensOptions {
-  /// For llm.c's files, which have no index of documents: the token behind which a document ends (Note [Documents of llm.c]).
+  /// For llm.c files, which have no document index: the token that ends a document (Note [Documents of llm.c]).
   std::optional<std::uint32_t> document_end;
 };
 
 /// `path` is one of
-///   x.ds                      datatrove, with x.ds.index and x.ds.metadata beside it
-///   x, x.idx or x.bin         Megatron, where x.idx is there
+///   x.ds                      datatrove, with x.ds.index and x.ds.metadata next to it
+///   x, x.idx or x.bin         Megatron, if x.idx exists
 ///   x.bin                     llm.c, otherwise
-///   a folder                  all its files of one of these formats, in the order of their names, as one row
-///   folder/train_*.bin        the same with those that the pattern (* and ?) names
-/// DataError, before anything is read, names what is there and what would be accepted; what is wrong in a file, as its format's
-/// open function says.
+///   a folder                  all its files of one of these formats, sorted by name and concatenated
+///   folder/train_*.bin        the same for the files that match the glob pattern (* and ?)
+/// Throws DataError that lists what was found and what is accepted, before anything is read; or, for an invalid file,
+/// the DataError of that format's open function.
 std::unique_ptr<TokenSource> open_tokens(const std::filesystem::path& path, const OpenTokensOptions& options = {});
 
 }  // namespace trireme::data

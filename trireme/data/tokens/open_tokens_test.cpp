@@ -52,7 +52,7 @@ TEST(OpenTokens, SaysWhatIsThereAndWhatWouldBeAccepted) {
 TEST(OpenTokens, AFolderIsItsFilesInTheOrderOfTheirNames) {
   for (const TokenFormat format : kTokenFormats) {
     const TempFolder folder;
-    write_documents(format, folder / "00002", {{6}, {7, 8}}, {.vocab_size = 100'000});  // u32 behind u16
+    write_documents(format, folder / "00002", {{6}, {7, 8}}, {.vocab_size = 100'000});  // u32 after u16
     write_documents(format, folder / "00000", {{1, 2}, {3}}, {.tokenizer = {"t", "0123456789abcdef"}});
     write_documents(format, folder / "00001", {{4, 5}});
     write_bytes(folder / ".hidden.ds", "");

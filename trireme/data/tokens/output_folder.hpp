@@ -1,5 +1,5 @@
 #pragma once
-// The folder that a data set is written to. Header only.
+// The output folder of a data set. Header only.
 #include <filesystem>
 #include <system_error>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace trireme::data {
 
-/// Makes the folder of a file, and takes it away again when nothing was put there.
+/// Creates the folder of a file, and removes it again if it stays empty.
 class OutputFolder {
  public:
   explicit OutputFolder(const std::filesystem::path& file) {

@@ -33,7 +33,7 @@ void SyntheticTokens::read(std::int64_t first, std::span<std::uint32_t> out) con
   if (out.empty()) return;
   const auto any = static_cast<std::uint64_t>(vocab_size_);
   std::uint32_t token = 0;
-  // From the beginning of the document, because each token hangs on the one before it.
+  // From the beginning of the document, because each token depends on the previous one.
   for (std::int64_t i = first - first % kDocument; i < end; ++i) {
     const std::uint64_t draw = 2 * static_cast<std::uint64_t>(i);
     if (i % kDocument != 0 && stream_.uniform(draw) < kUsual)

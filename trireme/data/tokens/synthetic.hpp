@@ -1,5 +1,5 @@
 #pragma once
-// Tokens without a file, that a model can learn: for tests, examples and benchmarks.
+// Synthetic tokens with a learnable structure, without files: for tests, examples and benchmarks.
 #include <cstdint>
 #include <string>
 
@@ -8,9 +8,9 @@
 
 namespace trireme::data {
 
-/// Documents of 256 tokens (the last may be shorter). A document begins with any token; each next one is, nine times of
-/// ten, the one that a fixed order of the vocabulary puts behind the last, and otherwise any token. So a model that
-/// sees one token back can reach entropy_per_token(), and none can do better on average.
+/// Documents of 256 tokens (the last may be shorter). A document begins with a random token; each next token is, with
+/// probability 0.9, the successor of the previous one in a fixed permutation of the vocabulary, and otherwise random.
+/// So a model that sees one previous token can reach entropy_per_token(), and none can do better on average.
 class SyntheticTokens final : public TokenSource {
  public:
   SyntheticTokens(std::uint64_t seed, std::int64_t vocab_size, std::int64_t num_tokens);
@@ -22,11 +22,11 @@ class SyntheticTokens final : public TokenSource {
   std::vector<std::int64_t> document_ends(std::int64_t first, std::int64_t count) const override;
 
   std::int64_t vocab_size() const { return vocab_size_; }
-  /// The token that most often follows.
+  /// The most likely next token.
   std::uint32_t usual_next(std::uint32_t token) const { return static_cast<std::uint32_t>(next_(token)); }
 
-  /// The smallest mean cross-entropy in nats: of a token inside a document, given the one before it; of a document's
-  /// first; and of all tokens of the source together.
+  /// The minimum mean cross-entropy in nats: of a token inside a document, given the previous one; of a document's
+  /// first token; and averaged over all tokens of the source.
   double entropy_inside() const;
   double entropy_of_first() const;
   double entropy_per_token() const;

@@ -14,7 +14,7 @@
 namespace trireme::data {
 namespace {
 
-/// Calls `body` with a value of the C++ type that `type` stands for.
+/// Calls `body` with a value of the C++ type that corresponds to `type`.
 template <class Body>
 auto with_type(TokenType type, const Body& body) {
   switch (type) {
@@ -86,7 +86,7 @@ void TokenArray::read_as(std::int64_t first, std::span<std::uint32_t> out) const
   if constexpr (std::is_same_v<T, std::uint32_t>) {
     file_.read_numbers(begin_ + static_cast<std::uint64_t>(first) * sizeof(T), out);
   } else {
-    std::array<T, 16384 / sizeof(T)> part;  // on the stack: several threads read at once
+    std::array<T, 16384 / sizeof(T)> part;  // on the stack: several threads may read concurrently
     while (!out.empty()) {
       const auto raw = std::span(part).first(std::min(part.size(), out.size()));
       file_.read_numbers(begin_ + static_cast<std::uint64_t>(first) * sizeof(T), raw);

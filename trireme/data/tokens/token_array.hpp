@@ -1,5 +1,5 @@
 #pragma once
-// Tokens of one number type in a row in a file, read as 32-bit ids.
+// A contiguous array of tokens of one integer type in a file, read as 32-bit ids.
 #include <cstdint>
 #include <span>
 #include <string>
@@ -14,19 +14,20 @@ enum class TokenType { u8, i8, i16, u16, i32, u32, i64 };
 std::string_view name(TokenType type);
 std::uint64_t bytes_of(TokenType type);
 
-/// `ids` as a file holds them. Each must fit: the writer has checked them against the vocabulary.
+/// Encodes `ids` in the file's integer type. Each must fit: the writer has checked them against the vocabulary.
 std::string encoded(std::span<const std::uint32_t> ids, TokenType type);
 
 class TokenArray {
  public:
-  /// `count` tokens from byte `begin` on. The caller has compared them with the file's size.
+  /// `count` tokens from byte `begin` on. The caller must check them against the file size.
   TokenArray(files::RandomReader file, std::uint64_t begin, TokenType type, std::int64_t count);
 
   std::int64_t size() const { return count_; }
   TokenType type() const { return type_; }
   const std::string& shown() const { return file_.shown(); }
 
-  /// Tokens [first, first + out.size()). DataError for a negative number or one above 2^32 - 1, and as RandomReader::read.
+  /// Tokens [first, first + out.size()). DataError for a negative id or one above 2^32 - 1, and as in
+  /// RandomReader::read.
   void read(std::int64_t first, std::span<std::uint32_t> out) const;
 
  private:

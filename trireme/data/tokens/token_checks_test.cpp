@@ -18,7 +18,7 @@ TEST(CheckTokenizer, AnotherTokenizerIsNamedWithItsFingerprint) {
   write_documents(TokenFormat::megatron, folder / "web", {{1}},
                   {.tokenizer = {"meta-llama/Meta-Llama-3-8B", "41aa9e0741aa9e07"}});
   const auto source = open_tokens(folder / "web");
-  EXPECT_NO_THROW(check_tokenizer(*source, "elsewhere.json", "41aa9e0741aa9e07"));  // the name does not count
+  EXPECT_NO_THROW(check_tokenizer(*source, "elsewhere.json", "41aa9e0741aa9e07"));  // the name is not compared
   EXPECT_NO_THROW(check_tokenizer(*source, "unknown", ""));
   EXPECT_THAT(
       message_of<DataError>([&] { check_tokenizer(*source, "gpt2/tokenizer.json", "9f3c01d29f3c01d2"); }),

@@ -1,5 +1,5 @@
 #pragma once
-// The number of a token.
+// The type of a token id.
 #include <cstdint>
 
 namespace trireme::data {

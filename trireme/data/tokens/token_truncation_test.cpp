@@ -1,4 +1,4 @@
-// Files that are cut: before they are opened, while they are open, and while somebody reads.
+// Truncated files: before they are opened, while they are open, and during reads.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -42,7 +42,7 @@ void read_everything(const TokenSource& source) {
   source.read_loss_mask(0, mask);
 }
 
-/// Ends at which to cut, the last first: all of them for a small file, else 1,000 spread over it.
+/// Lengths to truncate to, largest first: all of them for a small file, else 1,000 spread over it.
 std::vector<std::uint64_t> cuts_of(std::uint64_t size) {
   std::vector<std::uint64_t> cuts;
   for (std::uint64_t i = 0; i < std::min<std::uint64_t>(size, 1'000); ++i)
@@ -63,7 +63,7 @@ TEST(Truncation, EveryCutIsAnErrorOrTheSameData) {
         std::filesystem::resize_file(file, cut);
         try {
           const auto source = open_tokens(folder / "x");
-          // A cut within the lines for people or the fingerprint leaves the data: but never a wrong fingerprint.
+          // A cut in the human-readable lines or the fingerprint keeps the data: but never yields a wrong fingerprint.
           EXPECT_EQ(documents_of(*source), documents) << file << " cut at " << cut;
           EXPECT_THAT(source->tokenizer_fingerprint(), ::testing::AnyOf("", whole->tokenizer_fingerprint()));
           ++taken;
@@ -121,9 +121,9 @@ TEST(Truncation, WhileOpenIsAnErrorAtTheNextRead) {
 
 TEST(Truncation, WhileOthersReadNeverGivesWrongTokens) {
   const TempFolder folder;
-  const Ids ids(1'000'000, 7);  // a hole in a file, or a mapping behind its end, would be zeros
+  const Ids ids(1'000'000, 7);  // a hole in a file, or a mapping past its end, would read as zeros
   write_documents(TokenFormat::datatrove, folder / "x", {ids});
-  // Changes within one tick of the file system's clock, which may be 4 ms, could not be told apart.
+  // Changes within one tick of the file system's clock, which may be 4 ms, would be undetectable.
   std::filesystem::last_write_time(folder / "x.ds",
                                    std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
   const auto source = open_tokens(folder / "x");

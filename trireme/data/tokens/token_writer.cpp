@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kNames = {"datatrove", "megatron", "llmc"};
 
-/// Megatron's i32 has no room for more.
+/// The limit of Megatron's i32.
 std::int64_t most_ids(TokenFormat format) { return std::int64_t{1} << (format == TokenFormat::megatron ? 31 : 32); }
 
 }  // namespace
@@ -57,7 +57,7 @@ void TokenWriter::append(std::span<const std::uint32_t> ids, std::span<const std
     throw DataError(text(shown_, ": token ", thousands(*bad), " of document ", thousands(num_documents_),
                          " is outside the vocabulary (vocab_size = ", thousands(options_.vocab_size), ")"));
   }
-  usable_ = false;  // unless the disk takes it
+  usable_ = false;  // set again after a successful write
   write(ids, loss_mask);
   usable_ = true;
   num_tokens_ += static_cast<std::int64_t>(ids.size());

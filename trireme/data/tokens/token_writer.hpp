@@ -1,5 +1,5 @@
 #pragma once
-// Writing a data set of tokens, document after document, in any of the formats; it appears when it is complete.
+// Streaming writer for token data sets in any format, document by document; the files appear when complete.
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -21,24 +21,24 @@ std::string_view name(TokenFormat format);
 std::optional<TokenFormat> token_format(std::string_view name);
 
 struct TokenWriterOptions {
-  std::int64_t vocab_size = 0;          // decides the width of a token: two bytes where all ids fit, else four
-  TokenizerRecord tokenizer{};          // as the tokenizer names itself
-  bool loss_mask = false;               // datatrove alone has a place for it
-  std::function<void()> before_step{};  // tests stop there: StagedFiles::publish
+  std::int64_t vocab_size = 0;          // determines the token width: two bytes if all ids fit, else four
+  TokenizerRecord tokenizer{};          // name and fingerprint of the tokenizer
+  bool loss_mask = false;               // only supported by datatrove
+  std::function<void()> before_step{};  // hook for crash tests: StagedFiles::publish
 };
 
-/// Files are written in the target folder under other names; they get their own when finish() is called. Without it nothing
-/// remains, and an older data set of that name stays. Memory does not grow with the number of documents.
-/// DataError where the disk is full, and for documents that the format or the vocabulary has no place for.
+/// Files are written under temporary names in the target folder and renamed by finish(). Without finish() they are
+/// removed, and an existing data set of that name is kept. Memory does not grow with the number of documents.
+/// DataError if the disk is full, and for documents that do not fit the format or the vocabulary.
 class TokenWriter {
  public:
   virtual ~TokenWriter() = default;
 
-  /// `ids` with the token that ends a document, if the data is to have one. `loss_mask`: as long as `ids`, with
-  /// options.loss_mask only; 1 where a token counts.
+  /// `ids` includes the end-of-document token, if the data is to have one. `loss_mask`: same length as `ids`, only with
+  /// options.loss_mask; 1 if a token counts in the loss.
   void append(std::span<const std::uint32_t> ids, std::span<const std::uint8_t> loss_mask = {});
-  /// All of finish() that can fail for want of room, without anything appearing yet; and the removal of an old data set's key. For those
-  /// who write several data sets of which all are to appear or none.
+  /// All of finish() that can fail on a full disk, before anything is published; also removes the key of an old data
+  /// set. For callers that publish several data sets together.
   void settle();
   void retract() { files_.retract(); }
   void finish();
@@ -55,7 +55,7 @@ class TokenWriter {
 
  private:
   virtual void write(std::span<const std::uint32_t> ids, std::span<const std::uint8_t> loss_mask) = 0;
-  /// What stands at the end or needs counts; adds the file that is the key (Note [A set of files replaces another]).
+  /// Writes trailers and counts; adds the file that is the key (Note [A set of files replaces another]).
   virtual void complete() = 0;
 
   std::string shown_;
@@ -65,7 +65,7 @@ class TokenWriter {
   bool usable_ = true, settled_ = false;
 };
 
-/// `path`: x.ds for datatrove, x (or x.idx, x.bin) for Megatron, x.bin for llm.c; the ending is added where it is missing.
+/// `path`: x.ds for datatrove, x (or x.idx, x.bin) for Megatron, x.bin for llm.c; a missing extension is added.
 std::unique_ptr<TokenWriter> write_tokens(TokenFormat format, const std::filesystem::path& path,
                                           TokenWriterOptions options);
 

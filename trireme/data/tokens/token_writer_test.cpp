@@ -64,7 +64,7 @@ TEST(TokenWriter, TheVocabularyDecidesTheWidth) {
   const TempFolder folder;
   const auto width = [&](TokenFormat format, std::int64_t vocab_size, const std::string& file) {
     write_documents(format, folder / "x", {{1}}, {.vocab_size = vocab_size});
-    return std::filesystem::file_size(folder / file) % 1024;  // without the header of llm.c
+    return std::filesystem::file_size(folder / file) % 1024;  // without the llm.c header
   };
   EXPECT_EQ(width(TokenFormat::datatrove, 65'536, "x.ds"), 2u);
   EXPECT_EQ(width(TokenFormat::datatrove, 65'537, "x.ds"), 4u);
@@ -122,10 +122,10 @@ TEST(TokenWriter, AfterAnErrorItCannotBeFinished) {
   EXPECT_FALSE(files::is_there(folder / "x.ds"));
 }
 
-/// A crash between any two steps of the publication: what opens is the old data set or the new one, whole.
+/// A crash between any two steps of publishing: what opens is the complete old or the complete new data set.
 TEST(TokenWriter, ACrashNeverLeavesAMix) {
   struct Crash {};
-  const Documents old_documents = {{1, 2, 3}, {4}}, new_documents = {{5, 6}, {7, 8}};  // as many tokens: sizes agree
+  const Documents old_documents = {{1, 2, 3}, {4}}, new_documents = {{5, 6}, {7, 8}};  // same token count: equal sizes
   for (const TokenFormat format : kTokenFormats) {
     for (const bool had_tokenizer : {false, true}) {
       for (const bool has_tokenizer : {false, true}) {

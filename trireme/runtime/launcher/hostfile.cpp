@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kMaxSlots = 65'536;
 
-/// The line's host; nothing if it is empty. `place` is "FILE:LINE".
+/// The line's host; nullopt if it is empty. `place` is "FILE:LINE".
 std::optional<Host> parse_host_line(const std::string& place, const std::string& line, int default_slots) {
   std::istringstream words(line.substr(0, line.find('#')));
   Host host{"", default_slots};
@@ -23,7 +23,7 @@ std::optional<Host> parse_host_line(const std::string& place, const std::string&
   const auto fail = [&](const auto&... why) {
     throw ConfigError(text("host \"", host.name, "\": ", why..., "\n  --> ", place));
   };
-  // ssh would take it for an option, and a shell for more than a word.
+  // Other characters: ssh would take the name for an option, or a shell would split it.
   constexpr const char* kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:@%";
   if (host.name.starts_with('-') || host.name.find_first_not_of(kAllowed) != std::string::npos)
     fail("not the name of a host");

@@ -40,7 +40,7 @@ int run_job(const Job& job, std::ostream& err) {
                         .variables = job.variables,
                         .black_box_bytes = sizeof(FlightRecord),
                         .control_fd = job.control_fd};
-  // Nodes agree on a name for the job by what they have in common; one node alone makes up its own.
+  // Nodes derive a common job id from what they share; a single node makes up its own.
   const std::string given = value_of(job.variables, "TRIREME_JOB_ID");
   options.job_id = job.num_nodes == 1 ? fresh_job_id()
                    : !given.empty()   ? given

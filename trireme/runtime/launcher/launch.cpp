@@ -44,7 +44,7 @@ Variables variables_of_rank(const LaunchOptions& options, Numbers numbers, int l
   set("GROUP_WORLD_SIZE", options.num_nodes);
   set("MASTER_PORT", options.master_port);
   variables["MASTER_ADDR"] = options.master_addr;
-  variables["TORCHELASTIC_USE_AGENT_STORE"] = "True";  // Python's env:// connects as a client then, rank 0 too
+  variables["TORCHELASTIC_USE_AGENT_STORE"] = "True";  // makes Python's env:// connect as a client, also on rank 0
   variables["TRIREME_LAUNCH"] = "1";
   variables["TRIREME_JOB_ID"] = options.job_id;
   variables.erase("TRIREME_BLACK_BOX_FD");
@@ -106,7 +106,7 @@ int launch(const LaunchOptions& options, std::ostream& err) {
     if (end.deaths[static_cast<std::size_t>(end.failed)].signal == SIGKILL)
       names.hint = oom_hint(oom_before, cgroup_oom_kills(options.cgroup));
     names.log_file = log_file(options, rank);
-    if (rank == 0) end.last_output.clear();  // they were shown as they came
+    if (rank == 0) end.last_output.clear();  // already shown as it arrived
   }
   err << report_of(end, names) << std::flush;
   if (options.on_stop && (end.failed >= 0 || end.stopped_from_above))

@@ -28,7 +28,7 @@ using testing::MatchesRegex;
 using testing::Not;
 using testing::StartsWith;
 
-constexpr double kDeadline = 1.0;  // from the first death until everybody is gone
+constexpr double kDeadline = 1.0;  // from the first exit until all ranks are gone
 
 TEST(LaunchFailure, AKilledRankIsNamedAndTheOthersAreStopped) {
   LaunchBench bench(
@@ -187,7 +187,7 @@ TEST(LaunchFailure, NoCallsBackWhenAllWentWell) {
   EXPECT_EQ(bench.run().code, 0);
 }
 
-/// A control group made of files, in which the kernel's counter rises as a rank dies.
+/// A fake cgroup made of files, in which the kernel's counter rises as a rank dies.
 LaunchResult killed_with_counter(const char* controller, const char* file, const char* line_of_self, bool rises) {
   LaunchBench bench(rises ? "echo oom_kill 3 > $FILE; kill -9 $$" : "kill -9 $$", 1);
   const fs::path folder = bench.folder / "cg" / controller / "job";
@@ -209,7 +209,7 @@ TEST(LaunchFailure, AKillForWantOfMemoryIsGuessedFromTheCounter) {
 
 // ---- the death of the launcher itself
 
-/// Starts a launcher in a process of its own, waits until all its ranks have written their pids, and kills it.
+/// Starts a launcher in a separate process, waits until all its ranks have written their pids, and kills it.
 void expect_no_rank_after_a_killed_launcher(const std::string& script, int ranks) {
   LaunchBench bench("echo $$ > $DIR/pid$RANK; " + script, ranks);
   const pid_t launcher = ::fork();

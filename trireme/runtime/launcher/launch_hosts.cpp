@@ -27,7 +27,7 @@ std::string this_host_of(const HostsOptions& options) {
 
 std::string without_user(const std::string& host) { return host.substr(host.find('@') + 1); }  // npos + 1 is 0
 
-/// What other hosts call the first one: "localhost" would be themselves.
+/// The name of the first host as seen from other hosts, for which "localhost" would be themselves.
 std::string master_of(const HostsOptions& options) {
   if (!options.master_addr.empty()) return options.master_addr;
   const std::string first = without_user(options.hosts[0].name);
@@ -110,14 +110,14 @@ int launch_over_hosts(const HostsOptions& options, std::ostream& err) {
     members.push_back(host_member(options, node));
     names.each.push_back("host " + options.hosts[static_cast<std::size_t>(node)].name);
   }
-  // A launcher below us takes up to 0.6 s to stop its ranks and to say what happened. Of two that fail, the one that
-  // only lost a peer may be the faster.
+  // A child launcher takes up to 0.6 s to stop its ranks and to report. If two fail, the one that only lost a peer may
+  // be the faster.
   SupervisorResult end = supervise(members, {.lifeline = Lifeline::standard_input,
                                              .other_cause = std::chrono::milliseconds(600),
                                              .grace = std::chrono::milliseconds(2500),
                                              .out_fd = options.out_fd,
                                              .err_fd = options.err_fd});
-  end.last_output.clear();  // they were printed as they came
+  end.last_output.clear();  // already printed as it arrived
   const bool failed = end.failed >= 0;
   const bool unreachable = failed && end.deaths[static_cast<std::size_t>(end.failed)].code == kSshFailed;
   if (unreachable) {

@@ -80,8 +80,8 @@ TEST(HostCommand, SaysWhichRanksAreTheHosts) {
   EXPECT_THAT(host_command(options, 1), HasSubstr("--master '[fd00::1]:29500'"));
 }
 
-/// Scripts in the place of ssh and of `trireme launch`. The latter notes its words, then does as the test says; $NODE
-/// is its --node-rank.
+/// Scripts that replace ssh and `trireme launch`. The latter records its arguments, then does what the test wants;
+/// $NODE is its --node-rank.
 class HostsBench {
  public:
   explicit HostsBench(const std::string& body) {

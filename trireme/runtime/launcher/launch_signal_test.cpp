@@ -24,7 +24,7 @@ using testing::HasSubstr;
 using testing::MatchesRegex;
 using testing::StartsWith;
 
-/// Runs `bench` and sends this process `signals`, 150 ms apart, once all ranks have made their file "ready".
+/// Runs `bench` and sends `signals` to this process, 150 ms apart, once all ranks have created their file "ready".
 LaunchResult run_and_signal(LaunchBench& bench, const std::vector<int>& signals) {
   std::thread sender([&] {
     for (int rank = 0; rank < bench.options.ranks; ++rank)

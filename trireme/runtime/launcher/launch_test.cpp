@@ -140,7 +140,7 @@ TEST(Launch, RefusesNumbersThatDoNotFit) {
 }
 
 TEST(Launch, ARankReadsNothingAndHasOnlyItsOwnDescriptors) {
-  const OwnedFd left_open(::open("/etc/passwd", O_RDONLY));  // as a library may have it, without close-on-exec
+  const OwnedFd left_open(::open("/etc/passwd", O_RDONLY));  // without close-on-exec, as a library may leave it
   EXPECT_EQ(LaunchBench("readlink /proc/self/fd/0", 1).run().out, "/dev/null\n");
   LaunchBench bench("echo $TRIREME_LIFELINE_FD; exec ls /proc/self/fd", 1);
   std::istringstream in(bench.run().out);

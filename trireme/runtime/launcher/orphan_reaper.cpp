@@ -16,14 +16,14 @@
 namespace trireme::launcher {
 namespace {
 
-constexpr int kMostGroups = 4096;  // of one host
+constexpr int kMostGroups = 4096;  // per host
 constexpr pid_t kDone = 0;
 
 /// Only system calls: Note [After fork].
 [[noreturn]] void keep(int requests) {
   ::setsid();
   ::prctl(PR_SET_NAME, "trireme-keeper");
-  // No file or pipe of ours may stay open because of it.
+  // It must not keep any of our files or pipes open.
   ::dup2(requests, STDIN_FILENO);
   if (::syscall(SYS_close_range, 1u, ~0u, 0) != 0)
     for (int fd = 1; fd < 1024; ++fd) ::close(fd);
@@ -38,7 +38,7 @@ constexpr pid_t kDone = 0;
     for (int i = 0; i < count; ++i)
       if (groups[i] == -word) groups[i--] = groups[--count];
   }
-  timespec grace{.tv_sec = 1, .tv_nsec = 0};  // in which ranks that saw the end themselves leave their calls
+  timespec grace{.tv_sec = 1, .tv_nsec = 0};  // for ranks that saw EOF themselves to write their flight records
   while (count > 0 && ::nanosleep(&grace, &grace) != 0 && errno == EINTR) {
   }
   for (int i = 0; i < count; ++i) ::kill(-groups[i], SIGKILL);
@@ -67,7 +67,7 @@ OrphanReaper::~OrphanReaper() {
 }
 
 void OrphanReaper::tell(pid_t word) {
-  // If it was killed there is nobody to tell; SIGPIPE is blocked by the relay of the supervisor.
+  // Ignored if it was killed; SIGPIPE is blocked by the supervisor's signal relay.
   if (requests_) [[maybe_unused]]
     const ssize_t written = ::write(requests_.get(), &word, sizeof word);
 }

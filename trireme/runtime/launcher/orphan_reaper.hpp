@@ -1,5 +1,5 @@
 #pragma once
-// A process that outlives its launcher by a second, to end what the launcher cannot end any more.
+// A helper process that outlives a killed launcher by a second and kills the remaining ranks.
 #include <sys/types.h>
 
 #include "trireme/runtime/launcher/owned_fd.hpp"
@@ -7,10 +7,10 @@
 namespace trireme::launcher {
 
 // Note [OrphanReaper]
-// When a launcher is killed, its ranks are told by the kernel (PR_SET_PDEATHSIG) and by their lifelines. Neither
-// reaches a program that knows nothing of us and runs below a wrapper script. So a small process of its own, out of
-// reach of a signal to our group, waits for the end of a pipe from us and then kills the process groups of the ranks
-// that still run.
+// When a launcher is killed, its ranks are notified by the kernel (PR_SET_PDEATHSIG) and by their lifelines. Neither
+// reaches a program that does not use Trireme and runs under a wrapper script. So a small separate process, outside our
+// process group and its signals, waits for EOF on a pipe from us and then kills the process groups of the ranks that
+// are still running.
 class OrphanReaper {
  public:
   OrphanReaper();
@@ -19,14 +19,14 @@ class OrphanReaper {
   OrphanReaper& operator=(const OrphanReaper&) = delete;
 
   void watch(pid_t group) { tell(group); }
-  /// Before the group's number can be another's.
+  /// Must be called before the process group id can be reused.
   void forget(pid_t group) { tell(-group); }
 
  private:
   void tell(pid_t word);
 
   OwnedFd requests_{};
-  pid_t pid_ = -1;  // -1: could not be started; the ranks have the other two ways
+  pid_t pid_ = -1;  // -1: could not be started; the other two mechanisms remain
 };
 
 }  // namespace trireme::launcher

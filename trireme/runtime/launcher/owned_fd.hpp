@@ -1,5 +1,5 @@
 #pragma once
-// A file descriptor that is closed with its owner.
+// RAII owner of a file descriptor.
 #include <utility>
 
 #include <unistd.h>

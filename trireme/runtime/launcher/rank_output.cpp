@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kAtOnce = 64 * 1024;
 constexpr std::size_t kTail = 16 * 1024;
-constexpr std::size_t kWithoutWaiting = 4096;  // a pipe that poll calls writable takes that much (PIPE_BUF)
+constexpr std::size_t kWithoutWaiting = 4096;  // a pipe that poll reports as writable accepts that much (PIPE_BUF)
 
 std::size_t bytes_there(int fd) {
   int size = 0;
@@ -40,7 +40,7 @@ void EchoQueue::write_some() {
     broken_ = true;
     drop();
   }
-  if (sent_ * 2 < pending_.size()) return;  // moving the rest each time would cost its square
+  if (sent_ * 2 < pending_.size()) return;  // moving the rest each time would be quadratic
   pending_.erase(0, sent_);
   sent_ = 0;
 }
@@ -103,7 +103,7 @@ std::vector<std::string> RankOutput::last_lines(std::size_t most) const {
     const std::size_t begin = rest.find_last_of('\n') + 1;  // npos + 1 is 0
     std::string_view line = rest.substr(begin);
     if (line.ends_with('\r')) line.remove_suffix(1);
-    line.remove_prefix(line.find_last_of('\r') + 1);  // what a progress bar showed last
+    line.remove_prefix(line.find_last_of('\r') + 1);  // the last state of a progress bar
     lines.emplace_back(line.substr(0, 500));
     rest = rest.substr(0, begin);
   }

@@ -1,5 +1,5 @@
 #pragma once
-// What a rank prints: into its log, and for some ranks to our own output too, byte for byte as it comes.
+// Captures the output of a rank: writes it to its log, and for some ranks also to our own output, unmodified.
 #include <array>
 #include <cstddef>
 #include <functional>
@@ -12,7 +12,8 @@
 
 namespace trireme::launcher {
 
-/// Our output, which may be a terminal that is stopped or a pipe that nobody reads: a launcher must not wait for it.
+/// Non-blocking queue for our own output, which may be a stopped terminal or a pipe without a reader: a launcher must
+/// not block on it.
 class EchoQueue {
  public:
   explicit EchoQueue(int fd) : fd_(fd) {}
@@ -22,9 +23,9 @@ class EchoQueue {
   }
   int fd() const { return fd_; }
   bool waiting() const { return sent_ < pending_.size(); }
-  /// Its writers have to wait.
+  /// Backpressure: its writers have to wait.
   bool full() const { return pending_.size() - sent_ > kFull; }
-  /// Only once poll has said that the descriptor takes something.
+  /// Only after poll has reported the descriptor as writable.
   void write_some();
   void drop() {
     pending_.clear();
@@ -35,11 +36,11 @@ class EchoQueue {
   static constexpr std::size_t kFull = 1 << 20;
   int fd_;
   std::string pending_{};
-  std::size_t sent_ = 0;  // of pending_
-  bool broken_ = false;   // the reader is gone; the logs go on
+  std::size_t sent_ = 0;  // bytes of pending_ already written
+  bool broken_ = false;   // the reader is gone; the logs continue
 };
 
-/// Whether two descriptors are of one file, pipe or terminal.
+/// Whether two descriptors refer to the same file, pipe or terminal.
 bool same_file(int fd, int other);
 
 class RankOutput {
@@ -50,23 +51,23 @@ class RankOutput {
     EchoQueue* echo;  // null: none
   };
 
-  /// `log_file` empty: none; ConfigError if it cannot be opened. `out`, `err`: null, or where to copy the rank's two.
-  /// One pipe for both unless they are copied to different places: only then can the order of two writes, one to each,
-  /// be lost in the log, if they come within one turn of the launcher's loop.
+  /// `log_file` empty: none; ConfigError if it cannot be opened. `out`, `err`: null, or where to copy the rank's stdout
+  /// and stderr. Both share one pipe unless they are copied to different places: only then can the log lose the order
+  /// of writes to the two, if they arrive within one iteration of the launcher's loop.
   RankOutput(const std::string& log_file, EchoQueue* out, EchoQueue* err);
 
   int child_stdout() const { return write_ends_[0].get(); }
   int child_stderr() const { return (write_ends_[1] ? write_ends_[1] : write_ends_[0]).get(); }
-  /// Once the rank has them.
+  /// Call after the rank has inherited them.
   void close_write_ends();
 
   std::vector<Source>& sources() { return sources_; }
-  /// Reads once. `tell` hears of a log that cannot be written; the rank goes on.
+  /// Reads once. `tell` is called if the log cannot be written; the rank continues.
   void read_some(Source& source, const Tell& tell);
-  /// What is there, not what may still come from a child of the rank that holds the pipe open.
+  /// Reads what is available, without waiting for a child of the rank that holds the pipe open.
   void drain_and_close(const Tell& tell);
 
-  /// The last lines, `most` at most.
+  /// The last lines, at most `most`.
   std::vector<std::string> last_lines(std::size_t most) const;
 
  private:

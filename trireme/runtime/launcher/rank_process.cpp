@@ -42,7 +42,7 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return all;
 }
 
-/// All that the child needs, laid out before the fork. Note [After fork]
+/// Everything that the child needs, prepared before the fork. Note [After fork]
 struct ChildWords {
   std::vector<std::string> argv, shell_argv, environment;
   std::vector<char*> argv_pointers, shell_pointers, environment_pointers;
@@ -59,17 +59,17 @@ struct ChildWords {
 };
 
 // Note [After fork]
-// Another thread may have held any lock at the moment of the fork, malloc's too. So the child makes system calls only,
-// up to the exec, and touches nothing but memory that was filled before.
+// Another thread may have held any lock at the time of the fork, including malloc's. So until exec the child only makes
+// system calls and only accesses memory that was filled before.
 
 void close_all_on_exec() {
   if (::syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_CLOEXEC) == 0) return;
-  const long most = ::sysconf(_SC_OPEN_MAX);  // an old kernel
+  const long most = ::sysconf(_SC_OPEN_MAX);  // old kernels
   for (int fd = 3; fd < (most > 0 && most < 65'536 ? most : 65'536); ++fd) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-/// What the parent handles must not be handled by the child in the parent's name before the exec. Ignored stays ignored
-/// (nohup), except what a rank counts on.
+/// The child must not run the parent's signal handlers before exec. Ignored signals stay ignored (nohup), except those
+/// that a rank needs.
 void default_signals() {
   struct sigaction action{};
   for (int signal = 1; signal < NSIG; ++signal) {
@@ -96,12 +96,12 @@ bool put_descriptors(const ProcessPlan& plan) {
                             const sigset_t& mask) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(0);  // it died before the line above
+  if (::getppid() != parent) ::_exit(0);  // the parent died before the line above
   default_signals();
   if (put_descriptors(plan)) {
     ::sigprocmask(SIG_SETMASK, &mask, nullptr);
     ::execve(plan.path.c_str(), words.argv_pointers.data(), words.environment_pointers.data());
-    if (errno == ENOEXEC)  // a script without #!, which a shell would run as well
+    if (errno == ENOEXEC)  // a script without #!, which a shell would also run
       ::execve("/bin/sh", words.shell_pointers.data(), words.environment_pointers.data());
   }
   const int error = errno;
@@ -109,7 +109,7 @@ bool put_descriptors(const ProcessPlan& plan) {
   ::_exit(127);
 }
 
-/// Forks with every signal blocked: the child may not run our handlers.
+/// Forks with every signal blocked: the child must not run our handlers.
 pid_t fork_child(const ProcessPlan& plan, ChildWords& words, int error_fd, const sigset_t& mask) {
   sigset_t all, before;
   ::sigfillset(&all);
@@ -164,7 +164,7 @@ pid_t start_process(const ProcessPlan& plan, const sigset_t& mask) {
   ssize_t size = 0;
   do size = ::read(failure.read.get(), &error, sizeof error);
   while (size < 0 && errno == EINTR);
-  if (size != sizeof error) return pid;  // the end of the pipe came with the exec
+  if (size != sizeof error) return pid;  // EOF: the exec succeeded
   while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
   }
   cannot_start(plan.argv[0], error);

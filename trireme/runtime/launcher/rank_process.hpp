@@ -1,5 +1,5 @@
 #pragma once
-// Starting a process that cannot outlive us, from a program that may have threads.
+// Starts a child process that cannot outlive us, safely from a multi-threaded program.
 #include <string>
 #include <vector>
 
@@ -14,27 +14,27 @@ namespace trireme::launcher {
 struct Pipe {
   OwnedFd read, write;
 };
-/// Both ends close on exec and are above 2, so that they never stand where a child's own three will be put.
+/// Both ends are close-on-exec and above 2, so that they never collide with a child's stdin, stdout and stderr.
 Pipe make_pipe();
 
-/// `fd`, moved above 2 if it is not; ConfigError that names `what` if it is none (errno says why).
+/// `fd`, duplicated above 2 if necessary; ConfigError that names `what` if it is invalid (reason from errno).
 OwnedFd above_stdio(OwnedFd fd, const char* what);
 
 struct ProcessPlan {
-  std::string path;  // of the program, as execve wants it
+  std::string path;  // of the program, for execve
   std::vector<std::string> argv;
   Variables variables;
   int stdin_fd = -1;        // -1: /dev/null
-  int stdout_fd = -1;       // -1: as ours
-  int stderr_fd = -1;       // -1: as ours
-  std::vector<int> keep{};  // descriptors that it gets under the same numbers; all others are closed
+  int stdout_fd = -1;       // -1: inherit ours
+  int stderr_fd = -1;       // -1: inherit ours
+  std::vector<int> keep{};  // descriptors inherited under the same numbers; all others are closed
 };
 
-/// `program` as a shell finds it along `path` (PATH). ConfigError "cannot start PROGRAM: ..." if there is none.
+/// Looks up `program` in `path` (PATH) as a shell does. ConfigError "cannot start PROGRAM: ..." if not found.
 std::string find_program(const std::string& program, const std::string& path);
 
-/// In a process group of its own, with the signal mask `mask`, killed when the calling thread ends. Returns once the
-/// program runs; ConfigError "cannot start PROGRAM: ..." if it cannot.
+/// Starts it in its own process group, with the signal mask `mask`; it is killed when the calling thread exits. Returns
+/// after a successful exec; otherwise ConfigError "cannot start PROGRAM: ...".
 pid_t start_process(const ProcessPlan& plan, const sigset_t& mask);
 
 }  // namespace trireme::launcher

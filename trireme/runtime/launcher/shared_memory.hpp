@@ -1,5 +1,5 @@
 #pragma once
-// Memory that a process shares with its launcher, so that what it did last can be read after its death.
+// Memory shared between a process and its launcher, so that its last actions can be read after it died.
 #include <cerrno>
 #include <cstddef>
 #include <system_error>
@@ -16,17 +16,18 @@ namespace trireme::launcher {
 
 class SharedMemory {
  public:
-  /// All zeros. `bytes` 0: none.
+  /// Zero-initialized. `bytes` 0: none.
   explicit SharedMemory(std::size_t bytes) : bytes_(bytes) {
     if (bytes == 0) return;
-    fd_ = above_stdio(OwnedFd(::memfd_create("trireme black box", MFD_CLOEXEC | MFD_ALLOW_SEALING)), "a black box");
-    require(::ftruncate(fd_.get(), static_cast<off_t>(bytes)) == 0, "no memory for a black box of ", bytes,
+    fd_ = above_stdio(OwnedFd(::memfd_create("trireme flight record", MFD_CLOEXEC | MFD_ALLOW_SEALING)),
+                      "a flight record");
+    require(::ftruncate(fd_.get(), static_cast<off_t>(bytes)) == 0, "no memory for a flight record of ", bytes,
             " bytes: ", errno_text(errno));
-    // A process that cut it shorter would take us with it (SIGBUS).
+    // If a process truncated it, we would get SIGBUS.
     ::fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     memory_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
     if (memory_ == MAP_FAILED) memory_ = nullptr;
-    require(memory_ != nullptr, "cannot map a black box: ", errno_text(errno));
+    require(memory_ != nullptr, "cannot map a flight record: ", errno_text(errno));
   }
   ~SharedMemory() {
     if (memory_ != nullptr) ::munmap(memory_, bytes_);

@@ -17,8 +17,8 @@ namespace trireme::launcher {
 namespace {
 
 // Note [The one global]
-// A handler gets the number of its signal and nothing else, so where it writes has to be found without being told. Not
-// a signalfd: that needs the signals blocked in every thread, and those of the caller exist already.
+// A handler gets only its signal number, so the descriptor it writes to must be global. Not a signalfd: that needs the
+// signals blocked in every thread, and the caller's threads already exist.
 std::atomic<int> relay_fd{-1};
 std::atomic<int> handlers_running{0};
 static_assert(std::atomic<int>::is_always_lock_free, "used in a signal handler");
@@ -70,7 +70,7 @@ SignalRelay::SignalRelay() : pipe_(make_pipe()) {
 SignalRelay::~SignalRelay() {
   for (const Before& each : before_ | std::views::reverse) ::sigaction(each.signal, &each.action, nullptr);
   relay_fd.store(-1);
-  while (handlers_running.load() != 0) {  // in another thread, for the length of one write
+  while (handlers_running.load() != 0) {  // in another thread, for the duration of one write
   }
   sigset_t broken_pipe;
   ::sigemptyset(&broken_pipe);

@@ -1,5 +1,5 @@
 #pragma once
-// The signals that a launcher passes on, as something to poll. While one is alive they do nothing else.
+// Turns the signals that a launcher forwards into a pollable file descriptor, and suppresses their default actions.
 #include <array>
 #include <vector>
 
@@ -11,9 +11,9 @@ namespace trireme::launcher {
 
 inline constexpr std::array kRelayedSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT};
 
-/// Takes over kRelayedSignals, except those that were ignored (nohup, a shell's background jobs). Keeps SIGPIPE from
-/// the calling thread, and SIGCHLD from being ignored: no exit status would be left. All is as before in the end. One
-/// at a time in a process, since signals belong to the process: InternalError for a second.
+/// Handles kRelayedSignals, except those that were ignored (nohup, a shell's background jobs). Blocks SIGPIPE in the
+/// calling thread, and makes sure that SIGCHLD is not ignored: exit statuses would be lost. The destructor restores
+/// everything. One instance per process, since signal handlers are per process: InternalError for a second.
 class SignalRelay {
  public:
   SignalRelay();
@@ -21,11 +21,11 @@ class SignalRelay {
   SignalRelay(const SignalRelay&) = delete;
   SignalRelay& operator=(const SignalRelay&) = delete;
 
-  /// Readable when a signal has come.
+  /// Readable when a signal has arrived.
   int fd() const { return pipe_.read.get(); }
-  /// Those that have come, in order.
+  /// The signals that have arrived, in order.
   std::vector<int> take();
-  /// The calling thread's, as it was.
+  /// The calling thread's mask before construction.
   const sigset_t& original_mask() const { return original_mask_; }
 
  private:

@@ -26,9 +26,9 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 using Time = Clock::time_point;
 
-constexpr milliseconds kWithoutPidfd(10);     // an old kernel or a strict container: ask that often
-constexpr milliseconds kSameSignal(100);      // `timeout` and Slurm send to us and to our group: one request, not two
-constexpr milliseconds kGiveUpAfter(10'000);  // after SIGKILL: stuck inside the kernel
+constexpr milliseconds kWithoutPidfd(10);     // old kernels and strict containers: polling interval
+constexpr milliseconds kSameSignal(100);      // `timeout` and Slurm signal us and our group: one request, not two
+constexpr milliseconds kGiveUpAfter(10'000);  // after SIGKILL: stuck in the kernel
 constexpr std::size_t kLastWords = 20;
 constexpr int kPeerLost = static_cast<int>(ExitCode::peer_lost);
 
@@ -53,7 +53,7 @@ class Supervisor {
           {.output = RankOutput(member.log_file, member.echo ? &out_ : nullptr, member.echo ? err : nullptr)});
     end_.deaths.resize(members.size());
   }
-  /// Only after an exception is there anything left to do.
+  /// Has something left to do only after an exception.
   ~Supervisor() {
     kill_all(SIGKILL);
     for (Living& each : living_)
@@ -106,7 +106,7 @@ class Supervisor {
   }
 
   void ask(const Living& living, char request) const {
-    // Nobody may listen, or the pipe may be full of requests that nobody read; SIGKILL comes after.
+    // The reader may be gone, or the pipe full of unread requests; SIGKILL follows anyway.
     [[maybe_unused]] const ssize_t written = ::write(living.lifeline.get(), &request, 1);
   }
 
@@ -128,8 +128,8 @@ class Supervisor {
 
   // ---- signals
 
-  /// To the whole group of a rank, as from a terminal, so that it reaches through a wrapper script. The user signals go
-  /// to the rank alone: to its helpers, which do not expect them, they would be deadly.
+  /// Sent to a rank's whole process group, as from a terminal, so that it also reaches ranks under a wrapper script.
+  /// User signals go only to the rank: they would kill its helpers, which do not expect them.
   void pass_on(const Living& living, int signal) const {
     const bool to_one = signal == SIGUSR1 || signal == SIGUSR2;
     if (options_.lifeline == Lifeline::descriptor) ::kill(to_one ? living.pid : -living.pid, signal);
@@ -144,12 +144,12 @@ class Supervisor {
         killed_by_user_ = true;
         end_.stop_signal = signal;
         stopping_ = true;
-        // A launcher below us kills its own ranks, and then has something to say.
+        // A child launcher kills its own ranks, and then reports.
         kill_at_ = options_.lifeline == Lifeline::standard_input ? now + options_.grace : now;
       }
       last_request_ = now;
     }
-    if (count_living() == 0 && signal != SIGCONT) {  // nothing left but output that nobody takes
+    if (count_living() == 0 && signal != SIGCONT) {  // only output that is not being read is left
       out_.drop();
       err_.drop();
     }
@@ -215,19 +215,19 @@ class Supervisor {
       if (fds[first_source + i].revents != 0) sources[i].first->read_some(*sources[i].second, warn_once_);
   }
 
-  /// The death of `living`, which stays a zombie: its group can still be named by its number.
+  /// The exit of `living`, which stays a zombie: its process group id stays valid.
   std::optional<ProcessExit> death_of(const Living& living) const {
     siginfo_t info{};
     if (::waitid(P_PID, static_cast<id_t>(living.pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
       if (errno != ECHILD) return std::nullopt;
-      return ProcessExit{.pid = living.pid, .code = static_cast<int>(ExitCode::internal)};  // the caller reaped it
+      return ProcessExit{.pid = living.pid, .code = static_cast<int>(ExitCode::internal)};  // the caller has reaped it
     }
     if (info.si_pid == 0) return std::nullopt;
     if (info.si_code == CLD_EXITED) return ProcessExit{.pid = living.pid, .code = info.si_status};
     return ProcessExit{.pid = living.pid, .signal = info.si_status};
   }
 
-  /// Of deaths that came together the cause goes first: a signal before a code, "peer lost" last.
+  /// Of simultaneous exits the likely cause goes first: a signal before an exit code, "peer lost" last.
   static int order(const ProcessExit& death) { return death.signal != 0 ? 0 : death.code == kPeerLost ? 2 : 1; }
 
   void reap() {
@@ -255,10 +255,10 @@ class Supervisor {
     if (!dead.empty()) last_death_ = now;
   }
 
-  // ---- what a death means
+  // ---- interpreting an exit
 
-  /// An end that was asked for: by a signal that we passed on, or that the rank had itself. Then all ranks save and
-  /// leave together, in their own time, and one that leaves early makes others believe that a peer was lost.
+  /// A requested exit: by a signal that we forwarded, or that the rank received itself. Then all ranks save and exit on
+  /// their own, and one that exits early makes others report a lost peer.
   bool orderly(const ProcessExit& death) const {
     const auto passed = [&](int signal) { return std::ranges::find(passed_on_, signal) != passed_on_.end(); };
     if (death.signal != 0) return passed(death.signal);
@@ -337,7 +337,7 @@ class Supervisor {
   bool stopping_ = false, killed_by_user_ = false, given_up_ = false;
   bool control_open_ = true;
   int orderly_deaths_ = 0;
-  int orderly_code_ = 0;  // of the first that ended by a signal and said how
+  int orderly_code_ = 0;  // of the first rank that exited with a code after a signal
   std::vector<int> passed_on_{};
   std::optional<Time> last_request_{}, first_event_{}, last_death_{};
   std::optional<Time> decide_at_{}, kill_at_{}, give_up_at_{};

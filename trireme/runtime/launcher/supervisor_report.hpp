@@ -1,5 +1,5 @@
 #pragma once
-// How a supervisor ended, as a person reads it.
+// Formats the result of a supervisor as an error message.
 #include <string>
 #include <vector>
 
@@ -10,7 +10,7 @@ namespace trireme::launcher {
 struct ProcessNames {
   std::string one, many;            // "rank", "ranks"
   std::vector<std::string> each{};  // "rank 2"
-  // Of the one that failed:
+  // Of the process that failed:
   std::string last_call{}, hint{}, log_file{};
 };
 

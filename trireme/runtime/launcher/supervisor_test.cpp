@@ -29,7 +29,7 @@ TEST(Supervisor, OneThatCannotBeStartedTakesTheOthersWithIt) {
 }
 
 TEST(Supervisor, OfDeathsThatCameTogetherTheCauseIsTold) {
-  // All die while the launcher still starts the last one, and are found dead together.
+  // All exit while the launcher is still starting the last one, and are reaped together.
   const std::vector<SupervisedProcess> members{shell_member("exit 71"), shell_member("exit 72"),
                                                shell_member("kill -9 $$")};
   const SupervisorResult end = supervise(members, {});

@@ -15,8 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The folder of this process below the hierarchy of `controller`; "" is version 2's. The root of the hierarchy where a
-/// container shows only that.
+/// This process's folder in the hierarchy of `controller`; "" is version 2's. The root of the hierarchy if a container
+/// shows only that.
 std::vector<fs::path> cgroup_folders(const CgroupPlaces& places, const std::string& controller) {
   std::vector<fs::path> folders;
   std::ifstream in(places.self);
@@ -47,7 +47,7 @@ std::optional<long> count_named(std::ifstream in, const std::string& wanted) {
   return std::nullopt;
 }
 
-/// Those that Slurm, taskset or a cpuset leave us; the standard library counts all that are switched on.
+/// The cores allowed by Slurm, taskset or a cpuset; the standard library counts all online cores.
 int cores_of_affinity() {
   for (std::size_t size = 1; size <= 64; size *= 2) {  // 1024 cores each
     std::vector<cpu_set_t> sets(size);

@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-/// Control groups made of files.
+/// Fake control groups made of files.
 class CgroupFiles {
  public:
   explicit CgroupFiles(const std::string& self) { std::ofstream(folder_ / "self") << self; }

@@ -14,32 +14,32 @@
 namespace trireme {
 namespace {
 
-// Of the process, as libtorch's allocator is.
+// Per process, as libtorch's allocator is.
 std::atomic<std::int64_t> alive_bytes{0}, peak_bytes{0};
-std::int64_t most_bytes = 0;  // the peak that nobody forgets; guarded as `sizes` is
+std::int64_t most_bytes = 0;  // the all-time peak; guarded like `sizes`
 std::array<std::atomic<std::int64_t>, kMemoryKinds> alive_by_kind{};
 
 struct Block {
   std::int64_t bytes;
   MemoryKind kind;
-  bool is_large;  // of large_blocks(), else of libtorch's own allocator
+  bool is_large;  // from large_blocks(), else from libtorch's own allocator
 };
 
-// The sizes of what is alive: libtorch frees by address alone (its kernels ask for memory in a form that has no room
-// for more). Never destroyed, as large_blocks(): tensors of static lifetime are freed after all else.
+// The sizes of live allocations: libtorch frees by address only (its raw deleter has no context). Never destroyed, like
+// large_blocks(): tensors of static lifetime are freed last.
 std::mutex& sizes_mutex = *new std::mutex;
 std::unordered_map<void*, Block>& sizes = *new std::unordered_map<void*, Block>;
 c10::DeleterFnPtr inner_deleter = nullptr;
 
-c10::Allocator* before = nullptr;  // libtorch's own, while ours is in its place
+c10::Allocator* before = nullptr;  // libtorch's own, while ours is installed
 
 LargeBlocks& large_blocks() {
   static auto& blocks = *new LargeBlocks;
   return blocks;
 }
 
-/// What is alive and what is kept together are at most a tenth more than the most that was ever alive: with a run that
-/// has to have its peak anyway, nearly all that it frees in between costs nothing to keep.
+/// Live and cached bytes together are at most a tenth above the all-time peak: a run needs its peak anyway, so nearly
+/// everything it frees in between can be cached at no cost.
 void limit_kept(std::int64_t asked_for) {
   const std::int64_t limit = before ? most_bytes + most_bytes / 10 - alive_bytes - asked_for : 0;
   large_blocks().keep_at_most(static_cast<std::size_t>(std::max<std::int64_t>(0, limit)));
@@ -52,7 +52,7 @@ void count_and_free(void* memory) {
   {
     const std::lock_guard lock(sizes_mutex);
     const auto it = sizes.find(memory);
-    if (it != sizes.end()) {  // else it was there before we counted
+    if (it != sizes.end()) {  // else it was allocated before we counted
       alive_bytes -= it->second.bytes;
       const Block block = it->second;
       alive_by_kind[static_cast<std::size_t>(block.kind)] -= block.bytes;
@@ -67,7 +67,7 @@ void count_and_free(void* memory) {
   inner_deleter(memory);
 }
 
-/// libtorch's own allocator, but for large blocks; with a count.
+/// Wraps libtorch's own allocator, except for large blocks, and counts.
 class Counting final : public c10::Allocator {
  public:
   explicit Counting(c10::Allocator& inner) : inner_(inner) {}
@@ -78,9 +78,9 @@ class Counting final : public c10::Allocator {
     void* memory = nullptr;
     if (block.is_large && !large_blocks().has(size)) limit_kept(bytes);
     if (block.is_large) memory = large_blocks().allocate(size);
-    if (memory == nullptr) {  // small; or there is no such memory, which libtorch's own says best
+    if (memory == nullptr) {  // small; or out of memory, which libtorch's own reports best
       block.is_large = false;
-      memory = inner_.allocate(size).release_context();  // which is the memory itself, as raw_deleter() promises
+      memory = inner_.allocate(size).release_context();  // is the memory itself, as raw_deleter() guarantees
     }
     if (memory != nullptr) {
       sizes[memory] = block;
@@ -105,7 +105,7 @@ CountedMemory::CountedMemory() {
   before = c10::GetCPUAllocator();
   inner_deleter = before->raw_deleter();
   require(inner_deleter != nullptr, "libtorch's CPU allocator does not free by address");
-  static Counting counting(*before);  // tensors may outlive us, and their deleter does not know us
+  static Counting counting(*before);  // tensors may outlive us, and their deleter is static
   alive_bytes = peak_bytes = 0;
   most_bytes = 0;
   for (auto& bytes : alive_by_kind) bytes = 0;

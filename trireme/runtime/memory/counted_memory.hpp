@@ -1,5 +1,5 @@
 #pragma once
-// Bytes of tensors: how many are alive, what for, and how many were at most.
+// Counts the bytes of CPU tensors: currently allocated, by purpose, and the peak.
 #include <array>
 #include <cstdint>
 
@@ -7,9 +7,9 @@
 
 namespace trireme {
 
-/// While one lives, every allocation of libtorch on the CPU is counted, those of all threads together; large ones are
-/// made by LargeBlocks, which keeps what is freed, up to a tenth above the peak, for who asks next. One at a time, and made before other
-/// threads allocate; tensors may outlive it.
+/// While an instance exists, every CPU allocation of libtorch is counted, for all threads together; large ones are
+/// served by LargeBlocks, which caches freed blocks, up to a tenth above the peak. One instance at a time, created
+/// before other threads allocate; tensors may outlive it.
 class CountedMemory {
  public:
   CountedMemory();
@@ -17,10 +17,10 @@ class CountedMemory {
   CountedMemory(const CountedMemory&) = delete;
   CountedMemory& operator=(const CountedMemory&) = delete;
 
-  /// Allocated since it was made and not freed.
+  /// Allocated since construction and not yet freed.
   std::int64_t alive() const;
   std::int64_t alive(MemoryKind kind) const;
-  /// The most that was alive since it was made, or since forget_peak().
+  /// The peak since construction, or since forget_peak().
   std::int64_t peak() const;
   void forget_peak() const;
 };

@@ -15,7 +15,7 @@ std::size_t up_to(std::size_t x, std::size_t multiple) { return (x + multiple - 
 
 void* from_system(std::size_t bytes) {
   bytes = up_to(bytes, kPage);
-  const std::size_t more = bytes >= kHugePage ? kHugePage : 0;  // to start where a huge page may
+  const std::size_t more = bytes >= kHugePage ? kHugePage : 0;  // room to align to a huge page
   void* const all = mmap(nullptr, bytes + more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (all == MAP_FAILED) return nullptr;
   if (more == 0) return all;
@@ -24,7 +24,7 @@ void* from_system(std::size_t bytes) {
       up_to(reinterpret_cast<std::uintptr_t>(all), kHugePage) - reinterpret_cast<std::uintptr_t>(all);
   if (before > 0) munmap(begin, before);
   if (more > before) munmap(begin + before + bytes, more - before);
-  madvise(begin + before, bytes, MADV_HUGEPAGE);  // a wish: small pages do, too
+  madvise(begin + before, bytes, MADV_HUGEPAGE);  // only a hint: normal pages also work
   return begin + before;
 }
 

@@ -29,7 +29,7 @@ TEST(LargeBlocks, ASizeThatWasFreedComesBack) {
   EXPECT_EQ(blocks.kept(), 2 * kLarge);
   EXPECT_TRUE(blocks.has(kLarge));
   EXPECT_FALSE(blocks.has(kSmall));
-  EXPECT_EQ(blocks.allocate(kLarge), b);  // the one that is likely to be in a cache
+  EXPECT_EQ(blocks.allocate(kLarge), b);  // the one that is likely still in cache
   EXPECT_EQ(blocks.allocate(kLarge), a);
   EXPECT_EQ(blocks.kept(), 0U);
   for (void* block : {a, b}) blocks.free(block, kLarge);

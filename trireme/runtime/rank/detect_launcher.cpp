@@ -87,7 +87,7 @@ std::optional<Environment> from_torchrun(const Asked& asked) {
   env.rank = *asked.number("RANK");
   check_below("RANK", env.rank, "WORLD_SIZE", env.world_size);
   env.local_rank = *asked.number("LOCAL_RANK");
-  // Started by hand, all on one host, LOCAL_WORLD_SIZE is easily forgotten; on a second host it cannot be guessed.
+  // Started by hand on one host, LOCAL_WORLD_SIZE is easily forgotten; with several hosts it cannot be guessed.
   require<ConfigError>(asked.has("LOCAL_WORLD_SIZE") || env.rank == env.local_rank, "RANK = ", env.rank,
                        " and LOCAL_RANK = ", env.local_rank, " differ, so LOCAL_WORLD_SIZE must be set too");
   env.local_world_size = asked.number("LOCAL_WORLD_SIZE", 1).value_or(env.world_size);

@@ -1,5 +1,5 @@
 #pragma once
-// One function a launcher, for environment.cpp alone: what its variables say, or nothing if it did not start us.
+// One detector per launcher, used only by environment.cpp: parses its variables; nullopt if it did not start us.
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -24,7 +24,7 @@ struct Asked {
   std::optional<int> number(const std::string& name, int low = 0, int high = kMaxWorldSize) const {
     return number_of(variables, name, low, high);
   }
-  /// The first of `names` that is set, as a number; ConfigError if none is, since `why` needs it.
+  /// The first of `names` that is set, as a number; otherwise ConfigError, with `why` it is required.
   int needed(std::initializer_list<const char*> names, int low, int high, const std::string& why) const;
 };
 
@@ -35,19 +35,19 @@ std::optional<Environment> from_srun(const Asked& asked);
 std::optional<Environment> from_pet(const Asked& asked);
 std::optional<Environment> from_kubernetes(const Asked& asked);
 
-/// 0 <= index < count, where both came from variables.
+/// Checks 0 <= index < count, both from variables.
 void check_below(const std::string& index_name, int index, const std::string& count_name, int count);
 
-/// MASTER_ADDR and MASTER_PORT, where they are set; `default_port` if only the first is.
+/// Reads MASTER_ADDR and MASTER_PORT, if set; `default_port` if only the first is.
 bool take_master_variables(const Asked& asked, Environment& env, int default_port = kDefaultPort);
 
-/// ConfigError if there is more than one process and no address.
+/// ConfigError if there is more than one process but no address.
 void need_master(const Asked& asked, const Environment& env);
 
-/// For launchers that do not number the hosts: ranks in blocks of hosts if that can be, else dealt out in turn.
+/// For launchers that do not number the hosts: ranks in contiguous blocks per host if possible, else round-robin.
 void guess_node(Environment& env);
 
-/// Makes the process the only rank of its node, or the one that starts the ranks of its node.
+/// Makes the process the only rank of its node, or the launcher of the ranks of its node.
 void be_node(Environment& env, int node_rank, int num_nodes, int local_ranks);
 
 }  // namespace trireme

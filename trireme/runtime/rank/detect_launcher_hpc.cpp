@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-/// From here on the ids are Slurm's own: the batch script, the shell of salloc, what ssh adopts.
+/// Step ids from here on are reserved by Slurm: the batch script, the shell of salloc, processes adopted from ssh.
 constexpr int64_t kFirstSpecialStep = 0xfffffff0;
 
 uint64_t fnv1a(const std::string& bytes) {
@@ -28,7 +28,7 @@ std::string file_word(std::string word) {
   return word.size() <= 100 ? word : text(word.substr(0, 80), "-", fnv1a(word));
 }
 
-/// MPI tells no address. The id of the job is in the file's name, so that the file of an earlier job is never joined.
+/// MPI provides no address. The job id is part of the file name, so that the file of an earlier job is never used.
 void find_meeting_place(const Asked& asked, Environment& env) {
   if (!asked.value("TRIREME_JOB_ID").empty()) env.job_id = asked.value("TRIREME_JOB_ID");
   const EnvironmentFlags& flags = asked.flags;
@@ -49,7 +49,7 @@ int slurm_local_world_size(const Asked& asked, const Environment& env) {
     const std::vector<int> tasks = expand_tasks_per_node(asked.value(name));
     const bool fits = std::accumulate(tasks.begin(), tasks.end(), int64_t{0}) == env.world_size;
     if (fits && env.node_rank < static_cast<int>(tasks.size())) return tasks[static_cast<std::size_t>(env.node_rank)];
-    // SLURM_TASKS_PER_NODE may be of the whole job, of which this step is a part.
+    // SLURM_TASKS_PER_NODE may describe the whole job, of which this step is a part.
     require<ConfigError>(name == "SLURM_TASKS_PER_NODE" && asked.has("SLURM_GTIDS"), name, " = \"", asked.value(name),
                          "\": does not give ", env.world_size, " tasks on ", env.num_nodes, " hosts");
   }
@@ -58,7 +58,7 @@ int slurm_local_world_size(const Asked& asked, const Environment& env) {
   return static_cast<int>(std::ranges::count(ids, ',')) + 1;
 }
 
-/// Two steps on one host need two ports; below the range that the system hands out by itself.
+/// Two steps on one host need different ports; below the ephemeral port range.
 int slurm_port(const std::string& job, int64_t step) {
   return 20'000 + static_cast<int>((fnv1a(job) + static_cast<uint64_t>(step)) % 10'000);
 }
@@ -83,10 +83,10 @@ std::optional<Environment> from_open_mpi(const Asked& asked) {
   env.local_rank = asked.needed({"OMPI_COMM_WORLD_LOCAL_RANK"}, 0, kMaxWorldSize, why);
   env.local_world_size = asked.needed({"OMPI_COMM_WORLD_LOCAL_SIZE"}, 1, env.world_size, why);
   check_below("OMPI_COMM_WORLD_LOCAL_RANK", env.local_rank, "OMPI_COMM_WORLD_LOCAL_SIZE", env.local_world_size);
-  guess_node(env);  // OMPI_COMM_WORLD_NODE_RANK is the rank within the node, not the node's
+  guess_node(env);  // OMPI_COMM_WORLD_NODE_RANK is the rank within the node, not the node's index
   env.job_id = asked.value(first_set(asked.variables, {"OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE"}));
-  // Up to version 4 the id has 16 bits of its own: not enough to tell jobs apart over a year. This is random, but a key
-  // of the job's, so only a hash of it goes into the name of a file.
+  // Up to version 4 the id has only 16 bits: not unique over a year. This key is random, but secret, so only a hash of
+  // it is used in the file name.
   const std::string key = asked.value("OMPI_MCA_orte_precondition_transports");
   if (!env.job_id.empty() && !key.empty()) env.job_id += text("-", std::hex, fnv1a(key));
   find_meeting_place(asked, env);
@@ -118,7 +118,7 @@ std::optional<Environment> from_pmi(const Asked& asked) {
 std::optional<Environment> from_srun(const Asked& asked) {
   if (!asked.has("SLURM_STEP_ID") || !asked.has("SLURM_PROCID")) return std::nullopt;
   const int64_t step = slurm_step(asked.value("SLURM_STEP_ID"));
-  // In the shell that salloc opens and in a batch script the tasks of the job are known, but not started: one process.
+  // In the shell of salloc and in a batch script the job's tasks are known, but not started: one process.
   if (step >= kFirstSpecialStep) return std::nullopt;
   const std::string size_name = first_set(asked.variables, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"});
   if (size_name.empty() || *asked.number(size_name, 1) == 1) return std::nullopt;

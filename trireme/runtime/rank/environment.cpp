@@ -7,9 +7,9 @@
 #include "trireme/runtime/rank/detect_launcher.hpp"
 
 // Note [Which launcher]
-// Launchers nest (torchrun or mpirun inside srun is usual), and the inner one sets its variables last. So the inner
-// ones are asked first: RANK + WORLD_SIZE + LOCAL_RANK (torchrun, `trireme launch`), OMPI_*, PMI_*/PALS_*, a Slurm
-// step, PET_* (torchrun's own options, set for a pod), RANK + WORLD_SIZE alone (pods again: not ranks), nobody.
+// Launchers nest (torchrun or mpirun inside srun is common), and the inner one sets its variables last. So the inner
+// ones are checked first: RANK + WORLD_SIZE + LOCAL_RANK (torchrun, `trireme launch`), OMPI_*, PMI_*/PALS_*, a Slurm
+// step, PET_* (torchrun's own options, set for a pod), RANK + WORLD_SIZE only (pods again: not ranks), none.
 
 namespace trireme {
 namespace {
@@ -69,8 +69,8 @@ constexpr std::array kLauncherVariables = {"RANK",
                                            "PET_RDZV_ID",
                                            "JOB_COMPLETION_INDEX"};
 
-/// `srun --mpi=pmi2` sets PMI's variables too. Where both say the same, Slurm's say more: they name the hosts. Under
-/// another MPI's mpirun they differ: srun started its daemons then, not the ranks.
+/// `srun --mpi=pmi2` also sets PMI's variables. If both agree, Slurm's are more informative: they name the hosts. Under
+/// another MPI's mpirun they differ: srun then started its daemons, not the ranks.
 bool pmi_is_sruns(const Asked& asked) {
   const std::string size = first_set(asked.variables, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"});
   return asked.has("SLURM_STEP_ID") && asked.value("PMI_RANK") == asked.value("SLURM_PROCID") &&
@@ -106,8 +106,8 @@ void apply_store_flags(const EnvironmentFlags& flags, Environment& env) {
   }
 }
 
-/// -n where a launcher started the processes: with one a host (`srun --ntasks-per-node=1 trireme launch -n 8`) each
-/// stands for its host; otherwise the ranks are there already.
+/// -n under a launcher: with one process per host (`srun --ntasks-per-node=1 trireme launch -n 8`) each represents its
+/// host; otherwise the ranks already exist.
 void apply_local_ranks(const EnvironmentFlags& flags, Environment& env) {
   const bool pods = env.launcher == "PET" || env.launcher == "Kubernetes" || env.launcher == "alone";
   if (pods || flags.local_ranks == 0 || flags.local_ranks == env.local_world_size) return;
@@ -142,7 +142,7 @@ Environment detect_environment(const Variables& variables, const EnvironmentFlag
   if (is_set(variables, "TRIREME_JOB_ID")) env.job_id = value_of(variables, "TRIREME_JOB_ID");
   apply_store_flags(flags, env);
   apply_local_ranks(flags, env);
-  // Ranks that a node starts meet through the node's launcher, which needs an address of node 0.
+  // Ranks started per node connect through the node's launcher, which needs an address of node 0.
   require<ConfigError>(env.start_local_ranks == 0 || env.num_nodes == 1 || !env.master_addr.empty(), env.launcher, ": ",
                        env.num_nodes, " nodes, and no address of the first\n  fix: --master HOST:PORT");
   env.how = describe(env);

@@ -134,7 +134,7 @@ TEST(Environment, TheInnerLauncherWins) {
                         kPetVariables),
       kTorchrunVariables);
   EXPECT_EQ(detect_from(all).launcher, "torchrun");
-  all["LOCAL_RANK"] = "";  // RANK and WORLD_SIZE are still there
+  all["LOCAL_RANK"] = "";  // RANK and WORLD_SIZE are still set
   EXPECT_EQ(detect_from(all).launcher, "Open MPI");
   all["OMPI_COMM_WORLD_RANK"] = "";
   EXPECT_EQ(detect_from(all).launcher, "PMI");
@@ -295,7 +295,7 @@ TEST(Environment, ShellsInsideAnAllocationAreAlone) {
 
 TEST(Environment, PmiVariablesOfSrunItself) {
   EXPECT_EQ(detect_from(changed_variables(kSrunVariables, {{"PMI_RANK", "9"}, {"PMI_SIZE", "11"}})).launcher, "srun");
-  // Another MPI's mpirun inside Slurm: srun started its daemons, one a host.
+  // Another MPI's mpirun inside Slurm: srun started its daemons, one per host.
   const Variables hydra = changed_variables(changed_variables(kSrunVariables, kPmiVariables),
                                             {{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}});
   EXPECT_EQ(detect_from(hydra, {.master = "h:1"}).launcher, "PMI");

@@ -21,7 +21,7 @@ std::string hash_of_program() {
   std::uint64_t hash = 0xcbf29ce484222325U;
   std::array<char, 1 << 16> chunk;
   while (file.read(chunk.data(), chunk.size()) || file.gcount() > 0)
-    for (std::streamsize i = 0; i + 8 <= file.gcount(); i += 8) {  // by words: a debug build has a hundred megabytes
+    for (std::streamsize i = 0; i + 8 <= file.gcount(); i += 8) {  // 8 bytes at a time: a debug build has 100 MB
       std::uint64_t word;
       std::memcpy(&word, chunk.data() + i, sizeof word);
       hash = (hash ^ word) * 0x100000001b3U;

@@ -1,5 +1,5 @@
 #pragma once
-// What must be the same on every rank, as named values that can be compared and printed.
+// Properties that must be identical on every rank, as key-value pairs that can be compared and printed.
 #include <map>
 #include <string>
 
@@ -9,7 +9,7 @@ namespace trireme {
 
 using Fingerprint = std::map<std::string, std::string>;
 
-/// This process's program (a hash of its file), its libtorch and the number of its threads.
+/// A hash of the executable, the libtorch version and the number of threads.
 Fingerprint fingerprint_of_process();
 
 /// Every key of the config with its value.
@@ -18,7 +18,7 @@ Fingerprint fingerprint_of_config(Config config);
 std::string to_text(const Fingerprint& fingerprint);
 Fingerprint fingerprint_from_text(const std::string& words);
 
-/// Each key that differs, with both values, one a line; empty when none does.
+/// Each key that differs, with both values, one per line; empty if none does.
 std::string differences(int rank_a, const Fingerprint& a, int rank_b, const Fingerprint& b);
 
 }  // namespace trireme

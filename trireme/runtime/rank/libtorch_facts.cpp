@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-/// Whether a class of libtorch is there, asked by its type information: headers cannot tell what a wheel was built
+/// Whether libtorch contains a class, looked up by its typeinfo symbol: headers do not tell what a wheel was built
 /// with.
 bool has_class(const char* typeinfo_symbol) { return dlsym(RTLD_DEFAULT, typeinfo_symbol) != nullptr; }
 

@@ -1,5 +1,5 @@
 #pragma once
-// What the libtorch that we run on can do on this machine.
+// Capabilities of the libtorch in use on this machine.
 #include <string>
 #include <vector>
 
@@ -8,10 +8,10 @@ namespace trireme {
 struct LibtorchFacts {
   std::string built_with;  // version of the headers
   int threads = 0;
-  std::string blas;   // the CPU's matrix library
-  bool gloo = false;  // c10d's backends, compiled in or not
+  std::string blas;   // the BLAS library of the CPU
+  bool gloo = false;  // c10d backends compiled in
   bool nccl = false;
-  bool cuda = false;  // compiled in and a device is there
+  bool cuda = false;  // compiled in and a device is available
   std::vector<std::string> gpus;
 };
 

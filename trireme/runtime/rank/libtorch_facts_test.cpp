@@ -10,7 +10,7 @@ TEST(LibtorchFacts, AreThoseOfARealLibtorch) {
   const LibtorchFacts facts = libtorch_facts();
   EXPECT_THAT(facts.built_with, testing::MatchesRegex("2\\.[0-9]+\\.[0-9]+.*"));
   EXPECT_GE(facts.threads, 1);
-  EXPECT_TRUE(facts.gloo);  // every wheel for Linux has it, and everything on CPU stands on it
+  EXPECT_TRUE(facts.gloo);  // every Linux wheel has it, and everything on the CPU depends on it
   EXPECT_EQ(facts.cuda, !facts.gpus.empty());
 }
 

@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-/// Reads a list from left to right; a failure tells where it stands.
+/// A left-to-right parser; errors include the position.
 class ListReader {
  public:
   ListReader(const char* what, std::string_view list) : what_(what), list_(list) {}
@@ -61,7 +61,7 @@ std::string padded(int64_t value, std::size_t width) {
   return digits.size() < width ? std::string(width - digits.size(), '0') + digits : digits;
 }
 
-/// What is between the brackets: "10,20-22".
+/// Parses the contents of brackets: "10,20-22".
 std::vector<std::string> read_bracket(ListReader& reader) {
   std::vector<std::string> words;
   do {
@@ -82,7 +82,7 @@ std::vector<std::string> read_hosts(ListReader& reader) {
   while (reader.take('[')) {
     const std::vector<std::string> words = read_bracket(reader);
     if (hosts.size() * words.size() > kMaxHosts) reader.fail("more than ", kMaxHosts, " hosts");
-    if (hosts.front().size() > 255) break;  // refused below, before it is multiplied
+    if (hosts.front().size() > 255) break;  // rejected below, before it is multiplied
     const std::string_view after = reader.until_any_of(",[] \t");
     std::vector<std::string> longer;
     longer.reserve(hosts.size() * words.size());

@@ -36,7 +36,7 @@ BackendKind backend_of(const std::string& name, bool on_gpu) {
   return on_gpu ? BackendKind::nccl : BackendKind::gloo;
 }
 
-/// The address of this host on the way to `master`: what the others reach us by. Asking for the route sends nothing.
+/// This host's address on the route to `master`, at which other hosts can reach us. The route lookup sends no packets.
 std::string own_address(const Environment& env) {
   if (env.num_nodes == 1 && env.store_file.empty()) return "127.0.0.1";
   if (env.master_addr.empty()) return "127.0.0.1";
@@ -64,16 +64,16 @@ std::string own_address(const Environment& env) {
   return address;
 }
 
-/// The black box that a launcher gave this process, or nullptr.
+/// The black box (flight record) from the launcher, or nullptr.
 FlightRecord* shared_black_box(const Variables& variables) {
   const auto fd = number_of(variables, "TRIREME_BLACK_BOX_FD", 0, 1 << 20);
   if (!fd) return nullptr;
   void* memory = mmap(nullptr, sizeof(FlightRecord), PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
   return memory == MAP_FAILED ? nullptr
-                              : static_cast<FlightRecord*>(memory);  // without it only the last words are fewer
+                              : static_cast<FlightRecord*>(memory);  // without it only the failure report has less
 }
 
-/// NCCL wants a GPU of its own for each rank, and hangs or fails far from the cause when it has none.
+/// NCCL needs a separate GPU for each rank; otherwise it hangs or fails far from the cause.
 void check_gpus(const Environment& env, int gpus, BackendKind backend, bool share_gpu) {
   if (backend != BackendKind::nccl) return;
   require<ConfigError>(gpus > 0,
@@ -84,8 +84,8 @@ void check_gpus(const Environment& env, int gpus, BackendKind backend, bool shar
                        ", or for tests comm.share_gpu = true or comm.backend = \"gloo\" (both slow)");
 }
 
-/// NCCL refuses two ranks on one GPU, unless it takes them for ranks of different hosts. It reads these when the first
-/// communicator is made.
+/// NCCL rejects two ranks on one GPU, unless it believes that they are on different hosts. It reads these variables
+/// when the first communicator is created.
 void share_the_gpu(int rank) {
   setenv("NCCL_HOSTID", text("trireme-rank-", rank).c_str(), 0);
   setenv("NCCL_SOCKET_IFNAME", "lo", 0);
@@ -103,9 +103,9 @@ Fingerprint whole_fingerprint(const ParallelSizes& sizes, const ContextOptions& 
   return f;
 }
 
-/// Gloo throws in a thread of its own when a message is longer than what waits for it, and the process would end with
-/// that alone. std::terminate knows no objects, so this one address is global: the watchdog of this process, while it
-/// lives.
+/// Gloo throws in its own thread when a message is longer than the receive buffer, and the process would end with only
+/// that message. A terminate handler has no context, so this pointer must be global: the watchdog of this process,
+/// while it exists.
 std::atomic<Watchdog*> lookout_of_this_process = nullptr;
 
 [[noreturn]] void on_terminate() {
@@ -159,7 +159,7 @@ ParallelContext::ParallelContext(const ParallelSizes& sizes, const Environment& 
   if (backend == BackendKind::nccl && options.share_gpu) share_the_gpu(environment.rank);
   if (device_.is_cuda()) c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device_);
 
-  // A launcher says where its ranks leave what it cannot know.
+  // A launcher sets the folder for the flight records of its ranks.
   CommOptions comm = options.comm;
   if (is_set(variables, "TRIREME_HANG_FOLDER")) comm.hang_folder = value_of(variables, "TRIREME_HANG_FOLDER");
   const std::string attempt = value_of(variables, "TORCHELASTIC_RESTART_COUNT");

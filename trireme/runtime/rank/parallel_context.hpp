@@ -1,5 +1,5 @@
 #pragma once
-// A process that has become a rank: its place in the layout, its device, its groups.
+// The parallel context of a rank: its grid coordinates, its device and its process groups.
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,28 +19,28 @@ namespace trireme {
 struct ParallelSizes {
   int tensor_parallel_size = 1, data_parallel_size = 1, pipeline_parallel_size = 1;
   int context_parallel_size = 1;
-  int expert_parallel_size = 1, expert_tensor_parallel_size = 0;  // 0: as tensor_parallel_size
+  int expert_parallel_size = 1, expert_tensor_parallel_size = 0;  // 0: same as tensor_parallel_size
   std::string order = Grid::kDefaultOrder;
 };
 
 struct ContextOptions {
   CommOptions comm{};
-  std::string backend = "auto";  // nccl where there are GPUs, else gloo
-  bool share_gpu = false;        // several ranks on one GPU over NCCL: for tests
-  Fingerprint fingerprint{};     // what else must be alike on all ranks: the config's keys
-  std::vector<AxisSet> also{};   // groups beside those that every mesh has
+  std::string backend = "auto";  // nccl if there are GPUs, else gloo
+  bool share_gpu = false;        // several ranks per GPU with NCCL: for tests
+  Fingerprint fingerprint{};     // other properties that must match on all ranks: the config's keys
+  std::vector<AxisSet> also{};   // groups in addition to those of every mesh
 };
 
 /// [comm] of the config.
 ContextOptions context_options(const CommConfig& comm);
 
-/// The one object that knows every group. Making it is the first thing that ranks do together: they meet in the store,
-/// compare what they are, and connect.
+/// Owns all process groups. Its construction is the first collective action: the ranks meet in the store, compare their
+/// fingerprints, and connect.
 class ParallelContext {
  public:
   ParallelContext(const ParallelSizes& sizes, const Environment& environment, const Variables& variables = {},
                   const ContextOptions& options = {});
-  /// As the seed spells it: the environment is detected from `variables`.
+  /// With nanotron's parameters: the environment is detected from `variables`.
   ParallelContext(int tensor_parallel_size, int data_parallel_size, int pipeline_parallel_size,
                   const Variables& variables);
   ~ParallelContext();
@@ -64,7 +64,7 @@ class ParallelContext {
   WorldRankMatrix world_rank_matrix() const { return mesh_->grid().world_rank_matrix(); }
   LocalRanks get_local_ranks(int world_rank) const { return mesh_->grid().get_local_ranks(world_rank); }
 
-  // The questions of Megatron's mpu, under its names.
+  // Megatron-LM's mpu functions, under their original names.
   Group& get_tensor_model_parallel_group() const { return tp_pg(); }
   Group& get_pipeline_model_parallel_group() const { return pp_pg(); }
   Group& get_data_parallel_group() const { return dp_pg(); }
@@ -86,11 +86,11 @@ class ParallelContext {
   std::unique_ptr<Mesh> mesh_;
 };
 
-/// rank % num_gpus: with more ranks than GPUs they share. The CPU without GPUs.
+/// rank % num_gpus: ranks share a GPU if there are more ranks than GPUs. CPU without GPUs.
 at::Device device_of_rank(int rank, int num_gpus);
 
-/// Seed 2's Model Parallel Unit: meets the others at master_addr:master_port, once, and remembers this rank's groups.
-/// The data-parallel size is what tp and pp leave of the world.
+/// A Megatron-style Model Parallel Unit: connects to the other ranks at master_addr:master_port and holds this rank's
+/// groups. The data-parallel size is world_size / (tp x pp).
 class MPU {
  public:
   MPU(int rank, int world_size, int tensor_model_parallel_size, int pipeline_model_parallel_size,

@@ -30,7 +30,7 @@ Environment environment_of_rank(int rank, int world_size, int port) {
           .how = "a test"};
 }
 
-/// What each rank threw, "" where it did not.
+/// The exception message of each rank, "" if it did not throw.
 template <class Body>
 std::vector<std::string> on_ranks(int size, Body body) {
   const HostedStore hosted = host_store(0, "");
@@ -109,7 +109,7 @@ TEST(DeviceOfRank, GoesRoundTheGpus) {
 }
 
 TEST(Mpu, RemembersTheGroupsOfItsRank) {
-  const int port = host_store(0, "").port;  // free again: rank 0 of the MPU hosts its own
+  const int port = host_store(0, "").port;  // free again: rank 0 of the MPU hosts its own store
   std::vector<std::string> thrown(4);
   {
     std::vector<std::jthread> ranks;

@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-/// The inodes of the sockets that listen on `port`, from a table of the kernel: "sl local rem st ... inode".
+/// The inodes of the sockets that listen on `port`, from a kernel table: "sl local rem st ... inode".
 void add_listeners(const char* table, int port, std::set<std::string>& inodes) {
   std::ifstream file(table);
   std::string line;
@@ -36,7 +36,7 @@ std::string port_owner(int port) {
   add_listeners("/proc/net/tcp", port, inodes);
   add_listeners("/proc/net/tcp6", port, inodes);
   if (inodes.empty()) return "";
-  std::error_code skip;  // other users' processes cannot be looked into
+  std::error_code skip;  // other users' processes are not accessible
   for (const auto& process : fs::directory_iterator("/proc", skip)) {
     const std::string pid = process.path().filename();
     if (pid.find_first_not_of("0123456789") != std::string::npos) continue;

@@ -23,7 +23,7 @@ int tell(const std::string& what, ExitCode code) {
   return static_cast<int>(code);
 }
 
-/// Calls `action` and makes an exit code of what it throws.
+/// Calls `action` and turns an exception into an exit code.
 int guarded(const std::function<int()>& action) {
   try {
     return action();
@@ -49,7 +49,7 @@ Variables process_variables() {
 }
 
 int run_rank_main(const RankMain& how, const std::function<int(const Environment&)>& body) {
-  // A failure of the connection to a peer is an error message, not a death by signal.
+  // A broken connection to a peer must be an error message, not a death by signal.
   std::signal(SIGPIPE, SIG_IGN);
   return guarded([&] {
     const Environment env = detect_environment(how.variables, how.flags, visible_gpus());

@@ -1,5 +1,5 @@
 #pragma once
-// The main() of a program that runs as ranks, however it was started.
+// The main() of a program that runs as ranks, under any launcher.
 #include <functional>
 #include <string>
 #include <type_traits>
@@ -10,22 +10,22 @@
 
 namespace trireme {
 
-/// This process's environment variables. For main() alone: what is below gets them as an argument.
+/// This process's environment variables. Only for main(): the layers below get them as an argument.
 Variables process_variables();
 
 struct RankMain {
-  std::vector<std::string> words;  // of the command line, the program's own first
+  std::vector<std::string> words;  // argv, including the program
   Variables variables{};
   EnvironmentFlags flags{};  // flags.local_ranks: -n N starts N ranks of this program
   std::string log_folder{};  // for ranks that this process starts
-  bool quiet = false;        // do not say on stderr how it was started
+  bool quiet = false;        // do not print to stderr how it was started
 };
 
 /// Becomes a rank and runs `body`, whose result is the exit code, or starts the ranks of this host and waits for them.
-/// Whatever goes wrong is told in one place, on stderr, as "error: ..."; the exit code is that of the failure.
+/// All errors are reported in one place, on stderr, as "error: ..."; the exit code is that of the failure.
 int run_rank_main(const RankMain& how, const std::function<int(const Environment&)>& body);
 
-/// The same; `body` may return nothing, which is 0.
+/// The same; `body` may return void, which means 0.
 template <class Body>
 int rank_main(const RankMain& how, const Body& body) {
   return run_rank_main(how, [&](const Environment& env) -> int {

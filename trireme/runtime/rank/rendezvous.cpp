@@ -54,8 +54,8 @@ HostedStore listen(int port, const std::string& job_id, double timeout_s) {
   }
 }
 
-/// A connection to a port of this host that nobody listens on can meet itself, when the system chooses that same port
-/// for our end.
+/// A connection to a local port without a listener can connect to itself (TCP self-connect), if the system picks that
+/// same port for our end.
 bool met_itself(int fd) {
   sockaddr_storage ends[2] = {};
   socklen_t sizes[2] = {sizeof ends[0], sizeof ends[1]};
@@ -64,7 +64,7 @@ bool met_itself(int fd) {
          std::memcmp(&ends[0], &ends[1], sizes[0]) == 0;
 }
 
-/// "" when somebody listens there, else why not. One attempt ends by `until`.
+/// "" if there is a listener, else the reason. One attempt ends by `until`.
 std::string try_address(const addrinfo& at, Clock::time_point until) {
   const launcher::OwnedFd fd(::socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   int error = 0;
@@ -79,8 +79,8 @@ std::string try_address(const addrinfo& at, Clock::time_point until) {
   return error == 0 ? "" : std::strerror(error);
 }
 
-/// Waits until somebody listens there. libtorch would as well, but takes up to twice the time and prints its stack. The
-/// name is looked up each time: a pod's may come into being after the pod.
+/// Waits until there is a listener. libtorch would too, but takes up to twice the time and prints its stack. The name
+/// is resolved each time: a pod's name may appear after the pod.
 std::string wait_for_listener(const std::string& address, int port, Clock::time_point until) {
   for (std::string why;;) {
     addrinfo hints{}, *found = nullptr;
@@ -95,8 +95,8 @@ std::string wait_for_listener(const std::string& address, int port, Clock::time_
   }
 }
 
-/// libtorch waits without end for the greeting of whatever listens there. So that happens in a thread, which is left
-/// behind in its wait when nothing comes: the process ends then.
+/// libtorch waits forever for the handshake of whatever listens there. So this runs in a thread, which is abandoned if
+/// there is no answer: the process ends then.
 StorePtr connect(const std::string& address, const c10d::TCPStoreOptions& options) {
   auto made = std::make_shared<std::promise<StorePtr>>();
   std::future<StorePtr> store = made->get_future();

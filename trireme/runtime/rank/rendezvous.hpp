@@ -1,5 +1,5 @@
 #pragma once
-// How ranks find each other: the store.
+// Rendezvous: how ranks find each other through the store.
 #include <string>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -16,11 +16,11 @@ struct HostedStore {
   int port = 0;
 };
 
-/// A store that this process hosts for a job; port 0: any that is free. ConfigError that names who holds the port.
+/// Hosts a store for a job in this process; port 0: any free port. ConfigError names the process that holds the port.
 HostedStore host_store(int port, const std::string& job_id);
 
-/// The store of the job that `environment` names: rank 0 hosts it where nobody does yet, the others come to it within
-/// init_timeout_s. `attempt`: a restarted job must not read what the last one left.
+/// Connects to the store of the job in `environment`: rank 0 hosts it if no launcher does, the others connect within
+/// init_timeout_s. `attempt`: a restarted job must not read keys of the previous attempt.
 StorePtr join_store(const Environment& environment, const CommOptions& options, const std::string& attempt = "0");
 
 }  // namespace trireme

@@ -7,7 +7,7 @@
 
 namespace {
 
-/// The libraries this program asks for, in the order in which the loader looks for a symbol.
+/// The libraries this program needs, in the loader's search order.
 std::vector<std::string> needed_libraries() {
   const char* strings = nullptr;
   for (const ElfW(Dyn)* entry = _DYNAMIC; entry->d_tag != DT_NULL; ++entry)
@@ -18,13 +18,13 @@ std::vector<std::string> needed_libraries() {
   return names;
 }
 
-// libtorch exports a std::filesystem of its own; a program that gets it crashes where the two differ.
+// libtorch exports its own std::filesystem; a program that binds to it crashes where the two differ.
 TEST(StandardLibrary, ComesBeforeTheCopyInsideLibtorch) {
   bool standard = false;
   for (const std::string& name : needed_libraries()) {
     standard = standard || name.starts_with("libstdc++.so");
     if (name.starts_with("libtorch") && !standard) {
-      // Without libstdc++.so in the list at all it is inside this program, whose own symbols come first.
+      // If libstdc++.so is not in the list it is linked statically, and the program's own symbols come first.
       for (const std::string& other : needed_libraries())
         EXPECT_FALSE(other.starts_with("libstdc++.so")) << other << " comes after " << name;
     }

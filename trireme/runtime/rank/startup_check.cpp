@@ -42,13 +42,13 @@ class Roll {
     }
   }
 
-  /// So that a rank that believes in more than this one is told.
+  /// So that a rank with a larger world size sees this one's fingerprint.
   void be_the_only_one() { store_->set(key("here", rank_), to_text(fingerprint_)); }
 
  private:
   static std::string key(const char* what, int rank) { return text("roll/", what, "/", rank); }
   static constexpr const char* kOver = "roll/over";
-  /// Why a roll call ended for everybody; in the store as this character and the text.
+  /// Why the startup check failed for all ranks; stored as this character followed by the text.
   enum class Verdict : char { ranks_differ = 'C', ranks_missing = 'H' };
 
   void meet() {
@@ -93,7 +93,8 @@ class Roll {
     leave(over, present);
   }
 
-  /// The store may be rank 0's own, and end with it: rank 0 goes when the others have read why, or late ones cannot.
+  /// Rank 0 may host the store, which ends with it: it leaves after the others have read the reason, or after a
+  /// timeout.
   [[noreturn]] void leave(const std::string& over, int present) {
     constexpr std::chrono::seconds kForLateOnes(2);
     const auto until = Clock::now() + kForLateOnes;

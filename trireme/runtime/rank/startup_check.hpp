@@ -1,13 +1,13 @@
 #pragma once
-// Before the first collective: is everybody there, and is everybody the same?
+// Check before the first collective: have all ranks started, and do their fingerprints match?
 #include "trireme/comm/comm_options.hpp"
 #include "trireme/runtime/rank/fingerprint.hpp"
 #include "trireme/runtime/rank/rendezvous.hpp"
 
 namespace trireme {
 
-/// Every rank says that it is there and what it is; returns when all have come and are alike. Throws CommError that
-/// names the ranks that came, when some did not within init_timeout_s; ConfigError, on every rank and at once, when two
+/// Every rank registers with its fingerprint; returns when all have registered and match. Throws CommError that names
+/// the ranks that registered and those missing after init_timeout_s; ConfigError, immediately and on every rank, if two
 /// differ.
 void check_startup(const StorePtr& store, int rank, int world_size, const Fingerprint& fingerprint,
                    const CommOptions& options);
