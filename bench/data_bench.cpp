@@ -33,7 +33,7 @@ class WrittenFile {
     const RandomStream stream(1, "bench");
     for (std::size_t i = 0; i < tokens.size(); ++i)
       tokens[i] = static_cast<std::uint32_t>(stream.below(i, kVocabulary));
-    const auto writer = data::write_tokens(data::TokenFormat::datatrove, files::path(), {.vocab_size = kVocabulary});
+    const auto writer = data::write_tokens(data::TokenFormat::datatrove, path(), {.vocab_size = kVocabulary});
     for (std::int64_t i = 0; i < kTokens / kDocument; ++i)
       writer->append(std::span(tokens).subspan(static_cast<std::size_t>(i * kDocument) % tokens.size(), kDocument));
     writer->finish();

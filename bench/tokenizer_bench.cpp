@@ -75,4 +75,4 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return data::run(argc, argv); }
+int main(int argc, char** argv) { return run(argc, argv); }

@@ -38,7 +38,7 @@ Cell cell_of(const Choice& c) {
   cell.model = model_of(c);
   cell.degrees.tp = 1 << c[tp];
   cell.sequence_parallel = c[sequence] == 1;
-  cell.recompute = static_cast<Recompute>(c[recompute]);
+  cell.recompute = static_cast<config::Recompute>(c[recompute]);
   cell.ignores = c[ignores] == 1;
   return cell;
 }

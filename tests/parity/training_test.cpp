@@ -36,7 +36,7 @@ TrainingCell training_cell(const TrainingChoice& c) {
   cell.base.degrees.dp = 1 << c[kDp];
   cell.base.degrees.tp = c[kTensor] == 0 ? 1 : 2;
   cell.base.sequence_parallel = c[kTensor] == 2;
-  cell.base.recompute = static_cast<Recompute>(c[kRecompute]);
+  cell.base.recompute = static_cast<config::Recompute>(c[kRecompute]);
   cell.accumulation = c[kAccumulation] == 0 ? 1 : 3;
   cell.zero.stage = c[kStage];
   cell.zero.bucket_mb = 0.02;

@@ -59,8 +59,7 @@ class LaunchBench {
   }
 };
 
-inline bool wait_until(const std::function<launcher::bool()>& done,
-                       std::chrono::milliseconds limit = std::chrono::seconds(10)) {
+inline bool wait_until(const std::function<bool()>& done, std::chrono::milliseconds limit = std::chrono::seconds(10)) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   while (!done()) {
     if (std::chrono::steady_clock::now() > deadline) return false;
