@@ -35,15 +35,16 @@ ModelConfig gpt_50m() {
   return m;
 }
 
-void serve(Group& group) {
+void serve(World& world) {
+  Mesh mesh(Grid::dense({}), world);
   constexpr std::int64_t kSamples = 4, kLength = 256;
   const CountedMemory memory;
   std::optional<Decoder> decoder;
   const auto make = [&](at::ScalarType dtype) {
     decoder.reset();
     const InitScope scope = init_on_device_and_dtype(at::kCPU, dtype);
-    decoder.emplace(gpt_50m(), TensorParallel{group});
-    init(*decoder, tp_grid(group), 0, {.seed = 1, .scheme = InitScheme::gpt2, .layers = 12});
+    decoder.emplace(gpt_50m(), mesh);
+    init(*decoder, mesh, {.seed = 1, .scheme = InitScheme::gpt2, .layers = 12});
   };
   make(at::kFloat);
   const at::Tensor all = at::remainder(at::arange(kSamples * kLength + 1) * 7919, 32000);
@@ -71,5 +72,5 @@ void serve(Group& group) {
 }  // namespace
 
 int main() {
-  run_ranks(1, [](Group& group) { serve(group); });
+  run_ranks(1, [](World& world) { serve(world); });
 }

@@ -65,14 +65,15 @@ ModelConfig model() {
 class Side {
  public:
   Side(World& world, int stage) : mesh_(Grid::dense({.dp = kRanks}), world) {
-    decoder_ = std::make_shared<Decoder>(model(), TensorParallel{mesh_.group(Axis::tp), false});
-    init(*decoder_, mesh_.grid(), mesh_.rank(), {.layers = 8});
+    decoder_ = std::make_shared<Decoder>(model(), Parallel{mesh_, false});
+    init(*decoder_, mesh_, {.layers = 8});
+    const UnitPlan units = decoder_->unit_plan();
     zero_ = std::make_unique<Zero>(
-        params_of(*decoder_), decoder_->use_units(nullptr), mesh_,
+        params_of(*decoder_), units, mesh_,
         ZeroOptions{.stage = stage, .bucket_mb = 1, .max_reuse_distance = 0, .persistence_threshold = 1000},
         UpdateOptions{});
-    decoder_->use_units(&zero_->params());
-    executor_ = std::make_unique<Executor>(schedule::one_f_one_b(0, 1, 1), *zero_);
+    decoder_->use_units(&zero_->chunk(), units);
+    executor_ = std::make_unique<Executor>(schedule::one_f_one_b(0, 1, 1), *zero_, mesh_);
   }
 
   double step() {
@@ -80,11 +81,13 @@ class Side {
     const auto begin = std::chrono::steady_clock::now();
     executor_->run({.step = 1,
                     .forward = [&](int) { return decoder_->loss(ids, ids, whole_samples(4, 128)).loss; },
-                    .seed = [] { return at::scalar_tensor(1.0 / 1024); }});
-    zero_->update({.lr = 1e-4, .max_norm = 1});
+                    .loss_gradient = [] { return at::scalar_tensor(1.0 / 1024); }});
+    zero_->finish_gradients();
+    mesh_.end_step();
+    zero_->update({.lr = 1e-4, .max_norm = 1}).settle();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
-  void finish() { zero_->params().finish_gathers(); }
+  void finish() { zero_->finish_gathers(); }
   std::int64_t bytes_sent() const { return mesh_.group(Axis::dp).traffic().bytes; }
   void together() { mesh_.world_group().barrier().wait(); }
 

@@ -31,18 +31,18 @@ int main(int argc, char** argv) {
 
     // Every element of a weight is a function of (seed, name, index): the whole is the same for any number of ranks.
     const auto initialised = [&](auto layer) {
-      init(*layer, mesh.grid(), mesh.rank(), {.seed = 42, .scheme = InitScheme::plain});
+      init(*layer, mesh, {.seed = 42, .scheme = InitScheme::plain});
       return layer;
     };
 
     // Version 1: outputs cut, W_hH on each rank; the outputs are gathered.
     const auto column =
-        initialised(std::make_shared<ColumnLinear>(H, H, TensorParallel{tp}, ColumnOptions{.gather_output = true}));
+        initialised(std::make_shared<ColumnLinear>(H, H, Parallel(mesh), ColumnOptions{.gather_output = true}));
     const at::Tensor y1_BH = column->forward(x_BH);
 
     // Version 2: inputs cut, W_Hh on each rank; the partial outputs are summed.
     const auto row =
-        initialised(std::make_shared<RowLinear>(H, H, TensorParallel{tp}, RowOptions{.input_is_parallel = false}));
+        initialised(std::make_shared<RowLinear>(H, H, Parallel(mesh), RowOptions{.input_is_parallel = false}));
     const at::Tensor y2_BH = row->forward(x_BH);
 
     // Version 3: the weight whole, the batch cut; the inputs are gathered and everybody computes everything.
@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
     if (tp.size() <= 2) {
       at::Generator generator = at::detail::createCPUGenerator(0);
       const at::Tensor inputs = at::randn({2, 4}, generator), weights = at::randn({4, 2}, generator);
-      ColumnLinear layer(4, 2, {tp}, {.gather_output = true});
+      ColumnLinear layer(4, 2, mesh, {.gather_output = true});
       const at::NoGradGuard no_grad;
       layer.weight_fD.copy_(weights.t().chunk(tp.size(), 0)[static_cast<std::size_t>(tp.rank())]);
       product = layer.forward(inputs);

@@ -30,16 +30,16 @@ double kept_bytes(int ranks, bool sequence_parallel, config::Recompute mode) {
   run_ranks(ranks, [&](World& world) {
     Mesh mesh(Grid::dense({.tp = ranks}), world);
     Group& group = mesh.group(Axis::tp);
-    const TensorParallel tp{group, sequence_parallel};
+    const Parallel parallel(mesh, sequence_parallel);
     const InitScope bf16 = init_on_device_and_dtype(at::kCPU, at::kBFloat16);
-    Block block(llama_layer(), tp);
-    init(block, mesh.grid(), mesh.rank(), {});
+    Block block(llama_layer(), parallel);
+    init(block, mesh, {});
     block.recompute = mode;
     const ForwardContext context = whole_samples(kSamples, kLength);
     const TokenFacts tokens{context, rotation(*rope_options(llama_layer()), context.positions_T, at::kBFloat16),
-                            tp.own_tokens(context.rows_T())};
+                            parallel.own_tokens(context.rows_T())};
     const at::Tensor all = normal_tensor({context.tokens(), 256}, 1, "x").to(at::kBFloat16);
-    const at::Tensor x = tp.own_tokens(all).clone().set_requires_grad(true);
+    const at::Tensor x = parallel.own_tokens(all).clone().set_requires_grad(true);
     group.barrier().wait();
     const std::int64_t before = memory.alive();
     group.barrier().wait();

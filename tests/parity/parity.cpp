@@ -34,9 +34,9 @@ Batch batch_of(const Cell& cell, int step) {
 }
 
 /// What this rank holds between the layers, whole.
-at::Tensor whole_tokens(const at::Tensor& x_t, const TensorParallel& tp) {
+at::Tensor whole_tokens(const at::Tensor& x_t, const Parallel& parallel) {
   const at::Tensor x = x_t.detach().contiguous();
-  return tp.sequence_parallel ? tp.group.all_gather(x).wait() : x.clone();
+  return parallel.sequence_parallel ? parallel.tp.all_gather(x).wait() : x.clone();
 }
 
 /// Of microbatches one below the other.
@@ -106,11 +106,11 @@ Cell on_one_rank(Cell cell) {
 
 Outcome run(const Cell& cell, Mesh& mesh) {
   const InitScope scope = init_on_device_and_dtype(cell.device, cell.dtype);
-  const TensorParallel tp{mesh.group(Axis::tp), cell.sequence_parallel};
-  Decoder decoder(cell.model, tp);
+  const Parallel parallel{mesh, cell.sequence_parallel};
+  Decoder decoder(cell.model, parallel);
   decoder.set_recompute(cell.recompute);
   // Ten times the usual range: small weights make a model whose attention hardly matters.
-  init(decoder, mesh.grid(), mesh.rank(),
+  init(decoder, mesh,
        {.seed = kSeed, .scheme = InitScheme::gpt2, .range = 0.2, .layers = cell.model.num_hidden_layers});
   const std::vector<Param> params = params_of(decoder);
   {
@@ -119,7 +119,7 @@ Outcome run(const Cell& cell, Mesh& mesh) {
     for (const Param& param : params)
       if (param.spec.fill == Fill::zeros || param.spec.fill == Fill::ones || param.spec.fill == Fill::bias) {
         const at::Tensor whole = at::linspace(-0.3, 0.4, param.spec.shape[0], at::kDouble);
-        for (const Piece& piece : pieces(param.spec.placement, param.spec.shape, mesh.grid(), mesh.rank()))
+        for (const Piece& piece : ParamMesh(mesh).pieces(param.spec))
           box_view(param.value, box_of(piece.slices.local_slices))
               .add_(box_view(whole, box_of(piece.slices.global_slices)).to(param.value.options()));
       }
@@ -142,7 +142,7 @@ Outcome run(const Cell& cell, Mesh& mesh) {
       context.step = step;
       if (step == 0)
         context.probe = [&](const std::string& path, const at::Tensor& x_t) {
-          add_tokens(out.activations, path, whole_tokens(x_t, tp).cpu());
+          add_tokens(out.activations, path, whole_tokens(x_t, parallel).cpu());
         };
       const at::Tensor loss = decoder
                                   .loss(batch.ids_T.narrow(0, m * tokens, tokens),

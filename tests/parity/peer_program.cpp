@@ -64,8 +64,8 @@ void run(const fs::path& folder, int ranks, bool sequence_parallel) {
   run_ranks(ranks, [&](World& world) {
     Mesh mesh(Grid::dense({.tp = ranks}), world);
     const InitScope f64 = init_on_device_and_dtype(at::kCPU, at::kDouble);
-    Decoder decoder(model, {mesh.group(Axis::tp), sequence_parallel});
-    load_hugging_face(decoder, folder, mesh.grid(), mesh.rank());
+    Decoder decoder(model, {mesh, sequence_parallel});
+    load_hugging_face(decoder, folder, mesh);
     const ForwardContext context = whole_samples(batch.samples, batch.length);
     const at::Tensor logits = decoder.logits(batch.ids_T, context);
     const LossSum sum = decoder.loss(batch.ids_T, batch.targets_T, context);

@@ -40,13 +40,14 @@ Samples samples_of(const TrainingCell& cell, int step) {
 }
 
 InitOptions init_options(const TrainingCell& cell) {
-  return {.seed = kSeed, .scheme = InitScheme::gpt2, .range = 0.2, .layers = cell.base.model.num_hidden_layers};
+  return {
+      .loss_gradient = kSeed, .scheme = InitScheme::gpt2, .range = 0.2, .layers = cell.base.model.num_hidden_layers};
 }
 
 /// Rows [first, first + count) of a step.
 at::Tensor loss_sum(Decoder& decoder, const Samples& samples, std::int64_t first, std::int64_t count, int step) {
   ForwardContext context = whole_samples(count, samples.ids_BT.size(1), first);
-  context.seed = kSeed;
+  context.loss_gradient = kSeed;
   context.step = step;
   return decoder
       .loss(samples.ids_BT.narrow(0, first, count).reshape(-1), samples.targets_BT.narrow(0, first, count).reshape(-1),
@@ -81,25 +82,25 @@ double norm_of(const Named& tensors) {
 Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
   const Cell& c = cell.base;
   const InitScope scope = init_on_device_and_dtype(at::kCPU, at::kDouble);
-  Decoder decoder(c.model, {mesh.group(Axis::tp), c.sequence_parallel});
+  Decoder decoder(c.model, {mesh, c.sequence_parallel});
   decoder.set_recompute(c.recompute);
   set_paths(decoder);
   ZeroOptions options = cell.zero;
   options.accumulate = options.reduce = at::kDouble;
-  Zero zero(
-      params_of(decoder), decoder.use_units(nullptr, cell.layers_per_unit), mesh, options,
-      {.optimizer = {.name = cell.optimizer,
-                     .beta1 = kBeta1,
-                     .beta2 = kBeta2,
-                     .eps = kEps,
-                     .weight_decay = kDecay,
-                     .momentum = kMomentum},
-       .master = at::kDouble,
-       .states = at::kDouble},
-      [&](const std::vector<Param>& params) { init_params(params, mesh.grid(), mesh.rank(), init_options(cell)); });
-  decoder.use_units(&zero.params(), cell.layers_per_unit);
-  Executor executor(schedule::one_f_one_b(0, 1, cell.accumulation), zero);
-  Group& dp = mesh.group({Axis::dp, Axis::cp});
+  const UnitPlan units = decoder.unit_plan({.layers_per_unit = cell.layers_per_unit});
+  Zero zero(params_of(decoder), units, mesh, options,
+            {.optimizer = {.name = cell.optimizer,
+                           .beta1 = kBeta1,
+                           .beta2 = kBeta2,
+                           .eps = kEps,
+                           .weight_decay = kDecay,
+                           .momentum = kMomentum},
+             .master = at::kDouble,
+             .states = at::kDouble},
+            [&](const std::vector<Param>& params) { init_params(params, mesh, init_options(cell)); });
+  decoder.use_units(&zero.chunk(), units);
+  Executor executor(schedule::one_f_one_b(0, 1, cell.accumulation), zero, mesh);
+  Group& dp = mesh.token_group();
   const std::int64_t each = c.batch / dp.size() / cell.accumulation;
   Outcome out;
   for (int step = 0; step < cell.steps; ++step) {
@@ -112,9 +113,10 @@ Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
     const StepOutcome outcome =
         executor.run({.step = step,
                       .forward = [&](int m) { return loss_sum(decoder, samples, first_row(m), each, step); },
-                      .seed = [&] { return 1 / all[0]; }});
-    const double norm = zero.update({.lr = lr_of(cell, step), .max_norm = cell.max_norm}).item<double>();
-    zero.settle(true);
+                      .loss_gradient = [&] { return 1 / all[0]; }});
+    zero.finish_gradients();
+    mesh.end_step();
+    const double norm = zero.update({.lr = lr_of(cell, step), .max_norm = cell.max_norm}).settle();
     if (step == 1) {  // looking at the model between two steps changes nothing
       const at::NoGradGuard no_grad;
       loss_sum(decoder, samples, 0, each, step);
@@ -127,7 +129,7 @@ Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
       out.losses.push_back(norm);  // compared like a loss
     }
   }
-  zero.params().finish_gathers();
+  zero.finish_gathers();
   add_whole_buckets(out.parameters, zero, "", [&](std::size_t b) { return zero.optimizer().master(b); });
   for (std::size_t k = 0; k < zero.optimizer().state_names().size(); ++k)
     add_whole_buckets(out.parameters, zero, zero.optimizer().state_names()[k] + " of ",
@@ -159,8 +161,8 @@ Outcome train_plainly(const TrainingCell& cell) {
   run_ranks(1, [&](World& world) {
     Mesh mesh(Grid::dense({}), world);
     const InitScope scope = init_on_device_and_dtype(at::kCPU, at::kDouble);
-    Decoder decoder(cell.base.model, {mesh.group(Axis::tp), false});
-    init(decoder, mesh.grid(), 0, init_options(cell));
+    Decoder decoder(cell.base.model, {mesh, false});
+    init(decoder, mesh, init_options(cell));
     const std::vector<Param> params = params_of(decoder);
     std::map<std::string, at::Tensor> m, v;
     for (int step = 0; step < cell.steps; ++step) {

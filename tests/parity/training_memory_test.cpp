@@ -35,9 +35,10 @@ double bytes_a_parameter(const Recipe& recipe, int stage, int dp) {
     std::shared_ptr<Decoder> decoder;
     {
       const InitScope scope = init_on_device_and_dtype(at::kCPU, recipe.param);
-      decoder = std::make_shared<Decoder>(m, TensorParallel{mesh.group(Axis::tp), false});
+      decoder = std::make_shared<Decoder>(m, Parallel{mesh, false});
     }
-    Zero zero(params_of(*decoder), decoder->use_units(nullptr), mesh,
+    const UnitPlan units = decoder->unit_plan();
+    Zero zero(params_of(*decoder), units, mesh,
               {.stage = stage,
                .bucket_mb = 1,
                .contiguous_gradients = recipe.contiguous,
@@ -48,7 +49,7 @@ double bytes_a_parameter(const Recipe& recipe, int stage, int dp) {
               {}, [&](const std::vector<Param>& params) {
                 for (const Param& param : params) param.value.fill_(0.01);
               });
-    decoder->use_units(&zero.params());
+    decoder->use_units(&zero.chunk(), units);
     const at::Tensor ids = at::arange(8);
     const auto look = [&] {
       EXPECT_EQ(zero.params().live(), 0);
@@ -63,18 +64,18 @@ double bytes_a_parameter(const Recipe& recipe, int stage, int dp) {
       mesh.world_group().barrier().wait();
     };
     const auto step = [&](bool measure) {
-      zero.begin_microbatch(true);
+      zero.chunk().begin_microbatch(true);
       {
         // Nothing of the graph is alive behind this brace, but for the gradients.
         decoder->loss(ids, ids, whole_samples(1, 8)).loss.backward();
       }
       // Gradients that stay where autograd put them are there until the microbatch ends; the others when all are summed.
       if (measure && !recipe.contiguous) look();
-      zero.end_microbatch();
-      zero.sum_gradients();
+      zero.chunk().end_microbatch();
+      zero.finish_gradients();
       if (measure && recipe.contiguous) look();
-      zero.update({.lr = 1e-3});
-      zero.params().finish_gathers();
+      zero.update({.lr = 1e-3}).settle();
+      zero.finish_gathers();
     };
     step(false);
     step(true);

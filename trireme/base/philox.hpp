@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/fnv.hpp"
 
 namespace trireme {
 
@@ -67,12 +68,6 @@ class RandomStream {
   __extension__ typedef unsigned __int128 uint128;  // the only form that nvcc accepts
 
   static constexpr double unit_interval(std::uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
-
-  static constexpr std::uint64_t fnv1a(std::string_view text) {
-    std::uint64_t hash = 0xCBF29CE484222325;
-    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
-    return hash;
-  }
 
   constexpr std::array<std::uint64_t, 2> block(std::uint64_t k) const {
     const auto word = philox4x32({low(k), high(k), low(id_), high(id_)}, {low(seed_), high(seed_)});

@@ -12,6 +12,7 @@
 #include "trireme/base/file_output.hpp"
 #include "trireme/base/gzip.hpp"
 #include "trireme/base/json_text.hpp"
+#include "trireme/base/stopwatch.hpp"
 
 namespace trireme {
 namespace {
@@ -86,9 +87,8 @@ std::string event_json(const TraceEvent& event, int rank, std::int64_t base_ns) 
 
 TraceClock steady_trace_clock() {
   using std::chrono::nanoseconds;
-  const auto now = [] { return nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count(); };
   const std::int64_t since_1970 = nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
-  return [now, offset = since_1970 - now()] { return now() + offset; };
+  return [offset = since_1970 - steady_ns()] { return steady_ns() + offset; };
 }
 
 Tracer::Tracer(TraceOptions options) : options_(std::move(options)), base_ns_(base_of(now_ns())) {}

@@ -11,7 +11,7 @@
 #include "trireme/config/read/show.hpp"
 #include "trireme/config/read/toml_file.hpp"
 #include "trireme/config/rules/validate.hpp"
-#include "trireme/layout/grid.hpp"
+#include "trireme/config/schema/dense_grid.hpp"
 
 namespace trireme::cli {
 namespace {
@@ -39,11 +39,7 @@ std::string group_list(const Grid& grid, Axis axis) {
 
 /// The grid and, if it is small, the groups along each axis that has more than one rank.
 std::string describe_layout(const ParallelismConfig& p) {
-  const Grid grid = Grid::dense({.pp = static_cast<int>(p.pp),
-                                 .dp = static_cast<int>(std::max<std::int64_t>(1, p.dp)),
-                                 .cp = static_cast<int>(p.cp),
-                                 .tp = static_cast<int>(p.tp)},
-                                p.order);
+  const Grid grid = config::dense_grid(p);
   std::string out = text("layout       ", grid.str(), " · ", grid.size(), grid.size() == 1 ? " rank" : " ranks",
                          p.dp < 0 ? " a replica (dp: what is left)" : "", " · zero ", p.zero, "\n");
   if (grid.size() <= kMaxDrawnRanks)

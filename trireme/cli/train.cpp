@@ -8,6 +8,7 @@
 #include "trireme/config/read/toml_file.hpp"
 #include "trireme/config/rules/training_rules.hpp"
 #include "trireme/config/rules/validate.hpp"
+#include "trireme/config/schema/dense_grid.hpp"
 #include "trireme/report/run_folder.hpp"
 #include "trireme/runtime/rank/parallel_context.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
@@ -37,11 +38,7 @@ std::string job_id(const Variables& variables) {
 }
 
 report::RunFolder fresh_folder(const Config& config, const Variables& variables) {
-  const Grid grid = Grid::dense({.pp = static_cast<int>(config.parallelism.pp),
-                                 .dp = static_cast<int>(config.parallelism.dp),
-                                 .cp = static_cast<int>(config.parallelism.cp),
-                                 .tp = static_cast<int>(config.parallelism.tp)},
-                                config.parallelism.order);
+  const Grid grid = config::dense_grid(config.parallelism);
   const report::RunFacts facts{.time = std::chrono::system_clock::now(),
                                .job_id = job_id(variables),
                                .layout = report::layout_word(grid.axes())};
@@ -55,7 +52,6 @@ report::RunFolder fresh_folder(const Config& config, const Variables& variables)
 }
 
 int train_as_rank(const TrainCommand& command, const Environment& env, const Variables& variables, Console& console) {
-  share_cores(env, variables);
   std::vector<std::string> warnings;
   config::LoadedConfig loaded = checked_config(
       command, {.ranks = env.world_size, .how = env.how, .ranks_of_a_host = env.local_world_size}, warnings);
@@ -73,7 +69,7 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
 
   const StopSignals signals;
   ParallelContext context(parallel_sizes(config), env, variables, options);
-  multiply_by_blas(config, context.device());
+  const ProcessSetup process(process_options(config, context, variables));
   if (io.folder.empty()) {
     report::RunFolder folder;
     if (env.rank == 0) folder = fresh_folder(config, variables);
@@ -81,7 +77,7 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
     if (!folder.warning.empty()) io.warnings.push_back(folder.warning);
   }
   io.stop_asked = [] { return StopSignals::received() != 0; };
-  Trainer trainer(config, context, io);
+  Trainer trainer(config, context, process, io);
   return static_cast<int>(trainer.run());
 }
 

@@ -40,11 +40,6 @@ std::vector<CallRecord> calls_of(const FlightRecord& box) {
 
 }  // namespace
 
-std::int64_t steady_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 std::string last_call(const FlightRecord& box) {
   if (box.magic != FlightRecord::kMagic) return "";
   Tag tag = box.tag;

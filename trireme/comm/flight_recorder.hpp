@@ -1,6 +1,7 @@
 #pragma once
 // Flight recorder: the last calls of a rank in memory that outlives it, all calls of the step, and their checksum.
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/base/stopwatch.hpp"
 #include "trireme/comm/call.hpp"
 #include "trireme/comm/comm_options.hpp"
 
@@ -30,8 +32,6 @@ struct FlightRecord {
   CallRecord ring[kCalls];
 };
 static_assert(std::is_trivially_copyable_v<FlightRecord>);
-
-std::int64_t steady_ns();
 
 /// "step 12 phase=backward | all_reduce f32[8] group dp{0,2} seq 4 (waiting for 3.1 s)"; empty if nothing was recorded.
 std::string last_call(const FlightRecord& box);
@@ -67,6 +67,11 @@ class FlightRecorder {
   /// Clears the calls of the step and starts a new checksum.
   void start_step();
 
+  /// Time that this rank spends in Pending::wait(): communication that nothing hid. On CUDA a wait only orders streams, and
+  /// the time is in whatever asks the device next.
+  void add_wait(std::int64_t ns) { waited_ns_ += ns; }
+  double waited_seconds() const { return static_cast<double>(waited_ns_) * 1e-9; }
+
   /// The most recently started call.
   CallRecord newest() const;
   FlightRecord snapshot() const;
@@ -78,6 +83,7 @@ class FlightRecorder {
   std::unique_ptr<FlightRecord> own_;
   FlightRecord* box_;
   std::uint64_t checksum_ = 0;
+  std::atomic<std::int64_t> waited_ns_{0};
   std::vector<CallRecord> step_calls_;
 };
 

@@ -183,22 +183,22 @@ Pending Group::run(Call call, at::Tensor result) {
   }
   count(call);
   CallRecord first = records.empty() ? CallRecord{} : records.front();
-  std::unique_ptr<CommWork> flight;
+  std::unique_ptr<CommWork> work;
   try {
     if (options_.check == CheckMode::strict && size() > 1) compare(records);
-    flight = start(call, records);
+    work = start(call, records);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {
     fail(first, e);
   }
-  return Pending(*this, std::move(call), std::move(records), std::move(result), std::move(flight));
+  return Pending(*this, std::move(call), std::move(records), std::move(result), std::move(work));
 }
 
-void Group::finish(Call& call, std::span<const CallRecord> records, CommWork* flight) {
-  if (flight != nullptr) {
+void Group::finish(Call& call, std::span<const CallRecord> records, CommWork* work) {
+  if (work != nullptr) {
     try {
-      flight->wait();
+      work->wait();
     } catch (const Error&) {
       throw;
     } catch (const std::exception& e) {

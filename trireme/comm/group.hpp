@@ -104,7 +104,7 @@ class Group {
   friend class ThrottledGroup;
 
   Pending run(Call call, at::Tensor result);
-  void finish(Call& call, std::span<const CallRecord> records, CommWork* flight);
+  void finish(Call& call, std::span<const CallRecord> records, CommWork* work);
   CallRecord begin(const CallRecord& shape);
   std::vector<CallRecord> begin_all(const Call& call);
   void count(const Call& call);

@@ -24,11 +24,10 @@ std::string name_of(AxisSet axes) {
 }  // namespace
 
 Mesh::Mesh(Grid grid, World& world, std::vector<AxisSet> also, std::optional<Grid> experts)
-    : grid_(std::move(grid)), experts_(std::move(experts)), world_(world) {
-  require<ConfigError>(grid_.size() == world.size(), "the layout ", grid_.str(), " needs ", grid_.size(), " ranks, ",
+    : params_(std::move(grid), std::move(experts)), world_(world) {
+  const Grid& dense = this->grid();
+  require<ConfigError>(dense.size() == world.size(), "the layout ", dense.str(), " needs ", dense.size(), " ranks, ",
                        world.size(), " were started");
-  require<ConfigError>(!experts_ || experts_->size() == grid_.size(), "the experts' layout ",
-                       experts_ ? experts_->str() : "", " and ", grid_.str(), " are not of the same ranks");
   world_.recorder().set_place(place());
   world_.control();
   std::vector<int> everybody(static_cast<std::size_t>(world.size()));
@@ -37,19 +36,19 @@ Mesh::Mesh(Grid grid, World& world, std::vector<AxisSet> also, std::optional<Gri
   self_ = &make("self", {world.rank()});
 
   std::vector<AxisSet> wanted;
-  for (const auto& [axis, degree] : grid_.axes()) wanted.emplace_back(axis);
-  for (AxisSet axes : {AxisSet{Axis::dp, Axis::cp}, AxisSet{Axis::cp, Axis::tp}, AxisSet{Axis::pp, Axis::tp}})
-    wanted.push_back(axes);
-  wanted.push_back(all_axes(grid_));
+  for (const auto& [axis, degree] : dense.axes()) wanted.emplace_back(axis);
+  for (AxisSet axes : {kTokenAxes, AxisSet{Axis::cp, Axis::tp}, AxisSet{Axis::pp, Axis::tp}}) wanted.push_back(axes);
+  wanted.push_back(all_axes(dense));
   wanted.insert(wanted.end(), also.begin(), also.end());
   for (AxisSet one : wanted) {
-    const AxisSet axes = one & all_axes(grid_);
-    by_axes_[axes.str()] = &make(name_of(axes), grid_.peers(world.rank(), axes));
+    const AxisSet axes = one & all_axes(dense);
+    by_axes_[axes.str()] = &make(name_of(axes), dense.peers(world.rank(), axes));
   }
-  if (experts_) {
-    for (AxisSet axes : {AxisSet{Axis::ep}, AxisSet{Axis::edp}, AxisSet{Axis::tp}, AxisSet{Axis::edp, Axis::ep}})
+  if (params_.has_experts()) {
+    for (AxisSet axes : {AxisSet{Axis::ep}, AxisSet{Axis::edp}, AxisSet{Axis::tp}, AxisSet{Axis::edp, Axis::ep},
+                         AxisSet{Axis::ep, Axis::tp}})
       by_expert_axes_[axes.str()] =
-          &make(axes == AxisSet{Axis::tp} ? "etp" : name_of(axes), experts_->peers(world.rank(), axes));
+          &make(axes == AxisSet{Axis::tp} ? "etp" : name_of(axes), this->experts().peers(world.rank(), axes));
   }
   warm_up();
 }
@@ -69,23 +68,19 @@ void Mesh::warm_up() {
 }
 
 Group& Mesh::group(AxisSet axes) const {
-  const AxisSet here = axes & all_axes(grid_);
+  const AxisSet here = axes & all_axes(grid());
   if (here.empty()) return *self_;
   const auto at = by_axes_.find(here.str());
-  require<ConfigError>(at != by_axes_.end(), "the mesh ", grid_.str(), " has no group along {", axes.str(),
+  require<ConfigError>(at != by_axes_.end(), "the mesh ", grid().str(), " has no group along {", axes.str(),
                        "}\n  fix: name it in `also` when the mesh is made");
   return *at->second;
 }
 
-const Grid& Mesh::experts() const {
-  require<ConfigError>(experts_.has_value(), "the mesh ", grid_.str(), " was made without a view for experts");
-  return *experts_;
-}
-
 Group& Mesh::expert_group(AxisSet axes) const {
-  const auto at = by_expert_axes_.find(axes.str());
-  require<ConfigError>(at != by_expert_axes_.end(), "the mesh ", grid_.str(),
-                       experts_ ? " has no" : " was made without a view for experts: no", " experts' group along {",
+  const AxisSet here = axes & all_axes(experts());
+  if (here.empty()) return *self_;
+  const auto at = by_expert_axes_.find(here.str());
+  require<ConfigError>(at != by_expert_axes_.end(), "the mesh ", experts().str(), " has no experts' group along {",
                        axes.str(), "}");
   return *at->second;
 }
@@ -106,7 +101,7 @@ void Mesh::end_step() {
 
 std::string Mesh::place() const {
   std::string words;
-  for (const auto& [axis, degree] : grid_.axes())
+  for (const auto& [axis, degree] : grid().axes())
     if (degree > 1) words += text(words.empty() ? "" : " ", name(axis), coord(axis));
   return words;
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "trireme/comm/world.hpp"
-#include "trireme/layout/grid.hpp"
+#include "trireme/layout/param_layout.hpp"
 
 namespace trireme {
 
@@ -15,21 +15,26 @@ namespace trireme {
 /// the first use (connecting in the middle of other traffic can deadlock), and groups with the same ranks are shared.
 class Mesh {
  public:
-  /// `also`: additional sets of axes; every mesh has each single axis, {dp, cp}, {cp, tp}, {pp, tp} and all axes. With
-  /// `experts`, another view of the same ranks (layout/grid.hpp), also ep, edp and their tp.
+  /// `also`: additional sets of axes; every mesh has each single axis, kTokenAxes, {cp, tp}, {pp, tp} and all axes. With
+  /// `experts`, another view of the same ranks (layout/grid.hpp), also the groups of that view.
   Mesh(Grid grid, World& world, std::vector<AxisSet> also = {}, std::optional<Grid> experts = std::nullopt);
 
-  const Grid& grid() const { return grid_; }
+  const Grid& grid() const { return params_.grid(View::dense); }
+  /// Where parameters live on this mesh; comm/param_mesh.hpp answers with groups.
+  const ParamLayout& params() const { return params_; }
   World& world() const { return world_; }
   int rank() const { return world_.rank(); }
-  int coord(Axis axis) const { return grid_.coord(rank(), axis); }
+  int coord(Axis axis) const { return grid().coord(rank(), axis); }
 
   /// The ranks that differ from this one only along `axes`; an axis that is not in the grid has degree one.
   Group& group(AxisSet axes) const;
   Group& world_group() const { return *world_group_; }
-  /// In the expert view: ep, edp, tp, or {edp, ep}.
+  /// The ranks that see other tokens of the batch.
+  Group& token_group() const { return group(kTokenAxes); }
+  /// In the expert view: ep, edp, tp, {edp, ep} or {ep, tp}.
   Group& expert_group(AxisSet axes) const;
-  const Grid& experts() const;
+  const Grid& experts() const { return params_.grid(View::expert); }
+  Group& group(View view, AxisSet axes) const { return view == View::dense ? group(axes) : expert_group(axes); }
 
   /// A group of any world ranks in this order, including this one: an existing group, or a new one. All its ranks must
   /// call this, and ranks that share several groups in the same order.
@@ -47,8 +52,7 @@ class Mesh {
   Group& make(const std::string& name, const std::vector<int>& ranks);
   void warm_up();
 
-  const Grid grid_;
-  const std::optional<Grid> experts_;
+  const ParamLayout params_;
   World& world_;
   std::vector<std::unique_ptr<Group>> groups_;  // in the order of creation
   std::map<std::vector<int>, Group*> by_ranks_;

@@ -5,22 +5,16 @@
 #include <utility>
 
 #include "trireme/comm/group.hpp"
-#include "trireme/comm/wait_clock.hpp"
 
 namespace trireme {
 
-double& seconds_waited() {
-  thread_local double seconds = 0;
-  return seconds;
-}
-
 Pending::Pending(Group& group, Call call, std::vector<CallRecord> records, at::Tensor result,
-                 std::unique_ptr<CommWork> flight)
+                 std::unique_ptr<CommWork> work)
     : group_(&group),
       call_(std::move(call)),
       records_(std::move(records)),
       result_(std::move(result)),
-      flight_(std::move(flight)),
+      work_(std::move(work)),
       unwinding_(std::uncaught_exceptions()) {}
 
 Pending::Pending(Pending&& other) noexcept
@@ -28,7 +22,7 @@ Pending::Pending(Pending&& other) noexcept
       call_(std::move(other.call_)),
       records_(std::move(other.records_)),
       result_(std::move(other.result_)),
-      flight_(std::move(other.flight_)),
+      work_(std::move(other.work_)),
       unwinding_(other.unwinding_) {}
 
 Pending::~Pending() {
@@ -41,12 +35,12 @@ Pending::~Pending() {
 
 at::Tensor Pending::wait() && {
   Group& group = *std::exchange(group_, nullptr);
-  const auto begin = std::chrono::steady_clock::now();
-  group.finish(call_, records_, flight_.get());
-  seconds_waited() += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const std::int64_t begin_ns = steady_ns();
+  group.finish(call_, records_, work_.get());
+  group.recorder().add_wait(steady_ns() - begin_ns);
   return std::move(result_);
 }
 
-bool Pending::done() const { return flight_ == nullptr || flight_->done(); }
+bool Pending::done() const { return work_ == nullptr || work_->done(); }
 
 }  // namespace trireme

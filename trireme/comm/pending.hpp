@@ -35,14 +35,13 @@ class [[nodiscard]] Pending {
 
  private:
   friend class Group;
-  Pending(Group& group, Call call, std::vector<CallRecord> records, at::Tensor result,
-          std::unique_ptr<CommWork> flight);
+  Pending(Group& group, Call call, std::vector<CallRecord> records, at::Tensor result, std::unique_ptr<CommWork> work);
 
   Group* group_;  // nullptr: already waited for, or moved from
   Call call_;
   std::vector<CallRecord> records_;  // one; for a batch one per message
   at::Tensor result_;
-  std::unique_ptr<CommWork> flight_;  // nullptr: nothing left to wait for
+  std::unique_ptr<CommWork> work_;  // nullptr: nothing left to wait for
   int unwinding_;
 };
 

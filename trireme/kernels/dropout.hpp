@@ -23,11 +23,7 @@ struct DropoutKey {
 };
 
 /// `purpose` identifies one use ("layers.3.mlp.dropout step 17"): uses with the same purpose drop the same elements.
-constexpr DropoutKey dropout_key(std::uint64_t seed, std::string_view purpose) {
-  std::uint64_t hash = 0xCBF29CE484222325;  // FNV-1a, as in philox.hpp
-  for (const char c : purpose) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
-  return {seed, hash};
-}
+constexpr DropoutKey dropout_key(std::uint64_t seed, std::string_view purpose) { return {seed, fnv1a(purpose)}; }
 
 /// The words of elements 4 block ... 4 block + 3.
 constexpr std::array<std::uint32_t, 4> dropout_block(const DropoutKey& key, std::uint64_t block) {

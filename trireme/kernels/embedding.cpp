@@ -21,14 +21,14 @@ struct Embedding : torch::autograd::Function<Embedding> {
     require_first_order("embedding");
     const auto kept = ctx->get_saved_variables();
     const at::Tensor ids_T = kept[1];
-    const at::Tensor dweight_VD = write_gradient(kept[0], [&](at::Tensor value_VD, bool is_empty) {
+    const at::Tensor dweight_VD = write_gradient(kept[0], [ids_T, dy_TD = dy[0]](at::Tensor value_VD, bool is_empty) {
       if (value_VD.is_cpu()) {
         if (is_empty) value_VD.zero_();
-        value_VD.index_add_(0, ids_T, dy[0].to(value_VD.scalar_type()));
+        value_VD.index_add_(0, ids_T, dy_TD.to(value_VD.scalar_type()));
         return;
       }
       // On CUDA index_add_ adds in arbitrary order, and index_put_ rounds after each row; this function does neither.
-      const at::Tensor sum_VD = at::embedding_dense_backward(dy[0].contiguous(), ids_T, value_VD.size(0), -1, false);
+      const at::Tensor sum_VD = at::embedding_dense_backward(dy_TD.contiguous(), ids_T, value_VD.size(0), -1, false);
       is_empty ? value_VD.copy_(sum_VD) : value_VD.add_(sum_VD);
     });
     return {dweight_VD, at::Tensor()};

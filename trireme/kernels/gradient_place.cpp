@@ -8,13 +8,14 @@
 
 namespace trireme::kernels {
 
-at::Tensor write_gradient(const at::Tensor& parameter,
-                          const std::function<void(const at::Tensor& value, bool is_empty)>& write) {
+at::Tensor write_gradient(const at::Tensor& parameter, const GradientPlace::Write& write) {
   const at::TensorOptions options = parameter.options().requires_grad(false);
   if (parameter.is_leaf())
     if (auto* const place = dynamic_cast<GradientPlace*>(torch::autograd::impl::post_acc_grad_hooks(parameter).get())) {
-      const GradientPlace::Memory memory = place->to_write();
-      write(memory.value, memory.is_empty);
+      if (!place->defer(write)) {
+        const GradientPlace::Memory memory = place->to_write();
+        write(memory.value, memory.is_empty);
+      }
       return at::_sparse_coo_tensor_with_dims(parameter.dim(), 0, parameter.sizes(), options.layout(at::kSparse));
     }
   at::Tensor value = at::empty(parameter.sizes(), options);
@@ -23,7 +24,7 @@ at::Tensor write_gradient(const at::Tensor& parameter,
 }
 
 at::Tensor write_weight_gradient(const at::Tensor& weight, const at::Tensor& dy_TN, const at::Tensor& x_TK) {
-  return write_gradient(weight, [&](const at::Tensor& value_NK, bool is_empty) {
+  return write_gradient(weight, [dy_TN, x_TK](const at::Tensor& value_NK, bool is_empty) {
     is_empty ? matmul_tn_out(value_NK, dy_TN, x_TK) : add_matmul_tn_(value_NK, dy_TN, x_TK);
   });
 }

@@ -16,6 +16,33 @@ int64_t place_behind(int64_t used, int64_t numel) {
   return fits ? aligned : rounded_up(used, kFlatBlock);
 }
 
+FlatBucket one_after_another(std::span<const FlatItem> items, const std::vector<size_t>& group) {
+  FlatBucket bucket;
+  for (const size_t i : group) {
+    const int64_t place = place_behind(bucket.numel, items[i].numel);
+    bucket.slots.push_back({i, place, items[i].numel});
+    bucket.numel = place + items[i].numel;
+  }
+  return bucket;
+}
+
+/// Each tensor goes to the shard that has the least so far.
+FlatBucket whole_in_shards(std::span<const FlatItem> items, const std::vector<size_t>& group, int shards) {
+  std::vector<FlatBucket> parts(static_cast<size_t>(shards));
+  for (const size_t i : group) {
+    FlatBucket& part = *std::ranges::min_element(parts, {}, &FlatBucket::numel);
+    const int64_t place = place_behind(part.numel, items[i].numel);
+    part.slots.push_back({i, place, items[i].numel});
+    part.numel = place + items[i].numel;
+  }
+  const int64_t size = rounded_up(std::ranges::max(parts, {}, &FlatBucket::numel).numel, kFlatBlock);
+  FlatBucket bucket{.begin = 0, .numel = size * shards, .slots = {}};
+  for (size_t p = 0; p < parts.size(); ++p)
+    for (const FlatSlot& slot : parts[p].slots)
+      bucket.slots.push_back({slot.item, static_cast<int64_t>(p) * size + slot.offset, slot.numel});
+  return bucket;
+}
+
 }  // namespace
 
 Range FlatLayout::shard(size_t b, int rank) const {
@@ -57,15 +84,11 @@ FlatLayout flat_layout(std::span<const FlatItem> items, const FlatGroups& groups
   require<ConfigError>(shards >= 1, "buckets in ", shards, " shards: at least 1");
   FlatLayout layout{.buckets = {}, .numel = 0, .shards = shards};
   for (const std::vector<size_t>& group : groups) {
-    FlatBucket bucket{.begin = layout.numel, .numel = 0, .slots = {}};
-    int64_t used = 0;
-    for (const size_t i : group) {
-      require(i < items.size() && items[i].numel >= 0, "tensor ", i, " of ", items.size());
-      const int64_t place = place_behind(used, items[i].numel);
-      bucket.slots.push_back({i, place, items[i].numel});
-      used = place + items[i].numel;
-    }
-    bucket.numel = rounded_up(used, kFlatBlock * shards);
+    for (const size_t i : group) require(i < items.size() && items[i].numel >= 0, "tensor ", i, " of ", items.size());
+    const bool whole = std::ranges::any_of(group, [&](size_t i) { return items[i].whole; });
+    FlatBucket bucket = whole && shards > 1 ? whole_in_shards(items, group, shards) : one_after_another(items, group);
+    bucket.begin = layout.numel;
+    bucket.numel = rounded_up(bucket.numel, kFlatBlock * shards);
     layout.numel += bucket.numel;
     layout.buckets.push_back(std::move(bucket));
   }

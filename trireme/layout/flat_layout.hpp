@@ -9,10 +9,13 @@
 
 namespace trireme {
 
-/// A tensor to place. `alone`: it gets its own bucket (an embedding: its gradient is ready last, and is large).
+/// A tensor to place.
+///   alone   it gets its own bucket (an embedding: its gradient is ready last, and is large)
+///   whole   it lies within one shard (for an optimizer that works on matrices); padding makes the shards equal
 struct FlatItem {
   int64_t numel = 0;
   bool alone = false;
+  bool whole = false;
 };
 
 /// Elements [offset, offset + numel) of a bucket belong to tensor `item`.
@@ -61,7 +64,7 @@ using FlatGroups = std::vector<std::vector<size_t>>;
 /// Fills buckets in the given order; a bucket is closed once it has at least `bucket_elements`.
 FlatGroups groups_by_size(std::span<const FlatItem> items, int64_t bucket_elements);
 
-/// Every bucket is split into `shards` equal parts.
+/// Every bucket is split into `shards` equal parts. Slots are in the order of their offsets.
 FlatLayout flat_layout(std::span<const FlatItem> items, const FlatGroups& groups, int shards);
 FlatLayout flat_layout(std::span<const FlatItem> items, int64_t bucket_elements, int shards);
 

@@ -83,5 +83,27 @@ TEST(FlatLayout, PlacesDoNotDependOnTheNumberOfShards) {
       EXPECT_EQ(flat_layout(items, 2000, shards).buckets[b].slots, flat_layout(items, 2000, 1).buckets[b].slots);
 }
 
+TEST(FlatLayout, WholeTensorsLieInOneShard) {
+  for (const int shards : {1, 2, 3, 5}) {
+    std::vector<FlatItem> items;
+    for (const int64_t numel : {37 * 37, 37, 5, 2000, 100, 4096, 1, 1024, 30})
+      items.push_back({.numel = numel, .whole = numel > 1000});
+    const FlatLayout layout = flat_layout(items, FlatGroups{{0, 1, 2, 3, 4}, {5, 6}, {7, 8}}, shards);
+    for (const FlatBucket& bucket : layout.buckets) {
+      EXPECT_EQ(bucket.numel % (kFlatBlock * shards), 0);
+      int64_t end = 0;
+      for (const FlatSlot& slot : bucket.slots) {
+        EXPECT_GE(slot.offset, end) << "slots are in the order of their offsets and do not overlap";
+        end = slot.offset + slot.numel;
+        const int64_t size = bucket.numel / shards;
+        if (items[slot.item].whole) {
+          EXPECT_EQ(slot.offset / size, (end - 1) / size) << "tensor " << slot.item << " of " << shards << " shards";
+        }
+      }
+      EXPECT_LE(end, bucket.numel);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trireme

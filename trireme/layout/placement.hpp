@@ -16,6 +16,10 @@ struct Section {
   bool operator==(const Section&) const = default;
 };
 
+/// The grid that a parameter is placed on: the dense one (pp, dp, cp, tp), or the experts' view of the same ranks (pp, edp,
+/// ep, tp).
+enum class View { dense, expert };
+
 /// `axis` shards tensor dim `dim` into equal parts, in the order of the coordinate along the axis.
 ///   sections   the dim is a concatenation of sections; a rank holds its part of each, concatenated (fused QKV,
 ///              gate-up). If the degree exceeds a section's granules, degree / granules neighbouring ranks hold the
@@ -35,6 +39,7 @@ struct Cut {
 /// apply to the dim.
 struct Placement {
   std::vector<Cut> cuts;
+  View view = View::dense;  // whose axes the cuts name
   bool operator==(const Placement&) const = default;
 };
 

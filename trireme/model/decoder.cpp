@@ -13,22 +13,22 @@ bool has_learned_positions(const ModelConfig& m) {
   return config::family_of(m).positions == config::PositionKind::learned;
 }
 
-std::shared_ptr<Norm> make_norm(const ModelConfig& m, TensorParallel tp) {
+std::shared_ptr<Norm> make_norm(const ModelConfig& m, Parallel parallel) {
   if (config::family_of(m).norm == config::NormKind::layer_norm)
-    return std::make_shared<LayerNorm>(m.hidden_size, m.norm_eps, tp.group, tp.partial_between());
-  return std::make_shared<RmsNorm>(m.hidden_size, m.norm_eps, tp.group, tp.partial_between());
+    return std::make_shared<LayerNorm>(m.hidden_size, m.norm_eps, parallel, parallel.partial_between());
+  return std::make_shared<RmsNorm>(m.hidden_size, m.norm_eps, parallel, parallel.partial_between());
 }
 
-std::shared_ptr<Mlp> make_mlp(const ModelConfig& m, TensorParallel tp) {
+std::shared_ptr<Mlp> make_mlp(const ModelConfig& m, Parallel parallel) {
   if (config::family_of(m).mlp == config::MlpKind::gelu) {
     const bool tanh_form = m.hidden_act == "gelu_new" || m.hidden_act == "gelu_pytorch_tanh";
     require<ConfigError>(tanh_form || m.hidden_act == "gelu", "model.hidden_act = \"", m.hidden_act, "\" of a ",
                          m.model_type, " model: must be gelu, gelu_new or gelu_pytorch_tanh");
-    return std::make_shared<GeluMlp>(m.hidden_size, m.intermediate_size, /*bias=*/true, tanh_form, tp);
+    return std::make_shared<GeluMlp>(m.hidden_size, m.intermediate_size, /*bias=*/true, tanh_form, parallel);
   }
   require<ConfigError>(m.hidden_act == "silu", "model.hidden_act = \"", m.hidden_act, "\" of a ", m.model_type,
                        " model: its MLP is gated, and the gate is silu");
-  return std::make_shared<SwigluMlp>(m.hidden_size, m.intermediate_size, tp);
+  return std::make_shared<SwigluMlp>(m.hidden_size, m.intermediate_size, parallel);
 }
 
 }  // namespace
@@ -60,12 +60,12 @@ std::optional<RopeOptions> rope_options(const ModelConfig& m) {
   return options;
 }
 
-Block::Block(const ModelConfig& m, TensorParallel tp) {
-  attention_norm_ = register_module("attention_norm", make_norm(m, tp));
-  attention_ = register_module("attention", std::make_shared<Attention>(attention_options(m), tp));
+Block::Block(const ModelConfig& m, Parallel parallel) {
+  attention_norm_ = register_module("attention_norm", make_norm(m, parallel));
+  attention_ = register_module("attention", std::make_shared<Attention>(attention_options(m), parallel));
   attention_dropout_ = register_module("attention_dropout", std::make_shared<Dropout>(m.resid_pdrop));
-  mlp_norm_ = register_module("mlp_norm", make_norm(m, tp));
-  mlp_ = register_module("mlp", make_mlp(m, tp));
+  mlp_norm_ = register_module("mlp_norm", make_norm(m, parallel));
+  mlp_ = register_module("mlp", make_mlp(m, parallel));
   mlp_dropout_ = register_module("mlp_dropout", std::make_shared<Dropout>(m.resid_pdrop));
 }
 
@@ -89,30 +89,31 @@ at::Tensor Block::body(const at::Tensor& x_tD, const TokenFacts& tokens, bool se
   return y_tD + mlp_dropout_->forward(mlp_out, tokens.rows_t, context);
 }
 
-Decoder::Decoder(const ModelConfig& m, TensorParallel tp) : model_(m), tp_(tp) {
+Decoder::Decoder(const ModelConfig& m, Parallel parallel) : model_(m), parallel_(parallel) {
   require<ConfigError>(m.num_local_experts == 0, "model.num_local_experts = ", m.num_local_experts,
                        ": mixtures of experts cannot be run yet");
-  embedding_ = register_module("embedding", std::make_shared<ParallelVocabulary>(m.vocab_size, m.hidden_size, tp));
+  embedding_ =
+      register_module("embedding", std::make_shared<ParallelVocabulary>(m.vocab_size, m.hidden_size, parallel));
   if (has_learned_positions(m))
-    positions_ =
-        register_module("positions", std::make_shared<LearnedPositions>(m.max_position_embeddings, m.hidden_size, tp));
+    positions_ = register_module(
+        "positions", std::make_shared<LearnedPositions>(m.max_position_embeddings, m.hidden_size, parallel));
   dropout_ = register_module("embedding_dropout", std::make_shared<Dropout>(m.embd_pdrop));
   const auto layers = register_module("layers", std::make_shared<torch::nn::ModuleListImpl>());
   for (int64_t i = 0; i < m.num_hidden_layers; ++i) {
-    blocks_.push_back(std::make_shared<Block>(m, tp));
+    blocks_.push_back(std::make_shared<Block>(m, parallel));
     layers->push_back(blocks_.back());
   }
-  norm_ = register_module("norm", make_norm(m, tp));
+  norm_ = register_module("norm", make_norm(m, parallel));
   if (!m.tie_word_embeddings)
     head_ = register_module(
-        "head", std::make_shared<ColumnLinear>(m.hidden_size, m.vocab_size, tp, ColumnOptions{.padded = true}));
+        "head", std::make_shared<ColumnLinear>(m.hidden_size, m.vocab_size, parallel, ColumnOptions{.padded = true}));
   set_paths(*this);  // dropout draws by names
 }
 
 const at::Tensor& Decoder::head_weight() const { return head_ ? head_->weight_fD : embedding_->weight_vD; }
 
 TokenFacts Decoder::facts_of(const ForwardContext& context) const {
-  TokenFacts facts{.context = context, .rotation = {}, .rows_t = tp_.own_tokens(context.rows_T())};
+  TokenFacts facts{.context = context, .rotation = {}, .rows_t = parallel_.own_tokens(context.rows_T())};
   if (const auto rope = rope_options(model_))
     facts.rotation = rotation(*rope, context.positions_T, embedding_->weight_vD.scalar_type());
   return facts;
@@ -122,9 +123,9 @@ at::Tensor Decoder::hidden(const at::Tensor& ids_T, const ForwardContext& contex
   require(ids_T.dim() == 1 && ids_T.size(0) == context.tokens(), "decoder: token ids of sizes ", ids_T.sizes(), " for ",
           context.batch, " samples of ", context.length, " tokens");
   const TokenFacts tokens = facts_of(context);
-  at::Tensor x_tD = in_unit(hooks_, 0, layers_per_unit_ == 0, [&] {
+  at::Tensor x_tD = visit(0, [&] {
     const at::Tensor words_tD = embedding_->forward(ids_T);
-    return positions_ ? words_tD + positions_->forward(tp_.own_tokens(context.positions_T)) : words_tD;
+    return positions_ ? words_tD + positions_->forward(parallel_.own_tokens(context.positions_T)) : words_tD;
   });
   x_tD = dropout_->forward(x_tD, tokens.rows_t, context);
   const auto probed = [&context](const Layer& layer, const at::Tensor& x) {
@@ -133,18 +134,16 @@ at::Tensor Decoder::hidden(const at::Tensor& ids_T, const ForwardContext& contex
   };
   probed(*dropout_, x_tD);
   for (std::size_t i = 0; i < blocks_.size(); ++i)
-    x_tD =
-        probed(*blocks_[i], in_unit(hooks_, unit_of_layer(i), true, [&] { return blocks_[i]->forward(x_tD, tokens); }));
-  return probed(*norm_, in_unit(hooks_, norm_unit_, true, [&] { return norm_->forward(x_tD); }));
+    x_tD = probed(*blocks_[i], visit(1 + i, [&] { return blocks_[i]->forward(x_tD, tokens); }));
+  return probed(*norm_, visit(norm_visit(), [&] { return norm_->forward(x_tD); }));
 }
 
 LossSum Decoder::loss(const at::Tensor& ids_T, const at::Tensor& targets_T, const ForwardContext& context,
                       const CrossEntropyOptions& options) {
   const at::Tensor x_tD = hidden(ids_T, context);
   LossSum sum;
-  // Both gradients of the head are made in forward: backward does not need its weight.
-  sum.loss = in_unit(hooks_, head_unit_, layers_per_unit_ == 0, [&] {
-    sum = sharded_cross_entropy(x_tD, head_weight(), targets_T, model_.vocab_size, tp_, options);
+  sum.loss = visit(head_visit(), [&] {
+    sum = sharded_cross_entropy(x_tD, head_weight(), targets_T, model_.vocab_size, parallel_, options);
     return sum.loss;
   });
   return sum;
@@ -152,50 +151,52 @@ LossSum Decoder::loss(const at::Tensor& ids_T, const at::Tensor& targets_T, cons
 
 at::Tensor Decoder::logits(const at::Tensor& ids_T, const ForwardContext& context) {
   const at::Tensor x_tD = hidden(ids_T, context);
-  return in_unit(hooks_, head_unit_, true, [&] { return full_logits(x_tD, head_weight(), model_.vocab_size, tp_); });
+  return visit(head_visit(), [&] { return full_logits(x_tD, head_weight(), model_.vocab_size, parallel_); });
 }
 
 at::Tensor Decoder::sharded_logits(const at::Tensor& ids_T, const ForwardContext& context) {
   const at::Tensor x_tD = hidden(ids_T, context);
-  return in_unit(hooks_, head_unit_, true,
-                 [&] { return trireme::sharded_logits(x_tD, head_weight(), model_.vocab_size, tp_); });
+  return visit(head_visit(),
+               [&] { return trireme::sharded_logits(x_tD, head_weight(), model_.vocab_size, parallel_); });
 }
 
-std::size_t Decoder::unit_of_layer(std::size_t layer) const {
-  return layers_per_unit_ == 0 ? 0 : 1 + layer / layers_per_unit_;
-}
-
-UnitPlan Decoder::use_units(UnitHooks* hooks, std::int64_t layers_per_unit) {
-  require<ConfigError>(layers_per_unit >= 0, "a unit of ", layers_per_unit,
+UnitPlan Decoder::unit_plan(const UnitOptions& options) const {
+  require<ConfigError>(options.layers_per_unit >= 0, "a unit of ", options.layers_per_unit,
                        " layers: must be at least 1, or 0 for all");
-  hooks_ = hooks;
-  layers_per_unit_ = static_cast<std::size_t>(layers_per_unit);
-  const bool whole = layers_per_unit_ == 0;
-  const std::size_t last_layer = blocks_.empty() ? 0 : unit_of_layer(blocks_.size() - 1);
-  norm_unit_ = whole ? 0 : last_layer + 1;
-  head_unit_ = whole || !head_ ? 0 : norm_unit_ + 1;
-
+  const bool whole = options.layers_per_unit == 0;
   UnitPlan plan;
-  plan.units.resize(1 + std::max(norm_unit_, head_unit_));
-  const auto add = [&](std::size_t unit, const std::string& name, const torch::nn::Module& module,
-                       bool weights_in_backward) {
-    Unit& u = plan.units[unit];
-    if (u.name.empty()) u.name = whole ? "the model" : name;
-    u.weights_in_backward = whole || weights_in_backward;
-    for (const Param& param : params_of(module)) u.params.push_back(name + "." + param.name);
+  std::size_t unit = 0;
+  const auto add = [&](const std::string& name, const torch::nn::Module& module) {
+    if (plan.units.size() <= unit) plan.units.push_back({whole ? "the model" : name, {}});
+    for (const Param& param : params_of(module)) plan.units[unit].params.push_back(name + "." + param.name);
   };
-  add(0, "embedding", *embedding_, false);
-  if (positions_) add(0, "positions", *positions_, false);
-  plan.forward.push_back(0);
+  const auto next_unit = [&] { unit = whole ? 0 : unit + 1; };
+  add("embedding", *embedding_);
+  if (positions_) add("positions", *positions_);
+  plan.visits.push_back({unit, whole});
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    add(unit_of_layer(i), text("layers.", i), *blocks_[i], true);
-    plan.forward.push_back(unit_of_layer(i));
+    if (whole || i % static_cast<std::size_t>(options.layers_per_unit) == 0) next_unit();
+    add(text("layers.", i), *blocks_[i]);
+    plan.visits.push_back({unit, true});
   }
-  add(norm_unit_, "norm", *norm_, true);
-  plan.forward.push_back(norm_unit_);
-  if (head_) add(head_unit_, "head", *head_, false);
-  plan.forward.push_back(head_unit_);
+  next_unit();
+  add("norm", *norm_);
+  plan.visits.push_back({unit, true});
+  if (head_) {
+    next_unit();
+    add("head", *head_);
+  } else {
+    unit = 0;  // the embedding's weight
+  }
+  plan.visits.push_back({unit, whole || options.head_weight_in_backward});
   return plan;
+}
+
+void Decoder::use_units(UnitHooks* hooks, const UnitPlan& plan) {
+  require(plan.visits.size() == head_visit() + 1, "a plan of ", plan.visits.size(), " visits for a model with ",
+          head_visit() + 1);
+  hooks_ = hooks;
+  visits_ = plan.visits;
 }
 
 void Decoder::set_recompute(config::Recompute mode) {

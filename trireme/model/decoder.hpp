@@ -27,7 +27,7 @@ struct TokenFacts {
 /// x + attention(norm(x)), then x + mlp(norm(x)).
 class Block final : public Layer {
  public:
-  Block(const ModelConfig& model, TensorParallel tp);
+  Block(const ModelConfig& model, Parallel parallel);
   at::Tensor forward(const at::Tensor& x_tD, const TokenFacts& tokens);
 
   /// Looked at in every forward. selective: outputs of norms, activations and (on the math path) probabilities are made
@@ -47,7 +47,7 @@ class Block final : public Layer {
 class Decoder final : public Layer {
  public:
   /// `model` with its derived values (derive.hpp).
-  Decoder(const ModelConfig& model, TensorParallel tp);
+  Decoder(const ModelConfig& model, Parallel parallel);
 
   /// ids: i64 [T], alike on all ranks of tp. Returns what goes into the head: [t, D].
   at::Tensor hidden(const at::Tensor& ids_T, const ForwardContext& context);
@@ -61,19 +61,31 @@ class Decoder final : public Layer {
   at::Tensor logits(const at::Tensor& ids_T, const ForwardContext& context);
 
   void set_recompute(config::Recompute mode);
-  /// From now on `hooks` (or nobody) is told of every visit to a unit: the embedding with its positions, so many layers
-  /// each (0: the whole model is one), the last norm, the head.
-  UnitPlan use_units(UnitHooks* hooks, std::int64_t layers_per_unit = 1);
+  struct UnitOptions {
+    std::int64_t layers_per_unit = 1;      // 0: the whole model is one unit
+    bool head_weight_in_backward = false;  // CrossEntropyOptions::gradients_in_backward
+  };
+  /// What ZeRO gathers and frees together: the embedding with its positions, so many layers each, the last norm, the head.
+  UnitPlan unit_plan(const UnitOptions& options) const;
+  UnitPlan unit_plan() const { return unit_plan(UnitOptions{}); }
+  /// From now on `hooks` is called around every visit of `plan`, which unit_plan() made; nullptr: nobody is.
+  void use_units(UnitHooks* hooks, const UnitPlan& plan);
   const ModelConfig& config() const { return model_; }
-  const TensorParallel& tensor_parallel() const { return tp_; }
+  const Parallel& parallel() const { return parallel_; }
 
  private:
   const at::Tensor& head_weight() const;
-  std::size_t unit_of_layer(std::size_t layer) const;
+  std::size_t norm_visit() const { return 1 + blocks_.size(); }
+  std::size_t head_visit() const { return 2 + blocks_.size(); }
+  /// body() as visit number `v` of a forward: the embedding, each layer, the norm, the head.
+  template <class Body>
+  at::Tensor visit(std::size_t v, Body&& body) {
+    return in_unit(hooks_, hooks_ ? visits_[v] : UnitVisit{}, std::forward<Body>(body));
+  }
   TokenFacts facts_of(const ForwardContext& context) const;
 
   const ModelConfig model_;
-  const TensorParallel tp_;
+  const Parallel parallel_;
   std::shared_ptr<ParallelVocabulary> embedding_;
   std::shared_ptr<LearnedPositions> positions_;
   std::shared_ptr<Dropout> dropout_;
@@ -82,8 +94,7 @@ class Decoder final : public Layer {
   std::shared_ptr<ColumnLinear> head_;  // none when tied: the embedding's weight is used
 
   UnitHooks* hooks_ = nullptr;
-  std::size_t layers_per_unit_ = 1;
-  std::size_t norm_unit_ = 0, head_unit_ = 0;
+  std::vector<UnitVisit> visits_;
 };
 
 /// The options of an attention layer that a model config implies.

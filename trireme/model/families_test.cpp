@@ -61,7 +61,7 @@ void write_safetensors(const fs::path& file, const std::map<std::string, at::Ten
 std::map<std::string, at::Tensor> their_weights(const ModelConfig& m) {
   std::map<std::string, at::Tensor> out;
   on_tp(1, [&](Mesh& mesh) {
-    Decoder decoder(m, {mesh.group(Axis::tp)});
+    Decoder decoder(m, {mesh});
     fill(decoder, mesh);
     std::map<std::string, at::Tensor> ours;
     for (const Param& param : params_of(decoder)) ours[param.name] = param.value.detach();
@@ -85,7 +85,7 @@ TEST(Families, EveryElementHasOneNameOnBothSides) {
         EXPECT_TRUE(theirs.insert(name.theirs).second) << name.theirs;
       }
       on_tp(1, [&](Mesh& mesh) {
-        Decoder decoder(m, {mesh.group(Axis::tp)});
+        Decoder decoder(m, {mesh});
         std::int64_t elements = 0;
         for (const Param& param : params_of(decoder)) {
           EXPECT_EQ(rows.at(param.name), param.spec.shape[0]) << param.name;
@@ -106,8 +106,8 @@ TEST(HuggingFace, EachRankReadsItsPart) {
     write_safetensors(folder.path() / "model.safetensors", theirs);
     for (const int ranks : {1, 2, 4})
       on_tp(ranks, [&](Mesh& mesh) {
-        Decoder decoder(m, {mesh.group(Axis::tp)});
-        load_hugging_face(decoder, folder.path(), mesh.grid(), mesh.rank());
+        Decoder decoder(m, {mesh});
+        load_hugging_face(decoder, folder.path(), mesh);
         std::map<std::string, at::Tensor> ours;
         for (const Param& param : params_of(decoder)) {
           const FullTensor whole = gather_full_tensor(param.value, param.spec, mesh);
@@ -131,8 +131,8 @@ TEST(HuggingFace, Gpt2sOwnFilesHaveShorterNamesAndConstants) {
   const TempFolder folder;
   write_safetensors(folder.path() / "model.safetensors", file);
   on_tp(1, [&](Mesh& mesh) {
-    Decoder decoder(m, {mesh.group(Axis::tp)});
-    load_hugging_face(decoder, folder.path(), mesh.grid(), 0);
+    Decoder decoder(m, {mesh});
+    load_hugging_face(decoder, folder.path(), mesh);
     std::map<std::string, at::Tensor> ours;
     for (const Param& param : params_of(decoder)) ours[param.name] = param.value.detach();
     for (const WeightName& name : weight_names(m))
@@ -150,8 +150,8 @@ TEST(HuggingFace, WhatDoesNotFitIsNamedAllAtOnce) {
   const TempFolder folder;
   write_safetensors(folder.path() / "model.safetensors", file);
   on_tp(1, [&](Mesh& mesh) {
-    Decoder decoder(m, {mesh.group(Axis::tp)});
-    EXPECT_THAT(message_of<CheckpointError>([&] { load_hugging_face(decoder, folder.path(), mesh.grid(), 0); }),
+    Decoder decoder(m, {mesh});
+    EXPECT_THAT(message_of<CheckpointError>([&] { load_hugging_face(decoder, folder.path(), mesh); }),
                 AllOf(HasSubstr("3 tensors do not fit"), HasSubstr("model.norm.weight is missing"),
                       HasSubstr("model.layers.1.mlp.down_proj.weight has shape (16, 25), the model's is (16, 24)"),
                       HasSubstr("model.layers.7.extra has no place in a llama model"), HasSubstr("fix: ")));
@@ -164,8 +164,8 @@ TEST(HuggingFace, AParameterWithoutANameIsNamed) {
   write_safetensors(folder.path() / "model.safetensors", their_weights(m));
   m.qk_norm = true;
   on_tp(1, [&](Mesh& mesh) {
-    Decoder decoder(m, {mesh.group(Axis::tp)});
-    EXPECT_THAT(message_of<CheckpointError>([&] { load_hugging_face(decoder, folder.path(), mesh.grid(), 0); }),
+    Decoder decoder(m, {mesh});
+    EXPECT_THAT(message_of<CheckpointError>([&] { load_hugging_face(decoder, folder.path(), mesh); }),
                 HasSubstr("layers.0.attention.q_norm.weight of this config has no name in a gpt2 folder"));
   });
 }
@@ -191,7 +191,7 @@ TEST(Decoder, EvalDropsNothing) {
   on_tp(1, [&](Mesh& mesh) {
     ModelConfig m = small("gpt2");
     m.embd_pdrop = m.resid_pdrop = m.attention_dropout = 0.5;
-    Decoder decoder(m, {mesh.group(Axis::tp)});
+    Decoder decoder(m, {mesh});
     fill(decoder, mesh);
     const at::Tensor ids = at::arange(8);
     const auto logits = [&](bool training, int64_t step) {
@@ -210,23 +210,23 @@ TEST(Decoder, EvalDropsNothing) {
 
 TEST(Decoder, RefusesWhatItCannotRun) {
   on_tp(2, [&](Mesh& mesh) {
-    const TensorParallel tp{mesh.group(Axis::tp)};
+    const Parallel parallel{mesh};
     ModelConfig m = small("llama");
     m.num_attention_heads = m.num_key_value_heads = 3;
-    EXPECT_THROW(Decoder(m, tp), ConfigError);
+    EXPECT_THROW(Decoder(m, parallel), ConfigError);
     m = small("llama");
     m.num_local_experts = 4;
-    EXPECT_THROW(Decoder(m, tp), ConfigError);
+    EXPECT_THROW(Decoder(m, parallel), ConfigError);
     m = small("llama");
     m.hidden_act = "gelu";
-    EXPECT_THROW(Decoder(m, tp), ConfigError);
+    EXPECT_THROW(Decoder(m, parallel), ConfigError);
     m = small("gpt2");
     m.hidden_act = "silu";
-    EXPECT_THROW(Decoder(m, tp), ConfigError);
+    EXPECT_THROW(Decoder(m, parallel), ConfigError);
     m = small("llama");
     m.rope_scaling.rope_type = "yarn";
     EXPECT_THROW(rope_options(m), ConfigError);
-    Decoder decoder(small("llama"), tp);
+    Decoder decoder(small("llama"), parallel);
     fill(decoder, mesh);
     EXPECT_THROW(decoder.hidden(at::zeros({5}, at::kLong), whole_samples(1, 4)), InternalError);
   });

@@ -160,19 +160,18 @@ const std::string& HuggingFaceWeights::note() const { return plan_->note; }
 
 HuggingFaceWeights::~HuggingFaceWeights() = default;
 
-void HuggingFaceWeights::read(const std::vector<Param>& params, const Grid& grid, int rank) const {
+void HuggingFaceWeights::read(const std::vector<Param>& params, const ParamMesh& mesh) const {
   const at::NoGradGuard no_grad;
   for (const Param& param : params) {
     param.value.zero_();  // what pads a parameter stays so
     for (const Read& read : plan_->reads.at(param.name))
-      for (const Piece& piece : pieces(param.spec.placement, param.spec.shape, grid, rank))
-        read_piece(read.name, read.found, piece, param.value);
+      for (const Piece& piece : mesh.pieces(param.spec)) read_piece(read.name, read.found, piece, param.value);
   }
 }
 
-void load_hugging_face(Decoder& decoder, const std::filesystem::path& path, const Grid& grid, int rank) {
+void load_hugging_face(Decoder& decoder, const std::filesystem::path& path, const ParamMesh& mesh) {
   set_paths(decoder);
-  HuggingFaceWeights(decoder, path).read(params_of(decoder), grid, rank);
+  HuggingFaceWeights(decoder, path).read(params_of(decoder), mesh);
 }
 
 at::Tensor their_tensor(const WeightName& name, const at::Tensor& ours) {

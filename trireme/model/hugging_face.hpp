@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "trireme/layout/grid.hpp"
+#include "trireme/comm/param_mesh.hpp"
 #include "trireme/model/decoder.hpp"
 #include "trireme/model/families.hpp"
 
@@ -22,8 +22,8 @@ class HuggingFaceWeights {
   /// What a user should know of the folder; empty: nothing.
   const std::string& note() const;
 
-  /// Fills these parameters of the decoder, of which `rank` of `grid` keeps its part.
-  void read(const std::vector<Param>& params, const Grid& grid, int rank) const;
+  /// Fills these parameters of the decoder, with what this rank holds of them.
+  void read(const std::vector<Param>& params, const ParamMesh& mesh) const;
 
  private:
   struct Plan;
@@ -31,7 +31,7 @@ class HuggingFaceWeights {
 };
 
 /// Fills all parameters of `decoder`, and tells the layers their names.
-void load_hugging_face(Decoder& decoder, const std::filesystem::path& path, const Grid& grid, int rank);
+void load_hugging_face(Decoder& decoder, const std::filesystem::path& path, const ParamMesh& mesh);
 
 /// The tensor that they call `name.theirs`, out of the whole of what we call `name.ours`.
 at::Tensor their_tensor(const WeightName& name, const at::Tensor& ours);

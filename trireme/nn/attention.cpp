@@ -20,28 +20,29 @@ std::vector<Section> qkv_sections(const AttentionOptions& o) {
 
 }  // namespace
 
-Attention::Attention(const AttentionOptions& options, TensorParallel tp)
+Attention::Attention(const AttentionOptions& options, Parallel parallel)
     : options_(options),
-      tp_(tp),
-      own_heads_(options.heads / tp.size()),
-      own_kv_heads_(std::max<int64_t>(1, options.kv_heads / tp.size())) {
+      parallel_(parallel),
+      own_heads_(options.heads / parallel.tp.size()),
+      own_kv_heads_(std::max<int64_t>(1, options.kv_heads / parallel.tp.size())) {
   const int64_t heads = options.heads, kv = options.kv_heads, d = options.head_dim;
   require<ConfigError>(heads % kv == 0, "attention: num_attention_heads = ", heads,
                        " is not divisible by num_key_value_heads = ", kv);
-  require<ConfigError>(heads % tp.size() == 0, "attention: num_attention_heads = ", heads,
-                       " is not divisible by tp = ", tp.size(), "\n  fix: a tp that divides the heads");
-  require<ConfigError>(kv % tp.size() == 0 || tp.size() % kv == 0, "attention: num_key_value_heads = ", kv,
-                       " and tp = ", tp.size(), ": neither divides the other");
+  require<ConfigError>(heads % parallel.tp.size() == 0, "attention: num_attention_heads = ", heads,
+                       " is not divisible by tp = ", parallel.tp.size(), "\n  fix: a tp that divides the heads");
+  require<ConfigError>(kv % parallel.tp.size() == 0 || parallel.tp.size() % kv == 0,
+                       "attention: num_key_value_heads = ", kv, " and tp = ", parallel.tp.size(),
+                       ": neither divides the other");
   qkv_ = register_module("qkv", std::make_shared<ColumnLinear>(
-                                    options.features, (heads + 2 * kv) * d, tp,
+                                    options.features, (heads + 2 * kv) * d, parallel,
                                     ColumnOptions{.bias = options.qkv_bias, .sections = qkv_sections(options)}));
   out_ = register_module(
-      "out", std::make_shared<RowLinear>(heads * d, options.features, tp,
+      "out", std::make_shared<RowLinear>(heads * d, options.features, parallel,
                                          RowOptions{.bias = options.out_bias, .fill = Fill::residual_weight}));
   if (options.qk_norm) {
     // One weight for all heads, and each rank has other heads.
-    q_norm_ = register_module("q_norm", std::make_shared<RmsNorm>(d, options.norm_eps, tp.group, Axis::tp));
-    k_norm_ = register_module("k_norm", std::make_shared<RmsNorm>(d, options.norm_eps, tp.group, Axis::tp));
+    q_norm_ = register_module("q_norm", std::make_shared<RmsNorm>(d, options.norm_eps, parallel, Axis::tp));
+    k_norm_ = register_module("k_norm", std::make_shared<RmsNorm>(d, options.norm_eps, parallel, Axis::tp));
   }
   if (options.dropout > 0) dropout_ = register_module("dropout", std::make_shared<Dropout>(options.dropout));
 }
@@ -98,7 +99,7 @@ at::Tensor Attention::dropped_core(const at::Tensor& q, const at::Tensor& k, con
       at::softmax(scores.masked_fill(mask(context, q).logical_not(), -std::numeric_limits<double>::infinity()), -1);
   const auto whole = at::TensorOptions().dtype(at::kLong).device(q.device());
   const at::Tensor samples_b = context.samples_T.view({b, s}).select(1, 0);
-  const at::Tensor heads_h = at::arange(tp_.rank() * h, (tp_.rank() + 1) * h, whole);
+  const at::Tensor heads_h = at::arange(parallel_.tp.rank() * h, (parallel_.tp.rank() + 1) * h, whole);
   const at::Tensor rows_bhs =
       ((samples_b.view({b, 1, 1}) * options_.heads + heads_h.view({1, h, 1})) * context.whole_length +
        context.positions_T.view({b, 1, s}));

@@ -26,7 +26,7 @@ struct AttentionOptions {
 ///   backward   the same for dx; sequence parallel: all_gather and reduce_scatter instead
 class Attention final : public Layer {
  public:
-  Attention(const AttentionOptions& options, TensorParallel tp);
+  Attention(const AttentionOptions& options, Parallel parallel);
   /// `rotation`: of all T tokens; nullptr without RoPE. `recompute_core`: the math path keeps no probabilities.
   at::Tensor forward(const at::Tensor& x, const Rotation* rotation, const ForwardContext& context,
                      const MaybeRebuild& rebuild = {}, bool recompute_core = false);
@@ -37,7 +37,7 @@ class Attention final : public Layer {
   at::Tensor mask(const ForwardContext& context, const at::Tensor& like) const;
 
   const AttentionOptions options_;
-  const TensorParallel tp_;
+  const Parallel parallel_;
   const int64_t own_heads_, own_kv_heads_;
   std::shared_ptr<ColumnLinear> qkv_;
   std::shared_ptr<RowLinear> out_;

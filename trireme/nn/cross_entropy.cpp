@@ -31,19 +31,23 @@ struct Head {
   CrossEntropyOptions options;
 };
 
-struct TileLoss {
-  at::Tensor sum;           // of the losses of its tokens
-  at::Tensor dlogits_Cv{};  // where dx is asked for and this rank has entries
+/// The softmax of one tile of tokens, in parts that do not overflow.
+struct TileSums {
+  at::Tensor exp_Cv;      // exp(logit - max)
+  at::Tensor max_C;       // of the logits of all ranks
+  at::Tensor sum_exp_C;   // of all ranks
+  at::Tensor target_C{};  // logit of the target - max
+  at::Tensor total_C{};   // sum of logit - max, where labels are smoothed
 };
 
-/// One tile of tokens. dx_CD is written where it is defined.
-TileLoss tile_loss(const at::Tensor& x_CD, const at::Tensor& targets_C, const Head& head, at::Tensor dx_CD) {
-  const bool wants_grads = dx_CD.defined();
-  const auto type = kernels::wide_dtype(x_CD.scalar_type());
-  at::Tensor logits_Cv = kernels::matmul_nt(x_CD, head.weight_vD).to(type);
-  const double smoothing = head.options.label_smoothing;
+at::Tensor tile_logits(const at::Tensor& x_CD, const Head& head) {
+  return kernels::matmul_nt(x_CD, head.weight_vD).to(kernels::wide_dtype(x_CD.scalar_type()));
+}
 
-  // A rank may have no entry at all, where there are fewer than ranks: it still talks.
+/// Two small all_reduces over tp.
+TileSums tile_sums(const at::Tensor& x_CD, const at::Tensor& targets_C, const Head& head) {
+  at::Tensor logits_Cv = tile_logits(x_CD, head);
+  // A rank may have no entry at all, where there are fewer than ranks: it still takes part.
   const bool some = head.own.size() > 0;
   const int64_t tokens = x_CD.size(0);
   const at::Tensor max_C =
@@ -52,44 +56,79 @@ TileLoss tile_loss(const at::Tensor& x_CD, const at::Tensor& targets_C, const He
                             : at::full({tokens}, -std::numeric_limits<double>::infinity(), logits_Cv.options()),
                        Reduce::max)
           .wait();
+  const bool smooths = head.options.label_smoothing > 0;
   const at::Tensor sums_3C =
       head.tp
-          .all_reduce_(some ? kernels::exp_sums_(logits_Cv, max_C, targets_C, head.own.begin, smoothing > 0)
+          .all_reduce_(some ? kernels::exp_sums_(logits_Cv, max_C, targets_C, head.own.begin, smooths)
                             : at::zeros({3, tokens}, logits_Cv.options()))
           .wait();
-  // lse is of logits minus their maximum, as target and total are: the maximum cancels, but not in the z-loss.
-  const at::Tensor sum_exp_C = sums_3C[0], target_C = sums_3C[1], total_C = sums_3C[2];
-  const at::Tensor counts_C = targets_C.ne(head.options.ignore_index).to(type);
-  const at::Tensor lse_C = sum_exp_C.log();
-  const at::Tensor whole_lse_C = lse_C + max_C;
-  at::Tensor loss_C = lse_C - (1 - smoothing) * target_C - (smoothing / static_cast<double>(head.entries)) * total_C;
-  if (head.options.z_loss > 0) loss_C = loss_C + head.options.z_loss * whole_lse_C.square();
+  return {logits_Cv, max_C, sums_3C[0], sums_3C[1], sums_3C[2]};
+}
 
-  TileLoss out{.sum = (loss_C * counts_C).sum()};
-  if (wants_grads && !some) dx_CD.zero_();
-  if (wants_grads && some) {
-    // d loss / d logit = p (1 + 2 z lse) - smoothing / V - (1 - smoothing) [is the target], and 0 for ignored tokens.
-    const at::Tensor scale_C = counts_C / sum_exp_C * (1 + 2 * head.options.z_loss * whole_lse_C);
-    kernels::logit_grads_(logits_Cv, scale_C, targets_C, head.own.begin, counts_C * (1 - smoothing),
-                          counts_C * (smoothing / static_cast<double>(head.entries)));
-    out.dlogits_Cv = logits_Cv.to(x_CD.scalar_type());
-    dx_CD.copy_(kernels::matmul_nn(out.dlogits_Cv, head.weight_vD));
+at::Tensor counts_of(const at::Tensor& targets_C, const Head& head, at::ScalarType type) {
+  return targets_C.ne(head.options.ignore_index).to(type);
+}
+
+at::Tensor tile_loss(const TileSums& sums, const at::Tensor& counts_C, const Head& head) {
+  const double smoothing = head.options.label_smoothing;
+  // lse is of logits minus their maximum, as target and total are: the maximum cancels, but not in the z-loss.
+  const at::Tensor lse_C = sums.sum_exp_C.log();
+  at::Tensor loss_C =
+      lse_C - (1 - smoothing) * sums.target_C - (smoothing / static_cast<double>(head.entries)) * sums.total_C;
+  if (head.options.z_loss > 0) loss_C = loss_C + head.options.z_loss * (lse_C + sums.max_C).square();
+  return (loss_C * counts_C).sum();
+}
+
+/// The gradients of the logits, in place of the exponentials: each token's times its `weights_C` (0 for ignored tokens).
+/// d loss / d logit = p (1 + 2 z lse) - smoothing / V - (1 - smoothing) [is the target].
+at::Tensor dlogits_of(const TileSums& sums, const at::Tensor& targets_C, const at::Tensor& weights_C, const Head& head,
+                      at::ScalarType dtype) {
+  const double smoothing = head.options.label_smoothing;
+  const at::Tensor whole_lse_C = sums.sum_exp_C.log() + sums.max_C;
+  const at::Tensor scale_C = weights_C / sums.sum_exp_C * (1 + 2 * head.options.z_loss * whole_lse_C);
+  kernels::logit_grads_(sums.exp_Cv, scale_C, targets_C, head.own.begin, weights_C * (1 - smoothing),
+                        weights_C * (smoothing / static_cast<double>(head.entries)));
+  return sums.exp_Cv.to(dtype);
+}
+
+struct TileLoss {
+  at::Tensor sum;           // of the losses of its tokens
+  at::Tensor dlogits_Cv{};  // where dx is asked for and this rank has entries
+};
+
+/// One tile of tokens. dx_CD is written where it is defined.
+TileLoss tile_with_gradients(const at::Tensor& x_CD, const at::Tensor& targets_C, const Head& head, at::Tensor dx_CD) {
+  const TileSums sums = tile_sums(x_CD, targets_C, head);
+  const at::Tensor counts_C = counts_of(targets_C, head, sums.max_C.scalar_type());
+  TileLoss out{.sum = tile_loss(sums, counts_C, head)};
+  if (!dx_CD.defined()) return out;
+  if (head.own.size() == 0) {
+    dx_CD.zero_();
+    return out;
   }
+  out.dlogits_Cv = dlogits_of(sums, targets_C, counts_C, head, x_CD.scalar_type());
+  dx_CD.copy_(kernels::matmul_nn(out.dlogits_Cv, head.weight_vD));
   return out;
+}
+
+/// f(first token, number of tokens), tile after tile.
+template <class F>
+void for_each_tile(int64_t tokens, const Head& head, const F& f) {
+  for (int64_t begin = 0; begin < tokens; begin += head.options.tile_tokens)
+    f(begin, std::min(head.options.tile_tokens, tokens - begin));
 }
 
 /// The sum of the losses of all tokens. Where the gradients are defined, dx_TD is written, dweight_vD added to.
 at::Tensor loss_of(const at::Tensor& x_TD, const at::Tensor& targets_T, const Head& head, const at::Tensor& dx_TD,
                    const at::Tensor& dweight_vD) {
   at::Tensor sum = at::zeros({}, x_TD.options().dtype(kernels::wide_dtype(x_TD.scalar_type())));
-  for (int64_t begin = 0; begin < x_TD.size(0); begin += head.options.tile_tokens) {
-    const int64_t tokens = std::min(head.options.tile_tokens, x_TD.size(0) - begin);
+  for_each_tile(x_TD.size(0), head, [&](int64_t begin, int64_t tokens) {
     const at::Tensor x_CD = x_TD.narrow(0, begin, tokens);
-    const TileLoss tile = tile_loss(x_CD, targets_T.narrow(0, begin, tokens), head,
-                                    dx_TD.defined() ? dx_TD.narrow(0, begin, tokens) : at::Tensor());
+    const TileLoss tile = tile_with_gradients(x_CD, targets_T.narrow(0, begin, tokens), head,
+                                              dx_TD.defined() ? dx_TD.narrow(0, begin, tokens) : at::Tensor());
     sum += tile.sum;
     if (tile.dlogits_Cv.defined()) kernels::add_matmul_tn_(dweight_vD, tile.dlogits_Cv, x_CD);
-  }
+  });
   return sum;
 }
 
@@ -106,7 +145,7 @@ struct LossOfHead : torch::autograd::Function<LossOfHead> {
     ctx->saved_data["entries"] = head.own.size();
     const at::Tensor dx_TD = at::empty_like(x_TD);
     if (keeps_dlogits(x_TD, head)) {
-      const TileLoss all = tile_loss(x_TD, targets_T, head, dx_TD);
+      const TileLoss all = tile_with_gradients(x_TD, targets_T, head, dx_TD);
       ctx->save_for_backward({weight_vD, dx_TD, all.dlogits_Cv, x_TD});
       return all.sum;
     }
@@ -125,58 +164,130 @@ struct LossOfHead : torch::autograd::Function<LossOfHead> {
     at::Tensor dweight_vD;
     if (ctx->needs_input_grad(1)) {
       const std::int64_t entries = ctx->saved_data["entries"].toInt();
-      dweight_vD = kernels::write_gradient(weight_vD, [&](const at::Tensor& value_vD, bool is_empty) {
-        at::Tensor own_vD = value_vD.narrow(0, 0, entries);
-        if (is_empty) value_vD.narrow(0, entries, value_vD.size(0) - entries).zero_();
-        if (kept.size() == 4) {
-          const at::Tensor &dlogits_Tv = kept[2], x_TD = kept[3] * scale;
-          is_empty ? kernels::matmul_tn_out(own_vD, dlogits_Tv, x_TD)
-                   : kernels::add_matmul_tn_(own_vD, dlogits_Tv, x_TD);
-        } else if (is_empty) {
-          at::mul_out(own_vD, kept[2], scale);
-        } else {
-          own_vD.add_(kept[2] * scale);
-        }
-      });
+      dweight_vD =
+          kernels::write_gradient(weight_vD, [kept, scale, entries](const at::Tensor& value_vD, bool is_empty) {
+            at::Tensor own_vD = value_vD.narrow(0, 0, entries);
+            if (is_empty) value_vD.narrow(0, entries, value_vD.size(0) - entries).zero_();
+            if (kept.size() == 4) {
+              const at::Tensor &dlogits_Tv = kept[2], x_TD = kept[3] * scale;
+              is_empty ? kernels::matmul_tn_out(own_vD, dlogits_Tv, x_TD)
+                       : kernels::add_matmul_tn_(own_vD, dlogits_Tv, x_TD);
+            } else if (is_empty) {
+              at::mul_out(own_vD, kept[2], scale);
+            } else {
+              own_vD.add_(kept[2] * scale);
+            }
+          });
     }
     // Rounded after the scale: the sum of a whole batch may be beyond f16's largest number.
     return {(dx_TD * scale).to(dx_TD.scalar_type()), dweight_vD, at::Tensor(), at::Tensor()};
   }
 };
 
+/// The same with gradients_in_backward: forward keeps the sums of each token, backward computes the logits again.
+struct LossOfHeadLater : torch::autograd::Function<LossOfHeadLater> {
+  struct Kept final : torch::CustomClassHolder {
+    Kept(const Head& h, at::Tensor t, at::Tensor m, at::Tensor s)
+        : head(h), targets_T(std::move(t)), max_T(std::move(m)), sum_exp_T(std::move(s)) {}
+    const Head head;
+    const at::Tensor targets_T, max_T, sum_exp_T;
+  };
+
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_TD, const at::Tensor& weight_vD,
+                            const at::Tensor& targets_T, const Head& head) {
+    const auto options = x_TD.options().dtype(kernels::wide_dtype(x_TD.scalar_type())).requires_grad(false);
+    at::Tensor sum = at::zeros({}, options);
+    const at::Tensor max_T = at::empty({x_TD.size(0)}, options), sum_exp_T = at::empty({x_TD.size(0)}, options);
+    for_each_tile(x_TD.size(0), head, [&](int64_t begin, int64_t tokens) {
+      const at::Tensor targets_C = targets_T.narrow(0, begin, tokens);
+      const TileSums sums = tile_sums(x_TD.narrow(0, begin, tokens), targets_C, head);
+      sum += tile_loss(sums, counts_of(targets_C, head, sums.max_C.scalar_type()), head);
+      max_T.narrow(0, begin, tokens).copy_(sums.max_C);
+      sum_exp_T.narrow(0, begin, tokens).copy_(sums.sum_exp_C);
+    });
+    ctx->saved_data["kept"] = c10::IValue::make_capsule(c10::make_intrusive<Kept>(head, targets_T, max_T, sum_exp_T));
+    ctx->save_for_backward({weight_vD, x_TD});
+    return sum;
+  }
+
+  /// dx_TD is written and dweight_vD added to, where they are defined.
+  static void gradients(const Kept& kept, const at::Tensor& x_TD, const at::Tensor& scale, const at::Tensor& dx_TD,
+                        const at::Tensor& dweight_vD) {
+    const Head& head = kept.head;
+    for_each_tile(x_TD.size(0), head, [&](int64_t begin, int64_t tokens) {
+      const at::Tensor x_CD = x_TD.narrow(0, begin, tokens), targets_C = kept.targets_T.narrow(0, begin, tokens);
+      const TileSums sums{.exp_Cv = tile_logits(x_CD, head),
+                          .max_C = kept.max_T.narrow(0, begin, tokens),
+                          .sum_exp_C = kept.sum_exp_T.narrow(0, begin, tokens)};
+      kernels::exp_sums_(sums.exp_Cv, sums.max_C, targets_C, head.own.begin, false);
+      const at::Tensor weights_C = counts_of(targets_C, head, sums.max_C.scalar_type()) * scale;
+      const at::Tensor dlogits_Cv = dlogits_of(sums, targets_C, weights_C, head, x_CD.scalar_type());
+      if (dx_TD.defined()) dx_TD.narrow(0, begin, tokens).copy_(kernels::matmul_nn(dlogits_Cv, head.weight_vD));
+      if (dweight_vD.defined()) kernels::add_matmul_tn_(dweight_vD, dlogits_Cv, x_CD);
+    });
+  }
+
+  static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
+    kernels::require_first_order("sharded_cross_entropy");
+    const auto capsule = ctx->saved_data["kept"].toCapsule();
+    const auto kept = c10::static_intrusive_pointer_cast<Kept>(capsule);
+    const tensor_list saved = ctx->get_saved_variables();
+    const at::Tensor weight_vD = saved[0], x_TD = saved[1], scale = grads[0];
+    const int64_t entries = kept->head.own.size();
+    const auto dx = std::make_shared<at::Tensor>();
+    at::Tensor dweight_vD;
+    if (ctx->needs_input_grad(1)) {
+      // One pass computes both. A write that is deferred finds `dx` gone, and computes the weight's gradient alone.
+      dweight_vD = kernels::write_gradient(
+          weight_vD, [kept, x_TD, scale, entries, weak = std::weak_ptr(dx)](at::Tensor value_vD, bool is_empty) {
+            if (is_empty) value_vD.zero_();
+            const std::shared_ptr<at::Tensor> own = weak.lock();
+            if (own) *own = at::zeros_like(x_TD);
+            if (entries > 0) gradients(*kept, x_TD, scale, own ? *own : at::Tensor(), value_vD.narrow(0, 0, entries));
+          });
+    }
+    if (!dx->defined()) {
+      *dx = at::zeros_like(x_TD);
+      if (entries > 0) gradients(*kept, x_TD, scale, *dx, {});
+    }
+    return {*dx, dweight_vD, at::Tensor(), at::Tensor()};
+  }
+};
+
 }  // namespace
 
 LossSum sharded_cross_entropy(const at::Tensor& x, const at::Tensor& weight_vD, const at::Tensor& targets_T,
-                              int64_t entries, TensorParallel tp, const CrossEntropyOptions& options) {
+                              int64_t entries, Parallel parallel, const CrossEntropyOptions& options) {
   require<ConfigError>(options.tile_tokens > 0, "cross entropy: tile_tokens = ", options.tile_tokens,
                        ": must be at least 1");
-  const at::Tensor x_TD = tp.gather(x);
+  const at::Tensor x_TD = parallel.gather(x);
   require(targets_T.dim() == 1 && targets_T.size(0) == x_TD.size(0), "cross entropy: ", targets_T.sizes(),
           " targets for ", x_TD.size(0), " tokens");
   check_entries("target", targets_T, entries, options.ignore_index);
-  const Range own = vocabulary_range(entries, tp.group);
-  const Head head{weight_vD.detach().narrow(0, 0, own.size()), own, entries, tp.group, options};
+  const Range own = vocabulary_range(entries, parallel.tp);
+  const Head head{weight_vD.detach().narrow(0, 0, own.size()), own, entries, parallel.tp, options};
   const bool wants_grads = at::GradMode::is_enabled() && (x_TD.requires_grad() || weight_vD.requires_grad());
-  const at::Tensor loss =
-      wants_grads ? LossOfHead::apply(x_TD, weight_vD, targets_T, head) : loss_of(x_TD, targets_T, head, {}, {});
+  const at::Tensor loss = !wants_grads                    ? loss_of(x_TD, targets_T, head, {}, {})
+                          : options.gradients_in_backward ? LossOfHeadLater::apply(x_TD, weight_vD, targets_T, head)
+                                                          : LossOfHead::apply(x_TD, weight_vD, targets_T, head);
   return {loss, targets_T.ne(options.ignore_index).sum()};
 }
 
 namespace {
 
 /// With the columns that mean nothing.
-at::Tensor padded_logits(const at::Tensor& x, const at::Tensor& weight_vD, TensorParallel tp) {
-  return parallel_matmul(x, weight_vD, {}, input_between(tp), tp.group);
+at::Tensor padded_logits(const at::Tensor& x, const at::Tensor& weight_vD, Parallel parallel) {
+  return parallel_matmul(x, weight_vD, {}, input_between(parallel), parallel.tp);
 }
 
 }  // namespace
 
-at::Tensor sharded_logits(const at::Tensor& x, const at::Tensor& weight_vD, int64_t entries, TensorParallel tp) {
-  return padded_logits(x, weight_vD, tp).narrow(1, 0, vocabulary_range(entries, tp.group).size());
+at::Tensor sharded_logits(const at::Tensor& x, const at::Tensor& weight_vD, int64_t entries, Parallel parallel) {
+  return padded_logits(x, weight_vD, parallel).narrow(1, 0, vocabulary_range(entries, parallel.tp).size());
 }
 
-at::Tensor full_logits(const at::Tensor& x, const at::Tensor& weight_vD, int64_t entries, TensorParallel tp) {
-  return differentiable::gather_replicated(padded_logits(x, weight_vD, tp), 1, tp.group).narrow(1, 0, entries);
+at::Tensor full_logits(const at::Tensor& x, const at::Tensor& weight_vD, int64_t entries, Parallel parallel) {
+  return differentiable::gather_replicated(padded_logits(x, weight_vD, parallel), 1, parallel.tp).narrow(1, 0, entries);
 }
 
 }  // namespace trireme

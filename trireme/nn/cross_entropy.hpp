@@ -9,6 +9,9 @@ struct CrossEntropyOptions {
   double label_smoothing = 0;  // as in PyTorch: this share of the target is spread over all entries
   double z_loss = 0;           // adds z_loss * log(sum exp logits)^2 to the loss of each token
   int64_t tile_tokens = 512;   // logits of so many tokens exist at a time
+  /// Several microbatches may be between forward and backward (pipelines): backward computes the logits and both gradients
+  /// again, so that no microbatch keeps a gradient of the weight's size.
+  bool gradients_in_backward = false;
 };
 
 /// Sums, not means: they are divided once, by the number of tokens of the whole batch (who calls knows it).
@@ -27,12 +30,12 @@ struct LossSum {
 /// `x` is [T, D], or this rank's tokens of it with sequence parallel; `targets_T` are of all tokens, alike on all
 /// ranks. `entries`: the size of the vocabulary; rows of the weight beyond it take no part.
 LossSum sharded_cross_entropy(const at::Tensor& x, const at::Tensor& weight_vD, const at::Tensor& targets_T,
-                              int64_t entries, TensorParallel tp, const CrossEntropyOptions& options = {});
+                              int64_t entries, Parallel parallel, const CrossEntropyOptions& options = {});
 
 /// This rank's entries of the logits, [T, v], without what pads them: for sample(). x as above.
-at::Tensor sharded_logits(const at::Tensor& x, const at::Tensor& weight_vD, int64_t entries, TensorParallel tp);
+at::Tensor sharded_logits(const at::Tensor& x, const at::Tensor& weight_vD, int64_t entries, Parallel parallel);
 
 /// The logits of all entries on every rank: for tests and for looking at. x as above.
-at::Tensor full_logits(const at::Tensor& x, const at::Tensor& weight_vD, int64_t entries, TensorParallel tp);
+at::Tensor full_logits(const at::Tensor& x, const at::Tensor& weight_vD, int64_t entries, Parallel parallel);
 
 }  // namespace trireme

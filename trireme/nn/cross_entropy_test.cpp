@@ -43,14 +43,14 @@ TEST(ShardedCrossEntropy, EqualsPyTorchOnWholeLogits) {
       for (const int ranks : {1, 2, 4})
         for (const bool sequence_parallel : {false, true})
           on_tp(ranks, [&, entries = entries, width = width](Mesh& mesh) {
-            const TensorParallel tp{mesh.group(Axis::tp), sequence_parallel};
-            ColumnLinear head(width, entries, tp, {.padded = true});
+            const Parallel parallel{mesh, sequence_parallel};
+            ColumnLinear head(width, entries, parallel, {.padded = true});
             fill(head, mesh);
             const at::Tensor targets =
                 o.ignore_index == -100 ? some_targets(entries) : some_targets(entries).clamp_min(0);
             const at::Tensor x0 = 3 * normal_tensor({kHeadTokens, width}, 1, "x");
-            const at::Tensor x = tp.own_tokens(x0).clone().set_requires_grad(true);
-            const LossSum sum = sharded_cross_entropy(x, head.weight_fD, targets, entries, tp, o);
+            const at::Tensor x = parallel.own_tokens(x0).clone().set_requires_grad(true);
+            const LossSum sum = sharded_cross_entropy(x, head.weight_fD, targets, entries, parallel, o);
             (sum.loss * 0.25).backward();
             const Gradients grads = whole_gradients(head, mesh);
 
@@ -60,31 +60,31 @@ TEST(ShardedCrossEntropy, EqualsPyTorchOnWholeLogits) {
             (wanted * 0.25).backward();
             EXPECT_LT(relative(sum.loss, wanted), 1e-13);
             EXPECT_EQ(sum.count.item<int64_t>(), targets.ne(o.ignore_index).sum().item<int64_t>());
-            EXPECT_LT(relative(x.grad(), tp.own_tokens(xw.grad())), 1e-12);
+            EXPECT_LT(relative(x.grad(), parallel.own_tokens(xw.grad())), 1e-12);
             EXPECT_LT(relative(grads.at("weight"), w.grad()), 1e-12);
             const at::NoGradGuard off;
-            EXPECT_EQ(sharded_cross_entropy(x, head.weight_fD, targets, entries, tp, o).loss.item<double>(),
+            EXPECT_EQ(sharded_cross_entropy(x, head.weight_fD, targets, entries, parallel, o).loss.item<double>(),
                       sum.loss.item<double>());
           });
 }
 
 TEST(ShardedCrossEntropy, RowsBeyondTheVocabularyTakeNoPart) {
   on_tp(2, [&](Mesh& mesh) {
-    const TensorParallel tp{mesh.group(Axis::tp)};
-    ColumnLinear head(kWidth, 5, tp, {.padded = true});
+    const Parallel parallel{mesh};
+    ColumnLinear head(kWidth, 5, parallel, {.padded = true});
     fill(head, mesh);
     const at::Tensor x = at::ones({1, kWidth}, at::kDouble), target = at::zeros({1}, at::kLong);
-    const double before = sharded_cross_entropy(x, head.weight_fD, target, 5, tp).loss.item<double>();
+    const double before = sharded_cross_entropy(x, head.weight_fD, target, 5, parallel).loss.item<double>();
     {
       const at::NoGradGuard off;
       if (mesh.rank() == 1)
         head.weight_fD.select(0, 2).fill_(1e6);  // entry 5 of 5: padding, and by far the largest logit
     }
-    EXPECT_EQ(sharded_cross_entropy(x, head.weight_fD, target, 5, tp).loss.item<double>(), before);
-    EXPECT_EQ(full_logits(x, head.weight_fD, 5, tp).size(1), 5);
-    const Range own = vocabulary_range(5, tp.group);
+    EXPECT_EQ(sharded_cross_entropy(x, head.weight_fD, target, 5, parallel).loss.item<double>(), before);
+    EXPECT_EQ(full_logits(x, head.weight_fD, 5, parallel).size(1), 5);
+    const Range own = vocabulary_range(5, parallel.tp);
     const at::Tensor logits = at::mm(x, head.weight_fD.narrow(0, 0, own.size()).t());
-    EXPECT_LT(sample(logits, 5, tp.group, {.temperature = 0}, at::zeros({1}, at::kLong), 0).item<int64_t>(), 5);
+    EXPECT_LT(sample(logits, 5, parallel.tp, {.temperature = 0}, at::zeros({1}, at::kLong), 0).item<int64_t>(), 5);
   });
 }
 
@@ -94,13 +94,13 @@ TEST(Vocabulary, EqualsALookUpOnOneRank) {
   for (const int ranks : {1, 2, 4})
     for (const bool sequence_parallel : {false, true})
       on_tp(ranks, [&](Mesh& mesh) {
-        const TensorParallel tp{mesh.group(Axis::tp), sequence_parallel};
-        ParallelVocabulary vocabulary(37, kWidth, tp);
+        const Parallel parallel{mesh, sequence_parallel};
+        ParallelVocabulary vocabulary(37, kWidth, parallel);
         fill(vocabulary, mesh);
         const at::Tensor y = vocabulary.forward(ids);
-        y.backward(tp.own_tokens(normal_tensor({kHeadTokens, kWidth}, 1, "dy")));
+        y.backward(parallel.own_tokens(normal_tensor({kHeadTokens, kWidth}, 1, "dy")));
         const FullTensor weight = gather_full_tensor(vocabulary.weight_vD, params_of(vocabulary)[0].spec, mesh);
-        EXPECT_TRUE(y.equal(tp.own_tokens(at::embedding(weight.value, ids))));
+        EXPECT_TRUE(y.equal(parallel.own_tokens(at::embedding(weight.value, ids))));
         const Gradients grads = whole_gradients(vocabulary, mesh);
         if (reference.empty()) reference = grads;
         expect_close(grads, reference);
@@ -138,8 +138,8 @@ TEST(Sampler, SameTokenOnEveryRankAndAsOnOne) {
 
 TEST(Vocabulary, NumbersOutsideAreNamed) {
   on_tp(2, [&](Mesh& mesh) {
-    const TensorParallel tp{mesh.group(Axis::tp)};
-    ParallelVocabulary vocabulary(37, kWidth, tp);
+    const Parallel parallel{mesh};
+    ParallelVocabulary vocabulary(37, kWidth, parallel);
     fill(vocabulary, mesh);
     for (const int64_t wrong : {int64_t{37}, int64_t{-1}}) {
       at::Tensor ids = at::arange(8);
@@ -151,7 +151,7 @@ TEST(Vocabulary, NumbersOutsideAreNamed) {
         EXPECT_NE(std::string(error.what()).find(text("token ", wrong, " at place 5")), std::string::npos)
             << error.what();
       }
-      EXPECT_THROW(sharded_cross_entropy(at::zeros({8, kWidth}, at::kDouble), vocabulary.weight_vD, ids, 37, tp),
+      EXPECT_THROW(sharded_cross_entropy(at::zeros({8, kWidth}, at::kDouble), vocabulary.weight_vD, ids, 37, parallel),
                    DataError);
     }
   });
@@ -188,6 +188,34 @@ TEST(Sampler, OfEqualLogitsTheFirstIsGreedy) {
                     .item<int64_t>(),
                 4);
     });
+}
+
+TEST(CrossEntropy, GradientsMayBeComputedInBackward) {
+  for (const int ranks : {1, 2, 4})
+    for (const bool sequence_parallel : {false, true})
+      on_tp(ranks, [&](Mesh& mesh) {
+        const Parallel parallel{mesh, sequence_parallel};
+        ColumnLinear head(kWidth, 37, parallel, {.padded = true});
+        fill(head, mesh);
+        const at::Tensor x0 = normal_tensor({8, kWidth}, 1, "x");
+        const at::Tensor targets = at::tensor({3, 36, -100, 0, 17, 9, 20, 5});
+        std::vector<at::Tensor> losses, dxs;
+        std::vector<Gradients> gradients;
+        for (const bool later : {false, true}) {
+          head.zero_grad();
+          const at::Tensor x = parallel.own_tokens(x0).clone().set_requires_grad(true);
+          const LossSum sum = sharded_cross_entropy(
+              x, head.weight_fD, targets, 37, parallel,
+              {.label_smoothing = 0.1, .z_loss = 0.01, .tile_tokens = 3, .gradients_in_backward = later});
+          (sum.loss * 0.3).backward();
+          losses.push_back(sum.loss.detach());
+          dxs.push_back(x.grad());
+          gradients.push_back(whole_gradients(head, mesh));
+        }
+        EXPECT_TRUE(losses[0].equal(losses[1]));
+        EXPECT_LT(relative(dxs[1], dxs[0]), 1e-14);
+        expect_close(gradients[1], gradients[0], 1e-14);
+      });
 }
 
 }  // namespace

@@ -23,18 +23,18 @@ struct OneLinear {
 void set_whole(Layer& layer, const at::Tensor& whole, const Mesh& mesh) {
   const at::NoGradGuard off;
   for (const Param& p : params_of(layer))
-    for (const Piece& piece : pieces(p.spec.placement, p.spec.shape, mesh.grid(), mesh.rank()))
+    for (const Piece& piece : ParamMesh(mesh).pieces(p.spec))
       box_view(p.value, box_of(piece.slices.local_slices)).copy_(box_view(whole, box_of(piece.slices.global_slices)));
 }
 
-TEST(Seed0, ThreeVersionsOfOneLinear) {
+TEST(NanotronDocumentation, ThreeVersionsOfOneLinear) {
   for (const int ranks : {1, 2, 4})
     on_tp(ranks, [&](Mesh& mesh) {
       const OneLinear one;
       Group& tp = mesh.group(Axis::tp);
       const auto near = [](const at::Tensor& a, const at::Tensor& b) { return relative(a, b) < 1e-13; };
       {  // V1: outputs cut, then an all-gather of outputs
-        ColumnLinear layer(kWide, kWide, {tp}, {.gather_output = true});
+        ColumnLinear layer(kWide, kWide, mesh, {.gather_output = true});
         set_whole(layer, one.weight, mesh);
         EXPECT_EQ(layer.weight_fD.sizes(), (at::IntArrayRef{kWide / ranks, kWide}));
         const at::Tensor x = one.x.detach().clone().set_requires_grad(true), y = layer.forward(x);
@@ -43,7 +43,7 @@ TEST(Seed0, ThreeVersionsOfOneLinear) {
         EXPECT_TRUE(near(whole_gradients(layer, mesh).at("weight"), one.weight.grad()));
       }
       {  // V2: inputs cut, then an all-reduce of outputs
-        RowLinear layer(kWide, kWide, {tp});
+        RowLinear layer(kWide, kWide, mesh);
         set_whole(layer, one.weight, mesh);
         EXPECT_EQ(layer.weight_Df.sizes(), (at::IntArrayRef{kWide, kWide / ranks}));
         const int64_t part = kWide / ranks;
@@ -65,11 +65,11 @@ TEST(Seed0, ThreeVersionsOfOneLinear) {
     });
 }
 
-TEST(Seed0, ShardedInfoOfATensorOnRanks0And3) {
+TEST(NanotronDocumentation, ShardedInfoOfATensorOnRanks0And3) {
   // tp groups {0, 3} and {1, 2}.
   const Grid grid({{Axis::dp, 2}, {Axis::tp, 2}}, {0, 3, 1, 2});
   on_tp(2, [&](Mesh& mesh) {
-    const RowLinear layer(64, 8, {mesh.group(Axis::tp)});
+    const RowLinear layer(64, 8, {mesh});
     const ParamSpec& spec = *layer.spec("weight");
     for (const auto& [rank, first] : std::vector<std::pair<int, int64_t>>{{0, 0}, {3, 32}})
       EXPECT_EQ(sharded_info(spec.placement, spec.shape, grid, rank),
@@ -80,7 +80,7 @@ TEST(Seed0, ShardedInfoOfATensorOnRanks0And3) {
   });
 }
 
-TEST(Seed2, TheNumbersOfColumnParallelLinear) {
+TEST(MegatronWalkthrough, TheNumbersOfColumnParallelLinear) {
   for (const int ranks : {1, 2})
     run_ranks(ranks, [&](World& world) {
       Mesh mesh(Grid::dense({.tp = ranks}), world);

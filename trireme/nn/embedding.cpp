@@ -27,29 +27,30 @@ void check_entries(const char* what, const at::Tensor& numbers_T, int64_t entrie
                        "model's vocab_size must belong together"));
 }
 
-ParallelVocabulary::ParallelVocabulary(int64_t entries, int64_t features, TensorParallel tp)
-    : tp_(tp), entries_(entries) {
+ParallelVocabulary::ParallelVocabulary(int64_t entries, int64_t features, Parallel parallel)
+    : parallel_(parallel), entries_(entries) {
   const Placement rows{.cuts = {{Axis::tp, 0, {}, /*padded=*/true}}};
-  weight_vD = declare("weight", {.shape = {entries, features}, .placement = rows, .fill = Fill::embedding}, tp.group);
+  weight_vD = declare("weight", {.shape = {entries, features}, .placement = rows, .fill = Fill::embedding}, parallel);
 }
 
 at::Tensor ParallelVocabulary::forward(const at::Tensor& ids_T) {
   check_entries("token", ids_T, entries_);
-  const Range own = vocabulary_range(entries_, tp_.group);
+  const Range own = vocabulary_range(entries_, parallel_.tp);
   at::Tensor mine;
-  if (tp_.size() == 1) {
+  if (parallel_.tp.size() == 1) {
     mine = kernels::embedding(weight_vD, ids_T);
   } else {
     const at::Tensor others_T = ids_T.lt(own.begin).logical_or_(ids_T.ge(own.end));
     mine = kernels::embedding(weight_vD, (ids_T - own.begin).masked_fill_(others_T, 0))
                .masked_fill(others_T.unsqueeze(1), 0);
   }
-  return tp_.add_up(mine);
+  return parallel_.add_up(mine);
 }
 
-LearnedPositions::LearnedPositions(int64_t positions, int64_t features, TensorParallel tp) {
-  weight_PD = declare(
-      "weight", {.shape = {positions, features}, .partial = tp.partial_between(), .fill = Fill::embedding}, tp.group);
+LearnedPositions::LearnedPositions(int64_t positions, int64_t features, Parallel parallel) {
+  weight_PD = declare("weight",
+                      {.shape = {positions, features}, .partial = parallel.partial_between(), .fill = Fill::embedding},
+                      parallel);
 }
 
 at::Tensor LearnedPositions::forward(const at::Tensor& positions_t) {

@@ -10,14 +10,14 @@ namespace trireme {
 ///   backward   dW_vD[ids] += dy_TD          sequence parallel: dy_TD = all_gather(dy_tD)
 class ParallelVocabulary final : public Layer {
  public:
-  ParallelVocabulary(int64_t entries, int64_t features, TensorParallel tp);
+  ParallelVocabulary(int64_t entries, int64_t features, Parallel parallel);
   /// ids: i64 [T], the same on all ranks; the result is of the tokens that this rank holds between the layers.
   at::Tensor forward(const at::Tensor& ids_T);
 
   at::Tensor weight_vD;
 
  private:
-  const TensorParallel tp_;
+  const Parallel parallel_;
   const int64_t entries_;
 };
 
@@ -32,7 +32,7 @@ void check_entries(const char* what, const at::Tensor& numbers_T, int64_t entrie
 /// y = W[positions], W whole on every rank.
 class LearnedPositions final : public Layer {
  public:
-  LearnedPositions(int64_t positions, int64_t features, TensorParallel tp);
+  LearnedPositions(int64_t positions, int64_t features, Parallel parallel);
   /// Of the tokens that this rank holds between the layers.
   at::Tensor forward(const at::Tensor& positions_t);
 

@@ -1,23 +1,17 @@
 #include "trireme/nn/full_tensor.hpp"
 
-#include <algorithm>
-
 #include <ATen/ops/zeros.h>
 
 namespace trireme {
 
-FullTensor gather_full_tensor(const at::Tensor& local, const ParamSpec& spec, Mesh& mesh) {
+FullTensor gather_full_tensor(const at::Tensor& local, const ParamSpec& spec, const ParamMesh& mesh) {
   const at::NoGradGuard no_grad;
-  const AxisSet axes = cut_axes(spec.placement) | AxisSet(Axis::tp);
-  Group& group = mesh.group(axes);
-  const std::vector<Piece> own = pieces(spec.placement, spec.shape, mesh.grid(), mesh.rank());
+  Group& group = mesh.model_group(spec);
+  const std::vector<Piece> own = mesh.pieces(spec);
   at::Tensor whole = at::zeros(spec.shape, local.options().requires_grad(false));
-  for (std::size_t i = 0; i < own.size(); ++i) {
-    // Of those that keep a piece, the first speaks for all.
-    const std::vector<int> keepers = same_piece_peers(spec.placement, spec.shape, mesh.grid(), mesh.rank(), i, axes);
-    if (*std::ranges::min_element(keepers) == mesh.rank())
+  for (std::size_t i = 0; i < own.size(); ++i)
+    if (mesh.is_first_holder(spec, i))
       box_view(whole, box_of(own[i].slices.global_slices)).copy_(box_view(local, box_of(own[i].slices.local_slices)));
-  }
   whole = group.all_reduce_(whole).wait();
   at::Tensor worst = at::zeros({1}, local.options().dtype(at::kDouble).requires_grad(false));
   for (const Piece& piece : own) {

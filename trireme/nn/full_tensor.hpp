@@ -1,6 +1,6 @@
 #pragma once
 // A parameter, or its gradient, put together from the parts of all ranks: for comparing layouts and for looking at.
-#include "trireme/comm/mesh.hpp"
+#include "trireme/comm/param_mesh.hpp"
 #include "trireme/nn/layer.hpp"
 
 namespace trireme {
@@ -11,6 +11,6 @@ struct FullTensor {
 };
 
 /// All ranks along the axes that cut it, and along tp, call it together. `local` is a tensor as `spec` describes.
-FullTensor gather_full_tensor(const at::Tensor& local, const ParamSpec& spec, Mesh& mesh);
+FullTensor gather_full_tensor(const at::Tensor& local, const ParamSpec& spec, const ParamMesh& mesh);
 
 }  // namespace trireme

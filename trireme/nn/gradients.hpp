@@ -1,7 +1,7 @@
 #pragma once
 // Gradients that are whole only when the ranks of a model add up their parts: of norms in sequence parallel, of KV
 // heads that several ranks keep. Which those are is in each ParamSpec; nothing else decides it.
-#include "trireme/comm/mesh.hpp"
+#include "trireme/comm/param_mesh.hpp"
 #include "trireme/nn/layer.hpp"
 
 namespace trireme {
@@ -10,7 +10,7 @@ namespace trireme {
 /// once, after the last backward of a step (a second time would add up the sums), before anything is summed over dp and cp.
 /// Parameters of such a group without a gradient take part with zeros, so that every rank makes the same calls. Sums of
 /// bf16 and f16 are made in f32.
-void sum_partial_gradients(const std::vector<Param>& params, Mesh& mesh);
+void sum_partial_gradients(const std::vector<Param>& params, const ParamMesh& mesh);
 
 /// A gradient wherever it is kept, of the parameter's local shape.
 struct OwnGradient {
@@ -18,9 +18,9 @@ struct OwnGradient {
   at::Tensor value;
 };
 /// The same for gradients that are not in .grad.
-void sum_partial_gradients(const std::vector<OwnGradient>& gradients, Mesh& mesh);
+void sum_partial_gradients(const std::vector<OwnGradient>& gradients, const ParamMesh& mesh);
 
 /// Whether the gradient of such a parameter takes part in these sums.
-bool has_partial_gradient(const ParamSpec& spec, const Mesh& mesh);
+bool has_partial_gradient(const ParamSpec& spec, const ParamMesh& mesh);
 
 }  // namespace trireme

@@ -85,19 +85,19 @@ InitScheme parse_init_scheme(std::string_view name) {
   throw ConfigError(text("init scheme \"", name, "\": must be gpt2, llama or plain"));
 }
 
-void init(torch::nn::Module& root, const Grid& grid, int rank, const InitOptions& options) {
+void init(torch::nn::Module& root, const ParamMesh& mesh, const InitOptions& options) {
   set_paths(root);
-  init_params(params_of(root), grid, rank, options);
+  init_params(params_of(root), mesh, options);
 }
 
-void init_params(const std::vector<Param>& params, const Grid& grid, int rank, const InitOptions& options) {
+void init_params(const std::vector<Param>& params, const ParamMesh& mesh, const InitOptions& options) {
   const at::NoGradGuard no_grad;
   for (const Param& param : params) {
     if (!param.declared) continue;
     const RandomStream stream(options.seed, "init " + param.name);
     const Numbers numbers = numbers_for(param.spec, options);
     param.value.zero_();
-    for (const Piece& piece : pieces(param.spec.placement, param.spec.shape, grid, rank))
+    for (const Piece& piece : mesh.pieces(param.spec))
       box_view(param.value, box_of(piece.slices.local_slices))
           .copy_(box_numbers(box_of(piece.slices.global_slices), param.spec.shape, stream, numbers));
   }

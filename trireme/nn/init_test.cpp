@@ -14,12 +14,12 @@ namespace {
 
 /// Every way in which a parameter of ours is cut.
 struct Several final : Layer {
-  explicit Several(TensorParallel tp) {
-    register_module("embedding", std::make_shared<ParallelVocabulary>(37, 6, tp));
+  explicit Several(Parallel parallel) {
+    register_module("embedding", std::make_shared<ParallelVocabulary>(37, 6, parallel));
     register_module("qkv", std::make_shared<ColumnLinear>(
-                               6, 32, tp, ColumnOptions{.bias = true, .sections = {{16, 4}, {8, 2}, {8, 2}}}));
-    register_module("out", std::make_shared<RowLinear>(16, 6, tp, RowOptions{.fill = Fill::residual_weight}));
-    register_module("norm", std::make_shared<RmsNorm>(6, 1e-5, tp.group));
+                               6, 32, parallel, ColumnOptions{.bias = true, .sections = {{16, 4}, {8, 2}, {8, 2}}}));
+    register_module("out", std::make_shared<RowLinear>(16, 6, parallel, RowOptions{.fill = Fill::residual_weight}));
+    register_module("norm", std::make_shared<RmsNorm>(6, 1e-5, parallel));
   }
 };
 
@@ -28,8 +28,8 @@ std::map<std::string, at::Tensor> wholes(int ranks, at::ScalarType dtype, const 
   run_ranks(ranks, [&](World& world) {
     Mesh mesh(Grid::dense({.tp = ranks}), world);
     const InitScope scope = init_on_device_and_dtype(at::kCPU, dtype);
-    Several module({mesh.group(Axis::tp)});
-    init(module, mesh.grid(), mesh.rank(), options);
+    Several module({mesh});
+    init(module, mesh, options);
     for (const Param& param : params_of(module)) {
       const FullTensor whole = gather_full_tensor(param.value, param.spec, mesh);
       EXPECT_EQ(whole.disagreement, 0);
@@ -83,8 +83,8 @@ TEST(Init, SchemesTakeTheirNumbers) {
 TEST(Init, PaddingRowsAreZero) {
   run_ranks(4, [&](World& world) {
     Mesh mesh(Grid::dense({.tp = 4}), world);
-    ParallelVocabulary vocabulary(37, 6, {mesh.group(Axis::tp)});
-    init(vocabulary, mesh.grid(), mesh.rank(), {.seed = 3});
+    ParallelVocabulary vocabulary(37, 6, {mesh});
+    init(vocabulary, mesh, {.seed = 3});
     EXPECT_EQ(vocabulary.weight_vD.size(0), 10);
     const int64_t rows = vocabulary_range(37, mesh.group(Axis::tp)).size();
     EXPECT_EQ(rows, mesh.rank() == 3 ? 7 : 10);
@@ -94,12 +94,13 @@ TEST(Init, PaddingRowsAreZero) {
 }
 
 TEST(InitScope, MetaAllocatesNothingAndToEmptyGivesStorage) {
-  run_ranks(1, [&](Group& group) {
+  run_ranks(1, [&](World& world) {
+    Mesh mesh(Grid::dense({}), world);
     const InitScope meta = init_on_device_and_dtype(at::kMeta, at::kBFloat16);
-    Several module({group});
+    Several module(mesh);
     {
       const InitScope inner = init_on_device_and_dtype(at::kCPU, at::kDouble);
-      EXPECT_EQ(RmsNorm(4, 1e-5, group).weight_D.scalar_type(), at::kDouble);
+      EXPECT_EQ(RmsNorm(4, 1e-5, mesh).weight_D.scalar_type(), at::kDouble);
     }
     for (const Param& param : params_of(module)) {
       EXPECT_TRUE(param.value.is_meta());
@@ -112,18 +113,19 @@ TEST(InitScope, MetaAllocatesNothingAndToEmptyGivesStorage) {
       EXPECT_TRUE(param.value.requires_grad());
       EXPECT_NE(param.value.storage().data_ptr().get(), nullptr);
     }
-    init(module, tp_grid(group), 0, {.seed = 1});
+    init(module, mesh, {.seed = 1});
     EXPECT_TRUE(dynamic_cast<RmsNorm&>(*module.named_children()["norm"]).weight_D.eq(1).all().item<bool>());
   });
   EXPECT_EQ(current_init_options().dtype(), caffe2::TypeMeta::Make<float>());
 }
 
 TEST(Init, LeavesOrdinaryModulesAsTheyWereMade) {
-  run_ranks(1, [&](Group& group) {
+  run_ranks(1, [&](World& world) {
+    Mesh mesh(Grid::dense({}), world);
     torch::nn::ModuleList model;
     model->push_back(torch::nn::LayerNorm(torch::nn::LayerNormOptions({4})));
-    model->push_back(std::make_shared<RmsNorm>(4, 1e-5, group));
-    init(*model, tp_grid(group), 0, {.seed = 1});
+    model->push_back(std::make_shared<RmsNorm>(4, 1e-5, mesh));
+    init(*model, mesh, {.seed = 1});
     for (const Param& param : params_of(*model))
       EXPECT_TRUE(param.value.eq(param.name == "0.bias" ? 0 : 1).all().item<bool>()) << param.name;
   });
@@ -131,7 +133,7 @@ TEST(Init, LeavesOrdinaryModulesAsTheyWereMade) {
 
 TEST(Params, AreListedByFullNameWithTheirSpecs) {
   run_ranks(2, [&](Group& group) {
-    Several module({group});
+    Several module(mesh);
     set_paths(module);
     std::vector<std::string> names;
     for (const Param& param : params_of(module)) names.push_back(param.name);

@@ -9,10 +9,8 @@ const ParamSpec* Layer::spec(const std::string& local_name) const {
   return it == specs_.end() ? nullptr : &it->second;
 }
 
-Grid tp_grid(const Group& tp) { return Grid({{Axis::tp, tp.size()}}); }
-
-at::Tensor Layer::declare(const std::string& local_name, ParamSpec spec, const Group& tp) {
-  const Shape local = local_shape(spec.placement, spec.shape, tp_grid(tp));
+at::Tensor Layer::declare(const std::string& local_name, ParamSpec spec, const Parallel& parallel) {
+  const Shape local = parallel.params.local_shape(spec);
   specs_.insert_or_assign(local_name, std::move(spec));
   return register_parameter(local_name, at::empty(local, current_init_options()));
 }

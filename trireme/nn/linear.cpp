@@ -5,36 +5,36 @@
 
 namespace trireme {
 
-ColumnLinear::ColumnLinear(int64_t in, int64_t out, TensorParallel tp, ColumnOptions options)
-    : tp_(tp), gather_output_(options.gather_output) {
+ColumnLinear::ColumnLinear(int64_t in, int64_t out, Parallel parallel, ColumnOptions options)
+    : parallel_(parallel), gather_output_(options.gather_output) {
   require(
       !options.gather_output || (options.sections.empty() && !options.padded),
       "ColumnLinear: gather_output puts the ranks' outputs side by side, which is not the whole where they consist of "
       "sections or are padded");
   const Placement rows{.cuts = {{Axis::tp, 0, options.sections, options.padded}}};
-  weight_fD = declare("weight", {.shape = {out, in}, .placement = rows, .fill = options.fill}, tp.group);
+  weight_fD = declare("weight", {.shape = {out, in}, .placement = rows, .fill = options.fill}, parallel);
   if (options.bias)
-    bias_f = declare("bias", {.shape = {out}, .placement = rows, .fill = Fill::bias, .fan_in = in}, tp.group);
+    bias_f = declare("bias", {.shape = {out}, .placement = rows, .fill = Fill::bias, .fan_in = in}, parallel);
 }
 
 at::Tensor ColumnLinear::forward(const at::Tensor& x, const MaybeRebuild& rebuild) {
-  const at::Tensor y_Tf = parallel_matmul(x, weight_fD, bias_f, input_between(tp_), tp_.group, rebuild);
-  return gather_output_ ? differentiable::gather_replicated(y_Tf, 1, tp_.group) : y_Tf;
+  const at::Tensor y_Tf = parallel_matmul(x, weight_fD, bias_f, input_between(parallel_), parallel_.tp, rebuild);
+  return gather_output_ ? differentiable::gather_replicated(y_Tf, 1, parallel_.tp) : y_Tf;
 }
 
-RowLinear::RowLinear(int64_t in, int64_t out, TensorParallel tp, RowOptions options)
-    : tp_(tp), input_is_parallel_(options.input_is_parallel) {
+RowLinear::RowLinear(int64_t in, int64_t out, Parallel parallel, RowOptions options)
+    : parallel_(parallel), input_is_parallel_(options.input_is_parallel) {
   const Placement columns{.cuts = {{Axis::tp, 1}}};
-  weight_Df = declare("weight", {.shape = {out, in}, .placement = columns, .fill = options.fill}, tp.group);
+  weight_Df = declare("weight", {.shape = {out, in}, .placement = columns, .fill = options.fill}, parallel);
   if (options.bias)
-    bias_D =
-        declare("bias", {.shape = {out}, .partial = tp.partial_between(), .fill = Fill::bias, .fan_in = in}, tp.group);
+    bias_D = declare("bias", {.shape = {out}, .partial = parallel.partial_between(), .fill = Fill::bias, .fan_in = in},
+                     parallel);
 }
 
 at::Tensor RowLinear::forward(const at::Tensor& x, const MaybeRebuild& rebuild) {
-  const at::Tensor x_Tf = input_is_parallel_ ? x : differentiable::split_replicated(x, 1, tp_.group).contiguous();
-  const at::Tensor part = parallel_matmul(x_Tf, weight_Df, {}, Input::feature_shard, tp_.group, rebuild);
-  const at::Tensor y = tp_.add_up(part);
+  const at::Tensor x_Tf = input_is_parallel_ ? x : differentiable::split_replicated(x, 1, parallel_.tp).contiguous();
+  const at::Tensor part = parallel_matmul(x_Tf, weight_Df, {}, Input::feature_shard, parallel_.tp, rebuild);
+  const at::Tensor y = parallel_.add_up(part);
   return bias_D.defined() ? y + bias_D : y;
 }
 

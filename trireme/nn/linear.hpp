@@ -23,13 +23,13 @@ struct ColumnOptions {
 ///              dW_fD = dy_Tf^T @ x_TD            local
 class ColumnLinear : public Layer {
  public:
-  ColumnLinear(int64_t in, int64_t out, TensorParallel tp, ColumnOptions options = {});
+  ColumnLinear(int64_t in, int64_t out, Parallel parallel, ColumnOptions options = {});
   at::Tensor forward(const at::Tensor& x, const MaybeRebuild& rebuild = {});
 
   at::Tensor weight_fD, bias_f;
 
  private:
-  const TensorParallel tp_;
+  const Parallel parallel_;
   const bool gather_output_;
 };
 
@@ -48,13 +48,13 @@ struct RowOptions {
 ///              db_D  = sum_T dy_TD                 sequence parallel: a part on each rank (ParamSpec::partial)
 class RowLinear : public Layer {
  public:
-  RowLinear(int64_t in, int64_t out, TensorParallel tp, RowOptions options = {});
+  RowLinear(int64_t in, int64_t out, Parallel parallel, RowOptions options = {});
   at::Tensor forward(const at::Tensor& x, const MaybeRebuild& rebuild = {});
 
   at::Tensor weight_Df, bias_D;
 
  private:
-  const TensorParallel tp_;
+  const Parallel parallel_;
   const bool input_is_parallel_;
 };
 

@@ -33,15 +33,15 @@ TEST(ColumnLinear, EqualsOneRank) {
     Reference reference;
     for (const int ranks : {1, 2, 4}) {
       on_tp(ranks, [&](Mesh& mesh) {
-        const TensorParallel tp{mesh.group(Axis::tp), c.sequence_parallel};
-        ColumnLinear layer(kIn, kOut, tp, {.bias = c.bias, .sections = c.sections});
+        const Parallel parallel{mesh, c.sequence_parallel};
+        ColumnLinear layer(kIn, kOut, parallel, {.bias = c.bias, .sections = c.sections});
         fill(layer, mesh);
-        const at::Tensor x = tp.own_tokens(x0).clone().set_requires_grad(true);
+        const at::Tensor x = parallel.own_tokens(x0).clone().set_requires_grad(true);
         const at::Tensor y = layer.forward(x);
         // My columns of the whole dy: as a parameter of one dim cut the same way would have them.
         const ParamSpec columns{.shape = {kTokens, kOut}, .placement = {{{Axis::tp, 1, c.sections}}}};
         at::Tensor dy = at::zeros(y.sizes(), at::kDouble);
-        for (const Piece& p : pieces(columns.placement, columns.shape, mesh.grid(), mesh.rank()))
+        for (const Piece& p : ParamMesh(mesh).pieces(columns))
           box_view(dy, box_of(p.slices.local_slices)).copy_(box_view(dy0, box_of(p.slices.global_slices)));
         const bool shares_heads = !c.sections.empty() && c.sections.back().granules == 1;
         if (shares_heads && ranks > 1) {
@@ -54,11 +54,11 @@ TEST(ColumnLinear, EqualsOneRank) {
           reference = {y.detach(), x.grad(), grads};
           return;
         }
-        for (const Piece& p : pieces(columns.placement, columns.shape, mesh.grid(), mesh.rank()))
+        for (const Piece& p : ParamMesh(mesh).pieces(columns))
           EXPECT_LT(relative(box_view(y, box_of(p.slices.local_slices)),
                              box_view(reference.y, box_of(p.slices.global_slices))),
                     1e-14);
-        EXPECT_LT(relative(x.grad(), tp.own_tokens(reference.dx)), 1e-13);
+        EXPECT_LT(relative(x.grad(), parallel.own_tokens(reference.dx)), 1e-13);
         expect_close(grads, reference.grads);
       });
     }
@@ -72,8 +72,8 @@ TEST(RowLinear, EqualsOneRank) {
       Reference reference;
       for (const int ranks : {1, 2, 4}) {
         on_tp(ranks, [&](Mesh& mesh) {
-          const TensorParallel tp{mesh.group(Axis::tp), sequence_parallel};
-          RowLinear layer(kIn, kOut, tp, {.bias = true, .input_is_parallel = input_is_parallel});
+          const Parallel parallel{mesh, sequence_parallel};
+          RowLinear layer(kIn, kOut, parallel, {.bias = true, .input_is_parallel = input_is_parallel});
           fill(layer, mesh);
           const int64_t part = kIn / ranks;
           const auto own_features = [&](const at::Tensor& t) {
@@ -81,13 +81,13 @@ TEST(RowLinear, EqualsOneRank) {
           };
           const at::Tensor x = own_features(x0).clone().set_requires_grad(true);
           const at::Tensor y = layer.forward(x);
-          y.backward(tp.own_tokens(dy0));
+          y.backward(parallel.own_tokens(dy0));
           const Gradients grads = whole_gradients(layer, mesh);
           if (ranks == 1) {
             reference = {y.detach(), x.grad(), grads};
             return;
           }
-          EXPECT_LT(relative(y, tp.own_tokens(reference.y)), 1e-13);
+          EXPECT_LT(relative(y, parallel.own_tokens(reference.y)), 1e-13);
           EXPECT_LT(relative(x.grad(), own_features(reference.dx)), 1e-13);
           expect_close(grads, reference.grads);
         });
@@ -118,12 +118,12 @@ TEST(Linear, GatherOutputIsWholeAndItsGradientCountsOnce) {
 TEST(Linear, ARebuiltInputGivesTheSameBits) {
   on_tp(2, [&](Mesh& mesh) {
     for (const bool sequence_parallel : {false, true}) {
-      const TensorParallel tp{mesh.group(Axis::tp), sequence_parallel};
-      ColumnLinear layer(kIn, kOut, tp);
+      const Parallel parallel{mesh, sequence_parallel};
+      ColumnLinear layer(kIn, kOut, parallel);
       fill(layer, mesh);
       std::vector<at::Tensor> dx, dw;
       for (const bool rebuilt : {false, true}) {
-        const at::Tensor x = tp.own_tokens(normal_tensor({kTokens, kIn}, 1, "x")).clone().set_requires_grad(true);
+        const at::Tensor x = parallel.own_tokens(normal_tensor({kTokens, kIn}, 1, "x")).clone().set_requires_grad(true);
         const auto square = [](const std::vector<at::Tensor>& from) { return from[0].square(); };
         layer.zero_grad();
         layer.forward(square({x}), rebuilt ? MaybeRebuild{{{x}, square}} : std::nullopt).sum().backward();
@@ -138,12 +138,13 @@ TEST(Linear, ARebuiltInputGivesTheSameBits) {
 
 TEST(Linear, WhatDoesNotFitIsNamed) {
   on_tp(2, [&](Mesh& mesh) {
-    const TensorParallel tp{mesh.group(Axis::tp), true};
-    EXPECT_THROW(ColumnLinear(kIn, 25, tp), ConfigError);
-    EXPECT_THROW(RowLinear(17, kOut, tp), ConfigError);
-    EXPECT_THROW(tp.own_tokens(at::zeros({3, 2})), ConfigError);
-    EXPECT_THROW(ColumnLinear(kIn, kOut, tp, {.gather_output = true, .sections = {{12, 0}, {12, 0}}}), InternalError);
-    ColumnLinear layer(kIn, kOut, tp);
+    const Parallel parallel{mesh, true};
+    EXPECT_THROW(ColumnLinear(kIn, 25, parallel), ConfigError);
+    EXPECT_THROW(RowLinear(17, kOut, parallel), ConfigError);
+    EXPECT_THROW(parallel.own_tokens(at::zeros({3, 2})), ConfigError);
+    EXPECT_THROW(ColumnLinear(kIn, kOut, parallel, {.gather_output = true, .sections = {{12, 0}, {12, 0}}}),
+                 InternalError);
+    ColumnLinear layer(kIn, kOut, parallel);
     EXPECT_THROW(layer.forward(at::zeros({4, kIn + 1}, at::kDouble)), InternalError);
   });
 }

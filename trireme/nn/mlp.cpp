@@ -5,10 +5,10 @@
 
 namespace trireme {
 
-GeluMlp::GeluMlp(int64_t features, int64_t hidden, bool bias, bool tanh_form, TensorParallel tp)
+GeluMlp::GeluMlp(int64_t features, int64_t hidden, bool bias, bool tanh_form, Parallel parallel)
     : tanh_form_(tanh_form) {
-  up_ = register_module("up", std::make_shared<ColumnLinear>(features, hidden, tp, ColumnOptions{.bias = bias}));
-  down_ = register_module("down", std::make_shared<RowLinear>(hidden, features, tp,
+  up_ = register_module("up", std::make_shared<ColumnLinear>(features, hidden, parallel, ColumnOptions{.bias = bias}));
+  down_ = register_module("down", std::make_shared<RowLinear>(hidden, features, parallel,
                                                               RowOptions{.bias = bias, .fill = Fill::residual_weight}));
 }
 
@@ -20,12 +20,12 @@ at::Tensor GeluMlp::forward(const at::Tensor& x, const MaybeRebuild& rebuild, bo
   return down_->forward(activation({up_Tf}), rebuild_activation ? MaybeRebuild{{{up_Tf}, activation}} : std::nullopt);
 }
 
-SwigluMlp::SwigluMlp(int64_t features, int64_t hidden, TensorParallel tp) {
+SwigluMlp::SwigluMlp(int64_t features, int64_t hidden, Parallel parallel) {
   gate_up_ = register_module(
-      "gate_up", std::make_shared<ColumnLinear>(features, 2 * hidden, tp,
+      "gate_up", std::make_shared<ColumnLinear>(features, 2 * hidden, parallel,
                                                 ColumnOptions{.sections = gate_up(Axis::tp, 0, hidden).sections}));
-  down_ = register_module("down",
-                          std::make_shared<RowLinear>(hidden, features, tp, RowOptions{.fill = Fill::residual_weight}));
+  down_ = register_module(
+      "down", std::make_shared<RowLinear>(hidden, features, parallel, RowOptions{.fill = Fill::residual_weight}));
 }
 
 at::Tensor SwigluMlp::forward(const at::Tensor& x, const MaybeRebuild& rebuild, bool rebuild_activation) {

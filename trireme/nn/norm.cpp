@@ -5,8 +5,8 @@
 
 namespace trireme {
 
-RmsNorm::RmsNorm(int64_t features, double eps, const Group& tp, AxisSet partial) : eps_(eps) {
-  weight_D = declare("weight", {.shape = {features}, .partial = partial, .fill = Fill::ones}, tp);
+RmsNorm::RmsNorm(int64_t features, double eps, const Parallel& parallel, AxisSet partial) : eps_(eps) {
+  weight_D = declare("weight", {.shape = {features}, .partial = partial, .fill = Fill::ones}, parallel);
 }
 
 at::Tensor RmsNorm::forward(const at::Tensor& x) { return kernels::rms_norm(x, weight_D, eps_); }
@@ -16,9 +16,9 @@ Rebuild RmsNorm::rebuild(const at::Tensor& x) const {
           [eps = eps_](const std::vector<at::Tensor>& from) { return kernels::rms_norm(from[0], from[1], eps); }};
 }
 
-LayerNorm::LayerNorm(int64_t features, double eps, const Group& tp, AxisSet partial) : eps_(eps) {
-  weight_D = declare("weight", {.shape = {features}, .partial = partial, .fill = Fill::ones}, tp);
-  bias_D = declare("bias", {.shape = {features}, .partial = partial, .fill = Fill::zeros}, tp);
+LayerNorm::LayerNorm(int64_t features, double eps, const Parallel& parallel, AxisSet partial) : eps_(eps) {
+  weight_D = declare("weight", {.shape = {features}, .partial = partial, .fill = Fill::ones}, parallel);
+  bias_D = declare("bias", {.shape = {features}, .partial = partial, .fill = Fill::zeros}, parallel);
 }
 
 at::Tensor LayerNorm::forward(const at::Tensor& x) { return kernels::layer_norm(x, weight_D, bias_D, eps_); }

@@ -1,7 +1,7 @@
 #pragma once
 // The one matmul of all cut linear layers, with its backward written out so that communication overlaps the maths.
+#include "trireme/nn/parallel.hpp"
 #include "trireme/nn/rebuild.hpp"
-#include "trireme/nn/tensor_parallel.hpp"
 
 namespace trireme {
 
@@ -13,8 +13,8 @@ enum class Input {
 };
 
 /// What x is that comes from between two cut layers.
-inline Input input_between(const TensorParallel& tp) {
-  return tp.sequence_parallel ? Input::token_shard : Input::replicated;
+inline Input input_between(const Parallel& parallel) {
+  return parallel.sequence_parallel ? Input::token_shard : Input::replicated;
 }
 
 // T tokens, t = T / tp; K inputs of the weight that this rank keeps, N outputs

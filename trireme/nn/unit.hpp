@@ -15,16 +15,21 @@ namespace trireme {
 struct Unit {
   std::string name;                 // "layers.3"
   std::vector<std::string> params;  // full names
-  /// Whether backward reads the weights. An embedding's does not, nor that of a head whose loss made both gradients
-  /// in forward.
+};
+
+/// One use of a unit by a forward.
+struct UnitVisit {
+  std::size_t unit = 0;
+  /// Whether the backward of this visit reads the weights. That of an embedding does not, nor that of a head whose loss
+  /// computed both gradients in forward.
   bool weights_in_backward = true;
 };
 
-/// The units of a model, and the order in which a forward enters them. A tied head enters its embedding's unit again; a
-/// unit of several layers is entered once for each of them. Backward goes the other way round.
+/// The units of a model, and the order in which a forward visits them. A tied head visits its embedding's unit again; a
+/// unit of several layers is visited once for each of them. Backward goes the other way round.
 struct UnitPlan {
   std::vector<Unit> units;
-  std::vector<std::size_t> forward;
+  std::vector<UnitVisit> visits;
 };
 
 /// Whoever brings the weights. All ranks enter the same units in the same order.
@@ -33,21 +38,20 @@ class UnitHooks {
   virtual ~UnitHooks() = default;
   virtual void before_forward(std::size_t unit) = 0;  // the weights are there when it returns
   virtual void after_forward(std::size_t unit) = 0;
-  virtual void before_backward(
-      std::size_t unit) = 0;  // the weights are there again; not called where nobody needs them
+  virtual void before_backward(std::size_t unit) = 0;  // only for visits with weights_in_backward
 };
 
-/// y itself. When backward comes to it, `hooks` is told first.
+/// y itself. When backward reaches it, hooks.before_backward(unit) is called first; `hooks` must outlive the graph.
 at::Tensor announce_backward(const at::Tensor& y, UnitHooks& hooks, std::size_t unit);
 
-/// A visit to a unit, with body() in the middle. Recompute belongs inside: weights are back before it runs again.
+/// body() as a visit to a unit. Recompute belongs inside: the weights are back before it runs again.
 template <class Body>
-at::Tensor in_unit(UnitHooks* hooks, std::size_t unit, bool weights_in_backward, Body&& body) {
+at::Tensor in_unit(UnitHooks* hooks, const UnitVisit& visit, Body&& body) {
   if (!hooks) return std::forward<Body>(body)();
-  hooks->before_forward(unit);
+  hooks->before_forward(visit.unit);
   at::Tensor y = std::forward<Body>(body)();
-  hooks->after_forward(unit);
-  return weights_in_backward && y.requires_grad() ? announce_backward(y, *hooks, unit) : y;
+  hooks->after_forward(visit.unit);
+  return visit.weights_in_backward && y.requires_grad() ? announce_backward(y, *hooks, visit.unit) : y;
 }
 
 }  // namespace trireme

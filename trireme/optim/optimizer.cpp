@@ -11,14 +11,14 @@ class Adam final : public Optimizer {
  public:
   explicit Adam(OptimizerOptions options) : options_(std::move(options)) {}
   const std::vector<std::string>& state_names() const override { return names_; }
-  void step(const kernels::StepSlices& slices, std::span<const at::Tensor> states, double lr, bool decay,
-            std::int64_t step, const kernels::GradientFactor& factor) const override {
-    kernels::adam_step(slices, states[0], states[1],
+  void step(const UpdateSlice& slice, double lr, std::int64_t step,
+            const kernels::GradientFactor& factor) const override {
+    kernels::adam_step(slice.values, slice.states[0], slice.states[1],
                        {.lr = lr,
                         .beta1 = options_.beta1,
                         .beta2 = options_.beta2,
                         .eps = options_.eps,
-                        .weight_decay = decay ? options_.weight_decay : 0,
+                        .weight_decay = slice.decay ? options_.weight_decay : 0,
                         .decoupled = options_.name == "adamw",
                         .step = step},
                        factor);
@@ -35,12 +35,12 @@ class Sgd final : public Optimizer {
     if (options_.momentum != 0) names_.emplace_back("momentum_buffer");
   }
   const std::vector<std::string>& state_names() const override { return names_; }
-  void step(const kernels::StepSlices& slices, std::span<const at::Tensor> states, double lr, bool decay,
-            std::int64_t step, const kernels::GradientFactor& factor) const override {
-    kernels::sgd_step(slices, states.empty() ? at::Tensor() : states[0],
+  void step(const UpdateSlice& slice, double lr, std::int64_t step,
+            const kernels::GradientFactor& factor) const override {
+    kernels::sgd_step(slice.values, slice.states.empty() ? at::Tensor() : slice.states[0],
                       {.lr = lr,
                        .momentum = options_.momentum,
-                       .weight_decay = decay ? options_.weight_decay : 0,
+                       .weight_decay = slice.decay ? options_.weight_decay : 0,
                        .nesterov = options_.nesterov,
                        .step = step},
                       factor);

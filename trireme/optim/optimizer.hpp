@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trireme/kernels/optimizer_step.hpp"
+#include "trireme/layout/slices.hpp"
 
 namespace trireme {
 
@@ -19,14 +20,32 @@ struct OptimizerOptions {
   std::vector<std::string> no_decay = {"norm", "bias"};  // parameters with one of these in their names
 };
 
+/// Elements `range` of a parameter, as this rank holds it, flattened; `offset` is where they begin in an UpdateSlice.
+struct ParamSlice {
+  std::string name;
+  Shape shape;  // of this rank's part of the parameter
+  Range range;
+  std::int64_t offset = 0;
+};
+
+/// What one call updates: flat tensors of one length. Padding between the parameters takes part, and stays zero.
+struct UpdateSlice {
+  kernels::StepSlices values;
+  std::span<const at::Tensor> states;  // in the order of state_names()
+  std::span<const ParamSlice> params;  // in the order of their offsets
+  bool decay = true;
+};
+
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
   /// What it remembers of every element, by the names that PyTorch uses.
   virtual const std::vector<std::string>& state_names() const = 0;
-  /// `states` in the order of their names; `step` from 1.
-  virtual void step(const kernels::StepSlices& slices, std::span<const at::Tensor> states, double lr, bool decay,
-                    std::int64_t step, const kernels::GradientFactor& factor) const = 0;
+  /// Whether this parameter must not be split between the ranks of ZeRO: the update is not element by element.
+  virtual bool needs_whole(const std::string& /*name*/, const Shape& /*shape*/) const { return false; }
+  /// `step` counts from 1.
+  virtual void step(const UpdateSlice& slice, double lr, std::int64_t step,
+                    const kernels::GradientFactor& factor) const = 0;
 };
 
 /// ConfigError for an unknown name.

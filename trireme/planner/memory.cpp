@@ -12,6 +12,7 @@
 #include "trireme/config/schema/counts.hpp"
 #include "trireme/config/schema/derive.hpp"
 #include "trireme/config/schema/family.hpp"
+#include "trireme/layout/param_layout.hpp"
 
 // h hidden_size, d head_dim, f MLP width, V vocabulary, T tokens of a microbatch, t = tp
 namespace trireme::planner {
@@ -23,27 +24,34 @@ double real(std::int64_t value) { return static_cast<double>(value); }
 
 bool has_gelu(const ModelConfig& m) { return config::family_of(m).mlp == config::MlpKind::gelu; }
 
-void append(UnitTensors& unit, const UnitTensors& more) { unit.insert(unit.end(), more.begin(), more.end()); }
+/// Parameters as the layers of nn/ declare them.
+using Specs = std::vector<ParamSpec>;
 
-UnitTensors norm_tensors(const ModelConfig& m) {
-  const bool bias = config::family_of(m).norm == config::NormKind::layer_norm;
-  return bias ? UnitTensors{m.hidden_size, m.hidden_size} : UnitTensors{m.hidden_size};
+ParamSpec whole(Shape shape) { return {.shape = std::move(shape)}; }
+ParamSpec cut(Shape shape, Cut how) { return {.shape = std::move(shape), .placement = {.cuts = {std::move(how)}}}; }
+void append(Specs& specs, const Specs& more) { specs.insert(specs.end(), more.begin(), more.end()); }
+
+Specs norm_specs(const ModelConfig& m) {
+  Specs specs = {whole({m.hidden_size})};
+  if (config::family_of(m).norm == config::NormKind::layer_norm) specs.push_back(whole({m.hidden_size}));
+  return specs;
 }
 
-UnitTensors attention_tensors(const ModelConfig& m, std::int64_t tp) {
-  const std::int64_t h = m.hidden_size, q = m.num_attention_heads / tp * m.head_dim;
-  // With more ranks than key-value heads each rank keeps one of them, and several the same.
-  const std::int64_t kv = std::max<std::int64_t>(1, m.num_key_value_heads / tp) * m.head_dim;
-  UnitTensors tensors = {h * (q + 2 * kv), h * q};
-  if (config::has_qkv_bias(m)) tensors.push_back(q + 2 * kv);
-  if (config::has_out_bias(m)) tensors.push_back(h);
-  if (m.qk_norm) append(tensors, {m.head_dim, m.head_dim});
-  return tensors;
+Specs attention_specs(const ModelConfig& m) {
+  const std::int64_t h = m.hidden_size, q = m.num_attention_heads * m.head_dim;
+  const std::int64_t rows = q + 2 * m.num_key_value_heads * m.head_dim;
+  const Cut heads = fused_qkv(Axis::tp, 0, m.num_attention_heads, m.num_key_value_heads, m.head_dim);
+  Specs specs = {cut({rows, h}, heads), cut({h, q}, {Axis::tp, 1})};
+  if (config::has_qkv_bias(m)) specs.push_back(cut({rows}, heads));
+  if (config::has_out_bias(m)) specs.push_back(whole({h}));
+  if (m.qk_norm) append(specs, {whole({m.head_dim}), whole({m.head_dim})});
+  return specs;
 }
 
-UnitTensors mlp_tensors(const ModelConfig& m, std::int64_t tp) {
-  const std::int64_t h = m.hidden_size, f = m.intermediate_size / tp;
-  return has_gelu(m) ? UnitTensors{h * f, f, f * h, h} : UnitTensors{2 * h * f, f * h};
+Specs mlp_specs(const ModelConfig& m) {
+  const std::int64_t h = m.hidden_size, f = m.intermediate_size;
+  if (!has_gelu(m)) return {cut({2 * f, h}, gate_up(Axis::tp, 0, f)), cut({h, f}, {Axis::tp, 1})};
+  return {cut({f, h}, {Axis::tp, 0}), cut({f}, {Axis::tp, 0}), cut({h, f}, {Axis::tp, 1}), whole({h})};
 }
 
 /// What a run's numbers are, with "auto" settled.
@@ -206,20 +214,26 @@ std::int64_t elements(const UnitTensors& unit) { return std::accumulate(unit.beg
 LocalParameters local_parameters(const ModelConfig& m, std::int64_t tp) {
   require<ConfigError>(m.num_local_experts == 0, "model.num_local_experts = ", m.num_local_experts,
                        ": the memory of a mixture of experts is not predicted yet");
-  LocalParameters n;
-  n.layers = m.num_hidden_layers;
-  // Padded: the last ranks keep rows that mean nothing.
-  n.head_weight = (m.vocab_size + tp - 1) / tp * m.hidden_size;
-  n.embedding = {n.head_weight};
+  const ParamLayout layout(Grid({{Axis::tp, static_cast<int>(tp)}}));
+  const auto local = [&](const Specs& specs) {
+    UnitTensors sizes;
+    for (const ParamSpec& spec : specs) sizes.push_back(numel(layout.local_shape(spec)));
+    return sizes;
+  };
+  const Cut vocabulary{.axis = Axis::tp, .dim = 0, .sections = {}, .padded = true};
+  const ParamSpec head_weight = cut({m.vocab_size, m.hidden_size}, vocabulary);
+  Specs embedding = {head_weight}, layer = norm_specs(m), head = norm_specs(m);
   if (config::family_of(m).positions == config::PositionKind::learned)
-    n.embedding.push_back(m.max_position_embeddings * m.hidden_size);
-  n.layer = norm_tensors(m);
-  append(n.layer, attention_tensors(m, tp));
-  append(n.layer, norm_tensors(m));
-  append(n.layer, mlp_tensors(m, tp));
-  n.head = norm_tensors(m);
-  if (!m.tie_word_embeddings) n.head.push_back(n.head_weight);
-  return n;
+    embedding.push_back(whole({m.max_position_embeddings, m.hidden_size}));
+  append(layer, attention_specs(m));
+  append(layer, norm_specs(m));
+  append(layer, mlp_specs(m));
+  if (!m.tie_word_embeddings) head.push_back(head_weight);
+  return {.embedding = local(embedding),
+          .layer = local(layer),
+          .head = local(head),
+          .layers = m.num_hidden_layers,
+          .head_weight = local({head_weight})[0]};
 }
 
 std::int64_t loss_tile_tokens(bool on_gpu) { return on_gpu ? 4096 : 256; }

@@ -1,5 +1,6 @@
 #include "trireme/schedule/action.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 #include "trireme/base/error.hpp"
@@ -25,13 +26,23 @@ std::string str(const Action& step) {
   return std::to_string(step.chunk) + kOps[static_cast<std::size_t>(step.op)] + std::to_string(step.microbatch);
 }
 
+int microbatches_in_flight(const Program& program) {
+  int now = 0, most = 0;
+  for (const Action& action : program) {
+    if (action.op == ActionKind::F) ++now;
+    if (action.op == ActionKind::B || action.op == ActionKind::I) --now;
+    most = std::max(most, now);
+  }
+  return most;
+}
+
 std::string str(const Program& program) {
   std::string out;
   for (const Action& step : program) out += (out.empty() ? "" : " ") + str(step);
   return out;
 }
 
-Action parse_step(std::string_view word) {
+Action parse_action(std::string_view word) {
   std::string_view rest = word;
   const int chunk = take_number(rest);
   const std::size_t op = rest.empty() ? std::string_view::npos : kOps.find(rest.front());
@@ -47,7 +58,7 @@ Program parse_program(std::string_view text) {
   constexpr std::string_view kSpaces = " \t\r\n";
   for (std::size_t begin = text.find_first_not_of(kSpaces); begin != std::string_view::npos;) {
     const std::size_t end = std::min(text.find_first_of(kSpaces, begin), text.size());
-    program.push_back(parse_step(text.substr(begin, end - begin)));
+    program.push_back(parse_action(text.substr(begin, end - begin)));
     begin = text.find_first_not_of(kSpaces, end);
   }
   return program;

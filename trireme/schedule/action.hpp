@@ -22,12 +22,15 @@ struct Action {
 using Program = std::vector<Action>;  // the actions of one rank, in order
 
 /// Chunk, kind and microbatch: "0F3".
-std::string str(const Action& step);
+std::string str(const Action& action);
 /// The actions, separated by spaces.
 std::string str(const Program& program);
 
+/// The most microbatches of the rank that are between their forward and the gradient of their input at a time.
+int microbatches_in_flight(const Program& program);
+
 /// The inverse of `str`. Throws ConfigError that names the word and what is wrong with it.
-Action parse_step(std::string_view word);
+Action parse_action(std::string_view word);
 Program parse_program(std::string_view text);
 
 }  // namespace trireme::schedule

@@ -15,14 +15,14 @@ namespace {
 
 TEST(Action, ReadsAsItIsWritten) {
   EXPECT_EQ(str(Action{ActionKind::I, 12, 345}), "12I345");
-  EXPECT_EQ(parse_step("12I345"), (Action{ActionKind::I, 12, 345}));
+  EXPECT_EQ(parse_action("12I345"), (Action{ActionKind::I, 12, 345}));
   EXPECT_EQ(str(parse_program("0F0  0F1\t0B0\n0W1 ")), "0F0 0F1 0B0 0W1");
   EXPECT_TRUE(parse_program("  ").empty());
 }
 
 TEST(Action, AWordThatIsNoneIsNamed) {
   for (const char* word : {"", "F", "0F", "F0", "0X1", "-1F0", "0F-1", "0F1x", "99999999999F0", "0f1", "0F+1"})
-    EXPECT_THAT(message_of<ConfigError>([&] { parse_step(word); }), testing::HasSubstr(text("'", word, "'")));
+    EXPECT_THAT(message_of<ConfigError>([&] { parse_action(word); }), testing::HasSubstr(text("'", word, "'")));
 }
 
 TEST(Schedule, AnySurvivesItsTextForm) {

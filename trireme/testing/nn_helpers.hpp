@@ -26,8 +26,8 @@ inline void on_tp(int ranks, const std::function<void(Mesh&)>& body) {
 }
 
 /// Weights that do not depend on the layout, of a size that makes every path matter.
-inline void fill(torch::nn::Module& module, const Mesh& mesh) {
-  init(module, mesh.grid(), mesh.rank(), {.seed = 7, .scheme = InitScheme::plain});
+inline void fill(torch::nn::Module& module, Mesh& mesh) {
+  init(module, mesh, {.seed = 7, .scheme = InitScheme::plain});
 }
 
 inline double relative(const at::Tensor& a, const at::Tensor& b) { return ((a - b).norm() / b.norm()).item<double>(); }

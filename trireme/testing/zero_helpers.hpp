@@ -42,8 +42,8 @@ class UnitNet : public torch::nn::Module {
   at::Tensor loss(const at::Tensor& rows) {
     at::Tensor x = rows.to(layers_[0]->weight.scalar_type());
     for (std::size_t i = 0; i < layers_.size(); ++i)
-      x = in_unit(hooks_, i, true, [&] { return ((i == 1 ? in_place(i, x) : layers_[i](x)) * norms_[i]).tanh() + x; });
-    x = in_unit(hooks_, 0, true, [&] { return in_place(0, x); });
+      x = in_unit(hooks_, {i}, [&] { return ((i == 1 ? in_place(i, x) : layers_[i](x)) * norms_[i]).tanh() + x; });
+    x = in_unit(hooks_, {0}, [&] { return in_place(0, x); });
     return x.square().sum();
   }
 
@@ -54,10 +54,10 @@ class UnitNet : public torch::nn::Module {
       const std::string number = std::to_string(i);
       plan.units.push_back(
           {"layer" + number, {"layer" + number + ".weight", "layer" + number + ".bias", "norm" + number}});
-      plan.forward.push_back(i);
+      plan.visits.push_back({i});
     }
     plan.units[0].params.push_back("unused");
-    plan.forward.push_back(0);
+    plan.visits.push_back({0});
     return plan;
   }
 

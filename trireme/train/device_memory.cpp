@@ -4,9 +4,8 @@
 
 namespace trireme {
 
-DeviceMemory::DeviceMemory(at::Device device) : device_(device) {
-  if (device.is_cpu()) counted_.emplace();
-}
+DeviceMemory::DeviceMemory(at::Device device, const ProcessSetup& process)
+    : device_(device), counted_(device.is_cpu() ? process.cpu_memory() : nullptr) {}
 
 std::int64_t DeviceMemory::take_peak() {
   if (counted_) {
@@ -14,6 +13,7 @@ std::int64_t DeviceMemory::take_peak() {
     counted_->forget_peak();
     return peak;
   }
+  if (device_.is_cpu()) return 0;
   c10::DeviceAllocator* allocator = c10::getDeviceAllocator(device_.type());
   const auto stats = allocator->getDeviceStats(device_.index());
   allocator->resetPeakStats(device_.index());

@@ -28,14 +28,15 @@ std::vector<std::string> exchange(const std::string& own, const Mesh& mesh, at::
 
 }  // namespace
 
-std::string find_non_finite(Executor& executor, Zero& zero, std::int64_t step, const at::Tensor& seed,
+std::string find_non_finite(Executor& executor, Zero& zero, const Mesh& mesh, std::int64_t step,
+                            const at::Tensor& loss_gradient,
                             const std::function<at::Tensor(int m, const Probe& probe)>& forward) {
   std::string found;
   int microbatch = 0;
   const auto look = [&](const std::string& what, const at::Tensor& x) {
     if (found.empty() && !is_finite(x)) found = text(what, " in microbatch ", microbatch);
   };
-  zero.gradients().on_gradient(
+  zero.on_gradient(
       [&](const Param& param, const at::Tensor& gradient) { look(text("the gradient of ", param.name), gradient); });
   executor.run({.step = step,
                 .forward =
@@ -46,15 +47,14 @@ std::string find_non_finite(Executor& executor, Zero& zero, std::int64_t step, c
                       look("the loss", loss);
                       return loss;
                     },
-                .seed = [&] { return seed; }});
-  zero.gradients().finish();
-  zero.gradients().on_gradient({});
+                .loss_gradient = [&] { return loss_gradient; }});
+  zero.finish_gradients();
+  zero.on_gradient({});
   // A gradient that only the sum over ranks made infinite. All ranks look, whatever they have found.
-  zero.grad_norm().norm(zero.gradients());
-  if (const std::vector<std::string> names = zero.grad_norm().not_finite(); found.empty() && !names.empty())
+  zero.grad_norm();
+  if (const std::vector<std::string> names = zero.not_finite(); found.empty() && !names.empty())
     found = text("?", names.front());
-  const std::vector<std::string> all =
-      exchange(found, zero.partition().mesh(), zero.partition().tensor_options().device());
+  const std::vector<std::string> all = exchange(found, mesh, loss_gradient.device());
   // What a rank made by itself comes before what it got from others: NaN spreads by sums, over tp in the middle of a
   // forward already; of several ranks the first is named.
   for (std::size_t r = 0; r < all.size(); ++r)

@@ -23,11 +23,11 @@ TEST(NonFinite, NamesTheFirstRankAndTensor) {
           Zero zero(params_of(net), net.units(), mesh,
                     {.stage = stage, .persistence_threshold = 0, .accumulate = at::kDouble, .reduce = at::kDouble},
                     {.optimizer = {}, .master = at::kDouble, .states = at::kDouble});
-          net.units(&zero.params());
-          Executor executor(schedule::one_f_one_b(0, 1, 2), zero);
+          net.units(&zero.chunk());
+          Executor executor(schedule::one_f_one_b(0, 1, 2), zero, mesh);
           const bool here = mesh.rank() == bad;
           const std::string words =
-              find_non_finite(executor, zero, 7, at::ones({}, at::kDouble), [&](int m, const Probe& probe) {
+              find_non_finite(executor, zero, mesh, 7, at::ones({}, at::kDouble), [&](int m, const Probe& probe) {
                 at::Tensor loss = net.loss(test::rows().narrow(0, 8 * mesh.rank() + 4 * m, 4));
                 const bool now = here && m == 1;
                 probe("layers.3", now && fault == Fault::output ? loss / 0 : loss);

@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
 
-#include <ATen/Context.h>
-#include <ATen/Parallel.h>
 #include <ATen/ops/zeros.h>
 
 #include "trireme/base/error.hpp"
@@ -15,16 +12,12 @@
 
 namespace trireme {
 
-void share_cores(const Environment& environment, const Variables& variables) {
-  if (variables.contains("OMP_NUM_THREADS")) return;
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  at::set_num_threads(std::max(1, cores / std::max(1, environment.local_world_size)));
-}
-
-void multiply_by_blas(Config config, at::Device device) {
-  resolve_dtypes(config, device);
+ProcessOptions process_options(Config config, const ParallelContext& context, const Variables& variables) {
+  resolve_dtypes(config, context.device());
   const at::ScalarType dtype = scalar_type(config.precision.param);
-  if (device.is_cpu() && (dtype == at::kFloat || dtype == at::kDouble)) at::globalContext().setUserEnabledMkldnn(false);
+  return {.threads = threads_of_rank(context.environment(), variables),
+          .blas_only = context.device().is_cpu() && (dtype == at::kFloat || dtype == at::kDouble),
+          .cpu_memory = context.device().is_cpu()};
 }
 
 void check_inputs(const Config& config) {

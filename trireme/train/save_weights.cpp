@@ -30,23 +30,26 @@ std::map<std::string, std::vector<WeightName>> names_by_ours(const ModelConfig& 
   return names;
 }
 
-/// Every parameter once, in the order in which it is gathered: buckets as forward meets them.
+/// f(parameter) for every parameter once, in the order in which it is gathered: of each part the buckets as
+/// forward meets them.
 template <class F>
-void over_params(const Partition& partition, const F& f) {
-  for (std::size_t b = partition.num_buckets(); b-- > 0;)
-    for (std::size_t s = partition.bucket(b).slots.size(); s-- > 0;)
-      f(b, partition.params()[partition.bucket(b).slots[s].item]);
+void for_each_param(Zero& zero, const F& f) {
+  for (ZeroPart* part : zero.parts())
+    for (std::size_t b = part->partition.num_buckets(); b-- > 0;) {
+      const FlatBucket& bucket = part->partition.bucket(b);
+      for (std::size_t s = bucket.slots.size(); s-- > 0;) f(part->partition.params()[bucket.slots[s].item]);
+    }
 }
 
-std::vector<files::SafetensorsTensor> tensors_of(const Partition& partition,
+std::vector<files::SafetensorsTensor> tensors_of(Zero& zero,
                                                  const std::map<std::string, std::vector<WeightName>>& names) {
   std::vector<files::SafetensorsTensor> tensors;
-  over_params(partition, [&](std::size_t, const Param& param) {
+  for_each_param(zero, [&](const Param& param) {
     for (const WeightName& name : names.at(param.name)) {
       std::vector<std::int64_t> shape(param.spec.shape.begin(), param.spec.shape.end());
       shape[0] = name.rows;
       if (name.transposed) std::swap(shape[0], shape[1]);
-      tensors.push_back({name.theirs, file_dtype(partition.dtype()), std::move(shape)});
+      tensors.push_back({name.theirs, file_dtype(param.value.scalar_type()), std::move(shape)});
     }
   });
   return tensors;
@@ -84,26 +87,27 @@ std::string what_transformers_lacks(const ModelConfig& model, const std::string&
   }
 }
 
-void save_weights(Zero& zero, const FolderFacts& facts, const std::filesystem::path& folder) {
+void save_weights(Zero& zero, Mesh& mesh, const FolderFacts& facts, const std::filesystem::path& folder) {
   const at::NoGradGuard no_grad;
-  const Partition& partition = zero.partition();
   const auto names = names_by_ours(facts.model);
   std::optional<files::SafetensorsFolderWriter> writer;
-  if (partition.mesh().rank() == 0) writer.emplace(folder, tensors_of(partition, names));
-  for (std::size_t b = partition.num_buckets(); b-- > 0;)
-    zero.params().with_whole(b, [&] {
-      for (std::size_t s = partition.bucket(b).slots.size(); s-- > 0;) {
-        const Param& param = partition.params()[partition.bucket(b).slots[s].item];
-        const at::Tensor whole = gather_full_tensor(param.value.detach(), param.spec, partition.mesh()).value;
-        if (!writer) continue;
-        for (const WeightName& name : names.at(param.name)) {
-          const at::Tensor theirs = their_tensor(name, whole).contiguous().cpu();
-          writer->append(name.theirs, {static_cast<const std::byte*>(theirs.const_data_ptr()), theirs.nbytes()});
-        }
-      }
-    });
+  if (mesh.rank() == 0) writer.emplace(folder, tensors_of(zero, names));
+  const auto write = [&](const Param& param) {
+    const at::Tensor full = gather_full_tensor(param.value.detach(), param.spec, mesh).value;
+    if (!writer) return;
+    for (const WeightName& name : names.at(param.name)) {
+      const at::Tensor theirs = their_tensor(name, full).contiguous().cpu();
+      writer->append(name.theirs, {static_cast<const std::byte*>(theirs.const_data_ptr()), theirs.nbytes()});
+    }
+  };
+  for (ZeroPart* part : zero.parts())
+    for (std::size_t b = part->partition.num_buckets(); b-- > 0;)
+      part->params.with_whole(b, [&] {
+        const FlatBucket& bucket = part->partition.bucket(b);
+        for (std::size_t s = bucket.slots.size(); s-- > 0;) write(part->partition.params()[bucket.slots[s].item]);
+      });
   if (writer) finish(*writer, facts);
-  partition.mesh().world_group().barrier().wait();  // nobody leaves, and ends the job, before the folder is there
+  mesh.world_group().barrier().wait();  // no rank leaves, and ends the job, before the folder is complete
 }
 
 }  // namespace trireme

@@ -23,6 +23,6 @@ std::string what_transformers_lacks(const ModelConfig& model, const std::string&
 
 /// A call of all ranks; the first writes. One bucket is whole at a time. The folder appears complete or not at all, and
 /// none is ever written over: CheckpointError.
-void save_weights(Zero& zero, const FolderFacts& facts, const std::filesystem::path& folder);
+void save_weights(Zero& zero, Mesh& mesh, const FolderFacts& facts, const std::filesystem::path& folder);
 
 }  // namespace trireme

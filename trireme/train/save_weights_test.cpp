@@ -44,21 +44,22 @@ TEST(SaveWeights, EveryLayoutComesBack) {
         run_ranks(2 * tp, [&](World& world) {
           Mesh mesh(Grid::dense(degrees), world);
           const InitScope scope = init_on_device_and_dtype(at::kCPU, at::kBFloat16);
-          Decoder decoder(model, {mesh.group(Axis::tp), tp > 1});
+          Decoder decoder(model, {mesh, tp > 1});
           set_paths(decoder);
-          Zero zero(params_of(decoder), decoder.use_units(nullptr), mesh,
-                    {.stage = stage, .persistence_threshold = 100}, {}, [&](const std::vector<Param>& params) {
-                      init_params(params, mesh.grid(), mesh.rank(), {.seed = 3, .scheme = InitScheme::plain});
+          Zero zero(params_of(decoder), decoder.unit_plan(), mesh, {.stage = stage, .persistence_threshold = 100}, {},
+                    [&](const std::vector<Param>& params) {
+                      init_params(params, mesh, {.seed = 3, .scheme = InitScheme::plain});
                     });
           const std::optional<data::Tokenizer> none;
-          save_weights(zero, {.model = model, .dtype = "bfloat16", .tokenizer = none, .tokenizer_path = ""}, path);
+          save_weights(zero, mesh, {.model = model, .dtype = "bfloat16", .tokenizer = none, .tokenizer_path = ""},
+                       path);
         });
         run_ranks(1, [&](World& world) {
           Mesh mesh(Grid::dense({}), world);
           const InitScope scope = init_on_device_and_dtype(at::kCPU, at::kBFloat16);
-          Decoder loaded(model, {mesh.group(Axis::tp), false}), made(model, {mesh.group(Axis::tp), false});
-          load_hugging_face(loaded, path, mesh.grid(), 0);
-          init(made, mesh.grid(), 0, {.seed = 3, .scheme = InitScheme::plain});
+          Decoder loaded(model, {mesh, false}), made(model, {mesh, false});
+          load_hugging_face(loaded, path, mesh);
+          init(made, mesh, {.seed = 3, .scheme = InitScheme::plain});
           const auto a = params_of(loaded), b = params_of(made);
           for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].value.equal(b[i].value)) << a[i].name;
         });
@@ -71,13 +72,13 @@ TEST(SaveWeights, NothingIsWrittenOver) {
   const ModelConfig model = small_model("llama");
   run_ranks(1, [&](World& world) {
     Mesh mesh(Grid::dense({}), world);
-    Decoder decoder(model, {mesh.group(Axis::tp), false});
-    init(decoder, mesh.grid(), 0, {});
+    Decoder decoder(model, {mesh, false});
+    init(decoder, mesh, {});
     Zero zero(params_of(decoder), {}, mesh, {}, {});
     const std::optional<data::Tokenizer> none;
     const FolderFacts facts{.model = model, .dtype = "float32", .tokenizer = none, .tokenizer_path = ""};
-    save_weights(zero, facts, folder.path() / "step-1");
-    EXPECT_THROW(save_weights(zero, facts, folder.path() / "step-1"), CheckpointError);
+    save_weights(zero, mesh, facts, folder.path() / "step-1");
+    EXPECT_THROW(save_weights(zero, mesh, facts, folder.path() / "step-1"), CheckpointError);
   });
 }
 

@@ -19,7 +19,7 @@ void write_step_trace(const std::filesystem::path& folder, const TracedStep& tra
   const auto add = [&](std::string_view name, std::int64_t begin_ns, std::int64_t end_ns) {
     tracer.add_span(parts, name, "step", begin_ns + shift, end_ns - begin_ns, {{"step", traced.step}});
   };
-  for (const ActionSpan& span : traced.spans) add(str(span.step), span.begin_ns, span.end_ns);
+  for (const ActionSpan& span : traced.spans) add(str(span.action), span.begin_ns, span.end_ns);
   add("update", traced.update_ns, traced.end_ns);
   // Spans of a lane must nest, and calls of one group need not: each goes to the first lane of its group that is free.
   std::map<std::string, std::vector<std::pair<int, std::int64_t>>> lanes;  // by group: lane, busy until

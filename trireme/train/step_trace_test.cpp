@@ -22,12 +22,12 @@ TEST(StepTrace, BucketsTravelUnderBackward) {
       Zero zero(params_of(net), net.units(), mesh,
                 {.stage = stage, .bucket_mb = 0.012, .accumulate = at::kDouble, .reduce = at::kDouble},
                 {.optimizer = {}, .master = at::kDouble, .states = at::kDouble});
-      net.units(&zero.params());
-      Executor executor(schedule::one_f_one_b(0, 1, 2), zero);
+      net.units(&zero.chunk());
+      Executor executor(schedule::one_f_one_b(0, 1, 2), zero, mesh);
       const StepOutcome outcome = executor.run({.step = 3,
                                                 .forward = [&](int) { return net.loss(test::rows()); },
-                                                .seed = [] { return at::scalar_tensor(1.0, at::kDouble); }});
-      zero.sum_gradients();
+                                                .loss_gradient = [] { return at::scalar_tensor(1.0, at::kDouble); }});
+      zero.finish_gradients();
       TracedStep traced{
           .step = 3, .spans = outcome.spans, .update_ns = steady_ns(), .calls = world.recorder().step_calls()};
       std::vector<CallRecord> sums;
@@ -36,11 +36,11 @@ TEST(StepTrace, BucketsTravelUnderBackward) {
       ASSERT_EQ(sums.size(), zero.partition().num_buckets());
       ASSERT_GT(sums.size(), 3u);
       const ActionSpan& last = outcome.spans.back();
-      EXPECT_EQ(str(last.step), "0B1");
+      EXPECT_EQ(str(last.action), "0B1");
       for (const CallRecord& call : sums) EXPECT_GT(call.started_ns, last.begin_ns) << "not in an earlier microbatch";
       EXPECT_LT(sums.front().started_ns, last.end_ns);
-      zero.update({.lr = 1e-3});
-      zero.params().finish_gathers();
+      zero.update({.lr = 1e-3}).settle();
+      zero.finish_gathers();
       traced.end_ns = steady_ns();
       write_step_trace(folder.path(), traced, world, "threads");
       EXPECT_GT(std::filesystem::file_size(folder.path() / "step3" / text("rank", world.rank(), ".json.gz")), 100u);

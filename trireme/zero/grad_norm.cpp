@@ -15,17 +15,13 @@ namespace {
 static_assert(kernels::kSquaresBlock == kFlatBlock);
 
 /// Elements of a rank's tensor, as ranges of its flat form, that this rank counts: those of pieces of which it is the
-/// first keeper.
-std::vector<Range> counted(const Param& param, const Mesh& mesh) {
-  const ParamSpec& spec = param.spec;
-  const AxisSet model_axes = AxisSet(Axis::tp) | cut_axes(spec.placement);
-  const std::vector<Piece> own = pieces(spec.placement, spec.shape, mesh.grid(), mesh.rank());
+/// first holder.
+std::vector<Range> counted(const Param& param, const ParamMesh& mesh) {
+  const std::vector<Piece> own = mesh.pieces(param.spec);
   const at::IntArrayRef sizes = param.value.sizes();
   std::vector<Range> out;
   for (std::size_t i = 0; i < own.size(); ++i) {
-    const std::vector<int> keepers =
-        same_piece_peers(spec.placement, spec.shape, mesh.grid(), mesh.rank(), i, model_axes);
-    if (!keepers.empty() && *std::ranges::min_element(keepers) != mesh.rank()) continue;
+    if (!mesh.is_first_holder(param.spec, i)) continue;
     // Rows of the box that are one behind the other are one range.
     const Box box = box_of(own[i].slices.local_slices);
     std::size_t inner = box.size();
@@ -76,7 +72,7 @@ GradNorm::GradNorm(const Partition& partition) : partition_(partition) {
       }
 }
 
-at::Tensor GradNorm::norm(const GradReducer& gradients) {
+at::Tensor GradNorm::sum_of_squares(const GradReducer& gradients) {
   const at::NoGradGuard no_grad;
   blocks_ = at::zeros({first_block_.back()}, partition_.tensor_options().dtype(at::kDouble));
   for (const Run& run : runs_) {
@@ -87,7 +83,7 @@ at::Tensor GradNorm::norm(const GradReducer& gradients) {
   // Every block has one owner among the shards, so this sum rounds nothing.
   blocks_ = partition_.shards().all_reduce_(blocks_).wait();
   const at::Tensor own = kernels::sum_in_order(blocks_).view({1});
-  return partition_.mesh().group({Axis::pp, Axis::tp}).all_reduce(own).wait()[0].sqrt();
+  return partition_.mesh().model_group(partition_.params()[0].spec).all_reduce(own).wait();
 }
 
 std::vector<std::string> GradNorm::not_finite() const {

@@ -7,17 +7,19 @@
 
 namespace trireme {
 
-/// Squares are added up in blocks of each parameter (Note [Blocks of a flat buffer]), and the blocks' sums in one order:
-/// the norm is the same, bit by bit, for every dp and every stage. Elements that several ranks of tp keep are counted by
-/// the first of them; what pads a parameter or a bucket by nobody.
+/// The squares of one partition. They are added up in blocks of each parameter (Note [Blocks of a flat buffer]), and the
+/// blocks' sums in one order: the norm is bitwise the same for every dp and every stage. Elements that several ranks of
+/// the model hold are counted by the first of them; padding of a parameter or a bucket by none.
 class GradNorm {
  public:
   explicit GradNorm(const Partition& partition);
 
-  /// 0-dim, f64, on the gradients' device; nothing waits for it. A call of all ranks.
-  at::Tensor norm(const GradReducer& gradients);
+  /// The sum of squares over all ranks of this stage: one element, f64, on the gradients' device; nothing waits for it. A
+  /// call of all ranks.
+  at::Tensor sum_of_squares(const GradReducer& gradients);
 
-  /// After norm(): the parameters of this rank's model part whose gradient is not finite, in the order of backward.
+  /// After sum_of_squares(): the parameters of this rank's model part whose gradient is not finite, in the order of
+  /// backward.
   std::vector<std::string> not_finite() const;
 
  private:

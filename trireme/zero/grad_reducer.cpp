@@ -22,9 +22,17 @@ class GradReducer::Hook : public kernels::GradientPlace {
   void operator()(const torch::autograd::Variable& parameter) override {
     at::Tensor gradient = parameter.grad();
     at::Tensor(parameter).mutable_grad() = at::Tensor();  // so that autograd hands the next one over without adding
-    reducer_.arrived(item_, std::move(gradient));
+    if (reducer_.deferring_)
+      reducer_.deferring_->push_back({item_, {}, std::move(gradient)});
+    else
+      reducer_.arrived(item_, std::move(gradient));
   }
   Memory to_write() override { return reducer_.to_write(item_); }
+  bool defer(const Write& write) override {
+    if (!reducer_.deferring_) return false;
+    reducer_.deferring_->push_back({item_, write, {}});
+    return true;
+  }
   void compiled_args(torch::dynamo::autograd::CompiledNodeArgs&) const override {}
   void apply_with_saved(torch::autograd::Variable&, torch::dynamo::autograd::SwapSavedVariables&) override {}
 
@@ -121,6 +129,27 @@ void GradReducer::begin_microbatch(bool last) {
   aside_.assign(aside_.size(), at::Tensor());
   for (std::size_t b = 0; b < partition_.num_buckets(); ++b)
     missing_[b] = static_cast<std::int64_t>(partition_.bucket(b).slots.size());
+}
+
+void GradReducer::begin_deferral(int microbatch) {
+  require(!in_microbatch_ && !deferring_ && !deferred_.contains(microbatch), "the weight gradients of microbatch ",
+          microbatch, " are deferred while others are computed, or twice");
+  deferring_ = &deferred_[microbatch];
+}
+
+void GradReducer::run_deferred(int microbatch) {
+  auto work = deferred_.extract(microbatch);
+  require(in_microbatch_ && !work.empty(), "the weight gradients of microbatch ", microbatch, " were not deferred");
+  const at::NoGradGuard no_grad;
+  for (Deferred& one : work.mapped()) {
+    if (one.write) {
+      const kernels::GradientPlace::Memory memory = to_write(one.item);
+      one.write(memory.value, memory.is_empty);
+      one.write = nullptr;  // its activations are not needed any more
+    } else {
+      arrived(one.item, std::move(one.gradient));
+    }
+  }
 }
 
 // On CUDA hooks run on autograd's thread of the device, one for each device: a reducer has one device, so one thread at

@@ -1,5 +1,5 @@
 #pragma once
-// Gradients in flat buckets, summed over the ranks that see other tokens (dp x cp) while backward still runs.
+// Gradients in flat buckets, summed over the ranks that see other tokens while backward still runs.
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -13,8 +13,13 @@ namespace trireme {
 
 /// For every step: begin_microbatch(last), backward, end_microbatch(), for each of its microbatches; then finish().
 /// Layers write their gradients to the buckets at once where they can (kernels/gradient_place.hpp); else the hooks of the
-/// parameters add what autograd brings, and drop it. What a microbatch does not use counts as zero. In stage 3, where gathers and sums share a group, all ranks must use the same parameters in a
-/// microbatch; an unused one keeps the buckets behind it waiting until the microbatch ends.
+/// parameters add what autograd brings, and drop it. What a microbatch does not use counts as zero. In stage 3, where
+/// gathers and sums share a group, all ranks must use the same parameters in a microbatch; an unused one keeps the buckets
+/// behind it waiting until the microbatch ends.
+///
+/// Where weight gradients are deferred (zero-bubble schedules): begin_deferral(m), backward, end_deferral(), and later, in
+/// the order of the microbatches, begin_microbatch(last), run_deferred(m), end_microbatch(). A bucket is complete when the
+/// deferred work of its parameters has run.
 ///   stages 0-1  whole gradients stay; buckets are summed in the last microbatch
 ///   stages 2-3  buckets are summed in every microbatch, and only the own part stays
 ///
@@ -34,6 +39,9 @@ class GradReducer {
 
   void begin_microbatch(bool last);
   void end_microbatch();
+  void begin_deferral(int microbatch);
+  void end_deferral() { deferring_ = nullptr; }
+  void run_deferred(int microbatch);
   /// The sums are there when it returns.
   void finish();
 
@@ -47,6 +55,13 @@ class GradReducer {
  private:
   class Hook;
   struct InFlight;
+
+  /// What a microbatch has left for later: a write that a layer deferred, or a gradient from autograd.
+  struct Deferred {
+    std::size_t item;
+    kernels::GradientPlace::Write write;  // empty: `gradient` has arrived
+    at::Tensor gradient;
+  };
 
   kernels::GradientPlace::Memory to_write(std::size_t item);
   at::Tensor whole_gradient(std::size_t item, at::Tensor gradient);
@@ -76,6 +91,8 @@ class GradReducer {
   bool last_ = false, in_step_ = false, in_microbatch_ = false;
   int sent_early_ = 0;
   std::deque<InFlight> in_flight_;
+  std::map<int, std::vector<Deferred>> deferred_;  // by microbatch
+  std::vector<Deferred>* deferring_ = nullptr;     // of the microbatch whose weight gradients are deferred now
   std::function<void(std::size_t)> bucket_complete_;
   std::function<void(const Param&, const at::Tensor&)> look_at_;
 };

@@ -8,9 +8,9 @@
 
 namespace trireme {
 
-Partition::Partition(std::vector<Param> params, UnitPlan units, Mesh& mesh, const ZeroOptions& options)
+Partition::Partition(std::vector<Param> params, UnitPlan units, const ParamMesh& mesh, const ZeroOptions& options,
+                     const NeedsWhole& needs_whole)
     : options_(options), units_(std::move(units)), mesh_(mesh), params_(std::move(params)) {
-  std::erase_if(params_, [](const Param& param) { return !param.value.requires_grad(); });
   std::ranges::reverse(params_);
   check();
 
@@ -28,7 +28,10 @@ Partition::Partition(std::vector<Param> params, UnitPlan units, Mesh& mesh, cons
   make_rank_groups();
 
   std::vector<FlatItem> items;
-  for (const Param& param : params_) items.push_back({param.value.numel(), param.spec.fill == Fill::embedding});
+  for (const Param& param : params_)
+    items.push_back({.numel = param.value.numel(),
+                     .alone = param.spec.fill == Fill::embedding || param.spec.tie.has_value(),
+                     .whole = needs_whole && needs_whole(param)});
   layout_ = flat_layout(items, make_groups(items), shards_->size());
   bucket_of_.resize(params_.size());
   offset_of_.resize(params_.size());
@@ -62,17 +65,21 @@ void Partition::check() const {
 }
 
 void Partition::make_rank_groups() {
-  Group& same = mesh_.group({Axis::dp, Axis::cp});  // who keeps the same parameters
+  Group& same = mesh_.sum_group(params_[0].spec);
+  for (const Param& param : params_)
+    require(&mesh_.sum_group(param.spec) == &same, param.name, " and ", params_[0].name,
+            " are in one partition and summed over other groups");
   const int replicas = options_.stage == 0 ? same.size() : options_.replicate;
-  require<ConfigError>(replicas >= 1 && same.size() % replicas == 0, "parallelism.replicate = ", options_.replicate,
-                       " does not divide dp x cp = ", same.size());
+  require<ConfigError>(
+      replicas >= 1 && same.size() % replicas == 0, "parallelism.replicate = ", options_.replicate, " does not divide ",
+      params_[0].spec.placement.view == View::dense ? "dp x cp = " : "the experts' edp = ", same.size());
   const int shards = same.size() / replicas, mine = same.rank() / shards;
   std::vector<int> in_shards, in_replicas;
   for (int s = 0; s < shards; ++s) in_shards.push_back(same.world_ranks()[static_cast<std::size_t>(mine * shards + s)]);
   for (int r = 0; r < replicas; ++r)
     in_replicas.push_back(same.world_ranks()[static_cast<std::size_t>(r * shards + same.rank() % shards)]);
   const auto group_of = [&](const std::vector<int>& ranks) {
-    return ranks.size() == 1 ? &mesh_.group({}) : &mesh_.world_ranks_to_pg(ranks);
+    return ranks.size() == 1 ? &mesh_.mesh().group({}) : &mesh_.mesh().world_ranks_to_pg(ranks);
   };
   shards_ = group_of(in_shards);
   replicas_ = group_of(in_replicas);

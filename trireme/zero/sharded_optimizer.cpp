@@ -7,8 +7,9 @@
 
 namespace trireme {
 
-ShardedOptimizer::ShardedOptimizer(ShardedParams& params, const GradReducer& gradients, UpdateOptions options)
-    : params_(params), gradients_(gradients), optimizer_(make_optimizer(options.optimizer)) {
+ShardedOptimizer::ShardedOptimizer(ShardedParams& params, const GradReducer& gradients,
+                                   std::shared_ptr<const Optimizer> optimizer, const UpdateOptions& options)
+    : params_(params), gradients_(gradients), optimizer_(std::move(optimizer)) {
   const Partition& partition = params.partition();
   const at::ScalarType dtype = partition.dtype();
   require<ConfigError>((options.master == at::kDouble) == (dtype == at::kDouble) &&
@@ -29,12 +30,13 @@ ShardedOptimizer::ShardedOptimizer(ShardedParams& params, const GradReducer& gra
     for (std::size_t k = 0; k < optimizer_->state_names().size(); ++k)
       part.states.push_back(at::zeros({shard.numel()}, shard.options().dtype(options.states)));
     for (const FlatPiece& piece : partition.own_pieces(b)) {
-      const bool decay = is_decayed(partition.params()[piece.item].name, options.optimizer);
+      const Param& param = partition.params()[piece.item];
+      const bool decay = is_decayed(param.name, options.optimizer);
       const Range range{piece.offset, piece.offset + piece.of_item.size()};
-      if (part.runs.empty() || part.runs.back().decay != decay)
-        part.runs.push_back({range, decay});
-      else
-        part.runs.back().range.end = range.end;
+      if (part.runs.empty() || part.runs.back().decay != decay) part.runs.push_back({range, decay, {}});
+      Run& run = part.runs.back();
+      run.range.end = range.end;
+      run.params.push_back({param.name, param.value.sizes().vec(), piece.of_item, range.begin - run.range.begin});
     }
     parts_.push_back(std::move(part));
   }
@@ -50,8 +52,11 @@ void ShardedOptimizer::step(double lr, const kernels::GradientFactor& factor) {
       const auto slice = [&](const at::Tensor& x) { return x.narrow(0, run.range.begin, run.range.size()); };
       std::vector<at::Tensor> states;
       for (const at::Tensor& state : part.states) states.push_back(slice(state));
-      optimizer_->step({slice(part.master), slice(gradient), part.is_model ? at::Tensor() : slice(model)}, states, lr,
-                       run.decay, steps_, factor);
+      optimizer_->step({.values = {slice(part.master), slice(gradient), part.is_model ? at::Tensor() : slice(model)},
+                        .states = states,
+                        .params = run.params,
+                        .decay = run.decay},
+                       lr, steps_, factor);
     }
     params_.gather_after_step(b);
   }

@@ -1,6 +1,7 @@
 #pragma once
 // The update of what this rank keeps: master weights and states exist of its own parts only.
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -12,13 +13,15 @@ namespace trireme {
 
 struct UpdateOptions {
   OptimizerOptions optimizer{};
+  std::function<std::unique_ptr<Optimizer>(const OptimizerOptions&)> make = make_optimizer;
   at::ScalarType master = at::kFloat;  // the same as the parameters': they are their own master
   at::ScalarType states = at::kFloat;
 };
 
 class ShardedOptimizer {
  public:
-  ShardedOptimizer(ShardedParams& params, const GradReducer& gradients, UpdateOptions options);
+  ShardedOptimizer(ShardedParams& params, const GradReducer& gradients, std::shared_ptr<const Optimizer> optimizer,
+                   const UpdateOptions& options);
 
   /// Updates every bucket's part, those that forward needs first at the beginning, and gathers what is kept whole; with
   /// overlap a gather runs under the next update and under the next forward.
@@ -35,6 +38,7 @@ class ShardedOptimizer {
   struct Run {  // of neighbours that decay, or do not; padding between them takes part, and stays zero
     Range range;
     bool decay;
+    std::vector<ParamSlice> params;
   };
   struct Part {
     at::Tensor master;
@@ -45,7 +49,7 @@ class ShardedOptimizer {
 
   ShardedParams& params_;
   const GradReducer& gradients_;
-  const std::unique_ptr<Optimizer> optimizer_;
+  const std::shared_ptr<const Optimizer> optimizer_;
   std::vector<Part> parts_;
   std::int64_t steps_ = 0;
 };

@@ -45,8 +45,8 @@ ShardedParams::ShardedParams(const Partition& partition, const Fill& fill)
   }
   most_live_ = 0;
   const UnitPlan& units = partition.units();
-  for (std::size_t i = units.forward.size(); i-- > 0;)
-    if (units.units[units.forward[i]].weights_in_backward) backward_.push_back(units.forward[i]);
+  for (std::size_t i = units.visits.size(); i-- > 0;)
+    if (units.visits[i].weights_in_backward) backward_.push_back(units.visits[i].unit);
 }
 
 ShardedParams::~ShardedParams() = default;
@@ -123,33 +123,33 @@ void ShardedParams::start_ahead(std::size_t unit) {
 }
 
 void ShardedParams::before_forward(std::size_t unit) {
-  const std::vector<std::size_t>& forward = partition_.units().forward;
-  if (forward_place_ == forward.size()) forward_place_ = 0;
-  require(forward[forward_place_] == unit, "forward enters unit ", unit, " (", partition_.units().units[unit].name,
-          ") where the plan has unit ", forward[forward_place_]);
+  const std::vector<UnitVisit>& visits = partition_.units().visits;
+  if (forward_place_ == visits.size()) forward_place_ = 0;
+  require(visits[forward_place_].unit == unit, "forward enters unit ", unit, " (", partition_.units().units[unit].name,
+          ") where the plan has unit ", visits[forward_place_].unit);
   backward_place_ = 0;
   start_unit(unit);
-  if (forward_place_ + 1 < forward.size()) start_ahead(forward[forward_place_ + 1]);
+  if (forward_place_ + 1 < visits.size()) start_ahead(visits[forward_place_ + 1].unit);
   arrive_unit(unit);
 }
 
 bool ShardedParams::is_kept_after_forward(std::size_t place) const {
-  const UnitPlan& plan = partition_.units();
-  const std::size_t unit = plan.forward[place];
-  if (place + 1 < plan.forward.size() && plan.forward[place + 1] == unit) return true;
+  const std::vector<UnitVisit>& visits = partition_.units().visits;
+  const std::size_t unit = visits[place].unit;
+  if (place + 1 < visits.size() && visits[place + 1].unit == unit) return true;
   const ZeroOptions& options = partition_.options();
-  // What is used between here and the next time, itself included: the rest of forward, and the way back.
+  // What is used between here and the next visit, itself included: the rest of forward, and the way back.
   std::int64_t distance = numel_of_unit(unit);
-  for (std::size_t next = place + 1; next < plan.forward.size(); ++next) {
-    if (plan.forward[next] == unit)
+  for (std::size_t next = place + 1; next < visits.size(); ++next) {
+    if (visits[next].unit == unit)
       return distance <= options.max_reuse_distance && live_ <= options.max_live_parameters;
-    if (plan.forward[next] != plan.forward[next - 1]) distance += numel_of_unit(plan.forward[next]);
+    if (visits[next].unit != visits[next - 1].unit) distance += numel_of_unit(visits[next].unit);
   }
-  if (!at::GradMode::is_enabled() || !plan.units[unit].weights_in_backward) return false;
+  if (!at::GradMode::is_enabled() || !visits[place].weights_in_backward) return false;
   if (!options.reshard_after_forward) return true;
-  for (std::size_t next = place + 1; next < plan.forward.size(); ++next)
-    if (plan.units[plan.forward[next]].weights_in_backward && plan.forward[next] != plan.forward[next - 1])
-      distance += numel_of_unit(plan.forward[next]);
+  for (std::size_t next = place + 1; next < visits.size(); ++next)
+    if (visits[next].weights_in_backward && visits[next].unit != visits[next - 1].unit)
+      distance += numel_of_unit(visits[next].unit);
   return distance <= options.max_reuse_distance && live_ <= options.max_live_parameters;
 }
 

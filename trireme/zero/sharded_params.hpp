@@ -15,13 +15,13 @@ namespace trireme {
 ///   kept buckets             gather_after_step(); the next forward waits for a bucket where it first needs it
 ///   buckets that come and go gathered before a unit's forward, freed after it, gathered again before its backward and
 ///                            freed when all its gradients are there. The next unit's gather runs under this one's maths
-class ShardedParams final : public UnitHooks {
+class ShardedParams {
  public:
   /// `fill` writes the initial values of one bucket's parameters after the other, so that no rank ever holds all of
   /// them in stage 3. Without it the values stay as they are.
   using Fill = std::function<void(const std::vector<Param>&)>;
   explicit ShardedParams(const Partition& partition, const Fill& fill = {});
-  ~ShardedParams() override;
+  ~ShardedParams();
   ShardedParams(const ShardedParams&) = delete;
   ShardedParams& operator=(const ShardedParams&) = delete;
 
@@ -33,9 +33,9 @@ class ShardedParams final : public UnitHooks {
   /// All kept buckets are whole when it returns.
   void finish_gathers();
 
-  void before_forward(std::size_t unit) override;
-  void after_forward(std::size_t unit) override;
-  void before_backward(std::size_t unit) override;
+  void before_forward(std::size_t unit);
+  void after_forward(std::size_t unit);
+  void before_backward(std::size_t unit);
   /// All gradients of the bucket are there: nobody needs its parameters any more.
   void backward_done(std::size_t b);
   /// At the end of a microbatch, for units whose gradients did not all come.

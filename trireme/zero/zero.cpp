@@ -1,35 +1,149 @@
 #include "trireme/zero/zero.hpp"
 
+#include <utility>
+
+#include "trireme/base/error.hpp"
+
 namespace trireme {
+namespace {
 
-Zero::Zero(std::vector<Param> params, UnitPlan units, Mesh& mesh, const ZeroOptions& options, UpdateOptions update,
+Partition::NeedsWhole needs_whole_of(const std::shared_ptr<const Optimizer>& optimizer) {
+  return [optimizer](const Param& param) { return optimizer->needs_whole(param.name, param.value.sizes().vec()); };
+}
+
+/// The trained parameters of a chunk by the group that sums their gradients.
+std::vector<std::vector<Param>> by_sum_group(std::vector<Param> params, const ParamMesh& mesh) {
+  std::vector<std::pair<Group*, std::vector<Param>>> groups;
+  for (Param& param : params) {
+    if (!param.value.requires_grad()) continue;
+    Group* const group = &mesh.sum_group(param.spec);
+    auto found = std::ranges::find(groups, group, [](const auto& entry) { return entry.first; });
+    if (found == groups.end()) found = groups.insert(groups.end(), {group, {}});
+    found->second.push_back(std::move(param));
+  }
+  std::vector<std::vector<Param>> out;
+  for (auto& [group, members] : groups) out.push_back(std::move(members));
+  return out;
+}
+
+}  // namespace
+
+ZeroPart::ZeroPart(std::vector<Param> trained, UnitPlan units, const ParamMesh& mesh, const ZeroOptions& options,
+                   const std::shared_ptr<const Optimizer>& update, const UpdateOptions& update_options,
+                   const ShardedParams::Fill& fill)
+    : partition(std::move(trained), std::move(units), mesh, options, needs_whole_of(update)),
+      params(partition, fill),
+      gradients(partition),
+      norm(partition),
+      optimizer(params, gradients, update, update_options) {
+  if (options.stage >= 3) gradients.on_bucket_complete([this](std::size_t b) { params.backward_done(b); });
+}
+
+void ZeroChunk::begin_microbatch(bool last) {
+  for (const auto& part : parts_) part->gradients.begin_microbatch(last);
+}
+
+void ZeroChunk::end_microbatch() {
+  for (const auto& part : parts_) {
+    part->params.free_all();
+    part->gradients.end_microbatch();
+  }
+}
+
+void ZeroChunk::begin_deferral(int microbatch) {
+  for (const auto& part : parts_) part->gradients.begin_deferral(microbatch);
+}
+
+void ZeroChunk::end_deferral() {
+  for (const auto& part : parts_) {
+    part->gradients.end_deferral();
+    part->params.free_all();  // what is deferred needs no weights
+  }
+}
+
+void ZeroChunk::run_deferred(int microbatch) {
+  for (const auto& part : parts_) part->gradients.run_deferred(microbatch);
+}
+
+void ZeroChunk::before_forward(std::size_t unit) {
+  for (const auto& part : parts_) part->params.before_forward(unit);
+}
+
+void ZeroChunk::after_forward(std::size_t unit) {
+  for (const auto& part : parts_) part->params.after_forward(unit);
+}
+
+void ZeroChunk::before_backward(std::size_t unit) {
+  for (const auto& part : parts_) part->params.before_backward(unit);
+}
+
+Zero::Zero(std::vector<ModelChunk> chunks, Mesh& mesh, const ZeroOptions& options, const UpdateOptions& update,
            const ShardedParams::Fill& fill)
-    : partition_(std::move(params), std::move(units), mesh, options),
-      params_(partition_, fill),
-      gradients_(partition_),
-      norm_(partition_),
-      optimizer_(params_, gradients_, std::move(update)) {
-  if (options.stage >= 3) gradients_.on_bucket_complete([this](std::size_t b) { params_.backward_done(b); });
+    : mesh_(mesh) {
+  const std::shared_ptr<const Optimizer> optimizer = update.make(update.optimizer);
+  for (ModelChunk& chunk : chunks) {
+    std::vector<std::unique_ptr<ZeroPart>> parts;
+    for (std::vector<Param>& params : by_sum_group(std::move(chunk.params), mesh)) {
+      parts.push_back(
+          std::make_unique<ZeroPart>(std::move(params), chunk.units, mesh, options, optimizer, update, fill));
+      parts_.push_back(parts.back().get());
+    }
+    chunks_.push_back(std::make_unique<ZeroChunk>(std::move(parts)));
+  }
+  require<ConfigError>(!parts_.empty(), "the model has no parameter to train");
 }
 
-void Zero::end_microbatch() {
-  params_.free_all();
-  gradients_.end_microbatch();
+Zero::Zero(std::vector<Param> params, UnitPlan units, Mesh& mesh, const ZeroOptions& options,
+           const UpdateOptions& update, const ShardedParams::Fill& fill)
+    : Zero({ModelChunk{std::move(params), std::move(units)}}, mesh, options, update, fill) {}
+
+void Zero::finish_gradients() {
+  for (ZeroPart* part : parts_) part->gradients.finish();
+  finish_gathers();  // of buckets that no forward has asked for
+  gradients_finished_ = true;
 }
 
-void Zero::sum_gradients() {
-  gradients_.finish();
-  params_.finish_gathers();  // of buckets that no forward has asked for
-  summed_ = true;
+void Zero::finish_gathers() {
+  for (ZeroPart* part : parts_) part->params.finish_gathers();
 }
 
-at::Tensor Zero::update(const Step& step) {
-  if (!summed_) sum_gradients();
-  summed_ = false;
-  partition_.mesh().end_step();
-  const at::Tensor norm = norm_.norm(gradients_);
-  optimizer_.step(step.lr, {update_factor(norm, step.max_norm, step.loss_scale)});
-  return norm / step.loss_scale;
+PendingUpdate Zero::update(const Update& update) {
+  require(std::exchange(gradients_finished_, false),
+          "update() before the gradients are summed\n  fix: finish_gradients() first");
+  const at::Tensor norm = grad_norm();
+  const kernels::GradientFactor factor{update_factor(norm, update.max_norm, update.loss_scale)};
+  std::vector<ShardedOptimizer*> optimizers;
+  for (ZeroPart* part : parts_) {
+    part->optimizer.step(update.lr, factor);
+    optimizers.push_back(&part->optimizer);
+  }
+  return {norm / update.loss_scale, std::move(optimizers)};
+}
+
+at::Tensor Zero::grad_norm() {
+  const at::NoGradGuard no_grad;
+  at::Tensor squares;
+  for (ZeroPart* part : parts_) {
+    const at::Tensor own = part->norm.sum_of_squares(part->gradients);
+    squares = squares.defined() ? squares + own : own;
+  }
+  return mesh_.group(Axis::pp).all_reduce(squares).wait()[0].sqrt();
+}
+
+std::vector<std::string> Zero::not_finite() const {
+  std::vector<std::string> names;
+  for (const ZeroPart* part : parts_)
+    for (std::string& name : part->norm.not_finite()) names.push_back(std::move(name));
+  return names;
+}
+
+void Zero::on_gradient(const std::function<void(const Param&, const at::Tensor&)>& f) {
+  for (ZeroPart* part : parts_) part->gradients.on_gradient(f);
+}
+
+ZeroPart& Zero::part() const {
+  require(parts_.size() == 1, "the model has ", parts_.size(), " parts, not one");
+  return *parts_[0];
 }
 
 }  // namespace trireme

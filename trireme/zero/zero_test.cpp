@@ -96,17 +96,17 @@ Outcome train(const Case& run) {
     const at::ScalarType kept = f64 ? at::kDouble : at::kFloat;
     Zero zero(params_of(net), net.units(), mesh, options,
               {.optimizer = optimizer_options(run.optimizer), .master = kept, .states = kept});
-    net.units(&zero.params());
+    net.units(&zero.chunk());
     std::vector<double> norms;
     const std::int64_t each = kRows / run.dp / run.microbatches;
     for (int step = 1; step <= kSteps; ++step) {
       for (int m = 0; m < run.microbatches; ++m) {
-        zero.begin_microbatch(m + 1 == run.microbatches);
+        zero.chunk().begin_microbatch(m + 1 == run.microbatches);
         net.loss(rows(step).narrow(0, (m * run.dp + mesh.rank()) * each, each)).backward();
-        zero.end_microbatch();
+        zero.chunk().end_microbatch();
       }
-      norms.push_back(zero.update({.lr = lr_of(run.optimizer), .max_norm = run.max_norm}).item<double>());
-      zero.settle(true);
+      zero.finish_gradients();
+      norms.push_back(zero.update({.lr = lr_of(run.optimizer), .max_norm = run.max_norm}).settle());
     }
     EXPECT_EQ(zero.params().live(), 0);
     all[static_cast<std::size_t>(mesh.rank())] = whole_params(zero);
@@ -197,19 +197,20 @@ TEST(Zero, TrafficIsWhatItMustBe) {
                  .accumulate = at::kDouble,
                  .reduce = at::kDouble},
                 {.optimizer = {}, .master = at::kDouble, .states = at::kDouble});
-      net.units(&zero.params());
+      net.units(&zero.chunk());
       Group& dp = mesh.group(Axis::dp);
       const auto sent = [&](Op op) { return dp.traffic(op).bytes; };
       std::int64_t before[3] = {};
       const auto step = [&] {
         before[0] = sent(Op::all_reduce), before[1] = sent(Op::reduce_scatter), before[2] = sent(Op::all_gather);
         for (int m = 0; m < kMicrobatches; ++m) {
-          zero.begin_microbatch(m + 1 == kMicrobatches);
+          zero.chunk().begin_microbatch(m + 1 == kMicrobatches);
           net.loss(rows().narrow(0, 6 * mesh.rank(), 6)).backward();
-          zero.end_microbatch();
+          zero.chunk().end_microbatch();
         }
-        zero.update({.lr = kLr});
-        zero.params().finish_gathers();
+        zero.finish_gradients();
+        zero.update({.lr = kLr}).settle();
+        zero.finish_gathers();
       };
       step();
       step();
@@ -239,13 +240,13 @@ TEST(Zero, ANormThatIsNotFiniteChangesNothing) {
       Zero zero(params_of(net), net.units(), mesh,
                 {.stage = stage, .persistence_threshold = 0, .accumulate = at::kDouble, .reduce = at::kDouble},
                 {.optimizer = {}, .master = at::kDouble, .states = at::kDouble});
-      net.units(&zero.params());
+      net.units(&zero.chunk());
       const auto step = [&](double factor) {
-        zero.begin_microbatch(true);
+        zero.chunk().begin_microbatch(true);
         (net.loss(rows()) * (mesh.rank() == 1 ? factor : 1.0)).backward();
-        zero.end_microbatch();
-        const double norm = zero.update({.lr = kLr, .max_norm = 1}).item<double>();
-        zero.settle(std::isfinite(norm));
+        zero.chunk().end_microbatch();
+        zero.finish_gradients();
+        const double norm = zero.update({.lr = kLr, .max_norm = 1}).settle();
         return norm;
       };
       EXPECT_TRUE(std::isfinite(step(1)));
@@ -258,7 +259,7 @@ TEST(Zero, ANormThatIsNotFiniteChangesNothing) {
       EXPECT_EQ(zero.optimizer().steps(), 1);
       EXPECT_TRUE(std::isfinite(step(1)));
       EXPECT_TRUE(zero.grad_norm().not_finite().empty());
-      zero.params().finish_gathers();
+      zero.finish_gathers();
     });
 }
 
@@ -271,10 +272,11 @@ TEST(Zero, TheLossScaleGoesBeforeTheClipping) {
       Zero zero(params_of(net), net.units(), mesh, {.accumulate = at::kDouble, .reduce = at::kDouble},
                 {.optimizer = {.name = "sgd"}, .master = at::kDouble, .states = at::kDouble});
       Outcome outcome;
-      zero.begin_microbatch(true);
+      zero.chunk().begin_microbatch(true);
       (net.loss(rows()) * scale).backward();
-      zero.end_microbatch();
-      outcome.norms.push_back(zero.update({.lr = kLr, .max_norm = 0.7, .loss_scale = scale}).item<double>());
+      zero.chunk().end_microbatch();
+      zero.finish_gradients();
+      outcome.norms.push_back(zero.update({.lr = kLr, .max_norm = 0.7, .loss_scale = scale}).settle());
       outcome.params = whole_params(zero);
       outcomes.push_back(outcome);
     }
@@ -288,15 +290,16 @@ TEST(Zero, Bf16KeepsAMasterThatSmallUpdatesReach) {
       Mesh mesh(Grid::dense({.dp = 2}), world);
       UnitNet net(3, at::kBFloat16);
       Zero zero(params_of(net), net.units(), mesh, {.stage = stage, .persistence_threshold = 0}, {});
-      net.units(&zero.params());
+      net.units(&zero.chunk());
       const at::Tensor before = zero.optimizer().master(0).clone();
       for (int step = 0; step < 3; ++step) {
-        zero.begin_microbatch(true);
+        zero.chunk().begin_microbatch(true);
         net.loss(rows()).backward();
-        zero.end_microbatch();
-        zero.update({.lr = 1e-5});
+        zero.chunk().end_microbatch();
+        zero.finish_gradients();
+        zero.update({.lr = 1e-5}).settle();
       }
-      zero.params().finish_gathers();
+      zero.finish_gathers();
       const at::Tensor moved = (zero.optimizer().master(0) - before).abs();
       EXPECT_NEAR(moved.max().item<double>(), 3e-5, 1e-5);
       EXPECT_TRUE(zero.params().shard(0).equal(zero.optimizer().master(0).to(at::kBFloat16)));
@@ -314,17 +317,18 @@ TEST(Zero, UnitsComeAndGo) {
       UnitNet net(6);
       Zero zero(params_of(net), net.units(), mesh, options,
                 {.optimizer = {}, .master = at::kDouble, .states = at::kDouble});
-      net.units(&zero.params());
+      net.units(&zero.chunk());
       EXPECT_EQ(zero.params().live(), 0);
-      zero.begin_microbatch(true);
+      zero.chunk().begin_microbatch(true);
       const at::Tensor loss = net.loss(rows());
       const std::int64_t after_forward = zero.params().live();
       loss.backward();
       EXPECT_EQ(after_forward > 0, (!options.reshard_after_forward || options.max_reuse_distance > 0) &&
                                        options.persistence_threshold == 0);
-      zero.end_microbatch();
-      zero.update({.lr = kLr});
-      zero.params().finish_gathers();
+      zero.chunk().end_microbatch();
+      zero.finish_gradients();
+      zero.update({.lr = kLr}).settle();
+      zero.finish_gathers();
       EXPECT_EQ(zero.params().live(), 0);
       {
         const at::NoGradGuard no_grad;
@@ -340,6 +344,80 @@ TEST(Zero, UnitsComeAndGo) {
     EXPECT_EQ(most_live({.persistence_threshold = 0}), 6);
     EXPECT_EQ(most_live({.persistence_threshold = 10'000}), 0);
   });
+}
+
+/// An update that needs whole matrices: the gradient divided by its own norm.
+class NormalisedSgd final : public Optimizer {
+ public:
+  const std::vector<std::string>& state_names() const override { return names_; }
+  bool needs_whole(const std::string& /*name*/, const Shape& shape) const override { return shape.size() == 2; }
+  void step(const UpdateSlice& slice, double lr, std::int64_t /*step*/,
+            const kernels::GradientFactor& /*factor*/) const override {
+    for (const ParamSlice& param : slice.params) {
+      if (param.shape.size() == 2) {
+        EXPECT_EQ(param.range.size(), numel(param.shape)) << param.name;
+      }
+      const at::Tensor gradient = slice.values.gradient.narrow(0, param.offset, param.range.size());
+      at::Tensor weight = slice.values.master.narrow(0, param.offset, param.range.size());
+      weight.sub_(lr * (param.shape.size() == 2 ? gradient / (gradient.norm() + 1e-6) : gradient));
+    }
+  }
+
+ private:
+  const std::vector<std::string> names_{};
+};
+
+TEST(Zero, AnOptimizerMaySeeWholeMatrices) {
+  std::map<std::string, at::Tensor> wanted;
+  for (const int dp : {1, 2, 4})
+    for (const int stage : {0, 1, 2, 3})
+      run_ranks(dp, [&](World& world) {
+        Mesh mesh(Grid::dense({.dp = dp}), world);
+        UnitNet net;
+        Zero zero(params_of(net), net.units(), mesh,
+                  {.stage = stage,
+                   .bucket_mb = 0.05,
+                   .persistence_threshold = 50,
+                   .accumulate = at::kDouble,
+                   .reduce = at::kDouble},
+                  {.make = [](const OptimizerOptions&) { return std::make_unique<NormalisedSgd>(); },
+                   .master = at::kDouble,
+                   .states = at::kDouble});
+        net.units(&zero.chunk());
+        const std::int64_t each = kRows / dp;
+        for (int step = 0; step < 2; ++step) {
+          zero.chunk().begin_microbatch(true);
+          net.loss(rows(step).narrow(0, mesh.rank() * each, each)).backward();
+          zero.chunk().end_microbatch();
+          zero.finish_gradients();
+          zero.update({.lr = 0.01}).settle();
+        }
+        zero.finish_gathers();
+        const auto found = whole_params(zero);
+        if (mesh.rank() != 0) return;
+        if (wanted.empty()) wanted = found;
+        for (const auto& [name, value] : wanted)
+          EXPECT_LT((found.at(name) - value).norm().item<double>(), 1e-12 * (value.norm().item<double>() + 1e-3))
+              << name << " dp " << dp << " stage " << stage;
+      });
+}
+
+TEST(ZeroDeathTest, AnUpdateMustBeSettled) {
+  EXPECT_DEATH(run_ranks(1,
+                         [](World& world) {
+                           Mesh mesh(Grid::dense({}), world);
+                           UnitNet net;
+                           Zero zero(params_of(net), net.units(), mesh,
+                                     {.accumulate = at::kDouble, .reduce = at::kDouble},
+                                     {.optimizer = {}, .master = at::kDouble, .states = at::kDouble});
+                           zero.chunk().begin_microbatch(true);
+                           net.loss(rows()).backward();
+                           zero.chunk().end_microbatch();
+                           EXPECT_THROW(zero.update({.lr = kLr}).settle(), InternalError) << "before the sums";
+                           zero.finish_gradients();
+                           static_cast<void>(zero.update({.lr = kLr}));
+                         }),
+               "never settled");
 }
 
 }  // namespace

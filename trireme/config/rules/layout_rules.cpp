@@ -1,7 +1,7 @@
 #include <numeric>
 
 #include "trireme/config/rules/rules.hpp"
-#include "trireme/layout/grid.hpp"
+#include "trireme/config/schema/dense_grid.hpp"
 #include "trireme/schedule/generate.hpp"
 
 namespace trireme::config {
@@ -48,8 +48,7 @@ void check_grid(Rules& rules) {
   }
   // Grid knows what an order and an expert view may be.
   try {
-    const Grid grid =
-        Grid::dense({.pp = narrow(p.pp), .dp = narrow(rules.dp()), .cp = narrow(p.cp), .tp = narrow(p.tp)}, p.order);
+    const Grid grid = dense_grid(p);
     if (rules.config.model.num_local_experts > 0 && p.dp > 0) expert_view(grid, narrow(p.ep), narrow(p.expert_tp));
   } catch (const ConfigError& e) {
     const std::string what = e.what();

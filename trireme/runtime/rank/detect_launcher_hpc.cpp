@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/fnv.hpp"
 #include "trireme/runtime/rank/detect_launcher.hpp"
 #include "trireme/runtime/rank/nodelist.hpp"
 
@@ -15,12 +16,6 @@ namespace {
 
 /// Step ids from here on are reserved by Slurm: the batch script, the shell of salloc, processes adopted from ssh.
 constexpr int64_t kFirstSpecialStep = 0xfffffff0;
-
-uint64_t fnv1a(const std::string& bytes) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hash;
-}
 
 std::string file_word(std::string word) {
   constexpr const char* kSafe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";

@@ -11,6 +11,7 @@
 #include <torch/version.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/fnv.hpp"
 #include "trireme/config/schema/fields.hpp"
 
 namespace trireme {
@@ -18,13 +19,13 @@ namespace {
 
 std::string hash_of_program() {
   std::ifstream file("/proc/self/exe", std::ios::binary);
-  std::uint64_t hash = 0xcbf29ce484222325U;
+  std::uint64_t hash = kFnvStart;
   std::array<char, 1 << 16> chunk;
   while (file.read(chunk.data(), chunk.size()) || file.gcount() > 0)
     for (std::streamsize i = 0; i + 8 <= file.gcount(); i += 8) {  // 8 bytes at a time: a debug build has 100 MB
       std::uint64_t word;
       std::memcpy(&word, chunk.data() + i, sizeof word);
-      hash = (hash ^ word) * 0x100000001b3U;
+      hash = (hash ^ word) * kFnvPrime;
       hash ^= hash >> 32;
     }
   char digits[20];

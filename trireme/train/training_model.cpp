@@ -1,0 +1,53 @@
+#include "trireme/train/training_model.hpp"
+
+#include "trireme/base/error.hpp"
+#include "trireme/config/rules/training_rules.hpp"
+#include "trireme/model/hugging_face.hpp"
+#include "trireme/nn/init_scope.hpp"
+#include "trireme/planner/memory.hpp"
+#include "trireme/schedule/generate.hpp"
+#include "trireme/train/component_options.hpp"
+#include "trireme/train/dtypes.hpp"
+
+namespace trireme {
+
+TrainingModel::TrainingModel(const Config& config, ParallelContext& context, int microbatches,
+                             std::vector<std::string>& warnings) {
+  Mesh& mesh = context.mesh();
+  const schedule::Program program = schedule::one_f_one_b(0, 1, microbatches);
+  loss_options_ = {.tile_tokens = planner::loss_tile_tokens(context.device().is_cuda()),
+                   .gradients_in_backward = schedule::microbatches_in_flight(program) > 1};
+  {
+    const InitScope scope = init_on_device_and_dtype(context.device(), scalar_type(config.precision.param));
+    decoder_ = std::make_shared<Decoder>(config.model, Parallel(mesh, config.parallelism.sequence_parallel));
+  }
+  decoder_->set_recompute(config::recompute_of(config.activation_checkpoint.mode));
+
+  std::unique_ptr<HuggingFaceWeights> weights;
+  if (config.model.init.starts_with("hf:"))
+    weights = std::make_unique<HuggingFaceWeights>(*decoder_, config.model.init.substr(3));
+  else
+    require<ConfigError>(config.model.init == "random", "model.init = \"", config.model.init,
+                         "\": must be \"random\" or \"hf:FOLDER\"");
+  if (weights && !weights->note().empty()) warnings.push_back(weights->note());
+  const auto fill = [&](const std::vector<Param>& params) {
+    if (weights)
+      weights->read(params, mesh);
+    else
+      init_params(params, mesh, init_options(config));
+  };
+
+  const UnitPlan units = decoder_->unit_plan({.layers_per_unit = config::layers_per_unit(config),
+                                              .head_weight_in_backward = loss_options_.gradients_in_backward});
+  zero_ = std::make_unique<Zero>(params_of(*decoder_), units, mesh, zero_options(config), update_options(config), fill);
+  decoder_->use_units(&zero_->chunk(), units);
+  executor_ = std::make_unique<Executor>(program, *zero_, mesh);
+}
+
+at::Tensor TrainingModel::loss(const Microbatch& microbatch, const Probe& probe) {
+  ForwardContext context = microbatch.context;
+  context.probe = probe;
+  return decoder_->loss(microbatch.ids_T, microbatch.targets_T, context, loss_options_).loss;
+}
+
+}  // namespace trireme

@@ -1,0 +1,103 @@
+#include "trireme/train/training_report.hpp"
+
+#include <algorithm>
+
+#include "trireme/base/error.hpp"
+#include "trireme/base/file_output.hpp"
+#include "trireme/config/schema/counts.hpp"
+#include "trireme/planner/memory.hpp"
+#include "trireme/runtime/rank/libtorch_facts.hpp"
+#include "trireme/train/run_header.hpp"
+#include "trireme/train/save_weights.hpp"
+
+namespace trireme {
+
+TrainingReport::TrainingReport(const Config& config, const ParallelContext& context, const TrainIo& io,
+                               const std::string& data)
+    : config_(config), context_(context), output_(config, io.folder, io.out, io.terminal) {
+  replace_file(io.folder / "config.toml", io.config_text);
+  print_header(io, data);
+}
+
+void TrainingReport::print_header(const TrainIo& io, const std::string& data) {
+  const bool gpu = context_.device().is_cuda();
+  const planner::MemoryPlan plan = planner::predict_memory(config_, config_.precision.param, gpu);
+  predicted_bytes_ = plan.total();
+  const Environment& env = context_.environment();
+  const std::string backend = config_.comm.backend == "auto" ? gpu ? "nccl" : "gloo" : config_.comm.backend;
+  RunHeader header;
+  header.program = text(io.program, " · libtorch ", libtorch_facts().built_with, " · ", env.world_size,
+                        env.world_size == 1 ? " rank" : " ranks", " (", env.launcher, "; ", backend, ", ",
+                        gpu ? "cuda" : "cpu", ")");
+  header.layout = text(context_.mesh().grid().str(), " zero=", config_.parallelism.zero);
+  header.data = data;
+  header.memory = planner::describe(plan);
+  header.output = text(io.folder.string(), " · metrics.jsonl", config_.metrics.tensorboard ? " · tb/" : "",
+                       " · checkpoints/ · config.toml");
+  output_.console().header(run_header_lines(config_, header));
+  std::vector<std::string> warnings = io.warnings;
+  if (const std::string lack = what_transformers_lacks(config_.model, config_.precision.param); !lack.empty())
+    warnings.push_back("the weights will be saved without a config.json for transformers: " + lack);
+  for (const std::string& warning : warnings) output_.console().warning(warning);
+}
+
+void TrainingReport::step(std::int64_t step, const StepResult& result, std::int64_t seq_len, std::int64_t peak_bytes,
+                          std::optional<double> validation_loss) {
+  const StepTiming& t = result.timing;
+  total_ += t;
+  const std::int64_t tokens = config_.training.global_batch_size * seq_len;
+  tokens_ += tokens;
+  const double ranks = context_.world_size(), rate = static_cast<double>(tokens) / t.step;
+  report::StepRecord record{.step = step,
+                            .steps = result.stop ? step : config_.training.steps,  // the last is always shown
+                            .loss = result.loss,
+                            .grad_norm = result.norm,
+                            .lr = result.lr,
+                            .tokens = tokens_,
+                            .tokens_per_sec = rate,
+                            .tokens_per_sec_per_rank = rate / ranks,
+                            .step_time_s = t.step,
+                            .data_time_frac = t.data / t.step,
+                            .mem_peak_gib = static_cast<double>(peak_bytes) / 0x1p30,
+                            .skipped = !result.finite,
+                            .val_loss = validation_loss};
+  // On a GPU a wait only orders streams, and costs the host nothing.
+  if (context_.device().is_cpu()) record.comm_exposed_frac = std::min(1.0, t.waited / t.step);
+  record.tflops_per_rank =
+      config::model_flops_per_token(config_.model, seq_len, config::CountedScores::causal) * rate / ranks / 1e12;
+  if (config_.precision.param == "float16") record.loss_scale = result.scale;
+  note(step, result,
+       step == 1 || step % config_.metrics.interval == 0 || step == record.steps || validation_loss.has_value());
+  output_.step(record);
+}
+
+/// A line above the row of this step, where there is something to say.
+void TrainingReport::note(std::int64_t step, const StepResult& result, bool is_shown) {
+  if (!result.finite) ++skipped_since_shown_;
+  if (!is_shown) return;
+  std::string note = step == 1 ? "first step" : "";
+  if (skipped_since_shown_ > 0)
+    note += text(note.empty() ? "" : "; ", skipped_since_shown_, skipped_since_shown_ == 1 ? " update" : " updates",
+                 " skipped: gradients that are not finite");
+  skipped_since_shown_ = 0;
+  if (!note.empty()) output_.console().note(note);
+}
+
+void TrainingReport::finish(bool interrupted, std::int64_t peak_bytes, const std::filesystem::path& saved,
+                            double seconds, double validation_seconds) {
+  report::RunSummary summary{.seconds = seconds, .interrupted = interrupted};
+  summary.memory_predicted_gib = predicted_bytes_ / 0x1p30;
+  summary.memory_measured_gib = static_cast<double>(peak_bytes) / 0x1p30;
+  const double sum = seconds > 0 ? seconds : 1;
+  summary.shares = {{"forward", total_.forward / sum},
+                    {"backward", total_.backward / sum},
+                    {"update", total_.update / sum},
+                    {"data", total_.data / sum}};
+  if (validation_seconds > 0) summary.shares.emplace_back("validation", validation_seconds / sum);
+  if (context_.device().is_cpu())
+    summary.shares.emplace_back("of all that waiting for other ranks", total_.waited / sum);
+  if (!saved.empty()) summary.saved = saved;
+  output_.finish(summary);
+}
+
+}  // namespace trireme

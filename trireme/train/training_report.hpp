@@ -1,0 +1,57 @@
+#pragma once
+// What rank 0 says of a run: its header, its steps, its summary.
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/config/schema/config.hpp"
+#include "trireme/runtime/rank/parallel_context.hpp"
+#include "trireme/train/run_output.hpp"
+#include "trireme/train/step_timing.hpp"
+
+namespace trireme {
+
+/// What the program around a training gives it.
+struct TrainIo {
+  std::ostream& out;
+  TerminalFacts terminal{};
+  std::string program{};                                    // "trireme 0.1.0"
+  std::filesystem::path folder{};                           // of the run, which is there already; rank 0 writes to it
+  std::string config_text{};                                // written to it as config.toml
+  std::vector<std::string> warnings{};                      // to be shown
+  std::function<bool()> stop_asked = [] { return false; };  // Ctrl-C
+};
+
+/// What a step has come to, the same on all ranks.
+struct StepResult {
+  double loss = 0, norm = 0, lr = 0;
+  double scale = 1;  // of the loss
+  bool finite = true, stop = false;
+  StepTiming timing;
+};
+
+class TrainingReport {
+ public:
+  /// Prints the header. `data`: what is trained on, in words.
+  TrainingReport(const Config& config, const ParallelContext& context, const TrainIo& io, const std::string& data);
+
+  void step(std::int64_t step, const StepResult& result, std::int64_t seq_len, std::int64_t peak_bytes,
+            std::optional<double> validation_loss);
+  void finish(bool interrupted, std::int64_t peak_bytes, const std::filesystem::path& saved, double seconds,
+              double validation_seconds);
+
+ private:
+  void print_header(const TrainIo& io, const std::string& data);
+  void note(std::int64_t step, const StepResult& result, bool is_shown);
+
+  const Config config_;
+  const ParallelContext& context_;
+  RunOutput output_;
+  double predicted_bytes_ = 0;
+  std::int64_t tokens_ = 0, skipped_since_shown_ = 0;
+  StepTiming total_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,31 @@
+#include "trireme/zero/pending_update.hpp"
+
+#include <cmath>
+#include <iostream>
+#include <utility>
+
+#include "trireme/zero/sharded_optimizer.hpp"
+
+namespace trireme {
+
+PendingUpdate::PendingUpdate(at::Tensor norm, std::vector<ShardedOptimizer*> optimizers)
+    : norm_(std::move(norm)), optimizers_(std::move(optimizers)) {}
+
+PendingUpdate::PendingUpdate(PendingUpdate&& other) noexcept
+    : norm_(std::move(other.norm_)), optimizers_(std::exchange(other.optimizers_, {})), unwinding_(other.unwinding_) {}
+
+PendingUpdate::~PendingUpdate() {
+  if (optimizers_.empty() || std::uncaught_exceptions() > unwinding_) return;
+  std::cerr << "error: an update was started but never settled\n"
+            << "  fix: call settle() on the PendingUpdate that Zero::update returned\n";
+  std::terminate();
+}
+
+double PendingUpdate::settle() && {
+  const double norm = norm_.item<double>();
+  for (ShardedOptimizer* optimizer : std::exchange(optimizers_, {}))
+    if (!std::isfinite(norm)) optimizer->forget_step();
+  return norm;
+}
+
+}  // namespace trireme
