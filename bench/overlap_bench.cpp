@@ -1,7 +1,8 @@
 // How much of the communication of data parallelism and ZeRO is hidden behind computation: two ranks as threads, steps
 // over a free link and over one that is slow on purpose, in turns.
 //   usage: trireme_overlap_bench [STEPS]
-// The slow link is so slow that it is busy for half of a free step (three quarters for stage 3). Hidden = 1 - (slow step
+// The slow link is so slow that it is busy for half of a free step (three quarters for stage 3). Hidden = 1 - (slow
+// step
 // - free step) / time that the link is busy; medians.
 #include <algorithm>
 #include <cstdio>

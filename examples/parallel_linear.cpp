@@ -1,5 +1,5 @@
-// One Linear in three ways, on as many ranks as you start: the sharded computations of nanotron's documentation, and the
-// numbers of Megatron's.
+// One Linear in three ways, on as many ranks as you start: the sharded computations of nanotron's documentation, and
+// the numbers of Megatron's.
 //   trireme launch -n 2 -- ./trireme_example_parallel_linear
 #include <cstdio>
 #include <iostream>
@@ -19,7 +19,7 @@
 using namespace trireme;
 
 // B batch, H features, h = H / tp
-constexpr int64_t B = 4, H = 8;
+constexpr std::int64_t B = 4, H = 8;
 
 int main(int argc, char** argv) {
   const RankMain how{.words = {argv, argv + argc}, .variables = process_variables(), .quiet = true};
@@ -62,8 +62,9 @@ int main(int argc, char** argv) {
               << std::flush;
     tp.barrier().wait();
 
-    // The same layer with the numbers of the well-known walk through Megatron's ColumnParallelLinear: two outputs, so on one
-    // rank or two. The all-gather concatenates the columns; what torch.manual_seed(0) draws is the same in every language.
+    // The same layer with the numbers of the well-known walk through Megatron's ColumnParallelLinear: two outputs, so
+    // on one rank or two. The all-gather concatenates the columns; what torch.manual_seed(0) draws is the same in every
+    // language.
     at::Tensor product;
     if (tp.size() <= 2) {
       at::Generator generator = at::detail::createCPUGenerator(0);
@@ -74,7 +75,7 @@ int main(int argc, char** argv) {
       product = layer.forward(inputs);
     }
     if (tp.rank() == 0) {
-      for (int64_t i = 0; product.defined() && i < 2; ++i)
+      for (std::int64_t i = 0; product.defined() && i < 2; ++i)
         std::printf("%.4f %.4f\n", product[i][0].item<double>(), product[i][1].item<double>());
       std::fflush(stdout);
       std::cout << "the three versions agree: "

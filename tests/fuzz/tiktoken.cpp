@@ -1,4 +1,5 @@
-// Fuzz target: a .tiktoken file, and text for what loads. Input: lines that follow those of the 256 bytes, or, after a NUL, all lines.
+// Fuzz target: a .tiktoken file, and text for what loads. Input: lines that follow those of the 256 bytes, or, after a
+// NUL, all lines.
 #include "tests/fuzz/tokenizer_use.hpp"
 
 namespace {

@@ -24,7 +24,7 @@ ModelConfig llama_layer() {
 /// Bytes a token that all ranks together keep for the backward of one layer in bf16. The output counts, the input does
 /// not: it is the output of the layer before.
 double kept_bytes(int ranks, bool sequence_parallel, config::Recompute mode) {
-  constexpr int64_t kSamples = 2, kLength = 64;
+  constexpr std::int64_t kSamples = 2, kLength = 64;
   const CountedMemory memory;
   std::int64_t kept = 0;
   run_ranks(ranks, [&](World& world) {
@@ -68,13 +68,13 @@ TEST(Memory, ALlamaLayerKeepsWhatTheFormulaSays) {
     // Full: the output alone.
     EXPECT_NEAR(kept_bytes(ranks, ranks > 1, config::Recompute::full) / (2 * h), 1, 0.03) << ranks;
   }
-  // Without sequence parallel two ranks keep twice what lies between the cut layers: the norms' outputs, the residual stream
-  // in the middle and at the end, 8 h of the 12.
+  // Without sequence parallel two ranks keep twice what lies between the cut layers: the norms' outputs, the residual
+  // stream in the middle and at the end, 8 h of the 12.
   EXPECT_NEAR(kept_bytes(2, false, config::Recompute::none) / (formula + 8 * h), 1, 0.03);
 }
 
 TEST(Memory, TheLossPeaksFarBelowWholeLogits) {
-  constexpr int64_t kTokens = 4096, kEntries = 32000, kWidth = 128;
+  constexpr std::int64_t kTokens = 4096, kEntries = 32000, kWidth = 128;
   std::vector<double> peaks;
   std::vector<at::Tensor> grads;
   for (const bool ours : {false, true}) {

@@ -16,8 +16,8 @@ struct Recipe {
   bool contiguous = true;
 };
 
-/// Bytes a parameter on each of `dp` ranks, behind a backward, when stage 3 has nothing gathered: the ranks are threads,
-/// so all together divided by their number.
+/// Bytes a parameter on each of `dp` ranks, behind a backward, when stage 3 has nothing gathered: the ranks are
+/// threads, so all together divided by their number.
 double bytes_a_parameter(const Recipe& recipe, int stage, int dp) {
   ModelConfig m;
   m.model_type = "llama";
@@ -69,7 +69,8 @@ double bytes_a_parameter(const Recipe& recipe, int stage, int dp) {
         // Nothing of the graph is alive behind this brace, but for the gradients.
         decoder->loss(ids, ids, whole_samples(1, 8)).loss.backward();
       }
-      // Gradients that stay where autograd put them are there until the microbatch ends; the others when all are summed.
+      // Gradients that stay where autograd put them are there until the microbatch ends; the others when all are
+      // summed.
       if (measure && !recipe.contiguous) look();
       zero.chunk().end_microbatch();
       zero.finish_gradients();

@@ -1,6 +1,8 @@
 // Writes a model folder in Hugging Face's layout, for hf_folder_agrees.py to load with the packages.
-//   usage: hf_folder_tool FOLDER MAX_SHARD_BYTES DTYPE WEIGHTS [--model.KEY=VALUE...]   once a line on standard input, tabs between
-// WEIGHTS holds the tensors' bytes one after the other; WEIGHTS.txt has a line for each: name, dtype, sizes, with tabs between.
+//   usage: hf_folder_tool FOLDER MAX_SHARD_BYTES DTYPE WEIGHTS [--model.KEY=VALUE...]   once a line on standard input,
+//     tabs between
+// WEIGHTS holds the tensors' bytes one after the other; WEIGHTS.txt has a line for each: name, dtype, sizes, with tabs
+// between.
 #include <algorithm>
 #include <cstdint>
 #include <exception>

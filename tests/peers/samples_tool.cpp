@@ -1,7 +1,7 @@
 // Prints the samples that a run on one token file sees, for training_agrees.py to train on them too.
 //   usage: samples_tool TOKENS SEED GLOBAL_BATCH_SIZE SEQ_LEN STEPS
-// One JSON line a sample, steps from 1 and rows in order: {"step":1,"row":0,"tokens":[...],"mask":[...]}, both of SEQ_LEN + 1
-// numbers. The mask (1: the token counts as a label) is left out where all count.
+// One JSON line a sample, steps from 1 and rows in order: {"step":1,"row":0,"tokens":[...],"mask":[...]}, both of
+// SEQ_LEN + 1 numbers. The mask (1: the token counts as a label) is left out where all count.
 #include <cstdint>
 #include <exception>
 #include <iostream>

@@ -1,5 +1,6 @@
 // A tokenizer for Python tests to ask: texts in, tokens out, both with their lengths before them as 32-bit numbers.
-//   tokenizer_tool encode TOKENIZER [special] [back]    special: with the file's post-processor; back: then also decode(encode(text))
+//   tokenizer_tool encode TOKENIZER [special] [back]    special: with the file's post-processor; back: then also
+//     decode(encode(text))
 //   tokenizer_tool decode TOKENIZER [skip]              lists of tokens in, texts out; skip: without special tokens
 //   tokenizer_tool stream TOKENIZER                     the same, token by token
 //   tokenizer_tool pieces TOKENIZER                     as encode, by the regular expressions alone

@@ -18,8 +18,10 @@ c10d::ReduceOp reduce_op(Reduce reduce) {
   switch (reduce) {
     case Reduce::max: return c10d::ReduceOp::MAX;
     case Reduce::min: return c10d::ReduceOp::MIN;
-    default: return c10d::ReduceOp::SUM;
+    case Reduce::sum:
+    case Reduce::avg: break;  // Group::finish divides
   }
+  return c10d::ReduceOp::SUM;
 }
 
 /// `whole` as n views along dim 0.
@@ -145,6 +147,7 @@ c10::intrusive_ptr<c10d::Work> C10dGroup::start_work(const Call& call) {
       return backend_->scatter(outputs, inputs, o);
     }
     case Op::barrier: return backend_->barrier();
+    // reduce, messages and the end of a step: Group makes them of the others, or handles them itself.
     default: throw InternalError(text(trireme::name(call.op), " is no collective of a backend"));
   }
 }

@@ -26,7 +26,7 @@ const at::Tensor& common_tensor(const Call& call) {
     case Op::broadcast:
     case Op::scatter:
     case Op::recv: return call.output;
-    default: return call.input;
+    default: return call.input;  // undefined for operations that have none
   }
 }
 

@@ -138,7 +138,7 @@ void check_call(const Call& c, int rank, int size, const std::string& where) {
       check_peer(at, c.peer, "root");
       check_tensor(at, c.output, "the tensor");
       return;
-    default: break;
+    default: break;  // those with an input and an output, below
   }
   const bool rooted = c.op == Op::reduce || c.op == Op::gather || c.op == Op::scatter;
   if (rooted) check_peer(at, c.peer, "root");
@@ -176,7 +176,7 @@ void check_call(const Call& c, int rank, int size, const std::string& where) {
              "  fix: pass the rows for each rank (send_counts, recv_counts)");
       }
       break;
-    default: break;
+    default: break;  // checked above
   }
 }
 

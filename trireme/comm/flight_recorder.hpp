@@ -67,8 +67,8 @@ class FlightRecorder {
   /// Clears the calls of the step and starts a new checksum.
   void start_step();
 
-  /// Time that this rank spends in Pending::wait(): communication that nothing hid. On CUDA a wait only orders streams, and
-  /// the time is in whatever asks the device next.
+  /// Time that this rank spends in Pending::wait(): communication that nothing hid. On CUDA a wait only orders streams,
+  /// and the time is in whatever asks the device next.
   void add_wait(std::int64_t ns) { waited_ns_ += ns; }
   double waited_seconds() const { return static_cast<double>(waited_ns_) * 1e-9; }
 

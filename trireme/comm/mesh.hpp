@@ -15,8 +15,8 @@ namespace trireme {
 /// the first use (connecting in the middle of other traffic can deadlock), and groups with the same ranks are shared.
 class Mesh {
  public:
-  /// `also`: additional sets of axes; every mesh has each single axis, kTokenAxes, {cp, tp}, {pp, tp} and all axes. With
-  /// `experts`, another view of the same ranks (layout/grid.hpp), also the groups of that view.
+  /// `also`: additional sets of axes; every mesh has each single axis, kTokenAxes, {cp, tp}, {pp, tp} and all axes.
+  /// With `experts`, another view of the same ranks (layout/grid.hpp), also the groups of that view.
   Mesh(Grid grid, World& world, std::vector<AxisSet> also = {}, std::optional<Grid> experts = std::nullopt);
 
   const Grid& grid() const { return params_.grid(View::dense); }

@@ -35,8 +35,8 @@ struct StepOutcome {
 
 class Executor {
  public:
-  /// The program of this rank, of one stage: forwards, and backwards whole (B) or split into the gradients of inputs (I)
-  /// and of weights (W). Chunks beyond the first need pipelines.
+  /// The program of this rank, of one stage: forwards, and backwards whole (B) or split into the gradients of inputs
+  /// (I) and of weights (W). Chunks beyond the first need pipelines.
   Executor(schedule::Program program, Zero& zero, const Mesh& mesh);
 
   /// Gradients are in `zero` afterwards, and on their way to be summed.

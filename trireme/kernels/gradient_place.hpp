@@ -21,8 +21,8 @@ class GradientPlace : public torch::autograd::PostAccumulateGradHook {
   virtual Memory to_write() = 0;
 
   using Write = std::function<void(const at::Tensor& value, bool is_empty)>;
-  /// Whether weight gradients are computed later, apart from the gradients of inputs (zero-bubble pipeline schedules): then
-  /// it keeps `write` and calls it when the gradient is due. Else it does nothing and returns false.
+  /// Whether weight gradients are computed later, apart from the gradients of inputs (zero-bubble pipeline schedules):
+  /// then it keeps `write` and calls it when the gradient is due. Else it does nothing and returns false.
   virtual bool defer(const Write& write) = 0;
 };
 

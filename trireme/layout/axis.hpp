@@ -18,7 +18,7 @@ inline constexpr std::array kAxes{Axis::pp, Axis::dp, Axis::cp, Axis::tp, Axis::
 
 constexpr const char* name(Axis axis) {
   constexpr std::array<const char*, kAxes.size()> kNames{"pp", "dp", "cp", "tp", "ep", "edp"};
-  return kNames[static_cast<size_t>(axis)];
+  return kNames[static_cast<std::size_t>(axis)];
 }
 
 inline Axis parse_axis(std::string_view word) {
@@ -32,7 +32,7 @@ class AxisSet {
  public:
   class Iterator {
    public:
-    constexpr explicit Iterator(uint32_t bits) : bits_(bits) {}
+    constexpr explicit Iterator(std::uint32_t bits) : bits_(bits) {}
     constexpr Axis operator*() const { return static_cast<Axis>(std::countr_zero(bits_)); }
     constexpr Iterator& operator++() {
       bits_ &= bits_ - 1;  // clears the lowest set bit
@@ -41,7 +41,7 @@ class AxisSet {
     constexpr bool operator==(const Iterator&) const = default;
 
    private:
-    uint32_t bits_;
+    std::uint32_t bits_;
   };
 
   constexpr AxisSet() = default;
@@ -72,14 +72,14 @@ class AxisSet {
   }
 
  private:
-  static constexpr uint32_t bit(Axis axis) { return uint32_t{1} << static_cast<uint32_t>(axis); }
-  static constexpr AxisSet from_bits(uint32_t bits) {
+  static constexpr std::uint32_t bit(Axis axis) { return std::uint32_t{1} << static_cast<std::uint32_t>(axis); }
+  static constexpr AxisSet from_bits(std::uint32_t bits) {
     AxisSet set;
     set.bits_ = bits;
     return set;
   }
 
-  uint32_t bits_ = 0;
+  std::uint32_t bits_ = 0;
 };
 
 }  // namespace trireme

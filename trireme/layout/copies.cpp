@@ -11,7 +11,7 @@ namespace {
 std::optional<Box> intersect(const Box& a, const Box& b) {
   require<CheckpointError>(a.size() == b.size(), "slices of tensors with ", a.size(), " and ", b.size(), " dims");
   Box common;
-  for (size_t dim = 0; dim < a.size(); ++dim) {
+  for (std::size_t dim = 0; dim < a.size(); ++dim) {
     const Range range{std::max(a[dim].begin, b[dim].begin), std::min(a[dim].end, b[dim].end)};
     if (range.begin >= range.end) return std::nullopt;
     common.push_back(range);
@@ -23,8 +23,8 @@ std::optional<Box> intersect(const Box& a, const Box& b) {
 Box to_local(const Box& part, const Box& local, const Box& global) {
   require(local.size() == global.size(), "slices with ", local.size(), " local and ", global.size(), " global dims");
   Box result;
-  for (size_t dim = 0; dim < part.size(); ++dim) {
-    const int64_t shift = local[dim].begin - global[dim].begin;
+  for (std::size_t dim = 0; dim < part.size(); ++dim) {
+    const std::int64_t shift = local[dim].begin - global[dim].begin;
     result.push_back({part[dim].begin + shift, part[dim].end + shift});
   }
   return result;
@@ -32,7 +32,7 @@ Box to_local(const Box& part, const Box& local, const Box& global) {
 
 /// Appends `box` minus `hole`, which lies inside it, as disjoint boxes.
 void append_difference(Box box, const Box& hole, std::vector<Box>& boxes) {
-  for (size_t dim = 0; dim < box.size(); ++dim) {
+  for (std::size_t dim = 0; dim < box.size(); ++dim) {
     const auto append_slab = [&](Range slab) {
       if (slab.size() == 0) return;
       boxes.push_back(box);
@@ -62,8 +62,8 @@ std::vector<Copy> plan_copies(const std::vector<std::vector<SlicesPair>>& from, 
     std::vector<Box> missing;  // disjoint boxes in global coordinates
     if (std::ranges::all_of(wanted_global, [](const Range& range) { return range.size() > 0; }))
       missing.push_back(wanted_global);
-    for (size_t i = 0; i < from.size() && !missing.empty(); ++i) {
-      const size_t from_rank = (static_cast<size_t>(to_rank) + i) % from.size();
+    for (std::size_t i = 0; i < from.size() && !missing.empty(); ++i) {
+      const std::size_t from_rank = (static_cast<std::size_t>(to_rank) + i) % from.size();
       for (const SlicesPair& source : from[from_rank]) {
         const Box source_global = box_of(source.global_slices);
         std::vector<Box> still_missing;

@@ -68,17 +68,17 @@ RC_GTEST_PROP(CopiesProperty, EveryElementIsCopiedOnceOrTheGapIsReported, ()) {
     return Range{begin, pick(begin + 1, 7)};
   };
   std::vector<std::vector<SlicesPair>> from(pick(1, 8));
-  std::set<std::pair<int64_t, int64_t>> kept, copied;
+  std::set<std::pair<std::int64_t, std::int64_t>> kept, copied;
   for (std::vector<SlicesPair>& rank : from) {
     const Range rows = range(), columns = range();
     rank.push_back(pair({{0, rows.size()}, {0, columns.size()}}, {rows, columns}));
-    for (int64_t row = rows.begin; row < rows.end; ++row)
-      for (int64_t column = columns.begin; column < columns.end; ++column) kept.emplace(row, column);
+    for (std::int64_t row = rows.begin; row < rows.end; ++row)
+      for (std::int64_t column = columns.begin; column < columns.end; ++column) kept.emplace(row, column);
   }
   const Range rows = range(), columns = range();
   bool complete = true;
-  for (int64_t row = rows.begin; row < rows.end; ++row)
-    for (int64_t column = columns.begin; column < columns.end; ++column)
+  for (std::int64_t row = rows.begin; row < rows.end; ++row)
+    for (std::int64_t column = columns.begin; column < columns.end; ++column)
       complete = complete && kept.contains({row, column});
   const std::vector<SlicesPair> wanted{pair({{0, rows.size()}, {0, columns.size()}}, {rows, columns})};
   const int to_rank = pick(0, 19);
@@ -89,10 +89,11 @@ RC_GTEST_PROP(CopiesProperty, EveryElementIsCopiedOnceOrTheGapIsReported, ()) {
   for (const Copy& copy : plan_copies(from, wanted, to_rank)) {
     const Box& box = copy.overlap.global;
     RC_ASSERT(intersect(from[copy.from_rank][0], pair(box, box)).value().from_local == copy.overlap.from_local);
-    for (int64_t row = box[0].begin; row < box[0].end; ++row)
-      for (int64_t column = box[1].begin; column < box[1].end; ++column) RC_ASSERT(copied.emplace(row, column).second);
+    for (std::int64_t row = box[0].begin; row < box[0].end; ++row)
+      for (std::int64_t column = box[1].begin; column < box[1].end; ++column)
+        RC_ASSERT(copied.emplace(row, column).second);
   }
-  RC_ASSERT(static_cast<int64_t>(copied.size()) == rows.size() * columns.size());
+  RC_ASSERT(static_cast<std::int64_t>(copied.size()) == rows.size() * columns.size());
 }
 
 }  // namespace

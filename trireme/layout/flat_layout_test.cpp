@@ -30,17 +30,17 @@ TEST(FlatLayout, BucketsCloseWhenTheyAreFullAndEmbeddingsStandAlone) {
 
 TEST(FlatLayout, EveryElementIsInOneShard) {
   EXPECT_TRUE(rc::check("pieces of all shards are the tensors", [] {
-    const auto sizes = *rc::gen::container<std::vector<int64_t>>(rc::gen::inRange<int64_t>(0, 5000));
+    const auto sizes = *rc::gen::container<std::vector<std::int64_t>>(rc::gen::inRange<std::int64_t>(0, 5000));
     const int shards = *rc::gen::inRange(1, 9);
     std::vector<FlatItem> items;
-    for (const int64_t size : sizes) items.push_back({size, *rc::gen::inRange(0, 8) == 0});
+    for (const std::int64_t size : sizes) items.push_back({size, *rc::gen::inRange(0, 8) == 0});
     const FlatLayout layout = flat_layout(items, *rc::gen::inRange(1, 9000), shards);
-    std::vector<int64_t> seen(items.size());
-    int64_t begin = 0;
-    for (size_t b = 0; b < layout.buckets.size(); ++b) {
+    std::vector<std::int64_t> seen(items.size());
+    std::int64_t begin = 0;
+    for (std::size_t b = 0; b < layout.buckets.size(); ++b) {
       RC_ASSERT(layout.buckets[b].begin == begin);
       begin += layout.buckets[b].numel;
-      int64_t end = 0;
+      std::int64_t end = 0;
       for (const FlatSlot& slot : layout.buckets[b].slots) {
         RC_ASSERT(slot.offset >= end && slot.offset % kFlatAlign == 0);
         end = slot.offset + slot.numel;
@@ -56,7 +56,7 @@ TEST(FlatLayout, EveryElementIsInOneShard) {
       }
     }
     RC_ASSERT(begin == layout.numel);
-    for (size_t i = 0; i < items.size(); ++i) RC_ASSERT(seen[i] == items[i].numel);
+    for (std::size_t i = 0; i < items.size(); ++i) RC_ASSERT(seen[i] == items[i].numel);
   }));
 }
 
@@ -79,23 +79,23 @@ TEST(FlatLayout, GroupsAreBucketsAsGiven) {
 TEST(FlatLayout, PlacesDoNotDependOnTheNumberOfShards) {
   const std::vector<FlatItem> items{{100}, {2000}, {5, true}, {1}, {3000}, {7}};
   for (const int shards : {2, 3, 4, 7})
-    for (size_t b = 0; b < 4; ++b)
+    for (std::size_t b = 0; b < 4; ++b)
       EXPECT_EQ(flat_layout(items, 2000, shards).buckets[b].slots, flat_layout(items, 2000, 1).buckets[b].slots);
 }
 
 TEST(FlatLayout, WholeTensorsLieInOneShard) {
   for (const int shards : {1, 2, 3, 5}) {
     std::vector<FlatItem> items;
-    for (const int64_t numel : {37 * 37, 37, 5, 2000, 100, 4096, 1, 1024, 30})
+    for (const std::int64_t numel : {37 * 37, 37, 5, 2000, 100, 4096, 1, 1024, 30})
       items.push_back({.numel = numel, .whole = numel > 1000});
     const FlatLayout layout = flat_layout(items, FlatGroups{{0, 1, 2, 3, 4}, {5, 6}, {7, 8}}, shards);
     for (const FlatBucket& bucket : layout.buckets) {
       EXPECT_EQ(bucket.numel % (kFlatBlock * shards), 0);
-      int64_t end = 0;
+      std::int64_t end = 0;
       for (const FlatSlot& slot : bucket.slots) {
         EXPECT_GE(slot.offset, end) << "slots are in the order of their offsets and do not overlap";
         end = slot.offset + slot.numel;
-        const int64_t size = bucket.numel / shards;
+        const std::int64_t size = bucket.numel / shards;
         if (items[slot.item].whole) {
           EXPECT_EQ(slot.offset / size, (end - 1) / size) << "tensor " << slot.item << " of " << shards << " shards";
         }

@@ -20,7 +20,7 @@ std::vector<int> zero_to(int size) {
 }
 
 int checked_product(const std::vector<Grid::AxisValue>& degrees) {
-  int64_t size = 1;
+  std::int64_t size = 1;
   for (auto [axis, degree] : degrees) {
     check_at_least_one(name(axis), degree);
     size *= degree;
@@ -39,8 +39,8 @@ std::vector<Axis> parse_order(std::string_view order) {
   };
   std::vector<Axis> axes;
   AxisSet seen;
-  for (size_t begin = 0; begin <= order.size();) {
-    const size_t end = std::min(order.find('-', begin), order.size());
+  for (std::size_t begin = 0; begin <= order.size();) {
+    const std::size_t end = std::min(order.find('-', begin), order.size());
     const std::string_view word = order.substr(begin, end - begin);
     const auto axis = std::ranges::find_if(kAxes, [&](Axis a) { return word == name(a); });
     if (axis == kAxes.end() || !kDenseAxes.contains(*axis)) fail("\"", word, "\" is not an axis");
@@ -56,8 +56,8 @@ std::vector<Axis> parse_order(std::string_view order) {
 
 int WorldRankMatrix::operator()(int pp, int dp, int cp, int tp) const {
   const std::array<int, 4> at{pp, dp, cp, tp};
-  size_t index = 0;
-  for (size_t i = 0; i < at.size(); ++i) {
+  std::size_t index = 0;
+  for (std::size_t i = 0; i < at.size(); ++i) {
     require<ConfigError>(0 <= at[i] && at[i] < shape_[i], "world_rank_matrix[", pp, "][", dp, "][", cp, "][", tp,
                          "]: the shape is ", shape_[0], " x ", shape_[1], " x ", shape_[2], " x ", shape_[3]);
     index = index * shape_[i] + at[i];
@@ -79,8 +79,8 @@ Grid::Grid(std::vector<AxisValue> degrees, std::vector<int> rank_of_cell)
     require<ConfigError>(!seen.contains(axis), "grid ", str(), ": ", name(axis), " is named twice");
     seen = seen | axis;
     stride /= degree;
-    degree_[static_cast<size_t>(axis)] = degree;
-    stride_[static_cast<size_t>(axis)] = stride;
+    degree_[static_cast<std::size_t>(axis)] = degree;
+    stride_[static_cast<std::size_t>(axis)] = stride;
   }
   cell_of_rank_.assign(rank_of_cell_.size(), -1);
   for (int cell = 0; cell < num_cells; ++cell) {

@@ -52,7 +52,7 @@ class Grid {
   int size() const { return static_cast<int>(rank_of_cell_.size()); }
   const std::vector<AxisValue>& axes() const { return axes_; }
   /// 1 for an axis that is not in the grid.
-  int degree(Axis axis) const { return degree_[static_cast<size_t>(axis)]; }
+  int degree(Axis axis) const { return degree_[static_cast<std::size_t>(axis)]; }
   /// The size of each group along `axes`.
   int degree(AxisSet axes) const;
   /// 0 for an axis that is not in the grid.
@@ -75,7 +75,7 @@ class Grid {
   std::string str() const;
 
  private:
-  int stride(Axis axis) const { return stride_[static_cast<size_t>(axis)]; }
+  int stride(Axis axis) const { return stride_[static_cast<std::size_t>(axis)]; }
   int cell_of(int rank) const;
   std::vector<int> cell_offsets(AxisSet axes) const;
   std::vector<int> group_of(int rank, AxisSet axes, const std::vector<int>& offsets) const;

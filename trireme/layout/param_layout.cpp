@@ -48,8 +48,8 @@ bool ParamLayout::is_first_holder(const ParamSpec& spec, int rank, std::size_t p
 }
 
 std::vector<int> ParamLayout::partial_peers(const ParamSpec& spec, int rank, std::size_t piece) const {
-  // Ranks that hold the same granule of a cut dim (a KV head) use it for other queries each: their gradients are partial
-  // too.
+  // Ranks that hold the same granule of a cut dim (a KV head) use it for other queries each: their gradients are
+  // partial too.
   const AxisSet axes = spec.partial | cut_axes(spec.placement);
   if (grid(spec.placement.view).degree(axes) == 1) return {rank};
   return same_piece_peers(spec.placement, spec.shape, grid(spec.placement.view), rank, piece, axes);

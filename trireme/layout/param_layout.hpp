@@ -1,6 +1,6 @@
 #pragma once
-// Where each parameter lives: the one place that says which grid cuts it, which ranks hold the same part of it, and which
-// ranks sum its gradient. Arithmetic only; comm/param_mesh.hpp adds the groups.
+// Where each parameter lives: the one place that says which grid cuts it, which ranks hold the same part of it, and
+// which ranks sum its gradient. Arithmetic only; comm/param_mesh.hpp adds the groups.
 #include <optional>
 #include <vector>
 
@@ -28,8 +28,8 @@ class ParamLayout {
   AxisSet sum_axes(const ParamSpec& spec) const;
   /// The other axes of a pipeline stage: the ranks along them together hold the full parameter.
   AxisSet model_axes(const ParamSpec& spec) const;
-  /// Several ranks along the model axes may hold the same piece; the first of them counts it in norms and sends it where
-  /// the full parameter is assembled.
+  /// Several ranks along the model axes may hold the same piece; the first of them counts it in norms and sends it
+  /// where the full parameter is assembled.
   bool is_first_holder(const ParamSpec& spec, int rank, std::size_t piece) const;
   /// The ranks, including `rank`, whose partial gradients of a piece are summed before the sum over the tokens.
   std::vector<int> partial_peers(const ParamSpec& spec, int rank, std::size_t piece) const;

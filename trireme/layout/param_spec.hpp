@@ -14,8 +14,8 @@ enum class Fill { zeros, ones, bias, weight, residual_weight, embedding };
 struct ParamSpec {
   Shape shape;  // of the full parameter, over all ranks
   Placement placement = {};
-  /// Axes along which ranks hold the same values but compute only a partial gradient each, because they see other tokens
-  /// or other heads: the weight of a norm with sequence parallelism. The gradient is the sum over them
+  /// Axes along which ranks hold the same values but compute only a partial gradient each, because they see other
+  /// tokens or other heads: the weight of a norm with sequence parallelism. The gradient is the sum over them
   /// (nn/gradients.hpp). Along other axes that do not cut the parameter its gradient is the same on all ranks by
   /// construction. The axes that cut the batch need not be named.
   AxisSet partial = {};

@@ -9,12 +9,12 @@
 namespace trireme {
 namespace {
 
-int64_t divide_up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+std::int64_t divide_up(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0); }
 
 /// All cuts of one dim, combined.
 struct DimCut {
   std::vector<Axis> axes;  // outer first
-  int64_t degree = 1;
+  std::int64_t degree = 1;
   std::vector<Section> sections;  // empty: the dim is not cut into sections
   bool padded = false;
 };
@@ -43,7 +43,7 @@ std::vector<DimCut> by_dim(const Placement& placement, const Shape& shape, const
 }
 
 /// "dim 0 of size 10, cut by dp x tp = 2 x 4"
-std::string describe(size_t dim, int64_t size, const DimCut& cut, const Grid& grid) {
+std::string describe(std::size_t dim, std::int64_t size, const DimCut& cut, const Grid& grid) {
   std::string axes, degrees;
   for (Axis axis : cut.axes) {
     axes += text(axes.empty() ? "" : " x ", name(axis));
@@ -52,7 +52,7 @@ std::string describe(size_t dim, int64_t size, const DimCut& cut, const Grid& gr
   return text("dim ", dim, " of size ", size, ", cut by ", axes, " = ", degrees);
 }
 
-void check_dim(size_t dim, int64_t size, const DimCut& cut, const Grid& grid) {
+void check_dim(std::size_t dim, std::int64_t size, const DimCut& cut, const Grid& grid) {
   const auto ensure = [&](bool ok, const auto&... rule) {
     if (!ok) throw ConfigError(text(describe(dim, size, cut, grid), ": ", rule...));
   };
@@ -61,11 +61,11 @@ void check_dim(size_t dim, int64_t size, const DimCut& cut, const Grid& grid) {
     return;
   }
   ensure(!cut.padded, "a dim of several sections cannot be padded");
-  int64_t left = size;
+  std::int64_t left = size;
   for (const Section& section : cut.sections) {
     ensure(0 < section.size && section.size <= left, "the sections must be positive and add up to ", size);
     left -= section.size;
-    const int64_t granules = section.granules == 0 ? section.size : section.granules;
+    const std::int64_t granules = section.granules == 0 ? section.size : section.granules;
     ensure(granules > 0 && section.size % granules == 0, "a section of ", section.size, " is not divisible into ",
            granules, " granules");
     ensure(granules % cut.degree == 0 || cut.degree % granules == 0, "a section of ", section.size, " has ", granules,
@@ -77,30 +77,30 @@ void check_dim(size_t dim, int64_t size, const DimCut& cut, const Grid& grid) {
 std::vector<DimCut> checked(const Placement& placement, const Shape& shape, const Grid& grid) {
   numel(shape);
   std::vector<DimCut> dims = by_dim(placement, shape, grid);
-  for (size_t dim = 0; dim < dims.size(); ++dim) check_dim(dim, shape[dim], dims[dim], grid);
+  for (std::size_t dim = 0; dim < dims.size(); ++dim) check_dim(dim, shape[dim], dims[dim], grid);
   return dims;
 }
 
 /// A range of one dim that a rank holds, and the number of ranks along the dim's axes that hold it.
 struct Part {
   Range local, global;
-  int64_t replicas = 1;
+  std::int64_t replicas = 1;
 };
 
 /// The parts of a dim of `size` that the rank with combined index `index` holds.
-std::vector<Part> parts_of(const DimCut& cut, int64_t size, int64_t index) {
+std::vector<Part> parts_of(const DimCut& cut, std::int64_t size, std::int64_t index) {
   if (cut.sections.empty()) {
-    const int64_t rows = divide_up(size, cut.degree);
+    const std::int64_t rows = divide_up(size, cut.degree);
     const Range global{std::min(index * rows, size), std::min((index + 1) * rows, size)};
     return {{{0, global.size()}, global}};
   }
   std::vector<Part> parts;
-  int64_t local_begin = 0, chunk_begin = 0;
+  std::int64_t local_begin = 0, chunk_begin = 0;
   for (const Section& section : cut.sections) {
-    const int64_t granules = section.granules == 0 ? section.size : section.granules;
-    const int64_t replicas = std::max<int64_t>(cut.degree / granules, 1);  // neighbours that share a granule
-    const int64_t rows = section.size / (cut.degree / replicas);
-    const int64_t begin = chunk_begin + index / replicas * rows;
+    const std::int64_t granules = section.granules == 0 ? section.size : section.granules;
+    const std::int64_t replicas = std::max<std::int64_t>(cut.degree / granules, 1);  // neighbours that share a granule
+    const std::int64_t rows = section.size / (cut.degree / replicas);
+    const std::int64_t begin = chunk_begin + index / replicas * rows;
     parts.push_back({{local_begin, local_begin + rows}, {begin, begin + rows}, replicas});
     local_begin += rows;
     chunk_begin += section.size;
@@ -108,20 +108,20 @@ std::vector<Part> parts_of(const DimCut& cut, int64_t size, int64_t index) {
   return parts;
 }
 
-int64_t combined_index(const DimCut& cut, const Grid& grid, int rank) {
-  int64_t index = 0;
+std::int64_t combined_index(const DimCut& cut, const Grid& grid, int rank) {
+  std::int64_t index = 0;
   for (Axis axis : cut.axes) index = index * grid.degree(axis) + grid.coord(rank, axis);
   return index;
 }
 
 }  // namespace
 
-Cut fused_qkv(Axis axis, int dim, int64_t heads, int64_t kv_heads, int64_t head_dim) {
+Cut fused_qkv(Axis axis, int dim, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim) {
   const Section q{heads * head_dim, heads}, kv{kv_heads * head_dim, kv_heads};
   return {axis, dim, {q, kv, kv}};
 }
 
-Cut gate_up(Axis axis, int dim, int64_t ffn) { return {axis, dim, {{ffn, 0}, {ffn, 0}}}; }
+Cut gate_up(Axis axis, int dim, std::int64_t ffn) { return {axis, dim, {{ffn, 0}, {ffn, 0}}}; }
 
 void check(const Placement& placement, const Shape& shape, const Grid& grid) { checked(placement, shape, grid); }
 
@@ -129,14 +129,15 @@ Shape local_shape(const Placement& placement, const Shape& shape, const Grid& gr
   const std::vector<DimCut> dims = checked(placement, shape, grid);
   Shape local;
   // Index 0 always has the full number of rows, and with sections all ranks have the same number.
-  for (size_t dim = 0; dim < dims.size(); ++dim) local.push_back(parts_of(dims[dim], shape[dim], 0).back().local.end);
+  for (std::size_t dim = 0; dim < dims.size(); ++dim)
+    local.push_back(parts_of(dims[dim], shape[dim], 0).back().local.end);
   return local;
 }
 
 std::vector<Piece> pieces(const Placement& placement, const Shape& shape, const Grid& grid, int rank) {
   const std::vector<DimCut> dims = checked(placement, shape, grid);
   std::vector<Piece> result{{.slices = {}, .replicas = grid.size() / grid.degree(cut_axes(placement))}};
-  for (size_t dim = 0; dim < dims.size(); ++dim) {
+  for (std::size_t dim = 0; dim < dims.size(); ++dim) {
     const std::vector<Part> parts = parts_of(dims[dim], shape[dim], combined_index(dims[dim], grid, rank));
     std::vector<Piece> finer;
     for (const Piece& piece : result)
@@ -160,7 +161,7 @@ ShardedInfo sharded_info(const Placement& placement, const Shape& shape, const G
 }
 
 std::vector<int> same_piece_peers(const Placement& placement, const Shape& shape, const Grid& grid, int rank,
-                                  size_t piece, AxisSet axes) {
+                                  std::size_t piece, AxisSet axes) {
   const std::vector<Piece> mine = pieces(placement, shape, grid, rank);
   require(piece < mine.size(), "rank ", rank, " keeps ", mine.size(), " pieces; there is no number ", piece);
   const auto keeps_it = [&](const Piece& other) {

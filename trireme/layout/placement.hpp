@@ -11,13 +11,13 @@ namespace trireme {
 
 /// Part of a dim that is sharded separately. `granules`: number of indivisible units, such as heads; 0: every element.
 struct Section {
-  int64_t size = 0;
-  int64_t granules = 0;
+  std::int64_t size = 0;
+  std::int64_t granules = 0;
   bool operator==(const Section&) const = default;
 };
 
-/// The grid that a parameter is placed on: the dense one (pp, dp, cp, tp), or the experts' view of the same ranks (pp, edp,
-/// ep, tp).
+/// The grid that a parameter is placed on: the dense one (pp, dp, cp, tp), or the experts' view of the same ranks (pp,
+/// edp, ep, tp).
 enum class View { dense, expert };
 
 /// `axis` shards tensor dim `dim` into equal parts, in the order of the coordinate along the axis.
@@ -43,8 +43,8 @@ struct Placement {
   bool operator==(const Placement&) const = default;
 };
 
-Cut fused_qkv(Axis axis, int dim, int64_t heads, int64_t kv_heads, int64_t head_dim);
-Cut gate_up(Axis axis, int dim, int64_t ffn);
+Cut fused_qkv(Axis axis, int dim, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim);
+Cut gate_up(Axis axis, int dim, std::int64_t ffn);
 
 /// Throws ConfigError that names the dim, the size, the axes, the degree and the violated rule.
 void check(const Placement& placement, const Shape& shape, const Grid& grid);
@@ -56,7 +56,7 @@ Shape local_shape(const Placement& placement, const Shape& shape, const Grid& gr
 /// parameter of one pipeline stage exists on 1 / pp of them.
 struct Piece {
   SlicesPair slices;
-  int64_t replicas = 1;
+  std::int64_t replicas = 1;
   bool operator==(const Piece&) const = default;
 };
 
@@ -69,7 +69,7 @@ ShardedInfo sharded_info(const Placement& placement, const Shape& shape, const G
 /// The ranks of `rank`'s group along `axes` that also hold its piece `piece`: for a replicated KV head, the ranks that
 /// sum its gradient.
 std::vector<int> same_piece_peers(const Placement& placement, const Shape& shape, const Grid& grid, int rank,
-                                  size_t piece, AxisSet axes);
+                                  std::size_t piece, AxisSet axes);
 
 AxisSet cut_axes(const Placement& placement);
 

@@ -118,17 +118,17 @@ Placement any_placement(const Shape& shape, const Grid& grid) {
     degree[dim] *= grid.degree(axis);
     placement.cuts.push_back({axis, dim});
   }
-  for (size_t dim = 0; dim < shape.size(); ++dim) {
+  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
     if (last_cut[dim] < 0) continue;
     Cut& cut = placement.cuts[last_cut[dim]];
     if (toss()) {
       cut.padded = shape[dim] % degree[dim] != 0 || toss();
       continue;
     }
-    for (int64_t left = shape[dim]; left > 0;) {
-      const int64_t size = pick(1, static_cast<int>(left));
-      std::vector<int64_t> granules;
-      for (int64_t u = 1; u <= size; ++u)
+    for (std::int64_t left = shape[dim]; left > 0;) {
+      const std::int64_t size = pick(1, static_cast<int>(left));
+      std::vector<std::int64_t> granules;
+      for (std::int64_t u = 1; u <= size; ++u)
         if (size % u == 0 && (u % degree[dim] == 0 || degree[dim] % u == 0)) granules.push_back(u);
       cut.sections.push_back({size, granules[pick(0, static_cast<int>(granules.size()) - 1)]});
       left -= size;
@@ -139,7 +139,7 @@ Placement any_placement(const Shape& shape, const Grid& grid) {
 
 Shape any_shape() {
   Shape shape(pick(0, 3));
-  for (int64_t& size : shape) size = pick(1, 12);
+  for (std::int64_t& size : shape) size = pick(1, 12);
   return shape;
 }
 
@@ -152,15 +152,16 @@ Grid any_grid() {
 
 /// visit(index) for each element of a box in a row-major array.
 template <class Visit>
-void for_each_index(const Box& box, const Shape& shape, const Visit& visit, size_t dim = 0, int64_t index = 0) {
+void for_each_index(const Box& box, const Shape& shape, const Visit& visit, std::size_t dim = 0,
+                    std::int64_t index = 0) {
   if (dim == box.size()) return visit(index);
-  for (int64_t at = box[dim].begin; at < box[dim].end; ++at)
+  for (std::int64_t at = box[dim].begin; at < box[dim].end; ++at)
     for_each_index(box, shape, visit, dim + 1, index * shape[dim] + at);
 }
 
-std::vector<int64_t> indices(const Box& box, const Shape& shape) {
-  std::vector<int64_t> list;
-  for_each_index(box, shape, [&](int64_t index) { list.push_back(index); });
+std::vector<std::int64_t> indices(const Box& box, const Shape& shape) {
+  std::vector<std::int64_t> list;
+  for_each_index(box, shape, [&](std::int64_t index) { list.push_back(index); });
   return list;
 }
 
@@ -174,11 +175,11 @@ RC_GTEST_PROP(PlacementProperty, EveryElementIsKeptByAsManyRanksAsSaid, ()) {
       for (const Piece& piece : pieces(placement, shape, grid, rank)) visit(piece);
   };
   for_each_piece([&](const Piece& piece) {
-    for (int64_t index : indices(box_of(piece.slices.global_slices), shape)) ++holders[index];
+    for (std::int64_t index : indices(box_of(piece.slices.global_slices), shape)) ++holders[index];
   });
   RC_ASSERT(std::ranges::find(holders, 0) == holders.end());
   for_each_piece([&](const Piece& piece) {
-    for (int64_t index : indices(box_of(piece.slices.global_slices), shape))
+    for (std::int64_t index : indices(box_of(piece.slices.global_slices), shape))
       RC_ASSERT(holders[index] == piece.replicas);
   });
 }
@@ -193,9 +194,9 @@ RC_GTEST_PROP(PlacementProperty, LocalSlicesFillTheLocalShapeButForPadding, ()) 
   const ShardedInfo info = sharded_info(placement, shape, grid, rank);
   RC_ASSERT(validated(info, local) == info);  // inside both shapes, equal sizes, no overlap
   RC_ASSERT(parse_slices_pairs(str(info.local_global_slices_pairs)) == info.local_global_slices_pairs);
-  int64_t filled = 0;
+  std::int64_t filled = 0;
   for (const SlicesPair& pair : info.local_global_slices_pairs)
-    filled += static_cast<int64_t>(indices(box_of(pair.local_slices), local).size());
+    filled += static_cast<std::int64_t>(indices(box_of(pair.local_slices), local).size());
   RC_ASSERT(filled <= numel(local));
   if (!padded) RC_ASSERT(filled == numel(local));
 }
@@ -206,18 +207,18 @@ RC_GTEST_PROP(PlacementProperty, PeersOfAPieceAreThoseThatKeepIt, ()) {
   const Placement placement = any_placement(shape, grid);
   const int rank = pick(0, grid.size() - 1);
   const std::vector<Piece> mine = pieces(placement, shape, grid, rank);
-  for (size_t i = 0; i < mine.size(); ++i) {
+  for (std::size_t i = 0; i < mine.size(); ++i) {
     const std::vector<int> peers =
         same_piece_peers(placement, shape, grid, rank, i, {Axis::pp, Axis::dp, Axis::cp, Axis::tp});
-    RC_ASSERT(static_cast<int64_t>(peers.size()) == mine[i].replicas);
+    RC_ASSERT(static_cast<std::int64_t>(peers.size()) == mine[i].replicas);
   }
 }
 
 /// A tensor sharded over the ranks of one layout.
 struct Spread {
   Shape local_shape;
-  std::vector<std::vector<SlicesPair>> slices;  // by rank
-  std::vector<std::vector<int64_t>> values;     // by rank; -1 is padding
+  std::vector<std::vector<SlicesPair>> slices;    // by rank
+  std::vector<std::vector<std::int64_t>> values;  // by rank; -1 is padding
 };
 
 Spread any_spread(const Shape& shape) {
@@ -226,18 +227,18 @@ Spread any_spread(const Shape& shape) {
   Spread spread{local_shape(placement, shape, grid), {}, {}};
   for (int rank = 0; rank < grid.size(); ++rank)
     spread.slices.push_back(sharded_info(placement, shape, grid, rank).local_global_slices_pairs);
-  spread.values.assign(grid.size(), std::vector<int64_t>(numel(spread.local_shape), -1));
+  spread.values.assign(grid.size(), std::vector<std::int64_t>(numel(spread.local_shape), -1));
   return spread;
 }
 
 /// `to`, whose values must be unset, filled with those of `from`.
 Spread moved(const Spread& from, Spread to) {
-  for (size_t rank = 0; rank < to.slices.size(); ++rank)
+  for (std::size_t rank = 0; rank < to.slices.size(); ++rank)
     for (const Copy& copy : plan_copies(from.slices, to.slices[rank], static_cast<int>(rank))) {
-      const std::vector<int64_t> source = indices(copy.overlap.from_local, from.local_shape),
-                                 target = indices(copy.overlap.to_local, to.local_shape);
+      const std::vector<std::int64_t> source = indices(copy.overlap.from_local, from.local_shape),
+                                      target = indices(copy.overlap.to_local, to.local_shape);
       RC_ASSERT(source.size() == target.size());
-      for (size_t i = 0; i < source.size(); ++i) {
+      for (std::size_t i = 0; i < source.size(); ++i) {
         RC_ASSERT(to.values[rank][target[i]] == -1);  // each element once
         to.values[rank][target[i]] = from.values[copy.from_rank][source[i]];
       }
@@ -249,7 +250,7 @@ RC_GTEST_PROP(PlacementProperty, FromAnyLayoutToAnyOtherNothingIsLost, ()) {
   const Shape shape = any_shape();
   const Slices everything = slices_of(resolve(Slices(shape.size()), shape));
   Spread whole{shape, {{{everything, everything}}}, {{}}};
-  for (int64_t i = 0; i < numel(shape); ++i) whole.values[0].push_back(i);
+  for (std::int64_t i = 0; i < numel(shape); ++i) whole.values[0].push_back(i);
   const Spread unset_b = any_spread(shape), unset_c = any_spread(shape);
   Spread unset_whole = whole;
   std::ranges::fill(unset_whole.values[0], -1);

@@ -30,21 +30,21 @@ class Reader {
   void expect_end() const {
     if (!done()) fail("expected the end");
   }
-  int64_t number() {
-    int64_t value = 0;
+  std::int64_t number() {
+    std::int64_t value = 0;
     const char* const begin = source_.data() + at_;
     const auto [end, error] = std::from_chars(begin, source_.data() + source_.size(), value);
     if (error == std::errc::result_out_of_range) fail("the number does not fit in 64 bits");
     if (error != std::errc()) fail("expected a whole number");
-    at_ += static_cast<size_t>(end - begin);
+    at_ += static_cast<std::size_t>(end - begin);
     return value;
   }
-  std::optional<int64_t> number_or_none() {
+  std::optional<std::int64_t> number_or_none() {
     if (accept("None")) return std::nullopt;
     return number();
   }
   std::string_view until(char c) {
-    const size_t length = source_.substr(at_).find(c);
+    const std::size_t length = source_.substr(at_).find(c);
     if (length == std::string_view::npos) fail("expected a \"", c, "\"");
     at_ += length;
     return source_.substr(at_ - length, length);
@@ -57,8 +57,8 @@ class Reader {
 
   template <class... Parts>
   [[noreturn]] void fail(const Parts&... rule) const {
-    constexpr size_t kShown = 40;  // characters on either side: the text may be megabytes long
-    const size_t begin = at_ - std::min(at_, kShown);
+    constexpr std::size_t kShown = 40;  // characters on either side: the text may be megabytes long
+    const std::size_t begin = at_ - std::min(at_, kShown);
     std::string shown(source_.substr(begin, at_ - begin + kShown));
     for (char& c : shown)
       if (c < ' ' || c > '~') c = '?';  // no control characters in a terminal
@@ -69,7 +69,7 @@ class Reader {
  private:
   const char* what_;
   std::string_view source_;
-  size_t at_ = 0;
+  std::size_t at_ = 0;
 };
 
 Slices read_slices(Reader& reader) {
@@ -104,7 +104,7 @@ Shape read_tuple(Reader& reader) {
 }
 
 bool overlap(const Box& a, const Box& b) {
-  for (size_t dim = 0; dim < a.size(); ++dim)
+  for (std::size_t dim = 0; dim < a.size(); ++dim)
     if (std::max(a[dim].begin, b[dim].begin) >= std::min(a[dim].end, b[dim].end)) return false;
   return true;
 }
@@ -120,38 +120,38 @@ std::string joined(const Parts& parts, const char* separator) {
   return result;
 }
 
-std::string or_none(std::optional<int64_t> number) { return number ? std::to_string(*number) : "None"; }
+std::string or_none(std::optional<std::int64_t> number) { return number ? std::to_string(*number) : "None"; }
 
 }  // namespace
 
 const char* name(ReduceOp op) {
   constexpr std::array<const char*, kReduceOps.size()> kNames{"sum", "avg", "max", "min"};
-  return kNames[static_cast<size_t>(op)];
+  return kNames[static_cast<std::size_t>(op)];
 }
 
 // Here and below `throw`, not `require`: it would format the slices even on success, and this runs for every piece.
-int64_t numel(const Shape& shape) {
-  constexpr int64_t kMax = int64_t{1} << 60;
-  int64_t count = 1, bound = 1;  // the bound ignores dims of size 0, so that every single size is checked
-  for (int64_t size : shape) {
+std::int64_t numel(const Shape& shape) {
+  constexpr std::int64_t kMax = std::int64_t{1} << 60;
+  std::int64_t count = 1, bound = 1;  // the bound ignores dims of size 0, so that every single size is checked
+  for (std::int64_t size : shape) {
     if (size < 0) throw ConfigError(text("shape ", tuple_text(shape), ": a size is negative"));
     if (size > 0 && bound > kMax / size)
       throw ConfigError(text("shape ", tuple_text(shape), ": more than 2^60 elements"));
     count *= size;
-    bound *= std::max<int64_t>(size, 1);
+    bound *= std::max<std::int64_t>(size, 1);
   }
   return count;
 }
 
-Range resolve(const Slice& slice, int64_t size) {
+Range resolve(const Slice& slice, std::int64_t size) {
   if (slice.step.value_or(1) != 1) throw CheckpointError(text("slice ", str(slice), ": the step must be None or 1"));
-  const auto inside = [&](std::optional<int64_t> index, int64_t otherwise) {
+  const auto inside = [&](std::optional<std::int64_t> index, std::int64_t otherwise) {
     if (!index) return otherwise;
     if (*index < -size || *index > size)
       throw CheckpointError(text("slice ", str(slice), ": ", *index, " is outside a dim of size ", size));
     return *index < 0 ? *index + size : *index;
   };
-  const int64_t begin = inside(slice.start, 0);
+  const std::int64_t begin = inside(slice.start, 0);
   return {begin, std::max(begin, inside(slice.stop, size))};
 }
 
@@ -160,7 +160,7 @@ Box resolve(const Slices& slices, const Shape& shape) {
     throw CheckpointError(
         text("slices ", str(slices), ": ", slices.size(), " dims for a tensor of shape ", tuple_text(shape)));
   Box box;
-  for (size_t dim = 0; dim < shape.size(); ++dim) box.push_back(resolve(slices[dim], shape[dim]));
+  for (std::size_t dim = 0; dim < shape.size(); ++dim) box.push_back(resolve(slices[dim], shape[dim]));
   return box;
 }
 
@@ -174,7 +174,7 @@ Box box_of(const Slices& slices) {
   Box box;
   box.reserve(slices.size());
   for (const Slice& slice : slices) {
-    const int64_t begin = slice.start.value_or(-1), end = slice.stop.value_or(-1);
+    const std::int64_t begin = slice.start.value_or(-1), end = slice.stop.value_or(-1);
     if (begin < 0 || end < begin || slice.step.value_or(1) != 1)
       throw InternalError(text("slice ", str(slice), ": start and stop are not spelt out; resolve it first"));
     box.push_back({begin, end});
@@ -191,10 +191,10 @@ ShardedInfo validated(const ShardedInfo& info, const Shape& local_shape) {
     const Box local = resolve(pair.local_slices, local_shape),
               global = resolve(pair.global_slices, info.unsharded_shape);
     if (local.size() != global.size()) fail(local.size(), " local and ", global.size(), " global dims");
-    for (size_t dim = 0; dim < local.size(); ++dim)
+    for (std::size_t dim = 0; dim < local.size(); ++dim)
       if (local[dim].size() != global[dim].size())
         fail("dim ", dim, " has ", local[dim].size(), " local and ", global[dim].size(), " global elements");
-    for (size_t other = 0; other < locals.size(); ++other)
+    for (std::size_t other = 0; other < locals.size(); ++other)
       if (overlap(local, locals[other]) || overlap(global, globals[other])) fail("overlaps ", str(pairs[other]));
     result.local_global_slices_pairs.push_back({slices_of(local), slices_of(global)});
     locals.push_back(local);
@@ -218,7 +218,7 @@ std::string str(const Box& box) {
 
 std::string tuple_text(const Shape& numbers) {
   std::string result;
-  for (int64_t number : numbers) result += text(result.empty() ? "" : ", ", number);
+  for (std::int64_t number : numbers) result += text(result.empty() ? "" : ", ", number);
   return "(" + result + (numbers.size() == 1 ? ",)" : ")");
 }
 
@@ -262,7 +262,7 @@ TiedInfo parse_tied_info(std::string_view source) {
     info.reduce_op = *op;
   }
   reader.expect("#");
-  for (int64_t rank : read_tuple(reader)) {
+  for (std::int64_t rank : read_tuple(reader)) {
     if (rank > std::numeric_limits<int>::max()) reader.fail("rank ", rank, " is too large");
     info.global_ranks.push_back(static_cast<int>(rank));
   }

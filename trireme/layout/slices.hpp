@@ -8,19 +8,19 @@
 
 namespace trireme {
 
-using Shape = std::vector<int64_t>;
+using Shape = std::vector<std::int64_t>;
 
 /// Python's slice; nullopt is None.
 struct Slice {
-  std::optional<int64_t> start, stop, step;
+  std::optional<std::int64_t> start, stop, step;
   bool operator==(const Slice&) const = default;
 };
 using Slices = std::vector<Slice>;  // one per dim
 
 /// begin <= index < end.
 struct Range {
-  int64_t begin = 0, end = 0;
-  int64_t size() const { return end - begin; }
+  std::int64_t begin = 0, end = 0;
+  std::int64_t size() const { return end - begin; }
   bool operator==(const Range&) const = default;
 };
 using Box = std::vector<Range>;  // one per dim
@@ -50,11 +50,11 @@ struct TiedInfo {
 };
 
 /// The number of elements; throws for negative sizes and for more than 2^60 elements.
-int64_t numel(const Shape& shape);
+std::int64_t numel(const Shape& shape);
 
 /// Negative indices count from the end, as in Python. Unlike Python, throws CheckpointError for a bound outside the dim
 /// instead of clamping it, and for every step except None and 1.
-Range resolve(const Slice& slice, int64_t size);
+Range resolve(const Slice& slice, std::int64_t size);
 Box resolve(const Slices& slices, const Shape& shape);
 
 /// The slices begin:end with explicit bounds, and the inverse (InternalError if a bound is missing or negative).
@@ -72,7 +72,7 @@ ShardedInfo validated(const ShardedInfo& info, const Shape& local_shape);
 // An empty list of pairs is "", a pair of a 0-dim tensor is "#". A shape is a Python tuple: "(32, 16)", "(32,)", "()";
 // numpy's "(np.int64(32), 16)", which nanotron also writes, is accepted but never written. Parsing throws
 // CheckpointError with the text, the position and the rule; sizes are bounded, so that no input can make parsing slow.
-inline constexpr size_t kMaxPairs = 4096, kMaxDims = 64;
+inline constexpr std::size_t kMaxPairs = 4096, kMaxDims = 64;
 
 std::string str(const Slice& slice);
 std::string str(const Slices& slices);

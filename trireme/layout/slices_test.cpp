@@ -15,9 +15,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int64_t kMin = std::numeric_limits<int64_t>::min(), kMax = std::numeric_limits<int64_t>::max();
+constexpr std::int64_t kMin = std::numeric_limits<std::int64_t>::min(), kMax = std::numeric_limits<std::int64_t>::max();
 
-Slice slice(std::optional<int64_t> start, std::optional<int64_t> stop, std::optional<int64_t> step = {}) {
+Slice slice(std::optional<std::int64_t> start, std::optional<std::int64_t> stop,
+            std::optional<std::int64_t> step = {}) {
   return {start, stop, step};
 }
 
@@ -104,7 +105,7 @@ TEST(Slices, MalformedTextIsRefusedWithItsPosition) {
 }
 
 TEST(Slices, HugeTextIsRefusedWithAShortMessage) {
-  const size_t million = 1'000'000;
+  const std::size_t million = 1'000'000;
   const std::string bars = "0,1,None" + std::string(million, '|');
   for (const std::string& source : {std::string(million, ';'), std::string(million, '#'), std::string(million, '|'),
                                     std::string(million, '9'), std::string(million, ','), bars}) {
@@ -116,8 +117,8 @@ TEST(Slices, HugeTextIsRefusedWithAShortMessage) {
     }
   }
   std::string pairs = "#", dims = "0,1,None";
-  for (size_t i = 0; i < kMaxPairs; ++i) pairs += ";#";
-  for (size_t i = 0; i < kMaxDims; ++i) dims += "|0,1,None";
+  for (std::size_t i = 0; i < kMaxPairs; ++i) pairs += ";#";
+  for (std::size_t i = 0; i < kMaxDims; ++i) dims += "|0,1,None";
   EXPECT_THAT(message_of<CheckpointError>([&] { parse_slices_pairs(pairs); }), HasSubstr("at most 4096 pairs"));
   EXPECT_THAT(message_of<CheckpointError>([&] { parse_slices_pairs(dims + "#"); }), HasSubstr("at most 64 dims"));
 }
@@ -142,11 +143,11 @@ TEST(Tuple, MalformedTextIsRefused) {
 TEST(Numel, IsBounded) {
   EXPECT_EQ(numel({}), 1);
   EXPECT_EQ(numel({3, 0, 4}), 0);
-  EXPECT_EQ(numel({int64_t{1} << 30, int64_t{1} << 30}), int64_t{1} << 60);
+  EXPECT_EQ(numel({std::int64_t{1} << 30, std::int64_t{1} << 30}), std::int64_t{1} << 60);
   EXPECT_THROW(numel({2, -1}), ConfigError);
   EXPECT_THROW(numel({kMax, kMax}), ConfigError);
   EXPECT_THROW(numel({0, kMax}), ConfigError);
-  EXPECT_THROW(numel({int64_t{1} << 30, (int64_t{1} << 30) + 1}), ConfigError);
+  EXPECT_THROW(numel({std::int64_t{1} << 30, (std::int64_t{1} << 30) + 1}), ConfigError);
 }
 
 TEST(TiedInfo, TextInAndOut) {
@@ -169,14 +170,14 @@ TEST(TiedInfo, MalformedTextIsRefused) {
   EXPECT_THROW(str(TiedInfo{"x", "a#b", {}, {}}), ConfigError);
 }
 
-std::optional<int64_t> any_number() {
+std::optional<std::int64_t> any_number() {
   if (pick(0, 3) == 0) return std::nullopt;
-  return *rc::gen::arbitrary<int64_t>();
+  return *rc::gen::arbitrary<std::int64_t>();
 }
 
-Slices any_slices(size_t dims) {
+Slices any_slices(std::size_t dims) {
   Slices slices;
-  for (size_t dim = 0; dim < dims; ++dim) slices.push_back(slice(any_number(), any_number(), any_number()));
+  for (std::size_t dim = 0; dim < dims; ++dim) slices.push_back(slice(any_number(), any_number(), any_number()));
   return slices;
 }
 
@@ -185,7 +186,7 @@ RC_GTEST_PROP(SlicesProperty, TextRoundTrip, ()) {
   for (int i = pick(0, 3); i > 0; --i) pairs.push_back({any_slices(pick(0, 3)), any_slices(pick(0, 3))});
   RC_ASSERT(parse_slices_pairs(str(pairs)) == pairs);
   Shape shape(pick(0, 4));
-  for (int64_t& size : shape) size = any_number().value_or(0) & kMax;
+  for (std::int64_t& size : shape) size = any_number().value_or(0) & kMax;
   RC_ASSERT(parse_tuple(tuple_text(shape)) == shape);
 }
 

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kMaxSeqLen = int64_t{1} << 31;  // its square fits in 64 bits
+constexpr std::int64_t kMaxSeqLen = std::int64_t{1} << 31;  // its square fits in 64 bits
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Costs within this relative tolerance are equal: they are sums of the same numbers in a different order.
 constexpr double kRounding = 1e-12;
@@ -90,7 +90,7 @@ std::vector<Range> layers_over_stages(const std::vector<double>& costs, int num_
                                       double last_cost) {
   require<ConfigError>(num_chunks >= 1, "pipeline chunks = ", num_chunks, ": must be at least 1");
   require<ConfigError>(
-      costs.size() >= static_cast<size_t>(num_chunks), costs.size(), " layers cannot fill ", num_chunks,
+      costs.size() >= static_cast<std::size_t>(num_chunks), costs.size(), " layers cannot fill ", num_chunks,
       " pipeline chunks: each needs a layer\n  fix: lower parallelism.pp or parallelism.virtual_stages");
   std::ranges::for_each(costs, check_cost);
   check_cost(first_cost);
@@ -99,25 +99,25 @@ std::vector<Range> layers_over_stages(const std::vector<double>& costs, int num_
   return split.most_even(split.smallest_maximum());
 }
 
-std::vector<Range> tokens_over_cp(int64_t seq_len, int cp, int cp_rank, CpSplit split) {
+std::vector<Range> tokens_over_cp(std::int64_t seq_len, int cp, int cp_rank, CpSplit split) {
   require<ConfigError>(cp >= 1, "parallelism.cp = ", cp, ": must be at least 1");
   require<ConfigError>(0 <= cp_rank && cp_rank < cp, "cp rank ", cp_rank, ": cp = ", cp, " has ranks 0 to ", cp - 1);
   require<ConfigError>(0 <= seq_len && seq_len <= kMaxSeqLen, "seq_len = ", seq_len, ": must be from 0 to 2^31");
   if (cp == 1) return {{0, seq_len}};
   const bool zigzag = split == CpSplit::zigzag;
-  const int64_t parts = zigzag ? int64_t{2} * cp : cp;
+  const std::int64_t parts = zigzag ? std::int64_t{2} * cp : cp;
   require<ConfigError>(seq_len % parts == 0, "seq_len = ", seq_len, " is not divisible by ",
                        zigzag ? "2 x cp = " : "cp = ", parts, "\n  fix: a multiple of it, such as ",
                        (seq_len / parts + 1) * parts);
-  const int64_t length = seq_len / parts;
-  const auto part = [&](int64_t index) { return Range{index * length, (index + 1) * length}; };
+  const std::int64_t length = seq_len / parts;
+  const auto part = [&](std::int64_t index) { return Range{index * length, (index + 1) * length}; };
   if (!zigzag) return {part(cp_rank)};
   return {part(cp_rank), part(parts - 1 - cp_rank)};
 }
 
-int64_t causal_work(const std::vector<Range>& queries) {
-  const auto pairs_below = [](int64_t position) { return position * (position + 1) / 2; };
-  int64_t pairs = 0;
+std::int64_t causal_work(const std::vector<Range>& queries) {
+  const auto pairs_below = [](std::int64_t position) { return position * (position + 1) / 2; };
+  std::int64_t pairs = 0;
   for (auto [begin, end] : queries) pairs += pairs_below(end) - pairs_below(begin);
   return pairs;
 }
@@ -132,14 +132,14 @@ Range ElementSplit::real(int rank) const {
   return {std::min(mine.begin, numel), std::min(mine.end, numel)};
 }
 
-ElementSplit elements_over_ranks(int64_t numel, int ranks, int64_t alignment) {
+ElementSplit elements_over_ranks(std::int64_t numel, int ranks, std::int64_t alignment) {
   // Within these bounds the padded total fits in 64 bits.
-  constexpr int64_t kMaxNumel = int64_t{1} << 60, kMaxAlignment = int64_t{1} << 30;
+  constexpr std::int64_t kMaxNumel = std::int64_t{1} << 60, kMaxAlignment = std::int64_t{1} << 30;
   require<ConfigError>(0 <= numel && numel <= kMaxNumel, "numel = ", numel, ": must be from 0 to 2^60");
   require<ConfigError>(ranks >= 1, "ranks = ", ranks, ": must be at least 1");
   require<ConfigError>(1 <= alignment && alignment <= kMaxAlignment, "alignment = ", alignment,
                        ": must be from 1 to 2^30");
-  const auto divide_up = [](int64_t a, int64_t b) { return a / b + (a % b != 0); };
+  const auto divide_up = [](std::int64_t a, std::int64_t b) { return a / b + (a % b != 0); };
   return {numel, divide_up(divide_up(numel, ranks), alignment) * alignment, ranks};
 }
 

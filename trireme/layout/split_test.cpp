@@ -16,7 +16,7 @@ namespace trireme {
 namespace {
 
 using ::testing::HasSubstr;
-using Sizes = std::vector<int64_t>;
+using Sizes = std::vector<std::int64_t>;
 
 Sizes sizes(const std::vector<Range>& ranges) {
   Sizes result;
@@ -56,20 +56,20 @@ RC_GTEST_PROP(SplitProperty, LayersAreSplitAsByTryingAllSplits, ()) {
   const int num_layers = static_cast<int>(costs.size()), num_chunks = pick(1, num_layers);
   const int first_cost = pick(0, 7), last_cost = pick(0, 7);
 
-  using Score = std::tuple<int, int, std::vector<int64_t>>;  // largest cost, sum of squares, layers by chunk
-  const auto score = [&](const std::vector<int64_t>& layers) {
+  using Score = std::tuple<int, int, std::vector<std::int64_t>>;  // largest cost, sum of squares, layers by chunk
+  const auto score = [&](const std::vector<std::int64_t>& layers) {
     int largest = 0, squares = 0;
-    size_t layer = 0;
-    for (size_t chunk = 0; chunk < layers.size(); ++chunk) {
+    std::size_t layer = 0;
+    for (std::size_t chunk = 0; chunk < layers.size(); ++chunk) {
       int cost = (chunk == 0 ? first_cost : 0) + (chunk + 1 == layers.size() ? last_cost : 0);
-      for (int64_t i = 0; i < layers[chunk]; ++i) cost += costs[layer++];
+      for (std::int64_t i = 0; i < layers[chunk]; ++i) cost += costs[layer++];
       largest = std::max(largest, cost);
       squares += cost * cost;
     }
     return Score{largest, squares, layers};
   };
   std::vector<Score> all;
-  std::vector<int64_t> layers;
+  std::vector<std::int64_t> layers;
   const std::function<void(int)> try_all = [&](int left) {
     if (static_cast<int>(layers.size()) == num_chunks) {
       if (left == 0) all.push_back(score(layers));
@@ -85,12 +85,12 @@ RC_GTEST_PROP(SplitProperty, LayersAreSplitAsByTryingAllSplits, ()) {
 
   const std::vector<Range> split = layers_over_stages({costs.begin(), costs.end()}, num_chunks, first_cost, last_cost);
   RC_ASSERT(split.front().begin == 0 && split.back().end == num_layers);
-  for (size_t i = 1; i < split.size(); ++i) RC_ASSERT(split[i].begin == split[i - 1].end);
+  for (std::size_t i = 1; i < split.size(); ++i) RC_ASSERT(split[i].begin == split[i - 1].end);
   RC_ASSERT(score(sizes(split)) == *std::ranges::min_element(all));
 }
 
 TEST(TokensOverCp, ZigZagBalancesCausalWork) {
-  const std::vector<int64_t> contiguous{36, 100, 164, 228};
+  const std::vector<std::int64_t> contiguous{36, 100, 164, 228};
   for (int rank = 0; rank < 4; ++rank) {
     EXPECT_EQ(causal_work(tokens_over_cp(32, 4, rank, CpSplit::contiguous)), contiguous[rank]);
     EXPECT_EQ(causal_work(tokens_over_cp(32, 4, rank, CpSplit::zigzag)), 132);
@@ -112,16 +112,16 @@ TEST(TokensOverCp, WrongNumbersAreNamedWithTheFix) {
 
 RC_GTEST_PROP(SplitProperty, EveryTokenIsOnOneCpRankAndZigZagWorkIsEqual, ()) {
   const int cp = pick(1, 8);
-  const int64_t seq_len = int64_t{2} * cp * pick(0, 8);
+  const std::int64_t seq_len = std::int64_t{2} * cp * pick(0, 8);
   const CpSplit split = toss() ? CpSplit::zigzag : CpSplit::contiguous;
   std::vector<int> holders(seq_len);
   for (int rank = 0; rank < cp; ++rank) {
     const std::vector<Range> mine = tokens_over_cp(seq_len, cp, rank, split);
-    int64_t work = 0, previous_end = 0;
+    std::int64_t work = 0, previous_end = 0;
     for (const Range& range : mine) {
       RC_ASSERT(range.begin >= previous_end);
       previous_end = range.end;
-      for (int64_t query = range.begin; query < range.end; ++query) {
+      for (std::int64_t query = range.begin; query < range.end; ++query) {
         ++holders[query];
         work += query + 1;  // keys 0..query
       }
@@ -146,16 +146,16 @@ TEST(ElementsOverRanks, WrongNumbersAreRefused) {
   EXPECT_THROW(elements_over_ranks(-1, 4), ConfigError);
   EXPECT_THROW(elements_over_ranks(4, 0), ConfigError);
   EXPECT_THROW(elements_over_ranks(4, 1, 0), ConfigError);
-  EXPECT_THROW(elements_over_ranks((int64_t{1} << 60) + 1, 1), ConfigError);
+  EXPECT_THROW(elements_over_ranks((std::int64_t{1} << 60) + 1, 1), ConfigError);
   EXPECT_THROW(elements_over_ranks(4, 2).real(2), ConfigError);
-  EXPECT_GT(elements_over_ranks(int64_t{1} << 60, 2147483647, int64_t{1} << 30).padded_total(), 0);
+  EXPECT_GT(elements_over_ranks(std::int64_t{1} << 60, 2147483647, std::int64_t{1} << 30).padded_total(), 0);
 }
 
 RC_GTEST_PROP(SplitProperty, ElementsAreOnOneRankAndThePaddingIsAsSmallAsCanBe, ()) {
-  const int64_t numel = pick(0, 1000), alignment = pick(1, 20);
+  const std::int64_t numel = pick(0, 1000), alignment = pick(1, 20);
   const int ranks = pick(1, 20);
   const ElementSplit split = elements_over_ranks(numel, ranks, alignment);
-  int64_t end = 0;
+  std::int64_t end = 0;
   for (int rank = 0; rank < ranks; ++rank) {
     const Range padded = split.padded(rank), real = split.real(rank);
     RC_ASSERT(padded.begin == rank * split.per_rank && padded.size() == split.per_rank);

@@ -99,7 +99,7 @@ Decoder::Decoder(const ModelConfig& m, Parallel parallel) : model_(m), parallel_
         "positions", std::make_shared<LearnedPositions>(m.max_position_embeddings, m.hidden_size, parallel));
   dropout_ = register_module("embedding_dropout", std::make_shared<Dropout>(m.embd_pdrop));
   const auto layers = register_module("layers", std::make_shared<torch::nn::ModuleListImpl>());
-  for (int64_t i = 0; i < m.num_hidden_layers; ++i) {
+  for (std::int64_t i = 0; i < m.num_hidden_layers; ++i) {
     blocks_.push_back(std::make_shared<Block>(m, parallel));
     layers->push_back(blocks_.back());
   }

@@ -65,7 +65,8 @@ class Decoder final : public Layer {
     std::int64_t layers_per_unit = 1;      // 0: the whole model is one unit
     bool head_weight_in_backward = false;  // CrossEntropyOptions::gradients_in_backward
   };
-  /// What ZeRO gathers and frees together: the embedding with its positions, so many layers each, the last norm, the head.
+  /// What ZeRO gathers and frees together: the embedding with its positions, so many layers each, the last norm, the
+  /// head.
   UnitPlan unit_plan(const UnitOptions& options) const;
   UnitPlan unit_plan() const { return unit_plan(UnitOptions{}); }
   /// From now on `hooks` is called around every visit of `plan`, which unit_plan() made; nullptr: nobody is.

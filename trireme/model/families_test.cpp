@@ -48,7 +48,7 @@ void write_safetensors(const fs::path& file, const std::map<std::string, at::Ten
     const at::Tensor numbers = tensor.detach().to(at::kFloat).contiguous();
     if (header.size() > 1) header += ",";
     header += "\"" + name + "\":{\"dtype\":\"F32\",\"shape\":[";
-    for (int64_t i = 0; i < numbers.dim(); ++i) header += text(i > 0 ? "," : "", numbers.size(i));
+    for (std::int64_t i = 0; i < numbers.dim(); ++i) header += text(i > 0 ? "," : "", numbers.size(i));
     header += text("],\"data_offsets\":[", data.size(), ",", data.size() + numbers.nbytes(), "]}");
     data.append(static_cast<const char*>(numbers.data_ptr()), numbers.nbytes());
   }
@@ -194,7 +194,7 @@ TEST(Decoder, EvalDropsNothing) {
     Decoder decoder(m, {mesh});
     fill(decoder, mesh);
     const at::Tensor ids = at::arange(8);
-    const auto logits = [&](bool training, int64_t step) {
+    const auto logits = [&](bool training, std::int64_t step) {
       ForwardContext context = whole_samples(2, 4);
       context.training = training;
       context.step = step;

@@ -18,7 +18,7 @@ at::ScalarType scalar_type(const files::SafetensorsEntry& entry, const std::stri
     case files::SafetensorsDtype::F32: return at::kFloat;
     case files::SafetensorsDtype::F16: return at::kHalf;
     case files::SafetensorsDtype::BF16: return at::kBFloat16;
-    default:
+    default:  // integers, and the formats of quantised weights
       throw CheckpointError(text(file, ": tensor ", entry.name, " is of dtype ", name(entry.dtype),
                                  ": weights must be F64, F32, F16 or BF16\n  fix: a folder that is not quantised"));
   }

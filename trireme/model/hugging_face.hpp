@@ -13,9 +13,9 @@ namespace trireme {
 /// The weights of a folder, to be read parameter by parameter.
 class HuggingFaceWeights {
  public:
-  /// `path`: a folder with model.safetensors or an index and shards, or one .safetensors file; any float dtype, which is
-  /// converted. CheckpointError names every tensor that is missing, has another shape than the config says, or that the
-  /// model has no place for, and the file.
+  /// `path`: a folder with model.safetensors or an index and shards, or one .safetensors file; any float dtype, which
+  /// is converted. CheckpointError names every tensor that is missing, has another shape than the config says, or that
+  /// the model has no place for, and the file.
   HuggingFaceWeights(const Decoder& decoder, const std::filesystem::path& path);
   ~HuggingFaceWeights();
 

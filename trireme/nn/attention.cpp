@@ -24,8 +24,8 @@ Attention::Attention(const AttentionOptions& options, Parallel parallel)
     : options_(options),
       parallel_(parallel),
       own_heads_(options.heads / parallel.tp.size()),
-      own_kv_heads_(std::max<int64_t>(1, options.kv_heads / parallel.tp.size())) {
-  const int64_t heads = options.heads, kv = options.kv_heads, d = options.head_dim;
+      own_kv_heads_(std::max<std::int64_t>(1, options.kv_heads / parallel.tp.size())) {
+  const std::int64_t heads = options.heads, kv = options.kv_heads, d = options.head_dim;
   require<ConfigError>(heads % kv == 0, "attention: num_attention_heads = ", heads,
                        " is not divisible by num_key_value_heads = ", kv);
   require<ConfigError>(heads % parallel.tp.size() == 0, "attention: num_attention_heads = ", heads,
@@ -49,7 +49,7 @@ Attention::Attention(const AttentionOptions& options, Parallel parallel)
 
 at::Tensor Attention::forward(const at::Tensor& x, const Rotation* rotation, const ForwardContext& context,
                               const MaybeRebuild& rebuild, bool recompute_core) {
-  const int64_t h = own_heads_, g = own_kv_heads_, d = options_.head_dim;
+  const std::int64_t h = own_heads_, g = own_kv_heads_, d = options_.head_dim;
   at::Tensor heads_Tnd = qkv_->forward(x, rebuild).view({-1, h + 2 * g, d});
   require(heads_Tnd.size(0) == context.tokens(), "attention ", path(), ": ", heads_Tnd.size(0), " tokens, but ",
           context.batch, " samples of ", context.length);
@@ -88,7 +88,7 @@ at::Tensor Attention::mask(const ForwardContext& context, const at::Tensor& like
 /// The probabilities written out, so that each can be dropped by a number of its own: (sample, head, query, key).
 at::Tensor Attention::dropped_core(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                    const ForwardContext& context) {
-  const int64_t b = context.batch, h = own_heads_, s = context.length, repeats = own_heads_ / own_kv_heads_;
+  const std::int64_t b = context.batch, h = own_heads_, s = context.length, repeats = own_heads_ / own_kv_heads_;
   // In f32 at least: a CPU may multiply bf16 very slowly, and f16 ends at 65,504.
   const at::ScalarType dtype = q.scalar_type(), wide = kernels::wide_dtype(dtype);
   const at::Tensor queries = q.to(wide), keys = k.to(wide).repeat_interleave(repeats, 1),

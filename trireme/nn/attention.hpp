@@ -10,13 +10,13 @@
 namespace trireme {
 
 struct AttentionOptions {
-  int64_t features = 0;
-  int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  std::int64_t features = 0;
+  std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
   bool qkv_bias = false, out_bias = false;
   bool qk_norm = false;
   double norm_eps = 1e-6;
-  int64_t window = 0;  // a token sees the last so many, itself included; 0: all before it
-  double dropout = 0;  // of the probabilities, with the math path
+  std::int64_t window = 0;  // a token sees the last so many, itself included; 0: all before it
+  double dropout = 0;       // of the probabilities, with the math path
 };
 
 // T tokens = b samples x s; D features, h = this rank's heads, g = its KV heads, d = head_dim
@@ -38,7 +38,7 @@ class Attention final : public Layer {
 
   const AttentionOptions options_;
   const Parallel parallel_;
-  const int64_t own_heads_, own_kv_heads_;
+  const std::int64_t own_heads_, own_kv_heads_;
   std::shared_ptr<ColumnLinear> qkv_;
   std::shared_ptr<RowLinear> out_;
   std::shared_ptr<RmsNorm> q_norm_, k_norm_;

@@ -26,7 +26,7 @@ using torch::autograd::tensor_list;
 struct Head {
   const at::Tensor weight_vD;  // without the rows that mean nothing
   Range own;                   // entries of this rank
-  int64_t entries;
+  std::int64_t entries;
   Group& tp;
   CrossEntropyOptions options;
 };
@@ -49,7 +49,7 @@ TileSums tile_sums(const at::Tensor& x_CD, const at::Tensor& targets_C, const He
   at::Tensor logits_Cv = tile_logits(x_CD, head);
   // A rank may have no entry at all, where there are fewer than ranks: it still takes part.
   const bool some = head.own.size() > 0;
-  const int64_t tokens = x_CD.size(0);
+  const std::int64_t tokens = x_CD.size(0);
   const at::Tensor max_C =
       head.tp
           .all_reduce_(some ? kernels::row_max(logits_Cv)
@@ -79,8 +79,8 @@ at::Tensor tile_loss(const TileSums& sums, const at::Tensor& counts_C, const Hea
   return (loss_C * counts_C).sum();
 }
 
-/// The gradients of the logits, in place of the exponentials: each token's times its `weights_C` (0 for ignored tokens).
-/// d loss / d logit = p (1 + 2 z lse) - smoothing / V - (1 - smoothing) [is the target].
+/// The gradients of the logits, in place of the exponentials: each token's times its `weights_C` (0 for ignored
+/// tokens). d loss / d logit = p (1 + 2 z lse) - smoothing / V - (1 - smoothing) [is the target].
 at::Tensor dlogits_of(const TileSums& sums, const at::Tensor& targets_C, const at::Tensor& weights_C, const Head& head,
                       at::ScalarType dtype) {
   const double smoothing = head.options.label_smoothing;
@@ -113,8 +113,8 @@ TileLoss tile_with_gradients(const at::Tensor& x_CD, const at::Tensor& targets_C
 
 /// f(first token, number of tokens), tile after tile.
 template <class F>
-void for_each_tile(int64_t tokens, const Head& head, const F& f) {
-  for (int64_t begin = 0; begin < tokens; begin += head.options.tile_tokens)
+void for_each_tile(std::int64_t tokens, const Head& head, const F& f) {
+  for (std::int64_t begin = 0; begin < tokens; begin += head.options.tile_tokens)
     f(begin, std::min(head.options.tile_tokens, tokens - begin));
 }
 
@@ -122,7 +122,7 @@ void for_each_tile(int64_t tokens, const Head& head, const F& f) {
 at::Tensor loss_of(const at::Tensor& x_TD, const at::Tensor& targets_T, const Head& head, const at::Tensor& dx_TD,
                    const at::Tensor& dweight_vD) {
   at::Tensor sum = at::zeros({}, x_TD.options().dtype(kernels::wide_dtype(x_TD.scalar_type())));
-  for_each_tile(x_TD.size(0), head, [&](int64_t begin, int64_t tokens) {
+  for_each_tile(x_TD.size(0), head, [&](std::int64_t begin, std::int64_t tokens) {
     const at::Tensor x_CD = x_TD.narrow(0, begin, tokens);
     const TileLoss tile = tile_with_gradients(x_CD, targets_T.narrow(0, begin, tokens), head,
                                               dx_TD.defined() ? dx_TD.narrow(0, begin, tokens) : at::Tensor());
@@ -198,7 +198,7 @@ struct LossOfHeadLater : torch::autograd::Function<LossOfHeadLater> {
     const auto options = x_TD.options().dtype(kernels::wide_dtype(x_TD.scalar_type())).requires_grad(false);
     at::Tensor sum = at::zeros({}, options);
     const at::Tensor max_T = at::empty({x_TD.size(0)}, options), sum_exp_T = at::empty({x_TD.size(0)}, options);
-    for_each_tile(x_TD.size(0), head, [&](int64_t begin, int64_t tokens) {
+    for_each_tile(x_TD.size(0), head, [&](std::int64_t begin, std::int64_t tokens) {
       const at::Tensor targets_C = targets_T.narrow(0, begin, tokens);
       const TileSums sums = tile_sums(x_TD.narrow(0, begin, tokens), targets_C, head);
       sum += tile_loss(sums, counts_of(targets_C, head, sums.max_C.scalar_type()), head);
@@ -214,7 +214,7 @@ struct LossOfHeadLater : torch::autograd::Function<LossOfHeadLater> {
   static void gradients(const Kept& kept, const at::Tensor& x_TD, const at::Tensor& scale, const at::Tensor& dx_TD,
                         const at::Tensor& dweight_vD) {
     const Head& head = kept.head;
-    for_each_tile(x_TD.size(0), head, [&](int64_t begin, int64_t tokens) {
+    for_each_tile(x_TD.size(0), head, [&](std::int64_t begin, std::int64_t tokens) {
       const at::Tensor x_CD = x_TD.narrow(0, begin, tokens), targets_C = kept.targets_T.narrow(0, begin, tokens);
       const TileSums sums{.exp_Cv = tile_logits(x_CD, head),
                           .max_C = kept.max_T.narrow(0, begin, tokens),
@@ -233,7 +233,7 @@ struct LossOfHeadLater : torch::autograd::Function<LossOfHeadLater> {
     const auto kept = c10::static_intrusive_pointer_cast<Kept>(capsule);
     const tensor_list saved = ctx->get_saved_variables();
     const at::Tensor weight_vD = saved[0], x_TD = saved[1], scale = grads[0];
-    const int64_t entries = kept->head.own.size();
+    const std::int64_t entries = kept->head.own.size();
     const auto dx = std::make_shared<at::Tensor>();
     at::Tensor dweight_vD;
     if (ctx->needs_input_grad(1)) {
@@ -257,7 +257,7 @@ struct LossOfHeadLater : torch::autograd::Function<LossOfHeadLater> {
 }  // namespace
 
 LossSum sharded_cross_entropy(const at::Tensor& x, const at::Tensor& weight_vD, const at::Tensor& targets_T,
-                              int64_t entries, Parallel parallel, const CrossEntropyOptions& options) {
+                              std::int64_t entries, Parallel parallel, const CrossEntropyOptions& options) {
   require<ConfigError>(options.tile_tokens > 0, "cross entropy: tile_tokens = ", options.tile_tokens,
                        ": must be at least 1");
   const at::Tensor x_TD = parallel.gather(x);
@@ -282,11 +282,11 @@ at::Tensor padded_logits(const at::Tensor& x, const at::Tensor& weight_vD, Paral
 
 }  // namespace
 
-at::Tensor sharded_logits(const at::Tensor& x, const at::Tensor& weight_vD, int64_t entries, Parallel parallel) {
+at::Tensor sharded_logits(const at::Tensor& x, const at::Tensor& weight_vD, std::int64_t entries, Parallel parallel) {
   return padded_logits(x, weight_vD, parallel).narrow(1, 0, vocabulary_range(entries, parallel.tp).size());
 }
 
-at::Tensor full_logits(const at::Tensor& x, const at::Tensor& weight_vD, int64_t entries, Parallel parallel) {
+at::Tensor full_logits(const at::Tensor& x, const at::Tensor& weight_vD, std::int64_t entries, Parallel parallel) {
   return differentiable::gather_replicated(padded_logits(x, weight_vD, parallel), 1, parallel.tp).narrow(1, 0, entries);
 }
 

@@ -11,9 +11,9 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kHeadTokens = 24, kWidth = 8;
+constexpr std::int64_t kHeadTokens = 24, kWidth = 8;
 
-at::Tensor some_targets(int64_t entries) {
+at::Tensor some_targets(std::int64_t entries) {
   at::Tensor targets = at::remainder(at::arange(kHeadTokens) * 11, entries);
   targets[0] = entries - 1;            // the last entry, beside the padding
   targets[1] = (entries + 1) / 2 - 1;  // both sides of the border between two shards
@@ -35,7 +35,8 @@ at::Tensor plain_loss(const at::Tensor& logits, const at::Tensor& targets, const
 }
 
 TEST(ShardedCrossEntropy, EqualsPyTorchOnWholeLogits) {
-  for (const auto& [entries, width] : {std::pair<int64_t, int64_t>{37, 8}, {64, 8}, {5, 8}, {37, 32}, {5, 32}})
+  for (const auto& [entries, width] :
+       {std::pair<std::int64_t, std::int64_t>{37, 8}, {64, 8}, {5, 8}, {37, 32}, {5, 32}})
     for (const CrossEntropyOptions& o :
          {CrossEntropyOptions{}, CrossEntropyOptions{.label_smoothing = 0.1, .tile_tokens = 7},
           CrossEntropyOptions{.z_loss = 1e-2, .tile_tokens = 1},
@@ -59,7 +60,7 @@ TEST(ShardedCrossEntropy, EqualsPyTorchOnWholeLogits) {
             const at::Tensor wanted = plain_loss(at::mm(xw, w.t()), targets, o);
             (wanted * 0.25).backward();
             EXPECT_LT(relative(sum.loss, wanted), 1e-13);
-            EXPECT_EQ(sum.count.item<int64_t>(), targets.ne(o.ignore_index).sum().item<int64_t>());
+            EXPECT_EQ(sum.count.item<std::int64_t>(), targets.ne(o.ignore_index).sum().item<std::int64_t>());
             EXPECT_LT(relative(x.grad(), parallel.own_tokens(xw.grad())), 1e-12);
             EXPECT_LT(relative(grads.at("weight"), w.grad()), 1e-12);
             const at::NoGradGuard off;
@@ -84,7 +85,7 @@ TEST(ShardedCrossEntropy, RowsBeyondTheVocabularyTakeNoPart) {
     EXPECT_EQ(full_logits(x, head.weight_fD, 5, parallel).size(1), 5);
     const Range own = vocabulary_range(5, parallel.tp);
     const at::Tensor logits = at::mm(x, head.weight_fD.narrow(0, 0, own.size()).t());
-    EXPECT_LT(sample(logits, 5, parallel.tp, {.temperature = 0}, at::zeros({1}, at::kLong), 0).item<int64_t>(), 5);
+    EXPECT_LT(sample(logits, 5, parallel.tp, {.temperature = 0}, at::zeros({1}, at::kLong), 0).item<std::int64_t>(), 5);
   });
 }
 
@@ -108,14 +109,14 @@ TEST(Vocabulary, EqualsALookUpOnOneRank) {
 }
 
 TEST(Sampler, SameTokenOnEveryRankAndAsOnOne) {
-  constexpr int64_t kEntries = 37, kSequences = 6;
+  constexpr std::int64_t kEntries = 37, kSequences = 6;
   const at::Tensor logits = 2 * normal_tensor({kSequences, kEntries}, 5, "logits");
   const at::Tensor sequences = at::arange(100, 100 + kSequences);
   for (const SamplerOptions& o :
        {SamplerOptions{.temperature = 0}, SamplerOptions{}, SamplerOptions{.temperature = 0.7, .seed = 4},
         SamplerOptions{.top_k = 1}, SamplerOptions{.top_k = 5}, SamplerOptions{.top_p = 0.5},
         SamplerOptions{.temperature = 1.3, .top_k = 9, .top_p = 0.8}, SamplerOptions{.top_k = 100}})
-    for (int64_t draw = 0; draw < 20; ++draw) {
+    for (std::int64_t draw = 0; draw < 20; ++draw) {
       at::Tensor one;
       for (const int ranks : {1, 2, 4})
         run_ranks(ranks, [&](Group& tp) {
@@ -141,7 +142,7 @@ TEST(Vocabulary, NumbersOutsideAreNamed) {
     const Parallel parallel{mesh};
     ParallelVocabulary vocabulary(37, kWidth, parallel);
     fill(vocabulary, mesh);
-    for (const int64_t wrong : {int64_t{37}, int64_t{-1}}) {
+    for (const std::int64_t wrong : {std::int64_t{37}, std::int64_t{-1}}) {
       at::Tensor ids = at::arange(8);
       ids[5] = wrong;
       try {
@@ -163,8 +164,8 @@ TEST(Sampler, FrequenciesFollowTheProbabilities) {
     constexpr int kDraws = 20000;
     const auto counts = [&](const SamplerOptions& o) {
       at::Tensor n = at::zeros({5}, at::kDouble);
-      for (int64_t i = 0; i < kDraws; ++i)
-        n[sample(logits, 5, tp, o, at::zeros({1}, at::kLong), i).item<int64_t>()] += 1;
+      for (std::int64_t i = 0; i < kDraws; ++i)
+        n[sample(logits, 5, tp, o, at::zeros({1}, at::kLong), i).item<std::int64_t>()] += 1;
       return n / kDraws;
     };
     EXPECT_LT((counts({}) - logits[0].softmax(0)).abs().max().item<double>(), 0.015);
@@ -185,7 +186,7 @@ TEST(Sampler, OfEqualLogitsTheFirstIsGreedy) {
       at::Tensor logits = at::zeros({1, 9}, at::kFloat);
       logits[0][4] = logits[0][7] = 1;
       EXPECT_EQ(sample(logits.narrow(1, own.begin, own.size()), 9, tp, {.temperature = 0}, at::zeros({1}, at::kLong), 0)
-                    .item<int64_t>(),
+                    .item<std::int64_t>(),
                 4);
     });
 }

@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kWide = 8, kBatch = 4;
+constexpr std::int64_t kWide = 8, kBatch = 4;
 
 /// One Linear of [8, 8] without bias, whole: what each version must equal.
 struct OneLinear {
@@ -46,7 +46,7 @@ TEST(NanotronDocumentation, ThreeVersionsOfOneLinear) {
         RowLinear layer(kWide, kWide, mesh);
         set_whole(layer, one.weight, mesh);
         EXPECT_EQ(layer.weight_Df.sizes(), (at::IntArrayRef{kWide, kWide / ranks}));
-        const int64_t part = kWide / ranks;
+        const std::int64_t part = kWide / ranks;
         const at::Tensor x = one.x.detach().narrow(1, tp.rank() * part, part).clone().set_requires_grad(true);
         const at::Tensor y = layer.forward(x);
         y.square().sum().backward();
@@ -54,7 +54,7 @@ TEST(NanotronDocumentation, ThreeVersionsOfOneLinear) {
         EXPECT_TRUE(near(whole_gradients(layer, mesh).at("weight"), one.weight.grad()));
       }
       {  // V3: the weight whole, the batch cut, an all-gather of inputs, everybody computes everything
-        const int64_t part = kBatch / ranks;
+        const std::int64_t part = kBatch / ranks;
         const at::Tensor w = one.weight.detach().clone().set_requires_grad(true);
         const at::Tensor x = one.x.detach().narrow(0, tp.rank() * part, part).clone().set_requires_grad(true);
         const at::Tensor y = at::mm(differentiable::gather_replicated(x, 0, tp), w.t());
@@ -71,7 +71,7 @@ TEST(NanotronDocumentation, ShardedInfoOfATensorOnRanks0And3) {
   on_tp(2, [&](Mesh& mesh) {
     const RowLinear layer(64, 8, {mesh});
     const ParamSpec& spec = *layer.spec("weight");
-    for (const auto& [rank, first] : std::vector<std::pair<int, int64_t>>{{0, 0}, {3, 32}})
+    for (const auto& [rank, first] : std::vector<std::pair<int, std::int64_t>>{{0, 0}, {3, 32}})
       EXPECT_EQ(sharded_info(spec.placement, spec.shape, grid, rank),
                 (ShardedInfo{{0, 3},
                              {{.local_slices = slices_of({{0, 8}, {0, 32}}),

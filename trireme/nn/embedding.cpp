@@ -9,25 +9,26 @@
 
 namespace trireme {
 
-Range vocabulary_range(int64_t entries, const Group& tp) {
-  const int64_t rows = (entries + tp.size() - 1) / tp.size();
-  const int64_t begin = std::min(entries, tp.rank() * rows);
+Range vocabulary_range(std::int64_t entries, const Group& tp) {
+  const std::int64_t rows = (entries + tp.size() - 1) / tp.size();
+  const std::int64_t begin = std::min(entries, tp.rank() * rows);
   return {begin, std::min(entries, begin + rows)};
 }
 
-void check_entries(const char* what, const at::Tensor& numbers_T, int64_t entries, std::optional<int64_t> except) {
+void check_entries(const char* what, const at::Tensor& numbers_T, std::int64_t entries,
+                   std::optional<std::int64_t> except) {
   at::Tensor right_T = numbers_T.ge(0).logical_and_(numbers_T.lt(entries));
   if (except) right_T.logical_or_(numbers_T.eq(*except));
   if (!numbers_T.is_cpu()) return at::_assert_async(right_T.all());
   if (right_T.all().item<bool>()) return;
-  const int64_t place = right_T.to(at::kByte).argmin().item<int64_t>();
-  throw DataError(text(what, " ", numbers_T[place].item<int64_t>(), " at place ", place,
+  const std::int64_t place = right_T.to(at::kByte).argmin().item<std::int64_t>();
+  throw DataError(text(what, " ", numbers_T[place].item<std::int64_t>(), " at place ", place,
                        " of the batch is outside the vocabulary of ", entries,
                        " entries\n  fix: the tokenizer and the "
                        "model's vocab_size must belong together"));
 }
 
-ParallelVocabulary::ParallelVocabulary(int64_t entries, int64_t features, Parallel parallel)
+ParallelVocabulary::ParallelVocabulary(std::int64_t entries, std::int64_t features, Parallel parallel)
     : parallel_(parallel), entries_(entries) {
   const Placement rows{.cuts = {{Axis::tp, 0, {}, /*padded=*/true}}};
   weight_vD = declare("weight", {.shape = {entries, features}, .placement = rows, .fill = Fill::embedding}, parallel);
@@ -47,7 +48,7 @@ at::Tensor ParallelVocabulary::forward(const at::Tensor& ids_T) {
   return parallel_.add_up(mine);
 }
 
-LearnedPositions::LearnedPositions(int64_t positions, int64_t features, Parallel parallel) {
+LearnedPositions::LearnedPositions(std::int64_t positions, std::int64_t features, Parallel parallel) {
   weight_PD = declare("weight",
                       {.shape = {positions, features}, .partial = parallel.partial_between(), .fill = Fill::embedding},
                       parallel);

@@ -7,9 +7,9 @@
 namespace trireme {
 
 /// Adds up what is partial over tp (and over the other axes that ParamSpec::partial names), in one all_reduce a group:
-/// once, after the last backward of a step (a second time would add up the sums), before anything is summed over dp and cp.
-/// Parameters of such a group without a gradient take part with zeros, so that every rank makes the same calls. Sums of
-/// bf16 and f16 are made in f32.
+/// once, after the last backward of a step (a second time would add up the sums), before anything is summed over dp and
+/// cp. Parameters of such a group without a gradient take part with zeros, so that every rank makes the same calls.
+/// Sums of bf16 and f16 are made in f32.
 void sum_partial_gradients(const std::vector<Param>& params, const ParamMesh& mesh);
 
 /// A gradient wherever it is kept, of the parameter's local shape.

@@ -53,19 +53,19 @@ Numbers numbers_for(const ParamSpec& spec, const InitOptions& options) {
 
 /// The numbers of one box of the whole, as a tensor in f64.
 at::Tensor box_numbers(const Box& box, const Shape& whole, const RandomStream& stream, const Numbers& numbers) {
-  std::vector<int64_t> sizes;
+  std::vector<std::int64_t> sizes;
   for (const Range& range : box) sizes.push_back(range.size());
   at::Tensor out = at::empty(sizes, at::kDouble);
   if (out.numel() == 0) return out;
-  const int64_t run = box.empty() ? 1 : box.back().size(), runs = out.numel() / run;
+  const std::int64_t run = box.empty() ? 1 : box.back().size(), runs = out.numel() / run;
   double* data = out.data_ptr<double>();
-  kernels::over_parts(runs, [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
+  kernels::over_parts(runs, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
       // Where run number r starts in the whole: its index in the outer dims of the box, the last one varying fastest.
-      int64_t rest = r, first = 0, stride = 1;
+      std::int64_t rest = r, first = 0, stride = 1;
       for (std::size_t dim = box.size(); dim-- > 0;) {
         const bool inner = dim + 1 == box.size();
-        const int64_t index = box[dim].begin + (inner ? 0 : rest % box[dim].size());
+        const std::int64_t index = box[dim].begin + (inner ? 0 : rest % box[dim].size());
         if (!inner) rest /= box[dim].size();
         first += index * stride;
         stride *= whole[dim];

@@ -22,8 +22,8 @@ struct InitOptions {
   std::int64_t layers = 1;
 };
 
-/// Fills every parameter of a Layer below `root` (those of ordinary modules stay as they were made), with what this rank holds of
-/// it, and tells the layers their names. Rows of a padded dim that mean nothing are zeros.
+/// Fills every parameter of a Layer below `root` (those of ordinary modules stay as they were made), with what this
+/// rank holds of it, and tells the layers their names. Rows of a padded dim that mean nothing are zeros.
 void init(torch::nn::Module& root, const ParamMesh& mesh, const InitOptions& options);
 
 /// The same for some of them: for who never has all of them in memory.

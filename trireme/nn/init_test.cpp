@@ -56,7 +56,7 @@ TEST(Init, ElementIIsAFunctionOfSeedNameAndI) {
   const auto values = wholes(2, at::kDouble, {.seed = 3, .scheme = InitScheme::llama, .range = 0.5});
   const RandomStream stream(3, "init out.weight");
   const at::Tensor flat = values.at("out.weight").flatten();
-  for (int64_t i = 0; i < flat.numel(); ++i)
+  for (std::int64_t i = 0; i < flat.numel(); ++i)
     ASSERT_EQ(flat[i].item<double>(), 0.5 * stream.normal(static_cast<std::uint64_t>(i))) << i;
 }
 
@@ -86,7 +86,7 @@ TEST(Init, PaddingRowsAreZero) {
     ParallelVocabulary vocabulary(37, 6, {mesh});
     init(vocabulary, mesh, {.seed = 3});
     EXPECT_EQ(vocabulary.weight_vD.size(0), 10);
-    const int64_t rows = vocabulary_range(37, mesh.group(Axis::tp)).size();
+    const std::int64_t rows = vocabulary_range(37, mesh.group(Axis::tp)).size();
     EXPECT_EQ(rows, mesh.rank() == 3 ? 7 : 10);
     EXPECT_TRUE(vocabulary.weight_vD.narrow(0, rows, 10 - rows).eq(0).all().item<bool>());
     EXPECT_TRUE(vocabulary.weight_vD.narrow(0, 0, rows).ne(0).all().item<bool>());

@@ -44,7 +44,7 @@ std::vector<Param> params_of(const torch::nn::Module& root) {
 
 at::Tensor box_view(at::Tensor tensor, const Box& box) {
   for (std::size_t dim = 0; dim < box.size(); ++dim)
-    tensor = tensor.narrow(static_cast<int64_t>(dim), box[dim].begin, box[dim].size());
+    tensor = tensor.narrow(static_cast<std::int64_t>(dim), box[dim].begin, box[dim].size());
   return tensor;
 }
 

@@ -5,7 +5,7 @@
 
 namespace trireme {
 
-ColumnLinear::ColumnLinear(int64_t in, int64_t out, Parallel parallel, ColumnOptions options)
+ColumnLinear::ColumnLinear(std::int64_t in, std::int64_t out, Parallel parallel, ColumnOptions options)
     : parallel_(parallel), gather_output_(options.gather_output) {
   require(
       !options.gather_output || (options.sections.empty() && !options.padded),
@@ -22,7 +22,7 @@ at::Tensor ColumnLinear::forward(const at::Tensor& x, const MaybeRebuild& rebuil
   return gather_output_ ? differentiable::gather_replicated(y_Tf, 1, parallel_.tp) : y_Tf;
 }
 
-RowLinear::RowLinear(int64_t in, int64_t out, Parallel parallel, RowOptions options)
+RowLinear::RowLinear(std::int64_t in, std::int64_t out, Parallel parallel, RowOptions options)
     : parallel_(parallel), input_is_parallel_(options.input_is_parallel) {
   const Placement columns{.cuts = {{Axis::tp, 1}}};
   weight_Df = declare("weight", {.shape = {out, in}, .placement = columns, .fill = options.fill}, parallel);

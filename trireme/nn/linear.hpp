@@ -23,7 +23,7 @@ struct ColumnOptions {
 ///              dW_fD = dy_Tf^T @ x_TD            local
 class ColumnLinear : public Layer {
  public:
-  ColumnLinear(int64_t in, int64_t out, Parallel parallel, ColumnOptions options = {});
+  ColumnLinear(std::int64_t in, std::int64_t out, Parallel parallel, ColumnOptions options = {});
   at::Tensor forward(const at::Tensor& x, const MaybeRebuild& rebuild = {});
 
   at::Tensor weight_fD, bias_f;
@@ -48,7 +48,7 @@ struct RowOptions {
 ///              db_D  = sum_T dy_TD                 sequence parallel: a part on each rank (ParamSpec::partial)
 class RowLinear : public Layer {
  public:
-  RowLinear(int64_t in, int64_t out, Parallel parallel, RowOptions options = {});
+  RowLinear(std::int64_t in, std::int64_t out, Parallel parallel, RowOptions options = {});
   at::Tensor forward(const at::Tensor& x, const MaybeRebuild& rebuild = {});
 
   at::Tensor weight_Df, bias_D;

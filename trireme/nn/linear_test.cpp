@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kTokens = 12, kIn = 16, kOut = 24;
+constexpr std::int64_t kTokens = 12, kIn = 16, kOut = 24;
 
 struct Reference {
   at::Tensor y, dx;
@@ -75,7 +75,7 @@ TEST(RowLinear, EqualsOneRank) {
           const Parallel parallel{mesh, sequence_parallel};
           RowLinear layer(kIn, kOut, parallel, {.bias = true, .input_is_parallel = input_is_parallel});
           fill(layer, mesh);
-          const int64_t part = kIn / ranks;
+          const std::int64_t part = kIn / ranks;
           const auto own_features = [&](const at::Tensor& t) {
             return input_is_parallel ? t.narrow(1, mesh.rank() * part, part) : t;
           };

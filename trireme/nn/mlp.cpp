@@ -5,7 +5,7 @@
 
 namespace trireme {
 
-GeluMlp::GeluMlp(int64_t features, int64_t hidden, bool bias, bool tanh_form, Parallel parallel)
+GeluMlp::GeluMlp(std::int64_t features, std::int64_t hidden, bool bias, bool tanh_form, Parallel parallel)
     : tanh_form_(tanh_form) {
   up_ = register_module("up", std::make_shared<ColumnLinear>(features, hidden, parallel, ColumnOptions{.bias = bias}));
   down_ = register_module("down", std::make_shared<RowLinear>(hidden, features, parallel,
@@ -20,7 +20,7 @@ at::Tensor GeluMlp::forward(const at::Tensor& x, const MaybeRebuild& rebuild, bo
   return down_->forward(activation({up_Tf}), rebuild_activation ? MaybeRebuild{{{up_Tf}, activation}} : std::nullopt);
 }
 
-SwigluMlp::SwigluMlp(int64_t features, int64_t hidden, Parallel parallel) {
+SwigluMlp::SwigluMlp(std::int64_t features, std::int64_t hidden, Parallel parallel) {
   gate_up_ = register_module(
       "gate_up", std::make_shared<ColumnLinear>(features, 2 * hidden, parallel,
                                                 ColumnOptions{.sections = gate_up(Axis::tp, 0, hidden).sections}));

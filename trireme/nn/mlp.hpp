@@ -18,7 +18,7 @@ class Mlp : public Layer {
 class GeluMlp final : public Mlp {
  public:
   /// `tanh_form`: GPT-2's approximation ("gelu_new", "gelu_pytorch_tanh").
-  GeluMlp(int64_t features, int64_t hidden, bool bias, bool tanh_form, Parallel parallel);
+  GeluMlp(std::int64_t features, std::int64_t hidden, bool bias, bool tanh_form, Parallel parallel);
   at::Tensor forward(const at::Tensor& x, const MaybeRebuild& rebuild = {}, bool rebuild_activation = false) override;
 
  private:
@@ -30,7 +30,7 @@ class GeluMlp final : public Mlp {
 /// y = W_down (silu(W_gate x) * W_up x), gate and up in one matmul.
 class SwigluMlp final : public Mlp {
  public:
-  SwigluMlp(int64_t features, int64_t hidden, Parallel parallel);
+  SwigluMlp(std::int64_t features, std::int64_t hidden, Parallel parallel);
   at::Tensor forward(const at::Tensor& x, const MaybeRebuild& rebuild = {}, bool rebuild_activation = false) override;
 
  private:

@@ -5,7 +5,7 @@
 
 namespace trireme {
 
-RmsNorm::RmsNorm(int64_t features, double eps, const Parallel& parallel, AxisSet partial) : eps_(eps) {
+RmsNorm::RmsNorm(std::int64_t features, double eps, const Parallel& parallel, AxisSet partial) : eps_(eps) {
   weight_D = declare("weight", {.shape = {features}, .partial = partial, .fill = Fill::ones}, parallel);
 }
 
@@ -16,7 +16,7 @@ Rebuild RmsNorm::rebuild(const at::Tensor& x) const {
           [eps = eps_](const std::vector<at::Tensor>& from) { return kernels::rms_norm(from[0], from[1], eps); }};
 }
 
-LayerNorm::LayerNorm(int64_t features, double eps, const Parallel& parallel, AxisSet partial) : eps_(eps) {
+LayerNorm::LayerNorm(std::int64_t features, double eps, const Parallel& parallel, AxisSet partial) : eps_(eps) {
   weight_D = declare("weight", {.shape = {features}, .partial = partial, .fill = Fill::ones}, parallel);
   bias_D = declare("bias", {.shape = {features}, .partial = partial, .fill = Fill::zeros}, parallel);
 }

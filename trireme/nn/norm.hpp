@@ -17,7 +17,7 @@ class Norm : public Layer {
 /// y = x / sqrt(mean(x^2) + eps) * w
 class RmsNorm final : public Norm {
  public:
-  RmsNorm(int64_t features, double eps, const Parallel& parallel, AxisSet partial = {});
+  RmsNorm(std::int64_t features, double eps, const Parallel& parallel, AxisSet partial = {});
   at::Tensor forward(const at::Tensor& x) override;
   Rebuild rebuild(const at::Tensor& x) const override;
 
@@ -30,7 +30,7 @@ class RmsNorm final : public Norm {
 /// y = (x - mean(x)) / sqrt(var(x) + eps) * w + b
 class LayerNorm final : public Norm {
  public:
-  LayerNorm(int64_t features, double eps, const Parallel& parallel, AxisSet partial = {});
+  LayerNorm(std::int64_t features, double eps, const Parallel& parallel, AxisSet partial = {});
   at::Tensor forward(const at::Tensor& x) override;
   Rebuild rebuild(const at::Tensor& x) const override;
 

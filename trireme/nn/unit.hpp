@@ -1,7 +1,7 @@
 #pragma once
 // The seam between a model and who keeps its weights. A unit is a part of a model whose weights come and go together:
-// what ZeRO 3 gathers before use and frees afterwards. libtorch's modules have no hooks, so a model says where its units
-// begin and end.
+// what ZeRO 3 gathers before use and frees afterwards. libtorch's modules have no hooks, so a model says where its
+// units begin and end.
 #include <cstddef>
 #include <cstdint>
 #include <string>

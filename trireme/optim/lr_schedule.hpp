@@ -21,7 +21,8 @@ class LrSchedule {
 
   /// Of the update that ends step `step`, from 1. Behind the last step it stays as it was there.
   ///   warm-up    lr step / warmup_steps
-  ///   decay      min_lr + (lr - min_lr) f(t) with t in (0, 1]; f(t): linear 1 - t, cosine (1 + cos(pi t)) / 2, 1-sqrt 1 - sqrt(t)
+  ///   decay      min_lr + (lr - min_lr) f(t) with t in (0, 1]; f(t): linear 1 - t, cosine (1 + cos(pi t)) / 2, 1-sqrt
+  ///     1 - sqrt(t)
   double operator()(std::int64_t step) const;
 
  private:

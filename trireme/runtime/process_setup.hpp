@@ -36,8 +36,8 @@ class ProcessSetup {
   std::optional<CountedMemory> cpu_memory_;
 };
 
-/// This rank's share of the cores of its host, unless OMP_NUM_THREADS says otherwise (0): a launcher of ours sets it, others
-/// do not. The same number on every rank, because sums of libtorch's own depend on it.
+/// This rank's share of the cores of its host, unless OMP_NUM_THREADS says otherwise (0): a launcher of ours sets it,
+/// others do not. The same number on every rank, because sums of libtorch's own depend on it.
 int threads_of_rank(const Environment& environment, const Variables& variables);
 
 }  // namespace trireme

@@ -116,14 +116,18 @@ TEST_P(GradcheckOver, CatchesAFactorOfTheGroupsSize) {
 
 TEST_P(GradcheckOver, CatchesAllReduceInBothDirections) {
   struct Twice : torch::autograd::Function<Twice> {
+    struct Held final : torch::CustomClassHolder {
+      explicit Held(Group& g) : group(g) {}
+      Group& group;
+    };
     static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, Group* group) {
-      ctx->saved_data["group"] = reinterpret_cast<std::int64_t>(group);
+      ctx->saved_data["group"] = c10::IValue::make_capsule(c10::make_intrusive<Held>(*group));
       return group->all_reduce(x).wait();
     }
     static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* ctx,
                                                  torch::autograd::tensor_list dy) {
-      auto* group = reinterpret_cast<Group*>(ctx->saved_data["group"].toInt());
-      return {group->all_reduce(dy[0].contiguous()).wait(), at::Tensor()};
+      const auto held = ctx->saved_data["group"].toCapsule();
+      return {static_cast<const Held&>(*held).group.all_reduce(dy[0].contiguous()).wait(), at::Tensor()};
     }
   };
   run_ranks(GetParam(), [](Group& g) {

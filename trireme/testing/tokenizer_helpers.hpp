@@ -11,7 +11,8 @@
 
 namespace trireme {
 
-/// Random text: runs of letters, digits, spaces and line breaks of many kinds, marks, any code point, and now and then a broken byte.
+/// Random text: runs of letters, digits, spaces and line breaks of many kinds, marks, any code point, and now and then
+/// a broken byte.
 inline std::string random_text(std::uint64_t number, bool broken_bytes = true) {
   const RandomStream dice(11, "random text");
   std::uint64_t at = number * 4096;
@@ -46,7 +47,8 @@ inline std::string random_text(std::uint64_t number, bool broken_bytes = true) {
   return out;
 }
 
-/// Whether there is a character that Unicode 15 gave a meaning to: our tables (utf8proc 2.8) know it, PCRE2 10.42 does not.
+/// Whether there is a character that Unicode 15 gave a meaning to: our tables (utf8proc 2.8) know it, PCRE2 10.42 does
+/// not.
 inline bool is_newer_than_pcre2(const std::string& text) {
   static const data::Pattern unassigned(R"(\p{Cn})");
   return std::ranges::any_of(unassigned.split(text), &data::Span::matched);

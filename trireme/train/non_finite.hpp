@@ -15,7 +15,8 @@ using Probe = std::function<void(const std::string& path, const at::Tensor& x)>;
 
 /// After a step that failed, with everything as it was before it: runs the step's forwards and backwards once more and
 /// looks at all that modules and parameters make, before any rank's part is added to another's. Returns a sentence that
-/// names the first rank, tensor and microbatch, or says that it did not happen again. A call of all ranks, alike on all.
+/// names the first rank, tensor and microbatch, or says that it did not happen again. A call of all ranks, alike on
+/// all.
 ///   loss_gradient   of the step that failed (StepWork)
 ///   forward         the loss of microbatch m, while the probe is told what every module puts out
 std::string find_non_finite(Executor& executor, Zero& zero, const Mesh& mesh, std::int64_t step,

@@ -1,6 +1,6 @@
 #pragma once
-// What the ranks have to tell each other in a step, apart from the model: how many tokens count, the loss, and whether to
-// stop.
+// What the ranks have to tell each other in a step, apart from the model: how many tokens count, the loss, and whether
+// to stop.
 #include <optional>
 #include <vector>
 

@@ -1,5 +1,6 @@
 #pragma once
-// What a run is trained and judged on, from its config. No torch, no ranks: a launcher checks it before anything starts.
+// What a run is trained and judged on, from its config. No torch, no ranks: a launcher checks it before anything
+// starts.
 #include <optional>
 #include <string>
 

@@ -7,15 +7,15 @@
 
 namespace trireme {
 
-/// The squares of one partition. They are added up in blocks of each parameter (Note [Blocks of a flat buffer]), and the
-/// blocks' sums in one order: the norm is bitwise the same for every dp and every stage. Elements that several ranks of
-/// the model hold are counted by the first of them; padding of a parameter or a bucket by none.
+/// The squares of one partition. They are added up in blocks of each parameter (Note [Blocks of a flat buffer]), and
+/// the blocks' sums in one order: the norm is bitwise the same for every dp and every stage. Elements that several
+/// ranks of the model hold are counted by the first of them; padding of a parameter or a bucket by none.
 class GradNorm {
  public:
   explicit GradNorm(const Partition& partition);
 
-  /// The sum of squares over all ranks of this stage: one element, f64, on the gradients' device; nothing waits for it. A
-  /// call of all ranks.
+  /// The sum of squares over all ranks of this stage: one element, f64, on the gradients' device; nothing waits for it.
+  /// A call of all ranks.
   at::Tensor sum_of_squares(const GradReducer& gradients);
 
   /// After sum_of_squares(): the parameters of this rank's model part whose gradient is not finite, in the order of
@@ -35,9 +35,9 @@ class GradNorm {
   at::Tensor blocks_;
 };
 
-/// What gradients are multiplied by before the update: 1 / loss_scale, and what brings their norm down to max_norm where
-/// it is larger (0: never), as PyTorch's clip_grad_norm_ has it. NaN where `norm`, of the scaled gradients, is not
-/// finite.
+/// What gradients are multiplied by before the update: 1 / loss_scale, and what brings their norm down to max_norm
+/// where it is larger (0: never), as PyTorch's clip_grad_norm_ has it. NaN where `norm`, of the scaled gradients, is
+/// not finite.
 at::Tensor update_factor(const at::Tensor& norm, double max_norm, double loss_scale);
 
 }  // namespace trireme

@@ -12,19 +12,20 @@
 namespace trireme {
 
 /// For every step: begin_microbatch(last), backward, end_microbatch(), for each of its microbatches; then finish().
-/// Layers write their gradients to the buckets at once where they can (kernels/gradient_place.hpp); else the hooks of the
-/// parameters add what autograd brings, and drop it. What a microbatch does not use counts as zero. In stage 3, where
-/// gathers and sums share a group, all ranks must use the same parameters in a microbatch; an unused one keeps the buckets
-/// behind it waiting until the microbatch ends.
+/// Layers write their gradients to the buckets at once where they can (kernels/gradient_place.hpp); else the hooks of
+/// the parameters add what autograd brings, and drop it. What a microbatch does not use counts as zero. In stage 3,
+/// where gathers and sums share a group, all ranks must use the same parameters in a microbatch; an unused one keeps
+/// the buckets behind it waiting until the microbatch ends.
 ///
-/// Where weight gradients are deferred (zero-bubble schedules): begin_deferral(m), backward, end_deferral(), and later, in
-/// the order of the microbatches, begin_microbatch(last), run_deferred(m), end_microbatch(). A bucket is complete when the
-/// deferred work of its parameters has run.
+/// Where weight gradients are deferred (zero-bubble schedules): begin_deferral(m), backward, end_deferral(), and later,
+/// in the order of the microbatches, begin_microbatch(last), run_deferred(m), end_microbatch(). A bucket is complete
+/// when the deferred work of its parameters has run.
 ///   stages 0-1  whole gradients stay; buckets are summed in the last microbatch
 ///   stages 2-3  buckets are summed in every microbatch, and only the own part stays
 ///
-/// The loss is a sum over tokens divided by the count of all ranks' tokens, so gradients are added up and never divided.
-/// Gradients that are parts of a sum over tp (nn/gradients.hpp) are added up over tp before their bucket is sent.
+/// The loss is a sum over tokens divided by the count of all ranks' tokens, so gradients are added up and never
+/// divided. Gradients that are parts of a sum over tp (nn/gradients.hpp) are added up over tp before their bucket is
+/// sent.
 class GradReducer {
  public:
   explicit GradReducer(const Partition& partition);

@@ -130,8 +130,8 @@ TEST(GradReducer, Bf16GradientsAreAddedUpInF32AndMayTravelAsBf16) {
       });
 }
 
-/// The weight of a norm in sequence parallel: every rank of dp x tp has seen other tokens, and its gradient is the sum of
-/// all.
+/// The weight of a norm in sequence parallel: every rank of dp x tp has seen other tokens, and its gradient is the sum
+/// of all.
 TEST(GradReducer, PartsOfASumOverTpAreAddedUpFirst) {
   const at::Tensor all = test::normal_numbers({8, 37}, 5);
   const auto loss = [](RmsNorm& norm, const at::Tensor& x) { return norm.forward(x).pow(3).sum(); };
@@ -164,7 +164,8 @@ TEST(GradReducer, PartsOfASumOverTpAreAddedUpFirst) {
     });
 }
 
-/// What pads a bucket is summed and updated with it: garbage there would be a NaN some day, and a trap for who reads it.
+/// What pads a bucket is summed and updated with it: garbage there would be a NaN some day, and a trap for who reads
+/// it.
 TEST(GradReducer, PaddingStaysZero) {
   at::Context& context = at::globalContext();
   context.setDeterministicAlgorithms(true, /*warn_only=*/true);  // then memory that nobody has written holds NaN

@@ -1,4 +1,5 @@
-// A new axis is one layer: this one is cut over ep, its gradient is summed over edp, and nothing outside this file knows it.
+// A new axis is one layer: this one is cut over ep, its gradient is summed over edp, and nothing outside this file
+// knows it.
 #include <cmath>
 #include <map>
 

@@ -13,23 +13,23 @@
 
 namespace trireme {
 
-/// Of parameters whose gradients are summed over one group. Buckets follow the order of backward: what a model registers
-/// last comes first. An embedding is alone in its bucket, and so is a tied parameter, whose gradient is summed over the tie
-/// first.
+/// Of parameters whose gradients are summed over one group. Buckets follow the order of backward: what a model
+/// registers last comes first. An embedding is alone in its bucket, and so is a tied parameter, whose gradient is
+/// summed over the tie first.
 ///   stages 0-2  buckets by size
 ///   stage 3     the parameters of a unit are a bucket, which is gathered and freed; those up to
 ///               persistence_threshold stand in buckets by size at the end, and are kept
 ///
 /// The ranks of the sum group (dp x cp for dense parameters) see other tokens and hold the same parameters. They are
-/// `replicas` groups of `shards` ranks: a bucket is cut into as many parts as there are shards. Stage 0 is one shard, and
-/// all of them are replicas.
+/// `replicas` groups of `shards` ranks: a bucket is cut into as many parts as there are shards. Stage 0 is one shard,
+/// and all of them are replicas.
 class Partition {
  public:
   /// Whether a parameter must lie within one shard (Optimizer::needs_whole).
   using NeedsWhole = std::function<bool(const Param&)>;
-  /// `params` in the order of their registration, all with one sum group. `units` may be empty below stage 3, and may have
-  /// parameters of other partitions. ConfigError names what does not fit: dtypes or devices that differ, a number of
-  /// replicas that does not divide, a parameter in no unit.
+  /// `params` in the order of their registration, all with one sum group. `units` may be empty below stage 3, and may
+  /// have parameters of other partitions. ConfigError names what does not fit: dtypes or devices that differ, a number
+  /// of replicas that does not divide, a parameter in no unit.
   Partition(std::vector<Param> params, UnitPlan units, const ParamMesh& mesh, const ZeroOptions& options,
             const NeedsWhole& needs_whole = {});
 

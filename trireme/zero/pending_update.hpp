@@ -9,9 +9,9 @@ namespace trireme {
 
 class ShardedOptimizer;
 
-/// The device has been told to update; whether the gradients were finite is not known before the norm is read. It must be
-/// settled, so that a skipped update does not count as a step: dropping one unsettled stops the program, except while an
-/// exception unwinds.
+/// The device has been told to update; whether the gradients were finite is not known before the norm is read. It must
+/// be settled, so that a skipped update does not count as a step: dropping one unsettled stops the program, except
+/// while an exception unwinds.
 class [[nodiscard]] PendingUpdate {
  public:
   PendingUpdate(at::Tensor norm, std::vector<ShardedOptimizer*> optimizers);

@@ -14,7 +14,8 @@ namespace trireme {
 /// to come together again:
 ///   kept buckets             gather_after_step(); the next forward waits for a bucket where it first needs it
 ///   buckets that come and go gathered before a unit's forward, freed after it, gathered again before its backward and
-///                            freed when all its gradients are there. The next unit's gather runs under this one's maths
+///                            freed when all its gradients are there. The next unit's gather runs under this one's
+///                              maths
 class ShardedParams {
  public:
   /// `fill` writes the initial values of one bucket's parameters after the other, so that no rank ever holds all of

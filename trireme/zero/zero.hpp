@@ -1,6 +1,6 @@
 #pragma once
-// Parameters, gradients and optimizer states of a model over the ranks that see other tokens, as one thing: what a training
-// loop talks to.
+// Parameters, gradients and optimizer states of a model over the ranks that see other tokens, as one thing: what a
+// training loop talks to.
 #include <functional>
 #include <memory>
 #include <string>
@@ -33,8 +33,8 @@ struct ModelChunk {
   UnitPlan units = {};
 };
 
-/// A chunk's parts, one for each group that sums gradients, in the order in which the model registers the first of each.
-/// Chunks have their own microbatches, and their own last one. A model that has units visits them through this.
+/// A chunk's parts, one for each group that sums gradients, in the order in which the model registers the first of
+/// each. Chunks have their own microbatches, and their own last one. A model that has units visits them through this.
 class ZeroChunk final : public UnitHooks {
  public:
   explicit ZeroChunk(std::vector<std::unique_ptr<ZeroPart>> parts) : parts_(std::move(parts)) {}
@@ -42,8 +42,8 @@ class ZeroChunk final : public UnitHooks {
   /// Around the backward of a microbatch; `last`: of this step, in this chunk.
   void begin_microbatch(bool last);
   void end_microbatch();
-  /// Where weight gradients are computed apart (zero-bubble schedules): around the backward that computes the gradients of
-  /// the inputs; then, between begin_microbatch and end_microbatch, run_deferred.
+  /// Where weight gradients are computed apart (zero-bubble schedules): around the backward that computes the gradients
+  /// of the inputs; then, between begin_microbatch and end_microbatch, run_deferred.
   void begin_deferral(int microbatch);
   void end_deferral();
   void run_deferred(int microbatch);

@@ -31,8 +31,11 @@ Settings read(Framework from, const std::string& file, const std::string& conten
     case Framework::nanotron: return parse_yaml(file, contents);
     case Framework::torchtitan: return parse_toml(file, contents);
     case Framework::megatron: return parse_megatron_script(file, contents);
-    default: return parse_json(file, contents);
+    case Framework::deepspeed:
+    case Framework::hf_trainer:
+    case Framework::hf_config: break;
   }
+  return parse_json(file, contents);
 }
 
 class Importer {

@@ -1,5 +1,6 @@
 #pragma once
-// The values that follow from others: degrees that were left open, the third of the batch sizes, sizes of heads, float64.
+// The values that follow from others: degrees that were left open, the third of the batch sizes, sizes of heads,
+// float64.
 #include <string>
 
 #include "trireme/config/read/parse.hpp"

@@ -187,7 +187,7 @@ class Supervisor {
     for (const Living& each : living_)
       if (each.pid > 0 && !each.pidfd) consider(now + kWithoutPidfd);
     if (!next) return -1;
-    return static_cast<int>(std::max<int64_t>(0, std::chrono::ceil<milliseconds>(*next - now).count()));
+    return static_cast<int>(std::max<std::int64_t>(0, std::chrono::ceil<milliseconds>(*next - now).count()));
   }
 
   void wait() {

@@ -15,7 +15,7 @@ namespace trireme {
 namespace {
 
 /// Step ids from here on are reserved by Slurm: the batch script, the shell of salloc, processes adopted from ssh.
-constexpr int64_t kFirstSpecialStep = 0xfffffff0;
+constexpr std::int64_t kFirstSpecialStep = 0xfffffff0;
 
 std::string file_word(std::string word) {
   constexpr const char* kSafe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
@@ -42,7 +42,7 @@ int slurm_local_world_size(const Asked& asked, const Environment& env) {
   const std::string name = first_set(asked.variables, {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"});
   if (!name.empty()) {
     const std::vector<int> tasks = expand_tasks_per_node(asked.value(name));
-    const bool fits = std::accumulate(tasks.begin(), tasks.end(), int64_t{0}) == env.world_size;
+    const bool fits = std::accumulate(tasks.begin(), tasks.end(), std::int64_t{0}) == env.world_size;
     if (fits && env.node_rank < static_cast<int>(tasks.size())) return tasks[static_cast<std::size_t>(env.node_rank)];
     // SLURM_TASKS_PER_NODE may describe the whole job, of which this step is a part.
     require<ConfigError>(name == "SLURM_TASKS_PER_NODE" && asked.has("SLURM_GTIDS"), name, " = \"", asked.value(name),
@@ -54,12 +54,12 @@ int slurm_local_world_size(const Asked& asked, const Environment& env) {
 }
 
 /// Two steps on one host need different ports; below the ephemeral port range.
-int slurm_port(const std::string& job, int64_t step) {
-  return 20'000 + static_cast<int>((fnv1a(job) + static_cast<uint64_t>(step)) % 10'000);
+int slurm_port(const std::string& job, std::int64_t step) {
+  return 20'000 + static_cast<int>((fnv1a(job) + static_cast<std::uint64_t>(step)) % 10'000);
 }
 
-int64_t slurm_step(const std::string& word) {
-  int64_t step = -1;
+std::int64_t slurm_step(const std::string& word) {
+  std::int64_t step = -1;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), step);
   require<ConfigError>(error == std::errc{} && end == word.data() + word.size() && step >= 0, "SLURM_STEP_ID = \"",
                        word, "\": must be a whole number");
@@ -112,7 +112,7 @@ std::optional<Environment> from_pmi(const Asked& asked) {
 
 std::optional<Environment> from_srun(const Asked& asked) {
   if (!asked.has("SLURM_STEP_ID") || !asked.has("SLURM_PROCID")) return std::nullopt;
-  const int64_t step = slurm_step(asked.value("SLURM_STEP_ID"));
+  const std::int64_t step = slurm_step(asked.value("SLURM_STEP_ID"));
   // In the shell of salloc and in a batch script the job's tasks are known, but not started: one process.
   if (step >= kFirstSpecialStep) return std::nullopt;
   const std::string size_name = first_set(asked.variables, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"});

@@ -39,8 +39,8 @@ class ListReader {
     at_ = std::min(list_.find_first_of(stops, at_), list_.size());
     return list_.substr(begin, at_ - begin);
   }
-  int64_t number(std::string_view digits) {
-    int64_t value = 0;
+  std::int64_t number(std::string_view digits) {
+    std::int64_t value = 0;
     if (digits.size() > 9) fail("a number of ", digits.size(), " digits is too long");
     std::from_chars(digits.data(), digits.data() + digits.size(), value);
     return value;
@@ -56,7 +56,7 @@ class ListReader {
   std::size_t at_ = 0;
 };
 
-std::string padded(int64_t value, std::size_t width) {
+std::string padded(std::int64_t value, std::size_t width) {
   std::string digits = std::to_string(value);
   return digits.size() < width ? std::string(width - digits.size(), '0') + digits : digits;
 }
@@ -66,11 +66,12 @@ std::vector<std::string> read_bracket(ListReader& reader) {
   std::vector<std::string> words;
   do {
     const std::string_view low_digits = reader.digits();
-    const int64_t low = reader.number(low_digits);
-    const int64_t high = reader.take('-') ? reader.number(reader.digits()) : low;
+    const std::int64_t low = reader.number(low_digits);
+    const std::int64_t high = reader.take('-') ? reader.number(reader.digits()) : low;
     if (high < low) reader.fail("the range ", low_digits, "-", high, " runs backwards");
-    if (high - low + static_cast<int64_t>(words.size()) >= kMaxHosts) reader.fail("more than ", kMaxHosts, " hosts");
-    for (int64_t value = low; value <= high; ++value) words.push_back(padded(value, low_digits.size()));
+    if (high - low + static_cast<std::int64_t>(words.size()) >= kMaxHosts)
+      reader.fail("more than ", kMaxHosts, " hosts");
+    for (std::int64_t value = low; value <= high; ++value) words.push_back(padded(value, low_digits.size()));
   } while (reader.take(','));
   reader.expect(']');
   return words;
@@ -115,14 +116,14 @@ std::vector<int> expand_tasks_per_node(std::string_view list) {
   do {
     const auto tasks = static_cast<int>(reader.number(reader.digits()));
     if (tasks < 1) reader.fail("a host has at least one task");
-    int64_t hosts = 1;
+    std::int64_t hosts = 1;
     if (reader.take('(')) {
       reader.expect('x');
       hosts = reader.number(reader.digits());
       reader.expect(')');
     }
     if (hosts < 1) reader.fail("repeated ", hosts, " times");
-    if (static_cast<int64_t>(all.size()) + hosts > kMaxHosts) reader.fail("more than ", kMaxHosts, " hosts");
+    if (static_cast<std::int64_t>(all.size()) + hosts > kMaxHosts) reader.fail("more than ", kMaxHosts, " hosts");
     all.insert(all.end(), static_cast<std::size_t>(hosts), tasks);
   } while (reader.take(','));
   if (!reader.done()) reader.fail("did not expect '", reader.peek(), "'");
