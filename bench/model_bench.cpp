@@ -42,7 +42,7 @@ void serve(World& world) {
   std::optional<Decoder> decoder;
   const auto make = [&](at::ScalarType dtype) {
     decoder.reset();
-    const InitScope scope = init_on_device_and_dtype(at::kCPU, dtype);
+    const InitScope scope(at::kCPU, dtype);
     decoder.emplace(gpt_50m(), mesh);
     init(*decoder, mesh, {.seed = 1, .scheme = InitScheme::gpt2, .layers = 12});
   };

@@ -131,8 +131,8 @@ void run(const Words& words, const Environment& env) {
   ParallelSizes sizes = words.sizes;
   sizes.data_parallel_size = env.world_size / (sizes.tensor_parallel_size * sizes.pipeline_parallel_size);
   if (words.mode == "mpu") {
-    const MPU mpu(env.rank, env.world_size, sizes.tensor_parallel_size, sizes.pipeline_parallel_size, "127.0.0.1",
-                  std::stoi(words.arguments.at(0)));
+    const compat::MPU mpu(env.rank, env.world_size, sizes.tensor_parallel_size, sizes.pipeline_parallel_size,
+                          "127.0.0.1", std::stoi(words.arguments.at(0)));
     say(text("rank=", env.rank, " tp=", mpu.get_tensor_model_parallel_group().str(),
              " dp=", mpu.get_data_parallel_group().str(), " pp=", mpu.get_pipeline_model_parallel_group().str()));
     return;

@@ -31,7 +31,7 @@ double kept_bytes(int ranks, bool sequence_parallel, config::Recompute mode) {
     Mesh mesh(Grid::dense({.tp = ranks}), world);
     Group& group = mesh.group(Axis::tp);
     const Parallel parallel(mesh, sequence_parallel);
-    const InitScope bf16 = init_on_device_and_dtype(at::kCPU, at::kBFloat16);
+    const InitScope bf16(at::kCPU, at::kBFloat16);
     Block block(llama_layer(), parallel);
     init(block, mesh, {});
     block.recompute = mode;

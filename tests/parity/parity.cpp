@@ -105,7 +105,7 @@ Cell on_one_rank(Cell cell) {
 }
 
 Outcome run(const Cell& cell, Mesh& mesh) {
-  const InitScope scope = init_on_device_and_dtype(cell.device, cell.dtype);
+  const InitScope scope(cell.device, cell.dtype);
   const Parallel parallel{mesh, cell.sequence_parallel};
   Decoder decoder(cell.model, parallel);
   decoder.set_recompute(cell.recompute);

@@ -63,7 +63,7 @@ void run(const fs::path& folder, int ranks, bool sequence_parallel) {
   fs::create_directories(out);
   run_ranks(ranks, [&](World& world) {
     Mesh mesh(Grid::dense({.tp = ranks}), world);
-    const InitScope f64 = init_on_device_and_dtype(at::kCPU, at::kDouble);
+    const InitScope f64(at::kCPU, at::kDouble);
     Decoder decoder(model, {mesh, sequence_parallel});
     load_hugging_face(decoder, folder, mesh);
     const ForwardContext context = whole_samples(batch.samples, batch.length);

@@ -81,7 +81,7 @@ double norm_of(const Named& tensors) {
 
 Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
   const Cell& c = cell.base;
-  const InitScope scope = init_on_device_and_dtype(at::kCPU, at::kDouble);
+  const InitScope scope(at::kCPU, at::kDouble);
   Decoder decoder(c.model, {mesh, c.sequence_parallel});
   decoder.set_recompute(c.recompute);
   set_paths(decoder);
@@ -160,7 +160,7 @@ Outcome train_plainly(const TrainingCell& cell) {
   Outcome out;
   run_ranks(1, [&](World& world) {
     Mesh mesh(Grid::dense({}), world);
-    const InitScope scope = init_on_device_and_dtype(at::kCPU, at::kDouble);
+    const InitScope scope(at::kCPU, at::kDouble);
     Decoder decoder(cell.base.model, {mesh, false});
     init(decoder, mesh, init_options(cell));
     const std::vector<Param> params = params_of(decoder);

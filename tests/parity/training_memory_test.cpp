@@ -34,7 +34,7 @@ double bytes_a_parameter(const Recipe& recipe, int stage, int dp) {
     Mesh mesh(Grid::dense({.dp = dp}), world);
     std::shared_ptr<Decoder> decoder;
     {
-      const InitScope scope = init_on_device_and_dtype(at::kCPU, recipe.param);
+      const InitScope scope(at::kCPU, recipe.param);
       decoder = std::make_shared<Decoder>(m, Parallel{mesh, false});
     }
     const UnitPlan units = decoder->unit_plan();

@@ -85,7 +85,7 @@ Group& Mesh::expert_group(AxisSet axes) const {
   return *at->second;
 }
 
-Group& Mesh::world_ranks_to_pg(const std::vector<int>& world_ranks) {
+Group& Mesh::group_of_ranks(const std::vector<int>& world_ranks) {
   const auto at = by_ranks_.find(world_ranks);
   if (at != by_ranks_.end()) return *at->second;
   Group& group = make("custom", world_ranks);

@@ -38,7 +38,7 @@ class Mesh {
 
   /// A group of any world ranks in this order, including this one: an existing group, or a new one. All its ranks must
   /// call this, and ranks that share several groups in the same order.
-  Group& world_ranks_to_pg(const std::vector<int>& world_ranks);
+  Group& group_of_ranks(const std::vector<int>& world_ranks);
 
   /// Sets the current step and phase for all following records.
   void tag(const Tag& tag) const { world_.recorder().set_tag(tag); }

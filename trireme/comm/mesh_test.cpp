@@ -77,14 +77,14 @@ TEST(Mesh, MakesGroupsOfAnyRanksOnce) {
   run_ranks(4, [](World& world) {
     Mesh mesh(Grid::dense({.dp = 4}), world);
     if (world.rank() == 1 || world.rank() == 3) {
-      Group& tie = mesh.world_ranks_to_pg({3, 1});
+      Group& tie = mesh.group_of_ranks({3, 1});
       EXPECT_THAT(gathered(tie, world.rank()), ElementsAre(3, 1));
-      EXPECT_EQ(&mesh.world_ranks_to_pg({3, 1}), &tie);
+      EXPECT_EQ(&mesh.group_of_ranks({3, 1}), &tie);
     }
-    EXPECT_EQ(&mesh.world_ranks_to_pg({0, 1, 2, 3}), &mesh.world_group());
+    EXPECT_EQ(&mesh.group_of_ranks({0, 1, 2, 3}), &mesh.world_group());
     mesh.end_step();
     if (world.rank() == 0) {
-      EXPECT_THAT(message_of<ConfigError>([&] { mesh.world_ranks_to_pg({1, 2}); }), HasSubstr("rank 0 is not in it"));
+      EXPECT_THAT(message_of<ConfigError>([&] { mesh.group_of_ranks({1, 2}); }), HasSubstr("rank 0 is not in it"));
     }
   });
 }

@@ -20,7 +20,7 @@ void sum_partial_gradients(const std::vector<OwnGradient>& gradients, const Para
   for (auto& [key, tensors] : parts) {
     std::vector<at::Tensor> flat;
     for (const at::Tensor& t : tensors) flat.push_back(t.reshape(-1).to(kernels::wide_dtype(key.second)));
-    const at::Tensor sum = mesh.mesh().world_ranks_to_pg(key.first).all_reduce_(at::cat(flat)).wait();
+    const at::Tensor sum = mesh.mesh().group_of_ranks(key.first).all_reduce_(at::cat(flat)).wait();
     std::int64_t at = 0;
     for (at::Tensor& t : tensors) {
       t.copy_(sum.narrow(0, at, t.numel()).view(t.sizes()));

@@ -4,7 +4,7 @@
 
 namespace trireme {
 
-/// While it lives, layers made by this thread have their parameters there: `init_on_device_and_dtype(at::kCUDA,
+/// While it lives, layers made by this thread have their parameters there: `const InitScope scope(at::kCUDA,
 /// at::kBFloat16)`. On at::kMeta nothing is allocated: shapes only, until to_empty. Scopes nest.
 class [[nodiscard]] InitScope {
  public:
@@ -16,8 +16,6 @@ class [[nodiscard]] InitScope {
  private:
   at::TensorOptions outer_;
 };
-
-inline InitScope init_on_device_and_dtype(at::Device device, at::ScalarType dtype) { return {device, dtype}; }
 
 /// What the scope says; the CPU and f32 without one.
 at::TensorOptions current_init_options();

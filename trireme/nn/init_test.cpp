@@ -27,7 +27,7 @@ std::map<std::string, at::Tensor> wholes(int ranks, at::ScalarType dtype, const 
   std::map<std::string, at::Tensor> out;
   run_ranks(ranks, [&](World& world) {
     Mesh mesh(Grid::dense({.tp = ranks}), world);
-    const InitScope scope = init_on_device_and_dtype(at::kCPU, dtype);
+    const InitScope scope(at::kCPU, dtype);
     Several module({mesh});
     init(module, mesh, options);
     for (const Param& param : params_of(module)) {
@@ -96,10 +96,10 @@ TEST(Init, PaddingRowsAreZero) {
 TEST(InitScope, MetaAllocatesNothingAndToEmptyGivesStorage) {
   run_ranks(1, [&](World& world) {
     Mesh mesh(Grid::dense({}), world);
-    const InitScope meta = init_on_device_and_dtype(at::kMeta, at::kBFloat16);
+    const InitScope meta(at::kMeta, at::kBFloat16);
     Several module(mesh);
     {
-      const InitScope inner = init_on_device_and_dtype(at::kCPU, at::kDouble);
+      const InitScope inner(at::kCPU, at::kDouble);
       EXPECT_EQ(RmsNorm(4, 1e-5, mesh).weight_D.scalar_type(), at::kDouble);
     }
     for (const Param& param : params_of(module)) {

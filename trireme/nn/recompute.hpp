@@ -32,13 +32,4 @@ at::Tensor recompute(const Body& body, const RecomputeOptions& options, const at
                    options, std::vector<at::Tensor>{x, more...});
 }
 
-/// nanotron's checkpoint_method: the attribute of a module decides at each call.
-///   at::Tensor forward(const at::Tensor& x) {
-///     return checkpoint_method(do_checkpoint, [this](const at::Tensor& in) { ... }, x);
-///   }
-template <class Body, class... Tensors>
-at::Tensor checkpoint_method(bool do_checkpoint, const Body& body, const Tensors&... inputs) {
-  return do_checkpoint ? recompute(body, RecomputeOptions{}, inputs...) : body(inputs...);
-}
-
 }  // namespace trireme

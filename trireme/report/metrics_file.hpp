@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "trireme/base/file_output.hpp"
-#include "trireme/base/log_item.hpp"
+#include "trireme/report/log_item.hpp"
 #include "trireme/report/step_record.hpp"
 
 namespace trireme::report {

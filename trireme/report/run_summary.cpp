@@ -5,8 +5,8 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
 #include "trireme/base/json_text.hpp"
-#include "trireme/base/log_item.hpp"
 #include "trireme/base/utf8.hpp"
+#include "trireme/report/log_item.hpp"
 #include "trireme/report/metrics_file.hpp"
 #include "trireme/report/step_table.hpp"
 

@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "trireme/base/human.hpp"
-#include "trireme/base/log_item.hpp"
 #include "trireme/base/utf8.hpp"
+#include "trireme/report/log_item.hpp"
 
 namespace trireme::report {
 namespace {

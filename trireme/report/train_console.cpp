@@ -5,7 +5,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/json_text.hpp"
 #include "trireme/base/log.hpp"
-#include "trireme/base/log_item.hpp"
+#include "trireme/report/log_item.hpp"
 #include "trireme/report/metrics_file.hpp"
 #include "trireme/report/progress_bar.hpp"
 

@@ -20,7 +20,7 @@ namespace trireme {
 inline void on_tp(int ranks, const std::function<void(Mesh&)>& body) {
   run_ranks(ranks, [&](World& world) {
     Mesh mesh(Grid::dense({.tp = ranks}), world);
-    const InitScope f64 = init_on_device_and_dtype(at::kCPU, at::kDouble);
+    const InitScope f64(at::kCPU, at::kDouble);
     body(mesh);
   });
 }

@@ -10,6 +10,13 @@ namespace {
 
 constexpr double kSpike = 6;  // deviations above the mean that deserve a word
 
+std::unique_ptr<report::HubLogger> event_logger(const MetricsConfig& metrics, const std::filesystem::path& folder,
+                                                Log& log) {
+  if (!metrics.tensorboard && metrics.hub_command.empty()) return nullptr;
+  return std::make_unique<report::HubLogger>(
+      report::HubOptions{.folder = folder, .upload_command = metrics.hub_command}, log);
+}
+
 }  // namespace
 
 RunOutput::RunOutput(const Config& config, const std::filesystem::path& folder, std::ostream& out,
@@ -18,7 +25,8 @@ RunOutput::RunOutput(const Config& config, const std::filesystem::path& folder, 
                      .terminal = terminal,
                      .interval = config.metrics.interval}),
       metrics_(folder / "metrics.jsonl"),
-      tensorboard_(config.metrics.tensorboard ? std::make_unique<TensorBoardLogger>(folder / "tb") : nullptr) {}
+      log_([this](std::string_view line) { console_.warning(std::string(line.substr(0, line.find('\n')))); }),
+      events_(event_logger(config.metrics, folder / "tb", log_)) {}
 
 void RunOutput::step(report::StepRecord record) {
   record.loss_z = loss_z_.add(record.loss);
@@ -29,7 +37,7 @@ void RunOutput::step(report::StepRecord record) {
   last_loss_ = record.loss;
   if (steps_ > 1) tokens_per_sec_.push_back(record.tokens_per_sec);  // the first step sets things up
   metrics_.append(record);
-  if (tensorboard_) tensorboard_->add_scalars_from_list(report::log_items(record), record.step);
+  if (events_) events_->add_scalars_from_list(report::log_items(record), record.step);
   if (record.loss_z && *record.loss_z > kSpike)
     console_.warning(text("loss z = +", human_number(*record.loss_z), " at step ", record.step));
   console_.step(record);
@@ -45,6 +53,8 @@ void RunOutput::finish(report::RunSummary summary) {
                              tokens_per_sec_.begin() + static_cast<std::ptrdiff_t>(tokens_per_sec_.size() / 2));
     summary.median_tokens_per_sec = tokens_per_sec_[tokens_per_sec_.size() / 2];
   }
+  if (events_)
+    if (const std::optional<std::string> failure = events_->close()) console_.warning(*failure);
   console_.finish(summary);
 }
 

@@ -1,12 +1,13 @@
 #pragma once
-// Where rank 0 writes what happens: the console, metrics.jsonl, TensorBoard.
+// Where rank 0 writes what happens: the console, metrics.jsonl, TensorBoard, a hub.
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "trireme/base/tensorboard_logger.hpp"
+#include "trireme/base/log.hpp"
 #include "trireme/config/schema/config.hpp"
+#include "trireme/report/hub_logger.hpp"
 #include "trireme/report/metrics_file.hpp"
 #include "trireme/report/train_console.hpp"
 #include "trireme/report/z_score.hpp"
@@ -27,7 +28,8 @@ class RunOutput {
  private:
   report::TrainConsole console_;
   report::MetricsFile metrics_;
-  std::unique_ptr<TensorBoardLogger> tensorboard_;
+  Log log_;  // of uploads: warnings on the console
+  std::unique_ptr<report::HubLogger> events_;
   report::ZScore loss_z_, norm_z_;
   std::vector<double> tokens_per_sec_;
   std::optional<double> first_loss_, last_loss_;

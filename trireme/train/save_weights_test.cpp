@@ -43,7 +43,7 @@ TEST(SaveWeights, EveryLayoutComesBack) {
         const Degrees degrees{.dp = 2, .tp = tp};
         run_ranks(2 * tp, [&](World& world) {
           Mesh mesh(Grid::dense(degrees), world);
-          const InitScope scope = init_on_device_and_dtype(at::kCPU, at::kBFloat16);
+          const InitScope scope(at::kCPU, at::kBFloat16);
           Decoder decoder(model, {mesh, tp > 1});
           set_paths(decoder);
           Zero zero(params_of(decoder), decoder.unit_plan(), mesh, {.stage = stage, .persistence_threshold = 100}, {},
@@ -56,7 +56,7 @@ TEST(SaveWeights, EveryLayoutComesBack) {
         });
         run_ranks(1, [&](World& world) {
           Mesh mesh(Grid::dense({}), world);
-          const InitScope scope = init_on_device_and_dtype(at::kCPU, at::kBFloat16);
+          const InitScope scope(at::kCPU, at::kBFloat16);
           Decoder loaded(model, {mesh, false}), made(model, {mesh, false});
           load_hugging_face(loaded, path, mesh);
           init(made, mesh, {.seed = 3, .scheme = InitScheme::plain});

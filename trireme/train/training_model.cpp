@@ -18,7 +18,7 @@ TrainingModel::TrainingModel(const Config& config, ParallelContext& context, int
   loss_options_ = {.tile_tokens = planner::loss_tile_tokens(context.device().is_cuda()),
                    .gradients_in_backward = schedule::microbatches_in_flight(program) > 1};
   {
-    const InitScope scope = init_on_device_and_dtype(context.device(), scalar_type(config.precision.param));
+    const InitScope scope(context.device(), scalar_type(config.precision.param));
     decoder_ = std::make_shared<Decoder>(config.model, Parallel(mesh, config.parallelism.sequence_parallel));
   }
   decoder_->set_recompute(config::recompute_of(config.activation_checkpoint.mode));

@@ -145,7 +145,7 @@ TEST(GradReducer, PartsOfASumOverTpAreAddedUpFirst) {
   for (const int stage : {0, 1, 2})
     run_ranks(4, [&](World& world) {
       Mesh mesh(Grid::dense({.dp = 2, .tp = 2}), world);
-      const InitScope f64 = init_on_device_and_dtype(at::kCPU, at::kDouble);
+      const InitScope f64(at::kCPU, at::kDouble);
       RmsNorm norm(37, 1e-5, mesh.group(Axis::tp), Axis::tp);
       fill(norm, mesh);
       const Partition partition(params_of(norm), {}, mesh, {.stage = stage, .accumulate = at::kDouble});

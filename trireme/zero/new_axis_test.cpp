@@ -70,7 +70,7 @@ Outcome reference() {
   Outcome out;
   run_ranks(1, [&](World& world) {
     Mesh mesh(Grid::dense({}), world, {}, expert_view(Grid::dense({}), 1));
-    const InitScope f64 = init_on_device_and_dtype(at::kCPU, at::kDouble);
+    const InitScope f64(at::kCPU, at::kDouble);
     RoutedNet net(mesh);
     init(net, mesh, kInit);
     for (int step = 0; step < kSteps; ++step) {
@@ -93,7 +93,7 @@ Outcome train(const Degrees& degrees, int ep, int stage, int microbatches) {
   const Grid grid = Grid::dense(degrees);
   run_ranks(grid.size(), [&](World& world) {
     Mesh mesh(grid, world, {}, expert_view(grid, ep));
-    const InitScope f64 = init_on_device_and_dtype(at::kCPU, at::kDouble);
+    const InitScope f64(at::kCPU, at::kDouble);
     RoutedNet net(mesh);
     EXPECT_EQ(params_of(net)[1].value.size(0), kExperts / ep);
     Zero zero(

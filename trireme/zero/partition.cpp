@@ -79,7 +79,7 @@ void Partition::make_rank_groups() {
   for (int r = 0; r < replicas; ++r)
     in_replicas.push_back(same.world_ranks()[static_cast<std::size_t>(r * shards + same.rank() % shards)]);
   const auto group_of = [&](const std::vector<int>& ranks) {
-    return ranks.size() == 1 ? &mesh_.mesh().group({}) : &mesh_.mesh().world_ranks_to_pg(ranks);
+    return ranks.size() == 1 ? &mesh_.mesh().group({}) : &mesh_.mesh().group_of_ranks(ranks);
   };
   shards_ = group_of(in_shards);
   replicas_ = group_of(in_replicas);

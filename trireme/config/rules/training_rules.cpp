@@ -49,8 +49,7 @@ std::vector<std::string> not_done_yet(const LoadedConfig& loaded) {
   for (const char* key : {"checkpoint.interval", "checkpoint.keep", "checkpoint.async", "checkpoint.format"})
     if (loaded.is_given(key))
       words.push_back(text(key, " changes nothing yet: the weights are saved once, at the end"));
-  for (const char* key :
-       {"metrics.hub_command", "checks.replicas_every", "optimizer.skip_z", "profiler.memory_snapshot"})
+  for (const char* key : {"checks.replicas_every", "optimizer.skip_z", "profiler.memory_snapshot"})
     if (loaded.is_given(key)) words.push_back(text(key, " changes nothing yet"));
   if (loaded.config.validation.fraction > 0 && loaded.config.validation.interval == 0)
     words.push_back(text("validation.fraction = ", loaded.config.validation.fraction,

@@ -59,25 +59,6 @@ class ParallelContext {
   Group& cp_pg() const { return mesh_->group(Axis::cp); }
   Group& ep_pg() const { return mesh_->expert_group(Axis::ep); }
   Group& edp_pg() const { return mesh_->expert_group(Axis::edp); }
-  Group& world_ranks_to_pg(const std::vector<int>& world_ranks) const { return mesh_->world_ranks_to_pg(world_ranks); }
-
-  WorldRankMatrix world_rank_matrix() const { return mesh_->grid().world_rank_matrix(); }
-  LocalRanks get_local_ranks(int world_rank) const { return mesh_->grid().get_local_ranks(world_rank); }
-
-  // Megatron-LM's mpu functions, under their original names.
-  Group& get_tensor_model_parallel_group() const { return tp_pg(); }
-  Group& get_pipeline_model_parallel_group() const { return pp_pg(); }
-  Group& get_data_parallel_group() const { return dp_pg(); }
-  Group& get_context_parallel_group() const { return cp_pg(); }
-  Group& get_model_parallel_group() const { return mesh_->group({Axis::pp, Axis::tp}); }
-  int get_tensor_model_parallel_rank() const { return tp_pg().rank(); }
-  int get_tensor_model_parallel_world_size() const { return tp_pg().size(); }
-  int get_pipeline_model_parallel_rank() const { return pp_pg().rank(); }
-  int get_pipeline_model_parallel_world_size() const { return pp_pg().size(); }
-  int get_data_parallel_rank() const { return dp_pg().rank(); }
-  int get_data_parallel_world_size() const { return dp_pg().size(); }
-  bool is_pipeline_first_stage() const { return pp_pg().rank() == 0; }
-  bool is_pipeline_last_stage() const { return pp_pg().rank() == pp_pg().size() - 1; }
 
  private:
   const Environment environment_;
@@ -88,22 +69,5 @@ class ParallelContext {
 
 /// rank % num_gpus: ranks share a GPU if there are more ranks than GPUs. CPU without GPUs.
 at::Device device_of_rank(int rank, int num_gpus);
-
-/// A Megatron-style Model Parallel Unit: connects to the other ranks at master_addr:master_port and holds this rank's
-/// groups. The data-parallel size is world_size / (tp x pp).
-class MPU {
- public:
-  MPU(int rank, int world_size, int tensor_model_parallel_size, int pipeline_model_parallel_size,
-      const std::string& master_addr, int master_port, const std::string& backend = "gloo");
-
-  const ParallelContext& context() const { return *context_; }
-  Group& get_tensor_model_parallel_group() const { return context_->tp_pg(); }
-  Group& get_pipeline_model_parallel_group() const { return context_->pp_pg(); }
-  Group& get_data_parallel_group() const { return context_->dp_pg(); }
-  at::Device device() const { return context_->device(); }
-
- private:
-  std::shared_ptr<ParallelContext> context_;
-};
 
 }  // namespace trireme

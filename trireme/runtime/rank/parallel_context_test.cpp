@@ -53,7 +53,7 @@ double sum_over(Group& group, double mine) {
   return group.all_reduce(at::full({1}, mine, at::kDouble)).wait().item<double>();
 }
 
-TEST(ParallelContext, HasTheGroupsOfTheSeed) {
+TEST(ParallelContext, HasTheGroupsOfItsAxes) {
   const auto thrown = on_ranks(8, [](const Environment& env) {
     const ParallelContext context({.tensor_parallel_size = 2, .data_parallel_size = 2, .pipeline_parallel_size = 2},
                                   env);
@@ -63,17 +63,9 @@ TEST(ParallelContext, HasTheGroupsOfTheSeed) {
     EXPECT_THAT(context.dp_pg().world_ranks(), ElementsAre(rank - rank / 2 % 2 * 2, rank - rank / 2 % 2 * 2 + 2));
     EXPECT_THAT(context.pp_pg().world_ranks(), ElementsAre(rank % 4, rank % 4 + 4));
     EXPECT_EQ(context.cp_pg().size(), 1);
-    const LocalRanks at = context.get_local_ranks(rank);
-    EXPECT_EQ(context.world_rank_matrix()(at.pp, at.dp, at.cp, at.tp), rank);
-    EXPECT_EQ(context.get_tensor_model_parallel_rank(), at.tp);
-    EXPECT_EQ(context.get_data_parallel_rank(), at.dp);
-    EXPECT_EQ(context.get_pipeline_model_parallel_rank(), at.pp);
-    EXPECT_EQ(context.is_pipeline_first_stage(), at.pp == 0);
-    EXPECT_EQ(context.is_pipeline_last_stage(), at.pp == 1);
-    EXPECT_EQ(context.get_model_parallel_group().size(), 4);
     EXPECT_EQ(sum_over(context.world_pg(), rank), 28);
     EXPECT_EQ(sum_over(context.pp_pg(), rank), 2 * (rank % 4) + 4);
-    EXPECT_EQ(&context.world_ranks_to_pg({0, 1, 2, 3, 4, 5, 6, 7}), &context.world_pg());
+    EXPECT_EQ(&context.mesh().group_of_ranks({0, 1, 2, 3, 4, 5, 6, 7}), &context.world_pg());
   });
   EXPECT_THAT(thrown, Each(""));
 }
@@ -108,30 +100,7 @@ TEST(DeviceOfRank, GoesRoundTheGpus) {
   EXPECT_TRUE(device_of_rank(5, 0).is_cpu());
 }
 
-TEST(Mpu, RemembersTheGroupsOfItsRank) {
-  const int port = host_store(0, "").port;  // free again: rank 0 of the MPU hosts its own store
-  std::vector<std::string> thrown(4);
-  {
-    std::vector<std::jthread> ranks;
-    for (int r = 0; r < 4; ++r)
-      ranks.emplace_back([&, r] {
-        try {
-          const MPU mpu(r, 4, 2, 1, "127.0.0.1", port);
-          EXPECT_THAT(mpu.get_tensor_model_parallel_group().world_ranks(), ElementsAre(r / 2 * 2, r / 2 * 2 + 1));
-          EXPECT_THAT(mpu.get_data_parallel_group().world_ranks(), ElementsAre(r % 2, r % 2 + 2));
-          EXPECT_EQ(mpu.get_pipeline_model_parallel_group().size(), 1);
-          EXPECT_EQ(sum_over(mpu.get_data_parallel_group(), r), 2 * (r % 2) + 2);
-        } catch (const std::exception& e) {
-          thrown[static_cast<std::size_t>(r)] = e.what();
-        }
-      });
-  }
-  EXPECT_THAT(thrown, Each(""));
-  EXPECT_THAT(message_of<ConfigError>([] { MPU(0, 6, 4, 1, "127.0.0.1", 1); }),
-              HasSubstr("world_size = 6 is not divisible by tensor_model_parallel_size = 4"));
-}
-
-TEST(RollCall, RanksThatDifferAreToldWhereAtOnce) {
+TEST(StartupCheck, RanksThatDifferAreToldWhereAtOnce) {
   const auto thrown = on_ranks(3, [](const Environment& env) {
     ContextOptions options;
     options.fingerprint["optimizer.lr"] = env.rank == 2 ? "0.1" : "0.3";
@@ -143,7 +112,7 @@ TEST(RollCall, RanksThatDifferAreToldWhereAtOnce) {
                          HasSubstr("optimizer.lr: rank 0 has 0.3, rank 2 has 0.1"), testing::Not(HasSubstr("data")))));
 }
 
-TEST(RollCall, SaysWhichRanksCame) {
+TEST(StartupCheck, SaysWhichRanksCame) {
   const auto thrown = on_ranks(3, [](const Environment& env) {
     if (env.rank == 1) return;
     ContextOptions options;
@@ -154,7 +123,7 @@ TEST(RollCall, SaysWhichRanksCame) {
   EXPECT_EQ(thrown[1], "");
 }
 
-TEST(RollCall, TwoProcessesCannotBeOneRank) {
+TEST(StartupCheck, TwoProcessesCannotBeOneRank) {
   const auto thrown = on_ranks(2, [](Environment env) {
     env.rank = 0;
     ContextOptions options;

@@ -1,4 +1,4 @@
-#include "trireme/base/background_command.hpp"
+#include "trireme/report/background_command.hpp"
 
 #include <algorithm>
 #include <array>
@@ -17,7 +17,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::report {
 namespace {
 
 using std::chrono::milliseconds;
@@ -115,4 +115,4 @@ std::string BackgroundCommand::last_line() const {
   return tail.substr(tail.find_last_of("\r\n") + 1);  // npos + 1 is 0: all of it
 }
 
-}  // namespace trireme
+}  // namespace trireme::report

@@ -1,10 +1,10 @@
-#include "trireme/base/crc32c.hpp"
+#include "trireme/report/crc32c.hpp"
 
 #include <string>
 
 #include <gtest/gtest.h>
 
-namespace trireme {
+namespace trireme::report {
 namespace {
 
 // The check value of the catalogue of CRCs, and the vectors of RFC 3720, B.4 (there with the bytes of the CRC swapped).
@@ -16,4 +16,4 @@ TEST(Crc32c, KnownAnswers) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::report

@@ -1,8 +1,8 @@
-#include "trireme/base/crc32c.hpp"
+#include "trireme/report/crc32c.hpp"
 
 #include <array>
 
-namespace trireme {
+namespace trireme::report {
 namespace {
 
 constexpr std::array<std::uint32_t, 256> make_table() {
@@ -25,4 +25,4 @@ std::uint32_t crc32c(std::string_view bytes) {
   return ~remainder;
 }
 
-}  // namespace trireme
+}  // namespace trireme::report

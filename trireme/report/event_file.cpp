@@ -1,4 +1,4 @@
-#include "trireme/base/event_file.hpp"
+#include "trireme/report/event_file.hpp"
 
 #include <array>
 #include <bit>
@@ -7,11 +7,11 @@
 
 #include <unistd.h>
 
-#include "trireme/base/crc32c.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/base/utf8.hpp"
+#include "trireme/report/crc32c.hpp"
 
-namespace trireme {
+namespace trireme::report {
 namespace {
 
 template <class Unsigned>
@@ -108,4 +108,4 @@ double EventFile::wall_time() const {
   return static_cast<double>(time.count()) / 1e6;
 }
 
-}  // namespace trireme
+}  // namespace trireme::report

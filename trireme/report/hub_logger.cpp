@@ -1,4 +1,4 @@
-#include "trireme/base/hub_logger.hpp"
+#include "trireme/report/hub_logger.hpp"
 
 #include <cstddef>
 #include <string_view>
@@ -6,7 +6,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::report {
 namespace {
 
 std::string replace_all(std::string text, std::string_view what, std::string_view with) {
@@ -76,4 +76,4 @@ void HubLogger::notice_end_of_upload() {
   upload_.reset();
 }
 
-}  // namespace trireme
+}  // namespace trireme::report

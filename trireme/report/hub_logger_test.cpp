@@ -1,4 +1,4 @@
-#include "trireme/base/hub_logger.hpp"
+#include "trireme/report/hub_logger.hpp"
 
 #include <chrono>
 #include <filesystem>
@@ -13,7 +13,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/testing/temp_folder.hpp"
 
-namespace trireme {
+namespace trireme::report {
 namespace {
 
 using std::chrono::milliseconds;
@@ -185,4 +185,4 @@ TEST_F(HubLoggerTest, NothingIsUploadedAfterClose) {
 TEST_F(HubLoggerTest, RefusesAnIntervalBelowOne) { EXPECT_THROW(HubLogger(options({good_}, 0), log_), ConfigError); }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::report

@@ -1,9 +1,9 @@
-#include "trireme/base/tensorboard_logger.hpp"
+#include "trireme/report/tensorboard_logger.hpp"
 
 #include <utility>
 #include <variant>
 
-namespace trireme {
+namespace trireme::report {
 
 TensorBoardLogger::TensorBoardLogger(const std::filesystem::path& folder, WallClock clock)
     : events_(folder, std::move(clock)) {}
@@ -18,4 +18,4 @@ void TensorBoardLogger::add_scalars_from_list(const std::vector<LogItem>& entrie
   events_.add_scalars(iteration_step, scalars);
 }
 
-}  // namespace trireme
+}  // namespace trireme::report

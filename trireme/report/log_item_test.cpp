@@ -1,4 +1,4 @@
-#include "trireme/base/log_item.hpp"
+#include "trireme/report/log_item.hpp"
 
 #include <cmath>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme {
+namespace trireme::report {
 namespace {
 
 using Value = std::variant<double, std::int64_t>;
@@ -107,4 +107,4 @@ TEST(CheckFormats, AcceptsWhatFormatScalarAccepts) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::report

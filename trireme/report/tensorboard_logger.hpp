@@ -4,11 +4,11 @@
 #include <filesystem>
 #include <vector>
 
-#include "trireme/base/event_file.hpp"
-#include "trireme/base/log_item.hpp"
 #include "trireme/base/wall_clock.hpp"
+#include "trireme/report/event_file.hpp"
+#include "trireme/report/log_item.hpp"
 
-namespace trireme {
+namespace trireme::report {
 
 /// TensorBoard stores values as 32-bit floats, including integers.
 class TensorBoardLogger final : public Logger {
@@ -23,4 +23,4 @@ class TensorBoardLogger final : public Logger {
   EventFile events_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::report

@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "trireme/base/background_command.hpp"
 #include "trireme/base/log.hpp"
-#include "trireme/base/log_item.hpp"
-#include "trireme/base/tensorboard_logger.hpp"
 #include "trireme/base/wall_clock.hpp"
+#include "trireme/report/background_command.hpp"
+#include "trireme/report/log_item.hpp"
+#include "trireme/report/tensorboard_logger.hpp"
 
-namespace trireme {
+namespace trireme::report {
 
 struct HubOptions {
   std::filesystem::path folder{};
@@ -54,4 +54,4 @@ class HubLogger final : public Logger {
   bool closed_ = false;
 };
 
-}  // namespace trireme
+}  // namespace trireme::report

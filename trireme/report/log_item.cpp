@@ -1,4 +1,4 @@
-#include "trireme/base/log_item.hpp"
+#include "trireme/report/log_item.hpp"
 
 #include <array>
 #include <cctype>
@@ -10,7 +10,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
 
-namespace trireme {
+namespace trireme::report {
 namespace {
 
 struct Format {
@@ -110,4 +110,4 @@ void check_formats(const std::vector<LogItem>& entries) {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::report

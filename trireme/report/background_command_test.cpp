@@ -1,4 +1,4 @@
-#include "trireme/base/background_command.hpp"
+#include "trireme/report/background_command.hpp"
 
 #include <array>
 #include <chrono>
@@ -15,7 +15,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/testing/temp_folder.hpp"
 
-namespace trireme {
+namespace trireme::report {
 namespace {
 
 using std::chrono::milliseconds;
@@ -139,4 +139,4 @@ TEST(BackgroundCommand, CanBeStoppedWhateverSignalsWeBlock) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::report

@@ -1,4 +1,4 @@
-#include "trireme/base/event_file.hpp"
+#include "trireme/report/event_file.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/base/tensorboard_logger.hpp"
+#include "trireme/report/tensorboard_logger.hpp"
 #include "trireme/testing/temp_folder.hpp"
 
-namespace trireme {
+namespace trireme::report {
 namespace {
 
 using testing::HasSubstr;
@@ -92,4 +92,4 @@ TEST(TensorBoardLogger, RefusesAnUnknownFormatBeforeItWrites) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::report
