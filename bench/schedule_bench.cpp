@@ -9,15 +9,16 @@ namespace {
 void generate(benchmark::State& state, const char* name) {
   for (auto _ : state)
     benchmark::DoNotOptimize(
-        trireme::make_schedule(name, static_cast<int>(state.range(0)), static_cast<int>(state.range(1)), 2));
+        trireme::schedule::make_schedule(name, static_cast<int>(state.range(0)), static_cast<int>(state.range(1)), 2));
 }
 
 void replay(benchmark::State& state, const char* name) {
-  const trireme::Schedule schedule =
-      trireme::make_schedule(name, static_cast<int>(state.range(0)), static_cast<int>(state.range(1)), 2);
+  const trireme::schedule::Schedule schedule =
+      trireme::schedule::make_schedule(name, static_cast<int>(state.range(0)), static_cast<int>(state.range(1)), 2);
   std::int64_t steps = 0;
-  for (const trireme::Program& program : schedule.programs) steps += static_cast<std::int64_t>(program.size());
-  for (auto _ : state) benchmark::DoNotOptimize(trireme::replay(schedule));
+  for (const trireme::schedule::Program& program : schedule.programs)
+    steps += static_cast<std::int64_t>(program.size());
+  for (auto _ : state) benchmark::DoNotOptimize(trireme::schedule::replay(schedule));
   state.counters["steps"] = static_cast<double>(steps);
   state.counters["steps/s"] =
       benchmark::Counter(static_cast<double>(steps), benchmark::Counter::kIsIterationInvariantRate);

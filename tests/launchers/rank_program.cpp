@@ -12,6 +12,7 @@
 #include <ATen/Parallel.h>
 #include <unistd.h>
 
+#include "trireme/compat/megatron.hpp"
 #include "trireme/runtime/rank/parallel_context.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
 #include "trireme/testing/conformance.hpp"

@@ -83,8 +83,9 @@ TEST(Memory, TheLossPeaksFarBelowWholeLogits) {
     const at::Tensor w = normal_tensor({kEntries, kWidth}, 2, "w").to(at::kFloat).mul_(0.05).set_requires_grad(true);
     const at::Tensor targets = at::remainder(at::arange(kTokens) * 7919, kEntries);
     const std::int64_t before = memory.alive();
-    run_ranks(1, [&](Group& group) {
-      const at::Tensor loss = ours ? sharded_cross_entropy(x, w, targets, kEntries, {group}).loss
+    run_ranks(1, [&](World& world) {
+      Mesh mesh(Grid::dense({}), world);
+      const at::Tensor loss = ours ? sharded_cross_entropy(x, w, targets, kEntries, mesh).loss
                                    : at::cross_entropy_loss(at::linear(x, w), targets, {}, at::Reduction::Sum);
       loss.backward();
     });

@@ -66,7 +66,7 @@ TEST(TensorParallelParity, OtherShapes) {
     cells.push_back(cell);
   }
   for (const char* frozen : {"embedding", "attention", "weight", "layers.0", "layers"})
-    for (const auto mode : {Recompute::none, Recompute::selective, Recompute::full}) {
+    for (const auto mode : {config::Recompute::none, config::Recompute::selective, config::Recompute::full}) {
       Cell cell = cell_of({2, 1, 1, 0, 1, 1, 0, 0});
       cell.frozen = frozen;
       cell.recompute = mode;
@@ -79,11 +79,11 @@ TEST(Recompute, ChangesNoBit) {
   for (const int family_of : {0, 1, 2})
     for (const int ranks : {0, 1}) {
       Outcome without;
-      for (const auto mode : {Recompute::none, Recompute::selective, Recompute::full}) {
+      for (const auto mode : {config::Recompute::none, config::Recompute::selective, config::Recompute::full}) {
         Cell cell = cell_of({family_of, ranks, ranks, 0, 0, 1, 0, 0});
         cell.recompute = mode;
         const Outcome outcome = run_as_threads(cell);
-        if (mode == Recompute::none) without = outcome;
+        if (mode == config::Recompute::none) without = outcome;
         EXPECT_EQ(outcome.losses, without.losses) << cell.str();
         for (std::size_t i = 0; i < without.gradients.size(); ++i)
           EXPECT_TRUE(outcome.gradients[i].second.equal(without.gradients[i].second))

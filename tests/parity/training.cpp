@@ -40,14 +40,13 @@ Samples samples_of(const TrainingCell& cell, int step) {
 }
 
 InitOptions init_options(const TrainingCell& cell) {
-  return {
-      .loss_gradient = kSeed, .scheme = InitScheme::gpt2, .range = 0.2, .layers = cell.base.model.num_hidden_layers};
+  return {.seed = kSeed, .scheme = InitScheme::gpt2, .range = 0.2, .layers = cell.base.model.num_hidden_layers};
 }
 
 /// Rows [first, first + count) of a step.
 at::Tensor loss_sum(Decoder& decoder, const Samples& samples, std::int64_t first, std::int64_t count, int step) {
   ForwardContext context = whole_samples(count, samples.ids_BT.size(1), first);
-  context.loss_gradient = kSeed;
+  context.seed = kSeed;
   context.step = step;
   return decoder
       .loss(samples.ids_BT.narrow(0, first, count).reshape(-1), samples.targets_BT.narrow(0, first, count).reshape(-1),

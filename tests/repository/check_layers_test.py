@@ -57,6 +57,24 @@ class Layers(unittest.TestCase):
     def test_a_path_that_is_not_whole(self):
         self.assert_found({"base/a.cpp": '#include "../layout/grid.hpp"\n'}, 'write the whole path, "trireme/...", not "../layout/grid.hpp"')
 
+    def test_two_headers_with_one_name(self):
+        message = "trireme::Span is defined by trireme/base/trace.hpp and trireme/layout/slice.hpp"
+        trace = "namespace trireme {\nclass Span {\n  struct Inner {};\n};\n}\n"
+        self.assert_found({"base/trace.hpp": trace, "layout/slice.hpp": "namespace trireme {\nusing Span = int;\n}\n"}, message)
+        self.assert_found({"base/trace.hpp": trace, "layout/slice.hpp": "namespace trireme {\nenum class Span { a };\n}\n"}, message)
+        other = {"base/trace.hpp": trace, "layout/slice.hpp": "namespace trireme::layout {\nstruct Span { struct Inner {}; };\n}\n",
+                 "comm/group.hpp": "namespace trireme {\nclass Span;  // class Span { }\n}\n"}
+        self.assertEqual(self.check(other)[0], 0, self.check(other)[1])
+
+    def test_test_helpers_are_for_tests(self):
+        testing = {"testing/CMakeLists.txt": "trireme_library(testing DEPENDS base comm TORCH)",
+                   "testing/helpers.hpp": '#include "trireme/cli/main.hpp"\n#include <ATen/core/Tensor.h>\n'}
+        use = '#include "trireme/testing/helpers.hpp"\n'
+        self.assertEqual(self.check({**testing, "layout/grid_test.cpp": use}), (0, "5 layers, no violation\n"))
+        self.assert_found({**testing, "layout/grid2.cpp": use}, "trireme/layout/grid2.cpp:1: only tests may include testing/")
+        self.assert_found({**testing, "cli/CMakeLists.txt": "trireme_library(cli DEPENDS base comm testing)"},
+                          "cli/ declares testing/, which is for tests only")
+
     def test_a_cycle(self):
         self.assert_found({"base/CMakeLists.txt": "trireme_library(base DEPENDS layout)"}, "cycle: ")
 

@@ -28,7 +28,7 @@ TEST(Executor, RunsWhatTheProgramSays) {
                                                       order.push_back(m);
                                                       return net.loss(test::rows().narrow(0, 8 * m, 8));
                                                     },
-                                                .seed =
+                                                .loss_gradient =
                                                     [&] {
                                                       ++asked;
                                                       return at::scalar_tensor(0.5, at::kDouble);

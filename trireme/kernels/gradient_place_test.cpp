@@ -13,12 +13,18 @@ struct Record {
   bool is_empty = true;
   int complete = 0;
   at::Tensor by_autograd;
+  bool defers = false;
+  std::vector<GradientPlace::Write> deferred{};
 };
 
 class RecordedPlace final : public GradientPlace {
  public:
   explicit RecordedPlace(Record& record) : record_(record) {}
   Memory to_write() override { return {record_.value, std::exchange(record_.is_empty, false)}; }
+  bool defer(const Write& write) override {
+    if (record_.defers) record_.deferred.push_back(write);
+    return record_.defers;
+  }
   void operator()(const torch::autograd::Variable& parameter) override {
     ++record_.complete;
     record_.by_autograd = parameter.grad();
@@ -43,6 +49,26 @@ at::Tensor plain_gradient(const at::Tensor& weight, const Loss& loss) {
   const at::Tensor leaf = weight.detach().clone().requires_grad_();
   loss(leaf).backward();
   return leaf.grad().to(at::kCPU, at::kDouble);
+}
+
+/// A deferred write owns what it needs: it runs when the graph is gone.
+TEST(GradientPlace, MayDeferTheWrite) {
+  const at::Tensor weight = test::normal({5, 7}, 4), ids = at::arange(9).remainder(5);
+  const Loss loss = [&](const at::Tensor& w) {
+    return (kernels::linear(test::normal({9, 7}, 1), w) * test::normal({9, 5}, 2)).sum() +
+           (kernels::embedding(w, ids) * test::normal({9, 7}, 3)).sum();
+  };
+  const at::Tensor leaf = weight.clone().requires_grad_();
+  Record record;
+  record.defers = true;
+  give_place(leaf, at::kDouble, record);
+  loss(leaf).backward();
+  EXPECT_EQ(record.complete, 1);
+  ASSERT_EQ(record.deferred.size(), 2u);
+  EXPECT_TRUE(record.value.isnan().all().item<bool>()) << "nothing was written yet";
+  record.deferred[0](record.value, true);
+  record.deferred[1](record.value, false);
+  EXPECT_LT((record.value - plain_gradient(weight, loss)).abs().max().item<double>(), 1e-13);
 }
 
 /// All uses of a weight write to its place, and autograd signals completion once.

@@ -176,7 +176,7 @@ TEST(Decoder, SamplesTheSameTokenOnEveryLayout) {
     for (const bool sequence_parallel : {false, true})
       on_tp(ranks, [&](Mesh& mesh) {
         Group& group = mesh.group(Axis::tp);
-        Decoder decoder(small("llama"), {group, sequence_parallel});
+        Decoder decoder(small("llama"), {mesh, sequence_parallel});
         fill(decoder, mesh);
         const at::NoGradGuard off;
         const at::Tensor logits = decoder.sharded_logits(at::arange(8), whole_samples(2, 4));

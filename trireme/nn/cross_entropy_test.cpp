@@ -199,7 +199,7 @@ TEST(CrossEntropy, GradientsMayBeComputedInBackward) {
         ColumnLinear head(kWidth, 37, parallel, {.padded = true});
         fill(head, mesh);
         const at::Tensor x0 = normal_tensor({8, kWidth}, 1, "x");
-        const at::Tensor targets = at::tensor({3, 36, -100, 0, 17, 9, 20, 5});
+        const at::Tensor targets = at::tensor({3, 36, -100, 0, 17, 9, 20, 5}, at::kLong);
         std::vector<at::Tensor> losses, dxs;
         std::vector<Gradients> gradients;
         for (const bool later : {false, true}) {

@@ -20,7 +20,7 @@ struct OneLinear {
   OneLinear() { y.square().sum().backward(); }
 };
 
-void set_whole(Layer& layer, const at::Tensor& whole, const Mesh& mesh) {
+void set_whole(Layer& layer, const at::Tensor& whole, Mesh& mesh) {
   const at::NoGradGuard off;
   for (const Param& p : params_of(layer))
     for (const Piece& piece : ParamMesh(mesh).pieces(p.spec))
@@ -86,7 +86,7 @@ TEST(MegatronWalkthrough, TheNumbersOfColumnParallelLinear) {
       Mesh mesh(Grid::dense({.tp = ranks}), world);
       at::Generator generator = at::detail::createCPUGenerator(0);  // as torch.manual_seed(0)
       const at::Tensor inputs = at::randn({2, 4}, generator), weights = at::randn({4, 2}, generator);
-      ColumnLinear layer(4, 2, {mesh.group(Axis::tp)}, {.gather_output = true});
+      ColumnLinear layer(4, 2, mesh, {.gather_output = true});
       set_whole(layer, weights.t(), mesh);
       const at::Tensor wanted = at::tensor({0.3243, -3.0032, 0.3713, 0.7296}, at::kFloat).view({2, 2});
       EXPECT_LT((layer.forward(inputs) - wanted).abs().max().item<double>(), 5e-5);

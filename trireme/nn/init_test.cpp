@@ -28,7 +28,7 @@ std::map<std::string, at::Tensor> wholes(int ranks, at::ScalarType dtype, const 
   run_ranks(ranks, [&](World& world) {
     Mesh mesh(Grid::dense({.tp = ranks}), world);
     const InitScope scope(at::kCPU, dtype);
-    Several module({mesh});
+    Several module(mesh);
     init(module, mesh, options);
     for (const Param& param : params_of(module)) {
       const FullTensor whole = gather_full_tensor(param.value, param.spec, mesh);
@@ -132,7 +132,8 @@ TEST(Init, LeavesOrdinaryModulesAsTheyWereMade) {
 }
 
 TEST(Params, AreListedByFullNameWithTheirSpecs) {
-  run_ranks(2, [&](Group& group) {
+  run_ranks(2, [&](World& world) {
+    Mesh mesh(Grid::dense({.tp = 2}), world);
     Several module(mesh);
     set_paths(module);
     std::vector<std::string> names;

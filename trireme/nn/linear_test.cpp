@@ -100,7 +100,7 @@ TEST(Linear, GatherOutputIsWholeAndItsGradientCountsOnce) {
   at::Tensor y1, dx1;
   for (const int ranks : {1, 2, 4})
     on_tp(ranks, [&](Mesh& mesh) {
-      ColumnLinear layer(kIn, kOut, {mesh.group(Axis::tp)}, {.bias = true, .gather_output = true});
+      ColumnLinear layer(kIn, kOut, mesh, {.bias = true, .gather_output = true});
       fill(layer, mesh);
       const at::Tensor x = x0.clone().set_requires_grad(true);
       const at::Tensor y = layer.forward(x);

@@ -137,7 +137,7 @@ TEST(GradReducer, PartsOfASumOverTpAreAddedUpFirst) {
   const auto loss = [](RmsNorm& norm, const at::Tensor& x) { return norm.forward(x).pow(3).sum(); };
   at::Tensor expected;
   on_tp(1, [&](Mesh& mesh) {
-    RmsNorm norm(37, 1e-5, mesh.group(Axis::tp));
+    RmsNorm norm(37, 1e-5, mesh);
     fill(norm, mesh);
     loss(norm, all).backward();
     expected = norm.weight_D.grad().clone();
@@ -146,7 +146,7 @@ TEST(GradReducer, PartsOfASumOverTpAreAddedUpFirst) {
     run_ranks(4, [&](World& world) {
       Mesh mesh(Grid::dense({.dp = 2, .tp = 2}), world);
       const InitScope f64(at::kCPU, at::kDouble);
-      RmsNorm norm(37, 1e-5, mesh.group(Axis::tp), Axis::tp);
+      RmsNorm norm(37, 1e-5, mesh, Axis::tp);
       fill(norm, mesh);
       const Partition partition(params_of(norm), {}, mesh, {.stage = stage, .accumulate = at::kDouble});
       GradReducer reducer(partition);

@@ -17,9 +17,9 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t kWidth = 6, kExperts = 4, kRows = 24;
-constexpr int kSteps = 3;
-constexpr double kLr = 0.01, kMaxNorm = 0.5;
+constexpr std::int64_t kWidth = 6, kExperts = 4, kBatchRows = 24;
+constexpr int kAxisSteps = 3;
+constexpr double kAxisLr = 0.01, kMaxNorm = 0.5;
 
 /// A dense layer, then experts: row i of the batch goes to expert i % kExperts. The ranks of ep gather their rows, each
 /// applies its own experts, and the results are scattered back.
@@ -56,9 +56,9 @@ class RoutedNet final : public Layer {
   UnitHooks* hooks_ = nullptr;
 };
 
-at::Tensor batch(int step) { return test::normal_numbers({kRows, kWidth}, 50 + static_cast<std::uint64_t>(step)); }
+at::Tensor batch(int step) { return test::normal_numbers({kBatchRows, kWidth}, 50 + static_cast<std::uint64_t>(step)); }
 
-struct Outcome {
+struct AxisOutcome {
   std::vector<double> norms;
   std::map<std::string, at::Tensor> weights;
 };
@@ -66,30 +66,30 @@ struct Outcome {
 const InitOptions kInit{.seed = 9, .scheme = InitScheme::plain};
 
 /// One rank, plain autograd, SGD written out.
-Outcome reference() {
-  Outcome out;
+AxisOutcome plain_reference() {
+  AxisOutcome out;
   run_ranks(1, [&](World& world) {
     Mesh mesh(Grid::dense({}), world, {}, expert_view(Grid::dense({}), 1));
     const InitScope f64(at::kCPU, at::kDouble);
     RoutedNet net(mesh);
     init(net, mesh, kInit);
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < kAxisSteps; ++step) {
       net.zero_grad();
-      net.loss(batch(step), at::arange(kRows)).backward();
+      net.loss(batch(step), at::arange(kBatchRows)).backward();
       const at::NoGradGuard no_grad;
       double squares = 0;
       for (const auto& p : net.named_parameters()) squares += p.value().grad().square().sum().item<double>();
       out.norms.push_back(std::sqrt(squares));
       const double clip = std::min(1.0, kMaxNorm / (out.norms.back() + 1e-6));
-      for (auto& p : net.named_parameters()) p.value().sub_(kLr * clip * p.value().grad());
+      for (auto& p : net.named_parameters()) p.value().sub_(kAxisLr * clip * p.value().grad());
     }
     for (const auto& p : net.named_parameters()) out.weights[p.key()] = p.value().detach().clone();
   });
   return out;
 }
 
-Outcome train(const Degrees& degrees, int ep, int stage, int microbatches) {
-  Outcome out;
+AxisOutcome train_routed(const Degrees& degrees, int ep, int stage, int microbatches) {
+  AxisOutcome out;
   const Grid grid = Grid::dense(degrees);
   run_ranks(grid.size(), [&](World& world) {
     Mesh mesh(grid, world, {}, expert_view(grid, ep));
@@ -104,9 +104,9 @@ Outcome train(const Degrees& degrees, int ep, int stage, int microbatches) {
     EXPECT_EQ(zero.parts().size(), ep > 1 ? 2u : 1u) << "one part for each group that sums gradients";
     net.use_units(&zero.chunk());
     Group& tokens = mesh.token_group();
-    const std::int64_t each = kRows / tokens.size() / microbatches;
-    Outcome own;
-    for (int step = 0; step < kSteps; ++step) {
+    const std::int64_t each = kBatchRows / tokens.size() / microbatches;
+    AxisOutcome own;
+    for (int step = 0; step < kAxisSteps; ++step) {
       for (int m = 0; m < microbatches; ++m) {
         const std::int64_t first = (m * tokens.size() + tokens.rank()) * each;
         zero.chunk().begin_microbatch(m + 1 == microbatches);
@@ -115,7 +115,7 @@ Outcome train(const Degrees& degrees, int ep, int stage, int microbatches) {
       }
       zero.finish_gradients();
       mesh.end_step();
-      own.norms.push_back(zero.update({.lr = kLr, .max_norm = kMaxNorm}).settle());
+      own.norms.push_back(zero.update({.lr = kAxisLr, .max_norm = kMaxNorm}).settle());
     }
     zero.finish_gathers();
     for (ZeroPart* part : zero.parts())
@@ -134,16 +134,16 @@ Outcome train(const Degrees& degrees, int ep, int stage, int microbatches) {
 }
 
 TEST(NewAxis, IsOneLayer) {
-  const Outcome wanted = reference();
-  struct Case {
+  const AxisOutcome wanted = plain_reference();
+  struct AxisCase {
     Degrees degrees;
     int ep;
   };
-  for (const Case& c : {Case{{.dp = 4}, 2}, Case{{.dp = 4}, 4}, Case{{.dp = 4}, 1}, Case{{.dp = 2, .cp = 2}, 2},
-                        Case{{.dp = 2, .tp = 2}, 2}})
+  for (const AxisCase& c : {AxisCase{{.dp = 4}, 2}, AxisCase{{.dp = 4}, 4}, AxisCase{{.dp = 4}, 1},
+                            AxisCase{{.dp = 2, .cp = 2}, 2}, AxisCase{{.dp = 2, .tp = 2}, 2}})
     for (const int stage : {0, 1, 2, 3})
       for (const int microbatches : {1, 3}) {
-        const Outcome found = train(c.degrees, c.ep, stage, microbatches);
+        const AxisOutcome found = train_routed(c.degrees, c.ep, stage, microbatches);
         const std::string what = text(Grid::dense(c.degrees).str(), " ep=", c.ep, " zero=", stage);
         ASSERT_EQ(found.norms.size(), wanted.norms.size());
         for (std::size_t i = 0; i < wanted.norms.size(); ++i)
