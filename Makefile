@@ -1,6 +1,6 @@
-# Thin words over tools/setup and the CMake presets.
+# Shortcuts for tools/setup and the CMake presets.
 #
-#   make demo       sets everything up, builds, shows what exists
+#   make demo       sets everything up, builds, trains a small model
 #   make test       sets everything up, builds, runs every test: exactly what CI runs
 #   make build      build/release/trireme
 #   make bench      builds and runs the benchmarks
@@ -8,7 +8,7 @@
 #   make format     clang-format over the sources
 #   make clean      removes build/ (not .venv)
 #
-# PRESET chooses another build: make test PRESET=asan
+# PRESET selects another build: make test PRESET=asan
 
 PRESET ?= release
 BUILD := build/$(PRESET)
@@ -19,7 +19,7 @@ TRIREME := $(BUILD)/trireme
 build: configure
 	@cmake --build --preset $(PRESET) --target trireme
 
-# Everything: tests and benchmarks too.
+# Everything, including tests and benchmarks.
 all: configure
 	@cmake --build --preset $(PRESET)
 

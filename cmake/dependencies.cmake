@@ -1,4 +1,4 @@
-# What the build needs from outside: Debian packages (tools/setup lists them) and libtorch. No downloads, no third-party source.
+# External dependencies: Debian packages (listed in tools/setup) and libtorch. No downloads, no vendored source.
 find_package(tomlplusplus REQUIRED)
 find_package(yaml-cpp REQUIRED)
 find_package(nlohmann_json REQUIRED)
@@ -24,7 +24,7 @@ if(TRIREME_WITH_TORCH)
     message(FATAL_ERROR "libtorch was not found. ${torch_error}\nRun tools/setup, or configure with -DTRIREME_WITH_TORCH=OFF.")
   endif()
   message(STATUS "libtorch ${Torch_VERSION} in ${TORCH_INSTALL_PREFIX}")
-  # A project that holds ours as a subfolder links torch through us: its targets must be visible there too.
+  # A project that includes this one by add_subdirectory links torch through it: torch's targets must be visible there too.
   get_directory_property(imported IMPORTED_TARGETS)
   set_target_properties(${imported} PROPERTIES IMPORTED_GLOBAL TRUE)
 
@@ -43,31 +43,31 @@ if(TRIREME_WITH_TORCH)
     message(FATAL_ERROR "TRIREME_WITH_CUDA=ON, but the torch in ${TORCH_INSTALL_PREFIX} was built without CUDA")
   endif()
 
-  # One target carries torch: its headers as SYSTEM, and one precompiled header that all users share.
+  # The only target that links torch directly: headers as SYSTEM, and one precompiled header that all users share.
   add_library(trireme_torch STATIC ${PROJECT_SOURCE_DIR}/cmake/torch_pch.cpp)
   set_target_properties(trireme_torch PROPERTIES EXPORT_NAME torch)
-  # The standard library first: libtorch exports the std::filesystem of the compiler it was built with, and where that one is
-  # found first, remove_all() jumps to address 0 (StandardLibrary.ComesBeforeTheCopyInsideLibtorch).
+  # stdc++ first: libtorch exports the std::filesystem of the compiler it was built with, and if that copy is found first,
+  # remove_all() jumps to address 0 (StandardLibrary.ComesBeforeTheCopyInsideLibtorch).
   target_link_libraries(trireme_torch PUBLIC stdc++ ${TORCH_LIBRARIES})
-  # The users' warning flags exactly: -Wpedantic changes predefined macros, and a header built without it would not be used.
+  # Exactly the warning flags of its users: -Wpedantic changes predefined macros, and a precompiled header without it is not used.
   target_compile_options(trireme_torch PRIVATE ${TRIREME_WARNINGS})
-  # Not <torch/torch.h>: with g++ every file pays again for the templates that a precompiled header has left to be instantiated, and
-  # of all of torch those take 12 s per file. These headers are what most files include anyway.
+  # Not <torch/torch.h>: g++ instantiates the pending templates of a precompiled header again in every file, and for all of torch that
+  # takes 12 s per file. Most files include these headers anyway.
   set(TRIREME_TORCH_HEADERS <algorithm> <functional> <map> <optional> <string> <vector> <ATen/core/Tensor.h>
                             <torch/csrc/autograd/custom_function.h> <torch/nn/module.h>)
   target_precompile_headers(trireme_torch PRIVATE ${TRIREME_TORCH_HEADERS})
   set_property(GLOBAL APPEND PROPERTY TRIREME_LIBRARIES trireme_torch)
 endif()
 
-# trireme_test_library(TARGET [LINK target...] [HEADERS header...]): what test programs link, and their shared precompiled header.
+# trireme_test_library(TARGET [LINK target...] [HEADERS header...]): linked by test programs; holds their shared precompiled header.
 function(trireme_test_library target)
   cmake_parse_arguments(arg "" "" "LINK;HEADERS" ${ARGN})
   add_library(${target} STATIC ${PROJECT_SOURCE_DIR}/cmake/test_pch.cpp)
   target_link_libraries(${target} PUBLIC ${arg_LINK} GTest::gtest GTest::gmock GTest::gtest_main rapidcheck)
-  # As in the programs that use its header: CMake would compile those with -fPIE and this library with -fPIC.
+  # Same as in the programs that use its header: otherwise CMake compiles those with -fPIE and this library with -fPIC.
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   target_compile_features(${target} PUBLIC cxx_std_20)
-  # -O0: tests are compiled more often than they run; what they test is optimised.
+  # -O0: tests are compiled more often than they are run; the code under test is optimised.
   target_compile_options(${target} PUBLIC ${TRIREME_WARNINGS} ${TRIREME_COLD})
   target_compile_definitions(${target} PUBLIC TRIREME_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_precompile_headers(${target} PRIVATE ${arg_HEADERS} <gmock/gmock.h> <gtest/gtest.h> <rapidcheck.h> <fstream> <map> <sstream>

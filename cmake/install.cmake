@@ -1,4 +1,4 @@
-# cmake --install, and what find_package(trireme) finds afterwards: one target a folder, and trireme::trireme for all of them.
+# cmake --install, and the package for find_package(trireme): one target per folder, and trireme::trireme for all of them.
 include(CMakePackageConfigHelpers)
 
 get_property(libraries GLOBAL PROPERTY TRIREME_LIBRARIES)

@@ -1,1 +1,1 @@
-// Home of the precompiled header of standard headers.
+// The source file that owns the precompiled header of standard headers.

@@ -1,1 +1,1 @@
-// Home of the precompiled header that every test program shares.
+// The source file that owns the precompiled header shared by all test programs.

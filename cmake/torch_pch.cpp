@@ -1,1 +1,1 @@
-// Home of the precompiled header that every file with torch shares.
+// The source file that owns the precompiled header shared by all files that include torch.

@@ -1,4 +1,4 @@
-# How every folder of the house is built: one library, one test program, the same flags.
+# Build functions for the folders of trireme/: one library and one test program each, with the same flags.
 include(GNUInstallDirs)
 
 set(CMAKE_CXX_STANDARD 20)
@@ -8,23 +8,23 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 if(NOT CMAKE_BUILD_TYPE AND PROJECT_IS_TOP_LEVEL)
   set(CMAKE_BUILD_TYPE Release)
-  set(CMAKE_CXX_FLAGS_RELEASE -O2)  # as the release preset
+  set(CMAKE_CXX_FLAGS_RELEASE -O2)  # as in the release preset
 endif()
 
 set(TRIREME_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Werror)
-# A class that uses names of its source's anonymous namespace: wrong in a header, and right in a source that a unity file includes.
+# A class with members from an anonymous namespace is wrong in a header, but fine in a source that a unity file includes.
 list(APPEND TRIREME_WARNINGS -Wno-subobject-linkage)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  list(APPEND TRIREME_WARNINGS -Wno-restrict -Wno-stringop-overflow)  # false in std::string, with g++ 12 (GCC bug 105651)
+  list(APPEND TRIREME_WARNINGS -Wno-restrict -Wno-stringop-overflow)  # false positives in std::string with g++ 12 (GCC bug 105651)
 endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  list(APPEND TRIREME_WARNINGS -Wno-deprecated-declarations)  # std::stable_sort of Debian 12's libstdc++ uses one itself
+  list(APPEND TRIREME_WARNINGS -Wno-deprecated-declarations)  # std::stable_sort in Debian 12's libstdc++ uses a deprecated function
 endif()
 
 if(PROJECT_IS_TOP_LEVEL)
   find_program(CCACHE ccache)
   if(CCACHE AND TRIREME_CCACHE)
-    # The base folder, NOHASHDIR and the sloppiness list make the cache hit across clones and with precompiled headers.
+    # These settings give cache hits across clones and with precompiled headers.
     set(CMAKE_CXX_COMPILER_LAUNCHER
         ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_PCH_EXTSUM=1
         CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
@@ -40,14 +40,14 @@ if(PROJECT_IS_TOP_LEVEL)
     add_compile_options(-fsanitize=${TRIREME_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
     add_link_options(-fsanitize=${TRIREME_SANITIZE})
     if(TRIREME_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-      add_compile_options(-Wno-tsan)  # libtorch's headers have a fence, which the thread sanitizer does not see
+      add_compile_options(-Wno-tsan)  # libtorch's headers contain a fence, which the thread sanitizer does not support
     endif()
   endif()
   enable_testing()
 endif()
 
-# The standard headers that nearly every file without torch includes, compiled once for each way of compiling. A header of ours
-# must still include what it uses: tests/install builds against the installed headers without any of this.
+# A precompiled header of standard headers that nearly every file without torch includes, one per set of flags. Our headers must
+# still include what they use: tests/install builds against the installed headers without it.
 function(trireme_std_header target)
   add_library(${target} OBJECT ${PROJECT_SOURCE_DIR}/cmake/std_pch.cpp)
   target_compile_options(${target} PRIVATE ${TRIREME_WARNINGS} ${ARGN})
@@ -55,17 +55,17 @@ function(trireme_std_header target)
                             <map> <optional> <sstream> <string> <string_view> <utility> <variant> <vector>)
 endfunction()
 set(TRIREME_COLD $<$<CONFIG:Release>:-O0>)
-# Not -O0 in libraries: what they use of the standard library and of nlohmann's is emitted in them, and of several copies of a template
-# the linker takes the first. The program's are from here; unoptimised ones made `trireme data prepare` a third slower.
+# Not -O0 in libraries: templates of the standard library and nlohmann-json are emitted in each, and the linker keeps the first copy.
+# Unoptimised copies made `trireme data prepare` a third slower.
 set(TRIREME_COLD_LIBRARY $<$<CONFIG:Release>:-O1>)
 trireme_std_header(trireme_std)
 trireme_std_header(trireme_std_cold ${TRIREME_COLD_LIBRARY})
 
 # trireme_library(NAME [DEPENDS folder...] [TORCH_DEPENDS folder...] [TORCH] [COLD] [NO_UNITY] [LINK target...] [EXCLUDE file...])
-#   the library trireme::NAME from this folder's sources, and the test program trireme_NAME_test from its *_test.cpp.
-#   DEPENDS  folders whose headers it may include; TORCH_DEPENDS those that are only there with torch;
-#   TORCH  it may include torch itself;  COLD  nothing in it takes time when it runs, so it is compiled quickly instead;
-#   NO_UNITY  files whose compilation is long in itself are compiled one by one;  LINK  other libraries it needs;  EXCLUDE  sources that belong to no library.
+#   defines the library trireme::NAME from this folder's sources, and the test program trireme_NAME_test from its *_test.cpp.
+#   DEPENDS  folders whose headers it may include;  TORCH_DEPENDS  the same, for folders that only exist with torch;
+#   TORCH  it may include torch itself;  COLD  not performance-critical: compiled with less optimisation, for build time;
+#   NO_UNITY  no unity build, for files that each take long to compile;  LINK  other libraries;  EXCLUDE  sources left out of the library.
 function(trireme_library name)
   cmake_parse_arguments(arg "TORCH;COLD;NO_UNITY" "" "DEPENDS;TORCH_DEPENDS;LINK;EXCLUDE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cpp)
@@ -100,7 +100,7 @@ function(trireme_library name)
     target_precompile_headers(trireme_${name} REUSE_FROM trireme_std)
   endif()
   if(NOT name STREQUAL "testing")
-    set_property(GLOBAL APPEND PROPERTY TRIREME_LIBRARIES trireme_${name})  # what is installed
+    set_property(GLOBAL APPEND PROPERTY TRIREME_LIBRARIES trireme_${name})  # installed
   endif()
 
   if(TRIREME_TESTS AND tests)
@@ -112,9 +112,9 @@ function(trireme_library name)
 endfunction()
 
 # trireme_test(NAME SOURCES file... LINK target... [TORCH] [SHARDS n])
-#   the test program trireme_NAME_test; each of its tests is one of ctest's. Fixtures are found through TRIREME_SOURCE_DIR.
+#   defines the test program trireme_NAME_test; each of its tests is a ctest test. Fixtures are found through TRIREME_SOURCE_DIR.
 #   TORCH  the tests include torch;
-#   SHARDS  ctest runs it n times with a part of the tests each: a program that loads libtorch takes half a second to start.
+#   SHARDS  ctest runs the program n times with a part of the tests each, because loading libtorch takes half a second.
 function(trireme_test name)
   cmake_parse_arguments(arg "TORCH" "SHARDS" "SOURCES;LINK" ${ARGN})
   set(target trireme_${name}_test)
@@ -141,10 +141,10 @@ function(trireme_test name)
   gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_PREFIX ${name}. PROPERTIES TIMEOUT 300)
 endfunction()
 
-# trireme_program(TARGET SOURCES FOLDER LINK target...): a program that uses torch, in that folder of the build.
+# trireme_program(TARGET SOURCES FOLDER LINK target...): a program that uses torch, written to FOLDER in the build folder.
 function(trireme_program target sources folder)
   cmake_parse_arguments(arg "" "" "LINK" ${ARGN})
-  # An object library first: torch's precompiled header is as position-independent as libraries are, and programs are not.
+  # An object library, because torch's precompiled header is compiled with -fPIC and programs are not.
   add_library(${target}_code OBJECT ${sources})
   target_link_libraries(${target}_code PUBLIC ${arg_LINK})
   target_compile_options(${target}_code PRIVATE ${TRIREME_WARNINGS})
@@ -154,7 +154,7 @@ function(trireme_program target sources folder)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${folder})
 endfunction()
 
-# trireme_script_test(NAME COMMAND word...): a test that is a command; exit status 0 is success.
+# trireme_script_test(NAME COMMAND word...): a test that runs a command; exit status 0 means success.
 function(trireme_script_test name)
   cmake_parse_arguments(arg "" "" "COMMAND" ${ARGN})
   add_test(NAME ${name} COMMAND ${arg_COMMAND} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
