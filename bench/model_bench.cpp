@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <torch/torch.h>
 
 #include "trireme/comm/thread_world.hpp"
 #include "trireme/model/decoder.hpp"

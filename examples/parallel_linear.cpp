@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <iostream>
 
+#include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
-#include <torch/torch.h>
 
 #include "trireme/comm/differentiable.hpp"
 #include "trireme/nn/full_tensor.hpp"

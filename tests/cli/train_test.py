@@ -237,6 +237,13 @@ class Folder(TrainTest):
         for tag in (b"loss", b"grad_norm", b"tokens_per_sec"):
             self.assertIn(tag, events[0].read_bytes())
 
+    def test_hub_command(self):
+        folder = fresh_folder()
+        run = self.ok(train("--metrics.hub_command", f"cp,-r,{{dir}},{folder}/uploaded", *QUIET, folder=folder))
+        self.assertEqual([p.name for p in (folder / "uploaded").iterdir()], [p.name for p in (run.path() / "tb").iterdir()])
+        failed = self.ok(train("--metrics.hub_command", "/no/such/program", *QUIET))  # a run does not fail for its curves
+        self.assertIn("/no/such/program", failed.stdout + failed.stderr)
+
     def test_metrics(self):
         run = self.ok(two_ranks())
         known = set(re.findall(r"`([a-z_/]+)`", " ".join(

@@ -1,6 +1,6 @@
 // How much a layer keeps for its backward, and the loss at its peak, against the formulas.
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include "trireme/model/decoder.hpp"
 #include "trireme/runtime/memory/counted_memory.hpp"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/comm/thread_world.hpp"

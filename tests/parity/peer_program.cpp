@@ -8,7 +8,7 @@
 #include <iomanip>
 #include <iostream>
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/comm/mesh.hpp"

@@ -5,7 +5,7 @@
 #include <iostream>
 #include <map>
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include "tests/parity/tensor_parallel_cells.hpp"
 #include "trireme/base/error.hpp"

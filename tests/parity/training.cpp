@@ -3,7 +3,7 @@
 #include <cmath>
 #include <mutex>
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/comm/thread_world.hpp"
@@ -88,7 +88,7 @@ Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
   options.accumulate = options.reduce = at::kDouble;
   const UnitPlan units = decoder.unit_plan({.layers_per_unit = cell.layers_per_unit});
   Zero zero(params_of(decoder), units, mesh, options,
-            {.optimizer = {.name = cell.optimizer,
+            {.optimizer = {.kind = parse_optimizer(cell.optimizer),
                            .beta1 = kBeta1,
                            .beta2 = kBeta2,
                            .eps = kEps,

@@ -13,7 +13,7 @@
 namespace trireme::files {
 namespace {
 
-int opened(const std::filesystem::path& path) {
+int opened_for_reading(const std::filesystem::path& path) {
   // O_NONBLOCK: opening a FIFO without a writer would block forever; regular files ignore it.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   if (fd >= 0) return fd;
@@ -27,7 +27,7 @@ bool same(const timespec& a, const timespec& b) { return a.tv_sec == b.tv_sec &&
 
 }  // namespace
 
-RandomReader::RandomReader(const std::filesystem::path& path) : shown_(path.string()), fd_(opened(path)) {
+RandomReader::RandomReader(const std::filesystem::path& path) : shown_(path.string()), fd_(opened_for_reading(path)) {
   struct stat facts{};
   const int error = ::fstat(fd_, &facts) == 0 ? 0 : errno;
   if (error != 0 || !S_ISREG(facts.st_mode)) {

@@ -18,8 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kOneFile = "model.safetensors";
-constexpr const char* kIndex = "model.safetensors.index.json";
 constexpr std::size_t kShownNames = 20;
 
 class FolderFd {
@@ -59,13 +57,13 @@ std::vector<Safetensors> opened_shards(const fs::path& folder, const Safetensors
     } else {
       // errno for a symlink, or for one that the kernel found to lead outside
       require<SecurityError>(error != ELOOP && error != EXDEV, folder.string(), ": the file ", shown_name(file), " of ",
-                             kIndex, " is a link out of the folder, or to another link",
+                             kSafetensorsIndexFile, " is a link out of the folder, or to another link",
                              "\n  fix: put the file itself there; only a Hugging Face cache may link to its blobs");
       throw CheckpointError(text((folder / file).string(), ": cannot be opened: ", std::strerror(error)));
     }
   }
   require<CheckpointError>(missing.empty(), folder.string(), ": ", missing.size(), " of the ", index.files.size(),
-                           " files of ", kIndex, " are missing: ", shown_list(missing, missing.size()),
+                           " files of ", kSafetensorsIndexFile, " are missing: ", shown_list(missing, missing.size()),
                            "\n  fix: fetch them");
   std::vector<Safetensors> files;
   files.reserve(mapped.size());
@@ -77,23 +75,24 @@ std::vector<Safetensors> opened_shards(const fs::path& folder, const Safetensors
 
 SafetensorsFolder::SafetensorsFolder(const fs::path& path) : shown_(path.string()) {
   std::error_code ignored;
-  if (fs::is_directory(path, ignored) && !fs::exists(path / kOneFile, ignored) &&
-      !fs::is_symlink(path / kOneFile, ignored)) {
-    require<CheckpointError>(fs::exists(path / kIndex, ignored), shown_, ": holds neither ", kOneFile, " nor ", kIndex,
+  if (fs::is_directory(path, ignored) && !fs::exists(path / kSafetensorsFile, ignored) &&
+      !fs::is_symlink(path / kSafetensorsFile, ignored)) {
+    require<CheckpointError>(fs::exists(path / kSafetensorsIndexFile, ignored), shown_, ": holds neither ",
+                             kSafetensorsFile, " nor ", kSafetensorsIndexFile,
                              fs::exists(path / "pytorch_model.bin", ignored)
                                  ? "\n  fix: save the model as safetensors; files of pickles are not read"
                                  : "");
     open_index(path);
     return;
   }
-  const Safetensors& file = files_.emplace_back(fs::is_directory(path, ignored) ? path / kOneFile : path);
+  const Safetensors& file = files_.emplace_back(fs::is_directory(path, ignored) ? path / kSafetensorsFile : path);
   for (std::size_t i = 0; i < file.size(); ++i) names_.push_back(file.entry(i).name);
   std::ranges::sort(names_);
   file_of_.assign(names_.size(), 0);
 }
 
 void SafetensorsFolder::open_index(const fs::path& folder) {
-  const MappedFile json(folder / kIndex);
+  const MappedFile json(folder / kSafetensorsIndexFile);
   const SafetensorsIndex index =
       parse_safetensors_index({reinterpret_cast<const char*>(json.bytes().data()), json.bytes().size()}, json.shown());
   files_ = opened_shards(folder, index);

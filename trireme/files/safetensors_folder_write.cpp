@@ -20,9 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kOneFile = "model.safetensors";
-constexpr const char* kIndex = "model.safetensors.index.json";
-
 std::string shard_name(std::size_t number, std::size_t count) {
   char digits[64];
   std::snprintf(digits, sizeof digits, "model-%05zu-of-%05zu.safetensors", number, count);
@@ -57,7 +54,7 @@ std::vector<SafetensorsShard> safetensors_shards(std::span<const SafetensorsTens
     shards.back().bytes += bytes;
   }
   for (std::size_t i = 0; i < shards.size(); ++i)
-    shards[i].file = shards.size() == 1 ? kOneFile : shard_name(i + 1, shards.size());
+    shards[i].file = shards.size() == 1 ? kSafetensorsFile : shard_name(i + 1, shards.size());
   return shards;
 }
 
@@ -88,7 +85,8 @@ void SafetensorsFolderWriter::check_tensors() const {
                        (fs::path(shown_) / shard.file).string());
   if (shards_.size() == 1) return;
   try {
-    parse_safetensors_index(index_json(), (fs::path(shown_) / kIndex).string());  // also finds names in two shards
+    parse_safetensors_index(index_json(),
+                            (fs::path(shown_) / kSafetensorsIndexFile).string());  // also finds names in two shards
   } catch (const CheckpointError& error) {
     throw InternalError(text("an index that could not be read again: ", error.what()));
   }
@@ -184,7 +182,7 @@ void SafetensorsFolderWriter::append(std::string_view tensor, std::span<const st
 void SafetensorsFolderWriter::add_file(const std::string& name, std::string contents) {
   require(is_base_name(name), shown_, ": ", shown_name(name), " is not the name of a file");
   const bool taken =
-      name == kIndex || std::ranges::find(shards_, name, &SafetensorsShard::file) != shards_.end() ||
+      name == kSafetensorsIndexFile || std::ranges::find(shards_, name, &SafetensorsShard::file) != shards_.end() ||
       std::ranges::find(small_files_, name, &std::pair<std::string, std::string>::first) != small_files_.end();
   require(!taken, shown_, ": there is a file ", shown_name(name), " already");
   small_files_.emplace_back(name, std::move(contents));
@@ -207,7 +205,7 @@ void SafetensorsFolderWriter::publish(const std::function<void()>& before_step) 
       if (writer_ == nullptr) begin_shard();
       end_shard();
     }
-    if (shards_.size() > 1) stage(kIndex).append(index_json());
+    if (shards_.size() > 1) stage(kSafetensorsIndexFile).append(index_json());
     for (const auto& [name, contents] : small_files_) stage(name).append(contents);
     staged_->settle();
     if (workplace_ == folder_) check_empty();
@@ -242,7 +240,7 @@ void SafetensorsFolderWriter::discard() noexcept {
   } else if (!workplace_.empty() && is_renaming_) {  // the folder was empty, so files with these names are ours
     for (const SafetensorsShard& shard : shards_) fs::remove(folder_ / shard.file, ignored);
     for (const auto& [name, contents] : small_files_) fs::remove(folder_ / name, ignored);
-    fs::remove(folder_ / kIndex, ignored);
+    fs::remove(folder_ / kSafetensorsIndexFile, ignored);
   }
   workplace_.clear();
   for (const fs::path& each : made_) fs::remove(each, ignored);  // fails if others have put something there

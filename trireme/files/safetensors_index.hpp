@@ -10,6 +10,10 @@
 
 namespace trireme::files {
 
+/// The names of a Hugging Face folder's files: all weights in one, or an index of several.
+inline constexpr const char* kSafetensorsFile = "model.safetensors";
+inline constexpr const char* kSafetensorsIndexFile = "model.safetensors.index.json";
+
 inline constexpr std::size_t kMaxIndexTensors = 524'288, kMaxIndexFiles = 10'000;
 inline constexpr int kMaxIndexDepth = 32;
 

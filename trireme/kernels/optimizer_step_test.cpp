@@ -2,7 +2,9 @@
 
 #include <cmath>
 
-#include <torch/torch.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
 
 #include "trireme/testing/kernels_helpers.hpp"
 #include "trireme/testing/test_helpers.hpp"

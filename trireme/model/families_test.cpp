@@ -5,9 +5,9 @@
 #include <map>
 #include <set>
 
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include "trireme/config/schema/counts.hpp"
 #include "trireme/config/schema/presets.hpp"

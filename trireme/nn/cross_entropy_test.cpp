@@ -1,7 +1,7 @@
 #include "trireme/nn/cross_entropy.hpp"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include "trireme/nn/embedding.hpp"
 #include "trireme/nn/linear.hpp"
@@ -24,12 +24,7 @@ at::Tensor some_targets(std::int64_t entries) {
 
 /// What PyTorch makes of whole logits.
 at::Tensor plain_loss(const at::Tensor& logits, const at::Tensor& targets, const CrossEntropyOptions& o) {
-  namespace F = torch::nn::functional;
-  at::Tensor loss = F::cross_entropy(logits, targets,
-                                     F::CrossEntropyFuncOptions()
-                                         .reduction(torch::kSum)
-                                         .ignore_index(o.ignore_index)
-                                         .label_smoothing(o.label_smoothing));
+  at::Tensor loss = at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum, o.ignore_index, o.label_smoothing);
   const at::Tensor counts = targets.ne(o.ignore_index).to(logits.dtype());
   return loss + (o.z_loss * logits.logsumexp(1).square() * counts).sum();
 }

@@ -1,7 +1,7 @@
 // The examples of the documents that this library implements, on our layers.
+#include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include "trireme/comm/differentiable.hpp"
 #include "trireme/nn/linear.hpp"

@@ -1,7 +1,10 @@
 #include "trireme/nn/init.hpp"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
 
 #include "trireme/base/philox.hpp"
 #include "trireme/nn/embedding.hpp"

@@ -1,7 +1,7 @@
 #include "trireme/nn/linear.hpp"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include "trireme/testing/nn_helpers.hpp"
 

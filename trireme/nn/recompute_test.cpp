@@ -1,8 +1,10 @@
 #include "trireme/nn/recompute.hpp"
 
+#include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/utils.h>
 
 namespace trireme {
 namespace {
@@ -29,14 +31,14 @@ TEST(Recompute, GivesTheSameBitsWithDropoutFromTheGenerator) {
     net.do_checkpoint = again;  // looked at in each call
     net.zero_grad();
     torch::manual_seed(3);
-    const at::Tensor x = torch::arange(32, at::kFloat).view({4, 8}).div(32).set_requires_grad(true);
+    const at::Tensor x = at::arange(32, at::kFloat).view({4, 8}).div(32).set_requires_grad(true);
     const at::Tensor out = net.forward(net.forward(x));
-    const at::Tensor other = torch::rand({4, 8});  // moves the generator on between forward and backward
+    const at::Tensor other = at::rand({4, 8});  // moves the generator on between forward and backward
     (out * other).sum().backward();
     y.push_back(out.detach());
     dx.push_back(x.grad());
     dw.push_back(net.linear->weight.grad().clone());
-    next.push_back(torch::rand({1}).item<float>());
+    next.push_back(at::rand({1}).item<float>());
   }
   EXPECT_EQ(net.runs, 2 + 4);
   EXPECT_TRUE(y[0].equal(y[1]));
@@ -46,7 +48,7 @@ TEST(Recompute, GivesTheSameBitsWithDropoutFromTheGenerator) {
 }
 
 TEST(Recompute, RestoresAutocast) {
-  const at::Tensor w = torch::randn({8, 8}).set_requires_grad(true), x = torch::randn({4, 8}).set_requires_grad(true);
+  const at::Tensor w = at::randn({8, 8}).set_requires_grad(true), x = at::randn({4, 8}).set_requires_grad(true);
   std::vector<at::ScalarType> seen;
   const auto body = [&](const at::Tensor& in) {
     const at::Tensor y = at::linear(in, w);
@@ -64,13 +66,13 @@ TEST(Recompute, RestoresAutocast) {
 }
 
 TEST(Recompute, WorksWhereNoInputRequiresGrad) {
-  const at::Tensor w = torch::randn({8}).set_requires_grad(true), x = torch::randn({8});
+  const at::Tensor w = at::randn({8}).set_requires_grad(true), x = at::randn({8});
   recompute([&](const at::Tensor& in) { return in * w; }, {}, x).sum().backward();
   EXPECT_TRUE(w.grad().equal(x));
 }
 
 TEST(Recompute, GoesPastWhatIsFrozen) {
-  const at::Tensor frozen = torch::randn({8}), x = torch::randn({8}), w = torch::randn({8}).set_requires_grad(true);
+  const at::Tensor frozen = at::randn({8}), x = at::randn({8}), w = at::randn({8}).set_requires_grad(true);
   const at::Tensor y = recompute([&](const at::Tensor& in) { return in * frozen; }, {}, x);
   (y * w).sum().backward();
   EXPECT_TRUE(w.grad().equal(x * frozen));
@@ -84,23 +86,23 @@ TEST(Recompute, KeepsNothingWithoutGrad) {
         ++runs;
         return in + 1;
       },
-      {}, torch::ones({2}));
+      {}, at::ones({2}));
   EXPECT_FALSE(y.requires_grad());
   EXPECT_EQ(runs, 1);
 }
 
 TEST(Recompute, TakesSeveralInputsAndReturnsOneOfThem) {
-  const at::Tensor a = torch::ones({3}).set_requires_grad(true), b = torch::full({3}, 2.0F), c = a * 3;
+  const at::Tensor a = at::ones({3}).set_requires_grad(true), b = at::full({3}, 2.0F), c = a * 3;
   const at::Tensor y =
       recompute([](const at::Tensor& p, const at::Tensor& q, const at::Tensor& r) { return p * q * r; }, {}, a, b, c);
   y.sum().backward();
-  EXPECT_TRUE(a.grad().equal(torch::full({3}, 12.0F)));
+  EXPECT_TRUE(a.grad().equal(at::full({3}, 12.0F)));
   const at::Tensor same = recompute([](const at::Tensor& in) { return in; }, {}, c.detach().set_requires_grad(true));
   same.sum().backward();
 }
 
 TEST(Recompute, ASecondBackwardIsRefused) {
-  const at::Tensor x = torch::ones({3}).set_requires_grad(true);
+  const at::Tensor x = at::ones({3}).set_requires_grad(true);
   const at::Tensor y = recompute([](const at::Tensor& in) { return in * in; }, {}, x).sum();
   y.backward();
   EXPECT_ANY_THROW(y.backward());

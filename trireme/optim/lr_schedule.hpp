@@ -1,9 +1,13 @@
 #pragma once
 // The learning rate as a function of the step, and of nothing else: resuming needs no state.
 #include <cstdint>
-#include <string>
+#include <string_view>
 
 namespace trireme {
+
+enum class LrDecay { constant, linear, cosine, one_minus_sqrt };
+/// "constant", "linear", "cosine", "1-sqrt"; ConfigError for others.
+LrDecay parse_lr_decay(std::string_view name);
 
 /// Warm-up from 0, then the full rate, then a decay whose last step has min_lr: with a short decay that is WSD
 /// (warm-up, stable, decay); with decay_steps = 0 the decay begins behind the warm-up.
@@ -14,7 +18,7 @@ class LrSchedule {
     std::int64_t steps = 1;  // of the run
     std::int64_t warmup_steps = 0;
     std::int64_t decay_steps = 0;
-    std::string decay = "cosine";  // constant, linear, cosine, 1-sqrt
+    LrDecay decay = LrDecay::cosine;
   };
   /// Where the parts do not fit into the run (a short trial of a long run's config), it ends before they do.
   explicit LrSchedule(Options options);

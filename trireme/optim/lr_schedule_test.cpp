@@ -24,7 +24,9 @@ TEST(LrSchedule, WarmsUpAndDecaysToItsLeast) {
 }
 
 TEST(LrSchedule, ShapesAtAQuarter) {
-  const auto at_quarter = [](const std::string& decay) { return LrSchedule({.lr = 1, .steps = 8, .decay = decay})(2); };
+  const auto at_quarter = [](const std::string& decay) {
+    return LrSchedule({.lr = 1, .steps = 8, .decay = parse_lr_decay(decay)})(2);
+  };
   EXPECT_DOUBLE_EQ(at_quarter("linear"), 0.75);
   EXPECT_DOUBLE_EQ(at_quarter("cosine"), (1 + std::sqrt(0.5)) / 2);
   EXPECT_DOUBLE_EQ(at_quarter("1-sqrt"), 0.5);
@@ -32,7 +34,8 @@ TEST(LrSchedule, ShapesAtAQuarter) {
 }
 
 TEST(LrSchedule, AShortDecayLeavesAPlateau) {
-  const LrSchedule wsd({.lr = 2, .steps = 100, .warmup_steps = 10, .decay_steps = 20, .decay = "1-sqrt"});
+  const LrSchedule wsd(
+      {.lr = 2, .steps = 100, .warmup_steps = 10, .decay_steps = 20, .decay = LrDecay::one_minus_sqrt});
   EXPECT_DOUBLE_EQ(wsd(10), 2);
   EXPECT_DOUBLE_EQ(wsd(80), 2);
   EXPECT_LT(wsd(81), 2);
@@ -43,12 +46,11 @@ TEST(LrSchedule, AShortDecayLeavesAPlateau) {
 TEST(LrSchedule, WhatDoesNotFitIsNamed) {
   EXPECT_THAT(message_of<ConfigError>([] { LrSchedule({.steps = 10, .warmup_steps = -8}); }),
               HasSubstr("none may be negative"));
-  EXPECT_THAT(message_of<ConfigError>([] { LrSchedule({.decay = "steps"}); }),
-              HasSubstr("\"steps\": constant, linear"));
+  EXPECT_THAT(message_of<ConfigError>([] { parse_lr_decay("steps"); }), HasSubstr("\"steps\": constant, linear"));
 }
 
 TEST(LrSchedule, AShortTrialOfALongRun) {
-  const LrSchedule cut({.lr = 1, .steps = 10, .warmup_steps = 8, .decay_steps = 4, .decay = "linear"});
+  const LrSchedule cut({.lr = 1, .steps = 10, .warmup_steps = 8, .decay_steps = 4, .decay = LrDecay::linear});
   EXPECT_EQ(cut(8), 1);
   EXPECT_EQ(cut(9), 0.75);
   EXPECT_EQ(cut(10), 0.5);

@@ -19,7 +19,7 @@ class Adam final : public Optimizer {
                         .beta2 = options_.beta2,
                         .eps = options_.eps,
                         .weight_decay = slice.decay ? options_.weight_decay : 0,
-                        .decoupled = options_.name == "adamw",
+                        .decoupled = options_.kind == OptimizerKind::adamw,
                         .step = step},
                        factor);
   }
@@ -53,10 +53,16 @@ class Sgd final : public Optimizer {
 
 }  // namespace
 
+OptimizerKind parse_optimizer(std::string_view name) {
+  if (name == "adamw") return OptimizerKind::adamw;
+  if (name == "adam") return OptimizerKind::adam;
+  require<ConfigError>(name == "sgd", "optimizer.name = \"", name, "\": must be adamw, adam or sgd");
+  return OptimizerKind::sgd;
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options) {
-  if (options.name == "adamw" || options.name == "adam") return std::make_unique<Adam>(options);
-  require<ConfigError>(options.name == "sgd", "optimizer.name = \"", options.name, "\": must be adamw, adam or sgd");
-  return std::make_unique<Sgd>(options);
+  if (options.kind == OptimizerKind::sgd) return std::make_unique<Sgd>(options);
+  return std::make_unique<Adam>(options);
 }
 
 bool is_decayed(const std::string& name, const OptimizerOptions& options) {

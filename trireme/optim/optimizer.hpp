@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trireme/kernels/optimizer_step.hpp"
@@ -11,8 +12,12 @@
 
 namespace trireme {
 
+enum class OptimizerKind { adamw, adam, sgd };
+/// "adamw", "adam", "sgd"; ConfigError for others.
+OptimizerKind parse_optimizer(std::string_view name);
+
 struct OptimizerOptions {
-  std::string name = "adamw";  // adamw, adam, sgd
+  OptimizerKind kind = OptimizerKind::adamw;
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
   double weight_decay = 0.1;
   double momentum = 0.9;
@@ -48,7 +53,6 @@ class Optimizer {
                     const kernels::GradientFactor& factor) const = 0;
 };
 
-/// ConfigError for an unknown name.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options);
 
 /// Whether weight decay works on a parameter of this name.

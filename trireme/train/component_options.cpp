@@ -37,7 +37,7 @@ ZeroOptions zero_options(const Config& config) {
 UpdateOptions update_options(const Config& config) {
   const OptimizerConfig& o = config.optimizer;
   require<ConfigError>(o.betas.size() == 2, "optimizer.betas has ", o.betas.size(), " numbers: must be 2");
-  return {.optimizer = {.name = o.name,
+  return {.optimizer = {.kind = parse_optimizer(o.name),
                         .beta1 = o.betas[0],
                         .beta2 = o.betas[1],
                         .eps = o.eps,
@@ -62,7 +62,7 @@ LrSchedule::Options lr_options(const Config& config) {
           .steps = config.training.steps,
           .warmup_steps = config.lr_scheduler.warmup_steps,
           .decay_steps = config.lr_scheduler.decay_steps,
-          .decay = config.lr_scheduler.decay};
+          .decay = parse_lr_decay(config.lr_scheduler.decay)};
 }
 
 LossScale::Options loss_scale_options(const Config& config) {

@@ -51,7 +51,7 @@ TEST(OptionsOf, EveryKeyArrives) {
                       .nesterov = true};
   config.precision.states = "bfloat16";
   const UpdateOptions update = update_options(config);
-  EXPECT_EQ(update.optimizer.name, "sgd");
+  EXPECT_EQ(update.optimizer.kind, OptimizerKind::sgd);
   EXPECT_EQ(update.optimizer.beta1, 0.1);
   EXPECT_EQ(update.optimizer.beta2, 0.2);
   EXPECT_EQ(update.optimizer.eps, 0.3);

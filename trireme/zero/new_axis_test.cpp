@@ -96,11 +96,12 @@ AxisOutcome train_routed(const Degrees& degrees, int ep, int stage, int microbat
     const InitScope f64(at::kCPU, at::kDouble);
     RoutedNet net(mesh);
     EXPECT_EQ(params_of(net)[1].value.size(0), kExperts / ep);
-    Zero zero(
-        params_of(net), net.units(), mesh,
-        {.stage = stage, .persistence_threshold = 0, .accumulate = at::kDouble, .reduce = at::kDouble},
-        {.optimizer = {.name = "sgd", .weight_decay = 0, .momentum = 0}, .master = at::kDouble, .states = at::kDouble},
-        [&](const std::vector<Param>& params) { init_params(params, mesh, kInit); });
+    Zero zero(params_of(net), net.units(), mesh,
+              {.stage = stage, .persistence_threshold = 0, .accumulate = at::kDouble, .reduce = at::kDouble},
+              {.optimizer = {.kind = OptimizerKind::sgd, .weight_decay = 0, .momentum = 0},
+               .master = at::kDouble,
+               .states = at::kDouble},
+              [&](const std::vector<Param>& params) { init_params(params, mesh, kInit); });
     EXPECT_EQ(zero.parts().size(), ep > 1 ? 2u : 1u) << "one part for each group that sums gradients";
     net.use_units(&zero.chunk());
     Group& tokens = mesh.token_group();

@@ -23,7 +23,8 @@ struct Outcome {
 };
 
 OptimizerOptions optimizer_options(const std::string& name) {
-  return {.name = name, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1, .momentum = 0.8};
+  return {
+      .kind = parse_optimizer(name), .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1, .momentum = 0.8};
 }
 
 /// One rank, plain autograd and the formulas written out: nothing of ours but the model.
@@ -270,7 +271,7 @@ TEST(Zero, TheLossScaleGoesBeforeTheClipping) {
     for (const double scale : {1.0, 1024.0}) {
       UnitNet net;
       Zero zero(params_of(net), net.units(), mesh, {.accumulate = at::kDouble, .reduce = at::kDouble},
-                {.optimizer = {.name = "sgd"}, .master = at::kDouble, .states = at::kDouble});
+                {.optimizer = {.kind = OptimizerKind::sgd}, .master = at::kDouble, .states = at::kDouble});
       Outcome outcome;
       zero.chunk().begin_microbatch(true);
       (net.loss(rows()) * scale).backward();

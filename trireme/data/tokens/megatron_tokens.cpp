@@ -13,7 +13,7 @@ namespace trireme::data {
 namespace {
 
 constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
-constexpr std::uint64_t kHeaderBytes = 34;
+constexpr std::uint64_t kIndexHeaderBytes = 34;
 constexpr std::string_view kAgain =
     "\n  fix: fetch the data again, or prepare it again; this index is damaged or of other tokens";
 
@@ -39,9 +39,9 @@ TokenType token_type(std::uint8_t code, const std::string& shown) {
 class Index {
  public:
   explicit Index(const std::filesystem::path& path) : file_(path) {
-    require<DataError>(file_.size() >= kHeaderBytes, shown(), ": ", file_.size(), " bytes; the header alone has ",
-                       kHeaderBytes, kAgain);
-    std::array<std::byte, kHeaderBytes> header;
+    require<DataError>(file_.size() >= kIndexHeaderBytes, shown(), ": ", file_.size(), " bytes; the header alone has ",
+                       kIndexHeaderBytes, kAgain);
+    std::array<std::byte, kIndexHeaderBytes> header;
     file_.read(0, header);
     require<DataError>(std::equal(kMagic.begin(), kMagic.end(), reinterpret_cast<const char*>(header.data())), shown(),
                        ": does not begin with MMIDIDX and two zero bytes, as an index of Megatron does", kAgain);
@@ -53,7 +53,7 @@ class Index {
     type_ = token_type(std::to_integer<std::uint8_t>(header[17]), shown());
     const auto sequences = files::little_endian_at<std::uint64_t>(&header[18]),
                marks = files::little_endian_at<std::uint64_t>(&header[26]);
-    const std::uint64_t rest = file_.size() - kHeaderBytes;
+    const std::uint64_t rest = file_.size() - kIndexHeaderBytes;
     // Division first: the sum may overflow 64 bits.
     const bool fits = sequences <= rest / 12 && marks <= (rest - 12 * sequences) / 8;
     const std::uint64_t left = fits ? rest - 12 * sequences - 8 * marks : 0;
@@ -147,7 +147,7 @@ class Index {
   static std::uint64_t times(std::int64_t count, std::uint64_t bytes) {
     return static_cast<std::uint64_t>(count) * bytes;
   }
-  std::uint64_t lengths_at(std::int64_t i) const { return kHeaderBytes + times(i, 4); }
+  std::uint64_t lengths_at(std::int64_t i) const { return kIndexHeaderBytes + times(i, 4); }
   std::uint64_t offsets_at(std::int64_t i) const { return lengths_at(sequences_) + times(i, 8); }
   std::uint64_t marks_at(std::int64_t i) const { return offsets_at(sequences_) + times(i, 8); }
 
@@ -214,7 +214,7 @@ class MegatronWriter : public TokenWriter {
     std::string bytes;
     for (std::int64_t first = 0; first < num_documents(); first += kPart) {
       const auto part = std::span(lengths).first(static_cast<std::size_t>(std::min(kPart, num_documents() - first)));
-      index_.read_back(kHeaderBytes + static_cast<std::uint64_t>(first) * 4, std::as_writable_bytes(part));
+      index_.read_back(kIndexHeaderBytes + static_cast<std::uint64_t>(first) * 4, std::as_writable_bytes(part));
       bytes.clear();
       for (const std::int32_t length : part) {
         files::append_little_endian(bytes, offset);
