@@ -1,6 +1,6 @@
-// Our Group beside the bare c10d backend that carries it, and the fast check beside none, in one run.
+// Compares our Group with the underlying c10d backend, and the fast check with none, in the same processes.
 //   trireme launch -n N -- trireme_comm_bench [PAIRS [TURNS [WHAT]]]      WHAT: part of a comparison's name
-// Both sides talk over their own Gloo group of the same processes; the turns are interleaved and medians compared.
+// Each side has its own Gloo group of the same processes; the turns are interleaved and medians compared.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -35,13 +35,13 @@ double seconds_of(Group& meet, const std::function<void()>& turn) {
 
 struct Comparison {
   const char* what;
-  int calls;   // in a turn
-  int pieces;  // a turn's share in pieces: short ones, so that what drifts on a shared machine hits both sides
+  int calls;   // per turn
+  int pieces;  // a turn is split into short pieces, so that drift on a shared machine affects both sides
   std::function<void()> ours, theirs;
 };
 
-/// A pair is some turns of ours and of theirs, alternating, the first of them in turn; the ratio that counts is the
-/// median of the pairs' ratios.
+/// A pair is some turns of ours and of theirs, alternating, also in which goes first; the result is the median of the
+/// pairs' ratios.
 void compare(const Comparison& c, Group& meet, int pairs, int turns, bool prints) {
   std::vector<double> ours, theirs, ratios;
   c.ours();
@@ -72,7 +72,7 @@ void run(const Environment& env, int pairs, int turns, const std::string& what) 
   const StorePtr store = join_store(env, {});
   C10dWorld world(place_in(store, env, "bench"), {});
   Mesh mesh(Grid::dense({.dp = env.world_size}), world);
-  // One backend carries all sides, so that they differ in our code alone.
+  // All sides share one backend, so that they differ only in our code.
   const auto bare = gloo_backend(c10::make_intrusive<c10d::PrefixStore>("bare", store), env.rank, env.world_size,
                                  gloo_device("127.0.0.1"), {});
   const Membership members{"bench", env.rank, mesh.world_group().world_ranks()};
@@ -119,7 +119,7 @@ void run(const Environment& env, int pairs, int turns, const std::string& what) 
 int main(int argc, char** argv) {
   RankMain how{.words = {argv, argv + argc}, .variables = process_variables(), .quiet = true};
   const int pairs = argc > 1 ? std::atoi(argv[1]) : 10;
-  const int turns = argc > 2 ? std::atoi(argv[2]) : 2;  // of a side in a pair
+  const int turns = argc > 2 ? std::atoi(argv[2]) : 2;  // per side in a pair
   const std::string what = argc > 3 ? argv[3] : "";
   return rank_main(how, [&](const Environment& env) { run(env, pairs, turns, what); });
 }

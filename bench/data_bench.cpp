@@ -1,4 +1,4 @@
-// Tokens a second of building shuffled batches from a file in page cache, and what choosing samples costs.
+// Tokens per second when building shuffled batches from a file in page cache, and the cost of choosing samples.
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -91,7 +91,7 @@ void prefetched(benchmark::State& state) {
   count_tokens(state, kSamples * seq_len);
 }
 
-/// Reading alone, in order: what the file and the page cache allow.
+/// Sequential reading only: the limit of the file and the page cache.
 void reads(benchmark::State& state) {
   std::vector<std::uint32_t> row(static_cast<std::size_t>(state.range(0)));
   std::int64_t first = 0;
@@ -117,7 +117,7 @@ void choosing_samples(benchmark::State& state) {
   state.counters["samples/s"] = benchmark::Counter(1024, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-/// A new sampler of three stages with four sources each, and its first batch, as a run that goes on does.
+/// A new sampler of three stages with four sources each, and its first batch, as in a resumed run.
 void resume_at_step_1e9(benchmark::State& state) {
   data::SamplingPlan plan{.seed = 42, .global_batch_size = 1024};
   for (const std::int64_t start : {1, 1'000'000, 900'000'000}) {

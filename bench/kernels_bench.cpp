@@ -1,4 +1,5 @@
-// Our kernels, forward and backward, beside the ATen operators that eager PyTorch would run, in one run.
+// Compares our kernels, forward and backward, with the ATen operators that eager PyTorch would run, in the same
+// process.
 //   trireme_kernels_bench [TURNS [WHAT]]      WHAT: part of a comparison's name
 // f32, T = 1024 tokens, D = 512, F = 2048, V = 8192. The turns are interleaved and medians compared.
 #include <algorithm>
@@ -56,7 +57,7 @@ void compare(const Comparison& c, int turns, int threads) {
   const at::Tensor dy = at::randn_like(c.ours(c.inputs).detach());
   std::vector<double> ours, theirs, ratios;
   for (int i = -1; i < turns; ++i) {
-    // Which of them goes first changes: the second finds the caches warm.
+    // The order alternates: the second one finds the caches warm.
     double a = 0, b = 0;
     if (i % 2 == 0) a = seconds_of(c.ours, c.inputs, differentiated, dy);
     b = seconds_of(c.theirs, c.inputs, differentiated, dy);

@@ -1,5 +1,4 @@
-// Forward and backward of GPT 50M, one step for every line it is asked: against_transformers.py alternates it with its
-// peer.
+// Forward and backward of GPT 50M, one step per request line: against_transformers.py alternates it with transformers.
 //   in   "threads N" | "dtype f32|bf16" | "step none|selective|full"
 //   out  "SECONDS PEAK_BYTES LOSS"      peak: of all CPU tensors, parameters and gradients included
 #include <chrono>

@@ -1,9 +1,8 @@
-// How much of the communication of data parallelism and ZeRO is hidden behind computation: two ranks as threads, steps
-// over a free link and over one that is slow on purpose, in turns.
+// How much of the communication of data parallelism and ZeRO is overlapped with computation: two ranks as threads,
+// alternating steps over an unlimited link and over a throttled one.
 //   usage: trireme_overlap_bench [STEPS]
-// The slow link is so slow that it is busy for half of a free step (three quarters for stage 3). Hidden = 1 - (slow
-// step
-// - free step) / time that the link is busy; medians.
+// The slow link is throttled so that it is busy for half of an unthrottled step (three quarters for stage 3). Hidden =
+// 1 - (slow step - free step) / busy time of the link; medians.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -24,7 +23,7 @@ namespace {
 
 constexpr int kRanks = 2;
 
-/// A world whose groups are those of another one behind a link.
+/// A world whose groups are those of another one behind a throttled link.
 class ThrottledWorld final : public World {
  public:
   ThrottledWorld(World& inner, Link link)
@@ -62,7 +61,7 @@ ModelConfig model() {
   return m;
 }
 
-/// One rank's model on a world, and the time of its steps.
+/// One rank's model on a world, and the times of its steps.
 class Side {
  public:
   Side(World& world, int stage) : mesh_(Grid::dense({.dp = kRanks}), world) {

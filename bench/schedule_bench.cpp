@@ -1,4 +1,4 @@
-// How long it takes to build and to replay a large schedule.
+// The time to build and to replay a large schedule.
 #include <benchmark/benchmark.h>
 
 #include "trireme/schedule/generate.hpp"

@@ -1,7 +1,7 @@
-// Times tokenizing and training in this process, for bench/against_tokenizers.py. Texts: a file of texts with their
-// lengths before them.
+// Times tokenizing and training in this process, for bench/against_tokenizers.py. Texts: a file of texts prefixed with
+// their lengths.
 //   trireme_tokenizer_bench encode TOKENIZER TEXTS [ROUNDS]      seconds of each round, then the number of tokens
-//   trireme_tokenizer_bench batch TOKENIZER TEXTS THREADS        seconds with so many threads
+//   trireme_tokenizer_bench batch TOKENIZER TEXTS THREADS        seconds with this many threads
 //   trireme_tokenizer_bench train PATTERN VOCAB_SIZE TEXTS OUT   seconds, and the tokenizer.json in OUT
 #include <chrono>
 #include <cstring>

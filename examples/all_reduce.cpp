@@ -1,5 +1,5 @@
-// Ranks that add up their numbers. Start it with `trireme launch -n 4 -- ./all_reduce`, torchrun --no-python, mpirun,
-// srun, in Kubernetes, or alone: it asks its environment.
+// Ranks that sum their numbers. Start it with `trireme launch -n 4 -- ./all_reduce`, torchrun --no-python, mpirun,
+// srun, in Kubernetes, or alone: it reads its environment.
 #include <iostream>
 
 #include <ATen/ATen.h>
@@ -15,11 +15,11 @@ int main(int argc, char** argv) {
     const ParallelContext context({.data_parallel_size = env.world_size}, env, how.variables);
     Group& dp = context.dp_pg();
 
-    // A collective in flight is an object: it owns its tensors until it is waited for.
+    // A pending collective is an object: it owns its tensors until it is waited for.
     Pending sum = dp.all_reduce(at::full({3}, context.rank() + 1.0));
     const at::Tensor total = std::move(sum).wait();
 
-    // With a gradient: y = the sum over ranks, dx = dy.
+    // Differentiable: y = the sum over ranks, dx = dy.
     const at::Tensor x = at::ones({3}).requires_grad_();
     differentiable::all_reduce(x, dp).sum().backward();
 

@@ -1,5 +1,5 @@
-// One Linear in three ways, on as many ranks as you start: the sharded computations of nanotron's documentation, and
-// the numbers of Megatron's.
+// One Linear layer in three tensor-parallel versions, on any number of ranks: the sharded computations of nanotron's
+// documentation, and the numbers of Megatron's.
 //   trireme launch -n 2 -- ./trireme_example_parallel_linear
 #include <cstdio>
 #include <iostream>
@@ -29,32 +29,33 @@ int main(int argc, char** argv) {
     Group& tp = context.tp_pg();
     const at::Tensor x_BH = normal_tensor({B, H}, 1, "x").to(at::kFloat);
 
-    // Every element of a weight is a function of (seed, name, index): the whole is the same for any number of ranks.
+    // Every element of a weight is a function of (seed, name, index): the full weight is the same for any number of
+    // ranks.
     const auto initialised = [&](auto layer) {
       init(*layer, mesh, {.seed = 42, .scheme = InitScheme::plain});
       return layer;
     };
 
-    // Version 1: outputs cut, W_hH on each rank; the outputs are gathered.
+    // Version 1: outputs sharded, W_hH on each rank; the outputs are gathered.
     const auto column =
         initialised(std::make_shared<ColumnLinear>(H, H, Parallel(mesh), ColumnOptions{.gather_output = true}));
     const at::Tensor y1_BH = column->forward(x_BH);
 
-    // Version 2: inputs cut, W_Hh on each rank; the partial outputs are summed.
+    // Version 2: inputs sharded, W_Hh on each rank; the partial outputs are summed.
     const auto row =
         initialised(std::make_shared<RowLinear>(H, H, Parallel(mesh), RowOptions{.input_is_parallel = false}));
     const at::Tensor y2_BH = row->forward(x_BH);
 
-    // Version 3: the weight whole, the batch cut; the inputs are gathered and everybody computes everything.
+    // Version 3: the weight replicated, the batch sharded; the inputs are gathered and every rank computes everything.
     const at::Tensor whole_HH = gather_full_tensor(column->weight_fD.detach(), *column->spec("weight"), mesh).value;
     const at::Tensor x_bH = x_BH.chunk(tp.size(), 0)[static_cast<std::size_t>(tp.rank())].contiguous();
     const at::Tensor y3_BH = at::mm(differentiable::gather_replicated(x_bH, 0, tp), whole_HH.t());
 
-    // Gradients: each rank has those of its part; where several have parts of one gradient, they are added up.
+    // Gradients: each rank has those of its shard; partial gradients are summed over the ranks.
     y1_BH.square().sum().backward();
     sum_partial_gradients(params_of(*column), mesh);
 
-    // What a parameter knows about itself: which part of what it is.
+    // The metadata of a parameter: its full shape and how it is sharded.
     const ParamSpec& spec = *row->spec("weight");
     const ShardedInfo info = sharded_info(spec.placement, spec.shape, mesh.grid(), mesh.rank());
     std::cout << text("rank ", tp.rank(), ": W2 is ", row->weight_Df.sizes(), " of ", tuple_text(info.unsharded_shape),
@@ -62,8 +63,8 @@ int main(int argc, char** argv) {
               << std::flush;
     tp.barrier().wait();
 
-    // The same layer with the numbers of the well-known walk through Megatron's ColumnParallelLinear: two outputs, so
-    // on one rank or two. The all-gather concatenates the columns; what torch.manual_seed(0) draws is the same in every
+    // The same layer with the numbers of the well-known example of Megatron's ColumnParallelLinear: two outputs, so on
+    // one rank or two. The all-gather concatenates the columns; torch.manual_seed(0) gives the same values in every
     // language.
     at::Tensor product;
     if (tp.size() <= 2) {

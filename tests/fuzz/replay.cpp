@@ -1,4 +1,4 @@
-// Runs a fuzz target over files and simple damages of each, without a fuzzer.   usage: PROGRAM FOLDER-OR-FILE...
+// Runs a fuzz target on files and on simple mutations of each, without a fuzzer.   usage: PROGRAM FOLDER-OR-FILE...
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -30,13 +30,13 @@ std::vector<fs::path> files_of(const std::vector<std::string>& names) {
 }
 
 int run(const std::string& bytes) {
-  // Of exactly this size, so that an address sanitizer sees a read behind it.
+  // Of exactly this size, so that an address sanitizer detects reads past the end.
   const std::vector<std::uint8_t> input(bytes.begin(), bytes.end());
   LLVMFuzzerTestOneInput(input.data(), input.size());
   return 1;
 }
 
-/// 300 damages of a few bytes each, the same in every run.
+/// 300 mutations of a few bytes each, the same in every run.
 int run_damaged(const std::string& bytes) {
   const trireme::RandomStream dice(20, "fuzz replay");
   int count = 0;

@@ -1,5 +1,5 @@
-// Fuzz target: a .tiktoken file, and text for what loads. Input: lines that follow those of the 256 bytes, or, after a
-// NUL, all lines.
+// Fuzz target: a .tiktoken file, and text to encode if it loads. Input: lines that follow those of the 256 bytes, or,
+// after a NUL, all lines.
 #include "tests/fuzz/tokenizer_use.hpp"
 
 namespace {

@@ -1,5 +1,5 @@
 #pragma once
-// What the fuzz targets of token files share: a folder in memory, and what must hold of anything that opens.
+// Shared by the fuzz targets of token files: a folder in memory, and the invariants of any file that opens.
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -16,7 +16,7 @@
 
 namespace trireme {
 
-/// One for the process, in memory where the system has such a place: a target runs thousands of times a second.
+/// One per process, in a memory file system if there is one: a target runs thousands of times per second.
 class FuzzFolder {
  public:
   FuzzFolder() {
@@ -40,7 +40,7 @@ class FuzzFolder {
   std::filesystem::path path_;
 };
 
-/// The first `count` of `bytes`, or what there is, which are taken away.
+/// Removes and returns the first `count` of `bytes`, or all if there are fewer.
 inline std::span<const std::uint8_t> taken(std::span<const std::uint8_t>& bytes, std::size_t count) {
   const auto front = bytes.first(std::min(count, bytes.size()));
   bytes = bytes.subspan(front.size());
@@ -53,7 +53,8 @@ inline std::size_t taken_number(std::span<const std::uint8_t>& bytes, std::size_
   return number;
 }
 
-/// Opens and reads all there is. Anything but a DataError, and any broken promise of TokenSource, ends the process.
+/// Opens and reads everything. Any exception other than DataError, and any violated invariant of TokenSource, aborts
+/// the process.
 inline void open_and_read(const std::filesystem::path& path, const data::OpenTokensOptions& options = {}) try {
   const auto source = data::open_tokens(path, options);
   const std::int64_t size = source->num_tokens();

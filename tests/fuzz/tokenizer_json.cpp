@@ -1,4 +1,4 @@
-// Fuzz target: a tokenizer.json, and text for what loads.
+// Fuzz target: a tokenizer.json, and text to encode if it loads.
 #include "tests/fuzz/tokenizer_use.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

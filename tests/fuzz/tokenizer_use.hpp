@@ -1,5 +1,5 @@
 #pragma once
-// What must hold of any tokenizer that loads: tokens are in the vocabulary, and come back as text.
+// Invariants of any tokenizer that loads: tokens are in the vocabulary, and decode to the text.
 #include <cstdint>
 #include <string>
 
@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-/// Anything but a DataError, and a broken promise, ends the process.
+/// Any exception other than DataError, and any violated invariant, aborts the process.
 template <class Load>
 void load_and_use(const Load& load) try {
   const data::Tokenizer tokenizer(load());

@@ -1,7 +1,6 @@
 // A small program that runs as ranks, for the tests of launchers and failures. Every launcher must run it unchanged.
 //   rank_program [-n N] [--tp T] [--pp P] [--backend B] [--cuda] [--timeout S] [--init-timeout S] [--check MODE]
-//   [--hang FOLDER]
-//                [--claim KEY=VALUE] [sum | conformance [SIZE...] | steps SECONDS-OR-FILE |
+//                [--hang FOLDER] [--claim KEY=VALUE] [sum | conformance [SIZE...] | steps SECONDS-OR-FILE |
 //                 mismatch KIND RANK CALL | mpu PORT | traffic]
 #include <chrono>
 #include <cstring>
@@ -78,7 +77,7 @@ Words read_words(int argc, char** argv) {
   return words;
 }
 
-/// The line that tests look for; in one write, since launchers mix the ranks' output.
+/// The line that tests look for; a single write, since launchers interleave the ranks' output.
 void say(const std::string& line) {
   const std::string whole = line + "\n";
   [[maybe_unused]] const auto written = write(STDOUT_FILENO, whole.data(), whole.size());
@@ -92,8 +91,8 @@ void sum(ParallelContext& context) {
            env.node_rank, " sum=", total, " launcher=\"", env.launcher, "\" threads=", at::get_num_threads()));
 }
 
-/// Steps of work and an all-reduce each, so that a test can do harm at any moment. `until`: seconds, or a file at whose
-/// appearance they end. All ranks end with the same step.
+/// Steps of work with one all-reduce each, so that a test can inject a failure at any time. `until`: seconds, or a file
+/// whose appearance ends the steps. All ranks end with the same step.
 void steps(ParallelContext& context, const std::string& until, bool on_gpu) {
   const at::TensorOptions on = at::TensorOptions(at::kDouble).device(on_gpu ? context.device() : at::Device(at::kCPU));
   const bool by_file = until.find('/') != std::string::npos;
@@ -103,14 +102,14 @@ void steps(ParallelContext& context, const std::string& until, bool on_gpu) {
     context.mesh().tag({step, "backward"});
     const bool enough = by_file ? std::filesystem::exists(until) : std::chrono::steady_clock::now() >= end;
     const at::Tensor x = at::full({1024}, enough ? 1.0 : 0.0, on);
-    more = context.world_pg().all_reduce(x).wait().sum().item<double>() == 0;  // on a GPU this is what waits
+    more = context.world_pg().all_reduce(x).wait().sum().item<double>() == 0;  // on a GPU this synchronizes
     context.mesh().end_step();
     if (step == 1) say(text("ready rank=", context.rank(), " pid=", getpid()));
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }
 
-/// Large calls of each kind, and the bytes that their group has counted: for who can count them on the wire.
+/// Large calls of each kind, and the bytes that their group has counted, to compare with network counters.
 void traffic(ParallelContext& context) {
   Group& group = context.world_pg();
   const at::Tensor large = at::ones({16 << 20}), part = large.narrow(0, 0, large.numel() / group.size()).contiguous();

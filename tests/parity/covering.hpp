@@ -1,5 +1,5 @@
 #pragma once
-// Few of many choices that meet all combinations of a few factors' values.
+// Covering arrays: a small subset of all combinations that contains every t-tuple of factor values.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace trireme::parity {
 
-/// Every combination of values: factor f has kValues[f] of them.
+/// Every combination of values: factor f has kValues[f] values.
 template <std::size_t N>
 std::vector<std::array<int, N>> all_combinations(const std::array<int, N>& values) {
   std::vector<std::array<int, N>> all;
@@ -26,8 +26,8 @@ std::vector<std::array<int, N>> all_combinations(const std::array<int, N>& value
   return all;
 }
 
-/// So many of `all` that every `strength` values of as many factors that can meet have met. Greedily: always the one
-/// that has most to add.
+/// A subset of `all` that covers every possible combination of values of any `strength` factors. Greedy: always adds
+/// the choice that covers the most new combinations.
 template <std::size_t N>
 std::vector<std::array<int, N>> covering(const std::vector<std::array<int, N>>& all, std::size_t strength) {
   using Tuple = std::vector<int>;  // factor, value, factor, value ...

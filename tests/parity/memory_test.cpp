@@ -1,4 +1,4 @@
-// How much a layer keeps for its backward, and the loss at its peak, against the formulas.
+// Measures the memory that a layer stores for backward, and the peak of the loss, against the formulas.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -21,8 +21,8 @@ ModelConfig llama_layer() {
   return m;
 }
 
-/// Bytes a token that all ranks together keep for the backward of one layer in bf16. The output counts, the input does
-/// not: it is the output of the layer before.
+/// Bytes per token, over all ranks, stored for the backward of one layer in bf16. The output counts; the input does
+/// not, since it is the output of the previous layer.
 double kept_bytes(int ranks, bool sequence_parallel, config::Recompute mode) {
   constexpr std::int64_t kSamples = 2, kLength = 64;
   const CountedMemory memory;
@@ -56,20 +56,20 @@ TEST(Memory, ALlamaLayerKeepsWhatTheFormulaSays) {
   const ModelConfig m = llama_layer();
   const auto h = static_cast<double>(m.hidden_size), kd = static_cast<double>(m.num_key_value_heads * m.head_dim),
              f = static_cast<double>(m.intermediate_size);
-  const double formula = 12 * h + 4 * kd + 6 * f;  // of all ranks together, where everything is cut
+  const double formula = 12 * h + 4 * kd + 6 * f;  // over all ranks, if everything is sharded
   for (const int ranks : {1, 2, 4}) {
     const double kept = kept_bytes(ranks, ranks > 1, config::Recompute::none);
     std::cout << "  tp " << ranks << ", sequence parallel: " << kept << " bytes a token, formula " << formula
               << ", ratio " << kept / formula << "\n";
     EXPECT_NEAR(kept / formula, 1, 0.03) << ranks;
-    // Selective: neither the outputs of the norms nor the MLP's product.
+    // Selective: without the outputs of the norms and the MLP's product.
     EXPECT_NEAR(kept_bytes(ranks, ranks > 1, config::Recompute::selective) / (formula - 4 * h - 2 * f), 1, 0.03)
         << ranks;
-    // Full: the output alone.
+    // Full: only the output.
     EXPECT_NEAR(kept_bytes(ranks, ranks > 1, config::Recompute::full) / (2 * h), 1, 0.03) << ranks;
   }
-  // Without sequence parallel two ranks keep twice what lies between the cut layers: the norms' outputs, the residual
-  // stream in the middle and at the end, 8 h of the 12.
+  // Without sequence parallelism two ranks store the activations between the sharded layers twice: the norms' outputs,
+  // the residual stream in the middle and at the end, 8 h of the 12.
   EXPECT_NEAR(kept_bytes(2, false, config::Recompute::none) / (formula + 8 * h), 1, 0.03);
 }
 

@@ -28,18 +28,18 @@ Batch batch_of(const Cell& cell, int step) {
   const std::int64_t tokens = cell.batch * cell.length;
   const at::Tensor all = at::remainder(at::arange(tokens + 1) * (31 + 2 * step) + 5 * step, cell.model.vocab_size);
   Batch batch{all.narrow(0, 0, tokens).clone(), all.narrow(0, 1, tokens).clone()};
-  batch.targets_T[tokens - 1] = cell.model.vocab_size - 1;  // the last entry, beside what pads the vocabulary
+  batch.targets_T[tokens - 1] = cell.model.vocab_size - 1;  // the last entry, next to the vocabulary padding
   if (cell.ignores) batch.targets_T.narrow(0, 1, cell.length - 2).fill_(-100);
   return {batch.ids_T.to(cell.device), batch.targets_T.to(cell.device)};
 }
 
-/// What this rank holds between the layers, whole.
+/// Gathers the tokens that the ranks hold between the layers.
 at::Tensor whole_tokens(const at::Tensor& x_t, const Parallel& parallel) {
   const at::Tensor x = x_t.detach().contiguous();
   return parallel.sequence_parallel ? parallel.tp.all_gather(x).wait() : x.clone();
 }
 
-/// Of microbatches one below the other.
+/// Concatenates microbatches along the rows.
 void add_tokens(Named& out, const std::string& path, const at::Tensor& x) {
   for (auto& [name, tensor] : out)
     if (name == path) {
@@ -64,7 +64,7 @@ double norm_of(const Named& tensors) {
   return std::sqrt(squares);
 }
 
-/// Lines about tensors whose difference is beyond `bound` x max(norm, least).
+/// Lines for tensors whose difference exceeds `bound` x max(norm, least).
 std::vector<std::string> compare(const char* what, const Named& found, const Named& wanted, double bound,
                                  double least) {
   std::vector<std::string> lines;
@@ -109,12 +109,12 @@ Outcome run(const Cell& cell, Mesh& mesh) {
   const Parallel parallel{mesh, cell.sequence_parallel};
   Decoder decoder(cell.model, parallel);
   decoder.set_recompute(cell.recompute);
-  // Ten times the usual range: small weights make a model whose attention hardly matters.
+  // Ten times the usual range: with small weights the attention hardly matters.
   init(decoder, mesh,
        {.seed = kSeed, .scheme = InitScheme::gpt2, .range = 0.2, .layers = cell.model.num_hidden_layers});
   const std::vector<Param> params = params_of(decoder);
   {
-    // Biases and norms start as zeros and ones: other values show more.
+    // Biases and norms are initialized to zeros and ones: random values detect more errors.
     const at::NoGradGuard off;
     for (const Param& param : params)
       if (param.spec.fill == Fill::zeros || param.spec.fill == Fill::ones || param.spec.fill == Fill::bias) {
@@ -132,7 +132,7 @@ Outcome run(const Cell& cell, Mesh& mesh) {
   Outcome out;
   for (int step = 0; step < cell.steps; ++step) {
     const Batch batch = batch_of(cell, step);
-    const at::Tensor count = batch.targets_T.ne(-100).sum();  // of the whole batch, whatever it is cut into
+    const at::Tensor count = batch.targets_T.ne(-100).sum();  // of the whole batch, before it is split
     const std::int64_t samples = cell.batch / cell.microbatches, tokens = samples * cell.length;
     decoder.zero_grad();
     double total = 0;
@@ -185,7 +185,7 @@ std::vector<std::string> differences(const Outcome& found, const Outcome& wanted
       compare("activation after", found.activations, wanted.activations, bounds.gradient, 0);
   std::vector<std::string> gradients =
       compare("gradient of", found.gradients, wanted.gradients, bounds.gradient, least);
-  // The backward meets the last module first.
+  // Backward reaches the last module first.
   lines.insert(lines.end(), gradients.rbegin(), gradients.rend());
   for (std::size_t i = 0; i < wanted.losses.size(); ++i) {
     const double other = i < found.losses.size() ? found.losses[i] : std::nan("");
@@ -223,7 +223,7 @@ const Outcome& References::of(const Cell& cell) {
 std::vector<std::string> judged(const Outcome& found, const Outcome& reference, const Bounds& bounds) {
   std::vector<std::string> lines = differences(found, reference, bounds);
   const Outcome other = rolled(reference);
-  // What is within a bound of the reference is beyond it for whatever is twice as far away.
+  // If found is within a bound of the reference, it must be beyond it for anything twice as far away.
   const Bounds twice{.loss = 2 * bounds.loss,
                      .gradient = 2 * bounds.gradient,
                      .least = bounds.least,

@@ -1,6 +1,6 @@
 #pragma once
-// The same model on a layout and on one rank: losses, every gradient, parameters after some steps. What every
-// parallelism is compared by.
+// Parity tests: runs the same model on a layout and on one rank, and compares losses, all gradients, and parameters
+// after some steps.
 #include <map>
 #include <string>
 #include <utility>
@@ -14,42 +14,42 @@ namespace trireme::parity {
 
 /// A model, a layout and a batch.
 struct Cell {
-  ModelConfig model;  // with its derived values
+  ModelConfig model;  // with derived values
   Degrees degrees = {};
   bool sequence_parallel = false;
   config::Recompute recompute = config::Recompute::none;
-  /// Some targets are ignored: most of one sample's and none of another's.
+  /// Whether some targets are ignored: most of one sample's and none of another's.
   bool ignores = false;
   std::int64_t batch = 2, length = 12;
-  int microbatches = 1;  // that the batch is cut into, one after the other
-  /// Parameters whose name holds this are not trained.
+  int microbatches = 1;  // number of consecutive microbatches that the batch is split into
+  /// Parameters whose name contains this are frozen.
   std::string frozen = "";
-  int steps = 2;  // of SGD, after which parameters are compared
+  int steps = 2;  // of SGD, before parameters are compared
   at::ScalarType dtype = at::kDouble;
   at::Device device = at::kCPU;
 
   std::string str() const;
 };
 
-/// The same model and batch on one rank, nothing recomputed.
+/// The same model and batch on one rank, without recomputation.
 Cell on_one_rank(Cell cell);
 
-using Named = std::vector<std::pair<std::string, at::Tensor>>;  // in the order of the forward
+using Named = std::vector<std::pair<std::string, at::Tensor>>;  // in forward order
 
 struct Outcome {
-  std::vector<double> losses;  // of each step: sum over the tokens that count, divided by their number
-  Named activations;           // of the first step: the residual stream after each module, whole
-  Named gradients;             // of the first step, whole, by full name
+  std::vector<double> losses;  // per step: sum over the unmasked tokens, divided by their number
+  Named activations;           // of the first step: the full residual stream after each module
+  Named gradients;             // of the first step, full tensors, by full name
   double gradient_norm = 0;
-  Named parameters;  // after all steps, whole
+  Named parameters;  // full tensors, after all steps
 };
 
-/// All ranks of the mesh call it. Throws where ranks that keep the same element disagree about it.
+/// Collective. Throws if ranks that hold the same element disagree.
 Outcome run(const Cell& cell, Mesh& mesh);
-/// Ranks as threads of this process; what rank 0 has.
+/// With ranks as threads of this process; returns the outcome of rank 0.
 Outcome run_as_threads(const Cell& cell);
 
-/// names.md, Tolerances.
+/// Tolerances.
 struct Bounds {
   double loss = 1e-12;      // relative
   double gradient = 1e-12;  // Frobenius, relative to max(norm of the reference, least x the norm of all gradients)
@@ -57,15 +57,14 @@ struct Bounds {
   double parameter = 1e-12;  // Frobenius, relative
 };
 
-/// Everything beyond its bound, one line each; empty when there is nothing. The first line names the module where it
-/// begins: the first activation in the order of the forward, or else the first gradient in the order of the backward.
+/// One line for everything beyond its bound; empty if there is nothing. The first line names the module where the
+/// difference begins: the first activation in forward order, or else the first gradient in backward order.
 std::vector<std::string> differences(const Outcome& found, const Outcome& wanted, const Bounds& bounds = {});
 
-/// The reference with the elements of every tensor moved on by one, and other losses: a comparison that takes it for
-/// the right one is worth nothing.
+/// The outcome with the elements of every tensor shifted by one, and other losses: a valid comparison must reject it.
 Outcome rolled(const Outcome& outcome);
 
-/// References, each computed once.
+/// Cached reference outcomes.
 class References {
  public:
   const Outcome& of(const Cell& cell);
@@ -75,8 +74,8 @@ class References {
   std::map<std::string, Outcome> known_;
 };
 
-/// The differences, and a line more if something that the bounds can tell from the moved-on reference was not told from
-/// it: with the bounds of f64 that is everything.
+/// The differences, plus a line if something that the bounds can distinguish from the shifted reference was not
+/// distinguished from it: with f64 bounds that is everything.
 std::vector<std::string> judged(const Outcome& found, const Outcome& reference, const Bounds& bounds = {});
 
 }  // namespace trireme::parity

@@ -1,7 +1,9 @@
-// Runs a model folder on a layout, ranks as threads, in f64, and writes what a judge compares.
-//   trireme_parity_peer FOLDER:TP:SP...      SP: 1 with sequence parallel, else 0
-// FOLDER: what transformers saved, and batch.txt: samples, their length, then all ids, then all targets (-100: none).
-// Writes FOLDER/out_TP_SP/: loss.txt, logits.f64, and grad_NAME.f64 for each weight by the name of Hugging Face, raw
+// Runs a model folder on a layout, with ranks as threads, in f64, and writes the results for comparison with
+// transformers.
+//   trireme_parity_peer FOLDER:TP:SP...      SP: 1 with sequence parallelism, else 0
+// FOLDER: as saved by transformers, and batch.txt: number of samples, their length, then all ids, then all targets
+// (-100: ignored).
+// Writes FOLDER/out_TP_SP/: loss.txt, logits.f64, and grad_NAME.f64 for each weight by its Hugging Face name, as raw
 // numbers.
 #include <filesystem>
 #include <fstream>

@@ -1,7 +1,7 @@
-// The cells of tensor parallelism with ranks that are processes: over Gloo on the CPU, over NCCL on GPUs.
+// Tensor-parallel parity cells with processes as ranks: over Gloo on the CPU, over NCCL on GPUs.
 //   trireme launch -n TP -- trireme_parity_ranks [--cuda] [--backend B] [--share-gpu] [--dtype f64|f32|bf16]
 //                                                [--cells N]
-// Each rank computes the reference itself, alone. Exit code 1: something is beyond its bound.
+// Each rank computes the reference by itself. Exit code 1: something is beyond its bound.
 #include <iostream>
 #include <map>
 
@@ -53,8 +53,8 @@ Words read_words(int argc, char** argv) {
   return words;
 }
 
-/// Rounding alone: in f64 1e-12. Of the others, units in the last place: 4 of a loss or a parameter, 12 of a gradient,
-/// whose norm counts as at least a thousandth of all gradients' (docs/parallelism/tensor.md).
+/// Rounding errors only: 1e-12 in f64. For the others in units in the last place: 4 for a loss or a parameter, 12 for a
+/// gradient, whose norm counts as at least a thousandth of that of all gradients (docs/parallelism/tensor.md).
 Bounds bounds_of(at::ScalarType dtype) {
   if (dtype == at::kDouble) return {};
   const double unit = dtype == at::kFloat ? 0x1p-23 : 0x1p-7;

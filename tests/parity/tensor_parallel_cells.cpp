@@ -15,8 +15,7 @@ ModelConfig model_of(const Choice& c) {
   m.num_hidden_layers = 2;
   m.num_attention_heads = gpt2 ? 4 : 8;
   m.head_dim = gpt2 ? 8 : 6;
-  m.num_key_value_heads =
-      gpt2 ? 4 : std::array{4, 1, 2}[static_cast<std::size_t>(c[kv])];  // also fewer than ranks of tp
+  m.num_key_value_heads = gpt2 ? 4 : std::array{4, 1, 2}[static_cast<std::size_t>(c[kv])];  // also fewer than tp
   m.intermediate_size = 96;
   m.vocab_size = 257;
   m.max_position_embeddings = 64;

@@ -1,6 +1,6 @@
 #pragma once
-// Which cells tensor and sequence parallelism are tried on: what may change their numbers, in all combinations or in
-// few that cover them.
+// The parity cells for tensor and sequence parallelism: all combinations of the factors that may affect results, or a
+// covering subset.
 #include <array>
 #include <vector>
 
@@ -8,14 +8,14 @@
 
 namespace trireme::parity {
 
-/// What a cell varies: each an index into its values.
+/// The factors of a cell: each is an index into its values.
 enum Factor { family, tp, sequence, kv, bias, dropout, recompute, ignores, kFactors };
 using Choice = std::array<int, kFactors>;
 
 Cell cell_of(const Choice& choice);
-/// All that mean something: GPT-2 has biases and as many KV heads as heads anyway.
+/// All meaningful combinations: GPT-2 always has biases and as many KV heads as heads.
 std::vector<Choice> all_choices();
-/// Of these so many that every four values of four factors that can meet have met: far more than pairs.
+/// A subset that covers every possible combination of values of any four factors: far more than pairs.
 std::vector<Choice> covering(const std::vector<Choice>& all);
 
 }  // namespace trireme::parity

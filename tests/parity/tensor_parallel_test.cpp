@@ -1,4 +1,4 @@
-// Tensor and sequence parallelism against one rank, over all that may change their numbers.
+// Parity of tensor and sequence parallelism with one rank, over all factors that may affect results.
 #include <cstdlib>
 #include <iostream>
 
@@ -17,7 +17,7 @@ void expect_parity(const std::vector<Cell>& cells) {
     const Outcome outcome = run_as_threads(cell);
     const auto lines = judged(outcome, reference);
     EXPECT_TRUE(lines.empty()) << cell.str() << ": " << lines.size() << " differences, first\n  " << lines[0];
-    // Not vacuous: everything is found wrong when it is compared with something else.
+    // Not vacuous: compared with something else, everything must differ.
     const std::size_t all = reference.activations.size() + reference.gradients.size() + reference.parameters.size() +
                             reference.losses.size() + 1;
     EXPECT_EQ(differences(outcome, rolled(reference)).size(), all) << cell.str();
@@ -33,7 +33,7 @@ std::vector<Cell> cells_of(const std::vector<Choice>& choices) {
   return cells;
 }
 
-/// All that are legal in a campaign, else those that cover all quadruples of values.
+/// All valid cells in a campaign, else a subset that covers all quadruples of values.
 TEST(TensorParallelParity, EveryCellEqualsOneRank) {
   const std::vector<Choice> all = all_choices();
   const std::vector<Cell> cells = cells_of(std::getenv("TRIREME_CAMPAIGN") != nullptr ? all : covering(all));
@@ -55,12 +55,12 @@ TEST(TensorParallelParity, OtherShapes) {
     }
   }
   {
-    Cell cell = cell_of({1, 2, 1, 1, 0, 0, 1, 0});  // a window, scaled RoPE
+    Cell cell = cell_of({1, 2, 1, 1, 0, 0, 1, 0});  // sliding window, scaled RoPE
     cell.model.sliding_window = 5;
     cell.model.rope_scaling = {"llama3", 8, 1, 4, 16};
     cells.push_back(cell);
   }
-  for (const int kind : {0, 1, 2}) {  // gradients of several microbatches, added up before ranks add up theirs
+  for (const int kind : {0, 1, 2}) {  // gradient accumulation over several microbatches, before the sum over ranks
     Cell cell = cell_of({kind, 1, 1, 0, 0, 1, 0, 1});
     cell.microbatches = 2;
     cells.push_back(cell);

@@ -22,7 +22,7 @@ constexpr double kBeta1 = 0.9, kBeta2 = 0.95, kEps = 1e-6, kDecay = 0.1, kMoment
 
 double lr_of(const TrainingCell& cell, int step) { return (cell.optimizer == "sgd" ? 0.05 : 0.01) / (1 + 0.3 * step); }
 
-/// Samples of which every one ignores another number of targets, and one all of them: ranks have unequal counts.
+/// Samples that each ignore a different number of targets, one of them all: ranks have unequal token counts.
 struct Samples {
   at::Tensor ids_BT, targets_BT;
 };
@@ -43,7 +43,7 @@ InitOptions init_options(const TrainingCell& cell) {
   return {.seed = kSeed, .scheme = InitScheme::gpt2, .range = 0.2, .layers = cell.base.model.num_hidden_layers};
 }
 
-/// Rows [first, first + count) of a step.
+/// The summed loss of rows [first, first + count) of a step.
 at::Tensor loss_sum(Decoder& decoder, const Samples& samples, std::int64_t first, std::int64_t count, int step) {
   ForwardContext context = whole_samples(count, samples.ids_BT.size(1), first);
   context.seed = kSeed;
@@ -68,7 +68,7 @@ void add_whole_buckets(Named& out, const Zero& zero, const std::string& prefix,
               .value;
     }
   }
-  for (std::size_t i = partition.params().size(); i-- > 0;)  // as the model registers them
+  for (std::size_t i = partition.params().size(); i-- > 0;)  // in registration order
     out.emplace_back(prefix + partition.params()[i].name, by_name.at(partition.params()[i].name));
 }
 
@@ -116,7 +116,7 @@ Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
     zero.finish_gradients();
     mesh.end_step();
     const double norm = zero.update({.lr = lr_of(cell, step), .max_norm = cell.max_norm}).settle();
-    if (step == 1) {  // looking at the model between two steps changes nothing
+    if (step == 1) {  // inspecting the model between two steps changes nothing
       const at::NoGradGuard no_grad;
       loss_sum(decoder, samples, 0, each, step);
     }

@@ -1,5 +1,5 @@
 #pragma once
-// Some steps of training on a layout, and the same steps on one rank, written out plainly.
+// Training steps on a layout, and the same steps on one rank with plain autograd, for comparison.
 #include <string>
 
 #include "tests/parity/parity.hpp"
@@ -8,7 +8,7 @@
 namespace trireme::parity {
 
 struct TrainingCell {
-  Cell base;  // model, degrees, sequence parallel, recompute; its batch is the global one
+  Cell base;  // model, degrees, sequence parallelism, recompute; its batch is the global batch
   int accumulation = 1;
   ZeroOptions zero{};
   std::int64_t layers_per_unit = 1;
@@ -19,11 +19,11 @@ struct TrainingCell {
   std::string str() const;
 };
 
-/// Through Partition, GradReducer, ShardedOptimizer and Executor. Gradients are those of the first step, before
-/// clipping; `parameters` are followed by the optimizer's states.
+/// Uses Partition, GradReducer, ShardedOptimizer and Executor. Gradients are those of the first step, before clipping;
+/// `parameters` also contains the optimizer states.
 Outcome train_as_threads(const TrainingCell& cell);
 
-/// One rank, one microbatch, plain autograd, the optimizer's formulas: nothing of the above.
+/// One rank, one microbatch, plain autograd, the optimizer formulas written out: uses none of the above.
 Outcome train_plainly(const TrainingCell& cell);
 
 }  // namespace trireme::parity

@@ -1,4 +1,4 @@
-// Bytes of a parameter in weights, gradients, master weights and states, measured in tensors alive.
+// Bytes per parameter for weights, gradients, master weights and optimizer states, measured as live tensors.
 #include <gtest/gtest.h>
 
 #include "trireme/comm/thread_world.hpp"
@@ -16,8 +16,8 @@ struct Recipe {
   bool contiguous = true;
 };
 
-/// Bytes a parameter on each of `dp` ranks, behind a backward, when stage 3 has nothing gathered: the ranks are
-/// threads, so all together divided by their number.
+/// Bytes per parameter on each of `dp` ranks after a backward, while stage 3 has nothing gathered: the ranks are
+/// threads, so the total is divided by their number.
 double bytes_a_parameter(const Recipe& recipe, int stage, int dp) {
   ModelConfig m;
   m.model_type = "llama";
@@ -58,7 +58,7 @@ double bytes_a_parameter(const Recipe& recipe, int stage, int dp) {
         for (const MemoryKind kind :
              {MemoryKind::weights, MemoryKind::gradients, MemoryKind::master, MemoryKind::states})
           alive += memory.alive(kind);
-        if (!recipe.contiguous) alive += memory.alive(MemoryKind::other);  // gradients where autograd put them
+        if (!recipe.contiguous) alive += memory.alive(MemoryKind::other);  // gradients of autograd
         parameters = zero.partition().num_elements();
       }
       mesh.world_group().barrier().wait();
@@ -66,11 +66,11 @@ double bytes_a_parameter(const Recipe& recipe, int stage, int dp) {
     const auto step = [&](bool measure) {
       zero.chunk().begin_microbatch(true);
       {
-        // Nothing of the graph is alive behind this brace, but for the gradients.
+        // After this scope nothing of the graph is alive except the gradients.
         decoder->loss(ids, ids, whole_samples(1, 8)).loss.backward();
       }
-      // Gradients that stay where autograd put them are there until the microbatch ends; the others when all are
-      // summed.
+      // Gradients that stay where autograd put them live until the end of the microbatch; the others are measured after
+      // the reduction.
       if (measure && !recipe.contiguous) look();
       zero.chunk().end_microbatch();
       zero.finish_gradients();
@@ -80,7 +80,7 @@ double bytes_a_parameter(const Recipe& recipe, int stage, int dp) {
     };
     step(false);
     step(true);
-    // One unit in use and one on its way, and of a tied head the embedding's.
+    // One unit in use and one being prefetched, and with a tied head that of the embedding.
     std::int64_t largest = 0;
     for (const FlatBucket& bucket : zero.partition().layout().buckets) largest = std::max(largest, bucket.numel);
     EXPECT_LE(zero.params().most_live(), 3 * largest);

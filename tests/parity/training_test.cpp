@@ -1,5 +1,5 @@
-// Data parallelism and ZeRO with everything that they meet, against one rank: losses, every gradient, norms, every
-// parameter and state after five steps.
+// Parity of data parallelism and ZeRO, combined with other features, with one rank: losses, all gradients, norms, all
+// parameters and optimizer states after five steps.
 #include "tests/parity/training.hpp"
 
 #include <cstdlib>
@@ -21,10 +21,10 @@ TrainingCell training_cell(const TrainingChoice& c) {
   ModelConfig& m = cell.base.model;
   const bool gpt2 = c[kFamily] == 0;
   m.model_type = gpt2 ? "gpt2" : "llama";
-  m.hidden_size = 20;  // sizes that nothing divides
+  m.hidden_size = 20;  // sizes that are not powers of two
   m.num_hidden_layers = 3;
   m.num_attention_heads = 4;
-  m.num_key_value_heads = gpt2 ? 4 : 1;  // fewer than ranks of tp
+  m.num_key_value_heads = gpt2 ? 4 : 1;  // fewer than tp
   m.head_dim = gpt2 ? 5 : 6;
   m.intermediate_size = 46;
   m.vocab_size = 257;
@@ -42,8 +42,8 @@ TrainingCell training_cell(const TrainingChoice& c) {
   cell.zero.bucket_mb = 0.02;
   cell.max_norm = c[kClip] == 0 ? 0 : 0.4;
   cell.optimizer = c[kOptimizer] == 0 ? "sgd" : "adamw";
-  // What is gathered when: each layer by itself, freed at once and not fetched ahead; two layers that stay, small ones
-  // kept; the model at once, with nothing overlapped.
+  // Units: each layer separately, freed at once and without prefetch; two layers that are kept, with small parameters
+  // persistent; the whole model, without overlap.
   cell.layers_per_unit = std::array{1, 2, 0}[static_cast<std::size_t>(c[kUnits])];
   cell.zero.persistence_threshold = c[kUnits] == 0 ? 0 : 300;
   cell.zero.max_reuse_distance = c[kUnits] == 0 ? 0 : 10'000;
@@ -55,7 +55,7 @@ TrainingCell training_cell(const TrainingChoice& c) {
   return cell;
 }
 
-/// All combinations of dp, stage, tp, accumulation, recompute and clipping; the other three factors take turns.
+/// All combinations of dp, stage, tp, accumulation, recompute and clipping; the other three factors alternate.
 std::vector<TrainingChoice> campaign() {
   std::vector<TrainingChoice> choices;
   TrainingChoice values = kValues;
@@ -70,7 +70,7 @@ std::vector<TrainingChoice> campaign() {
   return choices;
 }
 
-/// All of them in a campaign, else those that cover all pairs of values.
+/// All cells in a campaign, else a subset that covers all pairs of values.
 TEST(TrainingParity, EveryCellEqualsOneRank) {
   const auto choices = std::getenv("TRIREME_CAMPAIGN") != nullptr ? campaign() : covering(campaign(), 2);
   std::map<std::string, Outcome> references;
@@ -90,7 +90,7 @@ TEST(TrainingParity, EveryCellEqualsOneRank) {
   std::cout << "  " << choices.size() << " cells, " << tensors << " tensors compared\n";
 }
 
-/// The same additions in the same order: not a bit differs.
+/// The same additions in the same order: bitwise equal.
 TEST(TrainingParity, StagesAreTheSameBits) {
   const auto same = [](const Outcome& a, const Outcome& b) {
     const auto equal = [](const Named& x, const Named& y) {
@@ -111,7 +111,7 @@ TEST(TrainingParity, StagesAreTheSameBits) {
           EXPECT_TRUE(same(train_as_threads(cell), reference)) << cell.str();
         }
       if (tensor != 0) continue;
-      TrainingCell one = plain;  // four microbatches of one rank, as four ranks have them
+      TrainingCell one = plain;  // four accumulated microbatches on one rank, instead of one on each of four ranks
       one.base.degrees.dp = 1;
       one.accumulation = 4;
       EXPECT_TRUE(same(train_as_threads(one), reference)) << "accumulated";

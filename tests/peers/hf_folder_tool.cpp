@@ -1,8 +1,8 @@
-// Writes a model folder in Hugging Face's layout, for hf_folder_agrees.py to load with the packages.
-//   usage: hf_folder_tool FOLDER MAX_SHARD_BYTES DTYPE WEIGHTS [--model.KEY=VALUE...]   once a line on standard input,
-//     tabs between
-// WEIGHTS holds the tensors' bytes one after the other; WEIGHTS.txt has a line for each: name, dtype, sizes, with tabs
-// between.
+// Writes a model folder in Hugging Face's format, for hf_folder_agrees.py to load with the packages.
+//   usage: hf_folder_tool; on standard input, one line per folder, separated by tabs:
+//   FOLDER MAX_SHARD_BYTES DTYPE WEIGHTS [--model.KEY=VALUE...]
+// WEIGHTS holds the concatenated bytes of the tensors; WEIGHTS.txt has one line per tensor: name, dtype, sizes,
+// separated by tabs.
 #include <algorithm>
 #include <cstdint>
 #include <exception>
@@ -55,7 +55,7 @@ void write(const std::vector<std::string>& words) {
   std::vector<char> piece;
   for (const files::SafetensorsTensor& tensor : tensors) {
     std::uint64_t left = files::bytes_of(tensor);
-    for (std::uint64_t size = 1; left > 0; size = size * 3 + 1) {  // of many sizes
+    for (std::uint64_t size = 1; left > 0; size = size * 3 + 1) {  // of different sizes
       piece.resize(std::min(left, size));
       weights.read(piece.data(), static_cast<std::streamsize>(piece.size()));
       require(weights.good(), words.at(3), " is too short");

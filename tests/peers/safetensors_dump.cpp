@@ -1,7 +1,7 @@
 // Reads safetensors files, for safetensors_agrees.py to compare with the package.   usage: safetensors_dump [FILE...]
-// Without files: one request a line on standard input, with tabs between words:   FILE   or   FILE NAME START:SIZE,...
-// One line of answer for each: "ok <tensors> <CRC-32 of all there is>", "ok <bytes> <CRC-32 of the box>" or
-// "refused: <text, line ends as |>".
+// Without files: one request per line on standard input, separated by tabs:   FILE   or   FILE NAME START:SIZE,...
+// One line of answer per request: "ok <tensors> <CRC-32 of everything>", "ok <bytes> <CRC-32 of the box>" or "refused:
+// <text, line ends as |>".
 #include <cstdint>
 #include <cstdio>
 #include <iostream>
@@ -35,7 +35,7 @@ class Checksum {
   unsigned long crc_ = ::crc32_z(0, nullptr, 0);
 };
 
-/// Names, dtypes, shapes and bytes in the file's order, then the metadata by key; NUL after each text.
+/// Names, dtypes, shapes and bytes in file order, then the metadata by key; NUL after each text.
 std::string summary(const files::Safetensors& file) {
   Checksum sum;
   const auto word = [&](std::string_view text) {

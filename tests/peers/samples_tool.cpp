@@ -1,7 +1,7 @@
-// Prints the samples that a run on one token file sees, for training_agrees.py to train on them too.
+// Prints the samples that a run on one token file uses, for training_agrees.py to train on them too.
 //   usage: samples_tool TOKENS SEED GLOBAL_BATCH_SIZE SEQ_LEN STEPS
-// One JSON line a sample, steps from 1 and rows in order: {"step":1,"row":0,"tokens":[...],"mask":[...]}, both of
-// SEQ_LEN + 1 numbers. The mask (1: the token counts as a label) is left out where all count.
+// One JSON line per sample, steps from 1 and rows in order: {"step":1,"row":0,"tokens":[...],"mask":[...]}, both of
+// SEQ_LEN + 1 numbers. The mask (1: the token counts as a label) is omitted if all count.
 #include <cstdint>
 #include <exception>
 #include <iostream>
@@ -30,7 +30,7 @@ void print_samples(const std::vector<std::string>& words) {
   const data::SharedTokens source = data::open_tokens(words[0]);
   const std::int64_t rows = std::stoll(words[2]), seq_len = std::stoll(words[3]), steps = std::stoll(words[4]);
   data::SamplingPlan
-      plan;  // as the trainer makes it from run.seed, training.global_batch_size and .seq_len, and one [[data]]
+      plan;  // like the trainer, from run.seed, training.global_batch_size and .seq_len, and one [[data]]
   plan.seed = std::stoull(words[1]);
   plan.global_batch_size = rows;
   plan.stages = {{.start_step = 1, .seq_len = seq_len, .sources = {{source}}}};

@@ -1,11 +1,11 @@
-// Reads and writes token files, for token_files_agree.py to compare with its own. Requests on standard input, words
-// with tabs between:
-//   dump PATH [DOCUMENT_END]                                  answers with the data set
-//   write FORMAT PATH VOCAB_SIZE NAME FINGERPRINT MASKED      makes one of the lines that follow
-// A data set is a line for each document with its ids, and, when it is masked, "/" and as many 0 or 1. What dump prints
-// begins with a line "TOKENS DOCUMENTS FINGERPRINT NAME" ("-" for an empty word) and has no documents without tokens. A
-// refusal is "refused: <text, line ends as |>". Data sets and answers end with a line ".". One process for all: with a
-// sanitizer a start takes seconds.
+// Reads and writes token files, for token_files_agree.py to compare with its own. Requests on standard input, separated
+// by tabs:
+//   dump PATH [DOCUMENT_END]                                  prints the data set
+//   write FORMAT PATH VOCAB_SIZE NAME FINGERPRINT MASKED      writes one from the lines that follow
+// A data set has one line per document with its ids, and, if it is masked, "/" and as many 0 or 1. The output of dump
+// begins with a line "TOKENS DOCUMENTS FINGERPRINT NAME" ("-" for an empty word) and omits empty documents. An error is
+// "refused: <text, line ends as |>". Data sets and answers end with a line ".". One process handles all requests: with
+// a sanitizer a start takes seconds.
 #include <algorithm>
 #include <cstdint>
 #include <iostream>

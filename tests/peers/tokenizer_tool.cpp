@@ -1,9 +1,9 @@
-// A tokenizer for Python tests to ask: texts in, tokens out, both with their lengths before them as 32-bit numbers.
+// A tokenizer for Python tests: texts in, tokens out, both prefixed with their lengths as 32-bit numbers.
 //   tokenizer_tool encode TOKENIZER [special] [back]    special: with the file's post-processor; back: then also
-//     decode(encode(text))
+//                                                       decode(encode(text))
 //   tokenizer_tool decode TOKENIZER [skip]              lists of tokens in, texts out; skip: without special tokens
 //   tokenizer_tool stream TOKENIZER                     the same, token by token
-//   tokenizer_tool pieces TOKENIZER                     as encode, by the regular expressions alone
+//   tokenizer_tool pieces TOKENIZER                     like encode, with the regular expressions only
 //   tokenizer_tool train PATTERN VOCAB_SIZE             texts in, a tokenizer.json out; PATTERN: gpt2, llama3 or qwen2
 #include <cstdint>
 #include <iostream>

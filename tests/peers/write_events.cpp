@@ -1,5 +1,5 @@
-// Writes event files and traces with known contents, for tensorboard_reads_events.py to read back.   usage:
-// write_events FOLDER
+// Writes event files and traces with known contents, for tensorboard_reads_events.py to read back.
+//   usage: write_events FOLDER
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -29,14 +29,14 @@ void write_events(const std::filesystem::path& folder) {
                                   {"Verlust/µ 漢字 😀", -0.1 * static_cast<double>(step)}},
                                  step);
   }
-  // Steps beyond 32 bits, a tag twice in one call, values that are no numbers, a tag that is not UTF-8.
+  // Steps beyond 32 bits, a tag twice in one call, NaN and infinity, a tag that is not UTF-8.
   logger.add_scalars_from_list({{"twice", 1.0}, {"twice", 2.0}}, std::int64_t{1} << 40);
   logger.add_scalars_from_list({{"odd", std::nan("")}}, 0);
   logger.add_scalars_from_list({{"odd", std::numeric_limits<double>::infinity()}}, 1);
   logger.add_scalars_from_list({{"bad \xFF byte", 3.0}}, 5);
 }
 
-/// Through the hub logger, with `cp` for a hub.
+/// Through the hub logger, with `cp` as the hub command.
 int upload_events(const std::filesystem::path& folder, const std::filesystem::path& hub) {
   Log log(fd_sink(STDERR_FILENO));
   report::HubLogger logger({.folder = folder, .upload_command = {"cp", "-r", "{dir}", hub.string()}, .every_calls = 7},

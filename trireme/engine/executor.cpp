@@ -29,7 +29,7 @@ Executor::Executor(schedule::Program program, Zero& zero, const Mesh& mesh)
 
 StepOutcome Executor::run(const StepWork& work) {
   StepOutcome out{.loss_sum = at::zeros({}, zero_.parts()[0]->partition.tensor_options().dtype(at::kDouble))};
-  std::map<int, at::Tensor> losses;  // with what their backward needs, from forward to backward
+  std::map<int, at::Tensor> losses;  // from forward to backward, with their autograd graphs
   at::Tensor loss_gradient;
   std::vector<int> done(backwards_.size());
   const auto backward = [&](const schedule::Action& action) {

@@ -1,5 +1,6 @@
 #pragma once
-// Runs a program of schedule/: forwards and backwards of microbatches in its order. The only way a step runs.
+// Executes a pipeline schedule program: forwards and backwards of the microbatches in its order. Every step runs
+// through it.
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -12,11 +13,11 @@
 namespace trireme {
 
 struct StepWork {
-  std::int64_t step = 0;  // for messages
-  /// The sum of the losses of a microbatch's tokens, 0-dim.
+  std::int64_t step = 0;  // for error messages
+  /// The loss of a microbatch, summed over its tokens, 0-dim.
   std::function<at::Tensor(int microbatch)> forward;
-  /// Called once, before the first backward: the gradient of every such sum, 0-dim. It is loss scale / tokens of all
-  /// ranks, so that gradients are added up and nothing else scales them.
+  /// Called once, before the first backward: the gradient of every such loss, 0-dim. It is loss scale / tokens of all
+  /// ranks, so gradients are summed and need no further scaling.
   std::function<at::Tensor()> loss_gradient;
 };
 
@@ -27,7 +28,7 @@ struct ActionSpan {
 };
 
 struct StepOutcome {
-  at::Tensor loss_sum;  // of this rank's microbatches in their order: 0-dim, f64, on the device
+  at::Tensor loss_sum;  // summed over this rank's microbatches in order: 0-dim, f64, on the device
   std::vector<ActionSpan> spans{};
 
   double seconds(std::initializer_list<schedule::ActionKind> kinds) const;
@@ -35,11 +36,11 @@ struct StepOutcome {
 
 class Executor {
  public:
-  /// The program of this rank, of one stage: forwards, and backwards whole (B) or split into the gradients of inputs
-  /// (I) and of weights (W). Chunks beyond the first need pipelines.
+  /// The program of this rank, with a single pipeline stage: forwards, and backwards either full (B) or split into
+  /// input gradients (I) and weight gradients (W). Several chunks need pipelines.
   Executor(schedule::Program program, Zero& zero, const Mesh& mesh);
 
-  /// Gradients are in `zero` afterwards, and on their way to be summed.
+  /// Afterwards the gradients are in `zero`, and their reduction has started.
   StepOutcome run(const StepWork& work);
 
   const schedule::Program& program() const { return program_; }
@@ -48,7 +49,7 @@ class Executor {
   const schedule::Program program_;
   Zero& zero_;
   const Mesh& mesh_;
-  std::vector<int> backwards_;  // by chunk: actions that compute weight gradients
+  std::vector<int> backwards_;  // by chunk: number of actions that compute weight gradients
 };
 
 }  // namespace trireme

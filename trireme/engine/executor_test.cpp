@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-/// Both schedules of one stage give the same gradients, in the same order of additions.
+/// Both single-stage schedules give the same gradients, with the same order of additions.
 TEST(Executor, RunsWhatTheProgramSays) {
   std::vector<at::Tensor> sums;
   for (const bool all_first : {false, true})
@@ -44,7 +44,7 @@ TEST(Executor, RunsWhatTheProgramSays) {
   EXPECT_GT(sums[0].norm().item<double>(), 0);
 }
 
-/// Weight gradients that are computed later, as zero-bubble schedules do, are the same bits.
+/// Deferred weight gradients, as in zero-bubble schedules, are bitwise the same.
 TEST(Executor, WeightGradientsMayBeDeferred) {
   for (const int stage : {0, 1, 2, 3}) {
     std::vector<std::vector<at::Tensor>> sums;

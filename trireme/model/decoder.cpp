@@ -71,7 +71,7 @@ Block::Block(const ModelConfig& m, Parallel parallel) {
 
 at::Tensor Block::forward(const at::Tensor& x_tD, const TokenFacts& tokens) {
   if (recompute != config::Recompute::full) return body(x_tD, tokens, recompute == config::Recompute::selective);
-  // Nothing in a block draws from libtorch's generators: dropout is a function of what it is given.
+  // No layer in a block uses libtorch's generators: dropout masks are a function of their inputs.
   return trireme::recompute([this, tokens](const at::Tensor& x) { return body(x, tokens, false); },
                             {.preserve_rng = false}, x_tD);
 }
@@ -107,7 +107,7 @@ Decoder::Decoder(const ModelConfig& m, Parallel parallel) : model_(m), parallel_
   if (!m.tie_word_embeddings)
     head_ = register_module(
         "head", std::make_shared<ColumnLinear>(m.hidden_size, m.vocab_size, parallel, ColumnOptions{.padded = true}));
-  set_paths(*this);  // dropout draws by names
+  set_paths(*this);  // dropout masks depend on the names
 }
 
 const at::Tensor& Decoder::head_weight() const { return head_ ? head_->weight_fD : embedding_->weight_vD; }

@@ -1,5 +1,5 @@
 #pragma once
-// A decoder of the GPT-2, Llama, Mistral, Qwen families: reads like one device, runs on a mesh.
+// A decoder for the GPT-2, Llama, Mistral and Qwen families: written like a single-device model, runs on a mesh.
 #include <memory>
 #include <optional>
 #include <vector>
@@ -15,13 +15,13 @@
 
 namespace trireme {
 
-// T tokens, t = those that this rank holds between the layers (all, or T / tp with sequence parallel); D features
+// T tokens, t = those that this rank holds between the layers (all, or T / tp with sequence parallelism); D features
 
-/// What all blocks of a forward need to know about its tokens.
+/// Token metadata shared by all blocks of a forward.
 struct TokenFacts {
   ForwardContext context;
-  std::optional<Rotation> rotation;  // of all T tokens; none for learned positions
-  at::Tensor rows_t;                 // numbers of the tokens between the layers, for dropout
+  std::optional<Rotation> rotation;  // for all T tokens; none for learned positions
+  at::Tensor rows_t;                 // ids of the tokens between the layers, for dropout
 };
 
 /// x + attention(norm(x)), then x + mlp(norm(x)).
@@ -30,8 +30,8 @@ class Block final : public Layer {
   Block(const ModelConfig& model, Parallel parallel);
   at::Tensor forward(const at::Tensor& x_tD, const TokenFacts& tokens);
 
-  /// Looked at in every forward. selective: outputs of norms, activations and (on the math path) probabilities are made
-  /// again in backward; full: everything but the block's input.
+  /// Read in every forward. selective: outputs of norms, activations and (on the unfused path) probabilities are
+  /// recomputed in backward; full: everything but the block's input.
   config::Recompute recompute = config::Recompute::none;
 
  private:
@@ -43,21 +43,20 @@ class Block final : public Layer {
   std::shared_ptr<Dropout> attention_dropout_, mlp_dropout_;
 };
 
-/// Parameters are uninitialised until init() or load_hugging_face().
+/// Parameters are uninitialized until init() or load_hugging_face().
 class Decoder final : public Layer {
  public:
   /// `model` with its derived values (derive.hpp).
   Decoder(const ModelConfig& model, Parallel parallel);
 
-  /// ids: i64 [T], alike on all ranks of tp. Returns what goes into the head: [t, D].
+  /// ids: i64 [T], the same on all ranks of tp. Returns the input of the head: [t, D].
   at::Tensor hidden(const at::Tensor& ids_T, const ForwardContext& context);
-  /// The sum of the losses of predicting targets_T (CrossEntropyOptions::ignore_index where there is nothing to
-  /// predict).
+  /// The summed loss of predicting targets_T (CrossEntropyOptions::ignore_index for masked labels).
   LossSum loss(const at::Tensor& ids_T, const at::Tensor& targets_T, const ForwardContext& context,
                const CrossEntropyOptions& options = {});
-  /// This rank's entries of the logits, [T, vocabulary_range], without what pads them: for sample().
+  /// This rank's shard of the logits, [T, vocabulary_range], without padding: for sample().
   at::Tensor sharded_logits(const at::Tensor& ids_T, const ForwardContext& context);
-  /// [T, vocab_size] on every rank: to look at.
+  /// [T, vocab_size] on every rank: for inspection.
   at::Tensor logits(const at::Tensor& ids_T, const ForwardContext& context);
 
   void set_recompute(config::Recompute mode);
@@ -65,11 +64,11 @@ class Decoder final : public Layer {
     std::int64_t layers_per_unit = 1;      // 0: the whole model is one unit
     bool head_weight_in_backward = false;  // CrossEntropyOptions::gradients_in_backward
   };
-  /// What ZeRO gathers and frees together: the embedding with its positions, so many layers each, the last norm, the
-  /// head.
+  /// The units that ZeRO gathers and frees together: the embedding with its positions, groups of layers_per_unit
+  /// layers, the last norm, the head.
   UnitPlan unit_plan(const UnitOptions& options) const;
   UnitPlan unit_plan() const { return unit_plan(UnitOptions{}); }
-  /// From now on `hooks` is called around every visit of `plan`, which unit_plan() made; nullptr: nobody is.
+  /// From now on `hooks` are called around every visit of `plan`, made by unit_plan(); nullptr: no hooks.
   void use_units(UnitHooks* hooks, const UnitPlan& plan);
   const ModelConfig& config() const { return model_; }
   const Parallel& parallel() const { return parallel_; }
@@ -78,7 +77,7 @@ class Decoder final : public Layer {
   const at::Tensor& head_weight() const;
   std::size_t norm_visit() const { return 1 + blocks_.size(); }
   std::size_t head_visit() const { return 2 + blocks_.size(); }
-  /// body() as visit number `v` of a forward: the embedding, each layer, the norm, the head.
+  /// Runs body() as visit `v` of a forward: the embedding, each layer, the norm, the head.
   template <class Body>
   at::Tensor visit(std::size_t v, Body&& body) {
     return in_unit(hooks_, hooks_ ? visits_[v] : UnitVisit{}, std::forward<Body>(body));
@@ -92,7 +91,7 @@ class Decoder final : public Layer {
   std::shared_ptr<Dropout> dropout_;
   std::vector<std::shared_ptr<Block>> blocks_;
   std::shared_ptr<Norm> norm_;
-  std::shared_ptr<ColumnLinear> head_;  // none when tied: the embedding's weight is used
+  std::shared_ptr<ColumnLinear> head_;  // none if tied: the embedding's weight is used
 
   UnitHooks* hooks_ = nullptr;
   std::vector<UnitVisit> visits_;

@@ -16,7 +16,7 @@ class Table {
     std::string theirs;
     std::int64_t rows;
   };
-  /// Ours is their tensors one below the other.
+  /// Ours is the concatenation of their tensors along the rows.
   void add_fused(const std::string& ours, const std::vector<Part>& parts) {
     std::int64_t first = 0;
     for (const Part& part : parts) {
@@ -54,7 +54,7 @@ std::vector<WeightName> gpt2_names(const ModelConfig& m) {
   return table.take();
 }
 
-/// Llama, Mistral, Qwen2, Qwen3: they differ in biases and in norms of q and k.
+/// Llama, Mistral, Qwen2, Qwen3: they differ in biases and in the norms of q and k.
 std::vector<WeightName> llama_names(const ModelConfig& m) {
   Table table;
   const std::int64_t h = m.hidden_size, d = m.head_dim, f = m.intermediate_size;

@@ -1,5 +1,5 @@
 #pragma once
-// What Hugging Face calls our parameters, as tables.
+// Tables that map our parameter names to those of Hugging Face.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-/// `rows` rows of our parameter, from `first_row` on, are their whole tensor: one of several where ours is fused (q, k
+/// `rows` rows of our parameter, from `first_row` on, are one of their tensors: one of several if ours is fused (q, k
 /// and v; gate and up).
 struct WeightName {
   std::string ours, theirs;
@@ -17,7 +17,7 @@ struct WeightName {
   bool operator==(const WeightName&) const = default;
 };
 
-/// All weights of a model, layer by layer; names as in the files that transformers writes.
+/// All weights of a model, layer by layer, named as in the files that transformers writes.
 std::vector<WeightName> weight_names(const ModelConfig& model);
 
 }  // namespace trireme

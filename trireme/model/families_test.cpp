@@ -41,7 +41,7 @@ ModelConfig small(const std::string& family) {
   return m;
 }
 
-/// A safetensors file of these tensors in f32, written in plain words.
+/// Writes a safetensors file of these tensors in f32, without using the library.
 void write_safetensors(const fs::path& file, const std::map<std::string, at::Tensor>& tensors) {
   std::string header = "{", data;
   for (const auto& [name, tensor] : tensors) {
@@ -57,7 +57,7 @@ void write_safetensors(const fs::path& file, const std::map<std::string, at::Ten
   std::ofstream(file, std::ios::binary).write(reinterpret_cast<const char*>(&size), 8) << header << data;
 }
 
-/// Every weight of a model by their names, as one rank has them.
+/// Every weight of a model by its Hugging Face name, from a single rank.
 std::map<std::string, at::Tensor> their_weights(const ModelConfig& m) {
   std::map<std::string, at::Tensor> out;
   on_tp(1, [&](Mesh& mesh) {
@@ -80,7 +80,7 @@ TEST(Families, EveryElementHasOneNameOnBothSides) {
       std::map<std::string, std::int64_t> rows;
       std::set<std::string> theirs;
       for (const WeightName& name : weight_names(m)) {
-        EXPECT_EQ(name.first_row, rows[name.ours]) << name.theirs;  // one below the other, without a gap
+        EXPECT_EQ(name.first_row, rows[name.ours]) << name.theirs;  // contiguous rows, without a gap
         rows[name.ours] += name.rows;
         EXPECT_TRUE(theirs.insert(name.theirs).second) << name.theirs;
       }

@@ -18,20 +18,20 @@ at::ScalarType scalar_type(const files::SafetensorsEntry& entry, const std::stri
     case files::SafetensorsDtype::F32: return at::kFloat;
     case files::SafetensorsDtype::F16: return at::kHalf;
     case files::SafetensorsDtype::BF16: return at::kBFloat16;
-    default:  // integers, and the formats of quantised weights
+    default:  // integers, and quantized formats
       throw CheckpointError(text(file, ": tensor ", entry.name, " is of dtype ", name(entry.dtype),
                                  ": weights must be F64, F32, F16 or BF16\n  fix: a folder that is not quantised"));
   }
 }
 
-/// What the files may hold beside the weights: constants that old versions of transformers wrote.
+/// Non-weight tensors that the files may contain: constants that old versions of transformers wrote.
 bool is_constant(std::string_view name) {
   for (const char* end : {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"})
     if (name.ends_with(end)) return true;
   return false;
 }
 
-/// The files' tensors by the names of the tables: GPT-2's own files leave the first word ("transformer.") out.
+/// The tensors in the files by the names in the tables: GPT-2's original files omit the prefix "transformer.".
 class Source {
  public:
   explicit Source(const std::filesystem::path& path) : folder_(path) {}
@@ -57,7 +57,7 @@ class Source {
   std::set<std::string, std::less<>> used_;
 };
 
-/// The first few of many, for a message.
+/// The first few of the lines, for an error message.
 std::string listed(const std::vector<std::string>& lines) {
   std::string out;
   for (std::size_t i = 0; i < lines.size() && i < 5; ++i) out += "\n  " + lines[i];
@@ -72,7 +72,7 @@ Shape their_shape(const WeightName& name, const ParamSpec& ours) {
   return shape;
 }
 
-/// The rows of our parameter that `name` holds, of the piece that this rank keeps.
+/// Reads the rows of our parameter that `name` holds, restricted to this rank's piece.
 void read_piece(const WeightName& name, const files::SafetensorsFolder::Found& found, const Piece& piece,
                 at::Tensor local) {
   Box global = box_of(piece.slices.global_slices), own = box_of(piece.slices.local_slices);
@@ -99,7 +99,7 @@ struct Read {
   files::SafetensorsFolder::Found found;
 };
 
-/// What is to be read, or CheckpointError with everything that is wrong.
+/// The tensors to read, or CheckpointError that lists everything wrong.
 std::vector<Read> plan_reads(const ModelConfig& model, const Params& params, Source& source) {
   std::vector<Read> reads;
   std::vector<std::string> wrong;
@@ -163,7 +163,7 @@ HuggingFaceWeights::~HuggingFaceWeights() = default;
 void HuggingFaceWeights::read(const std::vector<Param>& params, const ParamMesh& mesh) const {
   const at::NoGradGuard no_grad;
   for (const Param& param : params) {
-    param.value.zero_();  // what pads a parameter stays so
+    param.value.zero_();  // padding stays zero
     for (const Read& read : plan_->reads.at(param.name))
       for (const Piece& piece : mesh.pieces(param.spec)) read_piece(read.name, read.found, piece, param.value);
   }

@@ -1,5 +1,5 @@
 #pragma once
-// Weights from a Hugging Face folder into a Decoder of any layout: each rank reads its own slices only.
+// Loads weights from a Hugging Face folder into a Decoder of any layout: each rank reads only its own slices.
 #include <filesystem>
 #include <memory>
 #include <vector>
@@ -13,16 +13,16 @@ namespace trireme {
 /// The weights of a folder, to be read parameter by parameter.
 class HuggingFaceWeights {
  public:
-  /// `path`: a folder with model.safetensors or an index and shards, or one .safetensors file; any float dtype, which
-  /// is converted. CheckpointError names every tensor that is missing, has another shape than the config says, or that
-  /// the model has no place for, and the file.
+  /// `path`: a folder with model.safetensors or an index and shards, or one .safetensors file; any float dtype is
+  /// converted. CheckpointError lists every tensor that is missing, has a different shape than in the config, or is not
+  /// part of the model, with its file.
   HuggingFaceWeights(const Decoder& decoder, const std::filesystem::path& path);
   ~HuggingFaceWeights();
 
-  /// What a user should know of the folder; empty: nothing.
+  /// A note about the folder for the user; may be empty.
   const std::string& note() const;
 
-  /// Fills these parameters of the decoder, with what this rank holds of them.
+  /// Fills this rank's shards of these parameters of the decoder.
   void read(const std::vector<Param>& params, const ParamMesh& mesh) const;
 
  private:
@@ -30,10 +30,10 @@ class HuggingFaceWeights {
   std::unique_ptr<Plan> plan_;
 };
 
-/// Fills all parameters of `decoder`, and tells the layers their names.
+/// Fills all parameters of `decoder`, and sets the paths of its layers.
 void load_hugging_face(Decoder& decoder, const std::filesystem::path& path, const ParamMesh& mesh);
 
-/// The tensor that they call `name.theirs`, out of the whole of what we call `name.ours`.
+/// The Hugging Face tensor `name.theirs`, from the full parameter `name.ours`.
 at::Tensor their_tensor(const WeightName& name, const at::Tensor& ours);
 
 }  // namespace trireme

@@ -40,7 +40,7 @@ Attention::Attention(const AttentionOptions& options, Parallel parallel)
       "out", std::make_shared<RowLinear>(heads * d, options.features, parallel,
                                          RowOptions{.bias = options.out_bias, .fill = Fill::residual_weight}));
   if (options.qk_norm) {
-    // One weight for all heads, and each rank has other heads.
+    // One weight for all heads, but each rank has different heads: its gradient is partial.
     q_norm_ = register_module("q_norm", std::make_shared<RmsNorm>(d, options.norm_eps, parallel, Axis::tp));
     k_norm_ = register_module("k_norm", std::make_shared<RmsNorm>(d, options.norm_eps, parallel, Axis::tp));
   }
@@ -59,7 +59,7 @@ at::Tensor Attention::forward(const at::Tensor& x, const Rotation* rotation, con
                         1);
   if (rotation) heads_Tnd = kernels::rope(heads_Tnd, rotation->cos_Td, rotation->sin_Td, h + g);
 
-  // q, k and v stay views of one tensor, which is all that the attention keeps of them.
+  // q, k and v stay views of one tensor, so only that tensor is stored for backward.
   const at::Tensor heads_bnsd = heads_Tnd.view({context.batch, context.length, h + 2 * g, d}).transpose(1, 2);
   const at::Tensor q = heads_bnsd.narrow(1, 0, h), k = heads_bnsd.narrow(1, h, g), v = heads_bnsd.narrow(1, h + g, g);
   const bool drops = dropout_ && dropout_->active(context);
@@ -77,7 +77,7 @@ at::Tensor Attention::core(const at::Tensor& q, const at::Tensor& k, const at::T
   return kernels::attention(q, k, v, windowed ? mask(context, q) : at::Tensor());
 }
 
-/// True where a query (row) sees a key (column).
+/// True where a query (row) attends to a key (column).
 at::Tensor Attention::mask(const ForwardContext& context, const at::Tensor& like) const {
   const auto options = like.options().dtype(at::kBool).requires_grad(false);
   at::Tensor sees = at::ones({context.length, context.length}, options).tril_();
@@ -85,11 +85,11 @@ at::Tensor Attention::mask(const ForwardContext& context, const at::Tensor& like
   return sees;
 }
 
-/// The probabilities written out, so that each can be dropped by a number of its own: (sample, head, query, key).
+/// Unfused attention, so that each probability has its own dropout decision: (sample, head, query, key).
 at::Tensor Attention::dropped_core(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                    const ForwardContext& context) {
   const std::int64_t b = context.batch, h = own_heads_, s = context.length, repeats = own_heads_ / own_kv_heads_;
-  // In f32 at least: a CPU may multiply bf16 very slowly, and f16 ends at 65,504.
+  // At least f32: bf16 matmuls can be very slow on a CPU, and f16 overflows at 65,504.
   const at::ScalarType dtype = q.scalar_type(), wide = kernels::wide_dtype(dtype);
   const at::Tensor queries = q.to(wide), keys = k.to(wide).repeat_interleave(repeats, 1),
                    values = v.to(wide).repeat_interleave(repeats, 1);

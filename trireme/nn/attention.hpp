@@ -1,5 +1,5 @@
 #pragma once
-// Causal self-attention with its heads cut over tp.
+// Causal self-attention with its heads sharded over tp.
 #include <memory>
 
 #include "trireme/nn/dropout.hpp"
@@ -15,19 +15,19 @@ struct AttentionOptions {
   bool qkv_bias = false, out_bias = false;
   bool qk_norm = false;
   double norm_eps = 1e-6;
-  std::int64_t window = 0;  // a token sees the last so many, itself included; 0: all before it
-  double dropout = 0;       // of the probabilities, with the math path
+  std::int64_t window = 0;  // sliding window: a token attends to this many tokens, including itself; 0: all before it
+  double dropout = 0;       // of the attention probabilities; uses the unfused path
 };
 
 // T tokens = b samples x s; D features, h = this rank's heads, g = its KV heads, d = head_dim
-/// y = W_out softmax(q k^T / sqrt(d)) v with q, k, v = W_qkv x. Heads are cut over tp; where tp is larger than the
-/// number of KV heads, neighbouring ranks keep the same KV head, and its gradient is summed over them (gradients.hpp).
+/// y = W_out softmax(q k^T / sqrt(d)) v with q, k, v = W_qkv x. Heads are sharded over tp; if tp is larger than the
+/// number of KV heads, neighbouring ranks hold the same KV head, and its gradient is summed over them (gradients.hpp).
 ///   forward    qkv column-parallel, the rest local, out row-parallel: one all_reduce
-///   backward   the same for dx; sequence parallel: all_gather and reduce_scatter instead
+///   backward   the same for dx; with sequence parallelism all_gather and reduce_scatter instead
 class Attention final : public Layer {
  public:
   Attention(const AttentionOptions& options, Parallel parallel);
-  /// `rotation`: of all T tokens; nullptr without RoPE. `recompute_core`: the math path keeps no probabilities.
+  /// `rotation`: for all T tokens; nullptr without RoPE. `recompute_core`: the unfused path stores no probabilities.
   at::Tensor forward(const at::Tensor& x, const Rotation* rotation, const ForwardContext& context,
                      const MaybeRebuild& rebuild = {}, bool recompute_core = false);
 

@@ -24,20 +24,20 @@ using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
 struct Head {
-  const at::Tensor weight_vD;  // without the rows that mean nothing
-  Range own;                   // entries of this rank
+  const at::Tensor weight_vD;  // without padding rows
+  Range own;                   // vocabulary range of this rank
   std::int64_t entries;
   Group& tp;
   CrossEntropyOptions options;
 };
 
-/// The softmax of one tile of tokens, in parts that do not overflow.
+/// The softmax of one tile of tokens, in terms that do not overflow.
 struct TileSums {
   at::Tensor exp_Cv;      // exp(logit - max)
-  at::Tensor max_C;       // of the logits of all ranks
-  at::Tensor sum_exp_C;   // of all ranks
+  at::Tensor max_C;       // over all ranks
+  at::Tensor sum_exp_C;   // over all ranks
   at::Tensor target_C{};  // logit of the target - max
-  at::Tensor total_C{};   // sum of logit - max, where labels are smoothed
+  at::Tensor total_C{};   // sum of logit - max, only with label smoothing
 };
 
 at::Tensor tile_logits(const at::Tensor& x_CD, const Head& head) {
@@ -47,7 +47,7 @@ at::Tensor tile_logits(const at::Tensor& x_CD, const Head& head) {
 /// Two small all_reduces over tp.
 TileSums tile_sums(const at::Tensor& x_CD, const at::Tensor& targets_C, const Head& head) {
   at::Tensor logits_Cv = tile_logits(x_CD, head);
-  // A rank may have no entry at all, where there are fewer than ranks: it still takes part.
+  // With fewer entries than ranks, a rank may have none: it still takes part.
   const bool some = head.own.size() > 0;
   const std::int64_t tokens = x_CD.size(0);
   const at::Tensor max_C =
@@ -71,7 +71,7 @@ at::Tensor counts_of(const at::Tensor& targets_C, const Head& head, at::ScalarTy
 
 at::Tensor tile_loss(const TileSums& sums, const at::Tensor& counts_C, const Head& head) {
   const double smoothing = head.options.label_smoothing;
-  // lse is of logits minus their maximum, as target and total are: the maximum cancels, but not in the z-loss.
+  // lse, target and total are all relative to the maximum, which cancels except in the z-loss.
   const at::Tensor lse_C = sums.sum_exp_C.log();
   at::Tensor loss_C =
       lse_C - (1 - smoothing) * sums.target_C - (smoothing / static_cast<double>(head.entries)) * sums.total_C;
@@ -79,7 +79,7 @@ at::Tensor tile_loss(const TileSums& sums, const at::Tensor& counts_C, const Hea
   return (loss_C * counts_C).sum();
 }
 
-/// The gradients of the logits, in place of the exponentials: each token's times its `weights_C` (0 for ignored
+/// The gradients of the logits, overwriting the exponentials: each token's multiplied by its `weights_C` (0 for ignored
 /// tokens). d loss / d logit = p (1 + 2 z lse) - smoothing / V - (1 - smoothing) [is the target].
 at::Tensor dlogits_of(const TileSums& sums, const at::Tensor& targets_C, const at::Tensor& weights_C, const Head& head,
                       at::ScalarType dtype) {
@@ -93,10 +93,10 @@ at::Tensor dlogits_of(const TileSums& sums, const at::Tensor& targets_C, const a
 
 struct TileLoss {
   at::Tensor sum;           // of the losses of its tokens
-  at::Tensor dlogits_Cv{};  // where dx is asked for and this rank has entries
+  at::Tensor dlogits_Cv{};  // if dx is needed and this rank has entries
 };
 
-/// One tile of tokens. dx_CD is written where it is defined.
+/// One tile of tokens. dx_CD is written if defined.
 TileLoss tile_with_gradients(const at::Tensor& x_CD, const at::Tensor& targets_C, const Head& head, at::Tensor dx_CD) {
   const TileSums sums = tile_sums(x_CD, targets_C, head);
   const at::Tensor counts_C = counts_of(targets_C, head, sums.max_C.scalar_type());
@@ -111,14 +111,14 @@ TileLoss tile_with_gradients(const at::Tensor& x_CD, const at::Tensor& targets_C
   return out;
 }
 
-/// f(first token, number of tokens), tile after tile.
+/// Calls f(first token, number of tokens) for each tile.
 template <class F>
 void for_each_tile(std::int64_t tokens, const Head& head, const F& f) {
   for (std::int64_t begin = 0; begin < tokens; begin += head.options.tile_tokens)
     f(begin, std::min(head.options.tile_tokens, tokens - begin));
 }
 
-/// The sum of the losses of all tokens. Where the gradients are defined, dx_TD is written, dweight_vD added to.
+/// The sum of the losses of all tokens. If defined, dx_TD is written and dweight_vD accumulated into.
 at::Tensor loss_of(const at::Tensor& x_TD, const at::Tensor& targets_T, const Head& head, const at::Tensor& dx_TD,
                    const at::Tensor& dweight_vD) {
   at::Tensor sum = at::zeros({}, x_TD.options().dtype(kernels::wide_dtype(x_TD.scalar_type())));
@@ -132,8 +132,8 @@ at::Tensor loss_of(const at::Tensor& x_TD, const at::Tensor& targets_T, const He
   return sum;
 }
 
-/// Whether the logits' gradients are kept for backward, which then makes dW of them, rather than dW: where they are
-/// smaller. Not of bf16 and f16, whose dW is made in fp32 and scaled before it is rounded.
+/// Whether to store dlogits for backward, which then computes dW, instead of dW: if dlogits are smaller. Not for bf16
+/// and f16, whose dW is computed in fp32 and scaled before it is rounded.
 bool keeps_dlogits(const at::Tensor& x_TD, const Head& head) {
   return head.own.size() > 0 && x_TD.size(0) > 0 && x_TD.size(0) <= std::min(head.options.tile_tokens, x_TD.size(1)) &&
          kernels::wide_dtype(x_TD.scalar_type()) == x_TD.scalar_type();
@@ -149,7 +149,7 @@ struct LossOfHead : torch::autograd::Function<LossOfHead> {
       ctx->save_for_backward({weight_vD, dx_TD, all.dlogits_Cv, x_TD});
       return all.sum;
     }
-    // dW of a tile is added to that of the tiles before: in the accumulate type, so that bf16 does not lose it.
+    // dW is accumulated over tiles: in the accumulation dtype, since bf16 would lose small contributions.
     const at::Tensor dweight_vD =
         at::zeros({head.own.size(), weight_vD.size(1)},
                   weight_vD.options().dtype(kernels::wide_dtype(weight_vD.scalar_type())).requires_grad(false));
@@ -179,12 +179,12 @@ struct LossOfHead : torch::autograd::Function<LossOfHead> {
             }
           });
     }
-    // Rounded after the scale: the sum of a whole batch may be beyond f16's largest number.
+    // Rounded after scaling: the sum over a whole batch may overflow f16.
     return {(dx_TD * scale).to(dx_TD.scalar_type()), dweight_vD, at::Tensor(), at::Tensor()};
   }
 };
 
-/// The same with gradients_in_backward: forward keeps the sums of each token, backward computes the logits again.
+/// The same with gradients_in_backward: forward stores the sums per token, backward recomputes the logits.
 struct LossOfHeadLater : torch::autograd::Function<LossOfHeadLater> {
   struct Kept final : torch::CustomClassHolder {
     Kept(const Head& h, at::Tensor t, at::Tensor m, at::Tensor s)
@@ -210,7 +210,7 @@ struct LossOfHeadLater : torch::autograd::Function<LossOfHeadLater> {
     return sum;
   }
 
-  /// dx_TD is written and dweight_vD added to, where they are defined.
+  /// If defined, dx_TD is written and dweight_vD accumulated into.
   static void gradients(const Kept& kept, const at::Tensor& x_TD, const at::Tensor& scale, const at::Tensor& dx_TD,
                         const at::Tensor& dweight_vD) {
     const Head& head = kept.head;
@@ -237,7 +237,7 @@ struct LossOfHeadLater : torch::autograd::Function<LossOfHeadLater> {
     const auto dx = std::make_shared<at::Tensor>();
     at::Tensor dweight_vD;
     if (ctx->needs_input_grad(1)) {
-      // One pass computes both. A write that is deferred finds `dx` gone, and computes the weight's gradient alone.
+      // One pass computes both. In a deferred write `dx` has expired, and only the weight gradient is computed.
       dweight_vD = kernels::write_gradient(
           weight_vD, [kept, x_TD, scale, entries, weak = std::weak_ptr(dx)](at::Tensor value_vD, bool is_empty) {
             if (is_empty) value_vD.zero_();
@@ -275,7 +275,7 @@ LossSum sharded_cross_entropy(const at::Tensor& x, const at::Tensor& weight_vD, 
 
 namespace {
 
-/// With the columns that mean nothing.
+/// Including padding columns.
 at::Tensor padded_logits(const at::Tensor& x, const at::Tensor& weight_vD, Parallel parallel) {
   return parallel_matmul(x, weight_vD, {}, input_between(parallel), parallel.tp);
 }

@@ -1,43 +1,43 @@
 #pragma once
-// The loss over logits whose vocabulary is cut over tp. FullTensor logits never exist: neither gathered nor of all
-// tokens.
+// Cross-entropy loss fused with the LM head, with the vocabulary sharded over tp. The full logits are never
+// materialized: neither gathered over tp nor for all tokens at once.
 #include "trireme/nn/layer.hpp"
 
 namespace trireme {
 
 struct CrossEntropyOptions {
   std::int64_t ignore_index = -100;
-  double label_smoothing = 0;      // as in PyTorch: this share of the target is spread over all entries
+  double label_smoothing = 0;      // as in PyTorch: this fraction of the target is spread over all vocabulary entries
   double z_loss = 0;               // adds z_loss * log(sum exp logits)^2 to the loss of each token
-  std::int64_t tile_tokens = 512;  // logits of so many tokens exist at a time
-  /// Several microbatches may be between forward and backward (pipelines): backward computes the logits and both
-  /// gradients again, so that no microbatch keeps a gradient of the weight's size.
+  std::int64_t tile_tokens = 512;  // logits are computed for this many tokens at a time
+  /// For pipelines, where several microbatches are between forward and backward: backward recomputes the logits and
+  /// both gradients, so that no microbatch stores a gradient of the weight's size.
   bool gradients_in_backward = false;
 };
 
-/// Sums, not means: they are divided once, by the number of tokens of the whole batch (who calls knows it).
+/// Sums, not means: the caller divides once, by the number of tokens of the global batch.
 struct LossSum {
-  at::Tensor loss;   // scalar of the accumulate type, z-loss included; alike on all ranks of tp
+  at::Tensor loss;   // scalar of the accumulation dtype, including z-loss; the same on all ranks of tp
   at::Tensor count;  // i64: tokens that are not ignored
 };
 
-// T tokens, D features, V entries, v = this rank's part of them
+// T tokens, D features, V vocabulary entries, v = this rank's shard of them
 /// Head and loss in one: logits_Tv = x_TD @ W_vD^T, loss = sum over tokens of lse_V(logits) - logit of the target.
-///   forward    per tile of tokens: max, then sums of exp and the target's logit: two small all_reduces over tp.
-///              With grad, both gradients at once, for a loss gradient of one; the logits become theirs in place. A
-///                batch
-///              that is one tile, of no more tokens than features, keeps these and makes dW in backward:
+///   forward    per tile of tokens: max, then sums of exp and the target's logit: two small all_reduces over tp. With
+///              grad enabled, both gradients are computed at once, for a loss gradient of 1; dlogits overwrite the
+///              logits in place. A batch of a single tile, with no more tokens than features, stores dlogits and
+///              computes dW in backward:
 ///   backward   dx_TD = sum_r dlogits_Tv @ W_vD   all_reduce (x replicated) or reduce_scatter (x a token shard)
 ///              dW_vD = dlogits_Tv^T @ x_TD       local
-/// `x` is [T, D], or this rank's tokens of it with sequence parallel; `targets_T` are of all tokens, alike on all
-/// ranks. `entries`: the size of the vocabulary; rows of the weight beyond it take no part.
+/// `x` is [T, D], or this rank's tokens of it with sequence parallelism; `targets_T` are for all tokens, the same on
+/// all ranks. `entries`: the vocabulary size; weight rows beyond it are padding and are ignored.
 LossSum sharded_cross_entropy(const at::Tensor& x, const at::Tensor& weight_vD, const at::Tensor& targets_T,
                               std::int64_t entries, Parallel parallel, const CrossEntropyOptions& options = {});
 
-/// This rank's entries of the logits, [T, v], without what pads them: for sample(). x as above.
+/// This rank's shard of the logits, [T, v], without padding: for sample(). x as above.
 at::Tensor sharded_logits(const at::Tensor& x, const at::Tensor& weight_vD, std::int64_t entries, Parallel parallel);
 
-/// The logits of all entries on every rank: for tests and for looking at. x as above.
+/// The full logits on every rank: for tests and inspection. x as above.
 at::Tensor full_logits(const at::Tensor& x, const at::Tensor& weight_vD, std::int64_t entries, Parallel parallel);
 
 }  // namespace trireme

@@ -15,14 +15,14 @@ constexpr std::int64_t kHeadTokens = 24, kWidth = 8;
 
 at::Tensor some_targets(std::int64_t entries) {
   at::Tensor targets = at::remainder(at::arange(kHeadTokens) * 11, entries);
-  targets[0] = entries - 1;            // the last entry, beside the padding
+  targets[0] = entries - 1;            // the last entry, next to the padding
   targets[1] = (entries + 1) / 2 - 1;  // both sides of the border between two shards
   targets[2] = (entries + 1) / 2;
   targets.narrow(0, 20, 3).fill_(-100);
   return targets;
 }
 
-/// What PyTorch makes of whole logits.
+/// The loss of PyTorch on full logits.
 at::Tensor plain_loss(const at::Tensor& logits, const at::Tensor& targets, const CrossEntropyOptions& o) {
   at::Tensor loss = at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum, o.ignore_index, o.label_smoothing);
   const at::Tensor counts = targets.ne(o.ignore_index).to(logits.dtype());

@@ -1,4 +1,4 @@
-// The examples of the documents that this library implements, on our layers.
+// Examples from the documentation of other projects, run on the layers of this library.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kWide = 8, kBatch = 4;
 
-/// One Linear of [8, 8] without bias, whole: what each version must equal.
+/// One full Linear of [8, 8] without bias: the reference for each version.
 struct OneLinear {
   at::Tensor weight = normal_tensor({kWide, kWide}, 1, "weight").set_requires_grad(true);
   at::Tensor x = normal_tensor({kBatch, kWide}, 2, "x").set_requires_grad(true);
@@ -33,7 +33,7 @@ TEST(NanotronDocumentation, ThreeVersionsOfOneLinear) {
       const OneLinear one;
       Group& tp = mesh.group(Axis::tp);
       const auto near = [](const at::Tensor& a, const at::Tensor& b) { return relative(a, b) < 1e-13; };
-      {  // V1: outputs cut, then an all-gather of outputs
+      {  // V1: outputs sharded, then an all-gather of outputs
         ColumnLinear layer(kWide, kWide, mesh, {.gather_output = true});
         set_whole(layer, one.weight, mesh);
         EXPECT_EQ(layer.weight_fD.sizes(), (at::IntArrayRef{kWide / ranks, kWide}));
@@ -42,7 +42,7 @@ TEST(NanotronDocumentation, ThreeVersionsOfOneLinear) {
         EXPECT_TRUE(near(y, one.y) && near(x.grad(), one.x.grad()));
         EXPECT_TRUE(near(whole_gradients(layer, mesh).at("weight"), one.weight.grad()));
       }
-      {  // V2: inputs cut, then an all-reduce of outputs
+      {  // V2: inputs sharded, then an all-reduce of outputs
         RowLinear layer(kWide, kWide, mesh);
         set_whole(layer, one.weight, mesh);
         EXPECT_EQ(layer.weight_Df.sizes(), (at::IntArrayRef{kWide, kWide / ranks}));
@@ -53,7 +53,7 @@ TEST(NanotronDocumentation, ThreeVersionsOfOneLinear) {
         EXPECT_TRUE(near(y, one.y) && near(x.grad(), one.x.grad().narrow(1, tp.rank() * part, part)));
         EXPECT_TRUE(near(whole_gradients(layer, mesh).at("weight"), one.weight.grad()));
       }
-      {  // V3: the weight whole, the batch cut, an all-gather of inputs, everybody computes everything
+      {  // V3: the weight replicated, the batch sharded, an all-gather of inputs, every rank computes everything
         const std::int64_t part = kBatch / ranks;
         const at::Tensor w = one.weight.detach().clone().set_requires_grad(true);
         const at::Tensor x = one.x.detach().narrow(0, tp.rank() * part, part).clone().set_requires_grad(true);

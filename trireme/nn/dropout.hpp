@@ -1,6 +1,6 @@
 #pragma once
-// Dropout whose mask is a function of (seed, name of the layer, step, token, feature): the same numbers on every
-// layout, and again in recompute.
+// Dropout whose mask is a function of (seed, layer name, step, token, feature): the same mask for every layout, and in
+// recomputation.
 #include "trireme/kernels/dropout.hpp"
 #include "trireme/nn/forward_context.hpp"
 #include "trireme/nn/layer.hpp"
@@ -10,13 +10,13 @@ namespace trireme {
 class Dropout final : public Layer {
  public:
   explicit Dropout(double p);
-  /// x is [tokens, features], all features; `rows` the numbers of its tokens (ForwardContext::rows_T, or own_tokens of
+  /// x is [tokens, features], all features; `rows` are the ids of its tokens (ForwardContext::rows_T, or own_tokens of
   /// it).
   at::Tensor forward(const at::Tensor& x, const at::Tensor& rows, const ForwardContext& context);
-  /// Whether anything is dropped: not in a forward that does not train, nor after eval().
+  /// Whether anything is dropped: not in a forward outside of training, nor after eval().
   bool active(const ForwardContext& context) const { return context.training && is_training() && p_ > 0; }
   double p() const { return p_; }
-  /// Which masks this layer draws from in this step.
+  /// The key of this layer's masks in this step.
   kernels::DropoutKey key(const ForwardContext& context) const;
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// A parameter, or its gradient, put together from the parts of all ranks: for comparing layouts and for looking at.
+// Gathers a parameter, or its gradient, from the shards of all ranks: to compare layouts and for inspection.
 #include "trireme/comm/param_mesh.hpp"
 #include "trireme/nn/layer.hpp"
 
@@ -7,10 +7,10 @@ namespace trireme {
 
 struct FullTensor {
   at::Tensor value;     // on every rank
-  double disagreement;  // the largest difference between two ranks that keep the same element
+  double disagreement;  // the largest difference between two ranks that hold the same element
 };
 
-/// All ranks along the axes that cut it, and along tp, call it together. `local` is a tensor as `spec` describes.
+/// Collective over all ranks along the axes that shard it, and along tp. `local` is a local tensor as `spec` describes.
 FullTensor gather_full_tensor(const at::Tensor& local, const ParamSpec& spec, const ParamMesh& mesh);
 
 }  // namespace trireme

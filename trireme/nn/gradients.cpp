@@ -11,7 +11,7 @@ namespace trireme {
 bool has_partial_gradient(const ParamSpec& spec, const ParamMesh& mesh) { return !mesh.partial_pieces(spec).empty(); }
 
 void sum_partial_gradients(const std::vector<OwnGradient>& gradients, const ParamMesh& mesh) {
-  // By group and dtype, in an order that all ranks share.
+  // By group and dtype, in the same order on all ranks.
   std::map<std::pair<std::vector<int>, at::ScalarType>, std::vector<at::Tensor>> parts;
   for (const OwnGradient& gradient : gradients)
     for (ParamMesh::PartialPiece& partial : mesh.partial_pieces(*gradient.spec))
@@ -33,7 +33,7 @@ void sum_partial_gradients(const std::vector<Param>& params, const ParamMesh& me
   std::vector<OwnGradient> gradients;
   for (const Param& param : params) {
     if (!param.value.requires_grad() || !has_partial_gradient(param.spec, mesh)) continue;
-    // A parameter that nothing used takes part all the same, with zeros: the others wait for it.
+    // An unused parameter takes part with zeros, because the other ranks wait for it.
     if (!param.value.grad().defined()) at::Tensor(param.value).mutable_grad() = at::zeros_like(param.value);
     gradients.push_back({&param.spec, param.value.grad()});
   }

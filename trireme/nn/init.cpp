@@ -13,7 +13,7 @@ namespace {
 
 struct Numbers {
   enum class Kind { constant, normal, uniform } kind;
-  double scale;  // the constant, the deviation, or the bound
+  double scale;  // the constant, the standard deviation, or the bound
 
   /// Elements first, first + 1, ... of a stream.
   void fill(const RandomStream& stream, std::int64_t first, double* out, std::int64_t count) const {
@@ -51,7 +51,7 @@ Numbers numbers_for(const ParamSpec& spec, const InitOptions& options) {
           narrower ? options.range / std::sqrt(2.0 * static_cast<double>(options.layers)) : options.range};
 }
 
-/// The numbers of one box of the whole, as a tensor in f64.
+/// The initial values of one box of the full parameter, as a tensor in f64.
 at::Tensor box_numbers(const Box& box, const Shape& whole, const RandomStream& stream, const Numbers& numbers) {
   std::vector<std::int64_t> sizes;
   for (const Range& range : box) sizes.push_back(range.size());
@@ -61,7 +61,7 @@ at::Tensor box_numbers(const Box& box, const Shape& whole, const RandomStream& s
   double* data = out.data_ptr<double>();
   kernels::over_parts(runs, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      // Where run number r starts in the whole: its index in the outer dims of the box, the last one varying fastest.
+      // Offset of run r in the full parameter: its index in the outer dims of the box, the last one varying fastest.
       std::int64_t rest = r, first = 0, stride = 1;
       for (std::size_t dim = box.size(); dim-- > 0;) {
         const bool inner = dim + 1 == box.size();

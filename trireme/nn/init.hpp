@@ -1,6 +1,6 @@
 #pragma once
-// Initial values that do not depend on the layout: element i of a parameter is a function of (seed, name, i), so that
-// every rank fills its own part, and all parts together are the same whole however it is cut.
+// Initialization independent of the layout: element i of a parameter is a function of (seed, name, i), so every rank
+// initializes its own shard, and the full parameter is the same for any sharding.
 #include <cstdint>
 #include <string_view>
 
@@ -8,10 +8,11 @@
 
 namespace trireme {
 
-/// What weights are drawn from. Norm weights are 1, biases 0 (plain: as weights).
-///   gpt2    normal with deviation `range`; those that write to the residual stream: range / sqrt(2 layers)
-///   llama   normal with deviation `range`, all of them
-///   plain   as torch::nn::Linear and Embedding: uniform within 1 / sqrt(inputs), normal with deviation 1
+/// The distribution of weights. Norm weights are 1, biases 0 (plain: biases as weights).
+///   gpt2    normal with standard deviation `range`; for weights that write to the residual stream range / sqrt(2
+///           layers)
+///   llama   normal with standard deviation `range`, for all weights
+///   plain   as torch::nn::Linear and Embedding: uniform within 1 / sqrt(inputs), normal with standard deviation 1
 enum class InitScheme { gpt2, llama, plain };
 InitScheme parse_init_scheme(std::string_view name);
 
@@ -22,11 +23,11 @@ struct InitOptions {
   std::int64_t layers = 1;
 };
 
-/// Fills every parameter of a Layer below `root` (those of ordinary modules stay as they were made), with what this
-/// rank holds of it, and tells the layers their names. Rows of a padded dim that mean nothing are zeros.
+/// Initializes this rank's shard of every parameter of a Layer below `root` (parameters of other modules are not
+/// changed), and sets the paths of the layers. Padding rows are zero.
 void init(torch::nn::Module& root, const ParamMesh& mesh, const InitOptions& options);
 
-/// The same for some of them: for who never has all of them in memory.
+/// The same for a subset of the parameters, for callers that never hold all of them in memory.
 void init_params(const std::vector<Param>& params, const ParamMesh& mesh, const InitOptions& options);
 
 }  // namespace trireme

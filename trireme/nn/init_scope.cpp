@@ -3,14 +3,14 @@
 namespace trireme {
 namespace {
 
-/// Of a thread: a rank may be one.
+/// Thread-local: a rank may be a thread.
 thread_local at::TensorOptions current = at::TensorOptions().device(at::kCPU).dtype(at::kFloat);
 
 void give_storage(at::Tensor tensor, at::Device device) {
   if (!tensor.defined()) return;
   const at::Tensor fresh = at::empty(tensor.sizes(), tensor.options().device(device).requires_grad(false));
-  // What set_data does, without its check: it takes a tensor on `meta` for one of another kind. The layers' handles,
-  // and that it requires grad, stay as they are.
+  // Like set_data, but without its check, which rejects a tensor on `meta` as a different type. The layers' handles and
+  // requires_grad are unchanged.
   tensor.unsafeGetTensorImpl()->shallow_copy_from(fresh.getIntrusivePtr());
 }
 

@@ -1,10 +1,10 @@
 #pragma once
-// Where and in which dtype new layers put their parameters; `meta`, and storage afterwards.
+// The device and dtype of new layers' parameters; deferred initialization on `meta`.
 #include <torch/nn/module.h>
 
 namespace trireme {
 
-/// While it lives, layers made by this thread have their parameters there: `const InitScope scope(at::kCUDA,
+/// During its lifetime, layers created by this thread use this device and dtype: `const InitScope scope(at::kCUDA,
 /// at::kBFloat16)`. On at::kMeta nothing is allocated: shapes only, until to_empty. Scopes nest.
 class [[nodiscard]] InitScope {
  public:
@@ -17,11 +17,11 @@ class [[nodiscard]] InitScope {
   at::TensorOptions outer_;
 };
 
-/// What the scope says; the CPU and f32 without one.
+/// The options of the innermost scope; CPU and f32 without one.
 at::TensorOptions current_init_options();
 
-/// Gives every parameter and buffer below `root` new, uninitialised storage on `device`, which is all that one made on
-/// `meta` lacks. Values that were there are gone.
+/// Gives every parameter and buffer below `root` new, uninitialized storage on `device`, for modules created on `meta`.
+/// Old values are lost.
 void to_empty(torch::nn::Module& root, at::Device device);
 
 }  // namespace trireme

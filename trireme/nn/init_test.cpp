@@ -15,7 +15,7 @@
 namespace trireme {
 namespace {
 
-/// Every way in which a parameter of ours is cut.
+/// Every way of sharding a parameter that the library uses.
 struct Several final : Layer {
   explicit Several(Parallel parallel) {
     register_module("embedding", std::make_shared<ParallelVocabulary>(37, 6, parallel));

@@ -1,6 +1,6 @@
 #pragma once
-// A torch::nn::Module whose parameters say which part of what they are. Everything that must know reads it here:
-// initial values, sums of gradients, norms, ZeRO, checkpoints.
+// A torch::nn::Module that declares a ParamSpec for each of its parameters: shape, sharding and gradient sums.
+// Initialization, gradient reduction, norms, ZeRO and checkpoints all read it from here.
 #include <map>
 #include <optional>
 #include <string>
@@ -13,16 +13,16 @@
 
 namespace trireme {
 
-/// A constructor draws no random number and knows no full name: names and values come when the tree is finished.
+/// A constructor draws no random numbers and knows no full names: both are set when the module tree is complete.
 class Layer : public torch::nn::Module {
  public:
-  /// The spec of a parameter declared here; nullptr if there is none of this name.
+  /// The spec of a parameter declared here; nullptr if there is none with this name.
   const ParamSpec* spec(const std::string& local_name) const;
-  /// The full name in the finished tree, such as "layers.3.attention"; set by set_paths.
+  /// The full name in the module tree, such as "layers.3.attention"; set by set_paths.
   const std::string& path() const { return path_; }
 
  protected:
-  /// This rank's part of a parameter, uninitialised, on the device and in the dtype of the moment (init_scope.hpp).
+  /// Registers this rank's shard of a parameter, uninitialized, with the current device and dtype (init_scope.hpp).
   at::Tensor declare(const std::string& local_name, ParamSpec spec, const Parallel& parallel);
 
  private:
@@ -31,21 +31,21 @@ class Layer : public torch::nn::Module {
   std::string path_;
 };
 
-/// Tells every Layer below `root` its name.
+/// Sets the path of every Layer below `root`.
 void set_paths(torch::nn::Module& root, const std::string& prefix = "");
 
-/// A parameter by its full name. Of an ordinary module: replicated, its shape the whole.
+/// A parameter with its full name. Parameters of modules that are not Layers are replicated.
 struct Param {
   std::string name;
-  at::Tensor value;  // this rank's part
+  at::Tensor value;  // this rank's shard
   ParamSpec spec;
-  bool declared = true;  // by a Layer; else of an ordinary module
+  bool declared = true;  // by a Layer; false for other modules
 };
 
-/// All parameters below `root`, in the order of their registration, those of a module before those of its children.
+/// All parameters below `root` in registration order, those of a module before those of its children.
 std::vector<Param> params_of(const torch::nn::Module& root);
 
-/// The part of a tensor that the box names, as a view.
+/// The part of a tensor inside the box, as a view.
 at::Tensor box_view(at::Tensor tensor, const Box& box);
 
 }  // namespace trireme

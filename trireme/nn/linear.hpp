@@ -1,5 +1,5 @@
 #pragma once
-// Linear layers whose weight is cut over tp: by its rows (outputs) or by its columns (inputs).
+// Tensor-parallel linear layers: the weight is sharded over tp by rows (outputs) or by columns (inputs).
 #include "trireme/nn/layer.hpp"
 #include "trireme/nn/parallel_matmul.hpp"
 
@@ -7,18 +7,18 @@ namespace trireme {
 
 struct ColumnOptions {
   bool bias = false;
-  /// y leaves whole on every rank, instead of cut by features.
+  /// y is all-gathered to full on every rank, instead of sharded by features.
   bool gather_output = false;
-  /// What the outputs consist of, each part cut on its own: fused QKV, gate and up (placement.hpp). Empty: one part.
+  /// The sections of the outputs, each sharded separately: fused QKV, gate and up (placement.hpp). Empty: one section.
   std::vector<Section> sections = {};
-  /// Outputs need not be divisible: the last ranks have rows that mean nothing (vocabulary).
+  /// Outputs need not be divisible by tp: the last ranks have padding rows (vocabulary).
   bool padded = false;
   Fill fill = Fill::weight;
 };
 
 // T tokens, t = T / tp; D inputs, F outputs, f = F / tp
-/// y = x W^T + b with the rows of W cut over tp.
-///   forward    y_Tf  = x_TD @ W_fD^T + b_f       sequence parallel: x_TD = all_gather(x_tD)
+/// y = x W^T + b with the rows of W sharded over tp.
+///   forward    y_Tf  = x_TD @ W_fD^T + b_f       sequence parallelism: x_TD = all_gather(x_tD)
 ///   backward   dx_TD = sum_r dy_Tf @ W_fD        all_reduce, or reduce_scatter to dx_tD
 ///              dW_fD = dy_Tf^T @ x_TD            local
 class ColumnLinear : public Layer {
@@ -35,17 +35,17 @@ class ColumnLinear : public Layer {
 
 struct RowOptions {
   bool bias = false;
-  /// x arrives cut by features, as a ColumnLinear leaves it; else it arrives whole and each rank takes its part.
+  /// x is sharded by features, as a ColumnLinear returns it; else x is full and each rank takes its slice.
   bool input_is_parallel = true;
   Fill fill = Fill::weight;
 };
 
 // T tokens, t = T / tp; F inputs, f = F / tp; D outputs
-/// y = x W^T + b with the columns of W cut over tp.
-///   forward    y_TD  = sum_r x_Tf @ W_Df^T + b_D   all_reduce, or reduce_scatter to y_tD; then the bias, once
-///   backward   dx_Tf = dy_TD @ W_Df                sequence parallel: dy_TD = all_gather(dy_tD)
+/// y = x W^T + b with the columns of W sharded over tp.
+///   forward    y_TD  = sum_r x_Tf @ W_Df^T + b_D   all_reduce, or reduce_scatter to y_tD; then the bias is added once
+///   backward   dx_Tf = dy_TD @ W_Df                sequence parallelism: dy_TD = all_gather(dy_tD)
 ///              dW_Df = dy_TD^T @ x_Tf              local
-///              db_D  = sum_T dy_TD                 sequence parallel: a part on each rank (ParamSpec::partial)
+///              db_D  = sum_T dy_TD                 sequence parallelism: partial on each rank (ParamSpec::partial)
 class RowLinear : public Layer {
  public:
   RowLinear(std::int64_t in, std::int64_t out, Parallel parallel, RowOptions options = {});

@@ -38,14 +38,14 @@ TEST(ColumnLinear, EqualsOneRank) {
         fill(layer, mesh);
         const at::Tensor x = parallel.own_tokens(x0).clone().set_requires_grad(true);
         const at::Tensor y = layer.forward(x);
-        // My columns of the whole dy: as a parameter of one dim cut the same way would have them.
+        // This rank's columns of the full dy, by the pieces of a parameter with the same sharding.
         const ParamSpec columns{.shape = {kTokens, kOut}, .placement = {{{Axis::tp, 1, c.sections}}}};
         at::Tensor dy = at::zeros(y.sizes(), at::kDouble);
         for (const Piece& p : ParamMesh(mesh).pieces(columns))
           box_view(dy, box_of(p.slices.local_slices)).copy_(box_view(dy0, box_of(p.slices.global_slices)));
         const bool shares_heads = !c.sections.empty() && c.sections.back().granules == 1;
         if (shares_heads && ranks > 1) {
-          // Each rank's use of a shared head is its own: the parts of dy add up to the whole.
+          // Each rank uses its copy of a shared head separately: the parts of dy sum to the full dy.
           dy.narrow(1, 16 / ranks, 8).div_(ranks);
         }
         y.backward(dy);

@@ -1,5 +1,5 @@
 #pragma once
-// The two kinds of MLP: up, activation, down, with the hidden features cut over tp.
+// The two kinds of MLP (GELU and SwiGLU), with the hidden features sharded over tp.
 #include <memory>
 
 #include "trireme/nn/linear.hpp"
@@ -9,7 +9,7 @@ namespace trireme {
 // T tokens, D features, F hidden, f = F / tp
 class Mlp : public Layer {
  public:
-  /// `rebuild`: how to make x again; `rebuild_activation`: whether to make the activation again in backward, too.
+  /// `rebuild`: how to recompute x; `rebuild_activation`: whether to also recompute the activation in backward.
   virtual at::Tensor forward(const at::Tensor& x, const MaybeRebuild& rebuild = {},
                              bool rebuild_activation = false) = 0;
 };

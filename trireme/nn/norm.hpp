@@ -1,18 +1,18 @@
 #pragma once
-// Norms over the features of a token. Their weights are whole on every rank.
+// Norms over the features of a token. Their weights are replicated on every rank.
 #include "trireme/nn/layer.hpp"
 #include "trireme/nn/rebuild.hpp"
 
 namespace trireme {
 
-/// A norm over the last dim, and how to make its output again from its input.
+/// A norm over the last dim, and how to recompute its output from its input.
 class Norm : public Layer {
  public:
   virtual at::Tensor forward(const at::Tensor& x) = 0;
   virtual Rebuild rebuild(const at::Tensor& x) const = 0;
 };
 
-// `partial`: axes whose ranks put other tokens or other heads through the same weight (ParamSpec::partial).
+// `partial`: axes whose ranks apply the same weight to different tokens or heads (ParamSpec::partial).
 
 /// y = x / sqrt(mean(x^2) + eps) * w
 class RmsNorm final : public Norm {

@@ -1,5 +1,5 @@
 #pragma once
-// What a layer needs to know of the layout: where its parameters live, whom it communicates with, and which tokens this
+// The parallel layout as a layer sees it: the placement of its parameters, its process groups, and which tokens this
 // rank holds between two layers.
 #include <ATen/core/Tensor.h>
 
@@ -7,27 +7,26 @@
 
 namespace trireme {
 
-/// Activations are [tokens, features], the tokens of a microbatch one sample after the other. Without sequence
-/// parallelism every rank of tp holds all T tokens between the layers; with it, rank r holds tokens
-/// [r T/tp, (r+1) T/tp), whatever samples they belong to: gathering and scattering need no transposition, and T (not a
-/// sample) must be divisible.
+/// Activations are [tokens, features], with the samples of a microbatch concatenated. Without sequence parallelism
+/// every rank of tp holds all T tokens between the layers; with it, rank r holds tokens [r T/tp, (r+1) T/tp), across
+/// sample boundaries: gather and scatter need no transpose, and T (not the sample length) must be divisible.
 struct Parallel {
   Parallel(Mesh& mesh,
-           bool sequence_parallel = false);  // not explicit: a mesh is a layout without sequence parallelism
+           bool sequence_parallel = false);  // implicit on purpose: a mesh is a layout without sequence parallelism
 
   ParamMesh params;
-  Group &tp, &cp, &ep;  // ep: of one rank where the mesh has no view for experts
+  Group &tp, &cp, &ep;  // ep: a group of one rank if the mesh has no expert view
   bool sequence_parallel;
 
-  /// Axes along which parameters that act on the tokens between the layers have partial gradients.
+  /// Axes along which parameters applied to the tokens between the layers have partial gradients.
   AxisSet partial_between() const { return sequence_parallel ? AxisSet(Axis::tp) : AxisSet(); }
-  /// The rows of a tensor over all tokens that belong to the tokens this rank holds between the layers.
+  /// The rows of a tensor over all tokens for the tokens that this rank holds between the layers.
   at::Tensor own_tokens(const at::Tensor& x_T) const;
 
-  // T tokens, t = those between the layers; both with gradients.
-  /// Into a sharded layer: x of all tokens. dx_t = the sum over ranks of dy_T, of the own tokens.
+  // T tokens, t = those between the layers; both are differentiable.
+  /// Input of a sharded layer: x for all tokens. dx_t = the sum over ranks of dy_T, for the own tokens.
   at::Tensor gather(const at::Tensor& x_t) const;
-  /// Out of a sharded layer: the sum over ranks of the parts, of the own tokens. dpart_T = dy of all tokens.
+  /// Output of a sharded layer: the partial results summed over ranks, for the own tokens. dpart_T = dy for all tokens.
   at::Tensor add_up(const at::Tensor& part_T) const;
 };
 

@@ -36,7 +36,7 @@ struct ParallelMatmul : torch::autograd::Function<ParallelMatmul> {
                             const MaybeRebuild& rebuild) {
     ctx->saved_data["how"] = c10::IValue::make_capsule(c10::make_intrusive<How>(input, tp, rebuild));
     ctx->saved_data["bias"] = bias.has_value();
-    tensor_list kept;  // what makes x, for a weight that is trained; and the weight
+    tensor_list kept;  // x or its rebuild inputs, if the weight is trained; and the weight
     if (weight.requires_grad()) kept = rebuild ? rebuild->from : tensor_list{x};
     kept.push_back(weight);
     ctx->save_for_backward(std::move(kept));
@@ -81,7 +81,7 @@ at::Tensor parallel_matmul(const at::Tensor& x, const at::Tensor& weight_NK, con
                            Group& tp, const MaybeRebuild& rebuild) {
   require(x.dim() == 2 && x.size(1) == weight_NK.size(1), "linear layer on group ", tp.str(), ": input of sizes ",
           x.sizes(), " for a weight of sizes ", weight_NK.sizes(), ": must be [tokens, ", weight_NK.size(1), "]");
-  // A node takes no undefined tensors.
+  // An autograd function takes no undefined tensors.
   const std::optional<at::Tensor> bias = bias_N.defined() ? std::optional(bias_N) : std::nullopt;
   const bool wants_grad =
       at::GradMode::is_enabled() && (x.requires_grad() || weight_NK.requires_grad() || (bias && bias->requires_grad()));

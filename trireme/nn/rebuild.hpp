@@ -1,5 +1,5 @@
 #pragma once
-// An activation that is cheaper to make again than to keep: selective recompute.
+// Selective recomputation: an activation that is cheaper to recompute than to store.
 #include <functional>
 #include <optional>
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace trireme {
 
-/// How to make a tensor again, bit for bit, from tensors that are kept anyway: the output of a norm from its input, the
-/// product of an MLP from its factors. A layer that would keep the tensor for its backward keeps this instead.
+/// Recomputes a tensor bitwise from tensors that are stored anyway: the output of a norm from its input, the product in
+/// an MLP from its factors. A layer that would store the tensor for its backward stores this instead.
 struct Rebuild {
   std::vector<at::Tensor> from;
   std::function<at::Tensor(const std::vector<at::Tensor>& from)> make;  // called without grad

@@ -16,7 +16,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-/// Autocast of both kinds of device, as the call found it.
+/// The autocast state for both device types.
 struct Autocast {
   static constexpr std::array kDevices{at::kCPU, at::kCUDA};
 
@@ -62,7 +62,7 @@ struct DefaultGenerators {
   std::vector<at::Tensor> states;
 };
 
-/// While it lives things are as they were then; afterwards as they are now.
+/// Restores an earlier state during its lifetime; afterwards the current one.
 template <class State>
 class Restored {
  public:
@@ -75,7 +75,7 @@ class Restored {
   const State now_;
 };
 
-/// What backward needs beside the inputs.
+/// The state of a call that backward needs in addition to the inputs.
 struct RecomputedCall final : torch::CustomClassHolder {
   RecomputeBody body;
   Autocast autocast = Autocast::current();
@@ -90,14 +90,14 @@ at::Tensor run_again(const RecomputedCall& call, const std::vector<at::Tensor>& 
 }
 
 struct RecomputeCall : torch::autograd::Function<RecomputeCall> {
-  /// `anchor`: something must require grad for backward to come here at all, and the body's parameters are not known.
+  /// `anchor`: some input must require grad for backward to be called, and the body's parameters are not known here.
   template <class... Tensors>
   static at::Tensor forward(AutogradContext* ctx, const c10::intrusive_ptr<RecomputedCall>& call,
                             const at::Tensor& /*anchor*/, const Tensors&... inputs) {
     ctx->saved_data["call"] = c10::IValue::make_capsule(call);
     ctx->save_for_backward({inputs...});
     const at::Tensor y = call->body({inputs...});
-    // A body that returns an input, or a view of one, would give that tensor our history.
+    // If the body returns an input, or a view of one, this function would become the grad_fn of that tensor.
     return (inputs.is_alias_of(y) || ...) ? y.clone() : y;
   }
 
@@ -109,10 +109,10 @@ struct RecomputeCall : torch::autograd::Function<RecomputeCall> {
     {
       const at::AutoGradMode on(true);
       const at::Tensor y = run_again(static_cast<const RecomputedCall&>(*capsule), inputs);
-      // Where everything inside is frozen there is nothing to go back through.
+      // If everything inside is frozen, there is nothing to backpropagate through.
       if (y.requires_grad()) torch::autograd::backward({y}, {grads[0]});
     }
-    tensor_list out(2);  // of the call and the anchor: none
+    tensor_list out(2);  // the call and the anchor have no gradients
     for (const at::Tensor& input : inputs) out.push_back(input.grad());
     return out;
   }

@@ -1,5 +1,5 @@
 #pragma once
-// Activations made again in backward instead of kept: a call whose inputs alone are saved.
+// Activation recomputation (gradient checkpointing): only the inputs of a call are stored, and backward runs it again.
 #include <functional>
 #include <utility>
 #include <vector>
@@ -9,17 +9,17 @@
 namespace trireme {
 
 struct RecomputeOptions {
-  /// Draw the same numbers again from libtorch's default generators (CPU and the current CUDA device). Layers of this
-  /// library draw none from them; ranks as threads share them.
+  /// Restore the state of libtorch's default generators (CPU and the current CUDA device) for the second run. Layers of
+  /// this library do not use them; ranks that are threads of one process share them.
   bool preserve_rng = true;
 };
 
 using RecomputeBody = std::function<at::Tensor(const std::vector<at::Tensor>&)>;
 
-/// body(inputs), of which only the inputs are kept; backward runs the body again, with autocast and random numbers as
-/// they were, and goes back through it: gradients are the same bits as without. What the body captures must outlive the
-/// graph. Gradients of captured parameters are accumulated, those of `inputs` (1 to 4 tensors) returned to who asked.
-/// With grad off: body(inputs).
+/// body(inputs), storing only the inputs; backward runs the body again, with the same autocast state and random
+/// numbers, and backpropagates through it: gradients are bitwise the same as without. Captured objects must outlive the
+/// graph. Gradients of captured parameters are accumulated, those of `inputs` (1 to 4 tensors) are returned. With grad
+/// disabled: body(inputs).
 at::Tensor recompute(const RecomputeBody& body, const RecomputeOptions& options, const std::vector<at::Tensor>& inputs);
 
 template <class Body, class... Tensors>

@@ -28,12 +28,12 @@ TEST(Recompute, GivesTheSameBitsWithDropoutFromTheGenerator) {
   std::vector<at::Tensor> y, dx, dw;
   std::vector<float> next;
   for (const bool again : {false, true}) {
-    net.do_checkpoint = again;  // looked at in each call
+    net.do_checkpoint = again;  // read in each call
     net.zero_grad();
     torch::manual_seed(3);
     const at::Tensor x = at::arange(32, at::kFloat).view({4, 8}).div(32).set_requires_grad(true);
     const at::Tensor out = net.forward(net.forward(x));
-    const at::Tensor other = at::rand({4, 8});  // moves the generator on between forward and backward
+    const at::Tensor other = at::rand({4, 8});  // advances the generator between forward and backward
     (out * other).sum().backward();
     y.push_back(out.detach());
     dx.push_back(x.grad());

@@ -31,7 +31,7 @@ Rotation rotation(const RopeOptions& options, const at::Tensor& positions_T, at:
     const double f = std::pow(options.theta, -static_cast<double>(i) / static_cast<double>(options.head_dim));
     frequencies.push_back(options.scaling ? scaled(f, *options.scaling) : f);
   }
-  // In f64 whatever the model is: position x frequency in f32 is off by 1e-3 at position 10^4.
+  // Always in f64: position x frequency in f32 is off by 1e-3 at position 10^4.
   const at::Tensor angles_Td =
       at::outer(positions_T.to(at::kDouble), at::tensor(frequencies, at::kDouble).to(positions_T.device()));
   const at::ScalarType type = model_dtype == at::kDouble ? at::kDouble : at::kFloat;

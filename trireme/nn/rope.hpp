@@ -1,5 +1,5 @@
 #pragma once
-// Rotary positions: the angles of each token's position, plain or with Llama 3's scaling.
+// Rotary position embeddings (RoPE): cos and sin per token position, plain or with Llama 3's scaling.
 #include <cstdint>
 #include <optional>
 
@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-/// Llama 3's way to longer contexts: slow rotations are slowed down by `factor`, fast ones are left, in between it is
-/// blended. `old_length` is the context that the model was made for.
+/// Llama 3's scaling for longer contexts: low frequencies are divided by `factor`, high ones unchanged, interpolated in
+/// between. `old_length` is the original context length of the model.
 struct Llama3Scaling {
   double factor = 8, low_freq_factor = 1, high_freq_factor = 4;
   std::int64_t old_length = 8192;

@@ -17,20 +17,20 @@ namespace {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
-/// Columns of all ranks side by side, [b, n * columns]: first those of rank 0.
+/// Concatenates the columns of all ranks in rank order: [b, n * columns].
 at::Tensor side_by_side(const at::Tensor& x_bc, Group& tp) {
   const at::Tensor all = tp.all_gather(x_bc.contiguous()).wait();  // [n * b, columns]
   return all.view({tp.size(), x_bc.size(0), x_bc.size(1)}).transpose(0, 1).reshape({x_bc.size(0), -1});
 }
 
-/// The same on all ranks: of each row the entry with the largest score; of equal ones the first.
+/// The entry with the largest score in each row, the first of equal ones; the same on all ranks.
 at::Tensor argmax_over(const at::Tensor& scores_bv, std::int64_t first_entry, Group& tp) {
   const std::int64_t rows = scores_bv.size(0);
   const auto f64 = scores_bv.options();
-  // A rank without entries takes part with a score that never wins.
+  // A rank without entries takes part with a score of -inf.
   at::Tensor best_b2 = at::full({rows, 2}, kNever, f64);
   if (scores_bv.size(1) > 0) {
-    const at::Tensor first_b1 = scores_bv.argmax(1, /*keepdim=*/true);  // of equal ones the first
+    const at::Tensor first_b1 = scores_bv.argmax(1, /*keepdim=*/true);  // the first of equal ones
     best_b2.narrow(1, 0, 1).copy_(scores_bv.gather(1, first_b1));
     best_b2.narrow(1, 1, 1).copy_(first_b1 + first_entry);
   }
@@ -42,7 +42,7 @@ at::Tensor argmax_over(const at::Tensor& scores_bv, std::int64_t first_entry, Gr
   return entries_bn.gather(1, who_b1).squeeze(1).to(at::kLong);
 }
 
-/// The k-th largest score of each row, [b, 1]: every rank's k largest are compared.
+/// The k-th largest score of each row, [b, 1], from the k largest of every rank.
 at::Tensor kth_largest(const at::Tensor& scores_bv, std::int64_t k, Group& tp) {
   at::Tensor best_bk = at::full({scores_bv.size(0), k}, kNever, scores_bv.options());
   if (const std::int64_t own = std::min(k, scores_bv.size(1)); own > 0)
@@ -50,7 +50,7 @@ at::Tensor kth_largest(const at::Tensor& scores_bv, std::int64_t k, Group& tp) {
   return std::get<0>(side_by_side(best_bk, tp).topk(k, 1)).narrow(1, k - 1, 1);
 }
 
-/// The smallest score within the nucleus, [b, 1]. Needs the scores of all entries in order: one row a sequence is
+/// The smallest score within the nucleus, [b, 1]. Needs the sorted scores of all entries: one row per sequence is
 /// gathered.
 at::Tensor nucleus_floor(const at::Tensor& scores_bv, std::int64_t entries, double p, Group& tp) {
   const std::int64_t columns = (entries + tp.size() - 1) / tp.size();
@@ -58,7 +58,7 @@ at::Tensor nucleus_floor(const at::Tensor& scores_bv, std::int64_t entries, doub
   padded.narrow(1, 0, scores_bv.size(1)).copy_(scores_bv);
   const at::Tensor sorted_bV = std::get<0>(side_by_side(padded, tp).sort(1, /*descending=*/true));
   const at::Tensor probability_bV = sorted_bV.softmax(1);
-  // An entry is in when those before it do not reach p yet; the first always is.
+  // An entry is included if the sum before it is below p; the first always is.
   const at::Tensor before_bV = probability_bV.cumsum(1) - probability_bV;
   return sorted_bV.masked_fill(before_bV.ge(p), std::numeric_limits<double>::infinity()).amin(1, /*keepdim=*/true);
 }
@@ -71,7 +71,7 @@ at::Tensor gumbel(const at::Tensor& like_bv, std::int64_t first_entry, std::int6
   for (std::int64_t b = 0; b < noise.size(0); ++b) {
     const RandomStream stream(options.seed, text("sample sequence ", sequences[b].item<std::int64_t>()));
     for (std::int64_t v = 0; v < noise.size(1); ++v) {
-      // 1 - u is in (0, 1], and u = 0 would make the logarithm of the logarithm infinite: that entry simply wins.
+      // 1 - u is in (0, 1]. For u = 0 the noise is infinite, and that entry wins.
       const double u = stream.uniform(static_cast<std::uint64_t>(draw * entries + first_entry + v));
       out[b][v] = -std::log(-std::log1p(-u));
     }

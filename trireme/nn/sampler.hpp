@@ -1,6 +1,6 @@
 #pragma once
-// The next token from logits whose vocabulary is cut over tp: the same token on every rank, and the same as from whole
-// logits on one.
+// Samples the next token from logits sharded over tp: the same token on every rank, and the same as from full logits on
+// a single rank.
 #include <cstdint>
 
 #include "trireme/nn/layer.hpp"
@@ -8,17 +8,17 @@
 namespace trireme {
 
 struct SamplerOptions {
-  double temperature = 1;  // 0: greedy, the largest logit; of equal ones the first
-  std::int64_t top_k = 0;  // only the k largest take part; 0: all
-  double top_p = 1;        // only the largest whose probabilities, added up in order, first reach p
+  double temperature = 1;  // 0: greedy, the largest logit; the first of equal ones
+  std::int64_t top_k = 0;  // sample from the k largest only; 0: all
+  double top_p = 1;        // nucleus: the fewest most probable entries whose probabilities sum to at least p
   std::uint64_t seed = 0;
 };
 
-// b sequences, V entries, v = this rank's part of them
-/// logits_bv: this rank's entries, without padding columns (vocabulary_range); `draw` numbers the draws of a sequence:
-/// its position; `sequences_b`, i64: numbers of the sequences. One draw is a function of (seed, sequence, position,
-/// entry) alone: sampling is the argmax of logit / temperature + Gumbel noise, so that no rank needs the others' logits
-/// for it. Returns i64 [b].
+// b sequences, V vocabulary entries, v = this rank's shard of them
+/// logits_bv: this rank's shard, without padding columns (vocabulary_range); `draw`: the index of the draw in a
+/// sequence, its position; `sequences_b`, i64: ids of the sequences. A draw is a function of (seed, sequence, position,
+/// entry) only: sampling is the argmax of logit / temperature + Gumbel noise, so no rank needs the logits of the
+/// others. Returns i64 [b].
 at::Tensor sample(const at::Tensor& logits_bv, std::int64_t entries, Group& tp, const SamplerOptions& options,
                   const at::Tensor& sequences_b, std::int64_t draw);
 

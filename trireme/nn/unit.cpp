@@ -5,7 +5,7 @@
 namespace trireme {
 namespace {
 
-/// Autograd keeps no pointers of ours, but intrusive ones.
+/// Autograd stores no raw pointers, only intrusive ones.
 struct VisitedUnit final : torch::CustomClassHolder {
   VisitedUnit(UnitHooks& h, std::size_t u) : hooks(h), unit(u) {}
   UnitHooks& hooks;

@@ -1,7 +1,6 @@
 #pragma once
-// The seam between a model and who keeps its weights. A unit is a part of a model whose weights come and go together:
-// what ZeRO 3 gathers before use and frees afterwards. libtorch's modules have no hooks, so a model says where its
-// units begin and end.
+// Units: the parts of a model whose weights ZeRO-3 gathers before use and frees afterwards. libtorch modules have no
+// hooks, so a model calls UnitHooks where its units begin and end.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -20,31 +19,31 @@ struct Unit {
 /// One use of a unit by a forward.
 struct UnitVisit {
   std::size_t unit = 0;
-  /// Whether the backward of this visit reads the weights. That of an embedding does not, nor that of a head whose loss
-  /// computed both gradients in forward.
+  /// Whether the backward of this visit reads the weights. Not for an embedding, nor for a head whose loss computed
+  /// both gradients in forward.
   bool weights_in_backward = true;
 };
 
-/// The units of a model, and the order in which a forward visits them. A tied head visits its embedding's unit again; a
-/// unit of several layers is visited once for each of them. Backward goes the other way round.
+/// The units of a model, and the order in which forward visits them. A tied head visits the unit of its embedding
+/// again; a unit of several layers is visited once per layer. Backward visits them in reverse.
 struct UnitPlan {
   std::vector<Unit> units;
   std::vector<UnitVisit> visits;
 };
 
-/// Whoever brings the weights. All ranks enter the same units in the same order.
+/// Gathers and frees the weights. All ranks enter the same units in the same order.
 class UnitHooks {
  public:
   virtual ~UnitHooks() = default;
-  virtual void before_forward(std::size_t unit) = 0;  // the weights are there when it returns
+  virtual void before_forward(std::size_t unit) = 0;  // the weights are gathered when it returns
   virtual void after_forward(std::size_t unit) = 0;
   virtual void before_backward(std::size_t unit) = 0;  // only for visits with weights_in_backward
 };
 
-/// y itself. When backward reaches it, hooks.before_backward(unit) is called first; `hooks` must outlive the graph.
+/// Returns y. hooks.before_backward(unit) is called when backward reaches it; `hooks` must outlive the graph.
 at::Tensor announce_backward(const at::Tensor& y, UnitHooks& hooks, std::size_t unit);
 
-/// body() as a visit to a unit. Recompute belongs inside: the weights are back before it runs again.
+/// Runs body() as a visit to a unit. Recomputation belongs inside: the weights are gathered again before it runs.
 template <class Body>
 at::Tensor in_unit(UnitHooks* hooks, const UnitVisit& visit, Body&& body) {
   if (!hooks) return std::forward<Body>(body)();

@@ -1,6 +1,5 @@
 #pragma once
-// The loss of f16 training is multiplied by a scale, so that small gradients are not rounded to zero; the scale finds
-// itself. bf16 and f32 need none.
+// Dynamic loss scaling for f16 training, so that small gradients do not underflow. bf16 and f32 need none.
 #include <cstdint>
 
 namespace trireme {
@@ -10,11 +9,11 @@ class LossScale {
   struct Options {
     double initial = 65536;
     double growth = 2, backoff = 0.5;
-    std::int64_t growth_interval = 1000;  // good steps in a row before it grows
-    std::int64_t hysteresis = 2;          // bad steps before it shrinks
+    std::int64_t growth_interval = 1000;  // finite steps in a row before the scale grows
+    std::int64_t hysteresis = 2;          // non-finite steps before the scale shrinks
     double least = 1, most = 0x1p40;
   };
-  /// All there is to resume from.
+  /// The complete state, for checkpoints.
   struct State {
     double scale = 0;
     std::int64_t good_steps = 0, patience = 0;
@@ -23,8 +22,8 @@ class LossScale {
 
   explicit LossScale(Options options);
   double scale() const { return state_.scale; }
-  /// After every step, with the answer that all ranks agreed on. A step with infinite gradients is skipped; the
-  /// patience for such steps comes back when the scale grows, not with the next good step.
+  /// After every step, with the result that all ranks agreed on. A step with infinite gradients is skipped; the
+  /// hysteresis is reset when the scale grows, not by the next finite step.
   void update(bool found_infinity);
 
   const State& state() const { return state_; }

@@ -11,16 +11,16 @@ namespace {
 TEST(LossScale, GrowsAfterGoodStepsAndShrinksWhenPatienceEnds) {
   LossScale scale({.initial = 8, .growth_interval = 3, .hysteresis = 2});
   scale.update(true);
-  EXPECT_EQ(scale.scale(), 8);  // once is forgiven
+  EXPECT_EQ(scale.scale(), 8);  // the first one is tolerated
   scale.update(false);
   scale.update(true);
-  EXPECT_EQ(scale.scale(), 4);  // a good step between does not bring patience back
+  EXPECT_EQ(scale.scale(), 4);  // a finite step in between does not reset the hysteresis
   scale.update(true);
   EXPECT_EQ(scale.scale(), 2);
   for (int i = 0; i < 3; ++i) scale.update(false);
   EXPECT_EQ(scale.scale(), 4);
   scale.update(true);
-  EXPECT_EQ(scale.scale(), 4);  // growing did
+  EXPECT_EQ(scale.scale(), 4);  // growth has reset it
 }
 
 TEST(LossScale, StaysWithinItsBounds) {

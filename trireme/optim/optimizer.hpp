@@ -1,5 +1,5 @@
 #pragma once
-// The optimizers by name, each an update of whatever slice it is given.
+// The optimizers by name. Each updates any given slice of the parameters.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -22,31 +22,32 @@ struct OptimizerOptions {
   double weight_decay = 0.1;
   double momentum = 0.9;
   bool nesterov = false;
-  std::vector<std::string> no_decay = {"norm", "bias"};  // parameters with one of these in their names
+  std::vector<std::string> no_decay = {"norm", "bias"};  // parameters with one of these in their name
 };
 
-/// Elements `range` of a parameter, as this rank holds it, flattened; `offset` is where they begin in an UpdateSlice.
+/// Elements `range` of this rank's shard of a parameter, flattened; `offset` is where they begin in an UpdateSlice.
 struct ParamSlice {
   std::string name;
-  Shape shape;  // of this rank's part of the parameter
+  Shape shape;  // of this rank's shard of the parameter
   Range range;
   std::int64_t offset = 0;
 };
 
-/// What one call updates: flat tensors of one length. Padding between the parameters takes part, and stays zero.
+/// The arguments of one update: flat tensors of equal length. Padding between the parameters is included, and stays
+/// zero.
 struct UpdateSlice {
   kernels::StepSlices values;
   std::span<const at::Tensor> states;  // in the order of state_names()
-  std::span<const ParamSlice> params;  // in the order of their offsets
+  std::span<const ParamSlice> params;  // sorted by offset
   bool decay = true;
 };
 
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  /// What it remembers of every element, by the names that PyTorch uses.
+  /// The per-element states, with the names that PyTorch uses.
   virtual const std::vector<std::string>& state_names() const = 0;
-  /// Whether this parameter must not be split between the ranks of ZeRO: the update is not element by element.
+  /// Whether this parameter must not be split between ZeRO ranks, because the update is not element-wise.
   virtual bool needs_whole(const std::string& /*name*/, const Shape& /*shape*/) const { return false; }
   /// `step` counts from 1.
   virtual void step(const UpdateSlice& slice, double lr, std::int64_t step,
@@ -55,7 +56,7 @@ class Optimizer {
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options);
 
-/// Whether weight decay works on a parameter of this name.
+/// Whether weight decay applies to a parameter with this name.
 bool is_decayed(const std::string& name, const OptimizerOptions& options);
 
 }  // namespace trireme

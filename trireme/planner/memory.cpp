@@ -54,14 +54,14 @@ Specs mlp_specs(const ModelConfig& m) {
   return {cut({f, h}, {Axis::tp, 0}), cut({f}, {Axis::tp, 0}), cut({h, f}, {Axis::tp, 1}), whole({h})};
 }
 
-/// What a run's numbers are, with "auto" settled.
+/// The parameters of a run, with "auto" resolved.
 struct Run {
   const Config& config;
   const LocalParameters parameters;
   const PrecisionConfig precision;
   const std::int64_t shards;
-  const double tokens;   // T of a rank: all that meet the cut matrices
-  const double between;  // those that it holds between the layers
+  const double tokens;   // T of a rank: all tokens in the sharded matmuls
+  const double between;  // tokens that it holds between the layers
 
   double param_bytes() const { return config::dtype_bytes(precision.param); }
 };
@@ -94,8 +94,8 @@ void add_states(MemoryPlan& plan, const Run& run) {
   plan.states = stateless ? 0 : parts[3].bytes;
 }
 
-/// What a layer keeps. Selective recompute also leaves out what a layer makes again cheaply: the outputs of norms, and
-/// the MLP's activation.
+/// Bytes that a layer stores for backward. Selective recompute also skips what is cheap to recompute: outputs of norms,
+/// and the MLP's activation.
 double layer_bytes(const Run& run, config::Recompute recompute) {
   const ModelConfig& m = run.config.model;
   const ParallelismConfig& p = run.config.parallelism;
@@ -125,20 +125,20 @@ void add_activations(MemoryPlan& plan, const Run& run, bool on_gpu) {
   const double h = real(m.hidden_size), element = run.param_bytes();
   const config::Recompute recompute = config::recompute_of(run.config.activation_checkpoint.mode);
   plan.activations = real(m.num_hidden_layers) * layer_bytes(run, recompute);
-  // The layer that is being made again has all of its own.
+  // The layer being recomputed has all of its activations.
   if (recompute == config::Recompute::full) plan.activations += layer_bytes(run, config::Recompute::none);
-  // The first layer's input is the embedding's output; after the last one come the norm's input, and the head's, whose
-  // gradient is made in forward and is of all tokens.
+  // The input of the first layer is the output of the embedding; after the last one come the inputs of the norm and of
+  // the head, whose gradient is computed in forward, for all tokens.
   plan.activations += (run.between + run.tokens) * h * element;
   const double wide = std::max(4.0, element);
   const double v = real(run.parameters.head_weight) / h, tile = real(loss_tile_tokens(on_gpu));
   plan.logits = std::min(tile, run.tokens) * v * wide;
-  // Beside them the gradient of the head's weight, unless it is made in backward (nn/cross_entropy.cpp).
+  // Also the gradient of the head's weight, unless it is computed in backward (nn/cross_entropy.cpp).
   if (run.tokens > std::min(tile, h) || element < wide) plan.logits += real(run.parameters.head_weight) * wide;
 }
 
-/// What ZeRO-3 gathers, unit after unit, in the order of forward: elements of each, of tensors that have `at_least` so
-/// many.
+/// The units that ZeRO-3 gathers, in forward order: the number of elements of each, counting tensors of at least
+/// `at_least` elements.
 std::vector<double> units_of(const Run& run, std::int64_t at_least) {
   const LocalParameters& n = run.parameters;
   const auto size = [at_least](const UnitTensors& unit) {
@@ -152,12 +152,12 @@ std::vector<double> units_of(const Run& run, std::int64_t at_least) {
   if (width == 0) return {size(n.embedding) + real(n.layers) * layer + size(n.head)};
   std::vector<double> units = {size(n.embedding)};
   for (std::int64_t left = n.layers; left > 0; left -= width) units.push_back(real(std::min(left, width)) * layer);
-  // A head that is the embedding's weight needs it once more.
+  // A tied head gathers the embedding's weight once more.
   units.push_back(size(n.head) + (run.config.model.tie_word_embeddings ? size({n.head_weight}) : 0));
   return units;
 }
 
-/// Elements that are too small to be worth gathering: each rank keeps all of them.
+/// Elements of parameters up to persistence_threshold, which are never freed.
 double persistent_elements(const Run& run) {
   const LocalParameters& n = run.parameters;
   const auto small = [&](const UnitTensors& unit) {
@@ -169,11 +169,11 @@ double persistent_elements(const Run& run) {
   return small(n.embedding) + real(n.layers) * small(n.layer) + small(n.head);
 }
 
-/// One unit in use and the next on its way, as far as max_live_parameters lets it come.
+/// One unit in use and the next being prefetched, limited by max_live_parameters.
 double live_elements(const Run& run, const std::vector<double>& units) {
   const ParallelismConfig& p = run.config.parallelism;
   const double gathered = real(run.parameters.total()) - persistent_elements(run);
-  // All are kept where even the first is used again before so many elements: the way to the loss and back.
+  // All units are kept if the reuse distance of even the first, through forward and back, is within the limit.
   const bool kept = 2 * gathered <= real(p.max_reuse_distance) && gathered <= real(p.max_live_parameters);
   if (!p.reshard_after_forward || kept) return gathered;
   double pair = 0;
@@ -186,10 +186,10 @@ void add_communication(MemoryPlan& plan, const Run& run) {
   const PrecisionConfig& precision = run.precision;
   const double all = real(run.parameters.total()), reduce = config::dtype_bytes(precision.reduce);
   if (p.zero <= 1) {
-    // Buckets are slices of the gradients, and travel as they are unless the wire wants another dtype.
+    // Buckets are slices of the gradients, communicated in place unless precision.reduce is another dtype.
     plan.buffers = precision.reduce == precision.accumulate ? 0 : all * reduce;
   } else if (p.zero == 2) {
-    // One is filled while another travels and a third waits for its turn.
+    // One bucket is being filled, one communicated, and one queued.
     plan.buffers = 3 * std::min(p.bucket_mb * kBytesOfMb, all * config::dtype_bytes(precision.accumulate));
   } else {
     plan.buffers = 3 * std::ranges::max(units_of(run, 0)) * reduce;
@@ -198,7 +198,7 @@ void add_communication(MemoryPlan& plan, const Run& run) {
   }
 }
 
-/// The largest unit of which there are ten at least: whole numbers of it say enough.
+/// The largest unit with a value of at least ten, so that integers are precise enough.
 std::pair<double, std::string_view> unit_for(double bytes) {
   constexpr std::string_view kNames[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   double size = 1;

@@ -39,11 +39,11 @@ TEST(LocalParameters, AreCutOverTp) {
   const LocalParameters tiny = local_parameters(config_of("tiny-llama").model, 2);
   EXPECT_EQ(elements(tiny.embedding), 256 * 128);
   EXPECT_EQ(elements(tiny.layer), 128 + 128 * 3 * 64 + 64 * 128 + 128 + 2 * 128 * 192 + 192 * 128);
-  EXPECT_EQ(elements(tiny.head), 128);  // tied: the norm alone
+  EXPECT_EQ(elements(tiny.head), 128);  // tied: only the norm
   EXPECT_EQ(tiny.head_weight, 256 * 128);
   EXPECT_EQ(tiny.total(), elements(tiny.embedding) + 4 * elements(tiny.layer) + 128);
 
-  // Biases of outputs, norms and positions are whole, those of cut columns are cut.
+  // Biases of outputs, norms and positions are replicated, biases of sharded columns are sharded.
   const LocalParameters gpt2 = local_parameters(config_of("gpt2").model, 4);
   EXPECT_EQ(elements(gpt2.embedding), (50257 + 3) / 4 * 768 + 1024 * 768);
   EXPECT_EQ(elements(gpt2.layer),
@@ -63,8 +63,8 @@ TEST(LocalParameters, RepeatKeyValueHeads) {
   EXPECT_EQ(elements(local_parameters(m, 16).layer), h * (2 + 2 * 1) * 128 + 2 * 128 * h + mlp + norms);
 }
 
-/// performance.md 2.3: bytes a parameter, a part of them over D = 8 ranks. Of the row with two copies of gradients only
-/// the first column is a layout of ours.
+/// Bytes per parameter: a replicated part, and a part sharded over D = 8 ranks. For the row with two copies of the
+/// gradients, only the first column is a layout of this library.
 TEST(PredictMemory, HasTheBytesOfEveryRecipe) {
   struct Row {
     const char *param, *accumulate, *master, *states;
@@ -93,7 +93,7 @@ TEST(PredictMemory, HasTheBytesOfEveryRecipe) {
   }
 }
 
-/// The lines of a log that performance.md 2.3 gives.
+/// The numbers in the log of a published run.
 TEST(PredictMemory, OfAPublishedRun) {
   Config c = llama3({"--parallelism.dp", "4", "--parallelism.cp", "2", "--precision.accumulate", "bfloat16"});
   c.parallelism.zero = 1;
@@ -103,7 +103,7 @@ TEST(PredictMemory, OfAPublishedRun) {
 TEST(PredictMemory, ShardsAreOfOneReplicaGroup) {
   const Config c = llama3({"--parallelism.dp", "8", "--parallelism.replicate", "2"});
   EXPECT_EQ(predict_memory(c).states, 8'030'261'248.0 * 8 / 4);
-  EXPECT_EQ(predict_memory(llama3()).states, 8'030'261'248.0 * 8);  // an open dp is one
+  EXPECT_EQ(predict_memory(llama3()).states, 8'030'261'248.0 * 8);  // an unset dp counts as 1
 }
 
 /// By hand: 918,656 parameters in float32, four sequences of 128 tokens.
@@ -122,7 +122,7 @@ TEST(PredictMemory, OfTinyLlama) {
   EXPECT_EQ(describe(plan), "predicted 32 MiB/rank: weights 4 · gradients 4 · states 7 · activations 18 · logits 1");
 }
 
-/// A batch of no more tokens than features has no gradient of the head's weight beside the logits.
+/// A batch with no more tokens than features stores the logits and no gradient of the head's weight.
 TEST(PredictMemory, FewTokensKeepTheirLogits) {
   const auto logits = [](const char* tokens, const char* dtype) {
     return predict_memory(config_of("tiny-llama", {"--training.seq_len", tokens, "--training.micro_batch_size", "1"}),
@@ -156,7 +156,7 @@ TEST(PredictMemory, OfRecompute) {
   };
   const double T = 8192, h = 4096, kd = 1024, f = 14336, lse = 4 * 32, edges = T * 4 * h;
   EXPECT_EQ(activations("none"), 32 * T * (12 * h + 4 * kd + 6 * f + lse) + edges);
-  // Outputs of norms and the product in the MLP are made again.
+  // Outputs of norms and the product in the MLP are recomputed.
   EXPECT_EQ(activations("selective"), 32 * T * (8 * h + 4 * kd + 4 * f + lse) + edges);
   EXPECT_EQ(activations("full"), 32 * T * 2 * h + T * (12 * h + 4 * kd + 6 * f + lse) + edges);
 }
@@ -191,7 +191,7 @@ TEST(PredictMemory, OfGatheredUnits) {
   EXPECT_EQ(live({"--parallelism.reshard_after_forward", "false"}), 8'030'261'248.0);
   const Config tied = config_of("gpt2", {"--parallelism.zero", "3", "--parallelism.reshard_after_forward", "false"});
   EXPECT_EQ(predict_memory(tied).live_units, 4 * 124'439'808.0);
-  // All matrices of a tiny model are small.
+  // All matrices of a tiny model are below the threshold.
   const Config tiny = config_of("tiny-llama", {"--parallelism.zero", "3", "--parallelism.dp", "2"});
   EXPECT_EQ(predict_memory(tiny).live_units, 4 * 918'656);
 }

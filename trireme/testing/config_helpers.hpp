@@ -1,5 +1,5 @@
 #pragma once
-// Words that the tests of this folder share.
+// Helpers for tests of config/.
 #include <cmath>
 #include <ctime>
 #include <map>
@@ -28,7 +28,7 @@ inline std::string testdata(const std::string& name) { return file_contents(test
 inline config::Value raw(const std::string& text) { return {config::RawText{text}}; }
 inline config::Value whole(std::int64_t value) { return {value}; }
 
-/// A config and what is told about it.
+/// A config and its messages.
 struct Told {
   std::string toml;
   std::string message;
@@ -36,25 +36,25 @@ struct Told {
 
 using Flags = std::vector<std::string>;
 
-/// A model, so that nothing else is wrong.
+/// A model, so that the config has no other errors.
 inline const char* const kTiny = "model.preset = \"tiny-llama\"\n";
 
 inline config::LoadedConfig load(const std::string& toml, const Flags& flags = {}) {
   return config::load_config_text("run.toml", toml, flags);
 }
-/// Loaded without an error, and checked.
+/// Loads and checks a config that must be valid.
 inline config::LoadedConfig load_good(const std::string& toml, const Flags& flags = {},
                                       const config::Started& started = {}) {
   config::LoadedConfig loaded = load(toml, flags);
   config::check_config(loaded, started);
   return loaded;
 }
-/// What a person reads after "error: " when the config is checked; "no error" when it is good.
+/// The message after "error: " when the config is checked; "no error" if it is valid.
 inline std::string error_of(const std::string& toml, const Flags& flags = {}, const config::Started& started = {}) {
   return message_of<ConfigError>([&] { load_good(toml, flags, started); });
 }
 
-/// The value of a key as TOML writes it; "no such key" when there is none.
+/// The value of a key in TOML syntax; "no such key" for an unknown key.
 inline std::string value_of(Config& config, const std::string& key) {
   for (const config::Field& field : config::fields(config))
     if (field.key == key) return config::toml_text(field.value);
@@ -67,25 +67,25 @@ inline std::map<std::string, std::string> values_of(Config config) {
   return values;
 }
 
-/// As often as it fits into `bytes`.
+/// The word repeated as often as it fits into `bytes`.
 inline std::string repeated(const std::string& word, std::size_t bytes) {
   std::string out = word;
   while (2 * out.size() <= bytes) out += out;
   return out + out.substr(0, (bytes - out.size()) / word.size() * word.size());
 }
 
-/// Seconds of the processor that `body` takes: a loaded machine changes them little.
+/// CPU seconds of `body`: hardly affected by the load of the machine.
 template <class Body>
 double seconds_of(const Body& body) {
   const std::clock_t start = std::clock();
   body();
   return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
 }
-/// Hostile input must be refused within a second.
+/// Malicious input must be rejected within a second.
 constexpr double kDeadlineSeconds = 1;
 
-/// Random numbers from a seed, for instance one that RapidCheck draws: a config has hundreds of them, which it would
-/// draw slowly.
+/// Random numbers from a seed, for instance one drawn by RapidCheck: a config needs hundreds of them, which RapidCheck
+/// would draw slowly.
 class Dice {
  public:
   explicit Dice(std::uint64_t seed = *rc::gen::arbitrary<std::uint64_t>()) : engine_(seed) {}
@@ -100,7 +100,7 @@ class Dice {
   std::mt19937_64 engine_;
 };
 
-/// Writes a random value that the field allows into it.
+/// Assigns a random valid value to the field.
 inline void randomise(const config::Field& field, Dice& dice) {
   static const std::vector<std::string> words = {"",       "a",         "two words", "quote \" and \\", "# no comment",
                                                  "ünï☃😀", "line\nend", "a,b",       "[1, 2]",          "-1",
@@ -133,7 +133,7 @@ inline void randomise(const config::Field& field, Dice& dice) {
   std::visit(set, field.value);
 }
 
-/// Presets and model.hf give values to other keys: a test of one key leaves them out.
+/// Presets and model.hf set other keys too: tests of a single key skip them.
 inline bool stands_alone(const config::Field& field) { return field.key != "model.preset" && field.key != "model.hf"; }
 
 }  // namespace trireme

@@ -1,6 +1,6 @@
 #pragma once
-// What every Group must do, whatever carries it: all operations, dtypes and sizes, checked against plain arithmetic.
-// For tests of backends; the program tests/launchers/rank_program.cpp runs it with processes and on GPUs.
+// Conformance tests for any Group backend: all operations, dtypes and sizes, checked against plain arithmetic.
+// tests/launchers/rank_program.cpp also runs them with processes and on GPUs.
 #include <algorithm>
 #include <array>
 #include <stdexcept>
@@ -18,7 +18,7 @@ class Conformance {
  public:
   Conformance(Group& group, at::Device device) : g_(group), device_(device), n_(group.size()), me_(group.rank()) {}
 
-  /// Throws at the first result that is not right; returns how many were looked at.
+  /// Throws at the first wrong result; returns the number of checks.
   int run(const std::vector<std::int64_t>& sizes = {0, 1, 37, (1 << 20) + 3}) {
     for (at::ScalarType dtype :
          {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kLong, at::kInt, at::kByte, at::kBool})
@@ -40,8 +40,8 @@ class Conformance {
   }
 
  private:
-  /// Element i of rank r is (7 i + 3 r) mod 5 + 1: small whole numbers, so that sums are exact in every dtype and in
-  /// every order. It repeats after 5, and a rank's values are rank 0's from 4 r on: all are views of one tensor.
+  /// Element i of rank r is (7 i + 3 r) mod 5 + 1: small integers, so that sums are exact in every dtype and order. The
+  /// period is 5, and the values of rank r are those of rank 0 from 4 r on: all are views of one tensor.
   at::Tensor values(int r, std::int64_t n, std::int64_t from = 0) const {
     return pattern_.narrow(0, (from + 4 * r) % 5, n);
   }
@@ -72,7 +72,7 @@ class Conformance {
                                   want.reshape(-1).slice(0, 0, 8)));
   }
 
-  /// The reduction over ranks of elements from..from+n, by plain arithmetic.
+  /// The expected reduction over ranks of elements from..from+n.
   at::Tensor reduced(Reduce kind, std::int64_t n, std::int64_t from = 0) const {
     return reduced_[static_cast<std::size_t>(kind)].narrow(0, from % 5, n);
   }
@@ -127,7 +127,7 @@ class Conformance {
     uneven();
   }
 
-  /// Rank a sends (a + b) % 3 parts to rank b: some get nothing.
+  /// Rank a sends (a + b) % 3 parts to rank b: some receive nothing.
   void uneven() {
     const std::int64_t unit = std::min<std::int64_t>(part_, 1000);
     const auto rows = [unit](int a, int b) { return (a + b) % 3 * unit; };
@@ -148,13 +148,13 @@ class Conformance {
   void messages() {
     if (n_ == 1) return;
     const int next = (me_ + 1) % n_, last = (me_ + n_ - 1) % n_;
-    // In turn: rank 0 sends first, so that nobody waits for ever.
+    // In turn: rank 0 sends first, to avoid a deadlock.
     at::Tensor got = empty(whole_);
     if (me_ == 0) g_.send(values(me_, whole_), next).wait();
     g_.recv_(got, last).wait();
     if (me_ != 0) g_.send(values(me_, whole_), next).wait();
     expect(got, values(last, whole_), "send and recv");
-    // All at once, both ways round.
+    // All at once, in both directions.
     at::Tensor from_last = empty(whole_), from_next = empty(part_);
     g_.batch({Message::send(values(me_, whole_), next), Message::recv(from_last, last),
               Message::send(values(me_, part_), last), Message::recv(from_next, next)})
@@ -193,7 +193,7 @@ class Conformance {
     expect_refused([&] { return g_.all_to_all(at::ones({n_ + 1}, on)); }, "equal parts");
   }
 
-  /// Sums of numbers that do not fit: each addition may round once, relative to what was added so far.
+  /// Sums that are not exact: each addition may round once, relative to the sum of magnitudes so far.
   void rounding(at::ScalarType dtype, double epsilon) {
     dtype_ = dtype;
     whole_ = 4097;
@@ -232,7 +232,7 @@ class Conformance {
   at::ScalarType dtype_ = at::kFloat;
   std::int64_t whole_ = 0, part_ = 0;
   at::Tensor pattern_;
-  std::array<at::Tensor, 4> reduced_;  // by kind
+  std::array<at::Tensor, 4> reduced_;  // by kind of reduction
   int checked_ = 0;
 };
 

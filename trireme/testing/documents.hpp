@@ -1,5 +1,5 @@
 #pragma once
-// Words that the tests of token files share.
+// Helpers for tests of token files.
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -23,7 +23,7 @@ using Documents = std::vector<Ids>;
 inline constexpr std::array<data::TokenFormat, 3> kTokenFormats = {
     data::TokenFormat::datatrove, data::TokenFormat::megatron, data::TokenFormat::llmc};
 
-/// Writes all documents; options.vocab_size 0 means 50,257.
+/// Writes all documents; options.vocab_size = 0 means 50,257.
 inline void write_documents(data::TokenFormat format, const std::filesystem::path& path, const Documents& documents,
                             data::TokenWriterOptions options = {}) {
   if (options.vocab_size == 0) options.vocab_size = 50'257;
@@ -38,7 +38,7 @@ inline Ids all_tokens(const data::TokenSource& source) {
   return ids;
 }
 
-/// Its documents that have tokens.
+/// Its non-empty documents.
 inline Documents documents_of(const data::TokenSource& source) {
   const Ids ids = all_tokens(source);
   Documents documents;
@@ -61,7 +61,7 @@ std::string bytes_of_numbers(const std::vector<T>& values) {
   return std::string(files::little_endian_bytes(std::span<const T>(values)));
 }
 
-/// A new file: ext4 would write an old one out to the disk, which takes milliseconds.
+/// Always creates a new file: ext4 would flush an overwritten one to disk, which takes milliseconds.
 inline void write_bytes(const std::filesystem::path& path, const std::string& bytes) {
   std::filesystem::remove(path);
   std::ofstream out(path, std::ios::binary);

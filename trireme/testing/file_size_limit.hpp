@@ -1,12 +1,12 @@
 #pragma once
-// For tests: a disk that is full, as far as write() can tell.
+// For tests: simulates a full disk for write().
 #include <csignal>
 
 #include <sys/resource.h>
 
 namespace trireme {
 
-/// While it lives, no file of this process can grow beyond `bytes`.
+/// During its lifetime, no file of this process can grow beyond `bytes`.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {

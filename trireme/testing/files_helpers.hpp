@@ -1,5 +1,5 @@
 #pragma once
-// Words that the tests of this folder share.
+// Helpers for tests of files/.
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -30,7 +30,7 @@ inline std::string length_field(std::uint64_t length) {
   return bytes;
 }
 
-/// A safetensors file with that header, whatever it says.
+/// A safetensors file with this header, valid or not.
 inline std::string safetensors_bytes(const std::string& header, const std::string& data = "") {
   return length_field(header.size()) + header + data;
 }

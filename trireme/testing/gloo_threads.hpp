@@ -1,5 +1,5 @@
 #pragma once
-// Gloo ranks as threads that share a store in memory: the real transport, without processes. For tests.
+// Gloo ranks as threads that share a store in memory: the real transport without processes. For tests.
 #include <exception>
 #include <functional>
 #include <mutex>

@@ -16,7 +16,7 @@ namespace {
 
 const char* name(Across across) { return across == Across::replicated ? "replicated" : "varying"; }
 
-/// Where a comparison stands: for its message.
+/// The position of a comparison, for its message.
 struct Place {
   const GradcheckInput& input;
   int rank, direction;
@@ -73,14 +73,14 @@ class Gradcheck {
     require(mine.defined() && mine.numel() == 1 && mine.scalar_type() == at::kDouble,
             "gradcheck: the loss must be one f64 number");
     loss_value_ = total(mine);
-    // Where no input reaches the loss of this rank there is nothing to go back through.
+    // If no input reaches the loss of this rank, there is nothing to backpropagate through.
     if (mine.requires_grad()) mine.sum().backward();
     std::vector<at::Tensor> gradients;
     for (const at::Tensor& leaf : x) gradients.push_back(leaf.grad().defined() ? leaf.grad() : at::zeros_like(leaf));
     return gradients;
   }
 
-  /// The numbers of all ranks.
+  /// The values of all ranks.
   std::vector<double> of_all(const at::Tensor& mine) {
     const at::Tensor all = group_.all_gather(mine.detach().reshape({1})).wait().cpu();
     return {all.const_data_ptr<double>(), all.const_data_ptr<double>() + all.numel()};
@@ -126,7 +126,7 @@ class Gradcheck {
         {std::abs(analytic), std::abs(numeric), 1e-2 * std::abs(loss_value_), std::numeric_limits<double>::min()});
     const double error = std::abs(analytic - numeric) / scale;
     if (!(error <= result_.worst)) result_.worst = error;
-    if (error <= options_.tolerance) return;  // and a NaN is a failure
+    if (error <= options_.tolerance) return;  // false for NaN, which is a failure
     fail(text("input ", at.input.name, " (", name(at.input.across), "), rank ", at.rank, " of ", group_.size(),
               ", direction ", at.direction, ": backward gives ", analytic, ", differences of the ", name(loss_is_),
               " loss give ", numeric, " (ratio ", analytic / numeric, ", relative error ", error, ", bound ",

@@ -18,13 +18,13 @@ using GradcheckTensors = std::vector<at::Tensor>;
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// Weights of the loss, and x: each rank's own, or the same on all.
+/// Weights of the loss, and x: different per rank, or the same on all.
 at::Tensor gradcheck_own(at::IntArrayRef sizes, const Group& group, const char* purpose) {
   return normal_tensor(sizes, 1, text(purpose, " of rank ", group.rank()));
 }
 at::Tensor gradcheck_shared(at::IntArrayRef sizes, const char* purpose) { return normal_tensor(sizes, 1, purpose); }
 
-/// Not linear, so that a gradient taken at the wrong place shows.
+/// Nonlinear, to detect a gradient taken at the wrong point.
 at::Tensor gradcheck_loss(const at::Tensor& y, const at::Tensor& weights) {
   return (y.sin() * weights).sum() + (y * y).sum();
 }
@@ -87,12 +87,12 @@ TEST_P(GradcheckOver, CountsAndNamesWhatItCompared) {
   });
 }
 
-// What gradcheck is for: each of these is a bug that somebody has shipped.
+// Bugs that gradcheck must find; each has occurred in practice.
 
 TEST_P(GradcheckOver, CatchesAMissingReduction) {
   run_ranks(GetParam(), [](Group& g) {
     const at::Tensor weights = gradcheck_own({3}, g, "weights");
-    // x is replicated and its uses differ: sum_grads is missing.
+    // x is replicated and used differently per rank: sum_grads is missing.
     const GradcheckResult result = gradcheck(
         g, [&](const GradcheckTensors& x) { return gradcheck_loss(x[0], weights); },
         {{"x", gradcheck_shared({3}, "x"), Across::replicated}}, Across::varying);
@@ -105,7 +105,7 @@ TEST_P(GradcheckOver, CatchesAMissingReduction) {
 TEST_P(GradcheckOver, CatchesAFactorOfTheGroupsSize) {
   run_ranks(GetParam(), [](Group& g) {
     const at::Tensor weights = gradcheck_shared({3 * g.size()}, "weights");
-    // What follows is replicated: gather_replicated is right, all_gather sums n equal gradients.
+    // The result is used as replicated: gather_replicated is right, all_gather sums n equal gradients.
     const GradcheckResult result = gradcheck(
         g, [&](const GradcheckTensors& x) { return gradcheck_loss(differentiable::all_gather(x[0], 0, g), weights); },
         {{"x", gradcheck_own({3}, g, "x"), Across::varying}}, Across::replicated);
@@ -135,7 +135,7 @@ TEST_P(GradcheckOver, CatchesAllReduceInBothDirections) {
     const auto loss = [&](const GradcheckTensors& x) { return gradcheck_loss(Twice::apply(x[0], &g), weights); };
     const std::vector<GradcheckInput> inputs{{"x", gradcheck_own({3}, g, "x"), Across::varying}};
     EXPECT_FALSE(gradcheck(g, loss, inputs, Across::replicated).ok);
-    // It is the adjoint where the sum is used differently by each rank: the declaration decides.
+    // It is the adjoint if each rank uses the sum differently: the declared loss kind decides.
     EXPECT_TRUE(gradcheck(g, loss, inputs, Across::varying).ok);
   });
 }
@@ -146,7 +146,7 @@ TEST_P(GradcheckOver, CatchesAWrongRankAlone) {
     const GradcheckResult result = gradcheck(
         g,
         [&](const GradcheckTensors& x) {
-          // The graph is cut on the last rank.
+          // The graph is detached on the last rank.
           return (g.rank() == last ? x[0].detach() * x[0].detach() + 0 * x[0] : x[0] * x[0]).sum();
         },
         {{"x", gradcheck_own({3}, g, "x"), Across::varying}}, Across::varying);

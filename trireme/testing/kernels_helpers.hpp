@@ -1,5 +1,5 @@
 #pragma once
-// Words of this folder's tests: a kernel beside the plain composite of ATen operators it stands for.
+// Helpers for tests of kernels/: compare a kernel with the composite of ATen operators that it replaces.
 #include <functional>
 #include <string>
 #include <vector>
@@ -20,14 +20,14 @@ namespace trireme::kernels::test {
 using Tensors = std::vector<at::Tensor>;
 using Map = std::function<at::Tensor(const Tensors&)>;
 
-/// CPU, and a GPU where there is one: the same tests run on both.
+/// CPU, and a GPU if there is one: the same tests run on both.
 inline std::vector<at::Device> devices() {
   std::vector<at::Device> all{at::kCPU};
   if (at::hasCUDA()) all.emplace_back(at::kCUDA, 0);
   return all;
 }
 
-/// Normal numbers, f64, on the CPU.
+/// Normal random numbers, f64, on the CPU.
 inline at::Tensor normal(at::IntArrayRef sizes, std::uint64_t seed) {
   const RandomStream stream(seed, "kernels test");
   const at::Tensor x = at::empty(sizes, at::kDouble);
@@ -41,7 +41,7 @@ struct Outcome {
   Tensors grads;  // undefined for inputs that are not differentiated
 };
 
-/// y and the gradients of its inputs from dy. Inputs of floating point are differentiated.
+/// y and the gradients of its inputs for dy. Floating-point inputs are differentiated.
 inline Outcome run(const Map& map, const Tensors& inputs, const std::function<at::Tensor(const at::Tensor& y)>& dy) {
   Tensors leaves;
   for (const at::Tensor& x : inputs) {
@@ -58,7 +58,7 @@ inline Outcome run(const Map& map, const Tensors& inputs, const std::function<at
   return of;
 }
 
-/// The largest difference, as a part of the largest number of `truth` (or of 1e-3, where that is larger).
+/// The largest difference, relative to the largest magnitude in `truth` (at least 1e-3).
 inline double difference(const at::Tensor& y, const at::Tensor& truth) {
   if (truth.numel() == 0) return y.sizes() == truth.sizes() ? 0 : 1;
   const at::Tensor wide = y.to(at::kCPU, at::kDouble);
@@ -79,10 +79,10 @@ inline Tensors cast(const Subject& s, at::ScalarType dtype, at::Device device) {
   return all;
 }
 
-/// A gradient like y by its sizes: numbers that depend on nothing else.
+/// A gradient with the shape of y, whose values depend only on that shape.
 inline at::Tensor plain_dy(const at::Tensor& y) { return normal(y.sizes(), 99).to(y.device(), y.scalar_type()); }
 
-/// Values and all gradients of `s` in `dtype` against the composite in f64 of the same (rounded) inputs.
+/// Compares values and all gradients of `s` in `dtype` with the composite in f64 on the same (rounded) inputs.
 inline void expect_equals_plain(const Subject& s, at::ScalarType dtype, double tolerance) {
   for (const at::Device device : devices()) {
     SCOPED_TRACE(text(s.name, " in ", dtype, " on ", device));
@@ -106,7 +106,7 @@ inline void expect_equals_plain(const Subject& s, at::ScalarType dtype, double t
   }
 }
 
-/// In f64, f32, bf16 and f16. On a CPU, bf16 and f16 are rounded once: half of the last of 8 and 11 bits. ATen's
+/// In f64, f32, bf16 and f16. On a CPU, bf16 and f16 round once: half a unit in the last of 8 and 11 bits. ATen's
 /// operators on CUDA round at each step.
 inline void expect_equals_plain(const Subject& s) {
   expect_equals_plain(s, at::kDouble, 1e-12);
@@ -121,11 +121,11 @@ inline void expect_same_bits(const Outcome& a, const Outcome& b) {
     EXPECT_TRUE(!a.grads[i].defined() || at::equal(a.grads[i], b.grads[i])) << "gradient of input " << i;
 }
 
-/// Gradients may come with any strides, also expanded ones.
+/// Gradients may have any strides, including expanded ones.
 inline void expect_takes_any_gradient(const Subject& s) {
   const Tensors inputs = cast(s, at::kFloat, at::kCPU);
   const auto transposed = [](const at::Tensor& y) { return plain_dy(y).mT().contiguous().mT(); };
-  const auto shifted = [](const at::Tensor& y) {  // inside of a larger tensor
+  const auto shifted = [](const at::Tensor& y) {  // a view into a larger tensor
     const at::Tensor larger = at::full({y.size(0), y.numel() / y.size(0) + 3}, 7.0, y.options());
     larger.narrow(1, 1, y.numel() / y.size(0)).copy_(plain_dy(y).view({y.size(0), -1}));
     return larger.narrow(1, 1, y.numel() / y.size(0)).view(y.sizes());
@@ -141,7 +141,7 @@ inline void expect_takes_any_gradient(const Subject& s) {
   expect_same_bits(run(s.ours, inputs, expanded), run(s.ours, inputs, filled));
 }
 
-/// One thread, two and three: the same bits.
+/// Bitwise the same with one, two and three threads.
 inline void expect_same_with_any_threads(const Subject& s) {
   SCOPED_TRACE(s.name);
   const Tensors inputs = cast(s, at::kFloat, at::kCPU);
@@ -155,7 +155,7 @@ inline void expect_same_with_any_threads(const Subject& s) {
   at::set_num_threads(before);
 }
 
-/// No node without need: grad mode off, or inputs that do not require grad. Gradients of gradients are refused.
+/// No autograd node if not needed: grad mode off, or no input requires grad. Double backward is rejected.
 inline void expect_node_only_when_needed(const Subject& s) {
   SCOPED_TRACE(s.name);
   Tensors inputs = cast(s, at::kFloat, at::kCPU);
@@ -169,10 +169,10 @@ inline void expect_node_only_when_needed(const Subject& s) {
   EXPECT_FALSE(s.ours(inputs).requires_grad());
 }
 
-/// Which inputs the graph of y keeps alive, when nobody else does. Backward must work without the others.
+/// Which inputs the graph of y alone keeps alive. Backward must work without the others.
 inline std::vector<bool> inputs_kept(const Subject& s) {
   SCOPED_TRACE(s.name);
-  Tensors leaves, inputs;  // not leaves as inputs: those are kept by their AccumulateGrad nodes anyway
+  Tensors leaves, inputs;  // inputs are not leaves: those are kept alive by their AccumulateGrad nodes
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages;
   for (const at::Tensor& x : cast(s, at::kFloat, at::kCPU)) {
     leaves.push_back(x.is_floating_point() ? x.detach().requires_grad_() : x);
@@ -188,7 +188,7 @@ inline std::vector<bool> inputs_kept(const Subject& s) {
   return kept;
 }
 
-/// What every kernel with a gradient is asked.
+/// All checks for a differentiable kernel.
 inline void expect_all(const Subject& s) {
   expect_equals_plain(s);
   expect_takes_any_gradient(s);

@@ -1,5 +1,5 @@
 #pragma once
-// For tests of launchers: run one with small shell programs as ranks, and look at all that came of it.
+// For tests of launchers: runs one with small shell programs as ranks, and captures all output.
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -20,13 +20,13 @@ namespace trireme {
 
 struct LaunchResult {
   int code;
-  std::string err;       // what the launcher said
-  std::string out;       // rank 0's output, as copied
-  std::string rank_err;  // rank 0's errors, as copied
+  std::string err;       // stderr of the launcher
+  std::string out;       // stdout of rank 0, as forwarded
+  std::string rank_err;  // stderr of rank 0, as forwarded
   double seconds;
 };
 
-/// `script` is what each rank's sh runs.
+/// Each rank runs `script` in sh.
 class LaunchBench {
  public:
   explicit LaunchBench(const std::string& script, int ranks = 2) {
@@ -68,7 +68,7 @@ inline bool wait_until(const std::function<bool()>& done, std::chrono::milliseco
   return true;
 }
 
-/// A number that a rank wrote into a file, once it is there whole.
+/// Reads a number that a rank writes into a file, once it is complete.
 inline int number_in(const std::filesystem::path& file) {
   int number = -1;
   wait_until([&] {
@@ -81,7 +81,7 @@ inline int number_in(const std::filesystem::path& file) {
   return number;
 }
 
-/// Not a zombie either: init may be slow to reap what lost its parent.
+/// Zombies do not count: init may be slow to reap orphans.
 inline bool process_lives(int pid) {
   std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
   std::string line;

@@ -1,5 +1,5 @@
 #pragma once
-// Tokens in memory, for tests.
+// A token source in memory, for tests.
 #include <algorithm>
 #include <memory>
 #include <numeric>
@@ -14,7 +14,8 @@ namespace trireme {
 
 class MemoryTokens final : public data::TokenSource {
  public:
-  /// `ends`: where documents end, the last at the end of the tokens; none: one document. `mask` empty: all count.
+  /// `ends`: end offsets of the documents, the last at the end of the tokens; empty: one document. Empty `mask`: all
+  /// count.
   explicit MemoryTokens(std::string name, std::vector<std::uint32_t> tokens, std::vector<std::int64_t> ends = {},
                         std::vector<std::uint8_t> mask = {})
       : name_(std::move(name)), tokens_(std::move(tokens)), ends_(std::move(ends)), mask_(std::move(mask)) {

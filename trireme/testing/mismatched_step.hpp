@@ -1,6 +1,6 @@
 #pragma once
-// A step of eleven calls on two groups in which one rank can be made to do one thing wrong. For tests of the checks, as
-// threads here and as processes in tests/launchers.
+// A step of eleven calls on two groups in which one rank can be made to do one thing wrong. For tests of the mismatch
+// checks, with threads here and with processes in tests/launchers.
 #include <string>
 #include <vector>
 
@@ -17,9 +17,9 @@ inline const std::vector<std::string>& mismatch_kinds() {
 
 class MismatchedStep {
  public:
-  static constexpr int kPlaces = 8;  // calls at which something may go wrong; each has two more behind it
+  static constexpr int kPlaces = 8;  // number of calls that can go wrong; each has two more after it
 
-  /// `kind` "" : nothing goes wrong.
+  /// Empty `kind`: nothing goes wrong.
   MismatchedStep(Mesh& mesh, std::string kind, int who, int at)
       : mesh_(mesh), kind_(mesh.rank() == who ? std::move(kind) : ""), at_(at) {}
 
@@ -35,7 +35,7 @@ class MismatchedStep {
     mesh_.end_step();
   }
 
-  /// Whether what the last call was given is as it was: a call that was refused must not have moved anything.
+  /// Whether the input of the last call is unmodified: a rejected call must not have moved any data.
   bool untouched() const { return at::equal(given_, before_); }
 
  private:

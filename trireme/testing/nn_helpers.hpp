@@ -1,5 +1,5 @@
 #pragma once
-// What the tests of layers say again and again.
+// Helpers for tests of layers.
 #include <functional>
 #include <map>
 #include <string>
@@ -16,7 +16,7 @@
 
 namespace trireme {
 
-/// Runs `body` on tp ranks as threads, new layers in f64.
+/// Runs `body` on tp ranks as threads, with new layers in f64.
 inline void on_tp(int ranks, const std::function<void(Mesh&)>& body) {
   run_ranks(ranks, [&](World& world) {
     Mesh mesh(Grid::dense({.tp = ranks}), world);
@@ -25,7 +25,7 @@ inline void on_tp(int ranks, const std::function<void(Mesh&)>& body) {
   });
 }
 
-/// Weights that do not depend on the layout, of a size that makes every path matter.
+/// Layout-independent weights, large enough that every path affects the result.
 inline void fill(torch::nn::Module& module, Mesh& mesh) {
   init(module, mesh, {.seed = 7, .scheme = InitScheme::plain});
 }
@@ -34,7 +34,7 @@ inline double relative(const at::Tensor& a, const at::Tensor& b) { return ((a - 
 
 using Gradients = std::map<std::string, at::Tensor>;
 
-/// The gradients of all parameters after backward, whole: a call of all ranks. Fails where ranks disagree.
+/// The full gradients of all parameters after backward. Collective. Fails if ranks disagree.
 inline Gradients whole_gradients(const torch::nn::Module& module, Mesh& mesh) {
   const std::vector<Param> params = params_of(module);
   sum_partial_gradients(params, mesh);

@@ -1,12 +1,12 @@
 #pragma once
-// Words that the tests of this folder share.
+// Helpers for tests of report/.
 #include <cstdint>
 
 #include "trireme/report/step_record.hpp"
 
 namespace trireme {
 
-/// A step of 2,048 tokens, with all that is measured on a CPU.
+/// A step of 2,048 tokens, with everything that is measured on a CPU.
 inline report::StepRecord cpu_step(std::int64_t step, std::int64_t steps, double loss) {
   return {.step = step,
           .steps = steps,
@@ -21,7 +21,7 @@ inline report::StepRecord cpu_step(std::int64_t step, std::int64_t steps, double
           .comm_exposed_frac = 0.125};
 }
 
-/// A step with everything that can be known.
+/// A step with all fields set.
 inline report::StepRecord full_step() {
   report::StepRecord record = cpu_step(200, 400, 2.914);
   record.bubble_frac = 0.0625;

@@ -1,5 +1,5 @@
 #pragma once
-// For tests: a folder that is gone at the end of the scope, and files read back whole.
+// For tests: a temporary folder removed at the end of the scope, and reading of whole files.
 #include <filesystem>
 #include <fstream>
 #include <iterator>

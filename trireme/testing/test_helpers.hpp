@@ -1,5 +1,5 @@
 #pragma once
-// Words that the tests of all folders share.
+// Helpers for tests in all folders.
 #include <functional>
 #include <string>
 

@@ -28,7 +28,7 @@ class LateFlight final : public CommWork {
 
 std::int64_t bytes_of(const at::Tensor& x) { return x.defined() ? static_cast<std::int64_t>(x.nbytes()) : 0; }
 
-/// What comes in on a rank that sends nothing, or less: where every rank sends, as much comes in as goes out, but for
+/// Bytes received by a rank that sends nothing, or less: if every rank sends, as much is received as sent, except for
 /// an uneven all_to_all.
 std::int64_t bytes_received(const Call& call, int rank, int size) {
   const std::int64_t out = bytes_of(call.output);
@@ -95,7 +95,7 @@ void ThrottledGroup::compare(std::span<const CallRecord> records) { inner_.compa
 
 void ThrottledGroup::fail(const CallRecord& record, const std::exception& cause) {
   inner_.fail(record, cause);
-  std::terminate();  // not reached: g++ 12 forgets that a virtual function does not return
+  std::terminate();  // not reached: g++ 12 does not see that a virtual function is noreturn
 }
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 #pragma once
-// A group behind a slow link: overlap of computation and communication, tested on one machine.
+// A group with a simulated slow link, to test overlap of computation and communication on one machine.
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -14,13 +14,13 @@ struct Link {
   double latency_s = 0;
 };
 
-/// Hands each call to `inner` at once, so the data moves as fast as it can; the call is done, and wait() returns, not
-/// before the link would have carried it. The link of a rank carries one call after the other, both ways at once: a
-/// call takes max(bytes sent, bytes received) / bytes_per_s of it, and comes latency_s later. Bytes sent are those of
-/// Traffic. The time is that of the host: on CUDA, wait() blocks the host.
+/// Passes each call to `inner` at once, so the data moves at full speed; but the call completes, and wait() returns,
+/// only when the link would have carried it. The link of a rank is full-duplex and carries one call at a time: a call
+/// occupies it for max(bytes sent, bytes received) / bytes_per_s, and completes latency_s later. Bytes sent are those
+/// of Traffic. Times are host times: on CUDA, wait() blocks the host.
 ///
-/// Calls are checked, recorded and counted here and not in `inner`, whose numbering this continues: do not use `inner`
-/// directly while it is wrapped, and let it live longer.
+/// Calls are checked, recorded and counted here and not in `inner`, whose sequence numbers are continued: do not use
+/// `inner` directly while it is wrapped, and keep it alive.
 class ThrottledGroup final : public Group {
  public:
   ThrottledGroup(Group& inner, Link link);

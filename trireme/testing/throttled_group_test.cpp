@@ -27,7 +27,7 @@ double throttle_seconds_since(ThrottleClock::time_point start) {
 
 void throttle_compute(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
-/// Every operation once, as one row of numbers.
+/// The results of every operation, concatenated.
 at::Tensor throttle_results(Group& g) {
   const std::int64_t n = g.size();
   const int me = g.rank(), next = (me + 1) % g.size(), previous = (me + g.size() - 1) % g.size();
@@ -70,7 +70,7 @@ TEST(ThrottledGroup, ChangesNoResult) {
               EXPECT_EQ(slow.traffic().calls, traffic.calls);
               EXPECT_EQ(slow.traffic().bytes, traffic.bytes);
             }
-            // Counted in the wrapper alone; and the group goes on where the wrapper left it.
+            // Counted only in the wrapper; afterwards the group continues with the wrapper's sequence numbers.
             EXPECT_EQ(g.traffic().bytes, traffic.bytes);
             EXPECT_TRUE(at::equal(throttle_results(g), plain));
           },
@@ -93,7 +93,7 @@ TEST(ThrottledGroup, RecordsEachCallOnceInOneRow) {
   });
 }
 
-// Two ranks that all_reduce 1,000 bytes send 1,000 each.
+// In an all_reduce of 1,000 bytes, each of two ranks sends 1,000.
 constexpr std::int64_t kThrottleBytes = 1000;
 at::Tensor throttle_block() { return at::ones({kThrottleBytes}, at::kByte); }
 
@@ -117,7 +117,7 @@ TEST(ThrottledGroup, CallsInARowTakeTheSumOfTheirTimes) {
     ThrottledGroup slow(g, {.bytes_per_s = 20e3, .latency_s = 0.02});
     const auto start = ThrottleClock::now();
     Pending first = slow.all_reduce(throttle_block()), second = slow.all_reduce(throttle_block());
-    // The second waits for the first to leave the link; the latency is on the way, not on the link.
+    // The second waits for the link to be free; the latency does not occupy the link.
     std::move(second).wait();
     EXPECT_GE(throttle_seconds_since(start), 2 * 0.05 + 0.02);
     EXPECT_TRUE(first.done());
@@ -130,21 +130,21 @@ TEST(ThrottledGroup, TheLinkRunsWhileOneComputes) {
     ThrottledGroup slow(g, {.bytes_per_s = 20e3});
     const auto start = ThrottleClock::now();
     Pending sum = slow.all_reduce(throttle_block());  // 50 ms
-    // Nobody waits for it: it comes while the rank does something else.
+    // It completes without a wait, while the rank does something else.
     while (!sum.done()) throttle_compute(0.001);
     EXPECT_GE(throttle_seconds_since(start), 0.05);
     std::move(sum).wait();
-    // A link that was idle owes nothing: the next call starts now.
+    // After idle time the next call starts immediately.
     const auto later = ThrottleClock::now();
     slow.all_reduce(throttle_block()).wait();
     EXPECT_GE(throttle_seconds_since(later), 0.05);
   });
 }
 
-/// The least time that `op` takes on each rank, in units of the time of kThrottleBytes.
+/// The minimum time of `op` on each rank, in units of the time for kThrottleBytes.
 void throttle_expect(double units_on_0, double units_on_1, const std::function<void(Group&)>& op) {
   run_ranks(2, [&](Group& g) {
-    ThrottledGroup slow(g, {.bytes_per_s = 50e3});  // 20 ms a unit
+    ThrottledGroup slow(g, {.bytes_per_s = 50e3});  // 20 ms per unit
     const auto start = ThrottleClock::now();
     op(slow);
     EXPECT_GE(throttle_seconds_since(start), 0.02 * (g.rank() == 0 ? units_on_0 : units_on_1));
@@ -167,14 +167,14 @@ TEST(ThrottledGroup, BothEndsOfAMessageAreLate) {
   });
   throttle_expect(1, 1, [](Group& g) { g.all_gather(throttle_block()).wait(); });
   throttle_expect(0.5, 0.5, [](Group& g) { g.all_to_all(throttle_block()).wait(); });
-  // Rank 0 sends all its rows to rank 1, and gets none.
+  // Rank 0 sends all its rows to rank 1, and receives none.
   throttle_expect(1, 1, [](Group& g) {
     if (g.rank() == 0)
       g.all_to_all(throttle_block(), {0, kThrottleBytes}, {0, 0}).wait();
     else
       g.all_to_all(at::empty({0}, at::kByte), {0, 0}, {kThrottleBytes, 0}).wait();
   });
-  // Both ways at once, in one batch.
+  // Both directions at once, in one batch.
   throttle_expect(1, 1, [](Group& g) {
     const int other = 1 - g.rank();
     g.batch({Message::send(throttle_block(), other), Message::recv(throttle_block(), other)}).wait();

@@ -1,5 +1,5 @@
 #pragma once
-// Texts and tokenizers for tests.
+// Random texts and trained tokenizers for tests.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -11,8 +11,8 @@
 
 namespace trireme {
 
-/// Random text: runs of letters, digits, spaces and line breaks of many kinds, marks, any code point, and now and then
-/// a broken byte.
+/// Random text: runs of letters, digits, spaces and line breaks of many kinds, combining marks, arbitrary code points,
+/// and occasionally an invalid byte.
 inline std::string random_text(std::uint64_t number, bool broken_bytes = true) {
   const RandomStream dice(11, "random text");
   std::uint64_t at = number * 4096;
@@ -47,7 +47,7 @@ inline std::string random_text(std::uint64_t number, bool broken_bytes = true) {
   return out;
 }
 
-/// Whether there is a character that Unicode 15 gave a meaning to: our tables (utf8proc 2.8) know it, PCRE2 10.42 does
+/// Whether there is a character that was assigned in Unicode 15: our tables (utf8proc 2.8) know it, PCRE2 10.42 does
 /// not.
 inline bool is_newer_than_pcre2(const std::string& text) {
   static const data::Pattern unassigned(R"(\p{Cn})");
@@ -64,7 +64,7 @@ inline const std::string& training_text() {
   return text_;
 }
 
-/// A tokenizer.json, trained here.
+/// A tokenizer.json, trained by this library.
 inline std::string trained_json(data::KnownPattern pattern = data::KnownPattern::llama3,
                                 std::int64_t vocab_size = 500) {
   data::WordCounts counts;

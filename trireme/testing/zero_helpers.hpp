@@ -1,5 +1,5 @@
 #pragma once
-// A small model for the tests of this folder: odd sizes, small parameters, units, and one that nothing uses.
+// A small model for tests of zero/: odd sizes, small parameters, units, and an unused parameter.
 #include <map>
 #include <string>
 #include <vector>
@@ -23,8 +23,8 @@ inline at::Tensor normal_numbers(at::IntArrayRef sizes, std::uint64_t seed) {
   return out;
 }
 
-/// Layers 37 -> 37 with a bias and a weight "norm" each; the first one is used again at the end, as a tied head is. The
-/// second one, and the first where it is used again, write the gradients of their weights in place.
+/// Layers 37 -> 37, each with a bias and a "norm" weight; the first is used again at the end, like a tied head. The
+/// second, and the first in its second use, write their weight gradients in place.
 class UnitNet : public torch::nn::Module {
  public:
   explicit UnitNet(std::int64_t layers = 3, at::ScalarType dtype = at::kDouble) {

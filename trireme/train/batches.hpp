@@ -12,11 +12,11 @@
 
 namespace trireme {
 
-/// T tokens of this rank: b samples of s tokens each.
+/// The T tokens of this rank: b samples of s tokens each.
 struct Microbatch {
-  at::Tensor ids_T, targets_T;  // targets: CrossEntropyOptions::ignore_index where a label does not count
+  at::Tensor ids_T, targets_T;  // targets: CrossEntropyOptions::ignore_index for masked labels
   ForwardContext context;
-  std::int64_t valid = 0;  // targets that count
+  std::int64_t valid = 0;  // number of targets that are not masked
 };
 
 /// The microbatches of this rank.
@@ -26,7 +26,7 @@ class Batches {
   ~Batches();
 
   std::int64_t num_microbatches() const { return split_.num_microbatches(); }
-  /// All microbatches of a step; those of the next are being made meanwhile.
+  /// All microbatches of a step; those of the next step are prefetched.
   std::vector<Microbatch> take(std::int64_t step);
 
   const TrainData& data() const { return data_; }
@@ -41,7 +41,7 @@ class Batches {
   const int dp_, dp_rank_;
   const TrainData data_;
   data::BatchSplit split_;
-  std::unique_ptr<data::Prefetch> prefetch_;  // last: it uses the rest
+  std::unique_ptr<data::Prefetch> prefetch_;  // last member: it uses the others
 };
 
 }  // namespace trireme

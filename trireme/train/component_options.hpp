@@ -1,5 +1,5 @@
 #pragma once
-// What each part of a run wants to know, from the config. The dtypes of the config are resolved (dtypes.hpp).
+// The options of each component, derived from the config. Expects resolved dtypes (dtypes.hpp).
 #include "trireme/config/schema/config.hpp"
 #include "trireme/nn/init.hpp"
 #include "trireme/optim/loss_scale.hpp"
@@ -16,7 +16,7 @@ InitOptions init_options(const Config& config);
 LrSchedule::Options lr_options(const Config& config);
 LossScale::Options loss_scale_options(const Config& config);
 
-/// All of the above once, so that what is wrong is said before anything starts. Returns what deserves a word.
+/// Computes all of the above, so that errors are reported before anything starts. Returns warnings.
 std::vector<std::string> check_options(const Config& config);
 
 }  // namespace trireme

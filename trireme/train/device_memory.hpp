@@ -1,5 +1,5 @@
 #pragma once
-// What the tensors of this rank take, on whatever device it computes.
+// Peak tensor memory of this rank, on CPU or GPU.
 #include <cstdint>
 
 #include <c10/core/Device.h>
@@ -10,9 +10,9 @@ namespace trireme {
 
 class DeviceMemory {
  public:
-  /// On the CPU as `process` counts, which must outlive it; on a GPU as its caching allocator does.
+  /// On the CPU as counted by `process`, which must outlive it; on a GPU by the caching allocator.
   DeviceMemory(at::Device device, const ProcessSetup& process);
-  /// The most bytes of tensors at a time since the last call; 0 where nobody counts.
+  /// Peak bytes of tensors since the last call; 0 if they are not counted.
   std::int64_t take_peak();
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// The dtypes of a run: names of the config, and what "auto" becomes on a device.
+// The dtypes of a run: names in the config, and how "auto" is resolved for a device.
 #include <string>
 
 #include <c10/core/Device.h>
@@ -9,12 +9,11 @@
 
 namespace trireme {
 
-/// ConfigError for a name that is none.
+/// ConfigError for an unknown name.
 at::ScalarType scalar_type(const std::string& name);
 std::string dtype_word(at::ScalarType dtype);  // "bfloat16"
 
-/// Writes into the config what "auto" stands for: bfloat16 where `device` multiplies it natively, else float32; and
-/// gives precision.param its value.
+/// Replaces "auto" in the config: bfloat16 if `device` supports it natively, else float32; and sets precision.param.
 void resolve_dtypes(Config& config, at::Device device);
 
 }  // namespace trireme

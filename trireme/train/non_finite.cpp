@@ -11,11 +11,11 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t kWords = 512;  // bytes of a rank's finding
+constexpr std::int64_t kWords = 512;  // maximum bytes of a rank's finding
 
 bool is_finite(const at::Tensor& x) { return at::isfinite(x.detach()).all().item<bool>(); }
 
-/// Everybody's words, in rank order.
+/// The strings of all ranks, in rank order.
 std::vector<std::string> exchange(const std::string& own, const Mesh& mesh, at::Device device) {
   at::Tensor bytes = at::zeros({kWords}, at::kByte);
   std::memcpy(bytes.data_ptr(), own.data(), std::min(own.size(), static_cast<std::size_t>(kWords - 1)));
@@ -50,13 +50,13 @@ std::string find_non_finite(Executor& executor, Zero& zero, const Mesh& mesh, st
                 .loss_gradient = [&] { return loss_gradient; }});
   zero.finish_gradients();
   zero.on_gradient({});
-  // A gradient that only the sum over ranks made infinite. All ranks look, whatever they have found.
+  // Gradients that are finite on each rank but overflow in the sum over ranks. All ranks check, whatever they found.
   zero.grad_norm();
   if (const std::vector<std::string> names = zero.not_finite(); found.empty() && !names.empty())
     found = text("?", names.front());
   const std::vector<std::string> all = exchange(found, mesh, loss_gradient.device());
-  // What a rank made by itself comes before what it got from others: NaN spreads by sums, over tp in the middle of a
-  // forward already; of several ranks the first is named.
+  // A tensor that a rank computed itself takes precedence over the reduced gradients: NaN spreads through reductions,
+  // over tp already within a forward. If several ranks found one, the first is named.
   for (std::size_t r = 0; r < all.size(); ++r)
     if (!all[r].empty() && all[r][0] != '?') return text("first not finite: ", all[r], " on rank ", r);
   for (const std::string& words : all)

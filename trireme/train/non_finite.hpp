@@ -1,5 +1,5 @@
 #pragma once
-// Which tensor was the first that is not finite, and on which rank.
+// Finds the first non-finite tensor, and its rank.
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -13,12 +13,12 @@ namespace trireme {
 
 using Probe = std::function<void(const std::string& path, const at::Tensor& x)>;
 
-/// After a step that failed, with everything as it was before it: runs the step's forwards and backwards once more and
-/// looks at all that modules and parameters make, before any rank's part is added to another's. Returns a sentence that
-/// names the first rank, tensor and microbatch, or says that it did not happen again. A call of all ranks, alike on
-/// all.
+/// After a failed step, with the state from before it: runs the forwards and backwards of the step again and checks all
+/// module outputs and parameter gradients before any reduction over ranks. Returns a sentence that names the first
+/// rank, tensor and microbatch, or says that the failure was not reproduced. Collective: all ranks call it, and all get
+/// the same result.
 ///   loss_gradient   of the step that failed (StepWork)
-///   forward         the loss of microbatch m, while the probe is told what every module puts out
+///   forward         the loss of microbatch m; it passes the output of every module to the probe
 std::string find_non_finite(Executor& executor, Zero& zero, const Mesh& mesh, std::int64_t step,
                             const at::Tensor& loss_gradient,
                             const std::function<at::Tensor(int m, const Probe& probe)>& forward);

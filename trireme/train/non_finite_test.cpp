@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-/// Each kind of fault on each rank is named, on all ranks alike.
+/// Each kind of fault on each rank is named, with the same message on all ranks.
 TEST(NonFinite, NamesTheFirstRankAndTensor) {
   enum class Fault { none, output, loss, gradient, sum };
   constexpr int kDp = 3;
@@ -32,9 +32,9 @@ TEST(NonFinite, NamesTheFirstRankAndTensor) {
                 const bool now = here && m == 1;
                 probe("layers.3", now && fault == Fault::output ? loss / 0 : loss);
                 if (now && fault == Fault::loss) return loss * HUGE_VAL;
-                // A finite loss whose gradient is not: the square root at zero.
+                // A finite loss with a non-finite gradient: the square root at zero.
                 if (now && fault == Fault::gradient) return (loss - loss.detach()).sqrt() + loss;
-                // Finite on every rank, infinite together.
+                // Finite on every rank, but the sum overflows.
                 if (fault == Fault::sum && m == 1 && stage < 3)
                   return net.named_parameters()["layer1.bias"].sum() * 8e307;
                 return loss;
@@ -49,7 +49,7 @@ TEST(NonFinite, NamesTheFirstRankAndTensor) {
             case Fault::gradient:
               EXPECT_THAT(words, testing::MatchesRegex("first not finite: the gradient of .* in microbatch 1 " + rank));
               break;
-            case Fault::sum:  // stage 3 has freed what the loss above would need
+            case Fault::sum:  // in stage 3 the weights that the loss above needs are already freed
               if (stage < 3) {
                 EXPECT_THAT(words, testing::HasSubstr(
                                        "the sum of all ranks' gradients of layer1.bias; each rank's own is finite"));

@@ -1,5 +1,5 @@
 #pragma once
-// What a rank does before it trains.
+// Setup of a rank before training: process options, and checks of the inputs.
 #include <string>
 
 #include "trireme/runtime/process_setup.hpp"
@@ -7,14 +7,14 @@
 
 namespace trireme {
 
-/// What the process of a rank sets for all of libtorch.
+/// The process-wide libtorch settings of a rank.
 ProcessOptions process_options(Config config, const ParallelContext& context, const Variables& variables);
 
-/// Everything that the config names and that can be looked at without ranks: token files, tokenizer, weights to start
-/// from. DataError, ConfigError, CheckpointError.
+/// Checks all inputs in the config that can be checked without ranks: token files, tokenizer, initial weights.
+/// DataError, ConfigError, CheckpointError.
 void check_inputs(const Config& config);
 
-/// Rank 0's words (up to 4,095 bytes), on every rank. A call of all ranks.
+/// Broadcasts a string of rank 0 (up to 4,095 bytes) to every rank. Collective.
 std::string broadcast_text(const std::string& words, const ParallelContext& context);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 #pragma once
-// What a run says of itself before its first step.
+// The header lines that a run prints before its first step.
 #include <string>
 #include <utility>
 #include <vector>

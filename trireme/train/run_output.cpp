@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-constexpr double kSpike = 6;  // deviations above the mean that deserve a word
+constexpr double kSpike = 6;  // standard deviations above the mean that trigger a warning
 
 std::unique_ptr<report::HubLogger> event_logger(const MetricsConfig& metrics, const std::filesystem::path& folder,
                                                 Log& log) {
@@ -35,7 +35,7 @@ void RunOutput::step(report::StepRecord record) {
   if (record.skipped) ++skipped_;
   if (!first_loss_) first_loss_ = record.loss;
   last_loss_ = record.loss;
-  if (steps_ > 1) tokens_per_sec_.push_back(record.tokens_per_sec);  // the first step sets things up
+  if (steps_ > 1) tokens_per_sec_.push_back(record.tokens_per_sec);  // the first step includes setup
   metrics_.append(record);
   if (events_) events_->add_scalars_from_list(report::log_items(record), record.step);
   if (record.loss_z && *record.loss_z > kSpike)

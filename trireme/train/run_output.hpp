@@ -1,5 +1,5 @@
 #pragma once
-// Where rank 0 writes what happens: the console, metrics.jsonl, TensorBoard, a hub.
+// The outputs of a run on rank 0: console, metrics.jsonl, TensorBoard, a hub.
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -20,15 +20,15 @@ class RunOutput {
             const TerminalFacts& terminal);
 
   report::TrainConsole& console() { return console_; }
-  /// Adds the z-scores, writes the record everywhere, and warns of a spike.
+  /// Adds the z-scores, writes the record to all outputs, and warns of a spike.
   void step(report::StepRecord record);
-  /// The rest of the summary is the caller's.
+  /// The caller fills in the rest of the summary.
   void finish(report::RunSummary summary);
 
  private:
   report::TrainConsole console_;
   report::MetricsFile metrics_;
-  Log log_;  // of uploads: warnings on the console
+  Log log_;  // for uploads: warnings go to the console
   std::unique_ptr<report::HubLogger> events_;
   report::ZScore loss_z_, norm_z_;
   std::vector<double> tokens_per_sec_;

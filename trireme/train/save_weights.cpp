@@ -23,15 +23,14 @@ files::SafetensorsDtype file_dtype(at::ScalarType dtype) {
   }
 }
 
-/// Names in their files, by ours.
+/// Hugging Face names by the library's names.
 std::map<std::string, std::vector<WeightName>> names_by_ours(const ModelConfig& model) {
   std::map<std::string, std::vector<WeightName>> names;
   for (WeightName& name : weight_names(model)) names[name.ours].push_back(std::move(name));
   return names;
 }
 
-/// f(parameter) for every parameter once, in the order in which it is gathered: of each part the buckets as
-/// forward meets them.
+/// Calls f(parameter) once per parameter, in gather order: per part, the buckets in forward order.
 template <class F>
 void for_each_param(Zero& zero, const F& f) {
   for (ZeroPart* part : zero.parts())
@@ -64,7 +63,7 @@ void add_tokenizer(files::SafetensorsFolderWriter& writer, std::filesystem::path
   writer.add_file("tokenizer.json", contents.str());
 }
 
-/// What stands beside the weights; then the folder appears.
+/// Adds the other files and publishes the folder.
 void finish(files::SafetensorsFolderWriter& writer, const FolderFacts& facts) {
   if (what_transformers_lacks(facts.model, facts.dtype).empty()) {
     config::HfTokenIds tokens;
@@ -107,7 +106,7 @@ void save_weights(Zero& zero, Mesh& mesh, const FolderFacts& facts, const std::f
         for (std::size_t s = bucket.slots.size(); s-- > 0;) write(part->partition.params()[bucket.slots[s].item]);
       });
   if (writer) finish(*writer, facts);
-  mesh.world_group().barrier().wait();  // no rank leaves, and ends the job, before the folder is complete
+  mesh.world_group().barrier().wait();  // no rank exits, which would end the job, before the folder is complete
 }
 
 }  // namespace trireme

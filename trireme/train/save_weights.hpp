@@ -1,5 +1,5 @@
 #pragma once
-// The trained weights as a Hugging Face folder, gathered from the shards.
+// Saves the trained weights as a Hugging Face folder, gathered from the shards.
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -10,19 +10,19 @@
 
 namespace trireme {
 
-/// What stands in the folder beside the weights.
+/// Metadata for the other files in the folder.
 struct FolderFacts {
   const ModelConfig& model;
   std::string dtype;                                // of the weights, "bfloat16"
-  const std::optional<data::Tokenizer>& tokenizer;  // for its token numbers
+  const std::optional<data::Tokenizer>& tokenizer;  // for its token ids
   std::string tokenizer_path;                       // tokenizer.json is copied from there
 };
 
-/// Why transformers could not load such a folder; empty when it can.
+/// Why transformers could not load such a folder; empty if it can.
 std::string what_transformers_lacks(const ModelConfig& model, const std::string& dtype);
 
-/// A call of all ranks; the first writes. One bucket is whole at a time. The folder appears complete or not at all, and
-/// none is ever written over: CheckpointError.
+/// Collective; rank 0 writes. Only one bucket is gathered at a time. The folder appears atomically, and an existing one
+/// is never overwritten: CheckpointError.
 void save_weights(Zero& zero, Mesh& mesh, const FolderFacts& facts, const std::filesystem::path& folder);
 
 }  // namespace trireme

@@ -32,7 +32,7 @@ ModelConfig small_model(const std::string& family) {
   return m;
 }
 
-/// The weights of every layout are the same file, byte by byte as far as tensors go, and come back as they were.
+/// The saved tensors are byte-identical for every layout, and load back unchanged.
 TEST(SaveWeights, EveryLayoutComesBack) {
   for (const std::string family : {"gpt2", "llama"})
     for (const int stage : {0, 1, 3})

@@ -19,7 +19,7 @@ const at::Tensor& TokenCount::total() {
 
 StepAgreement agree(const at::Tensor& loss_sum, bool stop_asked, const Mesh& mesh) {
   at::Tensor both = at::zeros({2}, loss_sum.options());
-  if (mesh.coord(Axis::tp) == 0) both[0] = loss_sum;  // the same on all ranks of tp: one of them counts
+  if (mesh.coord(Axis::tp) == 0) both[0] = loss_sum;  // the same on all ranks of tp: counted once
   if (stop_asked) both[1] = 1;
   both = mesh.world_group().all_reduce_(both).wait().cpu();
   return {both[0].item<double>(), both[1].item<double>() > 0};

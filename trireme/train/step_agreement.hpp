@@ -1,6 +1,5 @@
 #pragma once
-// What the ranks have to tell each other in a step, apart from the model: how many tokens count, the loss, and whether
-// to stop.
+// The values that all ranks exchange per step, apart from the model: token count, loss, and whether to stop.
 #include <optional>
 #include <vector>
 
@@ -9,7 +8,7 @@
 
 namespace trireme {
 
-/// The targets of all ranks that count. The sum travels while the first forward runs.
+/// The number of unmasked targets over all ranks. The all-reduce overlaps the first forward.
 class TokenCount {
  public:
   TokenCount(const std::vector<Microbatch>& microbatches, const Mesh& mesh, at::Device device);
@@ -23,10 +22,10 @@ class TokenCount {
 
 struct StepAgreement {
   double loss_sum = 0;  // of all tokens of the step
-  bool stop = false;    // some rank was asked to
+  bool stop = false;    // some rank was asked to stop
 };
 
-/// `loss_sum`: of this rank's tokens. A call of all ranks; waits for the device.
+/// `loss_sum`: over this rank's tokens. Collective; synchronizes with the device.
 StepAgreement agree(const at::Tensor& loss_sum, bool stop_asked, const Mesh& mesh);
 
 }  // namespace trireme

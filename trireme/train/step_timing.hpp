@@ -1,13 +1,13 @@
 #pragma once
-// Where the time of training steps goes.
+// The time of training steps, by phase.
 
 namespace trireme {
 
-/// Seconds, of one step or of many.
+/// Seconds, for one step or summed over several.
 struct StepTiming {
-  double step = 0;  // all of it
+  double step = 0;  // total
   double data = 0, forward = 0, backward = 0, update = 0, validation = 0;
-  double waited = 0;  // of all that, in waits for communication
+  double waited = 0;  // part of the total spent waiting for communication
 
   StepTiming& operator+=(const StepTiming& other) {
     step += other.step;

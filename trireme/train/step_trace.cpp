@@ -13,7 +13,7 @@ void write_step_trace(const std::filesystem::path& folder, const TracedStep& tra
                       const std::string& backend) {
   Tracer tracer({.rank = world.rank(), .world_size = world.size(), .backend = backend});
   tracer.enable();
-  // Records count from when the machine was started, the trace from 1970.
+  // Records use the steady clock, the trace the time since 1970.
   const std::int64_t shift = tracer.now_ns() - steady_ns();
   const int parts = tracer.new_lane("step");
   const auto add = [&](std::string_view name, std::int64_t begin_ns, std::int64_t end_ns) {
@@ -21,7 +21,7 @@ void write_step_trace(const std::filesystem::path& folder, const TracedStep& tra
   };
   for (const ActionSpan& span : traced.spans) add(str(span.action), span.begin_ns, span.end_ns);
   add("update", traced.update_ns, traced.end_ns);
-  // Spans of a lane must nest, and calls of one group need not: each goes to the first lane of its group that is free.
+  // Spans of a lane must nest, but calls of one group may overlap: each goes to the first free lane of its group.
   std::map<std::string, std::vector<std::pair<int, std::int64_t>>> lanes;  // by group: lane, busy until
   for (const CallRecord& call : traced.calls) {
     const std::int64_t end = call.finished_ns > 0 ? call.finished_ns : call.started_ns;

@@ -1,5 +1,5 @@
 #pragma once
-// A step as a Chrome trace, one file a rank: its parts, and every communication under them.
+// Writes a step as a Chrome trace, one file per rank: its phases, and all communication during them.
 #include <filesystem>
 #include <vector>
 
@@ -8,12 +8,12 @@
 
 namespace trireme {
 
-/// What is drawn. Times are those of steady_ns().
+/// The events to write. Times are those of steady_ns().
 struct TracedStep {
   std::int64_t step = 0;
   std::vector<ActionSpan> spans{};         // forwards and backwards
-  std::int64_t update_ns = 0, end_ns = 0;  // when the update began, and when it was over
-  std::vector<CallRecord> calls{};         // up to the sum of all gradients
+  std::int64_t update_ns = 0, end_ns = 0;  // begin and end of the update
+  std::vector<CallRecord> calls{};         // up to the end of gradient reduction
 };
 
 /// stepN/rankR.json.gz in `folder`.

@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-/// One collective a bucket, in the last backward, and the first of them before that backward ends.
+/// One collective per bucket, in the last backward, and the first of them starts before that backward ends.
 TEST(StepTrace, BucketsTravelUnderBackward) {
   const TempFolder folder;
   for (const int stage : {0, 1})

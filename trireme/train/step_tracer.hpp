@@ -1,5 +1,5 @@
 #pragma once
-// Traces of the steps that [profiler] names.
+// Traces the steps selected in [profiler].
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -11,12 +11,12 @@ namespace trireme {
 
 class StepTracer {
  public:
-  /// `steps`: those to trace; the others cost nothing.
+  /// `steps`: those to trace; the others have no overhead.
   StepTracer(std::vector<std::int64_t> steps, std::filesystem::path folder, const World& world, std::string backend);
 
-  /// When the gradients are summed, before Mesh::end_step() forgets the calls.
+  /// After the gradients are reduced, before Mesh::end_step() drops the call records.
   void gradients_summed(std::int64_t step);
-  /// When the update is over: writes the file.
+  /// After the update: writes the file.
   void step_done(const StepOutcome& outcome);
 
  private:

@@ -25,7 +25,7 @@ std::optional<data::Tokenizer> load_tokenizer(const Config& config) {
 
 }  // namespace
 
-/// Files are opened once, however many stages name them.
+/// Files are opened only once, even if several stages use them.
 data::SamplingPlan TrainData::make_plan() const {
   std::map<std::string, data::SharedTokens> opened;
   data::OpenTokensOptions open_options;

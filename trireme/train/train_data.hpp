@@ -1,5 +1,5 @@
 #pragma once
-// What a run is trained and judged on, from its config. No torch, no ranks: a launcher checks it before anything
+// Training and validation data of a run, from its config. No torch, no ranks: a launcher checks it before anything
 // starts.
 #include <optional>
 #include <string>
@@ -14,8 +14,8 @@ namespace trireme {
 
 class TrainData {
  public:
-  /// Opens everything. DataError names a file that is missing, too short, or made with another tokenizer than the
-  /// config names; ConfigError a vocabulary that is too small.
+  /// Opens all files. DataError names a file that is missing, too short, or made with a different tokenizer than the
+  /// config's; ConfigError a vocabulary that is too small.
   explicit TrainData(const Config& config);
 
   const data::Sampler& sampler() const { return sampler_; }
@@ -25,7 +25,7 @@ class TrainData {
 
   /// Reads the first samples: DataError for a token outside of the vocabulary.
   void check_first_samples() const;
-  /// For people: "shakespeare.ds · 1.1M tokens · 0.7 epochs planned".
+  /// For display: "shakespeare.ds · 1.1M tokens · 0.7 epochs planned".
   std::string describe() const;
 
  private:

@@ -50,7 +50,7 @@ ExitCode Trainer::run() {
   double validation_seconds = 0;
   for (std::int64_t step = 1; step <= steps && !stop; ++step) {
     const StepResult result = run_step(step);
-    // A smaller loss scale helps where only the scaled gradients are too large.
+    // A smaller loss scale helps only if just the scaled gradients overflowed.
     const bool scale_helps = scale_ && result.scale > 1 && std::isfinite(result.loss);
     if (!result.finite && !scale_helps && config_.checks.non_finite == "stop") stop_non_finite(step, result);
     done = step;
@@ -77,7 +77,7 @@ StepResult Trainer::run_step(std::int64_t step) {
   const Stopwatch step_time;
   const double waited_before = context_.world().recorder().waited_seconds();
 
-  // Data. The count of all ranks' tokens travels under the first forward.
+  // Data. The all-reduce of the token count overlaps the first forward.
   const std::vector<Microbatch> microbatches = batches_->take(step);
   t.data = step_time.seconds();
   TokenCount tokens(microbatches, mesh_, context_.device());
@@ -90,14 +90,14 @@ StepResult Trainer::run_step(std::int64_t step) {
   t.forward = outcome.seconds({schedule::ActionKind::F});
   t.backward = outcome.seconds({schedule::ActionKind::B, schedule::ActionKind::I, schedule::ActionKind::W});
 
-  // Sums of the gradients; then the ranks compare the calls of the step.
+  // Wait for the gradient reduction; then the ranks compare their calls of the step.
   const Stopwatch update_time;
   mesh_.tag({step, "update"});
   zero().finish_gradients();
   tracer_.gradients_summed(step);
   mesh_.end_step();
 
-  // Update. Whether it counts is known when the device has the norm.
+  // Update. Whether it counts is known once the norm has been read.
   PendingUpdate update =
       zero().update({.lr = result.lr, .max_norm = config_.training.max_norm, .loss_scale = result.scale});
   const StepAgreement agreed = agree(outcome.loss_sum, io_.stop_asked(), mesh_);
@@ -105,7 +105,7 @@ StepResult Trainer::run_step(std::int64_t step) {
   result.finite = std::isfinite(result.norm);
   if (scale_) scale_->update(!result.finite);
 
-  // Record.
+  // Result.
   result.loss = agreed.loss_sum / std::max(1.0, tokens.total().item<double>());
   result.stop = agreed.stop;
   t.update = update_time.seconds();

@@ -1,5 +1,5 @@
 #pragma once
-// The main job: everything built from a Config and a ParallelContext, and the loop over steps.
+// The trainer: builds everything from a Config and a ParallelContext, and runs the training loop.
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,12 +18,12 @@ namespace trireme {
 
 class Trainer {
  public:
-  /// A call of all ranks. `config` is derived and checked. ConfigError, DataError, CheckpointError before any step.
+  /// Collective. `config` is derived and checked. ConfigError, DataError, CheckpointError before the first step.
   Trainer(Config config, ParallelContext& context, const ProcessSetup& process, TrainIo io);
   ~Trainer();
 
-  /// All steps, or until somebody asks to stop: ExitCode::done or interrupted. The weights are saved either way.
-  /// NonFiniteError as [checks] says.
+  /// Runs all steps, or until a stop is requested: ExitCode::done or interrupted. The weights are saved in both cases.
+  /// NonFiniteError depending on [checks].
   ExitCode run();
 
   Zero& zero() { return model_->zero(); }
@@ -41,11 +41,11 @@ class Trainer {
   TrainIo io_;
   DeviceMemory memory_;
   LrSchedule lr_;
-  std::optional<LossScale> scale_;  // f16
+  std::optional<LossScale> scale_;  // only for f16
   StepTracer tracer_;
   std::unique_ptr<Batches> batches_;
   std::unique_ptr<TrainingModel> model_;
-  std::unique_ptr<TrainingReport> report_;  // of rank 0
+  std::unique_ptr<TrainingReport> report_;  // only on rank 0
   std::int64_t peak_bytes_ = 0;
   at::Tensor loss_gradient_;  // of the last step
 };

@@ -1,5 +1,5 @@
 #pragma once
-// The model of a run on its mesh, with initial or loaded weights, and what runs its steps.
+// The model of a run on its mesh, with initialized or loaded weights, and the executor of its steps.
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,14 +15,14 @@ namespace trireme {
 
 class TrainingModel {
  public:
-  /// A call of all ranks. `config` has its dtypes resolved; `warnings` gets what a user should know of the weights.
+  /// Collective. `config` has resolved dtypes; notes about the loaded weights are added to `warnings`.
   TrainingModel(const Config& config, ParallelContext& context, int microbatches, std::vector<std::string>& warnings);
 
   Decoder& decoder() { return *decoder_; }
   Zero& zero() { return *zero_; }
   Executor& executor() { return *executor_; }
 
-  /// The sum of the losses of a microbatch's tokens.
+  /// The loss of a microbatch, summed over its tokens.
   at::Tensor loss(const Microbatch& microbatch, const Probe& probe = {});
 
  private:

@@ -49,7 +49,7 @@ void TrainingReport::step(std::int64_t step, const StepResult& result, std::int6
   tokens_ += tokens;
   const double ranks = context_.world_size(), rate = static_cast<double>(tokens) / t.step;
   report::StepRecord record{.step = step,
-                            .steps = result.stop ? step : config_.training.steps,  // the last is always shown
+                            .steps = result.stop ? step : config_.training.steps,  // the last step is always shown
                             .loss = result.loss,
                             .grad_norm = result.norm,
                             .lr = result.lr,
@@ -61,7 +61,7 @@ void TrainingReport::step(std::int64_t step, const StepResult& result, std::int6
                             .mem_peak_gib = static_cast<double>(peak_bytes) / 0x1p30,
                             .skipped = !result.finite,
                             .val_loss = validation_loss};
-  // On a GPU a wait only orders streams, and costs the host nothing.
+  // On a GPU a wait only orders streams and does not block the host.
   if (context_.device().is_cpu()) record.comm_exposed_frac = std::min(1.0, t.waited / t.step);
   record.tflops_per_rank =
       config::model_flops_per_token(config_.model, seq_len, config::CountedScores::causal) * rate / ranks / 1e12;
@@ -71,7 +71,7 @@ void TrainingReport::step(std::int64_t step, const StepResult& result, std::int6
   output_.step(record);
 }
 
-/// A line above the row of this step, where there is something to say.
+/// Prints a line above the row of this step, if there is something to report.
 void TrainingReport::note(std::int64_t step, const StepResult& result, bool is_shown) {
   if (!result.finite) ++skipped_since_shown_;
   if (!is_shown) return;

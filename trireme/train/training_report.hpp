@@ -1,5 +1,5 @@
 #pragma once
-// What rank 0 says of a run: its header, its steps, its summary.
+// What rank 0 prints and records of a run: header, steps, summary.
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -13,28 +13,28 @@
 
 namespace trireme {
 
-/// What the program around a training gives it.
+/// Inputs from the program that starts a training.
 struct TrainIo {
   std::ostream& out;
   TerminalFacts terminal{};
   std::string program{};                                    // "trireme 0.1.0"
-  std::filesystem::path folder{};                           // of the run, which is there already; rank 0 writes to it
-  std::string config_text{};                                // written to it as config.toml
-  std::vector<std::string> warnings{};                      // to be shown
+  std::filesystem::path folder{};                           // of the run, must exist; rank 0 writes to it
+  std::string config_text{};                                // written to the folder as config.toml
+  std::vector<std::string> warnings{};                      // to be displayed
   std::function<bool()> stop_asked = [] { return false; };  // Ctrl-C
 };
 
-/// What a step has come to, the same on all ranks.
+/// The result of a step, the same on all ranks.
 struct StepResult {
   double loss = 0, norm = 0, lr = 0;
-  double scale = 1;  // of the loss
+  double scale = 1;  // loss scale
   bool finite = true, stop = false;
   StepTiming timing;
 };
 
 class TrainingReport {
  public:
-  /// Prints the header. `data`: what is trained on, in words.
+  /// Prints the header. `data`: a description of the training data.
   TrainingReport(const Config& config, const ParallelContext& context, const TrainIo& io, const std::string& data);
 
   void step(std::int64_t step, const StepResult& result, std::int64_t seq_len, std::int64_t peak_bytes,

@@ -14,15 +14,14 @@ namespace {
 
 static_assert(kernels::kSquaresBlock == kFlatBlock);
 
-/// Elements of a rank's tensor, as ranges of its flat form, that this rank counts: those of pieces of which it is the
-/// first holder.
+/// The ranges of a rank's flattened tensor that this rank counts: the pieces of which it is the first holder.
 std::vector<Range> counted(const Param& param, const ParamMesh& mesh) {
   const std::vector<Piece> own = mesh.pieces(param.spec);
   const at::IntArrayRef sizes = param.value.sizes();
   std::vector<Range> out;
   for (std::size_t i = 0; i < own.size(); ++i) {
     if (!mesh.is_first_holder(param.spec, i)) continue;
-    // Rows of the box that are one behind the other are one range.
+    // Rows of the box that are contiguous in memory form one range.
     const Box box = box_of(own[i].slices.local_slices);
     std::size_t inner = box.size();
     std::int64_t run = 1;
@@ -30,7 +29,7 @@ std::vector<Range> counted(const Param& param, const ParamMesh& mesh) {
       run *= box[--inner].size();
       if (box[inner].size() != sizes[static_cast<std::int64_t>(inner)]) break;
     }
-    // Outer dims: every combination of their indices starts a range.
+    // Outer dims: one range per combination of their indices.
     std::int64_t runs = 1;
     for (std::size_t d = 0; d < inner; ++d) runs *= box[d].size();
     for (std::int64_t r = 0; r < runs; ++r) {
@@ -80,7 +79,7 @@ at::Tensor GradNorm::sum_of_squares(const GradReducer& gradients) {
     kernels::add_block_squares(gradients.shard(run.bucket).narrow(0, run.offset, run.numel), run.phase,
                                blocks_.narrow(0, run.block, touched));
   }
-  // Every block has one owner among the shards, so this sum rounds nothing.
+  // Every block has exactly one owner among the shards, so this sum is exact.
   blocks_ = partition_.shards().all_reduce_(blocks_).wait();
   const at::Tensor own = kernels::sum_in_order(blocks_).view({1});
   return partition_.mesh().model_group(partition_.params()[0].spec).all_reduce(own).wait();
@@ -97,7 +96,7 @@ std::vector<std::string> GradNorm::not_finite() const {
 
 at::Tensor update_factor(const at::Tensor& norm, double max_norm, double loss_scale) {
   const at::Tensor real_norm = norm / loss_scale;
-  // inf - inf and nan - nan are NaN, and stay so whatever they are multiplied by.
+  // inf - inf and nan - nan are NaN, and remain NaN when multiplied.
   const at::Tensor zero_or_nan = norm - norm;
   at::Tensor factor = at::ones_like(norm);
   if (max_norm > 0) factor = (max_norm / (real_norm + 1e-6)).clamp_max(1.0);

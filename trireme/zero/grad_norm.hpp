@@ -1,5 +1,5 @@
 #pragma once
-// The norm of all gradients, every element counted once, whoever keeps it.
+// The global gradient norm: every element is counted exactly once, on whichever rank owns it.
 #include <string>
 #include <vector>
 
@@ -7,36 +7,36 @@
 
 namespace trireme {
 
-/// The squares of one partition. They are added up in blocks of each parameter (Note [Blocks of a flat buffer]), and
-/// the blocks' sums in one order: the norm is bitwise the same for every dp and every stage. Elements that several
-/// ranks of the model hold are counted by the first of them; padding of a parameter or a bucket by none.
+/// The norm over one partition. Squares are summed per block of each parameter (Note [Blocks of a flat buffer]), then
+/// the block sums in a fixed order: the norm is bitwise the same for every dp and every stage. An element that several
+/// ranks hold as model-parallel replicas is counted by the first of them only; padding of parameters and buckets is not
+/// counted.
 class GradNorm {
  public:
   explicit GradNorm(const Partition& partition);
 
-  /// The sum of squares over all ranks of this stage: one element, f64, on the gradients' device; nothing waits for it.
-  /// A call of all ranks.
+  /// The sum of squares over all ranks of this pipeline stage: one f64 element on the device of the gradients, without
+  /// host synchronization. Collective: all ranks call it.
   at::Tensor sum_of_squares(const GradReducer& gradients);
 
-  /// After sum_of_squares(): the parameters of this rank's model part whose gradient is not finite, in the order of
-  /// backward.
+  /// After sum_of_squares(): the parameters of this rank's model part with non-finite gradients, in backward order.
   std::vector<std::string> not_finite() const;
 
  private:
-  struct Run {  // elements of one parameter, one after the other in this rank's part of a bucket
+  struct Run {  // a contiguous range of one parameter within this rank's shard of a bucket
     std::size_t bucket;
     std::int64_t offset, numel;
-    std::int64_t block, phase;  // where they lie among all blocks
+    std::int64_t block, phase;  // index of its first block among all blocks, and its offset in that block
   };
 
   const Partition& partition_;
   std::vector<Run> runs_;
-  std::vector<std::int64_t> first_block_;  // by item, and the number of all at the end
+  std::vector<std::int64_t> first_block_;  // by item; the last entry is the total number of blocks
   at::Tensor blocks_;
 };
 
-/// What gradients are multiplied by before the update: 1 / loss_scale, and what brings their norm down to max_norm
-/// where it is larger (0: never), as PyTorch's clip_grad_norm_ has it. NaN where `norm`, of the scaled gradients, is
+/// The factor that gradients are multiplied by before the update: 1 / loss_scale, times max_norm / norm if the norm
+/// exceeds max_norm (0: no clipping), as in PyTorch's clip_grad_norm_. NaN if `norm`, that of the scaled gradients, is
 /// not finite.
 at::Tensor update_factor(const at::Tensor& norm, double max_norm, double loss_scale);
 

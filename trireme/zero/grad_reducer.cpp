@@ -14,14 +14,14 @@
 
 namespace trireme {
 
-/// Runs when a parameter's gradient is there.
+/// Runs when the gradient of a parameter has been accumulated.
 class GradReducer::Hook : public kernels::GradientPlace {
  public:
   Hook(GradReducer& reducer, std::size_t item) : reducer_(reducer), item_(item) {}
 
   void operator()(const torch::autograd::Variable& parameter) override {
     at::Tensor gradient = parameter.grad();
-    at::Tensor(parameter).mutable_grad() = at::Tensor();  // so that autograd hands the next one over without adding
+    at::Tensor(parameter).mutable_grad() = at::Tensor();  // so that autograd does not add the next one to it
     if (reducer_.deferring_)
       reducer_.deferring_->push_back({item_, {}, std::move(gradient)});
     else
@@ -48,7 +48,7 @@ struct GradReducer::InFlight {
 
 namespace {
 
-// So many buckets of stages 2-3 may be on their way: one that travels, one that waits for its turn.
+// Limit on buckets of stages 2-3 in flight: one being communicated, one queued.
 constexpr std::size_t kInFlight = 2;
 
 at::ScalarType collected_in(const Partition& partition) {
@@ -98,7 +98,7 @@ at::Tensor GradReducer::buffer(std::size_t b) {
   if (const auto found = open_.find(b); found != open_.end()) return found->second;
   const MemoryScope gradients(MemoryKind::gradients);
   const at::Tensor memory = at::empty({bucket.numel}, partition_.tensor_options().dtype(dtype_));
-  // What pads the bucket is summed with it, and must be numbers.
+  // Padding is reduced with the bucket, so it must be initialized.
   std::int64_t end = 0;
   for (const FlatSlot& slot : bucket.slots) {
     if (slot.offset > end) memory.narrow(0, end, slot.offset - end).zero_();
@@ -145,21 +145,21 @@ void GradReducer::run_deferred(int microbatch) {
     if (one.write) {
       const kernels::GradientPlace::Memory memory = to_write(one.item);
       one.write(memory.value, memory.is_empty);
-      one.write = nullptr;  // its activations are not needed any more
+      one.write = nullptr;  // releases the activations
     } else {
       arrived(one.item, std::move(one.gradient));
     }
   }
 }
 
-// On CUDA hooks run on autograd's thread of the device, one for each device: a reducer has one device, so one thread at
-// a time is here.
+// On CUDA hooks run on autograd's thread for the device. A reducer has one device, so only one thread runs this at a
+// time.
 kernels::GradientPlace::Memory GradReducer::to_write(std::size_t item) {
   require_open(item);
   const bool is_empty = !written_[item];
   written_[item] = true;
-  // A gradient that is added to those of microbatches before is made by itself first: then sums have one order, whether
-  // a rank accumulates or several ranks have a microbatch each.
+  // If the bucket already holds earlier microbatches, the gradient is computed separately and then added: then the
+  // order of summation is the same whether one rank accumulates or several ranks have one microbatch each.
   const bool aside = look_at_ || filled_[item] || !partition_.options().contiguous_gradients;
   if (is_empty && aside) {
     const MemoryScope gradients(MemoryKind::gradients);
@@ -177,7 +177,7 @@ void GradReducer::require_open(std::size_t item) const {
   require(!(seen_[item] && sends_now()), name, " got two gradients in one microbatch: its bucket may be on its way");
 }
 
-/// What a layer wrote to the place is added up with what came by autograd; undefined: all of it is in the bucket.
+/// Adds the gradient from autograd to the one a layer wrote directly; undefined if all of it is already in the bucket.
 at::Tensor GradReducer::whole_gradient(std::size_t item, at::Tensor gradient) {
   if (!written_[item]) return gradient.is_sparse() ? gradient.to_dense() : gradient;
   written_[item] = false;
@@ -210,7 +210,7 @@ void GradReducer::arrived(std::size_t item, at::Tensor from_autograd) {
 }
 
 void GradReducer::add(std::size_t item, const at::Tensor& gradient) {
-  // The first overwrites what was there before: nobody has to fill the buffer with zeros.
+  // The first gradient overwrites the old content, so the buffer need not be zeroed.
   at::Tensor place = view(item);
   if (filled_[item])
     place.add_(gradient);
@@ -242,10 +242,10 @@ void GradReducer::send(std::size_t b) {
   if (!partial.empty()) sum_partial_gradients(partial, partition_.mesh());
 
   const at::Tensor all = buffer(b);
-  open_.erase(b);  // whoever sends it holds it
+  open_.erase(b);  // `all` keeps it alive
   const bool cast = all.scalar_type() != options.reduce && all.scalar_type() != at::kDouble;
   const at::Tensor wire = cast ? all.to(options.reduce) : all;
-  // One shard: everybody's sum, at once. Else the own part now, and the sum over replicas when all parts are there.
+  // One shard: a single all-reduce. Otherwise reduce to the local shard now, and over the replicas in finish().
   Group& group = partition_.shards().size() == 1 ? partition_.replicas() : partition_.shards();
   const bool scatter = options.reduce_scatter && partition_.shards().size() > 1;
   if (every_microbatch_) land(kInFlight - 1);
@@ -253,7 +253,7 @@ void GradReducer::send(std::size_t b) {
   if (!options.overlap) land(0);
 }
 
-/// Waits for the oldest sums until not more than so many are on their way.
+/// Waits for the oldest reductions until at most `in_flight_at_most` remain.
 void GradReducer::land(std::size_t in_flight_at_most) {
   while (in_flight_.size() > in_flight_at_most) {
     InFlight first = std::move(in_flight_.front());

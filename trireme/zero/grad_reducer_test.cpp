@@ -44,7 +44,7 @@ TEST(GradReducer, SumsAreThoseOfOneRank) {
   };
   for (const Shape shape : {Shape{1, 1}, Shape{2, 1}, Shape{4, 1}, Shape{4, 2}})
     for (const int stage : {0, 1, 2, 3})
-      for (const int way : {0, 1, 2, 3})  // overlap; not; sums of whole buckets; gradients stay where they are
+      for (const int way : {0, 1, 2, 3})  // overlap; no overlap; all-reduce of full buckets; non-contiguous gradients
         for (const int microbatches : {1, 3})
           for (const double bucket_mb : {0.0001, 0.012, 25.0})
             if (bucket_mb > 0.001 || way == 0)
@@ -61,7 +61,7 @@ TEST(GradReducer, SumsAreThoseOfOneRank) {
                                            .persistence_threshold = 50,
                                            .accumulate = at::kDouble});
                 GradReducer reducer(partition);
-                for (int step = 0; step < 2; ++step) {  // the second starts where the first left the buffers
+                for (int step = 0; step < 2; ++step) {  // the second reuses the buffers of the first
                   const std::int64_t each = kRows / shape.dp / microbatches;
                   for (int m = 0; m < microbatches; ++m) {
                     reducer.begin_microbatch(m + 1 == microbatches);
@@ -78,8 +78,8 @@ TEST(GradReducer, SumsAreThoseOfOneRank) {
               });
 }
 
-/// Each bucket once a step, or in stages 2 and 3 once a microbatch; by a ring 2 (n - 1) / n of its bytes, or half of it
-/// where only parts are wanted.
+/// One reduction of each bucket per step, or per microbatch in stages 2 and 3; a ring sends 2 (n - 1) / n of the bytes,
+/// or half of that for a reduce-scatter.
 TEST(GradReducer, SendsEachBucketOnce) {
   for (const int stage : {0, 1, 2, 3})
     run_ranks(2, [&](World& world) {
@@ -115,11 +115,11 @@ TEST(GradReducer, Bf16GradientsAreAddedUpInF32AndMayTravelAsBf16) {
         GradReducer reducer(partition);
         for (int m = 0; m < 2; ++m) {
           reducer.begin_microbatch(m == 1);
-          (net->weight * (m == 0 ? 256.0 : 1.0)).sum().backward();  // 257 is no number of bf16's
+          (net->weight * (m == 0 ? 256.0 : 1.0)).sum().backward();  // 257 has no exact bf16 value
           reducer.end_microbatch();
         }
         reducer.finish();
-        // Stage 2 sends each microbatch by itself: 512 and 2 are numbers of bf16's.
+        // Stage 2 reduces each microbatch separately: 512 and 2 are exact in bf16.
         const double want = wire == at::kFloat || stage == 2 ? 514 : 512;
         for (const FlatPiece& piece : partition.own_pieces(0))
           if (partition.params()[piece.item].name == "weight") {
@@ -130,8 +130,8 @@ TEST(GradReducer, Bf16GradientsAreAddedUpInF32AndMayTravelAsBf16) {
       });
 }
 
-/// The weight of a norm in sequence parallel: every rank of dp x tp has seen other tokens, and its gradient is the sum
-/// of all.
+/// The weight of a norm with sequence parallelism: every rank of dp x tp has seen different tokens, and the gradient is
+/// the sum over all ranks.
 TEST(GradReducer, PartsOfASumOverTpAreAddedUpFirst) {
   const at::Tensor all = test::normal_numbers({8, 37}, 5);
   const auto loss = [](RmsNorm& norm, const at::Tensor& x) { return norm.forward(x).pow(3).sum(); };
@@ -164,11 +164,10 @@ TEST(GradReducer, PartsOfASumOverTpAreAddedUpFirst) {
     });
 }
 
-/// What pads a bucket is summed and updated with it: garbage there would be a NaN some day, and a trap for who reads
-/// it.
+/// Padding of a bucket is reduced and updated with it: garbage there could turn into NaN.
 TEST(GradReducer, PaddingStaysZero) {
   at::Context& context = at::globalContext();
-  context.setDeterministicAlgorithms(true, /*warn_only=*/true);  // then memory that nobody has written holds NaN
+  context.setDeterministicAlgorithms(true, /*warn_only=*/true);  // fills uninitialized memory with NaN
   ASSERT_TRUE(at::empty({1}).isnan().item<bool>());
   for (const int stage : {0, 1, 2, 3})
     run_ranks(2, [&](World& world) {

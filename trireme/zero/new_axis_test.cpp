@@ -1,5 +1,5 @@
-// A new axis is one layer: this one is cut over ep, its gradient is summed over edp, and nothing outside this file
-// knows it.
+// A new parallelism axis takes only one layer: this one is sharded over ep, its gradient is summed over edp, and no
+// code outside this file knows about it.
 #include <cmath>
 #include <map>
 
@@ -22,7 +22,7 @@ constexpr int kAxisSteps = 3;
 constexpr double kAxisLr = 0.01, kMaxNorm = 0.5;
 
 /// A dense layer, then experts: row i of the batch goes to expert i % kExperts. The ranks of ep gather their rows, each
-/// applies its own experts, and the results are scattered back.
+/// applies its local experts, and the results are scattered back.
 class RoutedNet final : public Layer {
  public:
   explicit RoutedNet(const Parallel& parallel) : parallel_(parallel) {
@@ -65,7 +65,7 @@ struct AxisOutcome {
 
 const InitOptions kInit{.seed = 9, .scheme = InitScheme::plain};
 
-/// One rank, plain autograd, SGD written out.
+/// One rank, plain autograd, SGD written out by hand.
 AxisOutcome plain_reference() {
   AxisOutcome out;
   run_ranks(1, [&](World& world) {

@@ -1,6 +1,6 @@
 #pragma once
-// Where every parameter stands in the flat buckets, and which ranks keep which part of a bucket. Arithmetic and groups:
-// nothing is allocated or sent here.
+// The offset of every parameter in the flat buckets, and which ranks own which shard of a bucket. Only layout and
+// groups: no allocation, no communication.
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -13,23 +13,23 @@
 
 namespace trireme {
 
-/// Of parameters whose gradients are summed over one group. Buckets follow the order of backward: what a model
-/// registers last comes first. An embedding is alone in its bucket, and so is a tied parameter, whose gradient is
-/// summed over the tie first.
+/// For parameters whose gradients are summed over the same group. Buckets are in backward order, the reverse of
+/// registration. An embedding has its own bucket, and so has a tied parameter, whose gradient is first summed over the
+/// ranks that share it.
 ///   stages 0-2  buckets by size
-///   stage 3     the parameters of a unit are a bucket, which is gathered and freed; those up to
-///               persistence_threshold stand in buckets by size at the end, and are kept
+///   stage 3     one bucket per unit, gathered and freed as a whole; parameters up to persistence_threshold are in
+///               buckets by size at the end, which are never freed
 ///
-/// The ranks of the sum group (dp x cp for dense parameters) see other tokens and hold the same parameters. They are
-/// `replicas` groups of `shards` ranks: a bucket is cut into as many parts as there are shards. Stage 0 is one shard,
-/// and all of them are replicas.
+/// The ranks of the sum group (dp x cp for dense parameters) see different tokens and hold the same parameters. They
+/// form `replicas` groups of `shards` ranks: each bucket is split into `shards` shards. In stage 0 there is one shard,
+/// and all ranks are replicas.
 class Partition {
  public:
   /// Whether a parameter must lie within one shard (Optimizer::needs_whole).
   using NeedsWhole = std::function<bool(const Param&)>;
-  /// `params` in the order of their registration, all with one sum group. `units` may be empty below stage 3, and may
-  /// have parameters of other partitions. ConfigError names what does not fit: dtypes or devices that differ, a number
-  /// of replicas that does not divide, a parameter in no unit.
+  /// `params` in registration order, all with the same sum group. `units` may be empty below stage 3, and may contain
+  /// parameters of other partitions. ConfigError for mixed dtypes or devices, a number of replicas that does not divide
+  /// the group, or a parameter in no unit; it names the parameter or number.
   Partition(std::vector<Param> params, UnitPlan units, const ParamMesh& mesh, const ZeroOptions& options,
             const NeedsWhole& needs_whole = {});
 
@@ -48,13 +48,13 @@ class Partition {
   Range own(std::size_t b) const { return layout_.shard(b, shards_->rank()); }
   std::vector<FlatPiece> own_pieces(std::size_t b) const { return layout_.pieces(b, shards_->rank()); }
 
-  /// Whether the bucket's parameters are there only while they are used.
+  /// Whether the bucket is gathered for use and freed afterwards (stage 3).
   bool comes_and_goes(std::size_t b) const { return b < freed_buckets_; }
   const std::vector<std::size_t>& buckets_of_unit(std::size_t unit) const { return buckets_of_unit_[unit]; }
 
   at::ScalarType dtype() const { return params_[0].value.scalar_type(); }
   at::TensorOptions tensor_options() const { return params_[0].value.options().requires_grad(false); }
-  std::int64_t num_elements() const;  // of parameters, without padding
+  std::int64_t num_elements() const;  // without padding
 
  private:
   FlatGroups make_groups(const std::vector<FlatItem>& items);

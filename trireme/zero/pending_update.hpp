@@ -1,5 +1,5 @@
 #pragma once
-// An update that may turn out to have changed nothing.
+// An update that was launched, and that is a no-op if the gradients are not finite.
 #include <exception>
 #include <vector>
 
@@ -9,9 +9,9 @@ namespace trireme {
 
 class ShardedOptimizer;
 
-/// The device has been told to update; whether the gradients were finite is not known before the norm is read. It must
-/// be settled, so that a skipped update does not count as a step: dropping one unsettled stops the program, except
-/// while an exception unwinds.
+/// The update is enqueued on the device before the host knows whether the gradients are finite. settle() must be
+/// called, so that a skipped update does not count as a step: destroying an unsettled one terminates the program,
+/// except during stack unwinding.
 class [[nodiscard]] PendingUpdate {
  public:
   PendingUpdate(at::Tensor norm, std::vector<ShardedOptimizer*> optimizers);
@@ -19,9 +19,9 @@ class [[nodiscard]] PendingUpdate {
   PendingUpdate& operator=(PendingUpdate&&) = delete;
   ~PendingUpdate();
 
-  /// The norm of the gradients before clipping, without the loss scale: 0-dim, f64, on the device.
+  /// The gradient norm before clipping, with the loss scale divided out: 0-dim, f64, on the device.
   const at::Tensor& norm() const { return norm_; }
-  /// Reads the norm. Where it is not finite, nothing was changed, and the update does not count.
+  /// Reads the norm. If it is not finite, the update changed nothing and is not counted as a step.
   double settle() &&;
 
  private:

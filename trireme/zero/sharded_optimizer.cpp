@@ -45,7 +45,7 @@ ShardedOptimizer::ShardedOptimizer(ShardedParams& params, const GradReducer& gra
 void ShardedOptimizer::step(double lr, const kernels::GradientFactor& factor) {
   const at::NoGradGuard no_grad;
   ++steps_;
-  for (std::size_t b = parts_.size(); b-- > 0;) {  // buckets are in the order of backward
+  for (std::size_t b = parts_.size(); b-- > 0;) {  // buckets are in backward order
     const Part& part = parts_[b];
     const at::Tensor model = params_.shard(b), gradient = gradients_.shard(b);
     for (const Run& run : part.runs) {

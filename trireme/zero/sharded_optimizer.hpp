@@ -1,5 +1,5 @@
 #pragma once
-// The update of what this rank keeps: master weights and states exist of its own parts only.
+// The sharded optimizer: master weights and optimizer states only for this rank's shards.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,7 +14,7 @@ namespace trireme {
 struct UpdateOptions {
   OptimizerOptions optimizer{};
   std::function<std::unique_ptr<Optimizer>(const OptimizerOptions&)> make = make_optimizer;
-  at::ScalarType master = at::kFloat;  // the same as the parameters': they are their own master
+  at::ScalarType master = at::kFloat;  // if equal to the parameters' dtype, there is no separate copy
   at::ScalarType states = at::kFloat;
 };
 
@@ -23,10 +23,10 @@ class ShardedOptimizer {
   ShardedOptimizer(ShardedParams& params, const GradReducer& gradients, std::shared_ptr<const Optimizer> optimizer,
                    const UpdateOptions& options);
 
-  /// Updates every bucket's part, those that forward needs first at the beginning, and gathers what is kept whole; with
-  /// overlap a gather runs under the next update and under the next forward.
+  /// Updates this rank's shard of every bucket, in the order in which forward needs them, and all-gathers the buckets
+  /// that are kept; with overlap a gather runs during the next update and the next forward.
   void step(double lr, const kernels::GradientFactor& factor);
-  /// The factor of the last step was NaN, so that it changed nothing: it does not count.
+  /// Reverts the step count, when the factor of the last step was NaN and nothing was updated.
   void forget_step() { --steps_; }
 
   std::int64_t steps() const { return steps_; }
@@ -35,14 +35,14 @@ class ShardedOptimizer {
   const at::Tensor& state(std::size_t b, std::size_t k) const { return parts_[b].states[k]; }
 
  private:
-  struct Run {  // of neighbours that decay, or do not; padding between them takes part, and stays zero
+  struct Run {  // adjacent parameters with the same weight decay; padding between them is included, and stays zero
     Range range;
     bool decay;
     std::vector<ParamSlice> params;
   };
   struct Part {
     at::Tensor master;
-    bool is_model = false;  // the parameters themselves
+    bool is_model = false;  // master is the model's own shard, not a copy
     std::vector<at::Tensor> states;
     std::vector<Run> runs;
   };

@@ -29,8 +29,8 @@ ShardedParams::ShardedParams(const Partition& partition, const Fill& fill)
       at::Tensor value = partition.params()[slot.item].value;
       const at::Tensor view = whole.narrow(0, slot.offset, slot.numel).view(value.sizes());
       if (!fill) view.copy_(value);
-      // set_data, so that whoever holds the parameter sees the new memory; writing to `whole` then does not count as a
-      // change that autograd would refuse to go back behind.
+      // set_data, so that every handle of the parameter sees the new memory; and writes to `whole` do not bump the
+      // parameter's version counter, which autograd would reject in backward.
       value.set_data(view);
       inside.push_back(partition.params()[slot.item]);
     }
@@ -57,7 +57,7 @@ void ShardedParams::start(std::size_t b) {
   c10::StorageImpl& storage = storage_of(whole);
   const std::size_t bytes = static_cast<std::size_t>(whole.numel()) * whole.element_size();
   const MemoryScope weights(MemoryKind::weights);
-  // From the allocator each time: it keeps freed memory for whoever comes next, a pool of our own only for us.
+  // Allocated anew each time: freed memory stays available to all other tensors, unlike in a private pool.
   storage.set_data_ptr_noswap(storage.allocator()->allocate(bytes));
   storage.set_nbytes(bytes);
   live_ += whole.numel();
@@ -112,7 +112,7 @@ std::int64_t ShardedParams::numel_of_unit(std::size_t unit) const {
   return n;
 }
 
-/// The gather of what comes next, under the maths of what is here, as far as the limit allows.
+/// Prefetch: starts the gather of `unit` during the computation of the current one, within max_live_parameters.
 void ShardedParams::start_ahead(std::size_t unit) {
   const ZeroOptions& options = partition_.options();
   if (!options.overlap) return;
@@ -138,7 +138,7 @@ bool ShardedParams::is_kept_after_forward(std::size_t place) const {
   const std::size_t unit = visits[place].unit;
   if (place + 1 < visits.size() && visits[place + 1].unit == unit) return true;
   const ZeroOptions& options = partition_.options();
-  // What is used between here and the next visit, itself included: the rest of forward, and the way back.
+  // Elements used from here to the next visit, including this unit: in the rest of forward, and in backward.
   std::int64_t distance = numel_of_unit(unit);
   for (std::size_t next = place + 1; next < visits.size(); ++next) {
     if (visits[next].unit == unit)

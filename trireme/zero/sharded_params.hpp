@@ -1,5 +1,5 @@
 #pragma once
-// The parameters in flat buckets: whole on every rank, or (stage 3) only while they are used.
+// Parameters in flat buckets: full on every rank, or (stage 3) gathered only while in use.
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -10,16 +10,16 @@
 
 namespace trireme {
 
-/// Parameters become views of their bucket. What the update changes is this rank's part, shard(b); then the parts have
-/// to come together again:
-///   kept buckets             gather_after_step(); the next forward waits for a bucket where it first needs it
-///   buckets that come and go gathered before a unit's forward, freed after it, gathered again before its backward and
-///                            freed when all its gradients are there. The next unit's gather runs under this one's
-///                              maths
+/// Parameters become views of their bucket. The optimizer updates this rank's shard, shard(b); after that the full
+/// buckets are gathered again:
+///   kept buckets   gather_after_step(); the next forward waits for a bucket when it first needs it
+///   freed buckets  gathered before a unit's forward, freed after it, gathered again before its backward and freed when
+///                  all its gradients have arrived. The next unit is prefetched during the computation of the current
+///                  one.
 class ShardedParams {
  public:
-  /// `fill` writes the initial values of one bucket's parameters after the other, so that no rank ever holds all of
-  /// them in stage 3. Without it the values stay as they are.
+  /// `fill` initializes the parameters bucket by bucket, so that in stage 3 no rank ever holds all of them. Without it
+  /// the current values are kept.
   using Fill = std::function<void(const std::vector<Param>&)>;
   explicit ShardedParams(const Partition& partition, const Fill& fill = {});
   ~ShardedParams();
@@ -27,25 +27,25 @@ class ShardedParams {
   ShardedParams& operator=(const ShardedParams&) = delete;
 
   const Partition& partition() const { return partition_; }
-  /// This rank's part of bucket b.
+  /// This rank's shard of bucket b.
   at::Tensor shard(std::size_t b) const { return shards_[b]; }
 
   void gather_after_step(std::size_t b);
-  /// All kept buckets are whole when it returns.
+  /// On return all kept buckets are gathered.
   void finish_gathers();
 
   void before_forward(std::size_t unit);
   void after_forward(std::size_t unit);
   void before_backward(std::size_t unit);
-  /// All gradients of the bucket are there: nobody needs its parameters any more.
+  /// All gradients of the bucket have arrived: its parameters are no longer needed.
   void backward_done(std::size_t b);
-  /// At the end of a microbatch, for units whose gradients did not all come.
+  /// At the end of a microbatch, for units for which some gradients did not arrive.
   void free_all();
 
-  /// f() while bucket b is whole. A call of all ranks.
+  /// Runs f() while bucket b is gathered. Collective: all ranks call it.
   void with_whole(std::size_t b, const std::function<void()>& f);
 
-  /// Elements of buckets that come and go: there now, and the most there ever were.
+  /// Elements of gathered buckets that will be freed again: now, and at the peak.
   std::int64_t live() const { return live_; }
   std::int64_t most_live() const { return most_live_; }
 
@@ -65,7 +65,7 @@ class ShardedParams {
   std::vector<at::Tensor> wholes_, shards_;
   std::vector<State> states_;
   std::vector<std::optional<Pending>> pending_;  // by bucket
-  std::vector<std::size_t> backward_;            // units in the order in which backward asks for them
+  std::vector<std::size_t> backward_;            // units in backward order
   std::size_t forward_place_ = 0, backward_place_ = 0;
   std::int64_t live_ = 0, most_live_ = 0;
 };

@@ -11,7 +11,7 @@ Partition::NeedsWhole needs_whole_of(const std::shared_ptr<const Optimizer>& opt
   return [optimizer](const Param& param) { return optimizer->needs_whole(param.name, param.value.sizes().vec()); };
 }
 
-/// The trained parameters of a chunk by the group that sums their gradients.
+/// The trainable parameters of a chunk, grouped by the group that sums their gradients.
 std::vector<std::vector<Param>> by_sum_group(std::vector<Param> params, const ParamMesh& mesh) {
   std::vector<std::pair<Group*, std::vector<Param>>> groups;
   for (Param& param : params) {
@@ -57,7 +57,7 @@ void ZeroChunk::begin_deferral(int microbatch) {
 void ZeroChunk::end_deferral() {
   for (const auto& part : parts_) {
     part->gradients.end_deferral();
-    part->params.free_all();  // what is deferred needs no weights
+    part->params.free_all();  // deferred weight gradients need no weights
   }
 }
 
@@ -99,7 +99,7 @@ Zero::Zero(std::vector<Param> params, UnitPlan units, Mesh& mesh, const ZeroOpti
 
 void Zero::finish_gradients() {
   for (ZeroPart* part : parts_) part->gradients.finish();
-  finish_gathers();  // of buckets that no forward has asked for
+  finish_gathers();  // for buckets that no forward has waited for
   gradients_finished_ = true;
 }
 

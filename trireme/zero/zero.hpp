@@ -1,6 +1,5 @@
 #pragma once
-// Parameters, gradients and optimizer states of a model over the ranks that see other tokens, as one thing: what a
-// training loop talks to.
+// ZeRO for a whole model: the sharded parameters, gradient reduction and sharded optimizer that a training loop uses.
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,7 +13,7 @@
 
 namespace trireme {
 
-/// The parameters of one chunk whose gradients are summed over one group, with all that belongs to them.
+/// The parameters of one chunk with the same gradient sum group, and their partition, reducer and optimizer.
 struct ZeroPart {
   ZeroPart(std::vector<Param> trained, UnitPlan units, const ParamMesh& mesh, const ZeroOptions& options,
            const std::shared_ptr<const Optimizer>& update, const UpdateOptions& update_options,
@@ -27,23 +26,23 @@ struct ZeroPart {
   ShardedOptimizer optimizer;
 };
 
-/// The part of a model that one pipeline chunk is; without pipelines, the model.
+/// The model part of one virtual pipeline stage; without pipelines, the model.
 struct ModelChunk {
   std::vector<Param> params;
   UnitPlan units = {};
 };
 
-/// A chunk's parts, one for each group that sums gradients, in the order in which the model registers the first of
-/// each. Chunks have their own microbatches, and their own last one. A model that has units visits them through this.
+/// One part per gradient sum group, in the order in which the model registers their first parameters. Each chunk has
+/// its own microbatches and its own last microbatch. A model with units calls these hooks.
 class ZeroChunk final : public UnitHooks {
  public:
   explicit ZeroChunk(std::vector<std::unique_ptr<ZeroPart>> parts) : parts_(std::move(parts)) {}
 
-  /// Around the backward of a microbatch; `last`: of this step, in this chunk.
+  /// Around the backward of a microbatch; `last`: the last one of this step in this chunk.
   void begin_microbatch(bool last);
   void end_microbatch();
-  /// Where weight gradients are computed apart (zero-bubble schedules): around the backward that computes the gradients
-  /// of the inputs; then, between begin_microbatch and end_microbatch, run_deferred.
+  /// With deferred weight gradients (zero-bubble schedules): around the backward that computes only input gradients;
+  /// later run_deferred, between begin_microbatch and end_microbatch.
   void begin_deferral(int microbatch);
   void end_deferral();
   void run_deferred(int microbatch);
@@ -60,13 +59,13 @@ class ZeroChunk final : public UnitHooks {
 
 ///   for each microbatch:  chunk.begin_microbatch(is_last);  forward;  backward;  chunk.end_microbatch();
 ///   zero.finish_gradients();  mesh.end_step();  zero.update({.lr = ...}).settle();
-/// For a model that has no units, finish_gathers() before the next forward.
+/// For a model without units, call finish_gathers() before the next forward.
 class Zero {
  public:
-  /// Parameters that need no gradient are left out. ConfigError names what does not fit.
+  /// Parameters with requires_grad = false are skipped. ConfigError names the option or parameter that does not fit.
   Zero(std::vector<ModelChunk> chunks, Mesh& mesh, const ZeroOptions& options, const UpdateOptions& update,
        const ShardedParams::Fill& fill = {});
-  /// A model that is one chunk.
+  /// For a model with a single chunk.
   Zero(std::vector<Param> params, UnitPlan units, Mesh& mesh, const ZeroOptions& options, const UpdateOptions& update,
        const ShardedParams::Fill& fill = {});
 
@@ -75,28 +74,29 @@ class Zero {
   /// The parts of all chunks.
   const std::vector<ZeroPart*>& parts() const { return parts_; }
 
-  /// Waits for the sums of all gradients. After it a step has no communication left that depends on the model, so that
-  /// Mesh::end_step() may compare the calls of the ranks.
+  /// Waits for all gradient reductions. After it no communication of this step depends on the model, so that
+  /// Mesh::end_step() can compare the calls of the ranks.
   void finish_gradients();
-  /// All kept buckets are whole when it returns.
+  /// On return all kept buckets are gathered.
   void finish_gathers();
 
   struct Update {
     double lr = 0;
     double max_norm = 0;    // 0: no clipping
-    double loss_scale = 1;  // what the loss was multiplied by
+    double loss_scale = 1;  // the factor that the loss was multiplied by
   };
   /// Clips and updates, after finish_gradients().
   PendingUpdate update(const Update& update);
 
-  /// The norm of all summed gradients, 0-dim, f64, on the device: every element counted once. A call of all ranks.
+  /// The norm of all reduced gradients, 0-dim, f64, on the device: every element counted once. Collective: all ranks
+  /// call it.
   at::Tensor grad_norm();
-  /// After grad_norm(): the parameters of this rank whose gradient is not finite, in the order of backward.
+  /// After grad_norm(): the parameters of this rank with non-finite gradients, in backward order.
   std::vector<std::string> not_finite() const;
-  /// Called with every gradient of a microbatch before it is added: for looking at.
+  /// Called with every gradient of a microbatch before it is accumulated, for inspection.
   void on_gradient(const std::function<void(const Param&, const at::Tensor&)>& f);
 
-  // Of a model with one part: InternalError for others.
+  // For a model with exactly one part; otherwise InternalError.
   ZeroPart& part() const;
   const Partition& partition() const { return part().partition; }
   ShardedParams& params() const { return part().params; }

@@ -16,7 +16,7 @@ constexpr int kSteps = 4;
 constexpr double kLr = 0.05;
 double lr_of(const std::string& optimizer) { return optimizer == "sgd" ? 1e-4 : kLr; }
 
-/// Everything a run leaves behind.
+/// The results of a run.
 struct Outcome {
   std::map<std::string, at::Tensor> params;
   std::vector<double> norms;
@@ -27,7 +27,7 @@ OptimizerOptions optimizer_options(const std::string& name) {
       .kind = parse_optimizer(name), .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1, .momentum = 0.8};
 }
 
-/// One rank, plain autograd and the formulas written out: nothing of ours but the model.
+/// One rank, plain autograd and the optimizer formulas written out: independent of the library except for the model.
 Outcome reference(const std::string& optimizer, double max_norm) {
   UnitNet net;
   Outcome out;
@@ -84,7 +84,7 @@ std::map<std::string, at::Tensor> whole_params(Zero& zero) {
   return out;
 }
 
-/// Rank 0's view of a run; all ranks must end with the same parameters.
+/// The results on rank 0; all ranks must end with the same parameters.
 Outcome train(const Case& run) {
   Outcome out;
   std::vector<std::map<std::string, at::Tensor>> all(static_cast<std::size_t>(run.dp));
@@ -183,8 +183,8 @@ TEST(Zero, StagesAndAccumulationAreTheSameBits) {
     }
 }
 
-/// Elements that a rank sends in a step of m microbatches, N in all (performance: 2N, 2N, (m + 1) N, 3 m N), by a ring
-/// (n - 1) / n of it.
+/// Elements sent per rank in a step of m microbatches, with N parameter elements: 2N, 2N, (m + 1) N, 3 m N for stages 0
+/// to 3, times (n - 1) / n for a ring.
 TEST(Zero, TrafficIsWhatItMustBe) {
   constexpr int kDp = 4, kMicrobatches = 2;
   for (const int stage : {0, 1, 2, 3})
@@ -216,12 +216,12 @@ TEST(Zero, TrafficIsWhatItMustBe) {
       step();
       step();
       const std::int64_t n = zero.partition().layout().numel * 8 * (kDp - 1) / kDp;
-      // The unit of the first layer is visited twice, as a tied head is: freed and fetched once more each way.
+      // The unit of the first layer is visited twice, like a tied head: freed and gathered once more in each direction.
       std::int64_t again = 0;
       if (stage == 3)
         for (const std::size_t b : zero.partition().buckets_of_unit(0))
           again += zero.partition().bucket(b).numel * 8 * (kDp - 1) / kDp;
-      std::int64_t blocks = 0;  // of which the sums of squares travel, for the norm
+      std::int64_t blocks = 0;  // number of block sums of squares, communicated for the norm
       for (const Param& param : zero.partition().params()) blocks += (param.value.numel() + 1023) / 1024;
       EXPECT_EQ(sent(Op::all_reduce) - before[0], stage == 0 ? 2 * n : 2 * blocks * 8 * (kDp - 1) / kDp) << stage;
       EXPECT_EQ(sent(Op::reduce_scatter) - before[1], stage == 0 ? 0 : stage == 1 ? n : kMicrobatches * n) << stage;
@@ -307,7 +307,7 @@ TEST(Zero, Bf16KeepsAMasterThatSmallUpdatesReach) {
     });
 }
 
-/// What is gathered stays within the limits, and is freed.
+/// Gathered units stay within the limits, and are freed.
 TEST(Zero, UnitsComeAndGo) {
   run_ranks(2, [](World& world) {
     Mesh mesh(Grid::dense({.dp = 2}), world);
@@ -334,11 +334,11 @@ TEST(Zero, UnitsComeAndGo) {
       {
         const at::NoGradGuard no_grad;
         net.loss(rows());
-        EXPECT_EQ(zero.params().live(), 0);  // nobody comes back for them
+        EXPECT_EQ(zero.params().live(), 0);  // no later visit needs them
       }
       return zero.params().most_live() / zero.partition().bucket(0).numel;
     };
-    EXPECT_EQ(most_live({.max_reuse_distance = 0, .persistence_threshold = 0}), 3);  // with the tied one, in backward
+    EXPECT_EQ(most_live({.max_reuse_distance = 0, .persistence_threshold = 0}), 3);  // one is the tied unit
     EXPECT_EQ(most_live({.max_live_parameters = 0, .max_reuse_distance = 0, .persistence_threshold = 0}), 2);
     EXPECT_EQ(most_live({.overlap = false, .max_reuse_distance = 0, .persistence_threshold = 0}), 2);
     EXPECT_EQ(most_live({.reshard_after_forward = false, .max_reuse_distance = 0, .persistence_threshold = 0}), 6);
@@ -347,7 +347,7 @@ TEST(Zero, UnitsComeAndGo) {
   });
 }
 
-/// An update that needs whole matrices: the gradient divided by its own norm.
+/// An update that needs full matrices: the gradient divided by its norm.
 class NormalisedSgd final : public Optimizer {
  public:
   const std::vector<std::string>& state_names() const override { return names_; }

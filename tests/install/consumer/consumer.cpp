@@ -1,4 +1,4 @@
-// A user's program against an installed trireme.
+// A user program that links to an installed trireme.
 #include <iostream>
 
 #include "trireme/config/schema/counts.hpp"

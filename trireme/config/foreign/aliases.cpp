@@ -15,7 +15,7 @@ namespace {
 using namespace translations;
 
 void add_model_keys(std::vector<Alias>& all) {
-  // GPT-2's config.json has words of its own; the rest of the families share theirs, which are ours.
+  // GPT-2's config.json has its own names; the other families share the names that we use.
   const std::vector<std::pair<const char*, const char*>> words = {{"n_embd", "hidden_size"},
                                                                   {"n_layer", "num_hidden_layers"},
                                                                   {"n_head", "num_attention_heads"},
@@ -30,7 +30,7 @@ void add_model_keys(std::vector<Alias>& all) {
     all.push_back({Framework::hf_config, text("model.", foreign), text("model.", ours), same});
   all.push_back({Framework::hf_config, "model.torch_dtype", "model.dtype", dtype});
   all.push_back({Framework::hf_config, "model.rope_scaling.type", "model.rope_scaling.rope_type", same});
-  // nanotron's own sizes are the same words; it takes the initial weights' deviation from init_method, not from here.
+  // nanotron's model sizes have the same names; the init standard deviation comes from its init_method, not from here.
   const std::vector<std::string> elsewhere = {"model.preset", "model.hf", "model.dtype", "model.init",
                                               "model.initializer_range"};
   Config config;
@@ -245,7 +245,7 @@ std::vector<Alias> make_aliases() {
   return all;
 }
 
-/// Whether `path` is `pattern` with a number for its *; that number.
+/// If `path` is `pattern` with a number for its *, that number.
 std::optional<std::string> match(const std::string& pattern, const std::string& path) {
   const std::size_t star = pattern.find('*');
   if (star == std::string::npos) return pattern == path ? std::optional(std::string()) : std::nullopt;
@@ -257,7 +257,7 @@ std::optional<std::string> match(const std::string& pattern, const std::string& 
                                                                                           : std::nullopt;
 }
 
-/// Whether the last word alone says what is meant: lr_warmup_steps does, "stage", "enabled" and "type" do not.
+/// Whether the last word alone is specific enough: lr_warmup_steps is, "stage", "enabled" and "type" are not.
 bool is_telling(const std::string& leaf) { return leaf.find_first_of("_-") != std::string::npos; }
 
 }  // namespace

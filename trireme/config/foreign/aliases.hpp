@@ -1,5 +1,5 @@
 #pragma once
-// The names that other trainers give to our keys, so that their users' words parse here.
+// The names of our config keys in other trainers, which are accepted as aliases.
 #include <string>
 #include <vector>
 
@@ -12,10 +12,10 @@ const char* name(Framework framework);
 
 struct Alias {
   Framework framework;
-  std::string foreign;  // "tokens.train_steps", "--train-iters"; * stands for an index
+  std::string foreign;  // "tokens.train_steps", "--train-iters"; * matches an index
   std::string key;      // ours
   Translation translate;
-  /// It reads other settings (`so_far`), so it has to wait until they are known.
+  /// It reads other settings (`so_far`), so it is translated after them.
   bool late = false;
 };
 
@@ -25,14 +25,14 @@ struct AliasMatch {
   const Alias* alias;
   std::string key;  // ours, with indices filled in
 };
-/// The aliases that `path` may stand for: a foreign path as a whole, or its last word in our own section
-/// (lr_scheduler.lr_warmup_steps). Those of one framework only when several know the path; several when one word says
-/// several things.
+/// The aliases that match `path`: a full foreign path, or its last word in our own section
+/// (lr_scheduler.lr_warmup_steps). If several frameworks know the path, only those of one; several if one foreign key
+/// sets several of ours.
 std::vector<AliasMatch> find_aliases(const std::string& path);
 
-/// "(nanotron: lr_warmup_steps, Megatron: --lr-warmup-iters both work)"; empty when the key has no other name.
+/// "(nanotron: lr_warmup_steps, Megatron: --lr-warmup-iters both work)"; empty if the key has no other name.
 std::string other_names(const std::string& key);
-/// The foreign name of a key in one framework, as a person would write it there; empty when it has none.
+/// The name of a key in one framework, as a user would write it there; empty if it has none.
 std::string foreign_name(const std::string& key, Framework framework);
 
 }  // namespace trireme::config

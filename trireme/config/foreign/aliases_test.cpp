@@ -15,14 +15,13 @@ namespace {
 using ::testing::SizeIs;
 
 struct Renamed {
-  std::string ours;         // our key, and what it becomes
-  std::string expected;     // as TOML writes it
+  std::string ours;         // our key that it sets
+  std::string expected;     // in TOML syntax
   std::string foreign;      // another trainer's key with a value, or its flags
-  std::string before = "";  // TOML that has to be there
+  std::string before = "";  // TOML that must precede it
 };
 
-/// The table of experience.md 1.2, row by row: nanotron, torchtitan (and its newer names), Megatron, DeepSpeed, the HF
-/// Trainer.
+/// All aliases: nanotron, torchtitan (and its newer names), Megatron, DeepSpeed, the HF Trainer.
 const std::vector<Renamed>& renamed_keys() {
   static const std::vector<Renamed> rows = {
       {"run.name", R"("x")", "general.run = 'x'"},
@@ -299,7 +298,7 @@ TEST(Aliases, EveryRowOfTheTableParses) {
   }
 }
 
-/// Every alias that there is stands in the table above, except the model's keys, which are alike.
+/// Every alias is in the table above, except the model's keys, which are identical.
 TEST(Aliases, AllAreInTheTable) {
   std::string all;
   for (const Renamed& row : renamed_keys()) all += " " + row.foreign + "\n";
@@ -331,7 +330,7 @@ TEST(Aliases, LeadToKeysThatExist) {
   }
 }
 
-/// A foreign word that says the same as ours takes every value that ours takes.
+/// A foreign key with the same meaning accepts every value that ours accepts.
 TEST(Aliases, OfTheSameMeaningTakeTheSameValues) {
   Config config;
   int count = 0;

@@ -11,7 +11,7 @@ const std::vector<std::pair<std::string, Value>>& assumed(Framework framework) {
   using whole = std::int64_t;
   const Value adam = {Values{{0.9}, {0.999}}};
   static const std::map<Framework, Pairs> known = {
-      // config.py: no clipping, nothing left out of the decay, tensor parallel by all-reduce.
+      // config.py: no clipping, weight decay on all parameters, tensor parallelism with all-reduce.
       {Framework::nanotron,
        {{"training.max_norm", {whole{0}}},
         {"optimizer.no_decay", {Values{}}},

@@ -1,5 +1,5 @@
 #pragma once
-// What other trainers assume when their file does not say.
+// The defaults of other trainers.
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace trireme::config {
 
-/// Our keys with the values that a trainer takes when its file is silent, where our own defaults differ and the result
-/// of a run depends on it. Keys of [model] only matter where the file describes a model.
+/// Our keys with a trainer's defaults, if they differ from ours and affect the result of a run. Keys of [model] only
+/// apply if the file describes a model.
 const std::vector<std::pair<std::string, Value>>& assumed(Framework framework);
 
 }  // namespace trireme::config

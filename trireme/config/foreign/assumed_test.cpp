@@ -10,7 +10,7 @@
 namespace trireme::config {
 namespace {
 
-/// Each is a key of ours with a value it takes, and not what we assume ourselves.
+/// Each is one of our keys with a valid value that differs from our default.
 TEST(Assumed, ValuesAreOursButNotOurDefaults) {
   for (const Framework framework : {Framework::nanotron, Framework::torchtitan, Framework::megatron,
                                     Framework::deepspeed, Framework::hf_trainer, Framework::hf_config}) {

@@ -22,8 +22,7 @@ struct Assumed {
   Value value;
 };
 
-/// What a family's classes assume when config.json does not say, where it differs from our defaults (transformers'
-/// configuration_*.py).
+/// The defaults of a family's config class, if they differ from ours (transformers' configuration_*.py).
 const std::vector<Assumed>& assumed_by(Family family) {
   using whole = std::int64_t;
   static const std::map<Family, std::vector<Assumed>> known = {
@@ -57,7 +56,7 @@ const std::vector<Assumed>& assumed_by(Family family) {
   return known.at(family);
 }
 
-/// Switches that change the maths and that we have only in the position on the right.
+/// Options that change the computation, and the only value of each that we support.
 const std::map<std::string, Value>& only() {
   static const std::map<std::string, Value> values = {{"mlp_bias", {false}},
                                                       {"scale_attn_weights", {true}},
@@ -71,9 +70,9 @@ const std::map<std::string, Value>& only() {
   return values;
 }
 
-/// Our key for a word of config.json: the same, or one of GPT-2's; empty when it says nothing about the model here.
+/// Our key for a key of config.json: the same, or one of GPT-2's; empty if it does not describe the model here.
 std::string our_key(const std::string& word) {
-  // transformers 5 keeps RoPE's numbers together; rope_theta is among them.
+  // transformers 5 groups the RoPE parameters, including rope_theta.
   std::string path = "model." + word;
   if (word == "rope_parameters.rope_theta")
     path = "model.rope_theta";
@@ -92,7 +91,7 @@ std::string our_key(const std::string& word) {
   return "";
 }
 
-/// Keys that null switches off or leaves to be derived, as our 0 does.
+/// Keys for which null means off or derived, like our 0.
 const std::set<std::string>& null_is_zero() {
   static const std::set<std::string> keys = {"model.sliding_window", "model.num_key_value_heads", "model.head_dim",
                                              "model.intermediate_size"};
@@ -103,14 +102,14 @@ bool is_same(const Value& a, const Value& b) {
   return a == b || (plain_number(a).has_value() && plain_number(a) == plain_number(b));
 }
 
-/// Windows, as far as all layers have the same.
+/// Sliding windows, if they are the same for all layers.
 void set_window(const std::string& file, const FamilyInfo& family, const Settings& read, HfConfig& out) {
   const auto value = [&](const char* word) {
     const auto it = std::ranges::find(read, word, &Setting::path);
     return it == read.end() ? Value{Nothing{}} : it->value;
   };
   const auto at = std::ranges::find(out.settings, "model.sliding_window", &Setting::path);
-  // Qwen writes a window down even where it does not use one, and leaves the first layers without.
+  // Qwen has a sliding_window even if unused, and excludes the first layers from it.
   const bool switched = family.hf.window == HfWindow::switched;
   if (switched && value("use_sliding_window") != Value{true}) {
     if (at != out.settings.end()) at->value = {std::int64_t{0}};
@@ -157,7 +156,7 @@ HfConfig parse_hf_config(const std::string& file, const std::string& json) {
   for (const Setting& s : read) {
     if (std::holds_alternative<Nothing>(s.value.data)) {
       if (null_is_zero().contains(our_key(s.path))) set(our_key(s.path), {std::int64_t{0}});
-      continue;  // null elsewhere: as the family has it
+      continue;  // null elsewhere: the family's default
     }
     if (const auto fixed = only().find(s.path); fixed != only().end()) {
       require<ConfigError>(is_same(s.value, fixed->second), file, ": ", s.path, " = ", brief(s.value),

@@ -31,7 +31,7 @@ std::string hf_refusal(const std::string& json) {
   return message_of<ConfigError>([&] { parse_hf_config("config.json", json); });
 }
 
-/// The presets come from the same files.
+/// The presets have the values of the same files.
 TEST(HfConfig, OfAPresetIsThePreset) {
   for (const auto& [folder, preset] :
        std::vector<std::pair<std::string, std::string>>{{"gpt2", "gpt2"},
@@ -131,7 +131,7 @@ TEST(HfConfig, TheRestIsListed) {
   EXPECT_THAT(gpt2.ignored, Contains("n_ctx"));
   EXPECT_THAT(gpt2.ignored, Contains("architectures"));
   EXPECT_THAT(gpt2.ignored, Not(Contains("n_embd")));
-  // Words that are keys of ours but not of config.json.
+  // Names that are keys of ours but not of config.json.
   EXPECT_THAT(parse_hf_config("x", R"({"model_type": "llama", "hf": "y", "preset": "z", "init": "hf:w", "bf16": true})")
                   .ignored,
               ::testing::ElementsAre("bf16", "hf", "init", "preset"));

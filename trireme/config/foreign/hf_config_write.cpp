@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// "mistral, qwen2 and qwen3": those of the families that can be written whose class in transformers is so.
+/// "mistral, qwen2 and qwen3": the writable families whose class in transformers satisfies the predicate.
 std::string writable_families(bool (*is_so)(const HfTraits&)) {
   std::vector<std::string_view> names;
   for (const FamilyInfo& family : families())
@@ -25,7 +25,7 @@ std::string writable_families(bool (*is_so)(const HfTraits&)) {
   return out;
 }
 
-/// What the family's class in transformers cannot be told, so that it would compute something else.
+/// Settings that the family's class in transformers cannot express, so that it would compute something else.
 std::vector<std::string> untellable(const ModelConfig& m) {
   const FamilyInfo& family = family_of(m);
   const HfTraits& hf = family.hf;
@@ -39,7 +39,7 @@ std::vector<std::string> untellable(const ModelConfig& m) {
          text("qk_norm = true: only ", writable_families([](const HfTraits& t) { return t.has_qk_norm; }),
               " has norms of q and k"));
   refuse(!m.qk_norm && hf.has_qk_norm, "qk_norm = false: it always has norms of q and k");
-  // Where attention_bias decides nothing (gpt2, qwen2), ours and theirs are the same.
+  // If attention_bias has no effect (gpt2, qwen2), both agree.
   refuse(m.attention_bias && family.qkv_bias == BiasRule::by_config && !hf.reads_attention_bias,
          "attention_bias = true: it has no biases");
   refuse(m.sliding_window > 0 && hf.window == HfWindow::none,
@@ -62,7 +62,7 @@ void add_gpt2(Json& json, const ModelConfig& m) {
   json["n_head"] = m.num_attention_heads;
   json["n_inner"] = m.intermediate_size;
   json["n_positions"] = m.max_position_embeddings;
-  json["n_ctx"] = m.max_position_embeddings;  // other readers of GPT-2 look for it
+  json["n_ctx"] = m.max_position_embeddings;  // read by other GPT-2 implementations
   json["activation_function"] = m.hidden_act;
   json["layer_norm_epsilon"] = m.norm_eps;
   json["embd_pdrop"] = m.embd_pdrop;
@@ -73,7 +73,7 @@ void add_gpt2(Json& json, const ModelConfig& m) {
   json["reorder_and_upcast_attn"] = false;
 }
 
-/// As transformers 4 writes it and 4 and 5 read it; 4 does not know rope_parameters.
+/// In the format of transformers 4, which 4 and 5 both read; 4 does not know rope_parameters.
 void add_rope(Json& json, const ModelConfig& m) {
   json["rope_theta"] = m.rope_theta;
   const RopeScaling& scaling = m.rope_scaling;
@@ -94,7 +94,7 @@ void add_window(Json& json, const ModelConfig& m, HfWindow kind) {
   json["sliding_window"] = windowed ? Json(m.sliding_window) : Json(nullptr);
   if (kind == HfWindow::number) return;
   json["use_sliding_window"] = windowed;
-  json["max_window_layers"] = windowed ? 0 : m.num_hidden_layers;  // the layers without one
+  json["max_window_layers"] = windowed ? 0 : m.num_hidden_layers;  // the number of layers without a window
 }
 
 void add_llama_like(Json& json, const ModelConfig& m, const HfTraits& hf) {
@@ -112,7 +112,7 @@ void add_llama_like(Json& json, const ModelConfig& m, const HfTraits& hf) {
   if (hf.reads_mlp_bias) json["mlp_bias"] = false;
   add_window(json, m, hf.window);
   json["attention_dropout"] = m.attention_dropout;
-  // These classes have no such dropout; the words are for us, to train on as before.
+  // These classes have no such dropout; the keys are for reading the config back here.
   if (m.embd_pdrop > 0) json["embd_pdrop"] = m.embd_pdrop;
   if (m.resid_pdrop > 0) json["resid_pdrop"] = m.resid_pdrop;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Our [model] section as a Hugging Face config.json, which transformers and hf_config.hpp read.
+// Writes our [model] section as a Hugging Face config.json, readable by transformers and hf_config.hpp.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -8,15 +8,15 @@
 
 namespace trireme::config {
 
-/// Where nothing is given, config.json says null: silence would mean the ids of the family's first model.
+/// An id that is not given is written as null: if omitted, the default of the family's class would apply.
 struct HfTokenIds {
   std::optional<std::int64_t> bos, eos, pad;
 };
 
-/// For gpt2, llama, mistral, qwen2 and qwen3, after derive(). `dtype`: of the weights beside it ("bfloat16", "float16",
-/// "float32", "float64"). ConfigError for other families and for what transformers' class of that family does not have
-/// and would compute otherwise (a window in a llama, norms of q and k outside qwen3): it lists all of it. Read by
-/// read_hf_config(), everything that matters to the family comes back; preset, hf, init and dtype are not of
+/// For gpt2, llama, mistral, qwen2 and qwen3, after derive(). `dtype`: of the weights in the same folder ("bfloat16",
+/// "float16", "float32", "float64"). ConfigError for other families and for features that transformers' class of that
+/// family lacks and would compute differently (a window in a llama, norms of q and k outside qwen3); it lists all of
+/// them. read_hf_config() reads back everything that matters for the family; preset, hf, init and dtype are not part of
 /// config.json.
 std::string hf_config_json(const ModelConfig& model, const std::string& dtype, const HfTokenIds& tokens = {});
 

@@ -33,7 +33,7 @@ std::map<std::string, std::string> model_values(const ModelConfig& model) {
   return values;
 }
 
-/// As a user's run reads it.
+/// Reads it as a run does.
 ModelConfig read_back(const std::string& json) {
   const TempFolder folder;
   std::ofstream(folder / "config.json") << json;
@@ -45,7 +45,7 @@ ModelConfig read_back(const std::string& json) {
 
 const std::vector<std::string> kFamilies = {"gpt2", "llama", "mistral", "qwen2", "qwen3"};
 
-/// Any model that the family can be, with nothing set that the family does not have.
+/// A random model that the family supports, without options that it does not have.
 ModelConfig random_model(const std::string& family, Dice& dice) {
   const bool gpt2 = family == "gpt2", qwen3 = family == "qwen3";
   const auto small = [&] { return dice.pick(1, 999'999) / 1e6; };
@@ -97,7 +97,7 @@ RC_GTEST_PROP(HfConfigWrite, OfAnyModelIsReadBack, ()) {
   RC_ASSERT(model_values(read_back(hf_config_json(model, "float32", tokens))) == model_values(model));
 }
 
-/// The words and their order, once for all to see.
+/// The full text of one config.json.
 TEST(HfConfigWrite, LooksLikeThis) {
   ModelConfig model = derived(*find_preset("llama3.2-1b"));
   EXPECT_EQ(hf_config_json(model, "bfloat16", {128000, 128001, {}}), R"({

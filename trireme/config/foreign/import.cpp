@@ -64,7 +64,7 @@ class Importer {
 
  private:
   void take(const Setting& s) {
-    if (std::holds_alternative<Nothing>(s.value.data)) return;  // null, an empty table: nothing was said
+    if (std::holds_alternative<Nothing>(s.value.data)) return;  // null or an empty table: no value
     if (from_ == Framework::deepspeed && plain_text(s.value) == "auto") {
       note(s, "\"auto\" is filled in by the caller");
       for (const AliasMatch& match : find_aliases(s.path)) open_.insert(match.key);
@@ -74,10 +74,10 @@ class Importer {
     } else if (from_ == Framework::torchtitan && (s.path == "model.name" || s.path == "model.flavor")) {
       flavor_[s.path] = s;
     } else if (take_folder_map(s)) {
-      // nanotron's older spelling of weights
+      // nanotron's older key for weights
     } else if (from_ == Framework::torchtitan && s.path == "training.global_batch_size" &&
                s.value == Value{std::int64_t{-1}}) {
-      // torchtitan's "derive it"
+      // torchtitan's value for "derive it"
     } else if (is_known(s.path)) {
       taken_.push_back(s);
     } else if (s.path == "model.model_config.initializer_range") {
@@ -102,7 +102,7 @@ class Importer {
 
   bool is_known(const std::string& path) const {
     const std::vector<AliasMatch> matches = find_aliases(path);
-    // DeepSpeed and the HF Trainer share a few words, so the other's count as well.
+    // DeepSpeed and the HF Trainer share some keys, so both are accepted.
     const auto json = [](Framework f) { return f == Framework::deepspeed || f == Framework::hf_trainer; };
     if (std::ranges::any_of(matches, [&](const AliasMatch& m) {
           return m.alias->framework == from_ || (json(from_) && json(m.alias->framework));
@@ -114,7 +114,7 @@ class Importer {
       for (const Field& field : fields(config)) keys.insert(field.key);
       return keys;
     }();
-    // They share our sections' names.
+    // They have some section names in common with ours.
     return (from_ == Framework::nanotron || from_ == Framework::torchtitan) && ours.contains(path);
   }
 
@@ -130,7 +130,7 @@ class Importer {
       taken_.push_back({"model.preset", {preset}, s.place});
   }
 
-  /// What Megatron's flags together say about the family: SwiGLU is llama's, else it is GPT-2.
+  /// The family implied by Megatron's flags: llama with SwiGLU, else GPT-2.
   void finish_megatron() {
     const auto find = [&](const char* flag) { return std::ranges::find(taken_, flag, &Setting::path); };
     if (const auto events = find("--tensorboard-dir"); events != taken_.end() && find("--save") != taken_.end())
@@ -139,12 +139,12 @@ class Importer {
     const Place place{file_, 0, 0, ""};
     const bool gated = forget_note("--swiglu");
     if (gated) {
-      // Megatron's defaults are GPT-2's; a llama of ours has none of them, so what was not asked for is told.
+      // Megatron's defaults are GPT-2's; our llama differs from them, so a note reports flags that are missing.
       expect_flag("--normalization = RMSNorm", "Megatron would take LayerNorm, our llama has RMSNorm");
       expect_flag("--position-embedding-type = rope", "Megatron would learn positions, our llama has RoPE");
       expect_flag("--disable-bias-linear", "Megatron would have biases, our llama has none");
       if (find("--ffn-hidden-size") == taken_.end()) {
-        // As wide as two thirds of 4 h, in steps of 64.
+        // Two thirds of 4 h, rounded to a multiple of 64.
         const double hidden = plain_number(find("--hidden-size")->value).value_or(0);
         taken_.push_back({"model.intermediate_size", {std::floor(hidden * 8 / 3 / 64) * 64}, place});
       }
@@ -157,12 +157,12 @@ class Importer {
     if (find("--num-query-groups") != taken_.end()) forget_note("--group-query-attention");
   }
 
-  /// A flag that says what our family is anyway needs no note; its absence does.
+  /// No note for a flag that our family implies anyway, but one if it is missing.
   void expect_flag(const std::string& flag, const std::string& otherwise) {
     if (!forget_note(flag)) notes_.push_back(text("--swiglu without ", flag, ": ", otherwise));
   }
 
-  /// Whether there was a note that begins so; it is gone then.
+  /// Removes a note with this beginning; returns whether there was one.
   bool forget_note(const std::string& beginning) {
     return std::erase_if(notes_, [&](const std::string& n) {
              return n.starts_with(beginning) && (n.substr(beginning.size()).starts_with(" (line"));
@@ -179,14 +179,14 @@ class Importer {
     for (const auto& [key, value] : assumed(from_)) {
       if (loaded.is_given(key) || open_.contains(key)) continue;
       if (key.starts_with("model.") && key != "model.dtype" && loaded.config.model.hidden_size == 0) continue;
-      // A DeepSpeed file without an optimizer leaves it and its schedule to the program.
+      // A DeepSpeed file without an optimizer leaves it and its schedule to the user's code.
       const bool in_code = from_ == Framework::deepspeed && !loaded.is_given("optimizer.name");
       if (in_code && (key.starts_with("optimizer.") || key.starts_with("lr_scheduler."))) continue;
       taken_.push_back({key, value, {file_, 0, 0, ""}});
     }
   }
 
-  /// A stage whose data we cannot read gets random tokens, and a word about it.
+  /// A stage whose data cannot be imported gets random tokens, and a note.
   void add_sources(const LoadedConfig& loaded) {
     for (std::size_t i = 0; i < loaded.config.data.size(); ++i) {
       if (!loaded.config.data[i].sources.empty()) continue;
@@ -206,8 +206,8 @@ class Importer {
   Settings taken_;
   std::vector<std::string> notes_;
   std::map<std::string, Setting> flavor_;
-  std::map<std::string, int> sources_;  // by data stage: sources taken from a map
-  std::set<std::string> open_;          // our keys whose value only the caller knows
+  std::map<std::string, int> sources_;  // by data stage: number of sources from a map
+  std::set<std::string> open_;          // our keys whose value only the user's code knows
 };
 
 }  // namespace

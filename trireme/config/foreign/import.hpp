@@ -1,5 +1,5 @@
 #pragma once
-// Other trainers' config files, translated to ours; what has no counterpart is told, never dropped in silence.
+// Converts other trainers' config files to ours; keys without a counterpart are reported, never dropped silently.
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,19 +11,19 @@ namespace trireme::config {
 
 struct Imported {
   Framework from;
-  std::string toml;                // ours
+  std::string toml;                // our config
   std::vector<std::string> notes;  // "general.project = "x" (line 3): no counterpart"
 };
 
-/// The trainer that a file belongs to, by its ending and its words. Throws ConfigError when it is of none that we know.
+/// Detects the trainer of a file from its extension and content. ConfigError if it is unknown.
 Framework recognise(const std::string& file, const std::string& contents);
 
-/// What the trainer assumes where its file is silent is written out when our default differs (assumed.hpp). Throws
-/// ConfigError for a file that cannot be read as what it is, and for values that have no counterpart here.
+/// Defaults of the trainer that differ from ours are written out (assumed.hpp). ConfigError for a file that cannot be
+/// parsed, and for values without a counterpart.
 Imported import_config(const std::string& file, const std::string& contents,
                        std::optional<Framework> from = std::nullopt);
 
-/// nanotron, torchtitan, megatron, deepspeed, trainer, hf: the words of --from.
+/// nanotron, torchtitan, megatron, deepspeed, trainer, hf: the values of --from.
 std::optional<Framework> framework_by_name(const std::string& name);
 
 }  // namespace trireme::config

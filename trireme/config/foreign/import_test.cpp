@@ -20,7 +20,7 @@ using ::testing::Pair;
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-/// Imports a file of testdata/, loads what comes out and checks it (with a model, where the file has none).
+/// Imports a file of testdata/, loads the result and checks it (with a model added if the file has none).
 LoadedConfig imported(const std::string& name, Framework from, const Pairs& expected, std::vector<std::string>& notes,
                       const Flags& flags = {}, const Started& started = {}) {
   const Imported result = import_config(name, testdata(name));
@@ -247,7 +247,7 @@ TEST(Import, Megatron) {
                           "--save = $CHECKPOINT_PATH (line 63): only a shell knows its value"));
 }
 
-/// Absent flags mean what Megatron assumes, not what we do.
+/// Missing flags have Megatron's defaults, not ours.
 TEST(Import, MegatronsSilence) {
   const std::string sizes =
       "--num-layers 12 --hidden-size 768 --num-attention-heads 12 --vocab-size 50257 "

@@ -28,7 +28,7 @@ bool is_name(const std::string& word) {
          std::ranges::all_of(word, is_name_letter);
 }
 
-/// Whether one of the words of a text is a flag.
+/// Whether any word of a text is a flag.
 bool holds_flags(const std::string& text) {
   for (std::size_t at = text.find("--"); at != std::string::npos; at = text.find("--", at + 1))
     if (at == 0 || std::isspace(static_cast<unsigned char>(text[at - 1])) != 0) return true;
@@ -37,7 +37,7 @@ bool holds_flags(const std::string& text) {
 
 bool is_all_digits(const std::string& word) { return word.find_first_not_of("0123456789") == std::string::npos; }
 
-/// Splits a script as a shell does, without expanding anything.
+/// Splits a script into words like a shell, without expansion.
 class Splitter {
  public:
   Splitter(const std::string& script, int first_line) : script_(script), line_(first_line) {}
@@ -83,7 +83,7 @@ class Splitter {
     }
   }
 
-  /// "..." and '...' become part of the word; of the backslashes in "..." only that before a line end matters here.
+  /// "..." and '...' become part of the word; of the backslashes in "..." only one before a line end matters here.
   void quoted(char quote) {
     begin_word();
     skip(1);
@@ -94,7 +94,7 @@ class Splitter {
     skip(1);
   }
 
-  /// $(...) as it is.
+  /// $(...) unchanged.
   void substitution() {
     int depth = 0;
     do {
@@ -130,7 +130,7 @@ class Splitter {
   std::size_t at_ = 0;
   int line_;
   int line_of_word_ = 0;
-  int arrays_ = 0;  // open parentheses: line ends separate words there, not commands
+  int arrays_ = 0;  // open parentheses: inside, line ends separate words, not commands
   bool in_word_ = false;
   std::string word_;
   std::vector<Word> words_;
@@ -169,7 +169,7 @@ class Reader {
                          shortened(settings_.back().path), " is larger than ", kMaxConfigBytes, " bytes");
   }
 
-  /// Whether the word is NAME=value, which is then remembered. A value of flags is read where it stands.
+  /// If the word is NAME=value, stores it. A value that contains flags is parsed in place.
   bool remember(const Word& word) {
     const std::size_t equals = word.text.find('=');
     if (equals == std::string::npos) return false;
@@ -179,7 +179,7 @@ class Reader {
     const std::string value = word.text.substr(equals + 1);
     if (holds_flags(value)) {
       flags_.insert(name);
-      read(value, word.line);  // ends: each time a layer of quotes is gone
+      read(value, word.line);  // terminates: each recursion removes one level of quotes
     } else {
       values_[name] = expand(value);
       require<ConfigError>(values_[name].size() <= kMaxConfigBytes, file_, ":", word.line, ": ", shortened(name),
@@ -188,7 +188,7 @@ class Reader {
     return true;
   }
 
-  /// $ARGS, ${ARGS} or ${ARGS[@]}, whose flags stand elsewhere in the script.
+  /// $ARGS, ${ARGS} or ${ARGS[@]}, whose flags are defined elsewhere in the script.
   bool is_flags(const std::string& word) const {
     if (!word.starts_with('$')) return false;
     const bool braces = word.starts_with("${") && word.ends_with('}');
@@ -210,12 +210,12 @@ class Reader {
         out += value_or(word.substr(i + 1, end - i - 1), word.substr(i, end - i));
       }
       i = end;
-      if (out.size() > kMaxConfigBytes) break;  // the caller refuses it
+      if (out.size() > kMaxConfigBytes) break;  // the caller rejects it
     }
     return out;
   }
 
-  /// ${NAME} or ${NAME:-other}; as it is when it is something else.
+  /// ${NAME} or ${NAME:-other}; unchanged if it is anything else.
   std::string in_braces(const std::string& whole) const {
     const std::string inside = whole.substr(2, whole.size() - 3);
     const std::size_t dash = inside.find(":-");
@@ -231,7 +231,7 @@ class Reader {
   Settings settings_;
   std::map<std::string, std::string> values_;
   std::set<std::string> flags_;  // variables that hold flags
-  bool open_ = false;            // the last flag still takes words
+  bool open_ = false;            // the last flag still accepts values
 };
 
 }  // namespace

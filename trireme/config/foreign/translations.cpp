@@ -22,7 +22,7 @@ std::string lower(std::string word) {
   return word;
 }
 
-/// Text as it is, anything else as TOML writes it.
+/// A string as it is, anything else in TOML syntax.
 std::string word_of(const Value& value) {
   const bool is_text = std::holds_alternative<std::string>(value.data) || std::holds_alternative<RawText>(value.data);
   return is_text ? plain_text(value) : str(value);
@@ -61,7 +61,7 @@ Settings if_true(const Setting& s, const std::string& key, Value value) {
   return truth_of(s) ? one(s, key, std::move(value)) : Settings{};
 }
 
-/// The word that ours is called by; ConfigError names those that have a counterpart.
+/// Translates a word by the table; ConfigError lists the words that have a counterpart.
 Settings by_table(const Setting& s, const std::string& key, const Words& table) {
   const auto it = table.find(lower(word_of(s.value)));
   if (it == table.end()) {
@@ -81,7 +81,7 @@ Settings beta(const Setting& s, const std::string& key, const Config& so_far, st
 
 constexpr std::int64_t kMaxProfiledSteps = 1000;
 
-/// The steps from `first` to before `end`.
+/// The steps in [first, end).
 Settings profiled(const Setting& s, const std::string& key, std::int64_t first, std::int64_t end) {
   require<ConfigError>(end - first <= kMaxProfiledSteps, s.path, " = ", brief(s.value), ": steps ", first, " to ", end,
                        " are more than ", kMaxProfiledSteps, " to profile");
@@ -94,7 +94,7 @@ Settings profiled(const Setting& s, const std::string& key, std::int64_t first, 
 
 namespace translations {
 
-// --- values as they are
+// --- unchanged values
 
 Settings same(const Setting& s, const std::string& key, const Config&) {
   return std::holds_alternative<Nothing>(s.value.data) ? Settings{} : one(s, key, s.value);
@@ -135,7 +135,7 @@ Settings three_if_true(const Setting& s, const std::string& key, const Config&) 
 Settings first_step_if_true(const Setting& s, const std::string& key, const Config&) {
   return truth_of(s) ? profiled(s, key, 1, 2) : Settings{};
 }
-/// Steps 10 and 11, when it is not told which.
+/// Steps 10 and 11, unless others are given.
 Settings profile(const Setting& s, const std::string& key, const Config&) {
   return truth_of(s) ? profiled(s, key, 10, 12) : Settings{};
 }
@@ -173,12 +173,12 @@ Settings deepspeed_scheduler(const Setting& s, const std::string& key, const Con
   return by_table(s, key, {{"warmuplr", {"constant"}}, {"warmupdecaylr", {"linear"}}, {"warmupcosinelr", {"cosine"}}});
 }
 
-/// Megatron's and DeepSpeed's Adam decay the weights apart from the gradient, which is AdamW.
+/// Adam in Megatron and DeepSpeed uses decoupled weight decay, which is AdamW.
 Settings adam_is_adamw(const Setting& s, const std::string& key, const Config&) {
   return by_table(s, key, {{"adam", {"adamw"}}, {"adamw", {"adamw"}}, {"sgd", {"sgd"}}});
 }
 
-/// "full_shard auto_wrap": the first word is the strategy. An empty text or false is none.
+/// "full_shard auto_wrap": the first word is the strategy. An empty string or false means none.
 Settings hf_fsdp(const Setting& s, const std::string& key, const Config&) {
   if (const auto* on = std::get_if<bool>(&s.value.data)) return one(s, key, {std::int64_t{*on ? 3 : 0}});
   Setting first = s;
@@ -193,7 +193,7 @@ Settings hf_fsdp(const Setting& s, const std::string& key, const Config&) {
   return by_table(first, key, words);
 }
 
-/// A path as it is; true is the newest; torchtitan's -1 too. Its other steps have no path that we know.
+/// A path as it is; true means the latest, and so does torchtitan's -1. Its other step numbers have no known path.
 Settings resume(const Setting& s, const std::string& key, const Config&) {
   if (const auto* on = std::get_if<bool>(&s.value.data)) return one(s, key, {*on ? "auto" : "never"});
   const auto step = number_of(s.value);
@@ -207,21 +207,21 @@ Settings memory_snapshot(const Setting& s, const std::string& key, const Config&
   return one(s, key, {truth_of(s) ? "steps" : "never"});
 }
 
-// --- one that says several things
+// --- one setting that sets several keys
 
-/// Megatron drops after the embedding with the same probability.
+/// Megatron also uses this probability for the dropout after the embedding.
 Settings hidden_dropout(const Setting& s, const std::string& key, const Config&) {
   return {{key, s.value, s.place}, {"model.embd_pdrop", s.value, s.place}};
 }
 
-/// More than one chunk a rank is Megatron's interleaved schedule.
+/// More than one chunk per rank selects Megatron's interleaved schedule.
 Settings virtual_stages(const Setting& s, const std::string& key, const Config&) {
   Settings out = one(s, key, {whole_or_throw(s)});
   if (whole_or_throw(s) > 1) out.push_back({"parallelism.pp_schedule", {"interleaved-1f1b"}, s.place});
   return out;
 }
 
-/// A flag's value comes as one text, words apart by spaces.
+/// A flag's value is one string of words separated by spaces.
 Settings weights_and_paths(const Setting& s, const std::string& key, const Config&) {
   std::vector<std::string> words;
   if (const auto* list = std::get_if<Values>(&s.value.data)) {
@@ -263,7 +263,7 @@ Settings weights(const Setting& s, const std::string& key, const Config&) {
   return out;
 }
 
-// --- those that read other settings
+// --- translations that read other settings
 
 Settings beta1(const Setting& s, const std::string& key, const Config& so_far) { return beta(s, key, so_far, 0); }
 Settings beta2(const Setting& s, const std::string& key, const Config& so_far) { return beta(s, key, so_far, 1); }
@@ -285,7 +285,7 @@ Settings tokens_as_sequences(const Setting& s, const std::string& key, const Con
   return one(s, key, {tokens / seq_len});
 }
 
-/// DeepSpeed counts a bucket's gradients, we their bytes in the dtype that they are summed in.
+/// DeepSpeed gives a bucket size in elements, we in bytes of the accumulation dtype.
 Settings elements_as_mb(const Setting& s, const std::string& key, const Config& so_far) {
   return one(s, key, {number_or_throw(s) * dtype_bytes(so_far.precision.accumulate) / 1e6});
 }
@@ -299,21 +299,21 @@ Settings fsdp_if_sharded(const Setting& s, const std::string& key, const Config&
   return one(s, key, {std::int64_t{whole_or_throw(s) == 1 ? 0 : 3}});
 }
 
-/// torchtitan's dataset is a name; the path beside it says more.
+/// torchtitan's dataset is a name; dataset_path takes precedence.
 Settings dataset_unless_path(const Setting& s, const std::string& key, const Config& so_far) {
   const bool has_path =
       !so_far.data.empty() && !so_far.data[0].sources.empty() && !so_far.data[0].sources[0].path.empty();
   return has_path ? Settings{} : one(s, key, s.value);
 }
 
-/// Megatron's event files stand in a folder of their own, ours in the run's; --save names that when both are there.
+/// Megatron has a separate TensorBoard folder, ours is in the run folder; --save takes precedence if both are given.
 Settings folder_unless_given(const Setting& s, const std::string& key, const Config& so_far) {
   Settings out = one(s, "metrics.tensorboard", {true});
   if (so_far.run.dir == RunConfig{}.dir) out.push_back({key, s.value, s.place});
   return out;
 }
 
-/// Megatron counts layers of a chunk, we count chunks of a rank.
+/// Megatron gives layers per chunk, we give chunks per rank.
 Settings layers_of_virtual_stage(const Setting& s, const std::string& key, const Config& so_far) {
   const std::int64_t per_chunk = whole_or_throw(s), layers = so_far.model.num_hidden_layers, pp = so_far.parallelism.pp;
   require<ConfigError>(per_chunk > 0 && layers % (pp * per_chunk) == 0, s.path, " = ", per_chunk, ": ", layers,
@@ -321,7 +321,7 @@ Settings layers_of_virtual_stage(const Setting& s, const std::string& key, const
   return virtual_stages({s.path, {layers / (pp * per_chunk)}, s.place}, key, so_far);
 }
 
-/// They matter only beside a switch that turned profiling on, as in Megatron and DeepSpeed.
+/// Only used if profiling is switched on, as in Megatron and DeepSpeed.
 Settings first_profiled(const Setting& s, const std::string& key, const Config& so_far) {
   const std::int64_t first = whole_or_throw(s);
   if (so_far.profiler.steps.empty()) return {};

@@ -1,5 +1,5 @@
 #pragma once
-// How another trainer's value becomes ours: the functions that the table of aliases.cpp names.
+// Translations of other trainers' values to ours: the functions used in the table of aliases.cpp.
 #include <string>
 
 #include "trireme/config/read/setting.hpp"
@@ -7,22 +7,22 @@
 
 namespace trireme::config {
 
-/// Our settings for a foreign one; `key` is ours, with its index filled in. Throws ConfigError for a value that has no
-/// counterpart; no setting at all means that the foreign value is our default. `so_far` is what the other settings
-/// gave.
+/// Our settings for a foreign one; `key` is ours, with its index filled in. ConfigError for a value without a
+/// counterpart; an empty result means that the foreign value is our default. `so_far`: the config from the other
+/// settings.
 using Translation = Settings (*)(const Setting& foreign, const std::string& key, const Config& so_far);
 
-/// How many words a foreign flag takes: one; or none, unless "true" or "false" follows; or all up to the next flag.
+/// The number of values of a foreign flag: one; none, unless "true" or "false" follows; or all up to the next flag.
 enum class FlagWords { one, none, many };
 FlagWords words_of(Translation translation);
 
-/// Whether it gives a part of a value, so that another setting may give the rest: the two betas.
+/// Whether it sets only a part of a value, and another setting may set the rest: the two betas.
 bool refines(Translation translation);
 
-/// The names stand on the right of the table; those that read `so_far` say so.
+/// Named in the table of aliases.cpp; those that read `so_far` have it as a named parameter.
 namespace translations {
 
-// Values as they are.
+// Unchanged values.
 Settings same(const Setting& s, const std::string& key, const Config&);
 Settings as_lower(const Setting& s, const std::string& key, const Config&);
 Settings as_truth(const Setting& s, const std::string& key, const Config&);
@@ -52,14 +52,14 @@ Settings hf_fsdp(const Setting& s, const std::string& key, const Config&);
 Settings resume(const Setting& s, const std::string& key, const Config&);
 Settings memory_snapshot(const Setting& s, const std::string& key, const Config&);
 
-// One foreign setting that says several things.
+// One foreign setting that sets several keys.
 Settings hidden_dropout(const Setting& s, const std::string& key, const Config&);
 Settings virtual_stages(const Setting& s, const std::string& key, const Config&);
 Settings weights_and_paths(const Setting& s, const std::string& key, const Config&);  // w1 p1 w2 p2, or one path
 Settings folders(const Setting& s, const std::string& key, const Config&);
 Settings weights(const Setting& s, const std::string& key, const Config&);
 
-// Those that read other settings: their aliases are late.
+// Translations that read other settings: their aliases are late.
 Settings beta1(const Setting& s, const std::string& key, const Config& so_far);
 Settings beta2(const Setting& s, const std::string& key, const Config& so_far);
 Settings ratio_of_steps(const Setting& s, const std::string& key, const Config& so_far);

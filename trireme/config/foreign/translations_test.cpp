@@ -11,7 +11,7 @@
 namespace trireme::config {
 namespace {
 
-/// "key = value; ...", or what is wrong.
+/// "key = value; ...", or the error.
 std::string translated(Translation translation, Value value, const Config& so_far = {}) {
   try {
     std::string out;

@@ -14,7 +14,7 @@
 namespace trireme::config {
 namespace {
 
-/// What TOML allows and from_chars does not: 1_000_000 and a leading +.
+/// Removes what TOML allows and from_chars does not: the _ of 1_000_000 and a leading +.
 std::string plain_digits(std::string text) {
   std::erase(text, '_');
   if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.erase(0, 1);
@@ -29,7 +29,7 @@ std::optional<T> parsed(const std::string& word) {
   return error == std::errc() && end == digits.data() + digits.size() ? std::optional(value) : std::nullopt;
 }
 
-/// Each `read` gives the value as a T, or nothing when it is of another type.
+/// Each `read` returns the value as a T, or nullopt if it has another type.
 std::optional<std::string> read(const Value& value, const std::string*) {
   if (const auto* v = std::get_if<std::string>(&value.data)) return *v;
   if (const auto* v = std::get_if<RawText>(&value.data)) return v->text;
@@ -47,7 +47,7 @@ std::optional<std::int64_t> read(const Value& value, const std::int64_t*) {
   if (const auto* v = std::get_if<std::int64_t>(&value.data)) return *v;
   if (const auto* raw = std::get_if<RawText>(&value.data))
     if (const auto whole = parsed<std::int64_t>(raw->text)) return whole;
-  // 1e6 is a whole number to a person.
+  // 1e6 is accepted as an integer.
   const auto number = read(value, static_cast<const double*>(nullptr));
   if (number && std::floor(*number) == *number && std::abs(*number) < 9e15) return static_cast<std::int64_t>(*number);
   return std::nullopt;
@@ -56,13 +56,13 @@ std::optional<std::int64_t> read(const Value& value, const std::int64_t*) {
 std::optional<bool> read(const Value& value, const bool*) {
   if (const auto* v = std::get_if<bool>(&value.data)) return *v;
   if (const auto* raw = std::get_if<RawText>(&value.data)) {
-    if (raw->text == "true" || raw->text.empty()) return true;  // --checkpoint.async alone switches it on
+    if (raw->text == "true" || raw->text.empty()) return true;  // --checkpoint.async without a value means true
     if (raw->text == "false") return false;
   }
   return std::nullopt;
 }
 
-/// The elements of a list as TOML writes it, or nothing: [a, b] without quotes is none.
+/// The elements of a list in TOML syntax, or nullopt: [a, b] without quotes is not TOML.
 std::optional<Values> toml_list(const std::string& words) {
   try {
     const Settings settings = parse_toml("", "list = " + words);
@@ -73,7 +73,7 @@ std::optional<Values> toml_list(const std::string& words) {
   }
 }
 
-/// The elements of a list from a flag: 1,2,3 or [1, 2, 3] or, where an element holds a comma, as TOML writes them.
+/// The elements of a list from a flag: 1,2,3 or [1, 2, 3], or in TOML syntax if an element contains a comma.
 Values split_list(const std::string& words) {
   std::string_view rest = words;
   if (rest.starts_with('[') && rest.ends_with(']')) {
@@ -130,7 +130,7 @@ std::string check(const Field& field, double value) {
 }
 std::string check(const Field& field, std::int64_t value) { return check(field, static_cast<double>(value)); }
 std::string check(const Field&, bool) { return ""; }
-/// The choice that the word stands for, whatever its case: other trainers write AdamW and 1F1B.
+/// The choice that matches the word, ignoring case: other trainers write AdamW and 1F1B.
 const std::string* find_choice(const Field& field, const std::string& word) {
   const auto same_letter = [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); };
   const auto it = std::ranges::find_if(field.choices,

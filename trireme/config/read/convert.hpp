@@ -1,5 +1,5 @@
 #pragma once
-// A setting's value into a field, and what keeps it from fitting.
+// Converts a setting's value to the type of a field, with error messages.
 #include <optional>
 #include <string>
 
@@ -8,13 +8,13 @@
 
 namespace trireme::config {
 
-/// Writes `value` into the field when it fits: right type, within the field's limits, one of its choices. Returns ""
-/// then, and otherwise what is wrong, to follow "key = value " in a message; the field is unchanged.
+/// Assigns `value` to the field if it has the right type, is within the limits and one of the choices. Returns "" on
+/// success; otherwise the error, to follow "key = value " in a message, and the field is unchanged.
 std::string assign_value(const Field& field, const Value& value);
 
-/// Text, whether it came quoted from a file or raw from a flag; "" for anything else.
+/// A string, quoted in a file or raw from a flag; "" for anything else.
 std::string plain_text(const Value& value);
-/// A number, whether it came from a file or raw from a flag; nothing for anything else.
+/// A number, from a file or raw from a flag; nullopt for anything else.
 std::optional<double> plain_number(const Value& value);
 
 }  // namespace trireme::config

@@ -12,7 +12,7 @@ namespace {
 
 struct Assignment {
   Value value;
-  std::string result;  // as TOML writes it, or what is wrong
+  std::string result;  // in TOML syntax, or the error
 };
 
 template <class T>

@@ -9,7 +9,7 @@
 namespace trireme::config {
 namespace {
 
-/// Switches, ours and other trainers', take no word.
+/// Boolean flags, ours and those of other trainers, take no value.
 FlagWords words_of_flag(const std::string& path, const std::vector<Field>& all) {
   const auto field = std::ranges::find(all, path, &Field::key);
   if (field != all.end()) return std::holds_alternative<bool*>(field->value) ? FlagWords::none : FlagWords::one;

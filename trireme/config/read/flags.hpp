@@ -1,5 +1,5 @@
 #pragma once
-// The words of a command line to settings.
+// Parses command-line flags into settings.
 #include <string>
 #include <vector>
 
@@ -7,12 +7,12 @@
 
 namespace trireme::config {
 
-/// The settings among the words of a command line, "--a.b value", "--a.b=value" and other trainers' flags ("--bf16");
-/// `rest` gets the other words, in their order. A word is a setting when its name has a dot or is another trainer's.
-/// Throws ConfigError for a setting without a value that is not a switch.
+/// The settings in a command line, "--a.b value", "--a.b=value" and other trainers' flags ("--bf16"); `rest` receives
+/// the other arguments, in order. An argument is a setting if its name has a dot or is a known flag of another trainer.
+/// ConfigError for a setting without a value that is not boolean.
 Settings take_flags(const std::vector<std::string>& words, std::vector<std::string>& rest);
 
-/// The same when all words must be settings. Throws ConfigError for one that is none.
+/// The same, but all arguments must be settings; otherwise ConfigError.
 Settings parse_flags(const std::vector<std::string>& words);
 
 }  // namespace trireme::config

@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 constexpr int kMaxDepth = 32;
 
-/// The library's words without its number for them.
+/// The message of the JSON library without its error code.
 std::string what_of(const json::exception& e) {
   const std::string what = e.what();
   const std::size_t end = what.find("] ");
@@ -55,7 +55,7 @@ class Flattener {
                            " does not fit 64 bits");
     if (value.is_number_integer()) return {value.get<std::int64_t>()};
     if (value.is_number()) return {value.get<double>()};
-    if (value.is_object()) return {value.dump()};  // an object among values of a list: shown as it is, no key takes it
+    if (value.is_object()) return {value.dump()};  // an object inside a list: kept as text, which no key accepts
     Values values;
     for (const json& element : value) values.push_back(scalar(element, path));
     return {std::move(values)};
@@ -88,7 +88,7 @@ Settings parse_json(const std::string& file, const std::string& text_of_file) {
         1 + std::count(text_of_file.begin(),
                        text_of_file.begin() + static_cast<std::ptrdiff_t>(std::min(e.byte, text_of_file.size())), '\n');
     throw ConfigError(text("this is not JSON: ", what_of(e), "\n  --> ", file, ":", line));
-  } catch (const json::exception& e) {  // a number beyond all bounds has no place
+  } catch (const json::exception& e) {  // a number out of range has no position
     throw ConfigError(text("this is not JSON: ", what_of(e), "\n  --> ", file));
   }
   require<ConfigError>(root.is_object(), file, " is not a JSON object");

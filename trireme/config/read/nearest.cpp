@@ -8,7 +8,7 @@
 namespace trireme::config {
 namespace {
 
-/// Letters to insert, delete, replace or swap with their neighbour.
+/// Number of letters to insert, delete, replace or swap with their neighbour.
 std::size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> before_last, last(b.size() + 1), row(b.size() + 1);
   std::iota(last.begin(), last.end(), std::size_t{0});
@@ -33,8 +33,8 @@ std::string nearest(const std::string& wrong, const std::vector<std::string>& kn
   for (const std::string& candidate : known) {
     if (word.empty() || candidate.empty()) continue;
     const auto distance = static_cast<double>(edit_distance(word, candidate));
-    // A beginning of at least three letters is near, however long the rest is; among those the shortest wins. A word
-    // that goes on after a known one may as well be another with one letter wrong.
+    // A prefix of at least three letters is near, however long the rest is; the shortest such candidate wins. A word
+    // that extends a known one scores worse: it may also be another word with one wrong letter.
     double score = distance;
     if (word.size() >= 3 && candidate.starts_with(word)) score = std::min(score, 0.5 + 1e-3 * distance);
     if (candidate.size() >= 3 && word.starts_with(candidate)) score = std::min(score, 1.5 + 1e-3 * distance);

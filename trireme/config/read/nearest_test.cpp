@@ -39,7 +39,7 @@ RC_GTEST_PROP(Nearest, ForgivesOneWrongLetterInAnyKey, ()) {
   Config config;
   std::vector<std::string> known;
   for (const Field& field : fields(config))
-    if (leaf_of(field.key).size() > 7) known.push_back(leaf_of(field.key));  // stages and states are too much alike
+    if (leaf_of(field.key).size() > 7) known.push_back(leaf_of(field.key));  // "stages" and "states" are too similar
   Dice dice;
   const std::string key = dice.one_of(known);
   std::string word = key;

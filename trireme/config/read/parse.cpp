@@ -17,11 +17,11 @@
 namespace trireme::config {
 namespace {
 
-constexpr std::size_t kMaxDataTables = 1'000;  // stages and sources, all together
-constexpr std::size_t kMaxViolations = 100;    // nobody reads more
-constexpr int kMaxExcerpt = 120;               // columns of a line that is shown
+constexpr std::size_t kMaxDataTables = 1'000;  // stages and sources together
+constexpr std::size_t kMaxViolations = 100;    // limits the length of the report
+constexpr int kMaxExcerpt = 120;               // columns shown of a line
 
-/// Splits "data.3.sources.1.path" into 3 and 1; -1 where the path has no such index. One table [data] is data.0.
+/// Splits "data.3.sources.1.path" into 3 and 1; -1 for a missing index. A single table [data] is data.0.
 struct DataPath {
   std::string path;
   std::int64_t stage = -1;
@@ -54,7 +54,7 @@ class Loader {
     use_model(from_file, from_flags);
     apply_all(from_file, Origin::Kind::file);
     apply_all(from_flags, Origin::Kind::flag);
-    // Those that read other settings come last; a file's still yields to a flag.
+    // Aliases that read other settings come last; flags still take precedence over the file.
     for (const Late& late : late_)
       if (!(late.kind == Origin::Kind::file && given_by_flag(late.match.key)))
         translate(late.match, late.setting, late.kind);
@@ -68,7 +68,7 @@ class Loader {
     Origin::Kind kind;
   };
 
-  /// The preset, and the Hugging Face config over it; the file's and the flags' own keys follow later.
+  /// Applies the preset, and the Hugging Face config over it; keys from the file and from flags are applied later.
   void use_model(const Settings& from_file, const Settings& from_flags) {
     const auto last = [&](const char* path) -> const Setting* {
       const Setting* found = nullptr;
@@ -89,7 +89,7 @@ class Loader {
     if (const Setting* hf = last("model.hf"); is_given(hf)) use_hf(*hf);
   }
 
-  /// torchtitan's model.name and model.flavor together name what we call a preset.
+  /// torchtitan's model.name and model.flavor together select a preset.
   void use_torchtitan(const Setting& name, const Setting& flavor) {
     const std::string preset = torchtitan_preset(plain_text(name.value), plain_text(flavor.value));
     if (preset.empty()) {
@@ -142,7 +142,7 @@ class Loader {
 
   void apply(const Setting& s, Origin::Kind kind) {
     if (assign(s, kind)) return;
-    if (has_flavor_ && (s.path == "model.name" || s.path == "model.flavor")) return;  // use_model has read them
+    if (has_flavor_ && (s.path == "model.name" || s.path == "model.flavor")) return;  // already handled by use_model
     const std::vector<AliasMatch> matches = find_aliases(s.path);
     for (const AliasMatch& match : matches) {
       if (match.alias->late) {
@@ -156,7 +156,7 @@ class Loader {
 
   void translate(const AliasMatch& match, const Setting& s, Origin::Kind kind) {
     try {
-      // A foreign name is a second name of one key, but two names may also give its two halves (the betas).
+      // A foreign name is a second name of a key, but two names may each set half of a value (the betas).
       for (const Setting& ours : match.alias->translate(s, match.key, loaded_.config)) {
         if (refines(match.alias->translate)) seen_[kind].erase(ours.path);
         require(assign(ours, kind), "alias ", s.path, " gives the unknown key ", ours.path);
@@ -166,7 +166,7 @@ class Loader {
     }
   }
 
-  /// False when the path is not one of our keys.
+  /// False if the path is not one of our keys.
   bool assign(const Setting& s, Origin::Kind kind) {
     std::string path = s.path;
     const auto data = data_path(path);
@@ -192,7 +192,7 @@ class Loader {
     return true;
   }
 
-  /// An empty table of a section that exists, or an empty list of stages or sources.
+  /// Whether it is an empty table of a known section, or an empty list of stages or sources.
   bool says_nothing(const std::string& path, const Value& value) const {
     const auto* list = std::get_if<Values>(&value.data);
     const bool empty = std::holds_alternative<Nothing>(value.data) || (list != nullptr && list->empty());
@@ -215,7 +215,7 @@ class Loader {
     return find_data_field(data[static_cast<std::size_t>(path.stage)], path.source, path.path);
   }
 
-  /// A stage or source exists from the first of its keys on, or as an empty table; what is no key makes none.
+  /// A stage or source is created by its first key, or by an empty table; unknown keys create none.
   static bool needs_room(const DataPath& path, const Setting& s) {
     if (s.path == "data") return std::holds_alternative<Nothing>(s.value.data);
     const auto* list = std::get_if<Values>(&s.value.data);
@@ -228,8 +228,7 @@ class Loader {
     return find_data_field(any, in_source ? 0 : -1, path.path).has_value();
   }
 
-  /// Makes room for a stage or source that comes right after those there are; false, with a violation, for one farther
-  /// off.
+  /// Appends a stage or source if it is the next one; otherwise adds a violation and returns false.
   bool grow(const DataPath& path, const Setting& s) {
     std::size_t tables = 0;
     for (const DataStage& stage : loaded_.config.data) tables += 1 + stage.sources.size();
@@ -281,7 +280,7 @@ class Loader {
     }
     std::vector<std::string> in_section, leaves, all_keys;
     const std::string section = section_of(s.path), leaf = leaf_of(s.path);
-    Config sample;  // with a stage, so that its keys are known
+    Config sample;  // with a stage, so that its keys are included
     sample.data.resize(1);
     sample.data[0].sources.resize(1);
     for (const Field& f : fields(sample)) {
@@ -294,12 +293,12 @@ class Loader {
                 text("write its keys under [", section, "]"));
       return;
     }
-    // First a word of the same section, then the same word of another; for an unknown section the whole key.
+    // First a similar word in the same section, then the same word in another; for an unknown section the full key.
     std::string near, key;
     if (near = nearest(leaf, in_section); !near.empty()) {
       key = *std::ranges::find_if(all_keys,
                                   [&](const std::string& k) { return section_of(k) == section && leaf_of(k) == near; });
-      if (near == leaf) near = key;  // the word is right, its table is not
+      if (near == leaf) near = key;  // the name is right, the table is not
     } else if (const auto same_leaf = std::ranges::find(leaves, leaf); same_leaf != leaves.end()) {
       near = key = all_keys[static_cast<std::size_t>(same_leaf - leaves.begin())];
     } else if (in_section.empty()) {
@@ -318,7 +317,7 @@ class Loader {
       const std::size_t indent = std::min(line.find_first_not_of(" \t"), line.size());
       v.word_column = s.place.column - static_cast<int>(indent);
       v.word_length = static_cast<int>(display_width(shortened(leaf)));
-      // A word far to the right, in a long line, is shown without what stands before it.
+      // If the word is far to the right in a long line, the text before it is cut off.
       std::string shown = line.substr(indent);
       if (v.word_column + v.word_length > kMaxExcerpt) {
         shown = leaf;
@@ -341,9 +340,9 @@ class Loader {
   }
 
   LoadedConfig loaded_;
-  std::map<std::string, Field> by_key_;  // fields of loaded_.config, without its data's
+  std::map<std::string, Field> by_key_;  // fields of loaded_.config, except those of its data
   const std::string& file_text_;
-  std::map<Origin::Kind, std::map<std::string, Place>> seen_;  // keys set so far, by where they stand
+  std::map<Origin::Kind, std::map<std::string, Place>> seen_;  // keys set so far, by kind of origin
   std::vector<Late> late_;
   bool has_flavor_ = false;  // torchtitan's model.name and model.flavor
 };

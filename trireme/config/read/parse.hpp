@@ -1,5 +1,5 @@
 #pragma once
-// Files, flags and presets to one Config that remembers where each value came from.
+// Loads a Config from files, flags and presets, and records the origin of each value.
 #include <map>
 #include <string>
 #include <vector>
@@ -20,22 +20,22 @@ const char* name(Origin::Kind kind);
 
 struct LoadedConfig {
   Config config;
-  std::map<std::string, Origin> origins;  // by key; a key that is not here has its default
-  std::string file;                       // as the user named it; empty when there is none
+  std::map<std::string, Origin> origins;  // by key; keys with default values are absent
+  std::string file;                       // as given by the user; empty if there is none
   std::vector<Violation> violations;      // found so far; validate() adds those across keys
 
-  /// Where the value of a key stands; for a default, the key itself.
+  /// Where the value of a key was set; for a default, the key itself.
   Place place_of(const std::string& key) const;
   bool is_given(const std::string& key) const { return origins.contains(key); }
 };
 
-/// Defaults, then preset or model.hf, then the file's settings, then the flags'. Unknown keys, wrong types and bad
-/// values become violations, so that they are reported together with everything else; after a hundred of them the rest
-/// is not read. `file_text` is what messages show lines of.
+/// In increasing precedence: defaults, preset or model.hf, settings of the file, flags. Unknown keys, wrong types and
+/// bad values become violations, so that they are all reported together; reading stops after a hundred of them.
+/// `file_text` is used to show lines in messages.
 LoadedConfig load_settings(const std::string& file, const std::string& file_text, const Settings& from_file,
                            const Settings& from_flags);
 
-/// Reads a TOML file (or none, when `path` is empty) and flags. Throws ConfigError for a file that is not TOML.
+/// Reads a TOML file (none if `path` is empty) and flags. ConfigError if the file is not TOML.
 LoadedConfig load_config(const std::string& path, const Settings& flags = {});
 /// The same for TOML that is already in memory.
 LoadedConfig load_config_text(const std::string& file, const std::string& toml,

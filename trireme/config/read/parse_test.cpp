@@ -71,7 +71,7 @@ TEST(LoadConfig, DataIsOneTableOrAList) {
   EXPECT_THAT(load("data = []\n").config.data, SizeIs(0));
 }
 
-/// One wrong thing at a time, with all that a person is told.
+/// One error at a time, with its full message.
 TEST(LoadConfig, TellsWhatIsWrong) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"training.steps = \"x\"", "training.steps = \"x\" is text, not a whole number\n  --> run.toml:2"},
@@ -141,14 +141,14 @@ TEST(LoadConfig, UnknownKeysHaveTheirNearestName) {
   EXPECT_EQ(told("", {"--lr_scheduler.warmup", "200"}),
             "unknown key lr_scheduler.warmup\n  --> --lr_scheduler.warmup 200  in [lr_scheduler]; did you mean "
             "\"warmup_steps\"?   (nanotron: lr_warmup_steps, Megatron: --lr-warmup-iters both work)");
-  // A word beyond the line that fits, letters of several bytes, letters that would move the cursor.
+  // A word beyond the displayed width, multi-byte characters, control characters.
   EXPECT_THAT(told("optimizer = { no_decay = [\"" + std::string(200, 'x') + "\"], stesp = 5 }"),
               AllOf(HasSubstr("--> run.toml:2   stesp\n"), HasSubstr("\n                   ^^^^^ in")));
   EXPECT_THAT(told("[training]\n\"größe\" = 5"), HasSubstr("\"größe\" = 5\n                   ^^^^^ in"));
   EXPECT_THAT(told("\"a\\u001b[31m\\n\" = 5"), ::testing::Not(HasSubstr("\x1b")));
 }
 
-/// Nothing may pass without a word.
+/// Nothing may be ignored silently.
 TEST(LoadConfig, IgnoresNothing) {
   for (const char* toml :
        {"database = []", "[data_foo]", "x.sources = []", "[data.bogus]", "data.bogus = []", "data = [[]]",

@@ -19,7 +19,7 @@ struct Match : Cases... {
 
 constexpr std::size_t kLongestCharacter = 4;  // bytes in UTF-8
 
-/// A list ends after `bytes`: a message shows no more of it.
+/// A list is cut off after `bytes`, since a message shows no more of it.
 std::string text_of(const Value& value, std::size_t bytes) {
   return std::visit(Match{
                         [](const Nothing&) { return std::string(); },

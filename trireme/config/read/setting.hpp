@@ -1,5 +1,5 @@
 #pragma once
-// One thing that somebody set, in whatever file or flag, before it becomes a field: a dotted path, a value, a place.
+// A setting from a file or flag, before it is assigned to a field: dotted path, value, and source location.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -8,24 +8,24 @@
 
 namespace trireme::config {
 
-/// Where a setting stands. `file` is empty for flags and for values that nobody wrote.
+/// The location of a setting. `file` is empty for flags and for values that were not written by the user.
 struct Place {
   std::string file;
   int line = 0;
   int column = 0;
-  std::string note;  // "--parallelism.tp 8", "preset gpt2": where there is no file
+  std::string note;  // "--parallelism.tp 8", "preset gpt2": if there is no file
 };
 /// "run.toml:33", or the note.
 std::string str(const Place& place);
 
 struct Value;
 using Values = std::vector<Value>;
-/// Text from a flag, whose type only its field knows.
+/// Text from a flag, whose type depends on its field.
 struct RawText {
   std::string text;
   bool operator==(const RawText&) const = default;
 };
-/// An empty table, or null: only its path says anything.
+/// An empty table, or null: only its path is known.
 struct Nothing {
   bool operator==(const Nothing&) const = default;
 };
@@ -33,12 +33,12 @@ struct Value {
   std::variant<Nothing, std::string, std::int64_t, double, bool, Values, RawText> data;
   bool operator==(const Value&) const = default;
 };
-/// As TOML writes it.
+/// In TOML syntax.
 std::string str(const Value& value);
 /// The same for messages, shortened.
 std::string brief(const Value& value);
-/// For messages: the first columns of a text, "…" where more was; control characters become visible, so that a key or
-/// a flag cannot break a line or colour the terminal.
+/// For messages: the first columns of a text, with "…" if it was longer; control characters are escaped, so that a key
+/// or a flag cannot break lines or change the terminal's colours.
 std::string shortened(const std::string& text, std::size_t columns = 80);
 /// "text", "a whole number", ...: for messages.
 std::string kind_of(const Value& value);
@@ -50,7 +50,7 @@ struct Setting {
 };
 using Settings = std::vector<Setting>;
 
-/// Adds one that was read from a file. Throws ConfigError for more than any config has.
+/// Adds a setting read from a file. ConfigError if there are more than any valid config has.
 void add_setting(const std::string& file, Settings& settings, Setting setting);
 
 }  // namespace trireme::config

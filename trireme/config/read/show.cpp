@@ -14,7 +14,7 @@
 namespace trireme::config {
 namespace {
 
-/// Keys table by table: "[parallelism]", "[[data]]" and its "[[data.sources]]".
+/// Prints keys table by table: "[parallelism]", "[[data]]" and its "[[data.sources]]".
 class Printer {
  public:
   void add(const Field& field, const std::string& note) {
@@ -32,7 +32,7 @@ class Printer {
  private:
   void open(const std::string& table) {
     if (table == last_) return;
-    // A source belongs to the stage that was opened last, so its stage comes first even when it has no key to print.
+    // A source belongs to the most recently opened stage, so its stage is opened first even if it has no key to print.
     if (const std::size_t sources = table.find(".sources."); sources != std::string::npos)
       if (const std::string stage = table.substr(0, sources); !last_.starts_with(stage + ".")) open(stage);
     last_ = table;

@@ -61,7 +61,7 @@ TEST(Show, GivesTheSameConfigAgain) {
   }
 }
 
-/// Whichever keys were given: the others keep their defaults, and sources stay with their stages.
+/// For any subset of given keys: the others keep their defaults, and sources stay with their stages.
 TEST(ToToml, GivesTheGivenKeysAgain) {
   for (std::uint64_t seed = 0; seed < 25; ++seed) {
     Dice dice(seed);

@@ -26,7 +26,7 @@ Place place_of(const std::string& file, const toml::source_region& region) {
   return {file, static_cast<int>(region.begin.line), static_cast<int>(region.begin.column), ""};
 }
 
-/// The index after the string that begins at `i`, as TOML reads it: '...', "...", '''...''', """...""".
+/// The index after the string that begins at `i`, in TOML syntax: '...', "...", '''...''', """...""".
 std::size_t after_string(std::string_view toml, std::size_t i) {
   const char quote = toml[i];
   const std::string triple(3, quote);
@@ -35,7 +35,7 @@ std::size_t after_string(std::string_view toml, std::size_t i) {
     if (toml[i] == '\\' && quote == '"') {
       ++i;
     } else if (long_string && toml.substr(i).starts_with(triple)) {
-      for (i += 3; i < toml.size() && toml[i] == quote;) ++i;  // up to two quotes may stand before the closing three
+      for (i += 3; i < toml.size() && toml[i] == quote;) ++i;  // up to two quotes may precede the closing three
       return i;
     } else if (!long_string && (toml[i] == quote || toml[i] == '\n')) {
       return i + 1;
@@ -44,8 +44,8 @@ std::size_t after_string(std::string_view toml, std::size_t i) {
   return toml.size();
 }
 
-/// Refuses keys of very many words, and very deep lists, before the library nests a table for each and overflows the
-/// stack on the way back.
+/// Rejects keys with very many parts and very deep lists, for which the recursion in the library would overflow the
+/// stack.
 void check_depth(const std::string& file, std::string_view toml) {
   int words = 1, line = 1, depth = 0;
   for (std::size_t i = 0; i < toml.size();) {
@@ -76,7 +76,7 @@ class Flattener {
     }
   }
 
-  /// In the order of the file; the library's tables are in that of the alphabet.
+  /// In file order; the library's tables are sorted alphabetically.
   Settings take() && {
     std::ranges::stable_sort(settings_, {}, [](const Setting& s) { return std::pair(s.place.line, s.place.column); });
     return std::move(settings_);

@@ -137,7 +137,7 @@ TEST(ParseToml, HostileTextIsRefusedInTime) {
   }
 }
 
-/// What TOML allows, however strange, is not refused here; the loader does not crash on it.
+/// Unusual but valid TOML is accepted here, and does not crash the loader.
 TEST(ParseToml, StrangeButValid) {
   const std::string line = "a = \"" + std::string(kMaxConfigBytes - 10, 'x') + "\"";
   EXPECT_EQ(parse_toml("x.toml", line).size(), 1U);
@@ -150,7 +150,7 @@ TEST(ParseToml, StrangeButValid) {
                 .path,
             "a");  // a byte order mark
   EXPECT_EQ(parse_toml("x", "\"\" = 1")[0].path, "");
-  // The deepest that passes: 32 values in values, each behind a key of 32 words.
+  // The deepest accepted nesting: 32 nested values, each with a key of 32 parts.
   std::string deep = "1";
   for (int i = 0; i < 32; ++i) deep = "{" + repeated("a.", 62) + "a = " + deep + "}";
   EXPECT_EQ(parse_toml("x", "a = " + deep).size(), 1U);

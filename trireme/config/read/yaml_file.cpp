@@ -23,7 +23,7 @@ constexpr std::size_t kMaxYamlDepth = 32;
 struct Node {
   enum class Kind { scalar, map, list } kind = Kind::scalar;
   Value value{Nothing{}};
-  std::vector<std::pair<std::string, Node>> members;  // of a map; of a list, without names
+  std::vector<std::pair<std::string, Node>> members;  // of a map; for a list, without names
   int line = 0;
 };
 
@@ -40,12 +40,12 @@ Value typed(const std::string& word) {
   if (word == "true" || word == "True" || word == "TRUE") return {true};
   if (word == "false" || word == "False" || word == "FALSE") return {false};
   if (std::int64_t value = 0; is_number(word, value)) return {value};
-  const bool has_digit = word.find_first_of("0123456789") != std::string::npos;  // "inf" and "nan" are words
+  const bool has_digit = word.find_first_of("0123456789") != std::string::npos;  // "inf" and "nan" are strings
   if (double value = 0; has_digit && is_number(word, value)) return {value};
   return {word};
 }
 
-/// Builds the tree from the parser's events, which alone tell of anchors and tags.
+/// Builds the tree from the parser's events, which are the only way to see anchors and tags.
 class Builder : public YAML::EventHandler {
  public:
   explicit Builder(const std::string& file) : file_(file) {}
@@ -91,7 +91,7 @@ class Builder : public YAML::EventHandler {
   }
   bool expects_key() const { return !open_.empty() && open_.back()->kind == Node::Kind::map && !has_key_.back(); }
 
-  /// The place for the next node: the value of the key just read, the next of a list, or the root.
+  /// Where the next node goes: the value of the last key, the next list element, or the root.
   Node* place_for(Node node) {
     if (open_.empty()) {
       root_ = std::move(node);
@@ -120,7 +120,7 @@ class Builder : public YAML::EventHandler {
 
   std::string file_;
   Node root_;
-  // Maps and lists that are not finished, from the root on. Only the last one grows, so the pointers stay good.
+  // Unfinished maps and lists, from the root down. Only the last one grows, so the pointers stay valid.
   std::vector<Node*> open_;
   std::vector<bool> has_key_;
   std::vector<std::set<std::string>> keys_;

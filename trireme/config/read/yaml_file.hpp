@@ -1,14 +1,14 @@
 #pragma once
-// YAML text to settings, for other trainers' files. The only file that sees the YAML library.
+// Parses YAML into settings, for other trainers' files. The only file that includes the YAML library.
 #include <string>
 
 #include "trireme/config/read/setting.hpp"
 
 namespace trireme::config {
 
-/// Maps become dotted paths, lists of maps get an index, null is Nothing; places have lines. Plain words are typed as
-/// YAML 1.2 does (1e-4 is a number, "no" is text). Throws ConfigError with file and line for a syntax error, a key
-/// given twice, and for anchors, aliases and tags, which no config needs.
+/// Maps become dotted paths, lists of maps get an index, null is Nothing; places have line numbers. Plain scalars are
+/// typed as in YAML 1.2 (1e-4 is a number, "no" is a string). ConfigError with file and line for a syntax error, a
+/// duplicate key, and for anchors, aliases and tags, which no config needs.
 Settings parse_yaml(const std::string& file, const std::string& yaml);
 
 }  // namespace trireme::config

@@ -96,7 +96,7 @@ TEST(ParseYaml, RefusesWhatNoConfigNeedsWithItsLine) {
   EXPECT_THAT(yaml_refusal("a:\n\t- b: 1"), StartsWith("this is not YAML: "));
 }
 
-/// A null, a list or a map in the place of a key.
+/// A null, a list or a map as a key.
 TEST(ParseYaml, AKeyIsAWord) {
   for (const char* yaml :
        {": 5", "null: 5", "~: 5", "{~: 1}", "{: 1}", "? \n: 4", "? [1, 2]\n: 3", "? {a: 1}\n: 3", "a:\n  ~: 1"})

@@ -39,7 +39,7 @@ void check_batch(Rules& rules) {
     return;
   }
   if (product == t.global_batch_size && product > 0) return;
-  // With all three given, an open dp follows from them.
+  // If all three are given, an unset dp follows from them.
   const bool all_given = !derived_accum && !derived_micro && !derived_batch;
   if (rules.config.parallelism.dp < 0 && all_given && t.global_batch_size % one_replica == 0) return;
   const auto factor = [](const char* name, std::int64_t value, bool derived) {

@@ -66,12 +66,12 @@ TEST(BatchRules, WhatIsAllowed) {
   for (const char* toml : {"training.seq_len = 127\nparallelism.tp = 2\nparallelism.sequence_parallel = false",
                            "training.seq_len = 132\nparallelism.cp = 4\nparallelism.cp_method = 'ring-contiguous'",
                            "training.seq_len = 127",
-                           // All three, and dp open: the ranks follow.
+                           // All three, and dp unset: the number of ranks follows.
                            "training.global_batch_size = 256\ntraining.micro_batch_size = 4\ntraining.grad_accum = 8"})
     EXPECT_EQ(error_of(std::string(kTiny) + toml), "no error") << toml;
 }
 
-/// As DeepSpeed's three numbers: started ranks must be those that follow.
+/// As with DeepSpeed's three numbers: the number of started ranks must match.
 TEST(BatchRules, AllThreeMustFitTheRanksThatWereStarted) {
   const std::string toml =
       std::string(kTiny) + "training.global_batch_size = 256\ntraining.micro_batch_size = 4\ntraining.grad_accum = 8";
@@ -82,7 +82,7 @@ TEST(BatchRules, AllThreeMustFitTheRanksThatWereStarted) {
       "leave one of the three out");
 }
 
-/// What "nearest" names is itself allowed, and on both sides of what was asked.
+/// The suggested nearest values are themselves valid, and lie on both sides of the given one.
 TEST(BatchRules, TheNearestBatchSizesWork) {
   for (const auto& [dp, micro, batch] :
        {std::array{1, 4, 7}, {8, 4, 100}, {8, 4, 33}, {3, 5, 44}, {2, 1, 399}, {12, 12, 145}}) {

@@ -46,7 +46,7 @@ void check_grid(Rules& rules) {
     rules.violation("parallelism.dp", text("dp × tp × pp × cp is more than ", Grid::kMaxRanks, " ranks"));
     return;
   }
-  // Grid knows what an order and an expert view may be.
+  // Grid checks the order and the expert view.
   try {
     const Grid grid = dense_grid(p);
     if (rules.config.model.num_local_experts > 0 && p.dp > 0) expert_view(grid, narrow(p.ep), narrow(p.expert_tp));

@@ -81,7 +81,7 @@ TEST(LayoutRules, WhatIsAllowed) {
   EXPECT_EQ(error_of(std::string(kTiny) + "parallelism.tp = 2", {}, {.ranks = 6}), "no error");
 }
 
-/// expert_view knows which ep and expert_tp fit; its word becomes a violation at parallelism.ep.
+/// expert_view checks whether ep and expert_tp fit; its error becomes a violation at parallelism.ep.
 TEST(LayoutRules, ExpertsMustFitTheRanks) {
   const std::string moe = std::string(kTiny) + "model.num_local_experts = 8\nparallelism.dp = 2\n";
   EXPECT_EQ(error_of(moe + "parallelism.ep = 2"), "no error");

@@ -67,7 +67,7 @@ TEST(ModelRules, WhatIsAllowed) {
   for (const char* toml :
        {"model.num_key_value_heads = 2\nparallelism.tp = 4", "model.num_key_value_heads = 1\nparallelism.tp = 4",
         "model.num_attention_heads = 5\nmodel.num_key_value_heads = 5",  // head_dim is given
-        "model.vocab_size = 509\nparallelism.tp = 4",                    // padded, never refused
+        "model.vocab_size = 509\nparallelism.tp = 4",                    // padded, never rejected
         "model.init = 'hf:folder'", "model.num_local_experts = 8\nparallelism.ep = 4\nparallelism.dp = 4",
         "model.num_local_experts = 3\nmodel.intermediate_size = 100\nparallelism.tp = 4"})
     EXPECT_EQ(error_of(std::string(kTiny) + toml), "no error") << toml;

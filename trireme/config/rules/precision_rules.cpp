@@ -5,7 +5,7 @@ namespace {
 
 constexpr const char* kWhyFloat64 = "float64 is for proving layouts: everything is float64";
 
-/// One key in float64, so all of them.
+/// If one key is float64, all must be.
 void check_float64(Rules& rules) {
   const PrecisionConfig& p = rules.config.precision;
   const std::string& model = rules.config.model.dtype;
@@ -27,7 +27,7 @@ void check_float64(Rules& rules) {
 void check_precision(Rules& rules) {
   if (is_float64(rules.config)) return check_float64(rules);
   const PrecisionConfig& p = rules.config.precision;
-  // What "auto" becomes is only known where the ranks run, so it may be none of those that a key asks for.
+  // "auto" is only resolved where the ranks run, so it may not match a required dtype.
   const std::string weights = param_dtype(rules.config);
   const auto violation = [&](const char* key, const std::string& dtype, const std::string& why,
                              const std::string& fix) {

@@ -1,5 +1,5 @@
 #pragma once
-// What every rule across settings sees, and where it reports. For this folder only: validate.hpp is for others.
+// The context of the validation rules: the config and the list of violations. Internal: others use validate.hpp.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -39,13 +39,13 @@ class Rules {
     warnings_.push_back(text(parts...));
   }
 
-  /// Replicas; an open dp counts as one.
+  /// Number of replicas; an unset dp counts as 1.
   std::int64_t dp() const { return std::max<std::int64_t>(1, config.parallelism.dp); }
   bool is_derived(const std::string& key) const {
     const auto it = loaded.origins.find(key);
     return it != loaded.origins.end() && it->second.kind == Origin::Kind::derived;
   }
-  /// Where the first key of a table stands ("data.0"), for what is missing there; else the file.
+  /// The place of the first key of a table ("data.0"), for errors about missing keys; else the file.
   Place place_of_table(const std::string& table) const;
 
   bool any() const { return !violations_.empty(); }
@@ -56,21 +56,21 @@ class Rules {
   std::vector<Violation> violations_;
 };
 
-/// The first that was given of several keys, by its line.
+/// The place of the first of these keys that was given, by line.
 Place first_given(const LoadedConfig& loaded, const std::vector<std::string>& keys);
 
-/// "{1, 2, 4}": the divisors of n that `allowed` lets through, ascending; the first 12 of them.
+/// "{1, 2, 4}": the divisors of n accepted by `allowed`, ascending; at most 12.
 std::string divisors(std::int64_t n, bool (*allowed)(std::int64_t divisor, std::int64_t other), std::int64_t other = 1);
 inline bool any_divisor(std::int64_t, std::int64_t) { return true; }
 inline bool one_divides_the_other(std::int64_t a, std::int64_t b) { return a % b == 0 || b % a == 0; }
 
-// Each group of rules; in model_rules.cpp, layout_rules.cpp, batch_rules.cpp and precision_rules.cpp.
+// The groups of rules, in model_rules.cpp, layout_rules.cpp, batch_rules.cpp and precision_rules.cpp.
 
-/// False when sizes are missing, so that rules about them make no sense.
+/// False if sizes are missing, so that rules about them cannot be checked.
 bool check_model(Rules& rules);
-/// Heads, experts and layers over ranks. Needs sizes.
+/// Divisibility of heads, experts and layers by the parallel degrees. Needs sizes.
 void check_model_over_ranks(Rules& rules);
-/// The number of ranks; E1.
+/// The number of ranks (error E1).
 void check_ranks(Rules& rules);
 void check_layout(Rules& rules);
 void check_batch(Rules& rules);

@@ -1,5 +1,5 @@
 #pragma once
-// What a config may say, and validate() lets pass, but training cannot do.
+// Rules for training only: valid configs that training does not support.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -8,14 +8,14 @@
 
 namespace trireme::config {
 
-/// What stands in the way of training a config that validate() lets pass. Expects derived values; does not repeat
+/// What prevents training with a config that passes validate(). Expects derived values; does not repeat
 /// loaded.violations.
 std::vector<Violation> validate_for_training(const LoadedConfig& loaded);
 
-/// parallelism.zero_unit: 1 for "layer", 0 for "model". ConfigError for what is neither nor a number.
+/// parallelism.zero_unit: 1 for "layer", 0 for "model", else the number. ConfigError if it is neither.
 std::int64_t layers_per_unit(const Config& config);
 
-/// Keys that were given and change nothing yet, each with a word about it.
+/// A note for each given key that has no effect yet.
 std::vector<std::string> not_done_yet(const LoadedConfig& loaded);
 
 }  // namespace trireme::config

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kData = "[[data]]\nsources = [{path = 'synthetic'}]\n";
 
-/// What a person reads before training; "" when nothing is in the way.
+/// The message before training; "" if there is none.
 std::string told(const std::string& toml, const Flags& flags = {}) {
   const LoadedConfig loaded = load_good(toml, flags);
   const std::vector<Violation> violations = validate_for_training(loaded);
@@ -58,7 +58,7 @@ TEST(TrainingRules, NeedAModelAndData) {
   EXPECT_EQ(two[0].headline, "no model to train");
 }
 
-/// That is validate()'s to tell.
+/// Those are reported by validate().
 TEST(TrainingRules, LeaveOutWhatTheLoaderFound) {
   LoadedConfig wrong = load(std::string(kTiny) + "nonsense = 1\n" + kData);
   derive(wrong);

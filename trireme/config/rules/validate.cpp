@@ -71,7 +71,7 @@ void check_validation(Rules& rules) {
                     "set validation.fraction, for instance 0.01, or validation.sources");
 }
 
-/// What deserves a word but breaks no rule.
+/// Warnings: noteworthy, but no violation.
 void note(Rules& rules) {
   const ParallelismConfig& p = rules.config.parallelism;
   if (p.dp > 512) rules.warn("dp = ", p.dp, " is more than 512: rings get long, and their latency shows");

@@ -1,5 +1,5 @@
 #pragma once
-// The rules across settings, all of them, checked before anything starts.
+// Validation of rules across config keys, all checked before anything starts.
 #include <string>
 #include <vector>
 
@@ -8,8 +8,8 @@
 
 namespace trireme::config {
 
-/// Every violated rule, those of `loaded.violations` first. Expects derived values. Adds what deserves a word but
-/// breaks no rule to `warnings`.
+/// All violations, those of `loaded.violations` first. Expects derived values. Adds notes about valid but noteworthy
+/// settings to `warnings`.
 std::vector<Violation> validate(const LoadedConfig& loaded, const Started& started, std::vector<std::string>& warnings);
 
 /// Derives, validates, and throws ConfigError with all violations; returns the warnings.

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-/// What is thrown for a file of testdata/ that the user calls run.toml, with its exit code.
+/// The error for a file of testdata/ that the user calls run.toml; checks the exit code.
 std::string golden(const std::string& name, const Started& started = {}) {
   LoadedConfig loaded = load_config_text("run.toml", testdata(name));
   try {
@@ -28,7 +28,7 @@ std::string golden(const std::string& name, const Started& started = {}) {
   return "no error";
 }
 
-// The texts of experience.md 4.5.
+// The full text of the main error messages.
 
 TEST(Golden, E1WorldSize) {
   EXPECT_EQ(golden("e1.toml", {.ranks = 8, .how = "torchrun, WORLD_SIZE=8"}),
@@ -125,7 +125,7 @@ TEST(Validate, ValidationNeedsTokens) {
   for (const Told& row : rows) EXPECT_EQ(error_of(kTiny + row.toml), row.message) << row.toml;
 }
 
-/// A norm of 0 is no clipping, as in nanotron and DeepSpeed.
+/// max_norm = 0 disables clipping, as in nanotron and DeepSpeed.
 TEST(Validate, ClippingMayBeOff) {
   EXPECT_EQ(load_good(std::string(kTiny) + "training.max_norm = 0").config.training.max_norm, 0);
   EXPECT_NE(error_of(std::string(kTiny) + "training.max_norm = -1"), "no error");
@@ -171,7 +171,7 @@ TEST(Validate, WarnsWithTheReason) {
   EXPECT_THAT(warnings_of(kTiny), SizeIs(0));
 }
 
-/// The largest numbers that the keys take, together: no overflow, no hang, no crash.
+/// All keys at their maximum: no overflow, no hang, no crash.
 TEST(Validate, HugeNumbersEndInTime) {
   std::string all;
   Config config;

@@ -12,7 +12,7 @@ std::string at_length(const Violation& v) {
   std::string out = v.headline;
   const std::string place = str(v.place);
   if (!v.excerpt.empty()) {
-    // The word is marked under the line that holds it, and the reason follows the mark.
+    // The word is marked under its line, followed by the reason.
     const std::string head = "  --> " + place + "   ";
     const auto indent = static_cast<std::size_t>(std::max(1, v.word_column) - 1);
     out += "\n" + head + v.excerpt + "\n" + std::string(display_width(head) + indent, ' ') +

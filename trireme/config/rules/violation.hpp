@@ -1,5 +1,5 @@
 #pragma once
-// What is wrong with a config, one thing at a time, and all of it as one message.
+// A violated config rule, and the error message for several of them.
 #include <string>
 #include <vector>
 
@@ -8,22 +8,22 @@
 namespace trireme::config {
 
 struct Violation {
-  std::string headline;  // the objects and the numbers
-  std::string in_list;   // the same for a list without excerpts, when it has to say more there
+  std::string headline;  // what is wrong, with names and numbers
+  std::string in_list;   // replaces headline in a list, which has no excerpts, if it must say more there
   Place place;
-  std::string detail;  // beside the place: why, or the rule
+  std::string detail;  // printed next to the place: the reason or the rule
   std::string fix;
-  std::string launch;  // how the ranks were started, where that matters
-  // The line of the file and the word in it, where showing them helps.
+  std::string launch;  // how the ranks were started, if relevant
+  // The line of the file and the word in it, if showing them helps.
   std::string excerpt;
-  int word_column = 0;  // counted from 1
+  int word_column = 0;  // from 1
   int word_length = 0;
 };
 
-/// The text after "error: ". One violation is told at length; several become a numbered list.
+/// The text after "error: ". A single violation is reported in detail; several as a numbered list.
 std::string report(const std::vector<Violation>& violations);
 
-/// Throws ConfigError with the report unless there is nothing to say.
+/// Throws ConfigError with the report if there are any violations.
 void throw_if_any(const std::vector<Violation>& violations);
 
 }  // namespace trireme::config

@@ -1,6 +1,6 @@
 #pragma once
-// What the user asked for: plain structs, and the only place where defaults stand. fields.cpp says what each key means.
-// Zero stands for "not given, derive it" where a comment says so; derive.cpp fills those in.
+// The configuration as plain structs, with all defaults. fields.cpp documents each key. Where a comment says so, 0
+// means "not given"; derive.cpp fills it in.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -22,7 +22,7 @@ struct RopeScaling {
   std::int64_t original_max_position_embeddings = 0;
 };
 
-/// Keys as in a Hugging Face config.json. A preset or `hf` gives the sizes, any key beside it overrides one.
+/// Keys as in a Hugging Face config.json. A preset or `hf` sets the sizes; any key given in addition overrides it.
 struct ModelConfig {
   std::string preset;
   std::string hf;
@@ -30,9 +30,9 @@ struct ModelConfig {
   std::int64_t hidden_size = 0;
   std::int64_t num_hidden_layers = 0;
   std::int64_t num_attention_heads = 0;
-  std::int64_t num_key_value_heads = 0;  // 0: as many as attention heads
+  std::int64_t num_key_value_heads = 0;  // 0: num_attention_heads
   std::int64_t head_dim = 0;             // 0: hidden_size / num_attention_heads
-  std::int64_t intermediate_size = 0;    // 0: 4 hidden_size for gpt2; must be given for the others
+  std::int64_t intermediate_size = 0;    // 0: 4 hidden_size for gpt2; required for the others
   std::int64_t vocab_size = 0;
   std::int64_t max_position_embeddings = 2048;
   std::string hidden_act = "silu";
@@ -64,7 +64,7 @@ struct DataSource {
   double weight = 1;
 };
 
-/// A stage of training with its own data. One is enough.
+/// A training stage with its own data. At least one is needed.
 struct DataStage {
   std::int64_t start_step = 1;
   std::int64_t seq_len = 0;  // 0: training.seq_len
@@ -74,14 +74,14 @@ struct DataStage {
 struct TrainingConfig {
   std::int64_t steps = 1000;
   std::int64_t seq_len = 1024;
-  // Any two of these three; 0: derived. One microbatch of one sequence when none is given.
+  // Any two of these three; 0: derived. If none is given: one microbatch of one sequence.
   std::int64_t micro_batch_size = 0;
   std::int64_t grad_accum = 0;
   std::int64_t global_batch_size = 0;
   double max_norm = 1;  // 0: no clipping
 };
 
-/// The loss on tokens that training does not see: a share of every source, or files of their own.
+/// Validation loss on held-out tokens: a fraction of every source, or separate files.
 struct ValidationConfig {
   std::int64_t interval = 0;  // 0: never
   std::int64_t samples = 0;   // 0: all
@@ -109,14 +109,14 @@ struct LrSchedulerConfig {
 };
 
 struct ParallelismConfig {
-  std::int64_t dp = -1;  // -1: what is left
+  std::int64_t dp = -1;  // -1: all remaining ranks
   std::int64_t zero = 1;
   std::int64_t tp = 1;
   bool sequence_parallel = true;
   std::int64_t pp = 1;
   std::string pp_schedule = "1f1b";
   std::int64_t virtual_stages = 1;
-  std::vector<std::int64_t> stages;  // empty: by cost
+  std::vector<std::int64_t> stages;  // empty: balanced by cost
   std::int64_t cp = 1;
   std::string cp_method = "ring";
   std::int64_t ep = 1;
@@ -136,7 +136,7 @@ struct ParallelismConfig {
 
 struct PrecisionConfig {
   std::string param = "auto";  // auto: model.dtype
-  // float64 with float64 weights; derive.cpp sees to it.
+  // float64 if the weights are float64 (derive.cpp).
   std::string reduce = "float32";
   std::string accumulate = "float32";
   std::string master = "float32";

@@ -10,7 +10,7 @@ namespace trireme::config {
 namespace {
 
 bool is_gated(const ModelConfig& m) { return family_of(m).mlp == MlpKind::swiglu; }
-/// Matrices of an MLP: up and down, and a gate.
+/// Number of matrices in an MLP: up and down, and a gate.
 std::int64_t mlp_matrices(const ModelConfig& m) { return is_gated(m) ? 3 : 2; }
 
 // Width of all query heads, of all key (or value) heads.
@@ -33,13 +33,13 @@ std::int64_t attention_biases(const ModelConfig& m) {
   return (has_qkv_bias(m) ? query_width(m) + 2 * kv_width(m) : 0) + (has_out_bias(m) ? m.hidden_size : 0);
 }
 
-/// Weights of a layer that a token is multiplied by.
+/// Weights of a layer that are used in matmuls with a token.
 std::int64_t active_layer_weights(const ModelConfig& m) {
   if (m.num_local_experts == 0) return attention_weights(m) + mlp_weights(m);
   return attention_weights(m) + m.hidden_size * m.num_local_experts + m.num_experts_per_tok * mlp_weights(m);
 }
 
-/// Forward FLOPs of a token in the attention scores and their product with the values, all layers.
+/// Forward FLOPs per token for the attention scores and their product with the values, all layers.
 double score_flops(const ModelConfig& m, std::int64_t seq_len, CountedScores which) {
   const double full = 4.0 * static_cast<double>(m.num_hidden_layers * query_width(m)) * static_cast<double>(seq_len);
   return which == CountedScores::full ? full : full / 2;
@@ -130,10 +130,10 @@ std::vector<Bytes> layer_activation_bytes(const ModelConfig& m, const Activation
   const double tokens = static_cast<double>(shape.seq_len * shape.micro_batch_size) / static_cast<double>(shape.cp);
   const auto t = static_cast<double>(shape.tp);
   const double element = shape.bytes_an_element;
-  // Outside of the tensor-parallel matrices a rank keeps all tokens, or its part of them with sequence parallel.
+  // Outside of the tensor-parallel matmuls a rank stores all tokens, or its shard of them with sequence parallelism.
   const double whole = tokens * element / (shape.sequence_parallel ? t : 1);
   const double cut = tokens * element / t;
-  const double mask = tokens / (shape.sequence_parallel ? t : 1);  // a dropout mask takes a byte an element
+  const double mask = tokens / (shape.sequence_parallel ? t : 1);  // a dropout mask takes one byte per element
   const auto h = static_cast<double>(m.hidden_size), q = static_cast<double>(query_width(m));
   const double kv = static_cast<double>(kv_width(m)) * std::max(1.0, t / static_cast<double>(m.num_key_value_heads));
   if (recompute == Recompute::full) return {{"layer input", whole * h}};
@@ -151,7 +151,7 @@ std::vector<Bytes> layer_activation_bytes(const ModelConfig& m, const Activation
   if (shape.flash_attention) {
     parts.push_back({"log-sum-exp", tokens * static_cast<double>(m.num_attention_heads) * 4 / t});
   } else if (recompute == Recompute::none) {
-    // Softmax output, and with dropout its mask and what it leaves, for a heads x s x s scores.
+    // Softmax output, and with dropout its mask and the result, for a heads x s x s scores.
     const double scores = tokens * static_cast<double>(shape.seq_len) * static_cast<double>(m.num_attention_heads) / t;
     parts.push_back({"attention scores", scores * (m.attention_dropout > 0 ? 2 * element + 1 : element)});
   }

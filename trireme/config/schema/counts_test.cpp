@@ -83,7 +83,7 @@ TEST(ModelFlops, AreThoseOfPerformance21) {
   const double attention = 12.0 * 32 * 4096 * 8192;
   EXPECT_EQ(model_flops_per_token(m, 8192, CountedScores::full) - model_flops_per_token(m, 8192, CountedScores::causal),
             attention / 2);
-  // 6 for each weight of a product; the look-up of the embedding and the norms count nothing.
+  // 6 per weight of a matmul; the embedding lookup and the norms count nothing.
   const ParameterCounts n = count_parameters(m);
   EXPECT_EQ(model_flops_per_token(m, 8192, CountedScores::full),
             6.0 * static_cast<double>(n.attention + n.mlp + n.head) + attention);
@@ -111,7 +111,7 @@ TEST(ModelFlops, CountVisitedExpertsAndTheRouter) {
             6 * (attention + visited + router + head) + 12.0 * 32 * 4096 * 4096);
 }
 
-/// Requirements, seed 1, item 8: 70 % of the activations for 2.7 % of the work.
+/// Korthikanti et al. (arXiv 2205.05198): saves 70 % of the activation memory for 2.7 % more FLOPs.
 TEST(SelectiveRecompute, HasTheNumbersPublishedForGpt3) {
   const ModelConfig m = model_of("gpt3-175b");
   const ActivationShape shape{.seq_len = 2048, .flash_attention = false};
@@ -128,7 +128,7 @@ TEST(RecomputeOf, ReadsTheConfigsWords) {
   EXPECT_EQ(recompute_of("full"), Recompute::full);
 }
 
-/// performance.md 2.3: bytes a parameter, D = 8.
+/// Bytes per parameter, D = 8 ranks.
 TEST(StateBytes, ByRecipe) {
   const PrecisionConfig fp32{.param = "float32"}, mixed{.param = "bfloat16"},
       bf16_grads{.param = "bfloat16", .accumulate = "bfloat16"},
@@ -154,7 +154,7 @@ TEST(StateBytes, ByRecipe) {
   EXPECT_EQ(state_bytes(1000, mixed, "adamw", 0, 1)[2].name, "master weights");
 }
 
-/// Gradients that stay in the dtype of the weights stand beside the buffer that they are summed in: 20 bytes.
+/// Gradients kept in the dtype of the weights, in addition to the accumulation buffer: 20 bytes per parameter.
 TEST(StateBytes, OfGradientsThatStay) {
   const auto bytes = [](const PrecisionConfig& precision, std::int64_t zero, bool contiguous) {
     return sum(state_bytes(1000, precision, "adamw", zero, 8, contiguous));
@@ -167,7 +167,7 @@ TEST(StateBytes, OfGradientsThatStay) {
   EXPECT_EQ(bytes({.param = "float32"}, 0, false), 16'000);
 }
 
-/// The published numbers of performance.md 2.3.
+/// Published memory of other runs.
 TEST(StateBytes, OfPublishedRuns) {
   const PrecisionConfig bf16_grads{.param = "bfloat16", .accumulate = "bfloat16"};
   const std::int64_t zero_paper = 7'500'000'000;
@@ -188,7 +188,7 @@ TEST(DtypeBytes, OfTheFourDtypes) {
             "'auto' has no size: float64, float32, bfloat16 or float16");
 }
 
-/// Korthikanti et al.: sbh (34 + 5as/h), and over t ranks with and without sequence parallel.
+/// Korthikanti et al.: sbh (34 + 5as/h), and over t ranks with and without sequence parallelism.
 TEST(LayerActivations, OfTheOlderGpt) {
   const ModelConfig m = model_of("gpt3-175b");
   const double s = 2048, b = 2, h = 12288, a = 96, t = 8, sbh = s * b * h;
@@ -209,7 +209,7 @@ TEST(LayerActivations, OfTheOlderGpt) {
   EXPECT_DOUBLE_EQ(bytes(8, true, Recompute::full), 2 * sbh / t);
 }
 
-/// s b (12 h + 4 k d + 6 f) / (t c), and four bytes a head and token for the log-sum-exp.
+/// s b (12 h + 4 k d + 6 f) / (t c), and four bytes per head and token for the log-sum-exp.
 TEST(LayerActivations, OfTheModernDecoder) {
   const ModelConfig m = model_of("llama3-8b");
   const double h = 4096, kd = 8 * 128, f = 14336, heads = 32;
@@ -221,10 +221,10 @@ TEST(LayerActivations, OfTheModernDecoder) {
         EXPECT_DOUBLE_EQ(sum(layer_activation_bytes(m, shape, Recompute::none)),
                          tokens * (12 * h + 4 * kd + (fused ? 6 : 8) * f + 4 * heads));
       }
-  // Two ranks keep each of the eight key-value heads.
+  // Each of the eight key-value heads is held by two ranks.
   EXPECT_DOUBLE_EQ(sum(layer_activation_bytes(m, {.seq_len = 8192, .tp = 16}, Recompute::none)),
                    8192.0 / 16 * (12 * h + 4 * 2 * kd + 6 * f + 4 * heads));
-  // A plain MLP keeps its input and output, flash attention no scores.
+  // A GELU MLP stores its input and output; flash attention stores no scores.
   const ModelConfig gpt2 = model_of("gpt2", "model.resid_pdrop = 0.0\nmodel.attention_dropout = 0.0");
   EXPECT_DOUBLE_EQ(sum(layer_activation_bytes(gpt2, {.seq_len = 1024}, Recompute::none)),
                    1024.0 * (12 * 768 + 4 * 768 + 4 * 4 * 768 + 4 * 12));

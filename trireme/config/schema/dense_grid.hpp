@@ -1,11 +1,11 @@
 #pragma once
-// The grid of ranks that [parallelism] describes.
+// The rank grid described by [parallelism].
 #include "trireme/config/schema/config.hpp"
 #include "trireme/layout/grid.hpp"
 
 namespace trireme::config {
 
-/// A dp that is left open (-1) counts as 1. ConfigError for an order that does not name the axes.
+/// An unset dp (-1) counts as 1. ConfigError for an order that does not name the axes.
 Grid dense_grid(const ParallelismConfig& parallelism);
 
 }  // namespace trireme::config

@@ -38,7 +38,7 @@ class Deriver {
     loaded_.origins[key] = {Origin::Kind::derived, {"", 0, 0, text("derived: ", rule)}};
   }
 
-  /// What was derived before may follow from other ranks; it is derived again.
+  /// Resets derived values, which may depend on the number of ranks.
   void forget_derived() {
     for (const Field& field : fields(c_)) {
       const auto origin = loaded_.origins.find(field.key);
@@ -63,7 +63,7 @@ class Deriver {
       set("model.moe_intermediate_size", m.moe_intermediate_size, m.intermediate_size, "intermediate_size");
   }
 
-  /// float64 is for proving layouts: one sum in float32 would hide what it is to show.
+  /// float64 is for comparing layouts exactly: a single sum in float32 would hide differences.
   void precision() {
     if (!is_float64(c_)) return;
     PrecisionConfig& p = c_.precision;
@@ -82,7 +82,7 @@ class Deriver {
       set("parallelism.dp", p.dp, started_.ranks / replica, "ranks / (tp x cp x pp)");
   }
 
-  /// The third of the three. An open dp counts as one replica until the ranks are known.
+  /// Derives the missing batch size. An unset dp counts as 1 until the number of ranks is known.
   void batch() {
     TrainingConfig& t = c_.training;
     const std::int64_t dp = std::max<std::int64_t>(1, c_.parallelism.dp);

@@ -81,7 +81,7 @@ TEST(Derive, SaysByWhatRule) {
   EXPECT_EQ(loaded.origins.at("model.hidden_size").kind, Origin::Kind::preset);
 }
 
-/// The launcher may ask first what a config needs, and then start ranks.
+/// A launcher may first derive without ranks to see what a config needs, and then start ranks.
 TEST(Derive, AgainWithOtherRanksIsAsWithThemAtOnce) {
   const std::string toml = std::string(kTiny) + "training.global_batch_size = 96\nparallelism.tp = 2\n";
   LoadedConfig twice = derived(toml);

@@ -61,7 +61,7 @@ TEST(Family, UnknownIsRefused) {
   EXPECT_THROW(has_out_bias(family_model("gemma2")), ConfigError);
 }
 
-/// As the papers and transformers' modeling_*.py have them.
+/// As in the papers and transformers' modeling_*.py.
 TEST(Family, LayersAreThePublishedOnes) {
   const FamilyInfo& gpt2 = row_of("gpt2");
   EXPECT_EQ(gpt2.norm, NormKind::layer_norm);
@@ -98,7 +98,7 @@ TEST(Family, BiasesOfAttention) {
   }
 }
 
-/// As transformers' configuration_*.py have them.
+/// As in transformers' configuration_*.py.
 TEST(Family, ClassesOfTransformers) {
   EXPECT_STREQ(row_of("gpt2").hf.architecture, "GPT2LMHeadModel");
   EXPECT_STREQ(row_of("qwen2").hf.architecture, "Qwen2ForCausalLM");
@@ -122,7 +122,7 @@ TEST(Family, ClassesOfTransformers) {
   EXPECT_THAT(switched, ElementsAre("qwen2", "qwen3"));
 }
 
-/// A new row needs its entries elsewhere too: what silence in a config.json means, and how one is written.
+/// A new row also needs entries elsewhere: the defaults of its config.json, and how to write one.
 TEST(Family, IsReadAndWritten) {
   for (const FamilyInfo& family : families()) {
     const std::string name(family.name), json = "{\"model_type\": \"" + name + "\"}";

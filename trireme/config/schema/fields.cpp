@@ -13,9 +13,9 @@
 namespace trireme::config {
 namespace {
 
-constexpr double kMaxDegree = 1'000'000;  // of a mesh axis, of layers, heads and experts
-constexpr double kMaxSize = 1e9;          // of a tensor's dim, of a batch
-constexpr double kMaxCount = 1e12;        // of anything counted one by one
+constexpr double kMaxDegree = 1'000'000;  // of a parallel degree, of layers, heads and experts
+constexpr double kMaxSize = 1e9;          // of a tensor dim, of a batch
+constexpr double kMaxCount = 1e12;        // of anything counted
 
 const std::vector<std::string> kDtypes = {"auto", "float64", "float32", "bfloat16", "float16"};
 const std::vector<std::string> kRealDtypes = {"float64", "float32", "bfloat16", "float16"};
@@ -26,7 +26,7 @@ std::string number_text(double value) {
   std::array<char, 64> buffer{};
   const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
   std::string out(buffer.data(), error == std::errc() ? end : buffer.data());
-  return out.find_first_of(".e") == std::string::npos ? out + ".0" : out;  // 1 would be read back as a whole number
+  return out.find_first_of(".e") == std::string::npos ? out + ".0" : out;  // 1 would be read back as an integer
 }
 
 std::string scalar_text(const std::string& value) { return toml_string(value); }
@@ -46,7 +46,7 @@ Field one_of(std::string key, std::string* value, const char* meaning, std::vect
   return field;
 }
 
-/// A text, or texts of a list, that must not be empty.
+/// A string, or a list of strings, that must not be empty.
 Field filled(Field field) {
   field.filled = true;
   return field;
@@ -116,7 +116,7 @@ std::vector<Field> fields(Config& c) {
       one_of("model.dtype", &c.model.dtype,
              "of the computation; auto = bfloat16 where the device multiplies it natively, else float32", kDtypes),
       {"model.init", &c.model.init, "\"random\", or \"hf:FOLDER\" for existing weights"},
-      // Last of the model: TOML wants a table's own keys before its tables.
+      // Last in [model]: TOML requires a table's own keys before its subtables.
       one_of("model.rope_scaling.rope_type", &c.model.rope_scaling.rope_type, "empty = plain",
              {"", "default", "linear", "llama3"}),
       {"model.rope_scaling.factor", &c.model.rope_scaling.factor, "", 0, 1e6, true},

@@ -1,5 +1,5 @@
 #pragma once
-// Every key of the config as one table: its name, its value, what it means, what it may be.
+// All config keys in one table: name, value, description and allowed values.
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -18,23 +18,23 @@ struct Field {
   std::string key;  // "parallelism.tp", "data.0.sources.0.path"
   FieldValue value;
   const char* meaning;
-  // Rules on the value alone; for lists they hold for each element. Rules across keys are in validate.cpp.
+  // Constraints on the value alone; for lists they apply to each element. Rules across keys are in validate.cpp.
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
-  bool above_min = false;  // min itself is not allowed
+  bool above_min = false;  // min itself is excluded
   std::vector<std::string> choices = {};
-  bool filled = false;  // text that must not be empty
+  bool filled = false;  // must not be an empty string
 };
 
-/// The fields of `config`, in the order in which they are printed. They point into it: a change of `config.data`'s
-/// length makes those of its elements invalid.
+/// The fields of `config`, in print order. They point into it: resizing `config.data` invalidates those of its
+/// elements.
 std::vector<Field> fields(Config& config);
 
-/// The field "data.I.start_step", or "data.I.sources.J.path" with `source` = J (else -1), of a stage; nothing when it
-/// has no such key. For a config with a thousand sources, whose fields() are many.
+/// The field "data.I.start_step", or "data.I.sources.J.path" with `source` = J (else -1), of a stage; nullopt for an
+/// unknown key. Faster than fields() for a config with thousands of sources.
 std::optional<Field> find_data_field(DataStage& stage, std::int64_t source, const std::string& key);
 
-/// The value as TOML writes it: 3, 0.1, true, "text", [1, 2].
+/// The value in TOML syntax: 3, 0.1, true, "text", [1, 2].
 std::string toml_text(const FieldValue& value);
 std::string toml_string(const std::string& value);
 

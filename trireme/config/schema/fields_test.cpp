@@ -16,7 +16,7 @@
 namespace trireme::config {
 namespace {
 
-/// A config with two stages of data, so that all keys are there.
+/// A config with two data stages, so that it has all keys.
 Config whole_config() {
   Config config;
   config.data.resize(2);
@@ -118,7 +118,7 @@ TEST(Fields, TakeTheirOwnDefaults) {
   }
 }
 
-/// TOML writes a table's keys before its tables, and each table once.
+/// TOML writes a table's keys before its subtables, and each table once.
 TEST(Fields, OfATableStandTogether) {
   Config config = whole_config();
   std::set<std::string> closed, keys;
@@ -173,7 +173,7 @@ RC_GTEST_PROP(Fields, AreSetByFileAndByFlag, ()) {
   LoadedConfig by_flag = load("", flags);
   RC_ASSERT(by_flag.violations.empty());
   RC_ASSERT(value_of(by_flag.config, field.key) == wanted);
-  if (of_data) return;  // a stage's keys cannot stand apart in TOML; to_toml's round trip covers them
+  if (of_data) return;  // a stage's keys cannot be given separately in TOML; the round trip of to_toml covers them
   LoadedConfig by_file = load(field.key + " = " + wanted + "\n");
   RC_ASSERT(by_file.violations.empty());
   RC_ASSERT(value_of(by_file.config, field.key) == wanted);

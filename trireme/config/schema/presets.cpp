@@ -47,7 +47,7 @@ ModelConfig llama3(std::int64_t layers, std::int64_t hidden, std::int64_t heads,
   return m;
 }
 
-/// Llama 3.1 and later stretch RoPE to 131,072 positions.
+/// Llama 3.1 and later extend RoPE to 131,072 positions.
 ModelConfig stretched(ModelConfig m, double factor) {
   m.max_position_embeddings = 131072;
   m.rope_scaling = {"llama3", factor, 1, 4, 8192};

@@ -1,5 +1,5 @@
 #pragma once
-// Models by name, from their public config.json.
+// Model presets by name, from their public config.json.
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,9 +9,9 @@
 namespace trireme::config {
 
 std::vector<std::string> preset_names();
-/// Nothing when there is no such preset.
+/// nullopt for an unknown preset.
 std::optional<ModelConfig> find_preset(const std::string& name);
-/// The preset that torchtitan calls model.name and model.flavor ("llama3", "8B"); empty when there is none.
+/// The preset for torchtitan's model.name and model.flavor ("llama3", "8B"); empty if there is none.
 std::string torchtitan_preset(const std::string& name, const std::string& flavor);
 
 }  // namespace trireme::config

@@ -20,7 +20,7 @@ TEST(Presets, AreTheseInThisOrder) {
   EXPECT_FALSE(find_preset("").has_value());
 }
 
-/// Keys by the public config.json of each model; the sizes are checked through the counts, too.
+/// Values from the public config.json of each model; the sizes are also checked through the counts.
 TEST(Presets, HaveThePublicNumbers) {
   struct Row {
     const char *preset, *key, *value;
