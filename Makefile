@@ -14,7 +14,8 @@ PRESET ?= release
 BUILD := build/$(PRESET)
 TRIREME := $(BUILD)/trireme
 
-.PHONY: demo build test bench campaign format clean all configure setup
+.NOTPARALLEL:  # ninja runs the jobs
+.PHONY: demo build test bench campaign format clean all configure setup setup-tests
 
 build: configure
 	@cmake --build --preset $(PRESET) --target trireme
@@ -27,18 +28,22 @@ configure: setup
 	@tools/configure $(PRESET)
 
 setup:
+	@tools/setup --no-tests $(if $(filter lower-deck,$(PRESET)),--no-torch)
+
+# Also the packages and launchers that tests compare with and start. Before `configure`, which looks for them.
+setup-tests:
 	@tools/setup $(if $(filter lower-deck,$(PRESET)),--no-torch)
 
 demo: build
 	@tools/demo $(TRIREME)
 
-test: all
+test: setup-tests all
 	@ctest --preset $(PRESET)
 
-bench: all
+bench: setup-tests all
 	@tools/bench $(BUILD)
 
-campaign: setup
+campaign: setup-tests
 	@tools/campaign $(PARTS)
 
 format:

@@ -61,13 +61,13 @@ set(TRIREME_COLD_LIBRARY $<$<CONFIG:Release>:-O1>)
 trireme_std_header(trireme_std)
 trireme_std_header(trireme_std_cold ${TRIREME_COLD_LIBRARY})
 
-# trireme_library(NAME [DEPENDS folder...] [TORCH_DEPENDS folder...] [TORCH] [COLD] [NO_UNITY] [LINK target...] [EXCLUDE file...])
+# trireme_library(NAME [DEPENDS folder...] [TORCH_DEPENDS folder...] [TORCH] [COLD] [LINK target...] [EXCLUDE file...])
 #   defines the library trireme::NAME from this folder's sources, and the test program trireme_NAME_test from its *_test.cpp.
 #   DEPENDS  folders whose headers it may include;  TORCH_DEPENDS  the same, for folders that only exist with torch;
 #   TORCH  it may include torch itself;  COLD  not performance-critical: compiled with less optimisation, for build time;
-#   NO_UNITY  no unity build, for files that each take long to compile;  LINK  other libraries;  EXCLUDE  sources left out of the library.
+#   LINK  other libraries;  EXCLUDE  sources left out of the library.
 function(trireme_library name)
-  cmake_parse_arguments(arg "TORCH;COLD;NO_UNITY" "" "DEPENDS;TORCH_DEPENDS;LINK;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(arg "TORCH;COLD" "" "DEPENDS;TORCH_DEPENDS;LINK;EXCLUDE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cpp)
   file(GLOB_RECURSE tests CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *_test.cpp)
   list(REMOVE_ITEM sources "" ${tests} ${arg_EXCLUDE})
@@ -79,11 +79,7 @@ function(trireme_library name)
                                                     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_features(trireme_${name} PUBLIC cxx_std_20)
   target_compile_options(trireme_${name} PRIVATE ${TRIREME_WARNINGS})
-  set(unity ${TRIREME_UNITY})
-  if(arg_NO_UNITY)
-    set(unity OFF)
-  endif()
-  set_target_properties(trireme_${name} PROPERTIES UNITY_BUILD ${unity} UNITY_BUILD_BATCH_SIZE 6)
+  set_target_properties(trireme_${name} PROPERTIES UNITY_BUILD ${TRIREME_UNITY} UNITY_BUILD_BATCH_SIZE 6)
   if(TRIREME_WITH_TORCH)
     list(APPEND arg_DEPENDS ${arg_TORCH_DEPENDS})
   endif()

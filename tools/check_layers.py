@@ -17,7 +17,7 @@ import sys
 LOWER_DECK = set("base layout schedule files data config report planner".split())
 SOURCES = {".hpp", ".cpp", ".cu", ".cuh", ".h", ".cc", ".inl"}
 HEADERS = {".hpp", ".h", ".cuh"}
-KEYWORDS = {"DEPENDS", "TORCH_DEPENDS", "TORCH", "COLD", "NO_UNITY", "LINK", "EXCLUDE"}
+KEYWORDS = {"DEPENDS", "TORCH_DEPENDS", "TORCH", "COLD", "LINK", "EXCLUDE"}
 TESTING = "testing"  # helpers of tests: may include every folder, and only tests may include it
 
 # What opens or closes a scope, or defines a name. Function overloads are left out: one name over several headers is their purpose.

@@ -37,11 +37,11 @@ std::optional<at::Tensor> added_mask(const at::Tensor& sees) {
       .masked_fill_(sees.logical_not(), -std::numeric_limits<float>::infinity());
 }
 
-struct Wide {
+struct OutputAndSum {
   at::Tensor out, lse;
 };
 
-Wide forward_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& sees) {
+OutputAndSum forward_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& sees) {
   const std::int64_t repeats = q.size(1) / k.size(1);
   auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
       q.to(at::kFloat), widened(k, repeats), widened(v, repeats), 0.0, !sees.defined(), added_mask(sees));
@@ -52,7 +52,7 @@ Wide forward_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, c
 struct AttentionInF32 : torch::autograd::Function<AttentionInF32> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const std::optional<at::Tensor>& sees) {
-    const Wide wide = forward_of(q, k, v, sees.value_or(at::Tensor()));
+    const OutputAndSum wide = forward_of(q, k, v, sees.value_or(at::Tensor()));
     tensor_list kept{q, k, v, wide.out, wide.lse};
     if (sees) kept.push_back(*sees);
     ctx->save_for_backward(kept);
