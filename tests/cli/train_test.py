@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`trireme train` as a person runs it: numbers, files, console, signals, launchers, and what it says when something is wrong.
 
-usage: train_test.py TRIREME [--judge PYTHON] [CLASS[.test]...]      PYTHON may have torch and transformers"""
+usage: train_test.py TRIREME [--peer-python PYTHON] [CLASS[.test]...]      PYTHON may have torch and transformers"""
 import argparse
 import concurrent.futures
 import functools
@@ -372,7 +372,7 @@ class Launchers(TrainTest):
     def test_torchrun(self):
         need(self, "torch")
         folder = fresh_folder()
-        run = finish(start(folder, [options.judge, "-m", "torch.distributed.run", "--no-python", "--nproc-per-node", "4",
+        run = finish(start(folder, [options.peer_python, "-m", "torch.distributed.run", "--no-python", "--nproc-per-node", "4",
                                     options.trireme, "train", "t.toml", *self.words, *QUIET]), folder)
         self.same(run)
 
@@ -415,7 +415,7 @@ class Stops(TrainTest):
         self.assertNotIn("error", run.stderr)
         self.assertEqual(sorted(p.name for p in run.saved().iterdir()), ["config.json", "model.safetensors"])
         need(self, "transformers")
-        judged = subprocess.run([options.judge, "-c", LOSS_BY_TRANSFORMERS, run.saved(), run.folder / "book.ds", str(samples), "16"],
+        judged = subprocess.run([options.peer_python, "-c", LOSS_BY_TRANSFORMERS, run.saved(), run.folder / "book.ds", str(samples), "16"],
                                 capture_output=True, text=True, timeout=120, env=environment())
         self.assertEqual(judged.returncode, 0, judged.stderr)
         # The norms of transformers compute in float32.
@@ -708,12 +708,12 @@ class RefusedData(TrainTest):
 @functools.cache
 def judge_has(module):
     code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{module}') is None)"
-    return subprocess.run([options.judge, "-c", code], capture_output=True).returncode == 0
+    return subprocess.run([options.peer_python, "-c", code], capture_output=True).returncode == 0
 
 
 def need(test, module):
     if not judge_has(module):
-        test.skipTest(f"{options.judge} has no {module}")
+        test.skipTest(f"{options.peer_python} has no {module}")
 
 
 def make_data():
@@ -729,7 +729,7 @@ def main():
     global options, scratch
     parser = argparse.ArgumentParser()
     parser.add_argument("trireme", type=os.path.abspath)
-    parser.add_argument("--judge", type=os.path.abspath, default=sys.executable, help="a python that may have torch and transformers")
+    parser.add_argument("--peer-python", type=os.path.abspath, default=sys.executable, help="a python that may have torch and transformers")
     parser.add_argument("tests", nargs="*")
     options = parser.parse_intermixed_args()
     with tempfile.TemporaryDirectory(prefix="trireme-train-", ignore_cleanup_errors=True) as folder:

@@ -141,7 +141,7 @@ class LauncherKilled(DeathTest):
                 job = self.launch(2, "steps", 60, program=program)
                 ranks.wait_until("ranks are started", lambda: len(rank_pids(job)) == 2, 10)
                 ranks.pause(0.2)
-                below = [pid for pid, name in ranks.descendants(job.pid).items() if name != "trireme-keeper"]
+                below = [pid for pid, name in ranks.descendants(job.pid).items() if name != "trireme-reaper"]
                 self.harm(job.pid, signal.SIGKILL)
                 gone = self.all_gone(below, 5)
                 self.figure(f"SIGKILL of the launcher while ranks start{how} -> all ranks gone", gone)

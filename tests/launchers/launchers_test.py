@@ -50,7 +50,7 @@ class Python(ranks.RankTest):
 
     def test_torch_distributed_under_trireme_launch(self):
         (self.folder / "script.py").write_text(TORCH_SCRIPT)
-        job = self.launch(2, "script.py", program=[ranks.options.judge])
+        job = self.launch(2, "script.py", program=[ranks.options.peer_python])
         self.ends(job, 0, 90)
         for rank in range(2):
             self.assertIn(f"python rank={rank} sum=3\n", job.log_text())
@@ -62,7 +62,7 @@ class Torchrun(ranks.RankTest):
         need_torch(self)
 
     def torchrun(self, *flags):
-        return self.start(ranks.options.judge, "-m", "torch.distributed.run", "--no-python", *flags,
+        return self.start(ranks.options.peer_python, "-m", "torch.distributed.run", "--no-python", *flags,
                           ranks.options.program, "sum")
 
     def test_one_agent(self):
@@ -158,9 +158,9 @@ class Kubernetes(ranks.RankTest):
 
 
 def need_torch(test):
-    words = [ranks.options.judge, "-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"]
+    words = [ranks.options.peer_python, "-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"]
     if subprocess.run(words, timeout=60, env=ranks.environment()).returncode != 0:
-        test.skipTest(f"{ranks.options.judge} has no torch")
+        test.skipTest(f"{ranks.options.peer_python} has no torch")
 
 
 if __name__ == "__main__":

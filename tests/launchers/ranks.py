@@ -3,7 +3,7 @@
 Every test runs in a folder of its own, below a hard deadline, and must have waited for all that it started: what still
 runs at its end is a failure, and is killed. That holds for grandchildren too, since this process is their reaper.
 
-usage of each test: X_test.py RANK_PROGRAM TRIREME [--judge PYTHON] [--trials N] [CLASS[.test]...]
+usage of each test: X_test.py RANK_PROGRAM TRIREME [--peer-python PYTHON] [--trials N] [CLASS[.test]...]
 """
 import argparse
 import ctypes
@@ -264,7 +264,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program", type=os.path.abspath)
     parser.add_argument("trireme", type=os.path.abspath)
-    parser.add_argument("--judge", type=os.path.abspath, default=sys.executable, help="a python that may have torch")
+    parser.add_argument("--peer-python", type=os.path.abspath, default=sys.executable, help="a python that may have torch")
     parser.add_argument("--trials", type=int, default=200 if os.environ.get("TRIREME_CAMPAIGN") else 0,
                         help="more than `make test` does")
     parser.add_argument("tests", nargs="*")

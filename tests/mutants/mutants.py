@@ -130,7 +130,7 @@ def run(words, **how):
     return subprocess.run(words, capture_output=True, text=True, **how)
 
 
-def killer(clone, build, programs, judges):
+def killer(clone, build, programs, peer_tests):
     """The first test that fails, or None."""
     for program in programs:
         try:
@@ -141,7 +141,7 @@ def killer(clone, build, programs, judges):
             failed = re.findall(r"^\[  FAILED  \] (\w+\.\w+)", result.stdout, re.M)
             return failed[0] if failed else f"trireme_{program}_test (exit {result.returncode})"
     python = ROOT / ".venv/bin/python"
-    for name, script, *tools in judges:
+    for name, script, *tools in peer_tests:
         result = run([python if python.exists() else sys.executable, clone / "tests/peers" / script, *(build / tool for tool in tools)],
                      timeout=900)
         if result.returncode != 0:
@@ -183,8 +183,8 @@ def main():
     first = make()
     if first.returncode != 0:
         sys.exit(f"mutants.py: error: the unbroken code does not compile: {first.stdout[-2000:]}")
-    for programs, judges in {str(killers_of(name)): killers_of(name) for name in wanted}.values():
-        if (broken := killer(clone, build, programs, judges)) is not None:
+    for programs, peer_tests in {str(killers_of(name)): killers_of(name) for name in wanted}.values():
+        if (broken := killer(clone, build, programs, peer_tests)) is not None:
             sys.exit(f"mutants.py: error: the unbroken code does not pass: {broken}")
     survivors = 0
     for name in wanted:

@@ -159,7 +159,7 @@ def train_references(cases, scratch):
 
 
 # --- ours --------------------------------------------------------------------------------------------------------------------------
-# name: settings of [parallelism], micro_batch_size, its judge. The batches are the same, so the layout must not matter.
+# name: settings of [parallelism], micro_batch_size, its reference. The batches are the same, so the layout must not matter.
 LAYOUTS = {
     "dp2_zero0": ({"dp": 2, "zero": 0}, MICRO_BATCH, "ddp"),
     "dp2_zero3": ({"dp": 2, "zero": 3, "persistence_threshold": 0, "max_reuse_distance": 0}, MICRO_BATCH, "fsdp2"),
@@ -248,11 +248,11 @@ def main():
             return
         worst = (0.0, "")
         for name, case in cases.items():
-            for layout, (parallelism, micro_batch, judge) in LAYOUTS.items():
+            for layout, (parallelism, micro_batch, reference) in LAYOUTS.items():
                 run = scratch / "runs" / f"{name}_{layout}"
                 text = config_text(run, scratch / name, case["tokens"], parallelism, micro_batch, case["max_norm"])
-                found = difference(train_ours(program, run, text), records[name][judge])
-                check(found[0] <= BOUND, f"{name} on {layout} beside {judge} differs by {found[0]:.1e}, in", found[1])
+                found = difference(train_ours(program, run, text), records[name][reference])
+                check(found[0] <= BOUND, f"{name} on {layout} compared with {reference} differs by {found[0]:.1e}, in", found[1])
                 worst = max(worst, found)
         print(f"torch {torch.__version__}: {len(cases)} models, {len(LAYOUTS)} layouts, {STEPS} steps; largest relative difference of "
               f"a loss or a norm: {worst[0]:.1e}; {time.perf_counter() - began:.1f} s")

@@ -117,10 +117,10 @@ class Gradcheck {
     const double numeric = (loss_at(i, mover, direction, h) - loss_at(i, mover, direction, -h)) / (2 * h);
     const std::vector<double> slopes = of_all((gradient * direction).sum());
     for (int r = 0; r < group_.size(); ++r)
-      if (mover < 0 || mover == r) judge({input, r, k}, slopes[static_cast<std::size_t>(r)], numeric);
+      if (mover < 0 || mover == r) check_slope({input, r, k}, slopes[static_cast<std::size_t>(r)], numeric);
   }
 
-  void judge(const Place& at, double analytic, double numeric) {
+  void check_slope(const Place& at, double analytic, double numeric) {
     ++result_.comparisons;
     const double scale = std::max(
         {std::abs(analytic), std::abs(numeric), 1e-2 * std::abs(loss_value_), std::numeric_limits<double>::min()});

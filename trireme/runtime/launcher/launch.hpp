@@ -26,9 +26,9 @@ struct LaunchOptions {
   Variables variables{};            // the base environment
   std::size_t black_box_bytes = 0;  // shared memory per rank, TRIREME_BLACK_BOX_FD; 0: none
 
-  /// The last call of a rank, from its black box (flight record), for the failure report; "": unknown.
+  /// The last call of a rank, from its flight record, for the failure report; "": unknown.
   std::function<std::string(const void* black_box)> last_call{};
-  /// Called for every rank after all have exited, if the job failed. The black box is null if there is none.
+  /// Called for every rank after all have exited, if the job failed. The record is null if there is none.
   std::function<void(int rank, const void* black_box)> on_stop{};
 
   int out_fd = STDOUT_FILENO, err_fd = STDERR_FILENO;  // rank 0's output is copied there

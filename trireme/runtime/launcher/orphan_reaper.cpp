@@ -22,7 +22,7 @@ constexpr pid_t kDone = 0;
 /// Only system calls: Note [After fork].
 [[noreturn]] void keep(int requests) {
   ::setsid();
-  ::prctl(PR_SET_NAME, "trireme-keeper");
+  ::prctl(PR_SET_NAME, "trireme-reaper");
   // It must not keep any of our files or pipes open.
   ::dup2(requests, STDIN_FILENO);
   if (::syscall(SYS_close_range, 1u, ~0u, 0) != 0)

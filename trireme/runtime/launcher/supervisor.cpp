@@ -94,7 +94,7 @@ class Supervisor {
       plan.variables["TRIREME_LIFELINE_FD"] = std::to_string(lifeline.read.get());
     }
     living.pid = start_process(plan, relay_.original_mask());
-    keeper_.watch(living.pid);
+    orphan_reaper_.watch(living.pid);
     living.pidfd = OwnedFd(static_cast<int>(::syscall(SYS_pidfd_open, living.pid, 0)));
     living.lifeline = std::move(lifeline.write);
     living.output.close_write_ends();
@@ -244,13 +244,13 @@ class Supervisor {
     for (const std::size_t i : dead) {
       Living& each = living_[i];
       if (end_.deaths[i].signal != 0 || end_.deaths[i].code != 0 || stopping_) ::kill(-each.pid, SIGKILL);
-      keeper_.forget(each.pid);
+      orphan_reaper_.forget(each.pid);
       ::waitpid(each.pid, nullptr, 0);
       each.pid = -1;
       each.pidfd.reset();
       each.lifeline.reset();
       each.output.drain_and_close(warn_once_);
-      judge(i, now);
+      note_exit(i, now);
     }
     if (!dead.empty()) last_death_ = now;
   }
@@ -268,7 +268,7 @@ class Supervisor {
     return saved || (death.code > 128 && passed(death.code - 128)) || (death.code == kPeerLost && ending);
   }
 
-  void judge(std::size_t member, Time now) {
+  void note_exit(std::size_t member, Time now) {
     const ProcessExit& death = end_.deaths[member];
     if (stopping_ || (death.signal == 0 && death.code == 0)) return;
     if (!first_event_) first_event_ = now;
@@ -329,7 +329,7 @@ class Supervisor {
 
   const SupervisorOptions& options_;
   SignalRelay relay_{};
-  OrphanReaper keeper_{};
+  OrphanReaper orphan_reaper_{};
   EchoQueue out_, err_;
   std::vector<Living> living_{};
   SupervisorResult end_{};

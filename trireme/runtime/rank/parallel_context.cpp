@@ -64,7 +64,7 @@ std::string own_address(const Environment& env) {
   return address;
 }
 
-/// The black box (flight record) from the launcher, or nullptr.
+/// The flight record from the launcher, or nullptr.
 FlightRecord* shared_black_box(const Variables& variables) {
   const auto fd = number_of(variables, "TRIREME_BLACK_BOX_FD", 0, 1 << 20);
   if (!fd) return nullptr;
@@ -106,7 +106,7 @@ Fingerprint whole_fingerprint(const ParallelSizes& sizes, const ContextOptions& 
 /// Gloo throws in its own thread when a message is longer than the receive buffer, and the process would end with only
 /// that message. A terminate handler has no context, so this pointer must be global: the watchdog of this process,
 /// while it exists.
-std::atomic<Watchdog*> lookout_of_this_process = nullptr;
+std::atomic<Watchdog*> watchdog_of_this_process = nullptr;
 
 [[noreturn]] void on_terminate() {
   std::string cause = "std::terminate was called";
@@ -117,7 +117,7 @@ std::atomic<Watchdog*> lookout_of_this_process = nullptr;
   } catch (...) {
     cause = "an exception of an unknown type";
   }
-  if (Watchdog* watchdog = lookout_of_this_process.exchange(nullptr)) watchdog->end_process(cause);
+  if (Watchdog* watchdog = watchdog_of_this_process.exchange(nullptr)) watchdog->end_process(cause);
   std::cerr << "error: " << cause << std::endl;
   std::abort();
 }
@@ -176,7 +176,7 @@ ParallelContext::ParallelContext(const ParallelSizes& sizes, const Environment& 
                 .black_box = shared_black_box(variables),
                 .lifeline_fd = number_of(variables, "TRIREME_LIFELINE_FD", 0, 1 << 20).value_or(-1)},
       comm);
-  lookout_of_this_process = &world_->watchdog();
+  watchdog_of_this_process = &world_->watchdog();
   std::set_terminate(on_terminate);
   mesh_ = std::make_unique<Mesh>(grid, *world_, options.also, experts_of(sizes));
 }
@@ -190,7 +190,7 @@ ParallelContext::ParallelContext(int tensor_parallel_size, int data_parallel_siz
 
 ParallelContext::~ParallelContext() {
   Watchdog* own = world_ == nullptr ? nullptr : &world_->watchdog();
-  lookout_of_this_process.compare_exchange_strong(own, nullptr);
+  watchdog_of_this_process.compare_exchange_strong(own, nullptr);
 }
 
 }  // namespace trireme

@@ -19,9 +19,9 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return ranks.empty() ? "none" : ranks.size() > 32 ? text(words, ", ... (", ranks.size(), ")") : words;
 }
 
-class Roll {
+class StartupCheck {
  public:
-  Roll(StorePtr store, int rank, int world_size, const Fingerprint& fingerprint, double timeout_s)
+  StartupCheck(StorePtr store, int rank, int world_size, const Fingerprint& fingerprint, double timeout_s)
       : store_(std::move(store)),
         rank_(rank),
         world_size_(world_size),
@@ -29,7 +29,7 @@ class Roll {
         timeout_s_(timeout_s),
         deadline_(Clock::now() + std::chrono::milliseconds(static_cast<std::int64_t>(timeout_s * 1000))) {}
 
-  void call() {
+  void run() {
     try {
       meet();
     } catch (const Error&) {
@@ -46,8 +46,8 @@ class Roll {
   void be_the_only_one() { store_->set(key("here", rank_), to_text(fingerprint_)); }
 
  private:
-  static std::string key(const char* what, int rank) { return text("roll/", what, "/", rank); }
-  static constexpr const char* kOver = "roll/over";
+  static std::string key(const char* what, int rank) { return text("startup/", what, "/", rank); }
+  static constexpr const char* kOver = "startup/over";
   /// Why the startup check failed for all ranks; stored as this character followed by the text.
   enum class Verdict : char { ranks_differ = 'C', ranks_missing = 'H' };
 
@@ -98,8 +98,8 @@ class Roll {
   [[noreturn]] void leave(const std::string& over, int present) {
     constexpr std::chrono::seconds kForLateOnes(2);
     const auto until = Clock::now() + kForLateOnes;
-    store_->add("roll/left", 1);
-    while (rank_ == 0 && store_->add("roll/left", 0) < present && Clock::now() < until)
+    store_->add("startup/left", 1);
+    while (rank_ == 0 && store_->add("startup/left", 0) < present && Clock::now() < until)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     const std::string why = over.substr(1);
     if (over[0] == static_cast<char>(Verdict::ranks_differ)) throw ConfigError(why);
@@ -120,11 +120,11 @@ void check_startup(const StorePtr& store, int rank, int world_size, const Finger
                    const CommOptions& options) {
   Fingerprint whole = fingerprint;
   whole["world size"] = std::to_string(world_size);
-  Roll roll(store, rank, world_size, whole, options.init_timeout_s);
+  StartupCheck check(store, rank, world_size, whole, options.init_timeout_s);
   if (world_size == 1)
-    roll.be_the_only_one();
+    check.be_the_only_one();
   else
-    roll.call();
+    check.run();
 }
 
 }  // namespace trireme
