@@ -114,7 +114,7 @@ TRAINING = {
                         "if (!first || --missing_[b] > 0) return;", "if (bucket_complete_) bucket_complete_(b);\n  if (!first || --missing_[b] > 0) return;"),
     "experts_not_summed": ("gradients of experts are not summed over edp", "layout/param_layout.cpp",
                            "AxisSet{Axis::edp, Axis::ep}; }", "AxisSet{Axis::ep}; }"),
-    "deferred_twice": ("a deferred weight gradient overwrites that of an earlier microbatch", "zero/grad_reducer.cpp",
+    "deferred_twice": ("the second deferred use of a weight overwrites the gradient of the first", "zero/grad_reducer.cpp",
                        "one.write(memory.value, memory.is_empty);", "one.write(memory.value, true);"),
     "matrix_in_two_shards": ("a matrix that an optimizer needs whole is split", "layout/flat_layout.cpp",
                              "whole && shards > 1 ? whole_in_shards(", "false && whole && shards > 1 ? whole_in_shards("),
