@@ -19,7 +19,7 @@ Config some_config() {
   return config;
 }
 
-TEST(OptionsOf, EveryKeyArrives) {
+TEST(ComponentOptions, EveryKeyArrives) {
   Config config = some_config();
   config.parallelism.zero = 2;
   config.parallelism.replicate = 4;
@@ -69,7 +69,7 @@ TEST(OptionsOf, EveryKeyArrives) {
   EXPECT_DOUBLE_EQ(lr(100), 0.1);
 }
 
-TEST(OptionsOf, WarnsOfARunThatEndsEarly) {
+TEST(ComponentOptions, WarnsOfARunThatEndsEarly) {
   Config config = some_config();
   EXPECT_TRUE(check_options(config).empty());
   config.lr_scheduler.warmup_steps = 50;

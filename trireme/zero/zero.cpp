@@ -1,5 +1,6 @@
 #include "trireme/zero/zero.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "trireme/base/error.hpp"
