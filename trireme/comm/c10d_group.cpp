@@ -54,6 +54,41 @@ CallRecord record_in(const at::Tensor& bytes, std::int64_t i) {
   return record;
 }
 
+/// Strict mode: the records of messages travel as messages of their own, so that no rank waits before it has started
+/// all of its own. The receiver compares before it uses the data.
+class MessageCheck final : public CommWork {
+ public:
+  explicit MessageCheck(std::shared_ptr<const Membership> members) : members_(std::move(members)) {}
+  void add(const CallRecord& record, c10::intrusive_ptr<c10d::Work> work, at::Tensor bytes) {
+    parts_.push_back({record, std::move(work), std::move(bytes)});
+  }
+  bool done() override { return false; }  // c10d's messages over Gloo cannot be polled
+  void wait() override {
+    // What was received first: a sender whose peer has failed would wait for the timeout.
+    for (const Part& part : parts_) {
+      if (part.record.op != Op::recv) continue;
+      part.work->wait();
+      const CallRecord theirs = record_in(part.bytes, 0);
+      if (!same_message(theirs, part.record))
+        throw mismatch_error(members_->str(), world_rank(part.record.peer), theirs, world_rank(members_->rank),
+                             part.record);
+    }
+    for (const Part& part : parts_)
+      if (part.record.op == Op::send) part.work->wait();
+  }
+
+ private:
+  struct Part {
+    CallRecord record;
+    c10::intrusive_ptr<c10d::Work> work;
+    at::Tensor bytes;
+  };
+  int world_rank(int r) const { return members_->world_ranks[static_cast<std::size_t>(r)]; }
+
+  const std::shared_ptr<const Membership> members_;
+  std::vector<Part> parts_;
+};
+
 }  // namespace
 
 bool C10dWork::done() {
@@ -68,11 +103,15 @@ C10dGroup::C10dGroup(Membership members, std::shared_ptr<FlightRecorder> recorde
                      c10::intrusive_ptr<c10d::Backend> backend, c10::intrusive_ptr<c10d::Backend> checks,
                      std::shared_ptr<Watchdog> watchdog)
     : Group(members, std::move(recorder), std::move(options)),
-      membership_(std::move(members)),
+      membership_(std::make_shared<const Membership>(std::move(members))),
       backend_(std::move(backend)),
       checks_(std::move(checks)),
       watchdog_(std::move(watchdog)) {
   watchdog_->add_group(membership_);
+}
+
+void C10dGroup::set_time_limit(double seconds) {
+  if (checks_ != nullptr) checks_->setTimeout(std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000)));
 }
 
 C10dGroup::~C10dGroup() = default;
@@ -83,7 +122,7 @@ std::unique_ptr<CommWork> C10dGroup::start(const Call& call, std::span<const Cal
   if (call.op == Op::recv) return start_messages({Message::recv(call.output, call.peer)});
   const bool reduces = call.op == Op::all_reduce || call.op == Op::reduce_scatter || call.op == Op::reduce;
   if (reduces && options().deterministic && rounds(call)) {
-    sum_in_rank_order(call);
+    sum_in_rank_order(call, records.front());
     return nullptr;
   }
   return flight_of(start_work(call), records.front());
@@ -154,7 +193,7 @@ c10::intrusive_ptr<c10d::Work> C10dGroup::start_work(const Call& call) {
 
 /// Every rank collects part `rank` of all ranks, adds them in rank order, and distributes the sum: the additions are
 /// those of a thread group and of one rank that accumulates, independent of the backend's algorithm.
-void C10dGroup::sum_in_rank_order(const Call& call) {
+void C10dGroup::sum_in_rank_order(const Call& call, const CallRecord& record) {
   const int n = size();
   const at::Tensor source = call.op == Op::reduce_scatter ? call.input : call.output;
   const std::int64_t each = (source.numel() + n - 1) / n;
@@ -166,18 +205,18 @@ void C10dGroup::sum_in_rank_order(const Call& call) {
   }
   at::Tensor mine = at::empty_like(padded);
   std::vector<std::int64_t> even;
-  backend_->alltoall_base(mine, padded, even, even)->wait();
+  flight_of(backend_->alltoall_base(mine, padded, even, even), record)->wait();
   at::Tensor sum = reduce_in_rank_order(parts_of(mine, n), call.reduce);
   if (call.op == Op::reduce_scatter) {
     call.output.view(-1).copy_(sum);
     return;
   }
-  backend_->_allgather_base(mine, sum)->wait();
+  flight_of(backend_->_allgather_base(mine, sum), record)->wait();
   call.output.view(-1).copy_(mine.narrow(0, 0, source.numel()));
 }
 
-void C10dGroup::compare(std::span<const CallRecord> records) {
-  if (records.empty()) return;
+std::unique_ptr<CommWork> C10dGroup::compare(std::span<const CallRecord> records) {
+  if (records.empty()) return nullptr;
   const auto world_rank = [this](int r) { return world_ranks()[static_cast<std::size_t>(r)]; };
   if (!records.front().pairwise()) {
     at::Tensor mine = bytes_of(records), all = at::empty({mine.numel() * size()}, at::kByte);
@@ -185,27 +224,18 @@ void C10dGroup::compare(std::span<const CallRecord> records) {
     for (int r = 1; r < size(); ++r)
       if (!same_call(record_in(all, 0), record_in(all, r)))
         throw mismatch_error(str(), world_rank(0), record_in(all, 0), world_rank(r), record_in(all, r));
-    return;
+    return nullptr;
   }
-  // A sender sends the record and continues; the receiver checks it before it receives the data.
-  std::vector<c10::intrusive_ptr<c10d::Work>> sent;
-  for (const CallRecord& r : records)
-    if (r.op == Op::send) {
-      Tensors tensors{bytes_of({&r, 1})};
-      sent.push_back(checks_->send(tensors, r.peer, 0));
-    }
-  for (const CallRecord& r : records)
-    if (r.op == Op::recv) {
-      Tensors tensors{at::empty({static_cast<std::int64_t>(sizeof r)}, at::kByte)};
-      checks_->recv(tensors, r.peer, 0)->wait();
-      const CallRecord theirs = record_in(tensors.front(), 0);
-      if (!same_message(theirs, r)) throw mismatch_error(str(), world_rank(r.peer), theirs, world_rank(rank()), r);
-    }
-  for (const auto& work : sent) work->wait();
+  auto check = std::make_unique<MessageCheck>(membership_);
+  for (const CallRecord& r : records) {
+    Tensors bytes{r.op == Op::send ? bytes_of({&r, 1}) : at::empty({static_cast<std::int64_t>(sizeof r)}, at::kByte)};
+    check->add(r, r.op == Op::send ? checks_->send(bytes, r.peer, 0) : checks_->recv(bytes, r.peer, 0), bytes[0]);
+  }
+  return check;
 }
 
 void C10dGroup::fail(const CallRecord& record, const std::exception& cause) {
-  throw watchdog_->explain(membership_, record, cause.what());
+  throw watchdog_->explain(*membership_, record, cause.what());
 }
 
 }  // namespace trireme

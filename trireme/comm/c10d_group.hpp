@@ -19,7 +19,8 @@ class C10dGroup : public Group {
 
  protected:
   std::unique_ptr<CommWork> start(const Call& call, std::span<const CallRecord> records) override;
-  void compare(std::span<const CallRecord> records) override;
+  std::unique_ptr<CommWork> compare(std::span<const CallRecord> records) override;
+  void set_time_limit(double seconds) override;
   [[noreturn]] void fail(const CallRecord& record, const std::exception& cause) override;
 
   /// Starts one or several point-to-point messages; backends differ in how they do this.
@@ -29,13 +30,13 @@ class C10dGroup : public Group {
 
   c10d::Backend& backend() { return *backend_; }
   Watchdog& watchdog() { return *watchdog_; }
-  const Membership& membership() const { return membership_; }
+  const std::shared_ptr<const Membership>& membership() const { return membership_; }
 
  private:
   c10::intrusive_ptr<c10d::Work> start_work(const Call& call);
-  void sum_in_rank_order(const Call& call);
+  void sum_in_rank_order(const Call& call, const CallRecord& record);
 
-  const Membership membership_;
+  const std::shared_ptr<const Membership> membership_;
   const c10::intrusive_ptr<c10d::Backend> backend_, checks_;
   const std::shared_ptr<Watchdog> watchdog_;
 };

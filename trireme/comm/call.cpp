@@ -74,6 +74,12 @@ std::string Tag::str() const {
   return words;
 }
 
+std::int64_t CallRecord::elements() const {
+  std::int64_t n = 1;
+  for (int d = 0; d < std::min<int>(dims, kDims); ++d) n *= sizes[d];
+  return n;
+}
+
 std::string CallRecord::what() const {
   std::string words = name(op);
   if (op == Op::all_reduce || op == Op::reduce_scatter || op == Op::reduce) words += text(" ", name(reduce));

@@ -77,13 +77,17 @@ struct CallRecord {
   std::int32_t peer = -1;          // as in Call
   std::int64_t sizes[kDims] = {};  // of the tensor that must match; with more dims the last holds the product
   Tag tag{};
-  char group[48] = "";  // "dp{0,2}", truncated if longer
+  char group[48] = "";        // "dp{0,2}", truncated if longer
+  std::uint64_t number = 0;   // of all calls of this rank, from 0
+  double limit_s = 0;         // timeout of this call; with `awaited`, for the time without progress
+  std::int32_t awaited = -1;  // world rank whose progress keeps this call waiting (comm/time_limit.hpp)
 
   /// "all_reduce sum f32[1048576]"
   std::string what() const;
   /// what(), group, sequence number and tag
   std::string str() const;
   bool pairwise() const { return op == Op::send || op == Op::recv; }
+  std::int64_t elements() const;  // of `sizes`
 };
 static_assert(std::is_trivially_copyable_v<CallRecord>);
 

@@ -8,6 +8,9 @@ namespace trireme {
 /// strict: every call is compared before its data is sent.
 enum class CheckMode { off, fast, strict };
 
+/// Given to a backend where the watchdog alone decides: no call takes a week.
+inline constexpr double kNoTimeout = 7 * 24 * 3600;
+
 struct CommOptions {
   CheckMode check = CheckMode::fast;
   bool deterministic = false;        // sums in rank order, on every backend

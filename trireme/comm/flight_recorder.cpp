@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include <unistd.h>
 
@@ -120,9 +121,8 @@ void FlightRecorder::begin(CallRecord& record, int rank_in_group, int group_size
   const std::scoped_lock lock(mutex_);
   record.tag = box_->tag;
   record.started_ns = box_->seen_ns = steady_ns();
-  box_->ring[box_->calls % FlightRecord::kCalls] = record;
-  ++box_->calls;
-  if (check == CheckMode::off) return;
+  record.number = box_->calls++;
+  box_->ring[record.number % FlightRecord::kCalls] = record;
   if (check == CheckMode::fast && !record.pairwise())
     checksum_ +=
         hash_of(record) * (rank_in_group == 0 ? static_cast<std::uint64_t>(group_size - 1) : ~std::uint64_t{0});
@@ -132,14 +132,32 @@ void FlightRecorder::begin(CallRecord& record, int rank_in_group, int group_size
 void FlightRecorder::finish(const CallRecord& record) {
   const std::scoped_lock lock(mutex_);
   box_->seen_ns = steady_ns();
-  // It is most likely the last one; a call that has left the ring needs no end time.
-  const std::uint64_t n = std::min<std::uint64_t>(box_->calls, FlightRecord::kCalls);
-  for (std::uint64_t back = 1; back <= n; ++back) {
-    CallRecord& kept = box_->ring[(box_->calls - back) % FlightRecord::kCalls];
-    if (kept.seq != record.seq || kept.started_ns != record.started_ns || kept.op != record.op) continue;
-    kept.finished_ns = box_->seen_ns;
-    return;
-  }
+  CallRecord& recent = box_->ring[record.number % FlightRecord::kCalls];
+  if (recent.number == record.number) recent.finished_ns = box_->seen_ns;
+  const std::uint64_t of_step = record.number - step_first_;
+  if (record.number >= step_first_ && of_step < step_calls_.size())
+    step_calls_[static_cast<std::size_t>(of_step)].finished_ns = box_->seen_ns;
+}
+
+std::optional<CallLimit> FlightRecorder::set_limit(std::optional<CallLimit> limit) {
+  const std::scoped_lock lock(mutex_);
+  return std::exchange(limit_, limit);
+}
+
+std::optional<CallLimit> FlightRecorder::limit() const {
+  const std::scoped_lock lock(mutex_);
+  return limit_;
+}
+
+void FlightRecorder::add_progress() {
+  const std::scoped_lock lock(mutex_);
+  ++box_->progress;
+  box_->seen_ns = steady_ns();
+}
+
+std::uint64_t FlightRecorder::progress() const {
+  const std::scoped_lock lock(mutex_);
+  return box_->progress;
 }
 
 void FlightRecorder::add_to_checksum(std::uint64_t amount) {
@@ -152,23 +170,24 @@ std::uint64_t FlightRecorder::checksum() const {
   return checksum_;
 }
 
-std::vector<CallRecord> FlightRecorder::step_calls(const std::string& group) const {
-  const std::scoped_lock lock(mutex_);
-  std::vector<CallRecord> calls;
-  std::copy_if(step_calls_.begin(), step_calls_.end(), std::back_inserter(calls),
-               [&group](const CallRecord& r) { return group == r.group; });
-  return calls;
-}
-
 std::vector<CallRecord> FlightRecorder::step_calls() const {
   const std::scoped_lock lock(mutex_);
-  return step_calls_;
+  std::vector<CallRecord> calls = last_step_calls_;
+  calls.insert(calls.end(), step_calls_.begin(), step_calls_.end());
+  return calls;
 }
 
 void FlightRecorder::start_step() {
   const std::scoped_lock lock(mutex_);
   checksum_ = 0;
+  step_first_ = box_->calls;
+  last_step_calls_.swap(step_calls_);
   step_calls_.clear();
+}
+
+void FlightRecorder::drop_last_step() {
+  const std::scoped_lock lock(mutex_);
+  last_step_calls_.clear();
 }
 
 CallRecord FlightRecorder::newest() const {

@@ -20,15 +20,16 @@ namespace trireme {
 /// The last calls of a rank as trivially copyable data. A launcher gives each rank one in shared memory and reads it
 /// after the rank has died or stopped; it may be read during a write, so readers must validate everything.
 struct FlightRecord {
-  static constexpr std::uint32_t kMagic = 0x54524d32;
+  static constexpr std::uint32_t kMagic = 0x54524d33;
   static constexpr int kCalls = 64;
   std::uint32_t magic = kMagic;
   std::int32_t rank = 0, world_size = 1, pid = 0;
   char host[64] = "";
   char place[64] = "";  // "tp0 pp1 dp0"
   Tag tag;
-  std::uint64_t calls = 0;   // number of calls so far; call i is in ring[i % kCalls]
-  std::int64_t seen_ns = 0;  // steady clock of the last change
+  std::uint64_t calls = 0;     // number of calls so far; call i is in ring[i % kCalls]
+  std::uint64_t progress = 0;  // of long work between calls (comm/time_limit.hpp)
+  std::int64_t seen_ns = 0;    // steady clock of the last change
   CallRecord ring[kCalls];
 };
 static_assert(std::is_trivially_copyable_v<FlightRecord>);
@@ -41,6 +42,12 @@ std::string calls_text(const FlightRecord& box);
 /// is called during error handling.
 std::string dump_calls(const FlightRecord& box, const std::string& folder);
 
+/// How long calls may take that start from now on, if not comm.timeout_s.
+struct CallLimit {
+  double seconds = 0;
+  int awaited = -1;  // the time counts from the last progress of this world rank
+};
+
 /// One per rank. Thread-safe.
 class FlightRecorder {
  public:
@@ -51,8 +58,14 @@ class FlightRecorder {
   Tag tag() const;
   void set_place(const std::string& place);
 
-  /// Records the start of a call: adds time and tag to `record` and stores it; if calls are compared at the end of the
-  /// step, adds it to the checksum.
+  /// Sets the limit and returns the old one; nullopt: comm.timeout_s.
+  std::optional<CallLimit> set_limit(std::optional<CallLimit> limit);
+  std::optional<CallLimit> limit() const;
+  void add_progress();
+  std::uint64_t progress() const;
+
+  /// Records the start of a call: adds number, time and tag to `record` and stores it; if calls are compared at the end
+  /// of the step, adds it to the checksum.
   void begin(CallRecord& record, int rank_in_group, int group_size, CheckMode check);
   void finish(const CallRecord& record);
   /// Adds the contribution of a message, or of a part of an uneven all_to_all, to the checksum.
@@ -61,11 +74,12 @@ class FlightRecorder {
   /// Over all ranks of the world the checksums of one step sum to zero if all calls matched, and to a random number
   /// otherwise. Note [Checksum] in flight_recorder.cpp.
   std::uint64_t checksum() const;
-  /// The calls of this step on one group, oldest first.
-  std::vector<CallRecord> step_calls(const std::string& group) const;
+  /// The calls of this step, oldest first; before them those of the last one, while it is being checked.
   std::vector<CallRecord> step_calls() const;
-  /// Clears the calls of the step and starts a new checksum.
+  /// Starts a new step with a new checksum.
   void start_step();
+  /// The last step has been checked: its calls are dropped.
+  void drop_last_step();
 
   /// Time that this rank spends in Pending::wait(): communication that nothing hid. On CUDA a wait only orders streams,
   /// and the time is in whatever asks the device next.
@@ -83,8 +97,10 @@ class FlightRecorder {
   std::unique_ptr<FlightRecord> own_;
   FlightRecord* box_;
   std::uint64_t checksum_ = 0;
+  std::optional<CallLimit> limit_;
   std::atomic<std::int64_t> waited_ns_{0};
-  std::vector<CallRecord> step_calls_;
+  std::vector<CallRecord> last_step_calls_, step_calls_;
+  std::uint64_t step_first_ = 0;  // number of the first of them
 };
 
 }  // namespace trireme

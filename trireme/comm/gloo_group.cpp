@@ -104,6 +104,11 @@ std::unique_ptr<CommWork> GlooGroup::start_messages(const std::vector<Message>& 
   return std::make_unique<GlooMessages>(std::move(works), std::move(held), std::move(landings));
 }
 
+void GlooGroup::set_time_limit(double seconds) {
+  backend().setTimeout(milliseconds(seconds));
+  C10dGroup::set_time_limit(seconds);
+}
+
 std::shared_ptr<gloo::transport::Device> gloo_device(const std::string& address, const std::string& interface) {
   try {
     return interface.empty() ? c10d::ProcessGroupGloo::createDeviceForHostname(address)

@@ -18,6 +18,7 @@ class GlooGroup final : public C10dGroup {
  protected:
   std::unique_ptr<CommWork> start(const Call& call, std::span<const CallRecord> records) override;
   std::unique_ptr<CommWork> start_messages(const std::vector<Message>& messages) override;
+  void set_time_limit(double seconds) override;
 
  private:
   std::unique_ptr<CommWork> start_gather(const Call& call);

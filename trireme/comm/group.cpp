@@ -6,16 +6,25 @@
 #include <ATen/ops/empty.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/fnv.hpp"
 
 namespace trireme {
 namespace {
 
-/// FNV-1a: the same in every process, unlike std::hash.
-std::uint64_t text_hash(const std::string& words) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (unsigned char c : words) hash = (hash ^ c) * 0x100000001b3U;
-  return hash;
-}
+/// The check of messages in strict mode, then the messages.
+class CheckedWork final : public CommWork {
+ public:
+  CheckedWork(std::unique_ptr<CommWork> check, std::unique_ptr<CommWork> work)
+      : check_(std::move(check)), work_(std::move(work)) {}
+  bool done() override { return check_->done() && (work_ == nullptr || work_->done()); }
+  void wait() override {
+    check_->wait();
+    if (work_ != nullptr) work_->wait();
+  }
+
+ private:
+  const std::unique_ptr<CommWork> check_, work_;
+};
 
 std::int64_t bytes_of(const at::Tensor& x) { return x.defined() ? static_cast<std::int64_t>(x.nbytes()) : 0; }
 
@@ -47,9 +56,10 @@ std::string Membership::str() const {
 Group::Group(Membership members, std::shared_ptr<FlightRecorder> recorder, CommOptions options)
     : members_(std::move(members)),
       text_(members_.str()),
-      text_hash_(text_hash(text_)),
+      text_hash_(fnv1a(text_)),
       recorder_(std::move(recorder)),
       options_(std::move(options)),
+      limit_s_(options_.timeout_s),
       sent_(members_.world_ranks.size()),
       received_(members_.world_ranks.size()) {
   require(size() >= 1 && rank() >= 0 && rank() < size(), "group ", text_, ": rank ", rank(), " is not one of its ",
@@ -145,8 +155,7 @@ CallRecord Group::begin(const CallRecord& shape) {
     const auto peer = static_cast<std::size_t>(record.peer);
     const bool sends = record.op == Op::send;
     record.seq = sends ? ++sent_[peer] : ++received_[peer];
-    std::int64_t elements = 1;
-    for (int d = 0; d < std::min<int>(record.dims, CallRecord::kDims); ++d) elements *= record.sizes[d];
+    const std::int64_t elements = record.elements();
     const std::uint64_t hash =
         sends ? hash_of_message(text_hash_, rank(), record.peer, record.seq, record.dtype, elements)
               : hash_of_message(text_hash_, record.peer, rank(), record.seq, record.dtype, elements);
@@ -154,8 +163,17 @@ CallRecord Group::begin(const CallRecord& shape) {
   } else {
     record.seq = ++collectives_;
   }
+  const CallLimit limit = recorder_->limit().value_or(CallLimit{.seconds = options_.timeout_s});
+  record.limit_s = limit.seconds;
+  record.awaited = limit.awaited;
   recorder_->begin(record, rank(), size(), options_.check);
   return record;
+}
+
+void Group::use_limit_of(const CallRecord& record) {
+  // With an awaited rank the watchdog decides.
+  const double seconds = record.awaited >= 0 ? kNoTimeout : record.limit_s;
+  if (seconds != std::exchange(limit_s_, seconds)) set_time_limit(seconds);
 }
 
 std::vector<CallRecord> Group::begin_all(const Call& call) {
@@ -185,8 +203,11 @@ Pending Group::run(Call call, at::Tensor result) {
   CallRecord first = records.empty() ? CallRecord{} : records.front();
   std::unique_ptr<CommWork> work;
   try {
-    if (options_.check == CheckMode::strict && size() > 1) compare(records);
+    if (!records.empty()) use_limit_of(first);
+    std::unique_ptr<CommWork> check;
+    if (options_.check == CheckMode::strict && size() > 1) check = compare(records);
     work = start(call, records);
+    if (check != nullptr) work = std::make_unique<CheckedWork>(std::move(check), std::move(work));
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {
@@ -213,6 +234,7 @@ void Group::end_step() {
   if (size() == 1) return;
   const std::vector<CallRecord> records{begin(CallRecord{.op = Op::step_end})};
   try {
+    use_limit_of(records.front());
     compare(records);
   } catch (const Error&) {
     throw;

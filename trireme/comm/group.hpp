@@ -94,8 +94,11 @@ class Group {
 
   /// Transfers the data. Arguments have been checked; avg is computed as sum (finish() divides). nullptr: already done.
   virtual std::unique_ptr<CommWork> start(const Call& call, std::span<const CallRecord> records) = 0;
-  /// Strict mode: throws unless the other ranks make the same calls. `records` are one collective call or messages.
-  virtual void compare(std::span<const CallRecord> records) = 0;
+  /// Strict mode: compares with the calls of the other ranks. `records` are one collective call, which has been compared
+  /// on return (nullptr), or messages, which are compared in wait() of the result. Throws if they differ.
+  virtual std::unique_ptr<CommWork> compare(std::span<const CallRecord> records) = 0;
+  /// The timeout of the calls that start from now on. Backends that cannot interrupt a call leave it to the watchdog.
+  virtual void set_time_limit(double /*seconds*/) {}
   /// Converts a backend's exception to a CommError with a readable message.
   [[noreturn]] virtual void fail(const CallRecord& record, const std::exception& cause) = 0;
 
@@ -106,6 +109,7 @@ class Group {
   Pending run(Call call, at::Tensor result);
   void finish(Call& call, std::span<const CallRecord> records, CommWork* work);
   CallRecord begin(const CallRecord& shape);
+  void use_limit_of(const CallRecord& record);
   std::vector<CallRecord> begin_all(const Call& call);
   void count(const Call& call);
 
@@ -115,6 +119,7 @@ class Group {
   const std::shared_ptr<FlightRecorder> recorder_;
   const CommOptions options_;
   std::uint64_t collectives_ = 0;
+  double limit_s_;                              // of the backend
   std::vector<std::uint64_t> sent_, received_;  // message counts by peer rank
   std::array<Traffic, kOps> traffic_{};
 };

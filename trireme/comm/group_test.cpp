@@ -210,5 +210,29 @@ TEST_P(InRankOrder, GlooThreadsAndOneRankThatAccumulatesGiveTheSameBits) {
   }
 }
 
+/// Ranks that start all their messages before they wait for one, sends first or receives first.
+TEST(Group, MessagesInAnyOrderPassTheStrictCheck) {
+  for (const bool send_first : {true, false})
+    run_gloo_threads(2,
+                     [&](World& world) {
+                       const auto group = world.make_group("pair", {0, 1});
+                       const int other = 1 - world.rank();
+                       const at::Tensor mine = at::full({300'000}, world.rank() + 1.0), theirs = at::zeros({300'000});
+                       const auto send = [&] { return group->send(mine, other); };
+                       const auto recv = [&] { return group->recv_(theirs, other); };
+                       if (send_first) {
+                         Pending sent = send(), received = recv();
+                         std::move(sent).wait();
+                         std::move(received).wait();
+                       } else {
+                         Pending received = recv(), sent = send();
+                         std::move(received).wait();
+                         std::move(sent).wait();
+                       }
+                       EXPECT_TRUE(at::equal(theirs, at::full({300'000}, other + 1.0)));
+                     },
+                     {.check = CheckMode::strict, .timeout_s = 20});
+}
+
 }  // namespace
 }  // namespace trireme

@@ -93,10 +93,10 @@ Group& Mesh::group_of_ranks(const std::vector<int>& world_ranks) {
   return group;
 }
 
-void Mesh::end_step() {
+StepCheck Mesh::start_step_check() {
   std::vector<Group*> groups;
   for (const auto& group : groups_) groups.push_back(group.get());
-  world_.end_step(groups);
+  return world_.start_step_check(groups);
 }
 
 std::string Mesh::place() const {

@@ -43,7 +43,9 @@ class Mesh {
   /// Sets the current step and phase for all following records.
   void tag(const Tag& tag) const { world_.recorder().set_tag(tag); }
   /// Called between the gradients and the optimizer: throws if ranks did not make the same calls.
-  void end_step();
+  void end_step() { start_step_check().finish(); }
+  /// The same in two parts: following calls belong to the next step.
+  StepCheck start_step_check();
 
   /// "pp0 dp1 cp0 tp1", without axes of degree one
   std::string place() const;

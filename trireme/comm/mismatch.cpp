@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <set>
+#include <string_view>
 
 namespace trireme {
 namespace {
@@ -79,14 +80,13 @@ std::vector<int> ranks_in(const std::string& group) {
   return ranks;
 }
 
-/// Whether the last call of a rank is the end of a step.
-bool has_ended(const std::vector<CallRecord>& calls) {
-  return !calls.empty() && (calls.back().op == Op::step_end || std::string(calls.back().group).starts_with("step{"));
+bool is_step_end(const CallRecord& call) {
+  return call.op == Op::step_end || std::string_view(call.group).starts_with("step{");
 }
 
-RankCalls on_group(int rank, const std::vector<CallRecord>& all, const std::string& group,
+RankCalls on_group(int rank, const std::vector<CallRecord>& all, bool may_have_ended, const std::string& group,
                    const std::vector<int>& members) {
-  RankCalls one{.rank = rank, .ended = has_ended(all)};
+  RankCalls one{.rank = rank, .ended = may_have_ended && !all.empty() && is_step_end(all.back())};
   const auto at = std::find(members.begin(), members.end(), rank);
   if (at != members.end()) one.in_group = static_cast<int>(at - members.begin());
   std::copy_if(all.begin(), all.end(), std::back_inserter(one.calls),
@@ -110,7 +110,18 @@ std::optional<std::string> first_difference(const std::string& group, const Rank
                     same_message);
 }
 
-std::optional<std::string> first_difference(const std::map<int, std::vector<CallRecord>>& rank_calls) {
+std::vector<CallRecord> until_step_end(std::vector<CallRecord> calls) {
+  // In strict mode every group has its own end of the step.
+  auto end = std::ranges::find_if(calls, is_step_end);
+  while (end != calls.end() && is_step_end(*end)) ++end;
+  calls.erase(end, calls.end());
+  return calls;
+}
+
+namespace {
+
+std::optional<std::string> first_difference_in(const std::map<int, std::vector<CallRecord>>& rank_calls,
+                                               bool may_have_ended) {
   std::set<std::string> groups;
   for (const auto& [rank, calls] : rank_calls)
     for (const CallRecord& r : calls) groups.insert(r.group);
@@ -119,8 +130,8 @@ std::optional<std::string> first_difference(const std::map<int, std::vector<Call
     const std::vector<int> members = ranks_in(group);
     for (auto a = rank_calls.begin(); a != rank_calls.end(); ++a)
       for (auto b = std::next(a); b != rank_calls.end(); ++b) {
-        const RankCalls one = on_group(a->first, a->second, group, members),
-                        two = on_group(b->first, b->second, group, members);
+        const RankCalls one = on_group(a->first, a->second, may_have_ended, group, members),
+                        two = on_group(b->first, b->second, may_have_ended, group, members);
         const bool both_in =
             members.empty() ? !one.calls.empty() && !two.calls.empty() : one.in_group >= 0 && two.in_group >= 0;
         if (!both_in) continue;
@@ -128,6 +139,15 @@ std::optional<std::string> first_difference(const std::map<int, std::vector<Call
       }
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> first_difference(const std::map<int, std::vector<CallRecord>>& rank_calls) {
+  std::map<int, std::vector<CallRecord>> of_step;
+  for (const auto& [rank, calls] : rank_calls) of_step[rank] = until_step_end(calls);
+  if (auto found = first_difference_in(of_step, true)) return found;
+  return first_difference_in(rank_calls, false);
 }
 
 }  // namespace trireme

@@ -1,6 +1,9 @@
 // Group over NCCL: one GPU per rank. A build without CUDA uses no_nccl.cpp instead.
 #include <exception>
+#include <optional>
 
+#include <ATen/cuda/CUDAEvent.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "trireme/comm/c10d_world.hpp"
@@ -37,11 +40,25 @@ class NcclGroup final : public C10dGroup {
     return flight_of(backend().endCoalescing(), recorder().newest());
   }
 
-  /// wait() only orders streams: the watchdog detects hangs.
+  /// wait() only orders streams: the watchdog detects hangs. It polls an event, not the work: the work owns the tensors
+  /// of the call, and they would stay allocated until the watchdog's next look.
   std::unique_ptr<CommWork> flight_of(c10::intrusive_ptr<c10d::Work> work, const CallRecord& record) override {
-    watchdog().watch(membership(), record, [work] { return work->isCompleted(); });
+    if (record.op == Op::barrier) {  // its wait() blocks the host; it has no tensors of ours
+      watchdog().watch(membership(), record, [work] { return work->isCompleted(); });
+    } else {
+      if (!after_calls_)
+        after_calls_ = at::cuda::getStreamFromPool(/*isHighPriority=*/false, at::cuda::current_device());
+      const auto done = std::make_shared<at::cuda::CUDAEvent>(cudaEventDisableTiming);
+      const c10::cuda::CUDAStreamGuard on(*after_calls_);
+      work->wait();  // orders after_calls_ behind the call. The Pending keeps the tensors until the user's stream is, too
+      done->record(*after_calls_);
+      watchdog().watch(membership(), record, [done] { return done->query(); });
+    }
     return C10dGroup::flight_of(std::move(work), record);
   }
+
+ private:
+  std::optional<c10::cuda::CUDAStream> after_calls_;  // carries only the events
 };
 
 }  // namespace
@@ -51,9 +68,8 @@ std::unique_ptr<Group> connect_nccl(Membership members, const std::shared_ptr<Fl
                                     at::Device device, c10::intrusive_ptr<c10d::Backend> checks,
                                     std::shared_ptr<Watchdog> watchdog) {
   auto nccl_options = c10d::ProcessGroupNCCL::Options::create();
-  // Our watchdog must fire first: NCCL's own ends the process without naming the missing ranks.
-  nccl_options->timeout =
-      std::chrono::milliseconds(static_cast<std::int64_t>((options.timeout_s + options.init_timeout_s) * 1000));
+  // Timeouts are our watchdog's: NCCL's own ends the process without naming the missing ranks.
+  nccl_options->timeout = std::chrono::milliseconds(static_cast<std::int64_t>(kNoTimeout * 1000));
   auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, members.rank, members.size(), nccl_options);
   backend->eagerConnectSingleDevice(device);
   return std::make_unique<NcclGroup>(std::move(members), recorder, options, std::move(backend), std::move(checks),

@@ -20,7 +20,7 @@ class SelfGroup final : public Group {
       call.output.view_as(call.input).copy_(call.input);
     return nullptr;
   }
-  void compare(std::span<const CallRecord> /*records*/) override {}
+  std::unique_ptr<CommWork> compare(std::span<const CallRecord> /*records*/) override { return nullptr; }
   [[noreturn]] void fail(const CallRecord& record, const std::exception& cause) override {
     throw InternalError(text(record.str(), ": ", cause.what()));
   }

@@ -78,15 +78,24 @@ class ThreadHall {
 
   /// Waits for `done`, which another rank sets. `missing` names the ranks that have not arrived.
   template <class Done, class Missing>
-  void wait(std::unique_lock<std::mutex>& lock, double timeout_s, const CallRecord& record, Done done,
-            Missing missing) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_s);
+  void wait(std::unique_lock<std::mutex>& lock, const CallRecord& record, Done done, Missing missing) {
+    const std::chrono::duration<double> limit(record.limit_s);
+    const auto progress = [&] {
+      const auto* awaited = record.awaited < 0 ? nullptr : recorders_[static_cast<std::size_t>(record.awaited)];
+      return awaited == nullptr ? 0 : awaited->progress();
+    };
+    std::uint64_t seen = progress();
+    auto deadline = std::chrono::steady_clock::now() + limit;
     while (!done()) {
       throw_if_failed();
       if (changed_.wait_until(lock, deadline) != std::cv_status::timeout || done()) continue;
       throw_if_failed();
+      if (seen != std::exchange(seen, progress())) {
+        deadline = std::chrono::steady_clock::now() + limit;
+        continue;
+      }
       std::string words =
-          text(record.what(), " #", record.seq, " on group ", record.group, " timed out after ", timeout_s, " s");
+          text(record.what(), " #", record.seq, " on group ", record.group, " timed out after ", record.limit_s, " s");
       for (int rank : missing()) {
         const FlightRecorder* recorder = recorders_[static_cast<std::size_t>(rank)];
         words += text("\n  missing: rank ", rank, ": last seen in ",
@@ -120,10 +129,11 @@ class ThreadGroup final : public Group {
       : Group(members, std::move(recorder), std::move(options)), hall_(std::move(hall)), room_(hall_->room(members)) {}
 
  protected:
-  void compare(std::span<const CallRecord> records) override {
+  std::unique_ptr<CommWork> compare(std::span<const CallRecord> records) override {
     // Data moves only in start(), after post() has compared: this backend is always strict. Only the end of a step has
     // no start().
     if (records.size() == 1 && records.front().op == Op::step_end) start({.op = Op::step_end}, records)->wait();
+    return nullptr;
   }
 
   [[noreturn]] void fail(const CallRecord& record, const std::exception& cause) override {
@@ -158,7 +168,7 @@ class ThreadGroup final : public Group {
     void wait() override {
       std::unique_lock lock(group_.hall_->mutex());
       group_.hall_->wait(
-          lock, group_.options().timeout_s, record_, [this] { return round_->done; },
+          lock, record_, [this] { return round_->done; },
           [this] {
             std::vector<int> missing;
             for (std::size_t r = 0; r < round_->calls.size(); ++r)
@@ -186,7 +196,7 @@ class ThreadGroup final : public Group {
       std::unique_lock lock(group_.hall_->mutex());
       for (const auto& [letter, record] : letters_)
         group_.hall_->wait(
-            lock, group_.options().timeout_s, record, [&one = letter] { return one->done; },
+            lock, record, [&one = letter] { return one->done; },
             [this, &r = record] { return std::vector<int>{group_.world_ranks()[static_cast<std::size_t>(r.peer)]}; });
     }
 

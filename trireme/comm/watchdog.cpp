@@ -5,6 +5,7 @@
 #include <cstring>
 #include <iostream>
 #include <set>
+#include <utility>
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -74,10 +75,17 @@ Watchdog::~Watchdog() {
   close(wake_fd_);
 }
 
+std::chrono::milliseconds Watchdog::beat(int world_size) {
+  return std::chrono::milliseconds(std::max(kBeatMs, 2 * world_size));
+}
+
+// A rank answers at its next beat. After a timeout all ranks are asked at about the same time, and there is no hurry.
+std::chrono::milliseconds Watchdog::patience(int world_size, bool late) {
+  return (late ? 2 : 1) * beat(world_size) + std::chrono::milliseconds(200 * (late ? 2 : 1) + world_size);
+}
+
 void Watchdog::run() {
-  // In large worlds the interval is longer, so that the load on the store stays constant.
-  const int beat_ms = std::max(kBeatMs, 2 * world_size_);
-  for (auto next = Clock::now();; next = Clock::now() + std::chrono::milliseconds(beat_ms)) {
+  for (auto next = Clock::now();; next = Clock::now() + beat(world_size_)) {
     for (;;) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(next - Clock::now()).count();
       pollfd fds[] = {{wake_fd_, POLLIN, 0}, {lifeline_fd_, POLLIN, 0}};
@@ -121,6 +129,8 @@ bool Watchdog::lifeline_cut() {
 void Watchdog::show_state() {
   const FlightRecord box = recorder_->snapshot();
   store_->set(key("seen", box.rank), text(wall_ms(), "\n", host_of(box), ", pid ", box.pid, "\n", last_call(box)));
+  if (box.progress != std::exchange(shown_progress_, box.progress))
+    store_->set(key("progress", box.rank), std::to_string(box.progress));
 }
 
 void Watchdog::answer_alarm() {
@@ -148,9 +158,9 @@ void Watchdog::raise_alarm(bool late) {
 }
 
 /// A rank whose call timed out. Gloo then closes its connections, which looks to the others as if it had died.
-std::string Watchdog::who_was_late(double waited) {
+std::string Watchdog::who_was_late(double waited, const CallRecord& record) {
   // If the store is gone and we have waited as long ourselves, that is the most likely cause.
-  const std::string guess = waited >= 0.9 * options_.timeout_s ? "another rank" : "";
+  const std::string guess = waited >= 0.9 * record.limit_s ? "another rank" : "";
   return with_store(guess, [this] {
     return store_->check({"watchdog/late"}) ? "rank " + store_->get_to_str("watchdog/late") : std::string();
   });
@@ -188,7 +198,7 @@ Watchdog::AllShown Watchdog::ask(const Membership& members, bool late) {
     for (int r = 0; r < world_size_; ++r) open.insert(r);
   open.erase(members.world_ranks[static_cast<std::size_t>(members.rank)]);
   AllShown shown;
-  const auto deadline = Clock::now() + std::chrono::milliseconds(late ? 2 * kBeatMs + 400 : kBeatMs + 200);
+  const auto deadline = Clock::now() + patience(world_size_, late);
   while (!open.empty() && Clock::now() < deadline) {
     std::erase_if(open, [&](int r) {
       std::optional<Shown> one = shown_by(r);
@@ -242,11 +252,11 @@ std::string Watchdog::last_lines(int rank, const CallRecord& record, const std::
 CommError Watchdog::explain(const Membership& members, const CallRecord& record, const std::string& cause) {
   const double waited = static_cast<double>(steady_ns() - record.started_ns) * 1e-9;
   // The backend's own timers have the same limit, and may be a little ahead of our clock.
-  const bool late = waited >= 0.99 * options_.timeout_s;
+  const bool late = waited >= 0.99 * record.limit_s;
   const int me = members.world_ranks[static_cast<std::size_t>(members.rank)];
   raise_alarm(late);
   const AllShown shown = ask(members, late);
-  const std::string late_elsewhere = late ? "" : who_was_late(waited);
+  const std::string late_elsewhere = late ? "" : who_was_late(waited, record);
   const bool waiting = late || !late_elsewhere.empty();
   const Absent absent = absent_from(members, record, shown);
 
@@ -263,7 +273,8 @@ CommError Watchdog::explain(const Membership& members, const CallRecord& record,
     return {CommError::Kind::hang_or_mismatch,
             text(what, " timed out ", late ? std::string() : text("on ", late_elsewhere, ", here "), "after ",
                  seconds(waited), ": ", absent.came, " of ", absent.asked, " ranks arrived", absent.words,
-                 "\n  fix: see what the missing rank does; raise comm.timeout_s (", options_.timeout_s,
+                 "\n  fix: see what the missing rank does; raise ",
+                 record.limit_s == options_.timeout_s ? "comm.timeout_s (" : "comm.init_timeout_s (", record.limit_s,
                  ") if the wait is expected", end)};
   if (cause.find("size doesn't match") != std::string::npos)  // Gloo's error for a message of the wrong length
     return {CommError::Kind::hang_or_mismatch,
@@ -271,9 +282,22 @@ CommError Watchdog::explain(const Membership& members, const CallRecord& record,
   return {CommError::Kind::peer_lost, text(what, ": a peer is lost (", cause, ")", absent.words, end)};
 }
 
-void Watchdog::add_group(const Membership& members) {
+void Watchdog::add_group(std::shared_ptr<const Membership> members) {
   const std::scoped_lock lock(watched_mutex_);
-  groups_.push_back(members);
+  groups_.push_back(std::move(members));
+}
+
+std::shared_ptr<const Membership> Watchdog::group_of(const CallRecord& record) {
+  const std::scoped_lock lock(watched_mutex_);
+  for (const auto& members : groups_)
+    if (members->str().substr(0, sizeof record.group - 1) == record.group) return members;
+  return nullptr;
+}
+
+void Watchdog::end_process(const Membership& members, const CallRecord& record, const std::string& cause) {
+  const CommError error = explain(members, record, cause);
+  std::cerr << "error: " << error.what() << std::endl;
+  leave(error.exit_code());
 }
 
 void Watchdog::end_process(const std::string& cause) {
@@ -282,23 +306,31 @@ void Watchdog::end_process(const std::string& cause) {
   for (std::uint64_t i = box.calls - n; i < box.calls; ++i) {
     const CallRecord& record = box.ring[i % FlightRecord::kCalls];
     if (record.finished_ns != 0) continue;
-    std::unique_lock lock(watched_mutex_);
-    for (const Membership& members : groups_) {
-      if (members.str().substr(0, sizeof record.group - 1) != record.group) continue;
-      const Membership group = members;
-      lock.unlock();
-      const CommError error = explain(group, record, cause);
-      std::cerr << "error: " << error.what() << std::endl;
-      leave(error.exit_code());
-    }
+    if (const auto members = group_of(record)) end_process(*members, record, cause);
   }
   std::cerr << "error: " << cause << std::endl;
   leave(ExitCode::internal);
 }
 
-void Watchdog::watch(const Membership& members, const CallRecord& record, std::function<bool()> done) {
+void Watchdog::watch(std::shared_ptr<const Membership> members, const CallRecord& record, std::function<bool()> done) {
   const std::scoped_lock lock(watched_mutex_);
-  watched_.push_back({members, record, std::move(done)});
+  watched_.push_back({std::move(members), record, std::move(done)});
+}
+
+/// With an awaited rank the time counts from its last progress, as seen in the store by the clock of this rank.
+bool Watchdog::is_late(const CallRecord& record) {
+  const std::int64_t now = steady_ns();
+  std::int64_t since = record.started_ns;
+  if (record.awaited >= 0) {
+    Progress& progress = progress_[record.awaited];
+    const std::string seen = with_store(progress.seen, [&] {
+      const std::string at = key("progress", record.awaited);
+      return store_->check({at}) ? store_->get_to_str(at) : std::string();
+    });
+    if (seen != std::exchange(progress.seen, seen)) progress.changed_ns = now;
+    since = std::max(since, progress.changed_ns);
+  }
+  return static_cast<double>(now - since) * 1e-9 > record.limit_s;
 }
 
 void Watchdog::check_watched() {
@@ -307,12 +339,16 @@ void Watchdog::check_watched() {
     const std::scoped_lock lock(watched_mutex_);
     std::erase_if(watched_, [](const Watched& w) { return w.done(); });
     for (const Watched& w : watched_)
-      if (static_cast<double>(steady_ns() - w.record.started_ns) * 1e-9 > options_.timeout_s) late = w;
+      if (is_late(w.record)) late = w;
   }
-  if (!late) return;
-  const CommError error = explain(late->members, late->record, "Timed out");
-  std::cerr << "error: " << error.what() << std::endl;
-  leave(error.exit_code());
+  if (late) end_process(*late->members, late->record, "Timed out");
+  // A call that waits for another rank's long work has no other timeout.
+  const FlightRecord box = recorder_->snapshot();
+  for (std::uint64_t i = 0; i < std::min<std::uint64_t>(box.calls, FlightRecord::kCalls); ++i) {
+    const CallRecord& record = box.ring[i];
+    if (record.awaited < 0 || record.finished_ns != 0 || !is_late(record)) continue;
+    if (const auto members = group_of(record)) end_process(*members, record, "Timed out");
+  }
 }
 
 }  // namespace trireme

@@ -1,5 +1,6 @@
 #pragma once
 // Watchdog of a rank: publishes its state through the store, and after a timeout or failure finds the missing ranks.
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -38,10 +39,16 @@ class Watchdog {
   [[noreturn]] void end_process(const std::string& cause);
 
   /// Registers a group of this rank.
-  void add_group(const Membership& members);
+  void add_group(std::shared_ptr<const Membership> members);
 
   /// Watches a call that no thread waits for (on a GPU): after a timeout the process reports it and exits.
-  void watch(const Membership& members, const CallRecord& record, std::function<bool()> done);
+  void watch(std::shared_ptr<const Membership> members, const CallRecord& record, std::function<bool()> done);
+
+  /// Interval at which each rank publishes its state and looks for alarms; longer in large worlds, so that the load on
+  /// the store stays constant.
+  static std::chrono::milliseconds beat(int world_size);
+  /// How long to wait for the answer of a rank that is alive.
+  static std::chrono::milliseconds patience(int world_size, bool late);
 
  private:
   struct Shown {
@@ -61,7 +68,7 @@ class Watchdog {
   Result with_store(Result otherwise, Use use);
 
   struct Watched {
-    Membership members;
+    std::shared_ptr<const Membership> members;
     CallRecord record;
     std::function<bool()> done;
   };
@@ -71,8 +78,11 @@ class Watchdog {
   void show_state();
   void answer_alarm();
   void check_watched();
+  bool is_late(const CallRecord& record);
+  std::shared_ptr<const Membership> group_of(const CallRecord& record);
+  [[noreturn]] void end_process(const Membership& members, const CallRecord& record, const std::string& cause);
   void raise_alarm(bool late);
-  std::string who_was_late(double waited);
+  std::string who_was_late(double waited, const CallRecord& record);
   std::optional<Shown> shown_by(int rank);
   std::string last_seen(int rank);
 
@@ -86,7 +96,13 @@ class Watchdog {
   bool store_lost_ = false, answered_ = false;
   std::mutex watched_mutex_;
   std::vector<Watched> watched_;
-  std::vector<Membership> groups_;
+  std::vector<std::shared_ptr<const Membership>> groups_;
+  struct Progress {
+    std::string seen;
+    std::int64_t changed_ns = 0;
+  };
+  std::map<int, Progress> progress_;  // of awaited ranks; only used by the thread
+  std::uint64_t shown_progress_ = 0;
   std::thread thread_;
 };
 

@@ -2,16 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
-#include <map>
+#include <iterator>
 #include <numeric>
 #include <thread>
 
 #include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/comm/mismatch.hpp"
+#include "trireme/base/fnv.hpp"
+#include "trireme/comm/disagreement.hpp"
 #include "trireme/comm/self_group.hpp"
 
 namespace trireme {
@@ -61,48 +60,46 @@ Group& World::control() {
   return *control_;
 }
 
-void World::end_step(const std::vector<Group*>& groups) {
+StepCheck World::start_step_check(const std::vector<Group*>& groups) {
+  StepCheck check(*this, groups);
   if (options_.check == CheckMode::strict)
     for (Group* group : groups) group->end_step();
+  // The checksum is read before the call that compares it, which is recorded like any other.
   if (options_.check == CheckMode::fast && size_ > 1) {
-    // Read before the call that compares it, which is recorded like any other.
-    const at::Tensor sum = at::full({1}, static_cast<std::int64_t>(recorder_->checksum()), at::kLong);
-    control().all_reduce_(sum).wait();
-    if (sum.item<std::int64_t>() != 0) name_the_mismatch(groups);
+    const auto checksum = static_cast<std::int64_t>(recorder_->checksum());
+    check.sum_.emplace(control().all_reduce_(at::full({1}, checksum, at::kLong)));
   }
   recorder_->start_step();
+  return check;
 }
 
+void StepCheck::finish() && {
+  if (sum_ && std::move(*sum_).wait().item<std::int64_t>() != 0) world_.name_the_mismatch(groups_);
+  world_.recorder().drop_last_step();
+}
+
+/// All ranks know that there is a mismatch, so all arrive here and exchange hashes of their calls; then the two ranks of
+/// the first difference exchange the calls.
 void World::name_the_mismatch(const std::vector<Group*>& groups) {
-  // All ranks know that there is a mismatch, so all arrive here and exchange the calls of the step.
-  const std::vector<CallRecord> mine = recorder_->step_calls();
-  Group& group = control();
-  const at::Tensor counts = group.all_gather(at::full({1}, static_cast<std::int64_t>(mine.size()), at::kLong)).wait();
-  const std::int64_t most = counts.max().item<std::int64_t>();
-  const auto bytes = static_cast<std::int64_t>(sizeof(CallRecord));
-  const at::Tensor padded = at::zeros({most * bytes}, at::kByte);
-  std::memcpy(padded.mutable_data_ptr(), mine.data(), mine.size() * sizeof(CallRecord));
-  const at::Tensor all = group.all_gather(padded).wait();
-  // Ranks that share a group with this one: the others compare themselves.
-  std::map<int, std::vector<CallRecord>> calls;
-  for (const Group* g : groups)
-    for (int rank : g->world_ranks()) {
-      if (calls.contains(rank)) continue;
-      std::vector<CallRecord>& one = calls[rank];
-      one.resize(static_cast<std::size_t>(counts[rank].item<std::int64_t>()));
-      std::memcpy(one.data(), static_cast<const char*>(all.const_data_ptr()) + rank * most * bytes,
-                  one.size() * sizeof(CallRecord));
+  const std::vector<CallRecord> mine = until_step_end(recorder_->step_calls());
+  std::vector<CallsHash> hashes;
+  for (const Group* group : groups) std::ranges::copy(hashes_of(*group, mine), std::back_inserter(hashes));
+  const std::optional<Disagreement> found = first_disagreement(gathered(hashes, control()));
+  if (found && (found->a == rank_ || found->b == rank_))
+    for (const Group* group : groups) {
+      if (fnv1a(group->str()) != found->group) continue;
+      const int other = found->a == rank_ ? found->b : found->a;
+      if (const auto difference = difference_with(other, *group, mine, control()))
+        throw CommError(CommError::Kind::hang_or_mismatch, *difference);
     }
-  if (auto found = first_difference(calls)) throw CommError(CommError::Kind::hang_or_mismatch, *found);
-  // The mismatch is between other ranks, which report it: give them time to be first. Or it is in something that is not
-  // recorded: the rows per rank of an uneven all_to_all, or calls beyond the limit per step.
+  // The ranks of the difference report it: give them time to be first. Or it is in something that is not recorded: the
+  // rows per rank of an uneven all_to_all, or calls beyond the limit per step.
   std::this_thread::sleep_for(std::chrono::seconds(1));
-  throw CommError(
-      CommError::Kind::hang_or_mismatch,
-      text("in ", recorder_->tag().str(),
-           " the ranks did not make the same calls, and those that share a group with rank ", rank_,
-           " show no difference\n  another rank says which call it is, if it is one between others; else look at the ",
-           "row counts of an uneven all_to_all"));
+  const std::string who =
+      found ? text("; ranks ", found->a, " and ", found->b, " say which call it is")
+            : text(", and their records show no difference\n  fix: look at the row counts of an ", "uneven all_to_all");
+  throw CommError(CommError::Kind::hang_or_mismatch,
+                  text("in ", recorder_->tag().str(), " the ranks did not make the same calls", who));
 }
 
 }  // namespace trireme

@@ -1,6 +1,7 @@
 #pragma once
 // All ranks of a job, seen from one of them: the factory of groups.
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,23 @@
 #include "trireme/comm/group.hpp"
 
 namespace trireme {
+
+class World;
+
+/// The comparison of all calls of a step, in progress.
+class [[nodiscard]] StepCheck {
+ public:
+  /// Throws unless they matched on all ranks.
+  void finish() &&;
+
+ private:
+  friend class World;
+  StepCheck(World& world, std::vector<Group*> groups) : world_(world), groups_(std::move(groups)) {}
+
+  World& world_;
+  std::vector<Group*> groups_;
+  std::optional<Pending> sum_;  // of the checksums of all ranks
+};
 
 class World {
  public:
@@ -29,7 +47,9 @@ class World {
   Group& control();
 
   /// Collective, at the end of a step: throws unless all calls of the step matched (depending on the check mode).
-  void end_step(const std::vector<Group*>& groups);
+  void end_step(const std::vector<Group*>& groups) { start_step_check(groups).finish(); }
+  /// The same in two parts: following calls belong to the next step.
+  StepCheck start_step_check(const std::vector<Group*>& groups);
 
  protected:
   World(int rank, int size, CommOptions options, std::shared_ptr<FlightRecorder> recorder);
@@ -42,6 +62,7 @@ class World {
 
  private:
   Membership members(const std::string& name, const std::vector<int>& world_ranks);
+  friend class StepCheck;
   [[noreturn]] void name_the_mismatch(const std::vector<Group*>& groups);
 
   const int rank_, size_;

@@ -91,7 +91,9 @@ std::unique_ptr<CommWork> ThrottledGroup::start(const Call& call, std::span<cons
   return std::make_unique<LateFlight>(std::move(flight), link_free_ + span(link_.latency_s));
 }
 
-void ThrottledGroup::compare(std::span<const CallRecord> records) { inner_.compare(records); }
+std::unique_ptr<CommWork> ThrottledGroup::compare(std::span<const CallRecord> records) {
+  return inner_.compare(records);
+}
 
 void ThrottledGroup::fail(const CallRecord& record, const std::exception& cause) {
   inner_.fail(record, cause);

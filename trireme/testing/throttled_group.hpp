@@ -28,7 +28,7 @@ class ThrottledGroup final : public Group {
 
  protected:
   std::unique_ptr<CommWork> start(const Call& call, std::span<const CallRecord> records) override;
-  void compare(std::span<const CallRecord> records) override;
+  std::unique_ptr<CommWork> compare(std::span<const CallRecord> records) override;
   [[noreturn]] void fail(const CallRecord& record, const std::exception& cause) override;
 
  private:
