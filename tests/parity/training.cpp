@@ -96,7 +96,7 @@ Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
                            .momentum = kMomentum},
              .master = at::kDouble,
              .states = at::kDouble},
-            [&](const std::vector<Param>& params) { init_params(params, mesh, init_options(cell)); });
+            random_values(mesh, init_options(cell)));
   decoder.use_units(&zero.chunk(), units);
   Executor executor(schedule::one_f_one_b(0, 1, cell.accumulation), zero, mesh);
   Group& dp = mesh.token_group();

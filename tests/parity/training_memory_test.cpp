@@ -46,9 +46,7 @@ double bytes_a_parameter(const Recipe& recipe, int stage, int dp) {
                .persistence_threshold = 0,
                .accumulate = recipe.accumulate,
                .reduce = recipe.accumulate},
-              {}, [&](const std::vector<Param>& params) {
-                for (const Param& param : params) param.value.fill_(0.01);
-              });
+              {}, [](const Param&, Range, const at::Tensor& out) { out.fill_(0.01); });
     decoder->use_units(&zero.chunk(), units);
     const at::Tensor ids = at::arange(8);
     const auto look = [&] {
@@ -105,6 +103,52 @@ TEST(TrainingMemory, BytesAParameter) {
     expect(mixed, 1, dp, 6 + 12.0 / dp, "ZeRO 1: 6 + 12/D");
     expect(mixed, 2, dp, 2 + 16.0 / dp, "ZeRO 2: 2 + 16/D");
     expect(mixed, 3, dp, 18.0 / dp, "ZeRO 3: 18/D");
+  }
+}
+
+/// The highest sum of all tensors of a rank from before the model is made to the first step, in bytes per parameter,
+/// and the largest bucket's share of the parameters.
+std::pair<double, double> peak_until_the_first_step(int dp) {
+  ModelConfig m;
+  m.model_type = "llama";
+  m.hidden_size = 128;
+  m.num_hidden_layers = 24;
+  m.num_attention_heads = m.num_key_value_heads = 4;
+  m.head_dim = 32;
+  m.intermediate_size = 512;
+  m.vocab_size = 512;
+  const CountedMemory memory;
+  std::int64_t peak = 0, parameters = 0, largest = 0;
+  run_ranks(dp, [&](World& world) {
+    Mesh mesh(Grid::dense({.dp = dp}), world);
+    std::shared_ptr<Decoder> decoder;
+    {
+      const InitScope scope(at::kMeta, at::kBFloat16);
+      decoder = std::make_shared<Decoder>(m, Parallel{mesh, false});
+    }
+    Zero zero(params_of(*decoder), decoder->unit_plan(), mesh,
+              {.device = at::Device(at::kCPU), .stage = 3, .persistence_threshold = 0}, {},
+              random_values(mesh, {.seed = 1}));
+    mesh.world_group().barrier().wait();
+    if (mesh.rank() == 0) {
+      peak = memory.peak();
+      parameters = zero.partition().num_elements();
+      for (const FlatBucket& bucket : zero.partition().layout().buckets) largest = std::max(largest, bucket.numel);
+    }
+    mesh.world_group().barrier().wait();
+  });
+  const auto all = static_cast<double>(parameters);
+  return {static_cast<double>(peak) / dp / all, static_cast<double>(largest) / all};
+}
+
+TEST(TrainingMemory, NoRankHoldsTheModelAtTheStart) {
+  for (const int dp : {2, 4}) {
+    const auto [bytes, largest] = peak_until_the_first_step(dp);
+    // 18 bytes per parameter of the shards, one unit in bf16, and blocks of f64 values on their way.
+    const double blocks = 2.0 * 8 * (1 << 20) / 5.1e6;
+    EXPECT_LT(bytes, 1.05 * (18.0 / dp + 2 * largest) + blocks) << dp;
+    EXPECT_GT(bytes, 18.0 / dp);
+    std::printf("  ZeRO 3 from the start to the first step, dp %d: %.2f bytes per parameter\n", dp, bytes);
   }
 }
 

@@ -72,13 +72,11 @@ Shape their_shape(const WeightName& name, const ParamSpec& ours) {
   return shape;
 }
 
-/// Reads the rows of our parameter that `name` holds, restricted to this rank's piece.
-void read_piece(const WeightName& name, const files::SafetensorsFolder::Found& found, const Piece& piece,
-                at::Tensor local) {
-  Box global = box_of(piece.slices.global_slices), own = box_of(piece.slices.local_slices);
+/// Reads the rows of a box of our parameter that `name` holds.
+void read_box(const WeightName& name, const files::SafetensorsFolder::Found& found, Box global, at::Tensor into) {
   const Range rows{std::max(global[0].begin, name.first_row), std::min(global[0].end, name.first_row + name.rows)};
   if (rows.begin >= rows.end) return;
-  own[0] = {own[0].begin + rows.begin - global[0].begin, own[0].begin + rows.end - global[0].begin};
+  into = into.narrow(0, rows.begin - global[0].begin, rows.size());
   global[0] = {rows.begin - name.first_row, rows.end - name.first_row};
   if (name.transposed) std::swap(global[0], global[1]);
 
@@ -89,7 +87,7 @@ void read_piece(const WeightName& name, const files::SafetensorsFolder::Found& f
   }
   const at::Tensor slice = at::empty(sizes, scalar_type(found.entry, found.file.shown()));
   found.file.read(found.entry, starts, sizes, {static_cast<std::byte*>(slice.data_ptr()), slice.nbytes()});
-  box_view(local, own).copy_(name.transposed ? slice.t() : slice);
+  into.copy_(name.transposed ? slice.t() : slice);
 }
 
 using Params = std::map<std::string, Param>;  // by name
@@ -160,18 +158,18 @@ const std::string& HuggingFaceWeights::note() const { return plan_->note; }
 
 HuggingFaceWeights::~HuggingFaceWeights() = default;
 
-void HuggingFaceWeights::read(const std::vector<Param>& params, const ParamMesh& mesh) const {
-  const at::NoGradGuard no_grad;
-  for (const Param& param : params) {
-    param.value.zero_();  // padding stays zero
-    for (const Read& read : plan_->reads.at(param.name))
-      for (const Piece& piece : mesh.pieces(param.spec)) read_piece(read.name, read.found, piece, param.value);
-  }
+ParamValues HuggingFaceWeights::values(const ParamMesh& mesh) const {
+  return [this, mesh](const Param& param, Range range, const at::Tensor& out) {
+    read_by_boxes(param, mesh, range, out, [&](const Box& global, at::Tensor into) {
+      for (const Read& read : plan_->reads.at(param.name)) read_box(read.name, read.found, global, into);
+    });
+  };
 }
 
 void load_hugging_face(Decoder& decoder, const std::filesystem::path& path, const ParamMesh& mesh) {
   set_paths(decoder);
-  HuggingFaceWeights(decoder, path).read(params_of(decoder), mesh);
+  const HuggingFaceWeights weights(decoder, path);
+  fill_params(params_of(decoder), weights.values(mesh));
 }
 
 at::Tensor their_tensor(const WeightName& name, const at::Tensor& ours) {

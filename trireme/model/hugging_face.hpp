@@ -1,5 +1,5 @@
 #pragma once
-// Loads weights from a Hugging Face folder into a Decoder of any layout: each rank reads only its own slices.
+// Loads weights from a Hugging Face folder into a Decoder of any layout: each rank reads only what it keeps.
 #include <filesystem>
 #include <memory>
 #include <vector>
@@ -7,6 +7,7 @@
 #include "trireme/comm/param_mesh.hpp"
 #include "trireme/model/decoder.hpp"
 #include "trireme/model/families.hpp"
+#include "trireme/nn/param_values.hpp"
 
 namespace trireme {
 
@@ -22,8 +23,8 @@ class HuggingFaceWeights {
   /// A note about the folder for the user; may be empty.
   const std::string& note() const;
 
-  /// Fills this rank's shards of these parameters of the decoder.
-  void read(const std::vector<Param>& params, const ParamMesh& mesh) const;
+  /// The weights of the decoder's parameters; valid as long as this object.
+  ParamValues values(const ParamMesh& mesh) const;
 
  private:
   struct Plan;

@@ -8,36 +8,45 @@
 #include "trireme/kernels/dtype.hpp"
 
 namespace trireme {
-bool has_partial_gradient(const ParamSpec& spec, const ParamMesh& mesh) { return !mesh.partial_pieces(spec).empty(); }
 
-void sum_partial_gradients(const std::vector<OwnGradient>& gradients, const ParamMesh& mesh) {
-  // By group and dtype, in the same order on all ranks.
-  std::map<std::pair<std::vector<int>, at::ScalarType>, std::vector<at::Tensor>> parts;
-  for (const OwnGradient& gradient : gradients)
-    for (ParamMesh::PartialPiece& partial : mesh.partial_pieces(*gradient.spec))
-      parts[{std::move(partial.ranks), gradient.value.scalar_type()}].push_back(
-          box_view(gradient.value, box_of(partial.piece.slices.local_slices)));
-  for (auto& [key, tensors] : parts) {
-    std::vector<at::Tensor> flat;
-    for (const at::Tensor& t : tensors) flat.push_back(t.reshape(-1).to(kernels::wide_dtype(key.second)));
-    const at::Tensor sum = mesh.mesh().group_of_ranks(key.first).all_reduce_(at::cat(flat)).wait();
-    std::int64_t at = 0;
-    for (at::Tensor& t : tensors) {
-      t.copy_(sum.narrow(0, at, t.numel()).view(t.sizes()));
-      at += t.numel();
+PartialSums::PartialSums(const std::vector<const ParamSpec*>& specs, const ParamMesh& mesh) {
+  std::map<std::vector<int>, std::vector<Part>> by_ranks;  // in the same order on all ranks
+  for (std::size_t i = 0; i < specs.size(); ++i)
+    for (ParamMesh::PartialPiece& partial : mesh.partial_pieces(*specs[i]))
+      by_ranks[std::move(partial.ranks)].push_back({i, box_of(partial.piece.slices.local_slices)});
+  for (auto& [ranks, parts] : by_ranks) sums_.push_back({&mesh.mesh().group_of_ranks(ranks), std::move(parts)});
+}
+
+void PartialSums::sum(const std::function<at::Tensor(std::size_t)>& gradient) const {
+  for (const Sum& sum : sums_) {
+    std::vector<at::Tensor> views, flat;
+    for (const Part& part : sum.parts) {
+      const at::Tensor whole = gradient(part.param);
+      views.push_back(box_view(whole, part.box));
+      flat.push_back(views.back().reshape(-1).to(kernels::wide_dtype(whole.scalar_type())));
+    }
+    const at::Tensor total = sum.group->all_reduce_(at::cat(flat)).wait();
+    std::int64_t begin = 0;
+    for (at::Tensor& view : views) {
+      view.copy_(total.narrow(0, begin, view.numel()).view(view.sizes()));
+      begin += view.numel();
     }
   }
 }
 
 void sum_partial_gradients(const std::vector<Param>& params, const ParamMesh& mesh) {
-  std::vector<OwnGradient> gradients;
-  for (const Param& param : params) {
-    if (!param.value.requires_grad() || !has_partial_gradient(param.spec, mesh)) continue;
+  std::vector<const ParamSpec*> specs;
+  std::vector<at::Tensor> trained;
+  for (const Param& param : params)
+    if (param.value.requires_grad()) {
+      specs.push_back(&param.spec);
+      trained.push_back(param.value);
+    }
+  PartialSums(specs, mesh).sum([&](std::size_t i) {
     // An unused parameter takes part with zeros, because the other ranks wait for it.
-    if (!param.value.grad().defined()) at::Tensor(param.value).mutable_grad() = at::zeros_like(param.value);
-    gradients.push_back({&param.spec, param.value.grad()});
-  }
-  sum_partial_gradients(gradients, mesh);
+    if (!trained[i].grad().defined()) trained[i].mutable_grad() = at::zeros_like(trained[i]);
+    return trained[i].grad();
+  });
 }
 
 }  // namespace trireme

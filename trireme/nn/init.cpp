@@ -87,20 +87,20 @@ InitScheme parse_init_scheme(std::string_view name) {
 
 void init(torch::nn::Module& root, const ParamMesh& mesh, const InitOptions& options) {
   set_paths(root);
-  init_params(params_of(root), mesh, options);
+  std::vector<Param> declared;
+  for (Param& param : params_of(root))
+    if (param.declared) declared.push_back(std::move(param));
+  fill_params(declared, random_values(mesh, options));
 }
 
-void init_params(const std::vector<Param>& params, const ParamMesh& mesh, const InitOptions& options) {
-  const at::NoGradGuard no_grad;
-  for (const Param& param : params) {
-    if (!param.declared) continue;
+ParamValues random_values(const ParamMesh& mesh, const InitOptions& options) {
+  return [mesh, options](const Param& param, Range range, const at::Tensor& out) {
     const RandomStream stream(options.seed, "init " + param.name);
     const Numbers numbers = numbers_for(param.spec, options);
-    param.value.zero_();
-    for (const Piece& piece : mesh.pieces(param.spec))
-      box_view(param.value, box_of(piece.slices.local_slices))
-          .copy_(box_numbers(box_of(piece.slices.global_slices), param.spec.shape, stream, numbers));
-  }
+    read_by_boxes(param, mesh, range, out, [&](const Box& global, at::Tensor into) {
+      into.copy_(box_numbers(global, param.spec.shape, stream, numbers));
+    });
+  };
 }
 
 }  // namespace trireme

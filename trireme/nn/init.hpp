@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "trireme/nn/layer.hpp"
+#include "trireme/nn/param_values.hpp"
 
 namespace trireme {
 
@@ -27,7 +27,7 @@ struct InitOptions {
 /// changed), and sets the paths of the layers. Padding rows are zero.
 void init(torch::nn::Module& root, const ParamMesh& mesh, const InitOptions& options);
 
-/// The same for a subset of the parameters, for callers that never hold all of them in memory.
-void init_params(const std::vector<Param>& params, const ParamMesh& mesh, const InitOptions& options);
+/// The same values, for callers that hold only parts of the parameters.
+ParamValues random_values(const ParamMesh& mesh, const InitOptions& options);
 
 }  // namespace trireme

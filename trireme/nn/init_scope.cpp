@@ -8,10 +8,7 @@ thread_local at::TensorOptions current = at::TensorOptions().device(at::kCPU).dt
 
 void give_storage(at::Tensor tensor, at::Device device) {
   if (!tensor.defined()) return;
-  const at::Tensor fresh = at::empty(tensor.sizes(), tensor.options().device(device).requires_grad(false));
-  // Like set_data, but without its check, which rejects a tensor on `meta` as a different type. The layers' handles and
-  // requires_grad are unchanged.
-  tensor.unsafeGetTensorImpl()->shallow_copy_from(fresh.getIntrusivePtr());
+  set_memory(tensor, at::empty(tensor.sizes(), tensor.options().device(device).requires_grad(false)));
 }
 
 }  // namespace
@@ -22,6 +19,11 @@ InitScope::InitScope(at::Device device, at::ScalarType dtype) : outer_(current) 
 InitScope::~InitScope() { current = outer_; }
 
 at::TensorOptions current_init_options() { return current; }
+
+// set_data without its check, which rejects a tensor on `meta` as a different type.
+void set_memory(const at::Tensor& tensor, const at::Tensor& values) {
+  tensor.unsafeGetTensorImpl()->shallow_copy_from(values.getIntrusivePtr());
+}
 
 void to_empty(torch::nn::Module& root, at::Device device) {
   for (const auto& parameter : root.named_parameters(/*recurse=*/false)) give_storage(parameter.value(), device);

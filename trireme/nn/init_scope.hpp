@@ -20,6 +20,10 @@ class [[nodiscard]] InitScope {
 /// The options of the innermost scope; CPU and f32 without one.
 at::TensorOptions current_init_options();
 
+/// Every handle of `tensor` refers to the memory, device and shape of `values` from now on. As set_data, but also for a
+/// tensor on `meta`. The version counter and requires_grad are unchanged.
+void set_memory(const at::Tensor& tensor, const at::Tensor& values);
+
 /// Gives every parameter and buffer below `root` new, uninitialized storage on `device`, for modules created on `meta`.
 /// Old values are lost.
 void to_empty(torch::nn::Module& root, at::Device device);

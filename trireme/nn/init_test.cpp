@@ -122,6 +122,45 @@ TEST(InitScope, MetaAllocatesNothingAndToEmptyGivesStorage) {
   EXPECT_EQ(current_init_options().dtype(), caffe2::TypeMeta::Make<float>());
 }
 
+/// Any range of a parameter has the values of the whole one, sharded and padded or not.
+TEST(RandomValues, OfARangeAreThoseOfTheWhole) {
+  for (const int tp : {1, 2, 4})
+    run_ranks(tp, [&](World& world) {
+      Mesh mesh(Grid::dense({.tp = tp}), world);
+      const InitScope scope(at::kCPU, at::kDouble);
+      Several module(mesh);
+      const InitOptions options{.seed = 5};
+      init(module, mesh, options);
+      const ParamValues values = random_values(mesh, options);
+      for (const Param& param : params_of(module)) {
+        const at::Tensor flat = param.value.detach().reshape(-1);
+        for (std::int64_t begin = 0; begin < flat.numel(); begin += 7)
+          for (const std::int64_t size : {1, 5, 13}) {
+            const std::int64_t end = std::min(begin + size, flat.numel());
+            const at::Tensor out = at::empty({end - begin}, at::kDouble);
+            values(param, {begin, end}, out);
+            ASSERT_TRUE(out.equal(flat.narrow(0, begin, end - begin))) << param.name << " " << begin << " " << end;
+          }
+      }
+    });
+}
+
+/// A tensor whose rows are larger than a block is read in parts of them.
+TEST(RandomValues, BlocksSplitLargeRows) {
+  run_ranks(1, [&](World& world) {
+    Mesh mesh(Grid::dense({}), world);
+    const Param param{"w", at::empty({2, 3, 700'000}, at::kMeta), {.shape = {2, 3, 700'000}}};
+    std::vector<Box> boxes;
+    const at::Tensor out = at::empty({1'500'000}, at::kDouble);
+    read_by_boxes(param, mesh, {600'000, 2'100'000}, out, [&](const Box& global, at::Tensor into) {
+      EXPECT_LE(into.numel(), 3 * 700'000);
+      boxes.push_back(global);
+      into.fill_(static_cast<double>(global[1].begin));
+    });
+    EXPECT_EQ(boxes, (std::vector<Box>{{{0, 1}, {0, 3}, {0, 700'000}}}));
+  });
+}
+
 TEST(Init, LeavesOrdinaryModulesAsTheyWereMade) {
   run_ranks(1, [&](World& world) {
     Mesh mesh(Grid::dense({}), world);

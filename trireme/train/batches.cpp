@@ -1,16 +1,30 @@
 #include "trireme/train/batches.hpp"
 
-#include <ATen/ops/from_blob.h>
+#include <algorithm>
+#include <initializer_list>
+
+#include <ATen/ops/empty.h>
 
 #include "trireme/nn/cross_entropy.hpp"
 
 namespace trireme {
 namespace {
 
-at::Tensor as_tensor(const std::vector<std::int64_t>& numbers, at::Device device) {
-  return at::from_blob(const_cast<std::int64_t*>(numbers.data()), {static_cast<std::int64_t>(numbers.size())},
-                       at::kLong)
-      .to(device, /*non_blocking=*/false, /*copy=*/true);
+/// The lists as views of one tensor: a single copy to the device, which does not wait for it.
+std::vector<at::Tensor> as_tensors(std::initializer_list<const std::vector<std::int64_t>*> lists, at::Device device) {
+  std::int64_t total = 0;
+  for (const auto* list : lists) total += static_cast<std::int64_t>(list->size());
+  const at::Tensor host = at::empty({total}, at::TensorOptions(at::kLong).pinned_memory(device.is_cuda()));
+  auto* out = host.mutable_data_ptr<std::int64_t>();
+  for (const auto* list : lists) out = std::copy(list->begin(), list->end(), out);
+  const at::Tensor all = host.to(device, /*non_blocking=*/true);
+  std::vector<at::Tensor> views;
+  std::int64_t begin = 0;
+  for (const auto* list : lists) {
+    views.push_back(all.narrow(0, begin, static_cast<std::int64_t>(list->size())));
+    begin += static_cast<std::int64_t>(list->size());
+  }
+  return views;
 }
 
 }  // namespace
@@ -33,11 +47,13 @@ Batches::~Batches() = default;
 
 Microbatch Batches::tensors_of(const data::TokenBatch& batch, std::int64_t step, bool training) const {
   Microbatch out;
-  out.ids_T = as_tensor(batch.tokens, device_);
   std::vector<std::int64_t> targets = batch.labels;
   for (std::size_t i = 0; i < targets.size(); ++i)
     if (!batch.loss_mask[i]) targets[i] = CrossEntropyOptions{}.ignore_index;
-  out.targets_T = as_tensor(targets, device_);
+  const std::vector<at::Tensor> on_device =
+      as_tensors({&batch.tokens, &targets, &batch.positions, &batch.rows}, device_);
+  out.ids_T = on_device[0];
+  out.targets_T = on_device[1];
   out.valid = batch.num_valid_labels;
   out.context = {.seed = static_cast<std::uint64_t>(config_.run.seed),
                  .step = step,
@@ -45,8 +61,8 @@ Microbatch Batches::tensors_of(const data::TokenBatch& batch, std::int64_t step,
                  .batch = batch.num_samples,
                  .length = batch.local_length,
                  .whole_length = batch.seq_len,
-                 .samples_T = as_tensor(batch.rows, device_).repeat_interleave(batch.local_length),
-                 .positions_T = as_tensor(batch.positions, device_)};
+                 .samples_T = on_device[3].unsqueeze(1).expand({-1, batch.local_length}).reshape(-1),
+                 .positions_T = on_device[2]};
   return out;
 }
 
@@ -58,6 +74,13 @@ std::vector<Microbatch> Batches::take(std::int64_t step) {
     prefetch_->recycle(std::move(batch));
   }
   return out;
+}
+
+std::vector<Microbatch> Batches::empty(std::int64_t step) const {
+  data::TokenBatch batch;
+  const std::vector<data::Sample> no_samples(static_cast<std::size_t>(config_.training.micro_batch_size));
+  data_.maker().make(no_samples, data_.sampler().seq_len(step), batch);
+  return std::vector<Microbatch>(static_cast<std::size_t>(num_microbatches()), tensors_of(batch, step, true));
 }
 
 std::int64_t Batches::num_validation_batches() const {

@@ -28,6 +28,8 @@ class Batches {
   std::int64_t num_microbatches() const { return split_.num_microbatches(); }
   /// All microbatches of a step; those of the next step are prefetched.
   std::vector<Microbatch> take(std::int64_t step);
+  /// As many microbatches of the same shape without valid targets, for a rank whose data cannot be read.
+  std::vector<Microbatch> empty(std::int64_t step) const;
 
   const TrainData& data() const { return data_; }
   std::int64_t num_validation_batches() const;

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "trireme/base/error.hpp"
+#include "trireme/comm/time_limit.hpp"
 #include "trireme/config/foreign/hf_config_write.hpp"
 #include "trireme/files/safetensors_folder_write.hpp"
 #include "trireme/model/families.hpp"
@@ -30,7 +31,7 @@ std::map<std::string, std::vector<WeightName>> names_by_ours(const ModelConfig& 
   return names;
 }
 
-/// Calls f(parameter) once per parameter, in gather order: per part, the buckets in forward order.
+/// Calls f(parameter) once per parameter, in gather order: per part, the buckets in forward order; then the frozen ones.
 template <class F>
 void for_each_param(Zero& zero, const F& f) {
   for (ZeroPart* part : zero.parts())
@@ -38,6 +39,7 @@ void for_each_param(Zero& zero, const F& f) {
       const FlatBucket& bucket = part->partition.bucket(b);
       for (std::size_t s = bucket.slots.size(); s-- > 0;) f(part->partition.params()[bucket.slots[s].item]);
     }
+  for (const Param& param : zero.frozen()) f(param);
 }
 
 std::vector<files::SafetensorsTensor> tensors_of(Zero& zero,
@@ -64,7 +66,7 @@ void add_tokenizer(files::SafetensorsFolderWriter& writer, std::filesystem::path
 }
 
 /// Adds the other files and publishes the folder.
-void finish(files::SafetensorsFolderWriter& writer, const FolderFacts& facts) {
+void finish(files::SafetensorsFolderWriter& writer, const FolderFacts& facts, const LongWork& writing) {
   if (what_transformers_lacks(facts.model, facts.dtype).empty()) {
     config::HfTokenIds tokens;
     if (facts.tokenizer)
@@ -72,7 +74,7 @@ void finish(files::SafetensorsFolderWriter& writer, const FolderFacts& facts) {
     writer.add_file("config.json", config::hf_config_json(facts.model, facts.dtype, tokens));
   }
   if (!facts.tokenizer_path.empty()) add_tokenizer(writer, facts.tokenizer_path);
-  writer.publish();
+  writer.publish([&writing] { writing.progress(); });
 }
 
 }  // namespace
@@ -90,6 +92,7 @@ void save_weights(Zero& zero, Mesh& mesh, const FolderFacts& facts, const std::f
   const at::NoGradGuard no_grad;
   const auto names = names_by_ours(facts.model);
   std::optional<files::SafetensorsFolderWriter> writer;
+  const LongWork writing(mesh.world(), 0);
   if (mesh.rank() == 0) writer.emplace(folder, tensors_of(zero, names));
   const auto write = [&](const Param& param) {
     const at::Tensor full = gather_full_tensor(param.value.detach(), param.spec, mesh).value;
@@ -97,6 +100,7 @@ void save_weights(Zero& zero, Mesh& mesh, const FolderFacts& facts, const std::f
     for (const WeightName& name : names.at(param.name)) {
       const at::Tensor theirs = their_tensor(name, full).contiguous().cpu();
       writer->append(name.theirs, {static_cast<const std::byte*>(theirs.const_data_ptr()), theirs.nbytes()});
+      writing.progress();
     }
   };
   for (ZeroPart* part : zero.parts())
@@ -105,7 +109,8 @@ void save_weights(Zero& zero, Mesh& mesh, const FolderFacts& facts, const std::f
         const FlatBucket& bucket = part->partition.bucket(b);
         for (std::size_t s = bucket.slots.size(); s-- > 0;) write(part->partition.params()[bucket.slots[s].item]);
       });
-  if (writer) finish(*writer, facts);
+  for (const Param& param : zero.frozen()) write(param);
+  if (writer) finish(*writer, facts, writing);
   mesh.world_group().barrier().wait();  // no rank exits, which would end the job, before the folder is complete
 }
 

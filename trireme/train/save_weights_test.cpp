@@ -47,9 +47,7 @@ TEST(SaveWeights, EveryLayoutComesBack) {
           Decoder decoder(model, {mesh, tp > 1});
           set_paths(decoder);
           Zero zero(params_of(decoder), decoder.unit_plan(), mesh, {.stage = stage, .persistence_threshold = 100}, {},
-                    [&](const std::vector<Param>& params) {
-                      init_params(params, mesh, {.seed = 3, .scheme = InitScheme::plain});
-                    });
+                    random_values(mesh, {.seed = 3, .scheme = InitScheme::plain}));
           const std::optional<data::Tokenizer> none;
           save_weights(zero, mesh, {.model = model, .dtype = "bfloat16", .tokenizer = none, .tokenizer_path = ""},
                        path);

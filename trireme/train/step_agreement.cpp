@@ -1,28 +1,31 @@
 #include "trireme/train/step_agreement.hpp"
 
-#include <ATen/ops/tensor.h>
+#include <limits>
+
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
 namespace trireme {
 
-TokenCount::TokenCount(const std::vector<Microbatch>& microbatches, const Mesh& mesh, at::Device device) {
-  std::int64_t valid = 0;
-  for (const Microbatch& microbatch : microbatches) valid += microbatch.valid;
-  pending_.emplace(mesh.token_group().all_reduce_(at::tensor({valid}, at::TensorOptions(at::kLong).device(device))));
+TokenCount::TokenCount(const std::vector<Microbatch>& microbatches, bool failed, const Mesh& mesh, at::Device device) {
+  double valid = failed ? std::numeric_limits<double>::quiet_NaN() : 0;
+  for (const Microbatch& microbatch : microbatches) valid += static_cast<double>(microbatch.valid);
+  pending_.emplace(mesh.token_group().all_reduce_(at::full({1}, valid, at::TensorOptions(at::kDouble).device(device))));
 }
 
 const at::Tensor& TokenCount::total() {
-  if (pending_) total_ = std::move(*pending_).wait()[0].to(at::kDouble);
+  if (pending_) total_ = std::move(*pending_).wait()[0];
   pending_.reset();
   return total_;
 }
 
-StepAgreement agree(const at::Tensor& loss_sum, bool stop_asked, const Mesh& mesh) {
-  at::Tensor both = at::zeros({2}, loss_sum.options());
-  if (mesh.coord(Axis::tp) == 0) both[0] = loss_sum;  // the same on all ranks of tp: counted once
-  if (stop_asked) both[1] = 1;
-  both = mesh.world_group().all_reduce_(both).wait().cpu();
-  return {both[0].item<double>(), both[1].item<double>() > 0};
+StepAgreement agree(const at::Tensor& loss_sum, bool stop_asked, bool failed, const Mesh& mesh) {
+  at::Tensor sums = at::zeros({3}, loss_sum.options());
+  if (mesh.coord(Axis::tp) == 0) sums[0] = loss_sum;  // the same on all ranks of tp: counted once
+  if (stop_asked) sums[1] = 1;
+  if (failed) sums[2] = 1;
+  sums = mesh.world_group().all_reduce_(sums).wait().cpu();
+  return {sums[0].item<double>(), sums[1].item<double>() > 0, sums[2].item<double>() > 0};
 }
 
 }  // namespace trireme

@@ -11,7 +11,9 @@ namespace trireme {
 /// The number of unmasked targets over all ranks. The all-reduce overlaps the first forward.
 class TokenCount {
  public:
-  TokenCount(const std::vector<Microbatch>& microbatches, const Mesh& mesh, at::Device device);
+  /// `failed`: this rank has no data for the step. Then the count, and with it every gradient, is NaN on all ranks, and
+  /// nothing is updated.
+  TokenCount(const std::vector<Microbatch>& microbatches, bool failed, const Mesh& mesh, at::Device device);
   /// f64, 0-dim, on the device.
   const at::Tensor& total();
 
@@ -23,9 +25,10 @@ class TokenCount {
 struct StepAgreement {
   double loss_sum = 0;  // of all tokens of the step
   bool stop = false;    // some rank was asked to stop
+  bool failed = false;  // some rank has no data for the step
 };
 
 /// `loss_sum`: over this rank's tokens. Collective; synchronizes with the device.
-StepAgreement agree(const at::Tensor& loss_sum, bool stop_asked, const Mesh& mesh);
+StepAgreement agree(const at::Tensor& loss_sum, bool stop_asked, bool failed, const Mesh& mesh);
 
 }  // namespace trireme

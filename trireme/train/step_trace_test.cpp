@@ -39,6 +39,13 @@ TEST(StepTrace, BucketsTravelUnderBackward) {
       EXPECT_EQ(str(last.action), "0B1");
       for (const CallRecord& call : sums) EXPECT_GT(call.started_ns, last.begin_ns) << "not in an earlier microbatch";
       EXPECT_LT(sums.front().started_ns, last.end_ns);
+      // Every span has a length, and some of it lies under backward: what the figures of overlap are made of.
+      std::int64_t hidden_ns = 0;
+      for (const CallRecord& call : sums) {
+        EXPECT_GT(call.finished_ns, call.started_ns);
+        hidden_ns += std::max<std::int64_t>(0, std::min(call.finished_ns, last.end_ns) - call.started_ns);
+      }
+      EXPECT_GT(hidden_ns, 0);
       zero.update({.lr = 1e-3}).settle();
       zero.finish_gathers();
       traced.end_ns = steady_ns();

@@ -1,7 +1,9 @@
 #include "trireme/train/trainer.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include <ATen/ops/zeros.h>
 
@@ -42,31 +44,44 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
 
 Trainer::~Trainer() = default;
 
+/// If the data of this rank cannot be read, it goes on without tokens: the others are in the step already.
+template <class Take, class Empty>
+auto Trainer::take_or_empty(const Take& take, const Empty& empty) {
+  try {
+    return take();
+  } catch (const DataError&) {
+    data_error_ = std::current_exception();
+    return empty();
+  }
+}
+
 ExitCode Trainer::run() {
   const std::int64_t steps = config_.training.steps, every = config_.validation.interval;
   std::int64_t done = 0;
   bool stop = false;
   const Stopwatch run_time;
   double validation_seconds = 0;
+  std::filesystem::path saved;
   for (std::int64_t step = 1; step <= steps && !stop; ++step) {
     const StepResult result = run_step(step);
     // A smaller loss scale helps only if just the scaled gradients overflowed.
     const bool scale_helps = scale_ && result.scale > 1 && std::isfinite(result.loss);
+    if (result.data_failed) stop_without_data(step - 1);
     if (!result.finite && !scale_helps && config_.checks.non_finite == "stop") stop_non_finite(step, result);
     done = step;
     stop = result.stop;
+    if (stop && step < steps) saved = save(step);  // first of all: whoever asked may not wait
     std::optional<double> validation_loss;
     if (every > 0 && (step % every == 0 || step == steps || stop)) {
       const Stopwatch validation_time;
-      validation_loss = validate();
+      validation_loss = validate(step);
       validation_seconds += validation_time.seconds();
     }
     if (report_) report_->step(step, result, batches_->data().sampler().seq_len(step), peak_bytes_, validation_loss);
   }
   const double seconds = run_time.seconds();
   const bool interrupted = stop && done < steps;
-  zero().finish_gathers();
-  const std::filesystem::path saved = save(done);
+  if (!interrupted) saved = save(done);
   if (report_) report_->finish(interrupted, peak_bytes_, saved, seconds, validation_seconds);
   return interrupted ? ExitCode::interrupted : ExitCode::done;
 }
@@ -78,9 +93,10 @@ StepResult Trainer::run_step(std::int64_t step) {
   const double waited_before = context_.world().recorder().waited_seconds();
 
   // Data. The all-reduce of the token count overlaps the first forward.
-  const std::vector<Microbatch> microbatches = batches_->take(step);
+  const std::vector<Microbatch> microbatches =
+      take_or_empty([&] { return batches_->take(step); }, [&] { return batches_->empty(step); });
   t.data = step_time.seconds();
-  TokenCount tokens(microbatches, mesh_, context_.device());
+  TokenCount tokens(microbatches, data_error_ != nullptr, mesh_, context_.device());
 
   // Forward and backward of every microbatch.
   const StepOutcome outcome = model_->executor().run(
@@ -90,17 +106,18 @@ StepResult Trainer::run_step(std::int64_t step) {
   t.forward = outcome.seconds({schedule::ActionKind::F});
   t.backward = outcome.seconds({schedule::ActionKind::B, schedule::ActionKind::I, schedule::ActionKind::W});
 
-  // Wait for the gradient reduction; then the ranks compare their calls of the step.
+  // Wait for the gradient reduction; then the ranks compare their calls of the step, during the update.
   const Stopwatch update_time;
   mesh_.tag({step, "update"});
   zero().finish_gradients();
   tracer_.gradients_summed(step);
-  mesh_.end_step();
+  StepCheck check = mesh_.start_step_check();
 
   // Update. Whether it counts is known once the norm has been read.
   PendingUpdate update =
       zero().update({.lr = result.lr, .max_norm = config_.training.max_norm, .loss_scale = result.scale});
-  const StepAgreement agreed = agree(outcome.loss_sum, io_.stop_asked(), mesh_);
+  std::move(check).finish();
+  const StepAgreement agreed = agree(outcome.loss_sum, io_.stop_asked(), data_error_ != nullptr, mesh_);
   result.norm = std::move(update).settle();
   result.finite = std::isfinite(result.norm);
   if (scale_) scale_->update(!result.finite);
@@ -108,6 +125,7 @@ StepResult Trainer::run_step(std::int64_t step) {
   // Result.
   result.loss = agreed.loss_sum / std::max(1.0, tokens.total().item<double>());
   result.stop = agreed.stop;
+  result.data_failed = agreed.failed;
   t.update = update_time.seconds();
   t.step = step_time.seconds();
   tracer_.step_done(outcome);
@@ -116,20 +134,24 @@ StepResult Trainer::run_step(std::int64_t step) {
   return result;
 }
 
-double Trainer::validate() {
+double Trainer::validate(std::int64_t done) {
   const at::NoGradGuard no_grad;
-  at::Tensor sums = at::zeros({2}, at::TensorOptions(at::kDouble).device(context_.device()));
+  at::Tensor sums = at::zeros({3}, at::TensorOptions(at::kDouble).device(context_.device()));
   for (std::int64_t b = 0; b < batches_->num_validation_batches(); ++b) {
-    const Microbatch batch = batches_->validation_batch(b);
+    const Microbatch batch =
+        take_or_empty([&] { return batches_->validation_batch(b); }, [&] { return batches_->empty(1)[0]; });
     sums[0] += model_->loss(batch);
     sums[1] += batch.valid;
   }
-  sums = mesh_.token_group().all_reduce_(sums).wait().cpu();
+  if (data_error_ != nullptr) sums[2] += 1;
+  sums = mesh_.world_group().all_reduce_(sums).wait().cpu();
+  if (sums[2].item<double>() > 0) stop_without_data(done);
   return sums[0].item<double>() / std::max(1.0, sums[1].item<double>());
 }
 
 std::filesystem::path Trainer::save(std::int64_t step) {
   const std::filesystem::path folder = io_.folder / "checkpoints" / text("step-", step);
+  zero().finish_gathers();
   if (context_.rank() == 0) make_folder(folder.parent_path());
   save_weights(zero(), mesh_,
                {.model = config_.model,
@@ -138,6 +160,20 @@ std::filesystem::path Trainer::save(std::int64_t step) {
                 .tokenizer_path = config_.tokenizer.path},
                folder);
   return folder;
+}
+
+/// Some rank could not read its data, and all ranks are here: the weights are saved first.
+[[noreturn]] void Trainer::stop_without_data(std::int64_t done) {
+  const std::string saved = done > 0 ? text("\n  the weights after step ", done, " are in ", save(done).string()) : "";
+  if (data_error_ == nullptr) {
+    std::this_thread::sleep_for(std::chrono::seconds(1));  // the rank with the reason reports first
+    throw DataError(text("another rank could not read its data after step ", done, saved));
+  }
+  try {
+    std::rethrow_exception(data_error_);
+  } catch (const DataError& e) {
+    throw DataError(e.what() + saved);
+  }
 }
 
 [[noreturn]] void Trainer::stop_non_finite(std::int64_t step, const StepResult& result) {

@@ -1,5 +1,6 @@
 #pragma once
 // The trainer: builds everything from a Config and a ParallelContext, and runs the training loop.
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,7 +32,10 @@ class Trainer {
 
  private:
   StepResult run_step(std::int64_t step);
-  double validate();
+  double validate(std::int64_t done);
+  template <class Take, class Empty>
+  auto take_or_empty(const Take& take, const Empty& empty);
+  [[noreturn]] void stop_without_data(std::int64_t done);
   [[noreturn]] void stop_non_finite(std::int64_t step, const StepResult& result);
   std::filesystem::path save(std::int64_t step);
 
@@ -47,7 +51,8 @@ class Trainer {
   std::unique_ptr<TrainingModel> model_;
   std::unique_ptr<TrainingReport> report_;  // only on rank 0
   std::int64_t peak_bytes_ = 0;
-  at::Tensor loss_gradient_;  // of the last step
+  at::Tensor loss_gradient_;       // of the last step
+  std::exception_ptr data_error_;  // of this rank, for the step that needed the data
 };
 
 }  // namespace trireme

@@ -1,6 +1,9 @@
 #include "trireme/train/training_model.hpp"
 
+#include <algorithm>
+
 #include "trireme/base/error.hpp"
+#include "trireme/comm/time_limit.hpp"
 #include "trireme/config/rules/training_rules.hpp"
 #include "trireme/model/hugging_face.hpp"
 #include "trireme/nn/init_scope.hpp"
@@ -18,7 +21,7 @@ TrainingModel::TrainingModel(const Config& config, ParallelContext& context, int
   loss_options_ = {.tile_tokens = planner::loss_tile_tokens(context.device().is_cuda()),
                    .gradients_in_backward = schedule::microbatches_in_flight(program) > 1};
   {
-    const InitScope scope(context.device(), scalar_type(config.precision.param));
+    const InitScope scope(at::kMeta, scalar_type(config.precision.param));
     decoder_ = std::make_shared<Decoder>(config.model, Parallel(mesh, config.parallelism.sequence_parallel));
   }
   decoder_->set_recompute(config::recompute_of(config.activation_checkpoint.mode));
@@ -30,18 +33,18 @@ TrainingModel::TrainingModel(const Config& config, ParallelContext& context, int
     require<ConfigError>(config.model.init == "random", "model.init = \"", config.model.init,
                          "\": must be \"random\" or \"hf:FOLDER\"");
   if (weights && !weights->note().empty()) warnings.push_back(weights->note());
-  const auto fill = [&](const std::vector<Param>& params) {
-    if (weights)
-      weights->read(params, mesh);
-    else
-      init_params(params, mesh, init_options(config));
-  };
+  const ParamValues values = weights ? weights->values(mesh) : random_values(mesh, init_options(config));
 
   const UnitPlan units = decoder_->unit_plan({.layers_per_unit = config::layers_per_unit(config),
                                               .head_weight_in_backward = loss_options_.gradients_in_backward});
-  zero_ = std::make_unique<Zero>(params_of(*decoder_), units, mesh, zero_options(config), update_options(config), fill);
+  ZeroOptions options = zero_options(config);
+  options.device = context.device();
+  // Ranks read or draw different amounts of weights, from storage of different speed.
+  const TimeLimit limit(context.world(), std::max(config.comm.init_timeout_s, config.comm.timeout_s));
+  zero_ = std::make_unique<Zero>(params_of(*decoder_), units, mesh, options, update_options(config), values);
   decoder_->use_units(&zero_->chunk(), units);
   executor_ = std::make_unique<Executor>(program, *zero_, mesh);
+  mesh.world_group().barrier().wait();
 }
 
 at::Tensor TrainingModel::loss(const Microbatch& microbatch, const Probe& probe) {

@@ -29,6 +29,7 @@ struct StepResult {
   double loss = 0, norm = 0, lr = 0;
   double scale = 1;  // loss scale
   bool finite = true, stop = false;
+  bool data_failed = false;  // a rank could not read its data: nothing was updated
   StepTiming timing;
 };
 

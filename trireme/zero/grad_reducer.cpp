@@ -10,7 +10,6 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/memory_kind.hpp"
-#include "trireme/nn/gradients.hpp"
 
 namespace trireme {
 
@@ -44,11 +43,12 @@ class GradReducer::Hook : public kernels::GradientPlace {
 struct GradReducer::InFlight {
   std::size_t bucket;
   Pending pending;
+  bool last = true;  // of the last microbatch
 };
 
 namespace {
 
-// Limit on buckets of stages 2-3 in flight: one being communicated, one queued.
+// Limit on buckets in flight that are not reduced in place: one being communicated, one queued.
 constexpr std::size_t kInFlight = 2;
 
 at::ScalarType collected_in(const Partition& partition) {
@@ -65,9 +65,9 @@ GradReducer::GradReducer(const Partition& partition)
   for (std::size_t b = 0; b < buckets; ++b) {
     sums_begin_.push_back(numel);
     numel += every_microbatch_ ? partition.own(b).size() : partition.bucket(b).numel;
-    partial_.push_back(std::ranges::any_of(partition.bucket(b).slots, [&](const FlatSlot& slot) {
-      return has_partial_gradient(partition.params()[slot.item].spec, partition.mesh());
-    }));
+    std::vector<const ParamSpec*> specs;
+    for (const FlatSlot& slot : partition.bucket(b).slots) specs.push_back(&partition.params()[slot.item].spec);
+    partial_.emplace_back(specs, partition.mesh());
   }
   const MemoryScope gradients(MemoryKind::gradients);
   sums_ = at::zeros({numel}, partition.tensor_options().dtype(partition.options().accumulate));
@@ -233,23 +233,22 @@ void GradReducer::end_microbatch() {
 void GradReducer::send(std::size_t b) {
   const at::NoGradGuard no_grad;
   const ZeroOptions& options = partition_.options();
-  std::vector<OwnGradient> partial;
-  for (const FlatSlot& slot : partition_.bucket(b).slots) {
+  const std::vector<FlatSlot>& slots = partition_.bucket(b).slots;
+  for (const FlatSlot& slot : slots) {
     if (!filled_[slot.item]) view(slot.item).zero_();
-    if (partial_[b]) partial.push_back({&partition_.params()[slot.item].spec, view(slot.item)});
     if (every_microbatch_) filled_[slot.item] = false;  // the bucket of the next microbatch starts empty
   }
-  if (!partial.empty()) sum_partial_gradients(partial, partition_.mesh());
+  partial_[b].sum([&](std::size_t i) { return view(slots[i].item); });
 
   const at::Tensor all = buffer(b);
   open_.erase(b);  // `all` keeps it alive
   const bool cast = all.scalar_type() != options.reduce && all.scalar_type() != at::kDouble;
   const at::Tensor wire = cast ? all.to(options.reduce) : all;
-  // One shard: a single all-reduce. Otherwise reduce to the local shard now, and over the replicas in finish().
+  // One shard: a single all-reduce. Otherwise reduce to the local shard, and that over the replicas when it has landed.
   Group& group = partition_.shards().size() == 1 ? partition_.replicas() : partition_.shards();
   const bool scatter = options.reduce_scatter && partition_.shards().size() > 1;
-  if (every_microbatch_) land(kInFlight - 1);
-  in_flight_.push_back({b, scatter ? group.reduce_scatter(wire) : group.all_reduce_(wire)});
+  if (every_microbatch_ || scatter || cast) land(kInFlight - 1);  // these hold memory of their own until they land
+  in_flight_.push_back({b, scatter ? group.reduce_scatter(wire) : group.all_reduce_(wire), last_});
   if (!options.overlap) land(0);
 }
 
@@ -268,6 +267,24 @@ void GradReducer::land(std::size_t in_flight_at_most) {
     else if (sum.data_ptr() != part.data_ptr())
       sum.copy_(part);
     summed_[b] = every_microbatch_;
+    if (first.last && partition_.shards().size() > 1 && partition_.replicas().size() > 1) sum_over_replicas(b);
+  }
+}
+
+/// HSDP: starts the second half of the reduction of bucket b.
+void GradReducer::sum_over_replicas(std::size_t b) {
+  const at::Tensor sum = shard(b);
+  const bool cast = sum.scalar_type() != partition_.options().reduce && sum.scalar_type() != at::kDouble;
+  const at::Tensor wire = cast ? sum.to(partition_.options().reduce) : sum;
+  over_replicas_.push_back({b, partition_.replicas().all_reduce_(wire)});
+  if (!partition_.options().overlap) land_over_replicas();
+}
+
+void GradReducer::land_over_replicas() {
+  for (; !over_replicas_.empty(); over_replicas_.pop_front()) {
+    const at::Tensor result = std::move(over_replicas_.front().pending).wait();
+    const at::Tensor sum = shard(over_replicas_.front().bucket);
+    if (sum.data_ptr() != result.data_ptr()) sum.copy_(result);
   }
 }
 
@@ -276,14 +293,7 @@ void GradReducer::finish() {
   const at::NoGradGuard no_grad;
   in_step_ = false;
   land(0);
-  if (partition_.shards().size() == 1 || partition_.replicas().size() == 1) return;
-  for (std::size_t b = 0; b < partition_.num_buckets(); ++b) {
-    const at::Tensor sum = shard(b);
-    const bool cast = sum.scalar_type() != partition_.options().reduce && sum.scalar_type() != at::kDouble;
-    const at::Tensor wire = cast ? sum.to(partition_.options().reduce) : sum;
-    const at::Tensor result = partition_.replicas().all_reduce_(wire).wait();
-    if (cast) sum.copy_(result);
-  }
+  land_over_replicas();
 }
 
 }  // namespace trireme

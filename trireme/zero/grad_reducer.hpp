@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trireme/kernels/gradient_place.hpp"
+#include "trireme/nn/gradients.hpp"
 #include "trireme/zero/partition.hpp"
 
 namespace trireme {
@@ -73,6 +74,8 @@ class GradReducer {
   bool sends_now() const { return last_ || every_microbatch_; }
   void send(std::size_t b);
   void land(std::size_t in_flight_at_most);
+  void sum_over_replicas(std::size_t b);
+  void land_over_replicas();
 
   const Partition& partition_;
   const bool every_microbatch_;
@@ -85,12 +88,12 @@ class GradReducer {
   std::vector<at::Tensor> aside_;           // by item: the temporary tensor for that, if it cannot be the bucket
   std::vector<bool> summed_;                // by bucket, stages 2-3: sums_ holds gradients of this step
   std::vector<std::int64_t> missing_;       // by bucket: gradients still to arrive in this microbatch
-  std::vector<bool> partial_;               // by bucket: it contains partial gradients, to be summed over tp
+  std::vector<PartialSums> partial_;        // by bucket
   std::vector<at::Tensor> held_;            // without contiguous_gradients: by item, until the end of backward
   std::size_t next_bucket_ = 0;             // buckets are reduced in this order on every rank
   bool last_ = false, in_step_ = false, in_microbatch_ = false;
   int sent_early_ = 0;
-  std::deque<InFlight> in_flight_;
+  std::deque<InFlight> in_flight_, over_replicas_;
   std::map<int, std::vector<Deferred>> deferred_;  // by microbatch
   std::vector<Deferred>* deferring_ = nullptr;     // of the microbatch whose weight gradients are being deferred
   std::function<void(std::size_t)> bucket_complete_;

@@ -101,7 +101,7 @@ AxisOutcome train_routed(const Degrees& degrees, int ep, int stage, int microbat
               {.optimizer = {.kind = OptimizerKind::sgd, .weight_decay = 0, .momentum = 0},
                .master = at::kDouble,
                .states = at::kDouble},
-              [&](const std::vector<Param>& params) { init_params(params, mesh, kInit); });
+              random_values(mesh, kInit));
     EXPECT_EQ(zero.parts().size(), ep > 1 ? 2u : 1u) << "one part for each group that sums gradients";
     net.use_units(&zero.chunk());
     Group& tokens = mesh.token_group();

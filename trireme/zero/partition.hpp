@@ -53,7 +53,11 @@ class Partition {
   const std::vector<std::size_t>& buckets_of_unit(std::size_t unit) const { return buckets_of_unit_[unit]; }
 
   at::ScalarType dtype() const { return params_[0].value.scalar_type(); }
-  at::TensorOptions tensor_options() const { return params_[0].value.options().requires_grad(false); }
+  /// The dtype of the parameters, and the device where they are kept.
+  at::TensorOptions tensor_options() const {
+    const at::TensorOptions of_model = params_[0].value.options().requires_grad(false);
+    return options_.device ? of_model.device(*options_.device) : of_model;
+  }
   std::int64_t num_elements() const;  // without padding
 
  private:

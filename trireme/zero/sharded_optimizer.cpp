@@ -42,6 +42,13 @@ ShardedOptimizer::ShardedOptimizer(ShardedParams& params, const GradReducer& gra
   }
 }
 
+void ShardedOptimizer::set_weights(std::size_t b, std::int64_t begin, const at::Tensor& values) {
+  const Part& part = parts_[b];
+  const at::Tensor master = part.master.narrow(0, begin, values.numel());
+  master.copy_(values);
+  if (!part.is_model) params_.shard(b).narrow(0, begin, values.numel()).copy_(master);
+}
+
 void ShardedOptimizer::step(double lr, const kernels::GradientFactor& factor) {
   const at::NoGradGuard no_grad;
   ++steps_;
@@ -58,7 +65,7 @@ void ShardedOptimizer::step(double lr, const kernels::GradientFactor& factor) {
                         .decay = run.decay},
                        lr, steps_, factor);
     }
-    params_.gather_after_step(b);
+    params_.gather_kept(b);
   }
 }
 

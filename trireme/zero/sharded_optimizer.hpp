@@ -29,6 +29,9 @@ class ShardedOptimizer {
   /// Reverts the step count, when the factor of the last step was NaN and nothing was updated.
   void forget_step() { --steps_; }
 
+  /// Sets master and model weights, from element `begin` of this rank's shard of bucket b.
+  void set_weights(std::size_t b, std::int64_t begin, const at::Tensor& values);
+
   std::int64_t steps() const { return steps_; }
   const std::vector<std::string>& state_names() const { return optimizer_->state_names(); }
   const at::Tensor& master(std::size_t b) const { return parts_[b].master; }

@@ -6,6 +6,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/memory_kind.hpp"
+#include "trireme/nn/init_scope.hpp"
 
 namespace trireme {
 namespace {
@@ -16,7 +17,7 @@ c10::StorageImpl& storage_of(const at::Tensor& x) {
 
 }  // namespace
 
-ShardedParams::ShardedParams(const Partition& partition, const Fill& fill)
+ShardedParams::ShardedParams(const Partition& partition)
     : partition_(partition), states_(partition.num_buckets(), State::whole) {
   const at::NoGradGuard no_grad;
   const MemoryScope weights(MemoryKind::weights);
@@ -24,17 +25,13 @@ ShardedParams::ShardedParams(const Partition& partition, const Fill& fill)
   for (std::size_t b = 0; b < partition.num_buckets(); ++b) {
     const FlatBucket& bucket = partition.bucket(b);
     const at::Tensor whole = at::zeros({bucket.numel}, partition.tensor_options());
-    std::vector<Param> inside;
     for (const FlatSlot& slot : bucket.slots) {
-      at::Tensor value = partition.params()[slot.item].value;
+      const at::Tensor value = partition.params()[slot.item].value;
       const at::Tensor view = whole.narrow(0, slot.offset, slot.numel).view(value.sizes());
-      if (!fill) view.copy_(value);
-      // set_data, so that every handle of the parameter sees the new memory; and writes to `whole` do not bump the
-      // parameter's version counter, which autograd would reject in backward.
-      value.set_data(view);
-      inside.push_back(partition.params()[slot.item]);
+      if (!value.is_meta()) view.copy_(value);
+      // Writes to `whole` do not bump the parameter's version counter, which autograd would reject in backward.
+      set_memory(value, view);
     }
-    if (fill) fill(inside);
     wholes_.push_back(whole);
     const Range own = partition.own(b);
     const at::Tensor part = whole.narrow(0, own.begin, own.size());
@@ -84,7 +81,7 @@ void ShardedParams::free(std::size_t b) {
   states_[b] = State::absent;
 }
 
-void ShardedParams::gather_after_step(std::size_t b) {
+void ShardedParams::gather_kept(std::size_t b) {
   if (partition_.comes_and_goes(b) || partition_.shards().size() == 1) return;
   require(!pending_[b], "bucket ", b, " is gathered twice");
   pending_[b].emplace(partition_.shards().all_gather_into(wholes_[b], shards_[b]));

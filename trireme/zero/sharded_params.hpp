@@ -12,16 +12,14 @@ namespace trireme {
 
 /// Parameters become views of their bucket. The optimizer updates this rank's shard, shard(b); after that the full
 /// buckets are gathered again:
-///   kept buckets   gather_after_step(); the next forward waits for a bucket when it first needs it
+///   kept buckets   gather_kept(); the next forward waits for a bucket when it first needs it
 ///   freed buckets  gathered before a unit's forward, freed after it, gathered again before its backward and freed when
 ///                  all its gradients have arrived. The next unit is prefetched during the computation of the current
 ///                  one.
 class ShardedParams {
  public:
-  /// `fill` initializes the parameters bucket by bucket, so that in stage 3 no rank ever holds all of them. Without it
-  /// the current values are kept.
-  using Fill = std::function<void(const std::vector<Param>&)>;
-  explicit ShardedParams(const Partition& partition, const Fill& fill = {});
+  /// Keeps the current values; parameters on `meta` get memory, bucket by bucket, and are zero until they are set.
+  explicit ShardedParams(const Partition& partition);
   ~ShardedParams();
   ShardedParams(const ShardedParams&) = delete;
   ShardedParams& operator=(const ShardedParams&) = delete;
@@ -30,7 +28,8 @@ class ShardedParams {
   /// This rank's shard of bucket b.
   at::Tensor shard(std::size_t b) const { return shards_[b]; }
 
-  void gather_after_step(std::size_t b);
+  /// After the shard has changed: starts the all-gather, unless the bucket is gathered for each use.
+  void gather_kept(std::size_t b);
   /// On return all kept buckets are gathered.
   void finish_gathers();
 

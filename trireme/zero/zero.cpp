@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include <ATen/ops/zeros.h>
+
 #include "trireme/base/error.hpp"
+#include "trireme/nn/init_scope.hpp"
 
 namespace trireme {
 namespace {
@@ -12,11 +15,10 @@ Partition::NeedsWhole needs_whole_of(const std::shared_ptr<const Optimizer>& opt
   return [optimizer](const Param& param) { return optimizer->needs_whole(param.name, param.value.sizes().vec()); };
 }
 
-/// The trainable parameters of a chunk, grouped by the group that sums their gradients.
+/// The parameters of a chunk, grouped by the group that sums their gradients.
 std::vector<std::vector<Param>> by_sum_group(std::vector<Param> params, const ParamMesh& mesh) {
   std::vector<std::pair<Group*, std::vector<Param>>> groups;
   for (Param& param : params) {
-    if (!param.value.requires_grad()) continue;
     Group* const group = &mesh.sum_group(param.spec);
     auto found = std::ranges::find(groups, group, [](const auto& entry) { return entry.first; });
     if (found == groups.end()) found = groups.insert(groups.end(), {group, {}});
@@ -30,14 +32,27 @@ std::vector<std::vector<Param>> by_sum_group(std::vector<Param> params, const Pa
 }  // namespace
 
 ZeroPart::ZeroPart(std::vector<Param> trained, UnitPlan units, const ParamMesh& mesh, const ZeroOptions& options,
-                   const std::shared_ptr<const Optimizer>& update, const UpdateOptions& update_options,
-                   const ShardedParams::Fill& fill)
+                   const std::shared_ptr<const Optimizer>& update, const UpdateOptions& update_options)
     : partition(std::move(trained), std::move(units), mesh, options, needs_whole_of(update)),
-      params(partition, fill),
+      params(partition),
       gradients(partition),
       norm(partition),
       optimizer(params, gradients, update, update_options) {
   if (options.stage >= 3) gradients.on_bucket_complete([this](std::size_t b) { params.backward_done(b); });
+}
+
+void ZeroPart::fill(const ParamValues& values) {
+  const at::NoGradGuard no_grad;
+  for (std::size_t b = partition.num_buckets(); b-- > 0;) {
+    for (const FlatPiece& piece : partition.own_pieces(b)) {
+      const Param& param = partition.params()[piece.item];
+      if (!param.declared) continue;
+      for_each_block(param, piece.of_item, values, [&](Range block, const at::Tensor& numbers) {
+        optimizer.set_weights(b, piece.offset + block.begin - piece.of_item.begin, numbers);
+      });
+    }
+    params.gather_kept(b);
+  }
 }
 
 void ZeroChunk::begin_microbatch(bool last) {
@@ -79,24 +94,36 @@ void ZeroChunk::before_backward(std::size_t unit) {
 }
 
 Zero::Zero(std::vector<ModelChunk> chunks, Mesh& mesh, const ZeroOptions& options, const UpdateOptions& update,
-           const ShardedParams::Fill& fill)
+           const ParamValues& values)
     : mesh_(mesh) {
   const std::shared_ptr<const Optimizer> optimizer = update.make(update.optimizer);
   for (ModelChunk& chunk : chunks) {
     std::vector<std::unique_ptr<ZeroPart>> parts;
+    const auto frozen =
+        std::ranges::stable_partition(chunk.params, [](const Param& param) { return param.value.requires_grad(); });
+    frozen_.insert(frozen_.end(), frozen.begin(), frozen.end());
+    chunk.params.erase(frozen.begin(), frozen.end());
     for (std::vector<Param>& params : by_sum_group(std::move(chunk.params), mesh)) {
-      parts.push_back(
-          std::make_unique<ZeroPart>(std::move(params), chunk.units, mesh, options, optimizer, update, fill));
+      parts.push_back(std::make_unique<ZeroPart>(std::move(params), chunk.units, mesh, options, optimizer, update));
       parts_.push_back(parts.back().get());
     }
     chunks_.push_back(std::make_unique<ZeroChunk>(std::move(parts)));
   }
   require<ConfigError>(!parts_.empty(), "the model has no parameter to train");
+  for (const Param& param : frozen_)
+    if (param.value.is_meta())
+      set_memory(param.value, at::zeros(param.value.sizes(),
+                                        parts_[0]->partition.tensor_options().dtype(param.value.scalar_type())));
+  if (!values) return;
+  for (ZeroPart* part : parts_) part->fill(values);
+  for (const Param& param : frozen_)
+    if (param.declared) fill_params({param}, values);
+  finish_gathers();
 }
 
 Zero::Zero(std::vector<Param> params, UnitPlan units, Mesh& mesh, const ZeroOptions& options,
-           const UpdateOptions& update, const ShardedParams::Fill& fill)
-    : Zero({ModelChunk{std::move(params), std::move(units)}}, mesh, options, update, fill) {}
+           const UpdateOptions& update, const ParamValues& values)
+    : Zero({ModelChunk{std::move(params), std::move(units)}}, mesh, options, update, values) {}
 
 void Zero::finish_gradients() {
   for (ZeroPart* part : parts_) part->gradients.finish();

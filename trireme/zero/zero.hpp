@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/nn/param_values.hpp"
 #include "trireme/zero/grad_norm.hpp"
 #include "trireme/zero/grad_reducer.hpp"
 #include "trireme/zero/pending_update.hpp"
@@ -16,8 +17,10 @@ namespace trireme {
 /// The parameters of one chunk with the same gradient sum group, and their partition, reducer and optimizer.
 struct ZeroPart {
   ZeroPart(std::vector<Param> trained, UnitPlan units, const ParamMesh& mesh, const ZeroOptions& options,
-           const std::shared_ptr<const Optimizer>& update, const UpdateOptions& update_options,
-           const ShardedParams::Fill& fill);
+           const std::shared_ptr<const Optimizer>& update, const UpdateOptions& update_options);
+
+  /// Sets the weights of this rank's shards, and starts the gathers of what it keeps whole.
+  void fill(const ParamValues& values);
 
   Partition partition;
   ShardedParams params;
@@ -62,17 +65,22 @@ class ZeroChunk final : public UnitHooks {
 /// For a model without units, call finish_gathers() before the next forward.
 class Zero {
  public:
-  /// Parameters with requires_grad = false are skipped. ConfigError names the option or parameter that does not fit.
+  /// `values` initializes the parameters of Layers; each rank asks only for its shards. Master weights get them in
+  /// their own precision. Without it, and for parameters of other modules, the current values are kept. Parameters with
+  /// requires_grad = false are filled, whole on every rank, and not trained. ConfigError names the option or parameter
+  /// that does not fit.
   Zero(std::vector<ModelChunk> chunks, Mesh& mesh, const ZeroOptions& options, const UpdateOptions& update,
-       const ShardedParams::Fill& fill = {});
+       const ParamValues& values = {});
   /// For a model with a single chunk.
   Zero(std::vector<Param> params, UnitPlan units, Mesh& mesh, const ZeroOptions& options, const UpdateOptions& update,
-       const ShardedParams::Fill& fill = {});
+       const ParamValues& values = {});
 
   std::size_t num_chunks() const { return chunks_.size(); }
   ZeroChunk& chunk(std::size_t c = 0) { return *chunks_[c]; }
   /// The parts of all chunks.
   const std::vector<ZeroPart*>& parts() const { return parts_; }
+  /// Parameters that are not trained.
+  const std::vector<Param>& frozen() const { return frozen_; }
 
   /// Waits for all gradient reductions. After it no communication of this step depends on the model, so that
   /// Mesh::end_step() can compare the calls of the ranks.
@@ -107,6 +115,7 @@ class Zero {
   Mesh& mesh_;
   std::vector<std::unique_ptr<ZeroChunk>> chunks_;
   std::vector<ZeroPart*> parts_;
+  std::vector<Param> frozen_;
   bool gradients_finished_ = false;
 };
 

@@ -1,12 +1,16 @@
 #pragma once
 // ZeRO options: what is sharded, and how it is communicated ([parallelism] and [precision] of the config).
 #include <cstdint>
+#include <optional>
 
+#include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
 namespace trireme {
 
 struct ZeroOptions {
+  std::optional<at::Device> device = std::nullopt;  // of the memory for parameters created on `meta`
+
   int stage = 1;      // 0: nothing is sharded; 1: optimizer states; 2: also gradients; 3: also parameters
   int replicate = 1;  // HSDP: number of groups of ranks that hold the same shards
 

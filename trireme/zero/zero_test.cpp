@@ -421,5 +421,92 @@ TEST(ZeroDeathTest, AnUpdateMustBeSettled) {
                "never settled");
 }
 
+/// A Layer, for values that are given by range.
+class Declared : public Layer {
+ public:
+  explicit Declared(const Parallel& parallel) {
+    weight = declare("weight", {.shape = {50, 40}}, parallel);
+    frozen = declare("frozen", {.shape = {6}}, parallel);
+    frozen.set_requires_grad(false);
+  }
+  at::Tensor weight, frozen;
+};
+
+/// 1 + element / 4096: exact in f32, not in bf16.
+void counted_values(const Param&, Range range, const at::Tensor& out) {
+  for (std::int64_t i = range.begin; i < range.end; ++i) out[i - range.begin] = 1 + static_cast<double>(i) / 4096;
+}
+
+/// On `meta` until Zero gives memory; the master weights are those of the source, the model's are rounded from them, and
+/// frozen parameters have their values on every rank.
+TEST(Zero, FillsMastersAndFrozenParametersOfAModelOnMeta) {
+  for (const int stage : {0, 1, 2, 3})
+    for (const int dp : {1, 2, 4})
+      run_ranks(dp, [&](World& world) {
+        Mesh mesh(Grid::dense({.dp = dp}), world);
+        const InitScope scope(at::kMeta, at::kBFloat16);
+        Declared layer{Parallel(mesh, false)};
+        const UnitPlan units{.units = {{"all", {"weight"}}}, .visits = {{0}}};
+        Zero zero(params_of(layer), units, mesh,
+                  {.device = at::Device(at::kCPU), .stage = stage, .persistence_threshold = 0}, {}, counted_values);
+        const at::Tensor exact = 1 + at::arange(2000, at::kDouble) / 4096;
+        ASSERT_EQ(zero.frozen().size(), 1u);
+        EXPECT_TRUE(layer.frozen.to(at::kDouble).allclose(exact.narrow(0, 0, 6), 0, 1.0 / 256));
+        EXPECT_FALSE(layer.frozen.is_meta());
+        for (const FlatPiece& piece : zero.partition().own_pieces(0)) {
+          const at::Tensor wanted = exact.narrow(0, piece.of_item.begin, piece.of_item.size()).to(at::kFloat);
+          EXPECT_TRUE(zero.optimizer().master(0).narrow(0, piece.offset, piece.of_item.size()).equal(wanted));
+        }
+        zero.params().with_whole(
+            0, [&] { EXPECT_TRUE(layer.weight.detach().view(-1).equal(exact.to(at::kFloat).to(at::kBFloat16))); });
+      });
+}
+
+/// Stage 1: at most two buckets that hold memory of their own are in flight.
+TEST(Zero, BucketsInFlightAreBounded) {
+  run_ranks(2, [&](World& world) {
+    Mesh mesh(Grid::dense({.dp = 2}), world);
+    UnitNet net(8);
+    Zero zero(params_of(net), net.units(), mesh, {.stage = 1, .bucket_mb = 0.012, .accumulate = at::kDouble},
+              {.optimizer = optimizer_options("adamw"), .master = at::kDouble, .states = at::kDouble});
+    net.units(&zero.chunk());
+    zero.chunk().begin_microbatch(true);
+    net.loss(rows()).backward();
+    int unfinished = 0, sums = 0;
+    for (const CallRecord& call : world.recorder().step_calls())
+      if (call.op == Op::reduce_scatter) ++sums, unfinished += call.finished_ns == 0;
+    EXPECT_GT(sums, 4);
+    EXPECT_LE(unfinished, 2);
+    zero.chunk().end_microbatch();
+    zero.finish_gradients();
+    zero.update({.lr = kLr}).settle();
+    zero.finish_gathers();
+  });
+}
+
+/// HSDP: the sums over the replicas start during backward, not one after the other behind it.
+TEST(Zero, SumsOverReplicasOverlapBackward) {
+  run_ranks(4, [&](World& world) {
+    Mesh mesh(Grid::dense({.dp = 4}), world);
+    UnitNet net(8);
+    Zero zero(params_of(net), net.units(), mesh,
+              {.stage = 2, .replicate = 2, .bucket_mb = 0.012, .accumulate = at::kDouble},
+              {.optimizer = optimizer_options("adamw"), .master = at::kDouble, .states = at::kDouble});
+    net.units(&zero.chunk());
+    for (const bool last : {false, true}) {
+      zero.chunk().begin_microbatch(last);
+      net.loss(rows()).backward();
+      int over_replicas = 0;
+      for (const CallRecord& call : world.recorder().step_calls())
+        over_replicas += call.op == Op::all_reduce && zero.partition().replicas().str() == call.group;
+      EXPECT_EQ(over_replicas > 2, last) << "only the last microbatch, and before its end";
+      zero.chunk().end_microbatch();
+    }
+    zero.finish_gradients();
+    zero.update({.lr = kLr}).settle();
+    zero.finish_gathers();
+  });
+}
+
 }  // namespace
 }  // namespace trireme
