@@ -107,6 +107,9 @@ function(trireme_library name)
   endif()
 endfunction()
 
+# Whole programs in tests run on the CPU, also on a machine with GPUs: those have their own tests.
+set(TRIREME_TEST_ENVIRONMENT TRIREME_DEVICE=cpu)
+
 # trireme_test(NAME SOURCES file... LINK target... [TORCH] [SHARDS n])
 #   defines the test program trireme_NAME_test; each of its tests is a ctest test. Fixtures are found through TRIREME_SOURCE_DIR.
 #   TORCH  the tests include torch;
@@ -130,11 +133,12 @@ function(trireme_test name)
       math(EXPR number "${shard} + 1")
       add_test(NAME ${name}.part_${number}_of_${arg_SHARDS} COMMAND ${target})
       set_tests_properties(${name}.part_${number}_of_${arg_SHARDS} PROPERTIES TIMEOUT 300
-                           ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard}")
+                           ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard};${TRIREME_TEST_ENVIRONMENT}")
     endforeach()
     return()
   endif()
-  gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_PREFIX ${name}. PROPERTIES TIMEOUT 300)
+  gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_PREFIX ${name}. PROPERTIES TIMEOUT 300
+                       ENVIRONMENT "${TRIREME_TEST_ENVIRONMENT}")
 endfunction()
 
 # trireme_program(TARGET SOURCES FOLDER LINK target...): a program that uses torch, written to FOLDER in the build folder.
@@ -150,9 +154,10 @@ function(trireme_program target sources folder)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${folder})
 endfunction()
 
-# trireme_script_test(NAME COMMAND word...): a test that runs a command; exit status 0 means success.
+# trireme_script_test(NAME COMMAND word...): a test that runs a command; exit status 0 means success, 77 that this machine lacks
+# what it needs.
 function(trireme_script_test name)
   cmake_parse_arguments(arg "" "" "COMMAND" ${ARGN})
   add_test(NAME ${name} COMMAND ${arg_COMMAND} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 300)
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77 ENVIRONMENT "${TRIREME_TEST_ENVIRONMENT}")
 endfunction()

@@ -22,6 +22,9 @@ import time
 import unittest
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(SOURCE / "tests/launchers"))
+import ranks  # noqa: E402
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE of this test
 FOREIGN = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "NODE_RANK", "MASTER_", "TORCHELASTIC_", "PET_", "SLURM", "OMPI_",
            "PMI", "PALS_", "MPI_", "TRIREME_", "NO_COLOR")
@@ -87,7 +90,7 @@ scratch = None  # a folder with the token files; set by main()
 
 def environment():
     env = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
-    return {**env, "OMP_NUM_THREADS": "1", "TERM": "dumb"}
+    return {**env, "OMP_NUM_THREADS": "1", "TERM": "dumb", "TRIREME_DEVICE": "cpu"}
 
 
 class Ended:
@@ -377,13 +380,11 @@ class Launchers(TrainTest):
         self.same(run)
 
     def test_mpirun(self):
-        if not shutil.which("mpirun"):
-            self.skipTest("mpirun is not installed")
+        ranks.need_mpirun(self)
         self.same(self.mpirun())
 
     def test_no_escapes_in_a_file_under_mpirun(self):
-        if not shutil.which("mpirun"):
-            self.skipTest("mpirun is not installed")
+        ranks.need_mpirun(self)
         self.assertNotIn("\x1b", self.mpirun().stdout)
 
 
@@ -484,8 +485,7 @@ class Stops(TrainTest):
         path = folder / "runs/latest/metrics.jsonl"
         while not (path.exists() and path.stat().st_size) and process.poll() is None and time.monotonic() < end:
             time.sleep(0.02)
-        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        for child in children:  # the launcher may have a helper beside its ranks
+        for child in ranks.descendants(process.pid):  # the launcher may have a helper beside its ranks
             if "RANK=1\0" in pathlib.Path(f"/proc/{child}/environ").read_text().replace("LOCAL_RANK=", "-"):
                 os.kill(int(child), signal.SIGKILL)
         run = finish(process, folder, timeout=10)

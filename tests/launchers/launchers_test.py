@@ -82,7 +82,7 @@ class Torchrun(ranks.RankTest):
 
 class Mpirun(ranks.RankTest):
     def test_open_mpi(self):
-        self.need("mpirun")
+        ranks.need_mpirun(self)
         for words in ([], ["--master", f"127.0.0.1:{ranks.free_port()}"]):  # else they meet in a file
             job = self.start("mpirun", "--allow-run-as-root", "--oversubscribe", "-n", 4, ranks.options.program, *words,
                              "sum")

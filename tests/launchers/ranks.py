@@ -33,8 +33,18 @@ options = None  # of the command line; set by main()
 def environment(**more):
     """Ours without anything that a launcher could have put there; None removes."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
+    env["TRIREME_DEVICE"] = "cpu"
     env.update({k: str(v) for k, v in more.items() if v is not None})
     return env
+
+
+def need_mpirun(test):
+    """An Open MPI without ssh on the machine starts nothing, not even here."""
+    if shutil.which("mpirun") is None:
+        test.skipTest("mpirun is not installed")
+    alone = subprocess.run(["mpirun", "--allow-run-as-root", "-n", "1", "true"], capture_output=True, text=True)
+    if alone.returncode != 0:
+        test.skipTest("mpirun cannot start a process: " + " ".join(alone.stderr.split())[:200])
 
 
 def free_port():

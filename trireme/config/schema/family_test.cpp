@@ -63,14 +63,14 @@ TEST(Family, UnknownIsRefused) {
 
 /// As in the papers and transformers' modeling_*.py.
 TEST(Family, LayersAreThePublishedOnes) {
-  const FamilyInfo& gpt2 = row_of("gpt2");
+  const FamilyInfo gpt2 = row_of("gpt2");
   EXPECT_EQ(gpt2.norm, NormKind::layer_norm);
   EXPECT_EQ(gpt2.positions, PositionKind::learned);
   EXPECT_EQ(gpt2.mlp, MlpKind::gelu);
   EXPECT_EQ(gpt2.default_mlp_ratio, 4);
   EXPECT_TRUE(gpt2.scaled_residual_init);
   for (const char* name : {"llama", "mistral", "qwen2", "qwen3", "mixtral"}) {
-    const FamilyInfo& family = row_of(name);
+    const FamilyInfo family = row_of(name);
     EXPECT_EQ(family.norm, NormKind::rms_norm) << name;
     EXPECT_EQ(family.positions, PositionKind::rope) << name;
     EXPECT_EQ(family.mlp, MlpKind::swiglu) << name;

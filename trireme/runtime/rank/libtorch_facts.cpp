@@ -1,5 +1,8 @@
 #include "trireme/runtime/rank/libtorch_facts.hpp"
 
+#include <cstdlib>
+#include <string>
+
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
@@ -30,6 +33,16 @@ LibtorchFacts libtorch_facts() {
   return facts;
 }
 
-int visible_gpus() { return torch::cuda::is_available() ? static_cast<int>(torch::cuda::device_count()) : 0; }
+int visible_gpus() {
+  const char* const value = std::getenv("TRIREME_DEVICE");
+  const std::string wanted = value == nullptr || *value == '\0' ? "auto" : value;
+  require<ConfigError>(wanted == "auto" || wanted == "cpu" || wanted == "cuda", "TRIREME_DEVICE = \"", wanted,
+                       "\": must be auto, cpu or cuda");
+  if (wanted == "cpu") return 0;
+  const int gpus = torch::cuda::is_available() ? static_cast<int>(torch::cuda::device_count()) : 0;
+  require<ConfigError>(gpus > 0 || wanted == "auto", "TRIREME_DEVICE = \"cuda\", and this host has no visible GPU\n",
+                       "  fix: unset TRIREME_DEVICE, or see trireme doctor");
+  return gpus;
+}
 
 }  // namespace trireme

@@ -18,6 +18,6 @@ struct LibtorchFacts {
 LibtorchFacts libtorch_facts();
 
 /// 0 without CUDA.
-int visible_gpus();
+int visible_gpus();  // 0 with TRIREME_DEVICE=cpu
 
 }  // namespace trireme
