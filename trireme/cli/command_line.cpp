@@ -103,7 +103,9 @@ void add_train(CLI::App& app, Choice& choice) {
   cmd->add_flag("--terminal-color", options->terminal_color, "")->group("");
   cmd->footer(
       "Any key can be set: --section.key VALUE. The run's folder is runs/NAME, and runs/latest points to it.\n"
-      "Ctrl-C once finishes the step, saves the weights and exits with 130; twice stops at once.\n\n"
+      "Ctrl-C finishes the step, saves the weights and exits with 130; SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 do the "
+      "same\n"
+      "and exit with 75; Ctrl-C again, a second later, stops at once.\n\n"
       "Example:\n  trireme train examples/tiny.toml -n 4 --training.steps 50");
   cmd->callback([options, ranks, &choice] {
     require<ConfigError>(ranks->count() == 0 || options->ranks >= 1, "-n ", options->ranks, ": must be at least 1");

@@ -7,7 +7,7 @@
 
 #include "trireme/base/file_output.hpp"
 #include "trireme/base/human.hpp"
-#include "trireme/cli/stop_signals.hpp"
+#include "trireme/base/stop_signals.hpp"
 #include "trireme/data/prepare/corpus_words.hpp"
 #include "trireme/data/prepare/prepare.hpp"
 #include "trireme/files/shown_name.hpp"
@@ -157,14 +157,14 @@ data::TokenFormat format_of(const std::string& name) {
 }
 
 int until_stopped(Console& console, const std::function<void()>& work) {
-  const StopSignals signals;
+  const StopSignals signals(StopSignals::Then::note);
   try {
     work();
     return static_cast<int>(ExitCode::done);
   } catch (const Interrupted& interrupted) {
     const int signal = StopSignals::received();
     console.err << "error: " << interrupted.what() << " (signal " << signal << ")\n";
-    return 128 + signal;
+    return static_cast<int>(stop_code(signal));
   }
 }
 

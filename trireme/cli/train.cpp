@@ -2,8 +2,8 @@
 #include <chrono>
 #include <filesystem>
 
+#include "trireme/base/stop_signals.hpp"
 #include "trireme/cli/commands.hpp"
-#include "trireme/cli/stop_signals.hpp"
 #include "trireme/config/read/show.hpp"
 #include "trireme/config/read/toml_file.hpp"
 #include "trireme/config/rules/training_rules.hpp"
@@ -67,7 +67,6 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
   options.fingerprint = fingerprint_of_config(config);
   if (!command.run_folder.empty()) options.comm.hang_folder = (io.folder / "ranks" / "hang").string();
 
-  const StopSignals signals;
   ParallelContext context(parallel_sizes(config), env, variables, options);
   const ProcessSetup process(process_options(config, context, variables));
   if (io.folder.empty()) {
@@ -76,17 +75,24 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
     io.folder = broadcast_text(folder.path.string(), context);
     if (!folder.warning.empty()) io.warnings.push_back(folder.warning);
   }
-  io.stop_asked = [] { return StopSignals::received() != 0; };
+  io.stop_asked = StopSignals::asked;
   Trainer trainer(config, context, process, io);
+  StopSignals::note_from_now_on();
   return static_cast<int>(trainer.run());
 }
 
 }  // namespace
 
 int run_train(const TrainCommand& asked, Console& console) {
+  const StopSignals signals(StopSignals::Then::leave);
   TrainCommand command = asked;
   const Variables variables = process_variables();
-  RankMain how{.words = command.words, .variables = variables, .flags = {}, .log_folder = {}, .quiet = true};
+  RankMain how{.words = command.words,
+               .variables = variables,
+               .flags = {},
+               .log_folder = {},
+               .quiet = true,
+               .saves_on_stop = true};
   how.flags.local_ranks = command.ranks;
   how.flags.master = command.master;
   if (command.ranks > 0 && command.run_folder.empty()) {

@@ -17,12 +17,15 @@ const at::Tensor& TokenCount::total() {
   return total_;
 }
 
-StepAgreement agree(const at::Tensor& loss_sum, bool stop_asked, const Mesh& mesh) {
-  at::Tensor both = at::zeros({2}, loss_sum.options());
-  if (mesh.coord(Axis::tp) == 0) both[0] = loss_sum;  // the same on all ranks of tp: counted once
-  if (stop_asked) both[1] = 1;
-  both = mesh.world_group().all_reduce_(both).wait().cpu();
-  return {both[0].item<double>(), both[1].item<double>() > 0};
+StepAgreement agree(const at::Tensor& loss_sum, std::optional<ExitCode> stop_asked, const Mesh& mesh) {
+  at::Tensor sums = at::zeros({3}, loss_sum.options());
+  if (mesh.coord(Axis::tp) == 0) sums[0] = loss_sum;  // the same on all ranks of tp: counted once
+  if (stop_asked) sums[*stop_asked == ExitCode::interrupted ? 1 : 2] = 1;
+  sums = mesh.world_group().all_reduce_(sums).wait().cpu();
+  StepAgreement agreed{.loss_sum = sums[0].item<double>()};
+  if (sums[2].item<double>() > 0) agreed.stop = ExitCode::preempted;
+  if (sums[1].item<double>() > 0) agreed.stop = ExitCode::interrupted;  // a person: not to be started again
+  return agreed;
 }
 
 }  // namespace trireme

@@ -45,7 +45,7 @@ Trainer::~Trainer() = default;
 ExitCode Trainer::run() {
   const std::int64_t steps = config_.training.steps, every = config_.validation.interval;
   std::int64_t done = 0;
-  bool stop = false;
+  std::optional<ExitCode> stop;
   const Stopwatch run_time;
   double validation_seconds = 0;
   for (std::int64_t step = 1; step <= steps && !stop; ++step) {
@@ -68,7 +68,7 @@ ExitCode Trainer::run() {
   zero().finish_gathers();
   const std::filesystem::path saved = save(done);
   if (report_) report_->finish(interrupted, peak_bytes_, saved, seconds, validation_seconds);
-  return interrupted ? ExitCode::interrupted : ExitCode::done;
+  return interrupted ? *stop : ExitCode::done;
 }
 
 StepResult Trainer::run_step(std::int64_t step) {

@@ -39,7 +39,8 @@ int run_job(const Job& job, std::ostream& err) {
                         .log_folder = job.log_folder,
                         .variables = job.variables,
                         .black_box_bytes = sizeof(FlightRecord),
-                        .control_fd = job.control_fd};
+                        .control_fd = job.control_fd,
+                        .saves_on_stop = job.saves_on_stop};
   // Nodes derive a common job id from what they share; a single node makes up its own.
   const std::string given = value_of(job.variables, "TRIREME_JOB_ID");
   options.job_id = job.num_nodes == 1 ? fresh_job_id()

@@ -61,6 +61,7 @@ int run_rank_main(const RankMain& how, const std::function<int(const Environment
       job.master_addr = env.master_addr;
       job.master_port = env.master_port;
       job.log_folder = how.log_folder;
+      job.saves_on_stop = how.saves_on_stop;
       return launcher::run_job(job, std::cerr);
     }
     if (env.rank == 0 && !how.quiet) std::cerr << "launch: " << env.how << std::endl;
