@@ -182,7 +182,7 @@ class Supervisor {
     const auto consider = [&](const std::optional<Time>& at) {
       if (at && (!next || *at < *next)) next = at;
     };
-    for (const auto& at : {decide_at_, kill_at_, give_up_at_}) consider(at);
+    for (const auto& at : {decide_at_, kill_at_, give_up_at_, out_.full_until(), err_.full_until()}) consider(at);
     for (const Living& each : living_)
       if (each.pid > 0 && !each.pidfd) consider(now + kWithoutPidfd);
     if (!next) return -1;
@@ -197,7 +197,7 @@ class Supervisor {
     std::vector<std::pair<RankOutput*, RankOutput::Source*>> sources;
     for (Living& each : living_) {
       for (RankOutput::Source& source : each.output.sources()) {
-        if (!source.fd || (source.echo != nullptr && source.echo->full())) continue;
+        if (!source.fd || (source.echo != nullptr && source.echo->full_until())) continue;
         fds.push_back({source.fd.get(), POLLIN, 0});
         sources.emplace_back(&each.output, &source);
       }
