@@ -8,7 +8,7 @@
 
 #include <unistd.h>
 
-#include "trireme/runtime/memory/cgroup_facts.hpp"
+#include "trireme/base/cgroup_facts.hpp"
 #include "trireme/runtime/rank/variables.hpp"
 
 namespace trireme::launcher {

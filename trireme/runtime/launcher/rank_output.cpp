@@ -13,6 +13,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/file_output.hpp"
 #include "trireme/base/human.hpp"
+#include "trireme/base/process_limits.hpp"
 
 namespace trireme::launcher {
 namespace {
@@ -113,7 +114,7 @@ void RankOutput::keep(std::string_view bytes, const Tell& tell) {
   tail_ += bytes;
   if (tail_.size() > 4 * kTail) tail_.erase(0, tail_.size() - kTail);
   const int error = log_ ? write_all(log_.get(), bytes) : 0;
-  if (error != 0) tell(text("cannot write ", log_file_, ": ", errno_text(error), "; the ranks go on"));
+  if (error != 0) tell(text("cannot write ", log_file_, ": ", write_error_text(error), "; the ranks go on"));
 }
 
 std::vector<std::string> RankOutput::last_lines(std::size_t most) const {
