@@ -13,6 +13,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import statistics
 import struct
 import subprocess
@@ -129,6 +130,11 @@ def fresh_folder():
     return folder
 
 
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
+
+
 def start(folder, words, **more):
     return subprocess.Popen([str(w) for w in words], cwd=folder, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, text=True, start_new_session=True, **more)
@@ -218,7 +224,7 @@ class Folder(TrainTest):
         path = run.path()
         self.assertEqual(os.readlink(path), "t-dp2")
         self.assertEqual(sorted(p.name for p in path.iterdir()), ["checkpoints", "config.toml", "metrics.jsonl", "ranks", "tb"])
-        self.assertEqual(sorted(p.name for p in (path / "ranks").iterdir()), ["r0000.log", "r0001.log"])
+        self.assertEqual(sorted(p.name for p in (path / "ranks").iterdir()), ["launched.toml", "r0000.log", "r0001.log"])
         self.assertEqual((path / "ranks" / "r0000.log").read_text(), run.stdout)
         self.assertEqual(run.saved(), run.folder / "runs/t-dp2/checkpoints/step-4")
         self.assertEqual([p.name for p in (path / "checkpoints").iterdir()], ["step-4"], "and nothing half written")
