@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/process_limits.hpp"
+#include "trireme/base/temporary_name.hpp"
 
 namespace trireme {
 namespace {
@@ -23,12 +25,12 @@ int open_or_throw(const std::filesystem::path& path, int flags, const std::files
   return fd;
 }
 
-[[noreturn]] void throw_not_written(const std::filesystem::path& path, std::size_t bytes, int error) {
-  throw DataError(text(path.string(), ": cannot write ", bytes, " bytes: ", errno_text(error),
-                       "\n  fix: make room on that disk, or write to another"));
-}
-
 }  // namespace
+
+void throw_not_written(const std::string& shown, std::size_t bytes, int error) {
+  throw DataError(
+      text(shown, ": cannot write ", bytes, " bytes: ", write_error_text(error), "\n  fix: ", write_error_fix(error)));
+}
 
 int write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
@@ -55,7 +57,7 @@ void AppendFile::append(std::string_view record) {
   if (error == 0) return;
   // A device such as /dev/stdout cannot be truncated; its reader then gets a partial record.
   [[maybe_unused]] const int cut = before >= 0 ? ::ftruncate(fd_, before) : -1;
-  throw_not_written(path_, record.size(), error);
+  throw_not_written(path_.string(), record.size(), error);
 }
 
 bool AppendFile::ends_with(char byte) const {
@@ -66,14 +68,15 @@ bool AppendFile::ends_with(char byte) const {
 }
 
 void replace_file(const std::filesystem::path& path, std::string_view contents) {
-  const std::string temporary = text(path.string(), ".tmp", ::getpid());
+  remove_leftovers(path);
+  const std::string temporary = temporary_name(path, 0).string();
   const int fd = open_or_throw(temporary, O_WRONLY | O_TRUNC, path);
   int error = write_all(fd, contents);
   if (::close(fd) != 0 && error == 0) error = errno;
   if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
   if (error == 0) return;
   ::unlink(temporary.c_str());
-  throw_not_written(path, contents.size(), error);
+  throw_not_written(path.string(), contents.size(), error);
 }
 
 void make_folder(const std::filesystem::path& folder) {

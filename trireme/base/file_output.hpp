@@ -1,12 +1,17 @@
 #pragma once
 // File output without torn writes: appending whole records, and atomically replacing a file.
+#include <cstddef>
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 namespace trireme {
 
 /// One write(2) call, or more after a short write. Returns 0 or the errno of the failed write.
 [[nodiscard]] int write_all(int fd, std::string_view bytes);
+
+/// DataError "NAME: cannot write N bytes: why", with the fix. `shown`: the name of the file.
+[[noreturn]] void throw_not_written(const std::string& shown, std::size_t bytes, int error);
 
 /// An append-only file of whole records. Nothing is buffered: appended records survive a crash of the process.
 class AppendFile {

@@ -1,8 +1,8 @@
 #include <functional>
-#include <new>
 
 #include <CLI/CLI.hpp>
 
+#include "trireme/base/process_limits.hpp"
 #include "trireme/cli/commands.hpp"
 #include "trireme/cli/data.hpp"
 #include "trireme/config/read/nearest.hpp"
@@ -99,11 +99,14 @@ void add_train(CLI::App& app, Choice& choice) {
                                              "start so many ranks here; without it: as torchrun, srun or mpirun says");
   cmd->add_option("--master", options->master, "HOST:PORT where the ranks meet, when no launcher says");
   cmd->add_option("--run-folder", options->run_folder, "")->group("");
+  cmd->add_option("--config-copy", options->config_copy, "")->group("");
   cmd->add_option("--terminal-width", options->terminal_width, "")->group("");
   cmd->add_flag("--terminal-color", options->terminal_color, "")->group("");
   cmd->footer(
       "Any key can be set: --section.key VALUE. The run's folder is runs/NAME, and runs/latest points to it.\n"
-      "Ctrl-C once finishes the step, saves the weights and exits with 130; twice stops at once.\n\n"
+      "Ctrl-C finishes the step, saves the weights and exits with 130; SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 do the "
+      "same\n"
+      "and exit with 75; Ctrl-C again, a second later, stops at once.\n\n"
       "Example:\n  trireme train examples/tiny.toml -n 4 --training.steps 50");
   cmd->callback([options, ranks, &choice] {
     require<ConfigError>(ranks->count() == 0 || options->ranks >= 1, "-n ", options->ranks, ": must be at least 1");
@@ -206,10 +209,9 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
     code = report(console, text(e.what(), "\n  fix: trireme --help, or trireme COMMAND --help"), ExitCode::config);
   } catch (const Error& e) {
     code = report(console, e.what(), e.exit_code());
-  } catch (const std::bad_alloc&) {
-    code = report(console, "out of memory", ExitCode::out_of_memory);
   } catch (const std::exception& e) {
-    code = report(console, e.what(), ExitCode::internal);
+    const std::optional<LimitReached> limit = limit_behind(e);
+    code = limit ? report(console, limit->what, limit->code) : report(console, e.what(), ExitCode::internal);
   }
   console.out.flush();
   if (!console.out && code == 0) code = report(console, "cannot write to standard output", ExitCode::config);

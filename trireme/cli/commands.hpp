@@ -50,6 +50,8 @@ struct TrainCommand {
   std::vector<std::string> words;  // the whole command line, for starting ranks with it
   std::string version;             // "trireme 0.1.0"
   std::string run_folder;          // set if a launcher has already created it
+  std::string config_copy;         // the config file as a launcher has read it; empty: none has
+  std::string config_text;         // its contents
   int terminal_width = 0;          // of the terminal that shows rank 0's output; 0: not a terminal
   bool terminal_color = false;
 };

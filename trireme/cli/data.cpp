@@ -7,7 +7,7 @@
 
 #include "trireme/base/file_output.hpp"
 #include "trireme/base/human.hpp"
-#include "trireme/cli/stop_signals.hpp"
+#include "trireme/base/stop_signals.hpp"
 #include "trireme/data/prepare/corpus_words.hpp"
 #include "trireme/data/prepare/prepare.hpp"
 #include "trireme/files/shown_name.hpp"
@@ -71,6 +71,19 @@ std::string rate(std::uint64_t bytes, double seconds) {
   return text(human_seconds(seconds), " · ", fixed(static_cast<double>(bytes) / 1e6 / seconds, 1), " MB/s");
 }
 
+/// The data set of an earlier `prepare` with --validation: what it holds out may be in the training data now.
+void warn_of_old_validation(const data::PrepareOptions& options, std::ostream& err) {
+  if (options.validation > 0) return;
+  const std::filesystem::path file = data::token_file(options, "-validation");
+  for (const char* ending : {"", ".bin"})
+    if (const std::filesystem::path old = file.string() + ending; std::filesystem::exists(old)) {
+      err << "warning: " << old.string()
+          << " is from an earlier prepare and was not written again: its documents may be "
+          << "in " << data::token_file(options, "").string() << " too\n  fix: remove it, or give --validation\n";
+      return;
+    }
+}
+
 void prepare_now(const PrepareCommand& command, Console& console) {
   require<ConfigError>(command.tokenizer.empty() != (command.train_bpe == 0), "data prepare needs a tokenizer",
                        command.tokenizer.empty() ? "" : ", and only one",
@@ -119,6 +132,7 @@ void prepare_now(const PrepareCommand& command, Console& console) {
   for (const data::WrittenSet& set : made.sets)
     console.out << (&set == &made.sets.front() ? "written      " : "             ") << set.path.string() << " · "
                 << counted(set.documents, "document") << " · " << counted(set.tokens, "token") << "\n";
+  warn_of_old_validation(options, console.err);
 }
 
 void train_bpe_now(const TrainBpeCommand& command, Console& console) {
@@ -157,14 +171,14 @@ data::TokenFormat format_of(const std::string& name) {
 }
 
 int until_stopped(Console& console, const std::function<void()>& work) {
-  const StopSignals signals;
+  const StopSignals signals(StopSignals::Then::note);
   try {
     work();
     return static_cast<int>(ExitCode::done);
   } catch (const Interrupted& interrupted) {
     const int signal = StopSignals::received();
     console.err << "error: " << interrupted.what() << " (signal " << signal << ")\n";
-    return 128 + signal;
+    return static_cast<int>(stop_code(signal));
   }
 }
 

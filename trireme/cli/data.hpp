@@ -15,7 +15,7 @@ class App;
 
 namespace trireme::cli {
 
-/// Runs `work`, which polls StopSignals. If a signal stopped it, returns the shell's exit code: 130 after Ctrl-C.
+/// Runs `work`, which polls StopSignals. If a signal stopped it, returns its exit code: 130 after Ctrl-C, else 75.
 int until_stopped(Console& console, const std::function<void()>& work);
 
 /// Hooks that show progress on `line` and poll StopSignals.

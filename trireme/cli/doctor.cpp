@@ -1,7 +1,5 @@
 #include <fstream>
-#include <thread>
 
-#include <sched.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
@@ -11,25 +9,19 @@
 #include <sys/auxv.h>
 #endif
 
+#include "trireme/base/cgroup_facts.hpp"
 #include "trireme/base/human.hpp"
+#include "trireme/base/process_limits.hpp"
 #include "trireme/base/table.hpp"
 #include "trireme/cli/commands.hpp"
 
 namespace trireme::cli {
 namespace {
 
-int usable_cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
-                                                     : static_cast<int>(std::thread::hardware_concurrency());
-}
-
 /// The container's CPU limit, if there is one.
 std::string core_limit() {
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  double quota = 0, period = 0;
-  if (!(file >> quota >> period) || period <= 0) return "";  // "max": no limit
-  return text(", limited to ", human_number(quota / period));
+  const std::optional<double> limit = cgroup_cpu_limit();
+  return limit ? text(", limited to ", human_number(*limit)) : "";
 }
 
 bool multiplies_bf16() {
@@ -76,6 +68,25 @@ TableRow ulimit_row(const char* name, int resource, bool bytes, rlim_t wanted, c
   return {name, limit_text(limit.rlim_cur, bytes), low ? why : ""};
 }
 
+/// The soft limit is raised when more is needed, so the hard one counts.
+TableRow descriptors_row() {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const auto ranks = static_cast<std::int64_t>(limit.rlim_max) - static_cast<std::int64_t>(descriptors_of_rank(0));
+  const bool low = limit.rlim_max != RLIM_INFINITY && limit.rlim_max < 4096;
+  return {"open files", text(limit_text(limit.rlim_cur, false), ", at most ", limit_text(limit.rlim_max, false)),
+          low ? text("low: a rank needs one for each other rank and 64: enough for ",
+                     ranks > 0 ? thousands(ranks) : "no", " ranks (ulimit -n 65536)")
+              : ""};
+}
+
+TableRow threads_row() {
+  const std::optional<PidLimit> limit = cgroup_pid_limit();
+  if (!limit) return {"threads", "unlimited", ""};
+  return {"threads", text("pids.max ", thousands(limit->max), ", ", thousands(limit->current), " in use"),
+          limit->max - limit->current < 256 ? "low: a rank starts about 12, and those of OMP_NUM_THREADS" : ""};
+}
+
 std::string free_space(const char* folder) {
   struct statvfs facts{};
   if (statvfs(folder, &facts) != 0) return "not there";
@@ -98,8 +109,12 @@ ExitCode run_doctor(Console& console) {
       {"/dev/shm", free_space("/dev/shm"), ""},
   };
   for (TableRow& row : libtorch_report()) rows.push_back(std::move(row));
+  rows.push_back(descriptors_row());
+  rows.push_back(threads_row());
   rows.push_back(
-      ulimit_row("open files", RLIMIT_NOFILE, false, 4096, "low: each connection takes one (ulimit -n 65536)"));
+      ulimit_row("file size", RLIMIT_FSIZE, true, RLIM_INFINITY, "no file may be larger (ulimit -f unlimited)"));
+  rows.push_back(ulimit_row("address space", RLIMIT_AS, true, RLIM_INFINITY,
+                            "libtorch reserves far more than it uses (ulimit -v unlimited)"));
   rows.push_back(ulimit_row("locked memory", RLIMIT_MEMLOCK, true, 64 << 20, "low for RDMA (ulimit -l unlimited)"));
   rows.push_back(ulimit_row("core files", RLIMIT_CORE, true, 0, ""));
   rows.push_back(ulimit_row("processes", RLIMIT_NPROC, false, 4096, "low: each rank starts a few threads (ulimit -u)"));

@@ -6,6 +6,7 @@
 
 #include <unistd.h>
 
+#include "trireme/base/stop_signals.hpp"
 #include "trireme/cli/commands.hpp"
 #include "trireme/runtime/launcher/job.hpp"
 #include "trireme/runtime/launcher/launch_hosts.hpp"
@@ -66,6 +67,7 @@ int launch_from_hostfile(const LaunchCommand& c, std::ostream& err) {
 }  // namespace
 
 int run_launch(const LaunchCommand& c, Console& console) {
+  const StopSignals signals(StopSignals::Then::leave);
   check(c);
   if (!c.hostfile.empty()) return launch_from_hostfile(c, console.err);
   launcher::Job job{.program = c.program, .variables = process_variables(), .ranks = c.ranks};

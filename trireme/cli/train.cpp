@@ -2,8 +2,12 @@
 #include <chrono>
 #include <filesystem>
 
+#include "trireme/base/file_output.hpp"
+#include "trireme/base/process_limits.hpp"
+#include "trireme/base/stop_signals.hpp"
+#include "trireme/base/temporary_name.hpp"
 #include "trireme/cli/commands.hpp"
-#include "trireme/cli/stop_signals.hpp"
+#include "trireme/config/read/parse.hpp"
 #include "trireme/config/read/show.hpp"
 #include "trireme/config/read/toml_file.hpp"
 #include "trireme/config/rules/training_rules.hpp"
@@ -22,7 +26,8 @@ namespace {
 /// The config for this number of ranks; reports all errors at once.
 config::LoadedConfig checked_config(const TrainCommand& command, const config::Started& started,
                                     std::vector<std::string>& warnings) {
-  config::LoadedConfig loaded = config::load_config(command.file, command.overrides);
+  config::LoadedConfig loaded = config::load_settings(
+      command.file, command.config_text, config::parse_toml(command.file, command.config_text), command.overrides);
   warnings = config::check_config(loaded, started);
   config::throw_if_any(config::validate_for_training(loaded));
   for (std::string& warning : check_options(loaded.config)) warnings.push_back(std::move(warning));
@@ -37,12 +42,21 @@ std::string job_id(const Variables& variables) {
   return "";
 }
 
+/// Of runs that were killed while they saved: no later run writes to their folders.
+void remove_leftovers_of_runs(const std::filesystem::path& runs) {
+  std::error_code failed;
+  for (auto run = std::filesystem::directory_iterator(runs, failed);
+       !failed && run != std::filesystem::directory_iterator(); run.increment(failed))
+    remove_leftovers_in(run->path() / "checkpoints");
+}
+
 report::RunFolder fresh_folder(const Config& config, const Variables& variables) {
   const Grid grid = config::dense_grid(config.parallelism);
   const report::RunFacts facts{.time = std::chrono::system_clock::now(),
                                .job_id = job_id(variables),
                                .layout = report::layout_word(grid.axes())};
   report::run_name(config.run.name, facts);  // reports errors in run.name itself
+  remove_leftovers_of_runs(config.run.dir);
   try {
     return report::make_run_folder(config.run.dir, config.run.name, facts);
   } catch (const ConfigError& e) {
@@ -67,7 +81,6 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
   options.fingerprint = fingerprint_of_config(config);
   if (!command.run_folder.empty()) options.comm.hang_folder = (io.folder / "ranks" / "hang").string();
 
-  const StopSignals signals;
   ParallelContext context(parallel_sizes(config), env, variables, options);
   const ProcessSetup process(process_options(config, context, variables));
   if (io.folder.empty()) {
@@ -76,17 +89,27 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
     io.folder = broadcast_text(folder.path.string(), context);
     if (!folder.warning.empty()) io.warnings.push_back(folder.warning);
   }
-  io.stop_asked = [] { return StopSignals::received() != 0; };
+  io.stop_asked = StopSignals::asked;
   Trainer trainer(config, context, process, io);
+  StopSignals::note_from_now_on();
   return static_cast<int>(trainer.run());
 }
 
 }  // namespace
 
 int run_train(const TrainCommand& asked, Console& console) {
+  const StopSignals signals(StopSignals::Then::leave);
+  need_descriptors(descriptors_of_rank(1), "trireme train");
   TrainCommand command = asked;
+  // Once: /dev/stdin and other pipes cannot be read again, and a file may change before the ranks have started.
+  command.config_text = config::read_config_file(command.config_copy.empty() ? command.file : command.config_copy);
   const Variables variables = process_variables();
-  RankMain how{.words = command.words, .variables = variables, .flags = {}, .log_folder = {}, .quiet = true};
+  RankMain how{.words = command.words,
+               .variables = variables,
+               .flags = {},
+               .log_folder = {},
+               .quiet = true,
+               .saves_on_stop = true};
   how.flags.local_ranks = command.ranks;
   how.flags.master = command.master;
   if (command.ranks > 0 && command.run_folder.empty()) {
@@ -98,12 +121,15 @@ int run_train(const TrainCommand& asked, Console& console) {
     const report::RunFolder folder = fresh_folder(loaded.config, variables);
     if (!folder.warning.empty()) console.err << "warning: " << folder.warning << "\n";
     command.run_folder = folder.path.string();
-    how.words.insert(how.words.end(), {"--run-folder", command.run_folder});
+    const std::filesystem::path ranks = folder.path / "ranks", copy = ranks / "launched.toml";
+    make_folder(ranks);
+    replace_file(copy, command.config_text);
+    how.words.insert(how.words.end(), {"--run-folder", command.run_folder, "--config-copy", copy.string()});
     if (console.terminal.tty) {  // rank 0 writes to a pipe that ends at a terminal
       how.words.insert(how.words.end(), {"--terminal-width", std::to_string(console.terminal.width)});
       if (console.terminal.color) how.words.emplace_back("--terminal-color");
     }
-    how.log_folder = (folder.path / "ranks").string();
+    how.log_folder = ranks.string();
   }
   return rank_main(how, [&](const Environment& env) { return train_as_rank(command, env, variables, console); });
 }

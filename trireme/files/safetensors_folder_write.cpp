@@ -11,6 +11,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
 #include "trireme/base/json_text.hpp"
+#include "trireme/base/temporary_name.hpp"
 #include "trireme/files/open_beneath.hpp"
 #include "trireme/files/safetensors_index.hpp"
 #include "trireme/files/shown_name.hpp"
@@ -122,6 +123,7 @@ void SafetensorsFolderWriter::make_workplace() {
   staged_ = std::make_unique<StagedFiles>();
   if (fs::exists(status)) {
     require<DataError>(fs::is_directory(status), "it is not a folder");
+    remove_leftovers_in(folder_);
     check_empty();
     workplace_ = folder_;
     return;
@@ -131,8 +133,9 @@ void SafetensorsFolderWriter::make_workplace() {
   for (auto each = made_.rbegin(); each != made_.rend(); ++each)
     require<DataError>(::mkdir(each->c_str(), 0777) == 0 || errno == EEXIST, each->string(),
                        ": cannot be made: ", errno_text(errno));
+  remove_leftovers(folder_);
   for (int number = 0; workplace_.empty(); ++number) {
-    const fs::path temporary = text(folder_.string(), ".tmp", ::getpid(), "-", number);
+    const fs::path temporary = temporary_name(folder_, number);
     if (::mkdir(temporary.c_str(), 0777) == 0) workplace_ = temporary;
     require<DataError>(!workplace_.empty() || errno == EEXIST, temporary.string(),
                        ": cannot be made: ", errno_text(errno));
@@ -141,10 +144,9 @@ void SafetensorsFolderWriter::make_workplace() {
 
 /// Ignores this object's own temporary files.
 void SafetensorsFolderWriter::check_empty() const {
-  const std::string ours = text(".tmp", ::getpid(), "-");
   std::error_code failed;
   for (auto entry = fs::directory_iterator(folder_, failed); entry != fs::directory_iterator(); entry.increment(failed))
-    if (entry->path().filename().string().find(ours) == std::string::npos) throw_not_empty(shown_);
+    if (!is_own_temporary(entry->path().filename().string())) throw_not_empty(shown_);
   require<DataError>(!failed, "its files cannot be listed: ", failed.message());
 }
 

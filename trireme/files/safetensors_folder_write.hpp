@@ -32,10 +32,10 @@ struct SafetensorsShard {
 std::vector<SafetensorsShard> safetensors_shards(std::span<const SafetensorsTensor> tensors,
                                                  std::uint64_t max_shard_bytes = kMaxShardBytes);
 
-// Note [A folder appears at once]: if `folder` does not exist, its files are written to FOLDER.tmpPID-N next to it,
-// which is renamed when all of them are on disk; so the folder appears atomically, even after a crash. An existing
-// empty folder is kept (it may be a mount point, or have its own permissions): then the files in it are renamed one
-// after the other at the end, shards before the index, and the index before the files of add_file().
+// Note [A folder appears at once]: if `folder` does not exist, its files are written to FOLDER.tmp-HOST-PID-N
+// beside it, which is renamed when all of them are on disk; so the folder appears atomically, even after a crash. An
+// existing empty folder is kept (it may be a mount point, or have its own permissions): then the files in it are
+// renamed one after the other at the end, shards before the index, and the index before the files of add_file().
 //
 // Throws CheckpointError for all errors of the disk or the folder, with the total size in bytes and the system's
 // reason. An error removes everything written so far; nothing can be written afterwards.

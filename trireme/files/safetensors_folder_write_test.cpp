@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "trireme/base/process_limits.hpp"
 #include "trireme/files/safetensors_folder.hpp"
 #include "trireme/testing/file_size_limit.hpp"
 #include "trireme/testing/files_helpers.hpp"
@@ -209,8 +210,8 @@ TEST_F(FolderWriter, AFullDiskIsTold) {
     writer.append("small", std::as_bytes(std::span(bytes)).first(5));
     EXPECT_EQ(message_of<CheckpointError>([&] { writer.append("large", std::as_bytes(std::span(bytes))); }),
               text(out_.string(), ": a model of 2,000,005 bytes cannot be written here\n  ", out_.string(),
-                   "/model-00002-of-00002.safetensors: cannot write 2000000 bytes: File too large\n  fix: make room on "
-                   "that disk, or write to another"));
+                   "/model-00002-of-00002.safetensors: cannot write 2000000 bytes: ", write_error_text(EFBIG),
+                   "\n  fix: ulimit -f unlimited"));
     EXPECT_EQ(in(parent_.path()), was_there ? Listing{"out"} : Listing{}) << "before the writer is gone";
     EXPECT_THROW(writer.append("large", {}), InternalError);
     EXPECT_THROW(writer.publish(), InternalError);

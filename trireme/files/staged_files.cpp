@@ -9,16 +9,12 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/file_output.hpp"
+#include "trireme/base/temporary_name.hpp"
 
 namespace trireme::files {
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 18;
-
-[[noreturn]] void throw_not_written(const std::string& shown, std::size_t bytes, int error) {
-  throw DataError(text(shown, ": cannot write ", bytes, " bytes: ", errno_text(error),
-                       "\n  fix: make room on that disk, or write to another"));
-}
 
 void remove_old(const std::filesystem::path& path) {
   if (::unlink(path.c_str()) == 0 || errno == ENOENT) return;
@@ -37,9 +33,10 @@ void settle_folder(const std::filesystem::path& folder) {
 
 StagedFile::StagedFile(std::filesystem::path path, std::string shown)
     : path_(std::move(path)), shown_(shown.empty() ? path_.string() : std::move(shown)) {
+  remove_leftovers(path_);
   // O_EXCL: concurrent writers of the same name, in any process, get different temporary files.
   for (int number = 0; fd_ < 0; ++number) {
-    temporary_ = text(path_.string(), ".tmp", ::getpid(), "-", number);
+    temporary_ = temporary_name(path_, number);
     fd_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     require<ConfigError>(fd_ >= 0 || errno == EEXIST, shown_, ": cannot be opened for writing: ", errno_text(errno));
   }

@@ -113,7 +113,7 @@ TEST(StagedFiles, AFullDiskIsADataErrorAndLeavesTheOldFiles) {
       files.publish();
     });
     EXPECT_THAT(message, HasSubstr((folder / "a").string() + ": cannot write 2000 bytes: File too large"));
-    EXPECT_THAT(message, HasSubstr("fix: make room on that disk"));
+    EXPECT_THAT(message, HasSubstr("fix: ulimit -f unlimited"));
   }
   EXPECT_EQ(names_in(folder.path()), (Names{"a"}));
   EXPECT_EQ(file_contents(folder / "a"), "old");

@@ -1,10 +1,10 @@
 #include "trireme/runtime/process_setup.hpp"
 
 #include <algorithm>
-#include <thread>
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <unistd.h>
 
 namespace trireme {
 
@@ -20,10 +20,11 @@ ProcessSetup::~ProcessSetup() {
   at::set_num_threads(threads_before_);
 }
 
-int threads_of_rank(const Environment& environment, const Variables& variables) {
+int threads_of_rank(const Environment& environment, const Variables& variables, const CgroupPlaces& cgroup) {
   if (variables.contains("OMP_NUM_THREADS")) return 0;
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  return std::max(1, cores / std::max(1, environment.local_world_size));
+  // The cores of the process that started the ranks are shared by them. Ours may be fewer: then they are ours alone.
+  const int shared = usable_cores(cgroup, ::getppid()), own = usable_cores(cgroup);
+  return std::max(1, std::min(own, shared / std::max(1, environment.local_world_size)));
 }
 
 }  // namespace trireme

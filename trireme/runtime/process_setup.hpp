@@ -3,6 +3,7 @@
 // program makes one at its start; nothing else in Trireme changes these.
 #include <optional>
 
+#include "trireme/base/cgroup_facts.hpp"
 #include "trireme/runtime/memory/counted_memory.hpp"
 #include "trireme/runtime/rank/environment.hpp"
 #include "trireme/runtime/rank/variables.hpp"
@@ -37,7 +38,8 @@ class ProcessSetup {
 };
 
 /// This rank's share of the cores of its host, unless OMP_NUM_THREADS says otherwise (0): a launcher of ours sets it,
-/// others do not. The same number on every rank, because sums of libtorch's own depend on it.
-int threads_of_rank(const Environment& environment, const Variables& variables);
+/// others do not. The limit of the control group counts, and the cores that mpirun or srun bound this rank to. The same
+/// number on every rank, because sums of libtorch's own depend on it.
+int threads_of_rank(const Environment& environment, const Variables& variables, const CgroupPlaces& cgroup = {});
 
 }  // namespace trireme

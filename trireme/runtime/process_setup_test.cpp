@@ -1,9 +1,14 @@
 #include "trireme/runtime/process_setup.hpp"
 
+#include <fstream>
+
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+
+#include "trireme/testing/temp_folder.hpp"
 
 namespace trireme {
 namespace {
@@ -27,13 +32,37 @@ TEST(ProcessSetup, HoldsWhileItLives) {
 }
 
 TEST(ProcessSetup, RanksOfAHostShareItsCores) {
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  const int cores = usable_cores();
   Environment env;
   env.local_world_size = 1;
   EXPECT_EQ(threads_of_rank(env, {}), cores);
   env.local_world_size = 1000;
   EXPECT_EQ(threads_of_rank(env, {}), 1);
   EXPECT_EQ(threads_of_rank(env, {{"OMP_NUM_THREADS", "2"}}), 0);
+}
+
+TEST(ProcessSetup, TheLimitOfTheControlGroupCounts) {
+  TempFolder folder;
+  std::ofstream(folder / "self") << "0::/\n";
+  std::ofstream(folder / "cpu.max") << "100000 100000\n";  // one core
+  Environment env;
+  env.local_world_size = 1;
+  EXPECT_EQ(threads_of_rank(env, {}, {.root = folder.path(), .self = folder / "self"}), 1);
+}
+
+TEST(ProcessSetup, BoundRanksUseTheirOwnCores) {
+  cpu_set_t before, one;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
+  int first = 0;
+  while (!CPU_ISSET(first, &before)) ++first;
+  CPU_ZERO(&one);
+  CPU_SET(first, &one);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);  // as mpirun does
+  Environment env;
+  env.local_world_size = 1;
+  const int threads = threads_of_rank(env, {});
+  ::sched_setaffinity(0, sizeof before, &before);
+  EXPECT_EQ(threads, 1);
 }
 
 }  // namespace

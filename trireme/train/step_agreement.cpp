@@ -19,13 +19,16 @@ const at::Tensor& TokenCount::total() {
   return total_;
 }
 
-StepAgreement agree(const at::Tensor& loss_sum, bool stop_asked, bool failed, const Mesh& mesh) {
-  at::Tensor sums = at::zeros({3}, loss_sum.options());
+StepAgreement agree(const at::Tensor& loss_sum, std::optional<ExitCode> stop_asked, bool failed, const Mesh& mesh) {
+  at::Tensor sums = at::zeros({4}, loss_sum.options());
   if (mesh.coord(Axis::tp) == 0) sums[0] = loss_sum;  // the same on all ranks of tp: counted once
-  if (stop_asked) sums[1] = 1;
-  if (failed) sums[2] = 1;
+  if (stop_asked) sums[*stop_asked == ExitCode::interrupted ? 1 : 2] = 1;
+  if (failed) sums[3] = 1;
   sums = mesh.world_group().all_reduce_(sums).wait().cpu();
-  return {sums[0].item<double>(), sums[1].item<double>() > 0, sums[2].item<double>() > 0};
+  StepAgreement agreed{.loss_sum = sums[0].item<double>(), .failed = sums[3].item<double>() > 0};
+  if (sums[2].item<double>() > 0) agreed.stop = ExitCode::preempted;
+  if (sums[1].item<double>() > 0) agreed.stop = ExitCode::interrupted;  // a person: not to be started again
+  return agreed;
 }
 
 }  // namespace trireme

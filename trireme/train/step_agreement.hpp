@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "trireme/base/error.hpp"
 #include "trireme/comm/mesh.hpp"
 #include "trireme/train/batches.hpp"
 
@@ -23,12 +24,12 @@ class TokenCount {
 };
 
 struct StepAgreement {
-  double loss_sum = 0;  // of all tokens of the step
-  bool stop = false;    // some rank was asked to stop
-  bool failed = false;  // some rank has no data for the step
+  double loss_sum = 0;             // of all tokens of the step
+  std::optional<ExitCode> stop{};  // some rank was asked to stop, with this exit code
+  bool failed = false;             // some rank has no data for the step
 };
 
 /// `loss_sum`: over this rank's tokens. Collective; synchronizes with the device.
-StepAgreement agree(const at::Tensor& loss_sum, bool stop_asked, bool failed, const Mesh& mesh);
+StepAgreement agree(const at::Tensor& loss_sum, std::optional<ExitCode> stop_asked, bool failed, const Mesh& mesh);
 
 }  // namespace trireme

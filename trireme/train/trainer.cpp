@@ -58,7 +58,7 @@ auto Trainer::take_or_empty(const Take& take, const Empty& empty) {
 ExitCode Trainer::run() {
   const std::int64_t steps = config_.training.steps, every = config_.validation.interval;
   std::int64_t done = 0;
-  bool stop = false;
+  std::optional<ExitCode> stop;
   const Stopwatch run_time;
   double validation_seconds = 0;
   std::filesystem::path saved;
@@ -83,7 +83,7 @@ ExitCode Trainer::run() {
   const bool interrupted = stop && done < steps;
   if (!interrupted) saved = save(done);
   if (report_) report_->finish(interrupted, peak_bytes_, saved, seconds, validation_seconds);
-  return interrupted ? ExitCode::interrupted : ExitCode::done;
+  return interrupted ? *stop : ExitCode::done;
 }
 
 StepResult Trainer::run_step(std::int64_t step) {

@@ -23,7 +23,8 @@ class Trainer {
   Trainer(Config config, ParallelContext& context, const ProcessSetup& process, TrainIo io);
   ~Trainer();
 
-  /// Runs all steps, or until a stop is requested: ExitCode::done or interrupted. The weights are saved in both cases.
+  /// Runs all steps, or until a stop is requested: ExitCode::done, interrupted or preempted. The weights are saved in
+  /// all cases.
   /// NonFiniteError depending on [checks].
   ExitCode run();
 

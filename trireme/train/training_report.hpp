@@ -2,10 +2,12 @@
 // What rank 0 prints and records of a run: header, steps, summary.
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "trireme/base/error.hpp"
 #include "trireme/config/schema/config.hpp"
 #include "trireme/runtime/rank/parallel_context.hpp"
 #include "trireme/train/run_output.hpp"
@@ -17,19 +19,20 @@ namespace trireme {
 struct TrainIo {
   std::ostream& out;
   TerminalFacts terminal{};
-  std::string program{};                                    // "trireme 0.1.0"
-  std::filesystem::path folder{};                           // of the run, must exist; rank 0 writes to it
-  std::string config_text{};                                // written to the folder as config.toml
-  std::vector<std::string> warnings{};                      // to be displayed
-  std::function<bool()> stop_asked = [] { return false; };  // Ctrl-C
+  std::string program{};                // "trireme 0.1.0"
+  std::filesystem::path folder{};       // of the run, must exist; rank 0 writes to it
+  std::string config_text{};            // written to the folder as config.toml
+  std::vector<std::string> warnings{};  // to be displayed
+  std::function<std::optional<ExitCode>()> stop_asked = [] { return std::nullopt; };  // by a signal: the exit code
 };
 
 /// The result of a step, the same on all ranks.
 struct StepResult {
   double loss = 0, norm = 0, lr = 0;
   double scale = 1;  // loss scale
-  bool finite = true, stop = false;
-  bool data_failed = false;  // a rank could not read its data: nothing was updated
+  bool finite = true;
+  std::optional<ExitCode> stop{};  // asked to stop, with this exit code
+  bool data_failed = false;        // a rank could not read its data: nothing was updated
   StepTiming timing;
 };
 

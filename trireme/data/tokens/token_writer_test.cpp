@@ -103,7 +103,8 @@ TEST(TokenWriter, AFullDiskLeavesNothingAndKeepsTheOldDataSet) {
         const FileSizeLimit limit(limit_bytes);
         write_documents(format, folder / "x", {many, many});
       });
-      EXPECT_THAT(message, HasSubstr("bytes: File too large\n  fix: make room on that disk"));
+      EXPECT_THAT(message,
+                  testing::ContainsRegex("bytes: File too large, ulimit -f allows .*\n  fix: ulimit -f unlimited"));
       EXPECT_EQ(files_in(folder), before);
     }
     EXPECT_EQ(all_tokens(*open_tokens(folder / "x")), Ids{7});

@@ -3,9 +3,11 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <random>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/process_limits.hpp"
 #include "trireme/comm/flight_recorder.hpp"
 #include "trireme/runtime/launcher/launch.hpp"
 #include "trireme/runtime/rank/rendezvous.hpp"
@@ -39,7 +41,8 @@ int run_job(const Job& job, std::ostream& err) {
                         .log_folder = job.log_folder,
                         .variables = job.variables,
                         .black_box_bytes = sizeof(FlightRecord),
-                        .control_fd = job.control_fd};
+                        .control_fd = job.control_fd,
+                        .saves_on_stop = job.saves_on_stop};
   // Nodes derive a common job id from what they share; a single node makes up its own.
   const std::string given = value_of(job.variables, "TRIREME_JOB_ID");
   options.job_id = job.num_nodes == 1 ? fresh_job_id()
@@ -47,11 +50,18 @@ int run_job(const Job& job, std::ostream& err) {
                                       : text(job.master_addr, ":", job.master_port);
   options.master_addr = job.master_addr.empty() ? "127.0.0.1" : job.master_addr;
   options.master_port = job.master_port;
+  // Each rank has pipes, a log and a flight record here, and every rank of the job connects to the store.
+  const int world_size = job.world_size > 0 ? job.world_size : job.num_nodes * job.ranks;
+  need_descriptors(static_cast<std::uint64_t>(24 + 12 * job.ranks + 2 * world_size),
+                   text("the launcher of ", job.ranks, " ranks"));
   HostedStore hosted;
   if (job.node_rank == 0) {
     hosted = host_store(job.master_port, options.job_id);
     options.master_port = hosted.port;
   }
+  std::optional<StoreNotes> notes;
+  if (job.node_rank != 0)
+    notes.emplace(text("node ", job.node_rank, " of ", job.num_nodes), options.master_addr, options.master_port);
   const std::string hang =
       std::filesystem::absolute(job.hang_folder.empty() ? std::filesystem::path(job.log_folder) / "hang"
                                                         : std::filesystem::path(job.hang_folder));

@@ -21,6 +21,7 @@ struct Job {
   std::string log_folder{};   // for the ranks' output; empty: none
   std::string hang_folder{};  // for their last calls after a failure; empty: "hang" in the log folder
   int control_fd = -1;
+  bool saves_on_stop = false;  // see LaunchOptions
 };
 int run_job(const Job& job, std::ostream& err);
 

@@ -96,6 +96,7 @@ int launch(const LaunchOptions& options, std::ostream& err) {
       supervise(members, {.out_fd = options.out_fd,
                           .err_fd = options.err_fd,
                           .control_fd = options.control_fd,
+                          .saves_on_stop = options.saves_on_stop,
                           .warn = [&](const std::string& what) { err << "warning: " << what << "\n"; }});
   ProcessNames names{.one = "rank", .many = "ranks"};
   for (int i = 0; i < options.ranks; ++i) names.each.push_back(text("rank ", numbers.first_rank + i));

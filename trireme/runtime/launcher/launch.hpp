@@ -8,7 +8,7 @@
 
 #include <unistd.h>
 
-#include "trireme/runtime/memory/cgroup_facts.hpp"
+#include "trireme/base/cgroup_facts.hpp"
 #include "trireme/runtime/rank/variables.hpp"
 
 namespace trireme::launcher {
@@ -33,14 +33,15 @@ struct LaunchOptions {
 
   int out_fd = STDOUT_FILENO, err_fd = STDERR_FILENO;  // rank 0's output is copied there
   int control_fd = -1;                                 // from a parent launcher (Note [Lifelines]); -1: none
+  bool saves_on_stop = false;                          // the program handles kStopSignals as `trireme train` does
   CgroupPlaces cgroup{};
 };
 
 /// Runs until all ranks have exited. `err` gets the first failure, or the reason why the job was stopped.
 /// Returns 0 if all ranks did; the exit code of the first that failed, 71 if a signal killed it; if a forwarded signal
 /// ended the ranks, their own code (75, 130), else 128 + signal. ConfigError, with nothing left running, if the log
-/// folder cannot be written or a rank cannot be started. Forwards SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and SIGCONT
-/// while it runs; a second SIGINT or SIGTERM, 100 ms or more after the first, kills the ranks.
+/// folder cannot be written or a rank cannot be started. Forwards kStopSignals and SIGCONT while it runs; a second
+/// SIGINT or SIGTERM, later than kOneRequest, kills the ranks: 137.
 int launch(const LaunchOptions& options, std::ostream& err);
 
 /// "r0002.log"

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/stop_signals.hpp"
 #include "trireme/runtime/launcher/launch.hpp"
 #include "trireme/runtime/launcher/signal_relay.hpp"
 #include "trireme/testing/launch_helpers.hpp"
@@ -24,14 +25,15 @@ using testing::HasSubstr;
 using testing::MatchesRegex;
 using testing::StartsWith;
 
-/// Runs `bench` and sends `signals` to this process, 150 ms apart, once all ranks have created their file "ready".
-LaunchResult run_and_signal(LaunchBench& bench, const std::vector<int>& signals) {
+/// Runs `bench` and sends `signals` to this process, so much time apart, once every rank has made its file "ready".
+LaunchResult run_and_signal(LaunchBench& bench, const std::vector<int>& signals,
+                            milliseconds apart = milliseconds(150)) {
   std::thread sender([&] {
     for (int rank = 0; rank < bench.options.ranks; ++rank)
       EXPECT_TRUE(wait_until([&] { return fs::exists(bench.folder / ("ready" + std::to_string(rank))); }));
     for (const int signal : signals) {
       ::kill(::getpid(), signal);  // to the process: any thread may get it, as from outside
-      std::this_thread::sleep_for(milliseconds(150));
+      std::this_thread::sleep_for(apart);
     }
   });
   const LaunchResult result = bench.run();
@@ -111,23 +113,29 @@ TEST(LaunchSignal, ContinueWakesStoppedRanks) {
 TEST(LaunchSignal, ASecondRequestKills) {
   for (const int signal : {SIGINT, SIGTERM}) {
     LaunchBench bench(std::string("trap '' INT TERM") + kReady);
-    const LaunchResult result = run_and_signal(bench, {signal, signal});
-    EXPECT_EQ(result.code, 128 + signal);
-    EXPECT_THAT(result.err, StartsWith("stopped by " + signal_name(signal)));
-    EXPECT_LT(result.seconds, 3);
+    const LaunchResult result = run_and_signal(bench, {signal, signal}, kOneRequest + milliseconds(100));
+    EXPECT_EQ(result.code, kKilledCode);
+    EXPECT_THAT(result.err, StartsWith("killed by a second " + signal_name(signal) + ", without saving"));
+    EXPECT_LT(result.seconds, 4);
   }
 }
 
 TEST(LaunchSignal, OneRequestDeliveredTwiceIsOne) {
-  LaunchBench bench(std::string("trap 'sleep 0.3; exit 75' TERM") + kReady);
-  std::thread sender([&] {
-    for (const char* name : {"ready0", "ready1"}) wait_until([&] { return fs::exists(bench.folder / name); });
-    ::kill(::getpid(), SIGTERM);
-    std::this_thread::sleep_for(milliseconds(20));
-    ::kill(::getpid(), SIGTERM);
-  });
-  EXPECT_EQ(bench.run().code, 75);
-  sender.join();
+  LaunchBench bench(std::string("trap 'sleep 1; exit 75' TERM") + kReady);
+  EXPECT_EQ(run_and_signal(bench, {SIGTERM, SIGTERM, SIGTERM}, milliseconds(300)).code, 75);
+}
+
+TEST(LaunchSignal, AnotherSignalIsNoRepetition) {  // Slurm: SIGUSR1, and SIGTERM when the time is over
+  LaunchBench bench(std::string("trap : INT USR1; trap 'sleep 0.2; exit 75' TERM") + kReady);
+  EXPECT_EQ(run_and_signal(bench, {SIGUSR1, SIGUSR1, SIGINT, SIGTERM}, milliseconds(550)).code, 75);
+}
+
+TEST(LaunchSignal, RanksThatSaveHadNotBegunWhenASignalKillsThem) {
+  for (const auto& [signal, code] : {std::pair(SIGTERM, 75), std::pair(SIGUSR1, 75), std::pair(SIGINT, 130)}) {
+    LaunchBench bench(std::string(":") + kReady);
+    bench.options.saves_on_stop = true;
+    EXPECT_EQ(run_and_signal(bench, {signal}).code, code);
+  }
 }
 
 TEST(LaunchSignal, ItReachesThroughAWrapper) {

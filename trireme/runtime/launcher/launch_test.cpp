@@ -280,6 +280,32 @@ TEST(LaunchOutput, AReaderThatWaitsMakesRankZeroWait) {
   EXPECT_EQ(total, 20'000'000u);
 }
 
+TEST(LaunchOutput, AReaderThatStopsDoesNotStopTheRanks) {  // Ctrl-S, a hung ssh
+  Pipe pipe = make_pipe();
+  LaunchBench bench(
+      "head -c 5000000 /dev/zero; echo > $DIR/done; while [ ! -e $DIR/go ]; do sleep 0.01; done; echo end", 1);
+  bench.options.out_fd = pipe.write.get();
+  std::string seen;
+  std::thread reader([&] {
+    EXPECT_TRUE(wait_until([&] { return fs::exists(bench.folder / "done"); })) << "it waits for a reader";
+    std::vector<char> buffer(1 << 16);
+    for (ssize_t got = 0; (got = ::read(pipe.read.get(), buffer.data(), buffer.size())) > 0;) {
+      seen.append(buffer.data(), static_cast<std::size_t>(got));
+      if (seen.find("missing here") != std::string::npos) std::ofstream(bench.folder / "go") << "";
+    }
+  });
+  std::ostringstream said;
+  EXPECT_EQ(launch(bench.options, said), 0);
+  pipe.write.reset();
+  reader.join();
+  EXPECT_EQ(bench.log(0).size(), 5'000'004u) << "the log is complete";
+  const std::size_t zeros = seen.find('\n');
+  EXPECT_THAT(seen.substr(std::min(zeros, seen.size())),
+              testing::MatchesRegex("\n.trireme: [0-9.]+ MiB of output are missing here: .*complete.\nend\n"));
+  EXPECT_GE(zeros, 1u << 20);
+  EXPECT_LT(zeros, 2u << 20);
+}
+
 TEST(LaunchOutput, AReaderThatLeavesDoesNotStopTheRanks) {
   Pipe pipe = make_pipe();
   pipe.read.reset();

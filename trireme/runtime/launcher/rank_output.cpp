@@ -12,6 +12,8 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/file_output.hpp"
+#include "trireme/base/human.hpp"
+#include "trireme/base/process_limits.hpp"
 
 namespace trireme::launcher {
 namespace {
@@ -32,10 +34,30 @@ bool same_file(int fd, int other) {
   return ::fstat(fd, &a) == 0 && ::fstat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
+void EchoQueue::add(std::string_view bytes) {
+  if (broken_) return;
+  if (!waiting()) progress_ = Clock::now();
+  if (is_full() && !full_until()) {
+    dropped_ += bytes.size();
+  } else {
+    pending_ += bytes;
+  }
+}
+
+std::optional<EchoQueue::Clock::time_point> EchoQueue::full_until() const {
+  const Clock::time_point until = progress_ + kPatience;
+  return is_full() && Clock::now() < until ? std::optional(until) : std::nullopt;
+}
+
 void EchoQueue::write_some() {
   const ssize_t written = ::write(fd_, pending_.data() + sent_, std::min(pending_.size() - sent_, kWithoutWaiting));
   if (written >= 0) {
     sent_ += static_cast<std::size_t>(written);
+    progress_ = Clock::now();
+    if (dropped_ > 0)
+      pending_ += text("\n[trireme: ", human_bytes(static_cast<double>(std::exchange(dropped_, 0))),
+                       " of output are missing here: nothing was read for ", kPatience.count() / 1000,
+                       " s. The log files are complete]\n");
   } else if (errno != EINTR && errno != EAGAIN) {
     broken_ = true;
     drop();
@@ -92,7 +114,7 @@ void RankOutput::keep(std::string_view bytes, const Tell& tell) {
   tail_ += bytes;
   if (tail_.size() > 4 * kTail) tail_.erase(0, tail_.size() - kTail);
   const int error = log_ ? write_all(log_.get(), bytes) : 0;
-  if (error != 0) tell(text("cannot write ", log_file_, ": ", errno_text(error), "; the ranks go on"));
+  if (error != 0) tell(text("cannot write ", log_file_, ": ", write_error_text(error), "; the ranks go on"));
 }
 
 std::vector<std::string> RankOutput::last_lines(std::size_t most) const {

@@ -1,8 +1,10 @@
 #pragma once
 // Captures the output of a rank: writes it to its log, and for some ranks also to our own output, unmodified.
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,19 +14,24 @@
 
 namespace trireme::launcher {
 
-/// Non-blocking queue for our own output, which may be a stopped terminal or a pipe without a reader: a launcher must
-/// not block on it.
+// Note [A reader that does not read]
+// Our own output may be a stopped terminal (Ctrl-S), a hung ssh, or a pipe that nobody reads. A slow reader gets
+// everything: the writers wait for it. One that has read nothing for kPatience must not stop a training: from then on
+// output is dropped, until it reads again; then it is told how much. The logs are always complete.
+
+/// Non-blocking queue for our own output: a launcher must not block on it.
 class EchoQueue {
  public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kPatience{2000};
+
   explicit EchoQueue(int fd) : fd_(fd) {}
 
-  void add(std::string_view bytes) {
-    if (!broken_) pending_ += bytes;
-  }
+  void add(std::string_view bytes);
   int fd() const { return fd_; }
   bool waiting() const { return sent_ < pending_.size(); }
-  /// Backpressure: its writers have to wait.
-  bool full() const { return pending_.size() - sent_ > kFull; }
+  /// Backpressure: its writers have to wait, until this time at most. nullopt: they need not.
+  std::optional<Clock::time_point> full_until() const;
   /// Only after poll has reported the descriptor as writable.
   void write_some();
   void drop() {
@@ -34,10 +41,14 @@ class EchoQueue {
 
  private:
   static constexpr std::size_t kFull = 1 << 20;
+  bool is_full() const { return pending_.size() - sent_ > kFull; }
+
   int fd_;
   std::string pending_{};
-  std::size_t sent_ = 0;  // bytes of pending_ already written
-  bool broken_ = false;   // the reader is gone; the logs continue
+  std::size_t sent_ = 0;                       // bytes of pending_ already written
+  bool broken_ = false;                        // the reader is gone; the logs continue
+  Clock::time_point progress_ = Clock::now();  // of the reader: the last write, or when the queue was last empty
+  std::size_t dropped_ = 0;                    // bytes since then
 };
 
 /// Whether two descriptors refer to the same file, pipe or terminal.

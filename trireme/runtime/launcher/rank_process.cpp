@@ -69,12 +69,12 @@ void close_all_on_exec() {
 }
 
 /// The child must not run the parent's signal handlers before exec. Ignored signals stay ignored (nohup), except those
-/// that a rank needs.
+/// that a rank needs and those that we ignore ourselves (prepare_process).
 void default_signals() {
   struct sigaction action{};
   for (int signal = 1; signal < NSIG; ++signal) {
     if (::sigaction(signal, nullptr, &action) != 0) continue;
-    if (action.sa_handler == SIG_IGN && signal != SIGPIPE && signal != SIGCHLD) continue;
+    if (action.sa_handler == SIG_IGN && signal != SIGPIPE && signal != SIGCHLD && signal != SIGXFSZ) continue;
     action = {};
     action.sa_handler = SIG_DFL;
     ::sigaction(signal, &action, nullptr);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/process_limits.hpp"
 #include "trireme/runtime/launcher/rank_process.hpp"
 
 namespace trireme::launcher {
@@ -21,8 +22,8 @@ class SharedMemory {
     if (bytes == 0) return;
     fd_ = above_stdio(OwnedFd(::memfd_create("trireme flight record", MFD_CLOEXEC | MFD_ALLOW_SEALING)),
                       "a flight record");
-    require(::ftruncate(fd_.get(), static_cast<off_t>(bytes)) == 0, "no memory for a flight record of ", bytes,
-            " bytes: ", errno_text(errno));
+    require<ConfigError>(::ftruncate(fd_.get(), static_cast<off_t>(bytes)) == 0, "no memory for a flight record of ",
+                         bytes, " bytes: ", write_error_text(errno));
     // If a process truncated it, we would get SIGBUS.
     ::fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     memory_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/stop_signals.hpp"
 
 namespace trireme::launcher {
 namespace {
@@ -65,6 +66,8 @@ SignalRelay::SignalRelay() : pipe_(make_pipe()) {
   }
   ::sigaction(SIGCHLD, nullptr, &old);
   if (old.sa_handler == SIG_IGN || (old.sa_flags & SA_NOCLDWAIT) != 0) replace(SIGCHLD, old, SIG_DFL);
+  // Until here there was nothing to stop. After us the result of the job is known: no signal may change it.
+  StopSignals::note_from_now_on();
 }
 
 SignalRelay::~SignalRelay() {

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/stop_signals.hpp"
 #include "trireme/runtime/launcher/orphan_reaper.hpp"
 #include "trireme/runtime/launcher/rank_output.hpp"
 #include "trireme/runtime/launcher/signal_relay.hpp"
@@ -27,7 +29,6 @@ using Clock = std::chrono::steady_clock;
 using Time = Clock::time_point;
 
 constexpr milliseconds kWithoutPidfd(10);     // old kernels and strict containers: polling interval
-constexpr milliseconds kSameSignal(100);      // `timeout` and Slurm signal us and our group: one request, not two
 constexpr milliseconds kGiveUpAfter(10'000);  // after SIGKILL: stuck in the kernel
 constexpr std::size_t kLastWords = 20;
 constexpr int kPeerLost = static_cast<int>(ExitCode::peer_lost);
@@ -40,8 +41,6 @@ struct Living {
   OwnedFd pidfd{}, lifeline{};
   RankOutput output;
 };
-
-bool asks_to_end(int signal) { return signal == SIGINT || signal == SIGTERM; }
 
 class Supervisor {
  public:
@@ -138,16 +137,16 @@ class Supervisor {
   }
 
   void on_signal(int signal, Time now) {
-    if (asks_to_end(signal)) {
-      if (last_request_ && now - *last_request_ < kSameSignal) return;
-      if (last_request_ && !killed_by_user_) {
-        killed_by_user_ = true;
+    if (repeats_kill(signal)) {
+      const auto [first, is_new] = first_request_.try_emplace(signal, now);
+      if (!is_new && now - first->second < kOneRequest) return;
+      if (!is_new && !end_.killed_by_user) {
+        end_.killed_by_user = true;
         end_.stop_signal = signal;
         stopping_ = true;
         // A child launcher kills its own ranks, and then reports.
         kill_at_ = options_.lifeline == Lifeline::standard_input ? now + options_.grace : now;
       }
-      last_request_ = now;
     }
     if (count_living() == 0 && signal != SIGCONT) {  // only output that is not being read is left
       out_.drop();
@@ -183,7 +182,7 @@ class Supervisor {
     const auto consider = [&](const std::optional<Time>& at) {
       if (at && (!next || *at < *next)) next = at;
     };
-    for (const auto& at : {decide_at_, kill_at_, give_up_at_}) consider(at);
+    for (const auto& at : {decide_at_, kill_at_, give_up_at_, out_.full_until(), err_.full_until()}) consider(at);
     for (const Living& each : living_)
       if (each.pid > 0 && !each.pidfd) consider(now + kWithoutPidfd);
     if (!next) return -1;
@@ -198,7 +197,7 @@ class Supervisor {
     std::vector<std::pair<RankOutput*, RankOutput::Source*>> sources;
     for (Living& each : living_) {
       for (RankOutput::Source& source : each.output.sources()) {
-        if (!source.fd || (source.echo != nullptr && source.echo->full())) continue;
+        if (!source.fd || (source.echo != nullptr && source.echo->full_until())) continue;
         fds.push_back({source.fd.get(), POLLIN, 0});
         sources.emplace_back(&each.output, &source);
       }
@@ -311,9 +310,9 @@ class Supervisor {
   void conclude() {
     if (first_event_ && last_death_)
       end_.stop_seconds = std::chrono::duration<double>(*last_death_ - *first_event_).count();
-    if (killed_by_user_) {
+    if (end_.killed_by_user) {
       end_.failed = -1;
-      end_.code = 128 + end_.stop_signal;
+      end_.code = kKilledCode;
     } else if (end_.failed >= 0) {
       const ProcessExit& death = end_.deaths[static_cast<std::size_t>(end_.failed)];
       end_.code = death.signal != 0 ? kPeerLost : death.code;
@@ -323,7 +322,7 @@ class Supervisor {
     } else if (orderly_code_ != 0) {
       end_.code = orderly_code_;
     } else if (end_.stop_signal != 0) {
-      end_.code = 128 + end_.stop_signal;
+      end_.code = options_.saves_on_stop ? static_cast<int>(stop_code(end_.stop_signal)) : 128 + end_.stop_signal;
     }
   }
 
@@ -334,12 +333,13 @@ class Supervisor {
   std::vector<Living> living_{};
   SupervisorResult end_{};
 
-  bool stopping_ = false, killed_by_user_ = false, given_up_ = false;
+  bool stopping_ = false, given_up_ = false;
   bool control_open_ = true;
   int orderly_deaths_ = 0;
   int orderly_code_ = 0;  // of the first rank that exited with a code after a signal
   std::vector<int> passed_on_{};
-  std::optional<Time> last_request_{}, first_event_{}, last_death_{};
+  std::map<int, Time> first_request_{};  // by signal
+  std::optional<Time> first_event_{}, last_death_{};
   std::optional<Time> decide_at_{}, kill_at_{}, give_up_at_{};
   bool warned_ = false;
   RankOutput::Tell warn_once_ = [this](const std::string& what) {

@@ -32,7 +32,8 @@ struct SupervisorOptions {
   std::chrono::milliseconds other_cause{200};  // after a "peer lost" exit, wait that long for the exit that caused it
   std::chrono::milliseconds grace{400};        // from the stop request to SIGKILL
   int out_fd = STDOUT_FILENO, err_fd = STDERR_FILENO;
-  int control_fd = -1;  // the lifeline from a parent launcher; -1: none
+  int control_fd = -1;         // the lifeline from a parent launcher; -1: none
+  bool saves_on_stop = false;  // the processes handle kStopSignals: one that is killed by such a signal had not begun
   std::function<void(const std::string&)> warn{};
 };
 
@@ -46,6 +47,7 @@ struct SupervisorResult {
   int code = 0;                            // exit code of the launcher
   int failed = -1;                         // the process that caused the stop; -1: none failed
   int stop_signal = 0;                     // forwarded signal that ended the processes; 0: none
+  bool killed_by_user = false;             // by a repeated request: nothing was saved
   bool stopped_from_above = false;         // through control_fd
   int stopped = 0;                         // processes still running when the stop was decided
   double stop_seconds = 0;                 // from the first exit or signal to the last exit

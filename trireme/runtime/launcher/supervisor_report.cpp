@@ -40,6 +40,9 @@ std::string report_of(const SupervisorResult& end, const ProcessNames& names) {
   } else if (end.stopped_from_above) {
     report = text("stopped by the launcher of the whole job: the ", names.many, " of this host are gone after ",
                   seconds_text(end.stop_seconds), "\n");
+  } else if (end.killed_by_user) {
+    report = text("killed by a second ", signal_name(end.stop_signal), ", without saving: all ", names.many,
+                  " are gone after ", seconds_text(end.stop_seconds), "\n");
   } else if (end.stop_signal != 0) {
     report = text("stopped by ", signal_name(end.stop_signal), ": all ", names.many, " are gone after ",
                   seconds_text(end.stop_seconds), "\n");

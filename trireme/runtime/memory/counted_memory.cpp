@@ -31,7 +31,7 @@ std::mutex& sizes_mutex = *new std::mutex;
 std::unordered_map<void*, Block>& sizes = *new std::unordered_map<void*, Block>;
 c10::DeleterFnPtr inner_deleter = nullptr;
 
-c10::Allocator* before = nullptr;  // libtorch's own, while ours is installed
+c10::Allocator* allocator_before = nullptr;  // libtorch's own, while ours is installed
 
 LargeBlocks& large_blocks() {
   static auto& blocks = *new LargeBlocks;
@@ -41,7 +41,7 @@ LargeBlocks& large_blocks() {
 /// Live and cached bytes together are at most a tenth above the all-time peak: a run needs its peak anyway, so nearly
 /// everything it frees in between can be cached at no cost.
 void limit_kept(std::int64_t asked_for) {
-  const std::int64_t limit = before ? most_bytes + most_bytes / 10 - alive_bytes - asked_for : 0;
+  const std::int64_t limit = allocator_before ? most_bytes + most_bytes / 10 - alive_bytes - asked_for : 0;
   large_blocks().keep_at_most(static_cast<std::size_t>(std::max<std::int64_t>(0, limit)));
 }
 
@@ -101,11 +101,11 @@ class Counting final : public c10::Allocator {
 }  // namespace
 
 CountedMemory::CountedMemory() {
-  require(before == nullptr, "memory is counted already");
-  before = c10::GetCPUAllocator();
-  inner_deleter = before->raw_deleter();
+  require(allocator_before == nullptr, "memory is counted already");
+  allocator_before = c10::GetCPUAllocator();
+  inner_deleter = allocator_before->raw_deleter();
   require(inner_deleter != nullptr, "libtorch's CPU allocator does not free by address");
-  static Counting counting(*before);  // tensors may outlive us, and their deleter is static
+  static Counting counting(*allocator_before);  // tensors may outlive us, and their deleter is static
   alive_bytes = peak_bytes = 0;
   most_bytes = 0;
   for (auto& bytes : alive_by_kind) bytes = 0;
@@ -113,9 +113,9 @@ CountedMemory::CountedMemory() {
 }
 
 CountedMemory::~CountedMemory() {
-  c10::SetCPUAllocator(before, /*priority=*/255);
+  c10::SetCPUAllocator(allocator_before, /*priority=*/255);
   const std::lock_guard lock(sizes_mutex);
-  before = nullptr;
+  allocator_before = nullptr;
   large_blocks().keep_at_most(0);
 }
 

@@ -5,6 +5,7 @@
 #include <exception>
 #include <iostream>
 
+#include <ATen/Parallel.h>
 #include <arpa/inet.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <netdb.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/process_limits.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
 #include "trireme/runtime/rank/port_owner.hpp"
 #include "trireme/runtime/rank/rendezvous.hpp"
@@ -113,7 +115,8 @@ std::atomic<Watchdog*> watchdog_of_this_process = nullptr;
   try {
     if (const std::exception_ptr e = std::current_exception()) std::rethrow_exception(e);
   } catch (const std::exception& e) {
-    cause = first_line(e.what());
+    const auto limit = limit_behind(e);
+    cause = limit ? limit->what : first_line(e.what());
   } catch (...) {
     cause = "an exception of an unknown type";
   }
@@ -121,6 +124,9 @@ std::atomic<Watchdog*> watchdog_of_this_process = nullptr;
   std::cerr << "error: " << cause << std::endl;
   std::abort();
 }
+
+/// Threads of a rank besides libtorch's own: of Gloo, the watchdog, the store and autograd.
+constexpr int kThreadsBesides = 12;
 
 std::optional<Grid> experts_of(const ParallelSizes& sizes) {
   if (sizes.expert_parallel_size == 1 && sizes.expert_tensor_parallel_size == 0) return std::nullopt;
@@ -154,6 +160,10 @@ ParallelContext::ParallelContext(const ParallelSizes& sizes, const Environment& 
   const Grid grid = grid_of(sizes);
   require<ConfigError>(grid.size() == environment.world_size, "the layout ", grid.str(), " needs ", grid.size(),
                        " ranks, ", environment.world_size, " were started\n  launch: ", environment.how);
+  const std::string who = text("rank ", environment.rank, " of ", environment.world_size);
+  need_descriptors(descriptors_of_rank(environment.world_size), who);
+  check_thread_count(at::get_num_threads(), "OMP_NUM_THREADS");
+  std::optional<ThreadReserve> reserve(std::in_place, at::get_num_threads() + kThreadsBesides, who);
   const BackendKind backend = backend_of(options.backend, device_.is_cuda());
   check_gpus(environment, visible_gpus(), backend, options.share_gpu);
   if (backend == BackendKind::nccl && options.share_gpu) share_the_gpu(environment.rank);
@@ -165,6 +175,7 @@ ParallelContext::ParallelContext(const ParallelSizes& sizes, const Environment& 
   const std::string attempt = value_of(variables, "TORCHELASTIC_RESTART_COUNT");
   const StorePtr store = join_store(environment, options.comm, attempt.empty() ? "0" : attempt);
   check_startup(store, environment.rank, environment.world_size, whole_fingerprint(sizes, options), options.comm);
+  reserve.reset();  // all ranks of this host have held theirs
   world_ = std::make_unique<C10dWorld>(
       C10dPlace{.store = store,
                 .rank = environment.rank,

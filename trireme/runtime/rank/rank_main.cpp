@@ -4,12 +4,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
-#include <new>
 
 #include <c10/util/Exception.h>
+#include <c10/util/Logging.h>
 #include <unistd.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/process_limits.hpp"
+#include "trireme/base/process_start.hpp"
 #include "trireme/runtime/launcher/job.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
 
@@ -17,6 +19,8 @@ extern char** environ;
 
 namespace trireme {
 namespace {
+
+constexpr int kLogErrors = 2;  // of libtorch's levels
 
 int tell(const std::string& what, ExitCode code) {
   std::cerr << "error: " << what << std::endl;
@@ -31,9 +35,8 @@ int guarded(const std::function<int()>& action) {
     return tell(e.what(), e.exit_code());
   } catch (const c10::Error& e) {
     return tell(e.what_without_backtrace(), ExitCode::internal);
-  } catch (const std::bad_alloc&) {
-    return tell("out of memory", ExitCode::out_of_memory);
   } catch (const std::exception& e) {
+    if (const auto limit = limit_behind(e)) return tell(limit->what, limit->code);
     return tell(e.what(), ExitCode::internal);
   }
 }
@@ -49,8 +52,11 @@ Variables process_variables() {
 }
 
 int run_rank_main(const RankMain& how, const std::function<int(const Environment&)>& body) {
+  prepare_process();
   // A broken connection to a peer must be an error message, not a death by signal.
   std::signal(SIGPIPE, SIG_IGN);
+  // c10d logs the stack of every connection that breaks, before our own sentence with the rank and the call.
+  if (!is_set(how.variables, "TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = kLogErrors;
   return guarded([&] {
     const Environment env = detect_environment(how.variables, how.flags, visible_gpus());
     if (env.start_local_ranks > 0) {
@@ -61,6 +67,7 @@ int run_rank_main(const RankMain& how, const std::function<int(const Environment
       job.master_addr = env.master_addr;
       job.master_port = env.master_port;
       job.log_folder = how.log_folder;
+      job.saves_on_stop = how.saves_on_stop;
       return launcher::run_job(job, std::cerr);
     }
     if (env.rank == 0 && !how.quiet) std::cerr << "launch: " << env.how << std::endl;

@@ -16,9 +16,10 @@ Variables process_variables();
 struct RankMain {
   std::vector<std::string> words;  // argv, including the program
   Variables variables{};
-  EnvironmentFlags flags{};  // flags.local_ranks: -n N starts N ranks of this program
-  std::string log_folder{};  // for ranks that this process starts
-  bool quiet = false;        // do not print to stderr how it was started
+  EnvironmentFlags flags{};    // flags.local_ranks: -n N starts N ranks of this program
+  std::string log_folder{};    // for ranks that this process starts
+  bool quiet = false;          // do not print to stderr how it was started
+  bool saves_on_stop = false;  // `body` handles kStopSignals with StopSignals
 };
 
 /// Becomes a rank and runs `body`, whose result is the exit code, or starts the ranks of this host and waits for them.

@@ -19,9 +19,11 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/process_limits.hpp"
 #include "trireme/comm/store_timeout.hpp"
 #include "trireme/runtime/launcher/owned_fd.hpp"
 #include "trireme/runtime/rank/port_owner.hpp"
+#include "trireme/runtime/rank/wait_notes.hpp"
 
 namespace trireme {
 namespace {
@@ -47,6 +49,7 @@ HostedStore listen(int port, const std::string& job_id, double timeout_s) {
     hosted->set(kJobKey, job_id);
     return {hosted, taken};
   } catch (const std::exception& e) {
+    if (const auto limit = limit_behind(e)) throw ConfigError(text("the store of this job: ", limit->what));
     const std::string holder = port_owner(port);
     throw ConfigError(text("port ", port, " cannot be used for the store of this job",
                            holder.empty() ? text(": ", first_line(e.what())) : text(": it is held by ", holder),
@@ -81,7 +84,8 @@ std::string try_address(const addrinfo& at, Clock::time_point until) {
 
 /// Waits until there is a listener. libtorch would too, but takes up to twice the time and prints its stack. The name
 /// is resolved each time: a pod's name may appear after the pod.
-std::string wait_for_listener(const std::string& address, int port, Clock::time_point until) {
+std::string wait_for_listener(const std::string& address, int port, Clock::time_point until, WaitNotes& notes,
+                              const std::atomic<bool>& over) {
   for (std::string why;;) {
     addrinfo hints{}, *found = nullptr;
     hints.ai_socktype = SOCK_STREAM;
@@ -90,7 +94,8 @@ std::string wait_for_listener(const std::string& address, int port, Clock::time_
     for (const addrinfo* at = found; at != nullptr; at = at->ai_next)
       if ((why = try_address(*at, until)).empty()) break;
     if (found != nullptr) ::freeaddrinfo(found);
-    if (why.empty() || Clock::now() >= until) return why;
+    if (why.empty() || Clock::now() >= until || over) return why;
+    notes.tell([&] { return text("the store at ", store_url(address, port), ": ", why); });
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 }
@@ -118,7 +123,8 @@ StorePtr come_to(const Environment& env, double timeout_s) {
   options.waitWorkers = false;
   const auto until = Clock::now() + milliseconds(timeout_s);
   try {
-    const std::string why = wait_for_listener(env.master_addr, env.master_port, until);
+    WaitNotes notes(text("rank ", env.rank, " of ", env.world_size), timeout_s);
+    const std::string why = wait_for_listener(env.master_addr, env.master_port, until, notes, false);
     if (!why.empty()) throw std::runtime_error(why);
     constexpr std::chrono::milliseconds kForTheGreeting(2000);
     options.timeout =
@@ -145,6 +151,17 @@ void check_job(const StorePtr& store, const Environment& env) {
 }
 
 }  // namespace
+
+StoreNotes::StoreNotes(const std::string& who, const std::string& address, int port)
+    : over_(std::make_shared<std::atomic<bool>>(false)) {
+  // Detached: it may be resolving a name, for which the end of the job must not wait.
+  std::thread([over = over_, who, address, port] {
+    WaitNotes notes(who, 0);
+    wait_for_listener(address, port, Clock::time_point::max(), notes, *over);
+  }).detach();
+}
+
+StoreNotes::~StoreNotes() { *over_ = true; }
 
 HostedStore host_store(int port, const std::string& job_id) { return listen(port, job_id, 300); }
 

@@ -1,5 +1,7 @@
 #pragma once
 // Rendezvous: how ranks find each other through the store.
+#include <atomic>
+#include <memory>
 #include <string>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -18,6 +20,19 @@ struct HostedStore {
 
 /// Hosts a store for a job in this process; port 0: any free port. ConfigError names the process that holds the port.
 HostedStore host_store(int port, const std::string& job_id);
+
+/// While it lives, and as long as nothing listens there, says on stderr that the store is waited for: for a launcher
+/// whose ranks say it in files only.
+class StoreNotes {
+ public:
+  StoreNotes(const std::string& who, const std::string& address, int port);
+  ~StoreNotes();
+  StoreNotes(const StoreNotes&) = delete;
+  StoreNotes& operator=(const StoreNotes&) = delete;
+
+ private:
+  std::shared_ptr<std::atomic<bool>> over_;
+};
 
 /// Connects to the store of the job in `environment`: rank 0 hosts it if no launcher does, the others connect within
 /// init_timeout_s. `attempt`: a restarted job must not read keys of the previous attempt.

@@ -7,6 +7,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/runtime/rank/port_owner.hpp"
+#include "trireme/runtime/rank/wait_notes.hpp"
 
 namespace trireme {
 namespace {
@@ -76,15 +77,28 @@ class StartupCheck {
       if (store_->check({kOver})) leave(store_->get_to_str(kOver), world_size_);
       if (store_->check(keys)) return;
       if (Clock::now() >= deadline_) break;
+      notes_.tell([&] {
+        const std::vector<int> missing = absent();
+        return missing.empty() ? std::string("the others to compare their settings")
+                               : text("rank", missing.size() == 1 ? " " : "s ", ranks_text(missing));
+      });
       std::this_thread::sleep_for(pause);
     }
-    std::vector<int> came, missing;
-    for (int r = 0; r < world_size_; ++r) (store_->check({key("here", r)}) ? came : missing).push_back(r);
+    std::vector<int> came, missing = absent();
+    for (int r = 0; r < world_size_; ++r)
+      if (std::ranges::find(missing, r) == missing.end()) came.push_back(r);
     end_for_all(Verdict::ranks_missing,
                 text("after ", timeout_s_, " s ", came.size(), " of ", world_size_,
                      " ranks have come\n  came: ", ranks_text(came), "\n  missing: ", ranks_text(missing),
                      "\n  fix: start the missing ranks, or raise comm.init_timeout_s"),
                 static_cast<int>(came.size()));
+  }
+
+  std::vector<int> absent() {
+    std::vector<int> ranks;
+    for (int r = 0; r < world_size_; ++r)
+      if (!store_->check({key("here", r)})) ranks.push_back(r);
+    return ranks;
   }
 
   [[noreturn]] void end_for_all(Verdict verdict, const std::string& why, int present) {
@@ -112,6 +126,7 @@ class StartupCheck {
   const Fingerprint& fingerprint_;
   const double timeout_s_;
   const Clock::time_point deadline_;
+  WaitNotes notes_{text("rank ", rank_, " of ", world_size_), timeout_s_};
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "trireme/runtime/memory/cgroup_facts.hpp"
+#include "trireme/base/cgroup_facts.hpp"
 
 #include <filesystem>
 #include <fstream>

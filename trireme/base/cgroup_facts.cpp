@@ -1,4 +1,4 @@
-#include "trireme/runtime/memory/cgroup_facts.hpp"
+#include "trireme/base/cgroup_facts.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -48,10 +48,10 @@ std::optional<long> count_named(std::ifstream in, const std::string& wanted) {
 }
 
 /// The cores allowed by Slurm, taskset or a cpuset; the standard library counts all online cores.
-int cores_of_affinity() {
+int cores_of_affinity(pid_t process) {
   for (std::size_t size = 1; size <= 64; size *= 2) {  // 1024 cores each
     std::vector<cpu_set_t> sets(size);
-    if (::sched_getaffinity(0, size * sizeof(cpu_set_t), sets.data()) == 0)
+    if (::sched_getaffinity(process, size * sizeof(cpu_set_t), sets.data()) == 0)
       return std::max(1, CPU_COUNT_S(size * sizeof(cpu_set_t), sets.data()));
   }
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
@@ -75,8 +75,18 @@ std::optional<double> cgroup_cpu_limit(const CgroupPlaces& places) {
   return std::nullopt;
 }
 
-int usable_cores(const CgroupPlaces& places) {
-  const int cores = cores_of_affinity();
+std::optional<PidLimit> cgroup_pid_limit(const CgroupPlaces& places) {
+  for (const char* controller : {"", "pids"}) {
+    const std::vector<fs::path> folders = cgroup_folders(places, controller);
+    PidLimit limit;
+    std::ifstream max = open_first(folders, "pids.max"), current = open_first(folders, "pids.current");
+    if (max >> limit.max && current >> limit.current) return limit;  // "max" is no number
+  }
+  return std::nullopt;
+}
+
+int usable_cores(const CgroupPlaces& places, pid_t process) {
+  const int cores = cores_of_affinity(process);
   const std::optional<double> limit = cgroup_cpu_limit(places);
   return limit ? std::clamp(static_cast<int>(std::ceil(*limit)), 1, cores) : cores;
 }

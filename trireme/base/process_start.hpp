@@ -1,0 +1,13 @@
+#pragma once
+// What every program does first.
+
+namespace trireme {
+
+/// - Opens /dev/null where standard input, output or error is closed: the next file or socket would get that number,
+///   and be read from or written to as if it were.
+/// - Ignores SIGXFSZ: a file that grows beyond `ulimit -f` is then a write error that can be told, not a silent death.
+/// - Keeps oneDNN from writing /tmp/perf-PID.map for each process, unless a variable asks for it.
+/// To be called in main(), before there are threads. rank_main() calls it.
+void prepare_process();
+
+}  // namespace trireme

@@ -1,0 +1,49 @@
+#pragma once
+// The signals that ask a process to stop, and what it answers with (docs/errors.md, "Signals").
+#include <array>
+#include <chrono>
+#include <optional>
+
+#include <signal.h>
+
+#include "trireme/base/error.hpp"
+
+namespace trireme {
+
+/// Ctrl-C; schedulers (Slurm: also `sbatch --signal=USR1`), container runtimes and other launchers; a lost terminal.
+inline constexpr std::array kStopSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+
+/// torchrun, mpirun, `timeout` and Slurm signal a process and also its group: within this time it is one request.
+inline constexpr std::chrono::milliseconds kOneRequest(1000);
+
+/// Whether the same signal again, later than kOneRequest, means "at once, without saving".
+constexpr bool repeats_kill(int signal) { return signal == SIGINT || signal == SIGTERM; }
+
+/// Exit code of a process that a second request killed: the shell's for SIGKILL.
+inline constexpr int kKilledCode = 128 + SIGKILL;
+
+/// Exit code of a process that a signal asked to stop, and that has lost nothing.
+constexpr ExitCode stop_code(int signal) { return signal == SIGINT ? ExitCode::interrupted : ExitCode::preempted; }
+
+/// While in scope, kStopSignals (unless ignored, as under nohup) do not end the process as the system would: either
+/// they are noted, for work that polls received(), or, as long as there is nothing to save, they end it at once with
+/// stop_code(). A repeated SIGINT or SIGTERM kills it. After destruction the signals are ignored: it should be the last
+/// thing that a process does. One instance per process at a time.
+class StopSignals {
+ public:
+  enum class Then { note, leave };
+  explicit StopSignals(Then then);
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  /// From now on there is something to save.
+  static void note_from_now_on();
+
+  /// The first signal that was noted, or 0.
+  static int received();
+  /// Its exit code.
+  static std::optional<ExitCode> asked();
+};
+
+}  // namespace trireme
