@@ -30,6 +30,7 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
       io_(std::move(io)),
       memory_(context.device(), process),
       lr_(lr_options(config_)),
+      non_finite_(config::parse_non_finite(config_.checks.non_finite)),
       tracer_(config_.profiler.steps, io_.folder / config_.profiler.dir, context.world(),
               context.device().is_cuda() ? "nccl" : "gloo") {
   if (config_.precision.param == "float16") scale_.emplace(loss_scale_options(config_));
@@ -52,7 +53,7 @@ ExitCode Trainer::run() {
     const StepResult result = run_step(step);
     // A smaller loss scale helps only if just the scaled gradients overflowed.
     const bool scale_helps = scale_ && result.scale > 1 && std::isfinite(result.loss);
-    if (!result.finite && !scale_helps && config_.checks.non_finite == "stop") stop_non_finite(step, result);
+    if (!result.finite && !scale_helps && non_finite_ == config::NonFinite::stop) stop_non_finite(step, result);
     done = step;
     stop = result.stop;
     std::optional<double> validation_loss;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "trireme/base/error.hpp"
+#include "trireme/config/schema/choices.hpp"
 #include "trireme/optim/loss_scale.hpp"
 #include "trireme/optim/lr_schedule.hpp"
 #include "trireme/runtime/process_setup.hpp"
@@ -41,6 +42,7 @@ class Trainer {
   TrainIo io_;
   DeviceMemory memory_;
   LrSchedule lr_;
+  config::NonFinite non_finite_;
   std::optional<LossScale> scale_;  // only for f16
   StepTracer tracer_;
   std::unique_ptr<Batches> batches_;

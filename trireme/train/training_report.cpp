@@ -4,6 +4,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/file_output.hpp"
+#include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/counts.hpp"
 #include "trireme/planner/memory.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
@@ -24,7 +25,8 @@ void TrainingReport::print_header(const TrainIo& io, const std::string& data) {
   const planner::MemoryPlan plan = planner::predict_memory(config_, config_.precision.param, gpu);
   predicted_bytes_ = plan.total();
   const Environment& env = context_.environment();
-  const std::string backend = config_.comm.backend == "auto" ? gpu ? "nccl" : "gloo" : config_.comm.backend;
+  const bool automatic = config::parse_comm_backend(config_.comm.backend) == config::CommBackend::automatic;
+  const std::string backend = automatic ? gpu ? "nccl" : "gloo" : config_.comm.backend;
   RunHeader header;
   header.program = text(io.program, " · libtorch ", libtorch_facts().built_with, " · ", env.world_size,
                         env.world_size == 1 ? " rank" : " ranks", " (", env.launcher, "; ", backend, ", ",

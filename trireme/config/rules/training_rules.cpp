@@ -1,11 +1,12 @@
 #include "trireme/config/rules/training_rules.hpp"
 
 #include <algorithm>
-#include <charconv>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "trireme/base/error.hpp"
+#include "trireme/config/schema/choices.hpp"
 
 namespace trireme::config {
 
@@ -58,14 +59,10 @@ std::vector<std::string> not_done_yet(const LoadedConfig& loaded) {
 }
 
 std::int64_t layers_per_unit(const Config& config) {
-  const std::string& word = config.parallelism.zero_unit;
-  if (word == "layer") return 1;
-  if (word == "model") return 0;
-  std::int64_t layers = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), layers);
-  require<ConfigError>(error == std::errc() && end == word.data() + word.size() && layers >= 1,
-                       "parallelism.zero_unit = \"", word, "\": must be \"layer\", \"model\" or a number of layers");
-  return layers;
+  const std::optional<ZeroUnit> unit = parse_zero_unit(config.parallelism.zero_unit);
+  require<ConfigError>(unit.has_value(), "parallelism.zero_unit = \"", config.parallelism.zero_unit,
+                       "\": must be \"layer\", \"model\" or a number of layers");
+  return unit->kind == ZeroUnit::Kind::model ? 0 : unit->layers;
 }
 
 }  // namespace trireme::config

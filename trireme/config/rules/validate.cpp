@@ -88,8 +88,9 @@ void note(Rules& rules) {
   if (rules.any() || p.pp == 1 || microbatches >= p.pp) return;
   std::string bubble = "large";
   if (p.pp * microbatches * p.virtual_stages <= kMaxReplayedSteps) {
-    const schedule::Replay r = schedule::replay(schedule::make_schedule(
-        p.pp_schedule, static_cast<int>(p.pp), static_cast<int>(microbatches), static_cast<int>(p.virtual_stages)));
+    const schedule::Replay r =
+        schedule::replay(schedule::make_schedule(schedule::parse_schedule_kind(p.pp_schedule), static_cast<int>(p.pp),
+                                                 static_cast<int>(microbatches), static_cast<int>(p.virtual_stages)));
     char percent[32];
     std::snprintf(percent, sizeof percent, "%.0f%% of the work", 100 * r.bubble_fraction);
     bubble = percent;

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "trireme/base/error.hpp"
+#include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/family.hpp"
 #include "trireme/schedule/generate.hpp"
 
@@ -232,8 +233,7 @@ std::vector<Field> fields(Config& c) {
       {"profiler.with_stack", &c.profiler.with_stack, ""},
       filled({"profiler.dir", &c.profiler.dir, "folder in the run's folder"}),
 
-      one_of("comm.backend", &c.comm.backend, "auto = nccl on CUDA, gloo on CPU; fake for dry runs",
-             {"auto", "gloo", "nccl", "fake"}),
+      one_of("comm.backend", &c.comm.backend, "auto = nccl on CUDA, gloo on CPU", comm_backend_words()),
       {"comm.init_timeout_s", &c.comm.init_timeout_s, "for ranks to come", 0, 1e6, true},
       {"comm.timeout_s", &c.comm.timeout_s, "for one communication", 0, 1e6, true},
       one_of("comm.check", &c.comm.check, "compare calls across ranks: never, once a step, before each",
@@ -244,7 +244,7 @@ std::vector<Field> fields(Config& c) {
       {"checks.replicas_every", &c.checks.replicas_every, "steps between comparisons of replicas; 0 = never", 0,
        kMaxCount},
       one_of("checks.non_finite", &c.checks.non_finite, "a NaN or Inf in the gradients: stop, or skip the update",
-             {"stop", "skip"}),
+             non_finite_words()),
   };
   std::ranges::move(rest, std::back_inserter(all));
   return all;
