@@ -14,6 +14,9 @@ using Words = std::vector<std::pair<const char*, Enum>>;
 const Words<NonFinite> kNonFinite = {{"stop", NonFinite::stop}, {"skip", NonFinite::skip}};
 const Words<CommBackend> kCommBackend = {
     {"auto", CommBackend::automatic}, {"gloo", CommBackend::gloo}, {"nccl", CommBackend::nccl}};
+const Words<RopeKind> kRopeKind = {{"", RopeKind::plain},        {"default", RopeKind::plain},
+                                   {"linear", RopeKind::linear}, {"dynamic", RopeKind::dynamic},
+                                   {"yarn", RopeKind::yarn},     {"llama3", RopeKind::llama3}};
 
 constexpr std::int64_t kMaxUnitLayers = 999'999;
 
@@ -29,7 +32,7 @@ Enum parse_choice(const char* key, std::string_view word, const Words<Enum>& wor
   std::string known;
   for (const auto& [name, value] : words) {
     if (word == name) return value;
-    known += text(known.empty() ? "" : ", ", name);
+    known += text(known.empty() ? "" : ", ", *name ? name : "\"\"");
   }
   throw ConfigError(text(key, " = \"", word, "\" is none of: ", known));
 }
@@ -38,9 +41,13 @@ Enum parse_choice(const char* key, std::string_view word, const Words<Enum>& wor
 
 NonFinite parse_non_finite(std::string_view word) { return parse_choice("checks.non_finite", word, kNonFinite); }
 CommBackend parse_comm_backend(std::string_view word) { return parse_choice("comm.backend", word, kCommBackend); }
+RopeKind parse_rope_kind(std::string_view word) {
+  return parse_choice("model.rope_scaling.rope_type", word, kRopeKind);
+}
 
 std::vector<std::string> non_finite_words() { return words_of_choice(kNonFinite); }
 std::vector<std::string> comm_backend_words() { return words_of_choice(kCommBackend); }
+std::vector<std::string> rope_kind_words() { return words_of_choice(kRopeKind); }
 
 std::optional<ZeroUnit> parse_zero_unit(std::string_view word) {
   if (word == "layer") return ZeroUnit{};

@@ -12,13 +12,17 @@ namespace trireme::config {
 enum class NonFinite { stop, skip };
 /// comm.backend; automatic: nccl on a GPU, else gloo
 enum class CommBackend { automatic, gloo, nccl };
+/// model.rope_scaling.rope_type; plain: "" or "default"
+enum class RopeKind { plain, linear, dynamic, yarn, llama3 };
 
 // ConfigError for an unknown word.
 NonFinite parse_non_finite(std::string_view word);
 CommBackend parse_comm_backend(std::string_view word);
+RopeKind parse_rope_kind(std::string_view word);
 
 std::vector<std::string> non_finite_words();
 std::vector<std::string> comm_backend_words();
+std::vector<std::string> rope_kind_words();
 
 /// parallelism.zero_unit: what ZeRO 3 gathers and frees at once.
 struct ZeroUnit {
