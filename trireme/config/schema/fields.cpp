@@ -71,6 +71,13 @@ Field filled(Field field) {
   return field;
 }
 
+/// A probability of dropping an element: with 1 nothing would be left.
+Field dropout(std::string key, double* value, const char* meaning) {
+  Field field{std::move(key), value, meaning, 0, 1};
+  field.below_max = true;
+  return field;
+}
+
 std::vector<Field> stage_fields(const std::string& prefix, DataStage& stage) {
   return {
       {prefix + "start_step", &stage.start_step, "first step of this stage; the first stage starts at 1", 1, kMaxCount},
@@ -129,9 +136,9 @@ std::vector<Field> fields(Config& c) {
        kMaxSize},
       {"model.router_aux_loss_coef", &c.model.router_aux_loss_coef, "weight of the balancing loss", 0, 1e6},
       {"model.initializer_range", &c.model.initializer_range, "standard deviation of the initial weights", 0, 1e3},
-      {"model.embd_pdrop", &c.model.embd_pdrop, "dropout after the embedding", 0, 1},
-      {"model.resid_pdrop", &c.model.resid_pdrop, "dropout before each residual addition", 0, 1},
-      {"model.attention_dropout", &c.model.attention_dropout, "dropout of attention weights", 0, 1},
+      dropout("model.embd_pdrop", &c.model.embd_pdrop, "dropout after the embedding"),
+      dropout("model.resid_pdrop", &c.model.resid_pdrop, "dropout before each residual addition"),
+      dropout("model.attention_dropout", &c.model.attention_dropout, "dropout of attention weights"),
       one_of("model.dtype", &c.model.dtype,
              "of the computation; auto = bfloat16 where the device multiplies it natively, else float32", kDtypes),
       {"model.init", &c.model.init, "\"random\", or \"hf:FOLDER\" for existing weights"},
@@ -173,7 +180,7 @@ std::vector<Field> fields(Config& c) {
       one_of("optimizer.name", &c.optimizer.name, "", {"adamw", "adam", "sgd"}),
       {"optimizer.lr", &c.optimizer.lr, "highest learning rate", 0, 1e6, true},
       {"optimizer.betas", &c.optimizer.betas, "decay of Adam's two moments", 0, 1},
-      {"optimizer.eps", &c.optimizer.eps, "Adam's epsilon", 0, 1},
+      {"optimizer.eps", &c.optimizer.eps, "Adam's epsilon", 0, 1, true},
       {"optimizer.weight_decay", &c.optimizer.weight_decay, "", 0, 1e6},
       filled(
           {"optimizer.no_decay", &c.optimizer.no_decay, "parameters whose name holds one of these words do not decay"}),
@@ -227,7 +234,8 @@ std::vector<Field> fields(Config& c) {
       one_of("precision.param", &c.precision.param, "auto = model.dtype", kDtypes),
       one_of("precision.reduce", &c.precision.reduce, "gradients on the wire", kRealDtypes),
       one_of("precision.accumulate", &c.precision.accumulate, "gradients over microbatches", kRealDtypes),
-      one_of("precision.master", &c.precision.master, "the optimizer's copy of the weights", kRealDtypes),
+      one_of("precision.master", &c.precision.master,
+             "the optimizer's copy of the weights: float32, or float64 for float64 weights", kRealDtypes),
       one_of("precision.states", &c.precision.states, "the optimizer's moments", kRealDtypes),
 
       {"loss_scale.initial", &c.loss_scale.initial, "for float16 only", 1, 1e30},
@@ -257,7 +265,7 @@ std::vector<Field> fields(Config& c) {
       {"profiler.warmup", &c.profiler.warmup, "", 0, kMaxCount},
       {"profiler.active", &c.profiler.active, "", 1, kMaxCount},
       {"profiler.with_stack", &c.profiler.with_stack, ""},
-      filled({"profiler.dir", &c.profiler.dir, "folder in the run's folder"}),
+      filled({"profiler.dir", &c.profiler.dir, "folder in the run's folder, for traces"}),
 
       one_of("comm.backend", &c.comm.backend, "auto = nccl on CUDA, gloo on CPU", comm_backend_words()),
       {"comm.init_timeout_s", &c.comm.init_timeout_s, "for ranks to come", 0, 1e6, true},

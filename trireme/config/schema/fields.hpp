@@ -35,7 +35,8 @@ struct Field {
   double max = std::numeric_limits<double>::infinity();
   bool above_min = false;  // min itself is excluded
   std::vector<std::string> choices = {};
-  bool filled = false;  // must not be an empty string
+  bool filled = false;     // must not be an empty string
+  bool below_max = false;  // max itself is excluded
 };
 
 /// The fields of `config`, in print order. They point into it: resizing `config.data` invalidates those of its
