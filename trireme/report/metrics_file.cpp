@@ -94,11 +94,11 @@ std::vector<LogItem> log_items(const StepRecord& record) {
   return items;
 }
 
-MetricsFile::MetricsFile(const std::filesystem::path& path) : file_(path) {
-  // After a crash in the middle of a line: start the next record on a new line.
-  if (!file_.ends_with('\n')) file_.append("\n");
-}
+MetricsFile::MetricsFile(const std::filesystem::path& path) : file_(path) {}
 
-void MetricsFile::append(const StepRecord& record) { file_.append(json_record(record) + "\n"); }
+void MetricsFile::append(const StepRecord& record) {
+  // After a crash in the middle of a line, or a failed write that could not be taken back: begin a new line.
+  file_.append((file_.ends_with('\n') ? "" : "\n") + json_record(record) + "\n");
+}
 
 }  // namespace trireme::report
