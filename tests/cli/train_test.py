@@ -254,13 +254,14 @@ class Folder(TrainTest):
         for row in rows:
             self.assertLessEqual(set(row), known)
             self.assertGreaterEqual(set(row), {"loss", "loss_hex", "grad_norm", "grad_norm_hex", "lr", "tokens", "tokens_per_sec",
-                                               "tokens_per_sec_per_gpu", "step_time_s", "data_time_frac", "comm_exposed_frac",
+                                               "tokens_per_sec_per_gpu", "step_time_s", "train_time_s", "data_time_frac", "comm_exposed_frac",
                                                "tflops_per_gpu", "mem_peak_gib", "skipped"})
             self.assertNotIn("mfu", row, "no peak is known of a CPU")
             self.assertEqual(float.fromhex(row["loss_hex"]), row["loss"])
             self.assertEqual(float.fromhex(row["grad_norm_hex"]), row["grad_norm"])
             self.assertEqual(row["tokens"], row["step"] * TOKENS)
-            self.close([row["tokens_per_sec"]], [TOKENS / row["step_time_s"]], 1e-6)
+            self.close([row["tokens_per_sec"]], [TOKENS / row["train_time_s"]], 1e-6)
+            self.assertLessEqual(row["train_time_s"], row["step_time_s"])
             self.close([row["tokens_per_sec_per_gpu"]], [row["tokens_per_sec"] / 2], 1e-6)
             for key in ("data_time_frac", "comm_exposed_frac"):
                 self.assertTrue(0 <= row[key] <= 1, row)
@@ -447,6 +448,15 @@ class Stops(TrainTest):
 
     def test_ctrl_c_twice_quickly(self):
         self.twice(0.2)  # below 0.1 s the launcher takes two for one
+
+    def test_a_step_takes_as_long_as_the_clock_says(self):
+        """With validation, which takes most of the time here."""
+        run = self.ok(train("--metrics.console", "json", "--validation.interval", "1", "--validation.sources", "book.ds"))
+        seconds = json.loads(run.stdout.splitlines()[-1])["done"]["seconds"]
+        rows = run.metrics()
+        self.assertGreaterEqual(seconds + 1e-3, sum(row["step_time_s"] for row in rows))
+        self.assertGreaterEqual(sum(row["step_time_s"] for row in rows), 0.9 * seconds)
+        self.assertLess(sum(row["train_time_s"] for row in rows), 0.9 * seconds)
 
     def test_not_finite_stops(self):
         run = train(*BLOW_UP, n=2)

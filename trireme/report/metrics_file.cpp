@@ -33,6 +33,7 @@ std::vector<Entry> entries(const StepRecord& record) {
   add("tokens_per_sec", record.tokens_per_sec, ".0f");
   add("tokens_per_sec_per_gpu", record.tokens_per_sec_per_rank, ".0f");
   add("step_time_s", record.step_time_s, ".4g");
+  add("train_time_s", record.train_time_s, ".4g");
   add("data_time_frac", record.data_time_frac, ".3g");
   add("comm_exposed_frac", record.comm_exposed_frac, ".3g");
   add("bubble_frac", record.bubble_frac, ".3g");

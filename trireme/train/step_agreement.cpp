@@ -1,5 +1,6 @@
 #include "trireme/train/step_agreement.hpp"
 
+#include <ATen/ops/max.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
@@ -17,12 +18,18 @@ const at::Tensor& TokenCount::total() {
   return total_;
 }
 
-StepAgreement agree(const at::Tensor& loss_sum, bool stop_asked, const Mesh& mesh) {
-  at::Tensor both = at::zeros({2}, loss_sum.options());
-  if (mesh.coord(Axis::tp) == 0) both[0] = loss_sum;  // the same on all ranks of tp: counted once
-  if (stop_asked) both[1] = 1;
-  both = mesh.world_group().all_reduce_(both).wait().cpu();
-  return {both[0].item<double>(), both[1].item<double>() > 0};
+StepAgreement agree(const at::Tensor& loss_sum, bool stop_asked, std::int64_t peak_bytes, const Mesh& mesh) {
+  // One sum for everything: each rank writes its peak to an element of its own, so that the maximum is known too.
+  const Group& world = mesh.world_group();
+  at::Tensor host = at::zeros({2 + world.size()}, at::kDouble);
+  host[1] = stop_asked ? 1 : 0;
+  host[2 + world.rank()] = static_cast<double>(peak_bytes);
+  at::Tensor all = host.to(loss_sum.device());
+  if (mesh.coord(Axis::tp) == 0) all[0] = loss_sum;  // the same on all ranks of tp: counted once
+  all = mesh.world_group().all_reduce_(all).wait().cpu();
+  return {.loss_sum = all[0].item<double>(),
+          .stop = all[1].item<double>() > 0,
+          .peak_bytes = static_cast<std::int64_t>(all.slice(0, 2).max().item<double>())};
 }
 
 }  // namespace trireme

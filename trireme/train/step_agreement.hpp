@@ -1,5 +1,5 @@
 #pragma once
-// The values that all ranks exchange per step, apart from the model: token count, loss, and whether to stop.
+// The values that all ranks exchange per step, apart from the model: token count, loss, memory, and whether to stop.
 #include <optional>
 #include <vector>
 
@@ -21,11 +21,13 @@ class TokenCount {
 };
 
 struct StepAgreement {
-  double loss_sum = 0;  // of all tokens of the step
-  bool stop = false;    // some rank was asked to stop
+  double loss_sum = 0;          // of all tokens of the step
+  bool stop = false;            // some rank was asked to stop
+  std::int64_t peak_bytes = 0;  // the highest of all ranks
 };
 
-/// `loss_sum`: over this rank's tokens. Collective; synchronizes with the device.
-StepAgreement agree(const at::Tensor& loss_sum, bool stop_asked, const Mesh& mesh);
+/// `loss_sum`: over this rank's tokens, f64. `peak_bytes`: of this rank's memory. Collective; synchronizes with the
+/// device.
+StepAgreement agree(const at::Tensor& loss_sum, bool stop_asked, std::int64_t peak_bytes, const Mesh& mesh);
 
 }  // namespace trireme

@@ -76,6 +76,7 @@ StepResult Trainer::run_step(std::int64_t step) {
   StepResult result{.lr = lr_(step), .scale = scale_ ? scale_->scale() : 1.0, .timing = {}};
   StepTiming& t = result.timing;
   const Stopwatch step_time;
+  t.begin_ns = step_time.begin_ns();
   const double waited_before = context_.world().recorder().waited_seconds();
 
   // Data. The all-reduce of the token count overlaps the first forward.
@@ -101,7 +102,7 @@ StepResult Trainer::run_step(std::int64_t step) {
   // Update. Whether it counts is known once the norm has been read.
   PendingUpdate update =
       zero().update({.lr = result.lr, .max_norm = config_.training.max_norm, .loss_scale = result.scale});
-  const StepAgreement agreed = agree(outcome.loss_sum, io_.stop_asked(), mesh_);
+  const StepAgreement agreed = agree(outcome.loss_sum, io_.stop_asked(), memory_.take_peak(), mesh_);
   result.norm = std::move(update).settle();
   result.finite = std::isfinite(result.norm);
   if (scale_) scale_->update(!result.finite);
@@ -113,7 +114,7 @@ StepResult Trainer::run_step(std::int64_t step) {
   t.step = step_time.seconds();
   tracer_.step_done(outcome);
   t.waited = context_.world().recorder().waited_seconds() - waited_before;
-  peak_bytes_ = std::max(peak_bytes_, memory_.take_peak());
+  peak_bytes_ = std::max(peak_bytes_, agreed.peak_bytes);
   return result;
 }
 
