@@ -7,6 +7,7 @@ import concurrent.futures
 import functools
 import gzip
 import json
+import math
 import os
 import pathlib
 import random
@@ -458,6 +459,12 @@ class Stops(TrainTest):
         self.assertGreaterEqual(sum(row["step_time_s"] for row in rows), 0.9 * seconds)
         self.assertLess(sum(row["train_time_s"] for row in rows), 0.9 * seconds)
 
+    def test_data_without_one_label_to_learn(self):
+        folder = fresh_folder()
+        (folder / "book.ds.loss").write_bytes(bytes((folder / "book.ds").stat().st_size // 2))
+        run = train(n=2, folder=folder)
+        self.one_error(run, DATA, "step 1: not one token of the data has a label to learn (book.ds", "fix: ")
+
     def test_not_finite_stops(self):
         run = train(*BLOW_UP, n=2)
         self.assertEqual(run.code, NON_FINITE, run)
@@ -477,6 +484,26 @@ class Stops(TrainTest):
         for row in skipped:
             self.assertIsNone(row["grad_norm"])
             self.assertIn(row["grad_norm_hex"], ("nan", "inf", "-nan"))
+
+    def test_a_run_without_one_update_fails(self):
+        words = ("--model.dtype", "float16", "--model.initializer_range", "1000", "--loss_scale.initial", "1", "--checks.non_finite", "skip")
+        run = train(*words, n=2)
+        self.assertEqual(run.code, NON_FINITE, run)
+        self.assertEqual([row["skipped"] for row in run.metrics()], [True] * 4)
+        self.assertIn("error: all 4 updates were skipped: no gradient was finite, and nothing was trained\n"
+                      "  the weights are the initial ones, saved in ", run.stderr)
+
+    def test_weights_that_are_not_finite_are_told_of(self):
+        folder = shared(*QUIET).saved()
+        bad = pathlib.Path(tempfile.mkdtemp(dir=scratch)) / "bad"
+        shutil.copytree(folder, bad)
+        with open(bad / "model.safetensors", "r+b") as file:
+            file.seek(-4, os.SEEK_END)
+            file.write(struct.pack("<f", math.nan))
+        run = train("--model.init", f"hf:{bad}", "--checks.non_finite", "skip")
+        self.assertEqual(run.code, NON_FINITE, run)
+        self.assertRegex(run.stderr, r"^error: the weights after step 4 are not finite, saved in \S+/step-4\n"
+                                     r"  not finite in the saved weights: [a-z0-9_.]+\n  all 4 updates were skipped\n  fix: ")
 
     def test_a_note_is_not_repeated(self):
         lines = [line for line in shared(*BLOW_UP, "--checks.non_finite", "skip", n=2).stdout.splitlines() if line.startswith("step=")]

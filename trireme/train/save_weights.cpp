@@ -4,6 +4,8 @@
 #include <map>
 #include <sstream>
 
+#include <ATen/ops/isfinite.h>
+
 #include "trireme/base/error.hpp"
 #include "trireme/config/foreign/hf_config_write.hpp"
 #include "trireme/files/safetensors_folder_write.hpp"
@@ -86,13 +88,16 @@ std::string what_transformers_lacks(const ModelConfig& model, const std::string&
   }
 }
 
-void save_weights(Zero& zero, Mesh& mesh, const FolderFacts& facts, const std::filesystem::path& folder) {
+std::vector<std::string> save_weights(Zero& zero, Mesh& mesh, const FolderFacts& facts,
+                                      const std::filesystem::path& folder) {
   const at::NoGradGuard no_grad;
   const auto names = names_by_ours(facts.model);
+  std::vector<std::string> not_finite;
   std::optional<files::SafetensorsFolderWriter> writer;
   if (mesh.rank() == 0) writer.emplace(folder, tensors_of(zero, names));
   const auto write = [&](const Param& param) {
     const at::Tensor full = gather_full_tensor(param.value.detach(), param.spec, mesh).value;
+    if (!at::isfinite(full).all().item<bool>()) not_finite.push_back(param.name);
     if (!writer) return;
     for (const WeightName& name : names.at(param.name)) {
       const at::Tensor theirs = their_tensor(name, full).contiguous().cpu();
@@ -107,6 +112,7 @@ void save_weights(Zero& zero, Mesh& mesh, const FolderFacts& facts, const std::f
       });
   if (writer) finish(*writer, facts);
   mesh.world_group().barrier().wait();  // no rank exits, which would end the job, before the folder is complete
+  return not_finite;
 }
 
 }  // namespace trireme

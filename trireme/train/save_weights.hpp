@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trireme/config/schema/config.hpp"
 #include "trireme/data/tokenizer/tokenizer.hpp"
@@ -22,7 +23,9 @@ struct FolderFacts {
 std::string what_transformers_lacks(const ModelConfig& model, const std::string& dtype);
 
 /// Collective; rank 0 writes. Only one bucket is gathered at a time. The folder appears atomically, and an existing one
-/// is never overwritten: CheckpointError.
-void save_weights(Zero& zero, Mesh& mesh, const FolderFacts& facts, const std::filesystem::path& folder);
+/// is never overwritten: CheckpointError. Returns the names of the parameters that hold a NaN or an infinity, the same
+/// on all ranks.
+std::vector<std::string> save_weights(Zero& zero, Mesh& mesh, const FolderFacts& facts,
+                                      const std::filesystem::path& folder);
 
 }  // namespace trireme

@@ -54,6 +54,9 @@ ExitCode Trainer::run() {
     // A smaller loss scale helps only if just the scaled gradients overflowed.
     const bool scale_helps = scale_ && result.scale > 1 && std::isfinite(result.loss);
     if (!result.finite && !scale_helps && non_finite_ == config::NonFinite::stop) stop_non_finite(step, result);
+    require<DataError>(step > 1 || result.valid_tokens > 0, "step 1: not one token of the data has a label to learn (",
+                       batches_->data().describe(), ")\n  fix: data whose samples hold unmasked tokens");
+    if (!result.finite && !scale_helps) ++skipped_;
     done = step;
     stop = result.stop;
     std::optional<double> validation_loss;
@@ -67,8 +70,9 @@ ExitCode Trainer::run() {
   const double seconds = run_time.seconds();
   const bool interrupted = stop && done < steps;
   zero().finish_gathers();
-  const std::filesystem::path saved = save(done);
-  if (report_) report_->finish(interrupted, peak_bytes_, saved, seconds, validation_seconds);
+  const SavedWeights saved = save(done);
+  if (report_) report_->finish(interrupted, peak_bytes_, saved.folder, seconds, validation_seconds);
+  check_trained(done, skipped_, saved);
   return interrupted ? ExitCode::interrupted : ExitCode::done;
 }
 
@@ -108,7 +112,8 @@ StepResult Trainer::run_step(std::int64_t step) {
   if (scale_) scale_->update(!result.finite);
 
   // Result.
-  result.loss = agreed.loss_sum / std::max(1.0, tokens.total().item<double>());
+  result.valid_tokens = tokens.total().item<std::int64_t>();
+  result.loss = agreed.loss_sum / static_cast<double>(std::max<std::int64_t>(1, result.valid_tokens));
   result.stop = agreed.stop;
   t.update = update_time.seconds();
   t.step = step_time.seconds();
@@ -130,16 +135,15 @@ double Trainer::validate() {
   return sums[0].item<double>() / std::max(1.0, sums[1].item<double>());
 }
 
-std::filesystem::path Trainer::save(std::int64_t step) {
+SavedWeights Trainer::save(std::int64_t step) {
   const std::filesystem::path folder = io_.folder / "checkpoints" / text("step-", step);
   if (context_.rank() == 0) make_folder(folder.parent_path());
-  save_weights(zero(), mesh_,
-               {.model = config_.model,
-                .dtype = config_.precision.param,
-                .tokenizer = batches_->data().tokenizer(),
-                .tokenizer_path = config_.tokenizer.path},
-               folder);
-  return folder;
+  return {folder, save_weights(zero(), mesh_,
+                               {.model = config_.model,
+                                .dtype = config_.precision.param,
+                                .tokenizer = batches_->data().tokenizer(),
+                                .tokenizer_path = config_.tokenizer.path},
+                               folder)};
 }
 
 [[noreturn]] void Trainer::stop_non_finite(std::int64_t step, const StepResult& result) {
@@ -148,7 +152,7 @@ std::filesystem::path Trainer::save(std::int64_t step) {
   const std::string origin = find_non_finite(
       model_->executor(), zero(), mesh_, step, loss_gradient_,
       [&](int m, const Probe& probe) { return model_->loss(microbatches[static_cast<std::size_t>(m)], probe); });
-  const std::string saved = step > 1 ? text(", saved in ", save(step - 1).string()) : "";
+  const std::string saved = step > 1 ? str(save(step - 1)) : "";
   throw NonFiniteError(text("step ", step, ": the gradients are not finite (loss ", human_number(result.loss),
                             ", norm ", human_number(result.norm), ")\n  ", origin,
                             "\n  nothing was updated: weights and states are those after step ", step - 1, saved,

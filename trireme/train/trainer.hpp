@@ -24,7 +24,7 @@ class Trainer {
   ~Trainer();
 
   /// Runs all steps, or until a stop is requested: ExitCode::done or interrupted. The weights are saved in both cases.
-  /// NonFiniteError depending on [checks].
+  /// NonFiniteError depending on [checks], and for weights that are not finite or were never updated.
   ExitCode run();
 
   Zero& zero() { return model_->zero(); }
@@ -34,7 +34,7 @@ class Trainer {
   StepResult run_step(std::int64_t step);
   double validate();
   [[noreturn]] void stop_non_finite(std::int64_t step, const StepResult& result);
-  std::filesystem::path save(std::int64_t step);
+  SavedWeights save(std::int64_t step);
 
   Config config_;
   ParallelContext& context_;
@@ -48,8 +48,9 @@ class Trainer {
   std::unique_ptr<Batches> batches_;
   std::unique_ptr<TrainingModel> model_;
   std::unique_ptr<TrainingReport> report_;  // only on rank 0
-  std::int64_t peak_bytes_ = 0;
-  at::Tensor loss_gradient_;  // of the last step
+  std::int64_t peak_bytes_ = 0;             // of any rank
+  std::int64_t skipped_ = 0;                // updates that no smaller loss scale would have saved
+  at::Tensor loss_gradient_;                // of the last step
 };
 
 }  // namespace trireme

@@ -28,6 +28,7 @@ struct TrainIo {
 struct StepResult {
   double loss = 0, norm = 0, lr = 0;
   double scale = 1;               // loss scale
+  std::int64_t valid_tokens = 0;  // targets that count, of all ranks
   bool finite = true, stop = false;
   StepTiming timing;
 };
