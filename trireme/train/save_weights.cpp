@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include <ATen/ops/isfinite.h>
@@ -32,20 +33,25 @@ std::map<std::string, std::vector<WeightName>> names_by_ours(const ModelConfig& 
   return names;
 }
 
-/// Calls f(parameter) once per parameter, in gather order: per part, the buckets in forward order.
+/// Calls f(parameter) once per parameter, in the order in which they are written: per part, the buckets in forward
+/// order; then the frozen ones.
 template <class F>
-void for_each_param(Zero& zero, const F& f) {
+void for_each_param(Zero& zero, const std::vector<Param>& frozen, const F& f) {
   for (ZeroPart* part : zero.parts())
     for (std::size_t b = part->partition.num_buckets(); b-- > 0;) {
       const FlatBucket& bucket = part->partition.bucket(b);
       for (std::size_t s = bucket.slots.size(); s-- > 0;) f(part->partition.params()[bucket.slots[s].item]);
     }
+  for (const Param& param : frozen) f(param);
 }
 
-std::vector<files::SafetensorsTensor> tensors_of(Zero& zero,
+/// InternalError for a weight of the model that would not be written.
+std::vector<files::SafetensorsTensor> tensors_of(Zero& zero, const std::vector<Param>& frozen,
                                                  const std::map<std::string, std::vector<WeightName>>& names) {
   std::vector<files::SafetensorsTensor> tensors;
-  for_each_param(zero, [&](const Param& param) {
+  std::set<std::string> held;
+  for_each_param(zero, frozen, [&](const Param& param) {
+    held.insert(param.name);
     for (const WeightName& name : names.at(param.name)) {
       std::vector<std::int64_t> shape(param.spec.shape.begin(), param.spec.shape.end());
       shape[0] = name.rows;
@@ -53,6 +59,8 @@ std::vector<files::SafetensorsTensor> tensors_of(Zero& zero,
       tensors.push_back({name.theirs, file_dtype(param.value.scalar_type()), std::move(shape)});
     }
   });
+  for (const auto& [ours, theirs] : names)
+    require(held.contains(ours), "save_weights: neither Zero nor the frozen parameters hold ", ours);
   return tensors;
 }
 
@@ -88,13 +96,20 @@ std::string what_transformers_lacks(const ModelConfig& model, const std::string&
   }
 }
 
+std::vector<Param> frozen_params(const torch::nn::Module& model) {
+  std::vector<Param> params = params_of(model);
+  std::erase_if(params, [](const Param& param) { return param.value.requires_grad(); });
+  return params;
+}
+
 std::vector<std::string> save_weights(Zero& zero, Mesh& mesh, const FolderFacts& facts,
-                                      const std::filesystem::path& folder) {
+                                      const std::filesystem::path& folder, const std::vector<Param>& frozen) {
   const at::NoGradGuard no_grad;
   const auto names = names_by_ours(facts.model);
   std::vector<std::string> not_finite;
   std::optional<files::SafetensorsFolderWriter> writer;
-  if (mesh.rank() == 0) writer.emplace(folder, tensors_of(zero, names));
+  const std::vector<files::SafetensorsTensor> tensors = tensors_of(zero, frozen, names);
+  if (mesh.rank() == 0) writer.emplace(folder, tensors);
   const auto write = [&](const Param& param) {
     const at::Tensor full = gather_full_tensor(param.value.detach(), param.spec, mesh).value;
     if (!at::isfinite(full).all().item<bool>()) not_finite.push_back(param.name);
@@ -110,6 +125,7 @@ std::vector<std::string> save_weights(Zero& zero, Mesh& mesh, const FolderFacts&
         const FlatBucket& bucket = part->partition.bucket(b);
         for (std::size_t s = bucket.slots.size(); s-- > 0;) write(part->partition.params()[bucket.slots[s].item]);
       });
+  for (const Param& param : frozen) write(param);
   if (writer) finish(*writer, facts);
   mesh.world_group().barrier().wait();  // no rank exits, which would end the job, before the folder is complete
   return not_finite;

@@ -22,10 +22,13 @@ struct FolderFacts {
 /// Why transformers could not load such a folder; empty if it can.
 std::string what_transformers_lacks(const ModelConfig& model, const std::string& dtype);
 
-/// Collective; rank 0 writes. Only one bucket is gathered at a time. The folder appears atomically, and an existing one
-/// is never overwritten: CheckpointError. Returns the names of the parameters that hold a NaN or an infinity, the same
-/// on all ranks.
+/// The parameters of a model that are not trained (requires_grad = false), which Zero does not hold.
+std::vector<Param> frozen_params(const torch::nn::Module& model);
+
+/// Saves the parameters of `zero` and the `frozen` ones of the same model. Collective; rank 0 writes. One bucket is
+/// gathered at a time. The folder appears atomically, and an existing one is never overwritten: CheckpointError.
+/// Returns the names of the parameters that hold a NaN or an infinity, the same on all ranks.
 std::vector<std::string> save_weights(Zero& zero, Mesh& mesh, const FolderFacts& facts,
-                                      const std::filesystem::path& folder);
+                                      const std::filesystem::path& folder, const std::vector<Param>& frozen);
 
 }  // namespace trireme

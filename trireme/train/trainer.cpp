@@ -143,7 +143,7 @@ SavedWeights Trainer::save(std::int64_t step) {
                                 .dtype = config_.precision.param,
                                 .tokenizer = batches_->data().tokenizer(),
                                 .tokenizer_path = config_.tokenizer.path},
-                               folder)};
+                               folder, frozen_params(decoder()))};
 }
 
 [[noreturn]] void Trainer::stop_non_finite(std::int64_t step, const StepResult& result) {
