@@ -196,7 +196,7 @@ tensorboard = false
             process = subprocess.Popen([self.program, "train", config, "-n", str(ranks)], stdout=output, stderr=output, env=environment())
             # What the checkpoint at the end takes does not count: theirs writes none.
             peak = watch([process], lambda: metrics.exists() and metrics.read_bytes().count(b"\n") >= STEPS, log)
-        times = [json.loads(line)["step_time_s"] for line in metrics.read_text().splitlines()]
+        times = [json.loads(line)["train_time_s"] for line in metrics.read_text().splitlines()]
         return statistics.median(times[WARMUP:]), peak - self.bare
 
 

@@ -7,6 +7,7 @@ import concurrent.futures
 import functools
 import gzip
 import json
+import math
 import os
 import pathlib
 import random
@@ -263,13 +264,14 @@ class Folder(TrainTest):
         for row in rows:
             self.assertLessEqual(set(row), known)
             self.assertGreaterEqual(set(row), {"loss", "loss_hex", "grad_norm", "grad_norm_hex", "lr", "tokens", "tokens_per_sec",
-                                               "tokens_per_sec_per_gpu", "step_time_s", "data_time_frac", "comm_exposed_frac",
+                                               "tokens_per_sec_per_gpu", "step_time_s", "train_time_s", "data_time_frac", "comm_exposed_frac",
                                                "tflops_per_gpu", "mem_peak_gib", "skipped"})
             self.assertNotIn("mfu", row, "no peak is known of a CPU")
             self.assertEqual(float.fromhex(row["loss_hex"]), row["loss"])
             self.assertEqual(float.fromhex(row["grad_norm_hex"]), row["grad_norm"])
             self.assertEqual(row["tokens"], row["step"] * TOKENS)
-            self.close([row["tokens_per_sec"]], [TOKENS / row["step_time_s"]], 1e-6)
+            self.close([row["tokens_per_sec"]], [TOKENS / row["train_time_s"]], 1e-6)
+            self.assertLessEqual(row["train_time_s"], row["step_time_s"])
             self.close([row["tokens_per_sec_per_gpu"]], [row["tokens_per_sec"] / 2], 1e-6)
             for key in ("data_time_frac", "comm_exposed_frac"):
                 self.assertTrue(0 <= row[key] <= 1, row)
@@ -453,6 +455,21 @@ class Stops(TrainTest):
     def test_ctrl_c_twice_stops_at_once(self):
         self.twice(1.1)  # within a second it is one request
 
+    def test_a_step_takes_as_long_as_the_clock_says(self):
+        """With validation, which takes most of the time here."""
+        run = self.ok(train("--metrics.console", "json", "--validation.interval", "1", "--validation.sources", "book.ds"))
+        seconds = json.loads(run.stdout.splitlines()[-1])["done"]["seconds"]
+        rows = run.metrics()
+        self.assertGreaterEqual(seconds + 1e-3, sum(row["step_time_s"] for row in rows))
+        self.assertGreaterEqual(sum(row["step_time_s"] for row in rows), 0.9 * seconds)
+        self.assertLess(sum(row["train_time_s"] for row in rows), 0.9 * seconds)
+
+    def test_data_without_one_label_to_learn(self):
+        folder = fresh_folder()
+        (folder / "book.ds.loss").write_bytes(bytes((folder / "book.ds").stat().st_size // 2))
+        run = train(n=2, folder=folder)
+        self.one_error(run, DATA, "step 1: not one token of the data has a label to learn (book.ds", "fix: ")
+
     def test_not_finite_stops(self):
         run = train(*BLOW_UP, n=2)
         self.assertEqual(run.code, NON_FINITE, run)
@@ -472,6 +489,26 @@ class Stops(TrainTest):
         for row in skipped:
             self.assertIsNone(row["grad_norm"])
             self.assertIn(row["grad_norm_hex"], ("nan", "inf", "-nan"))
+
+    def test_a_run_without_one_update_fails(self):
+        words = ("--model.dtype", "float16", "--model.initializer_range", "1000", "--loss_scale.initial", "1", "--checks.non_finite", "skip")
+        run = train(*words, n=2)
+        self.assertEqual(run.code, NON_FINITE, run)
+        self.assertEqual([row["skipped"] for row in run.metrics()], [True] * 4)
+        self.assertIn("error: all 4 updates were skipped: no gradient was finite, and nothing was trained\n"
+                      "  the weights are the initial ones, saved in ", run.stderr)
+
+    def test_weights_that_are_not_finite_are_told_of(self):
+        folder = shared(*QUIET).saved()
+        bad = pathlib.Path(tempfile.mkdtemp(dir=scratch)) / "bad"
+        shutil.copytree(folder, bad)
+        with open(bad / "model.safetensors", "r+b") as file:
+            file.seek(-4, os.SEEK_END)
+            file.write(struct.pack("<f", math.nan))
+        run = train("--model.init", f"hf:{bad}", "--checks.non_finite", "skip")
+        self.assertEqual(run.code, NON_FINITE, run)
+        self.assertRegex(run.stderr, r"^error: the weights after step 4 are not finite, saved in \S+/step-4\n"
+                                     r"  not finite in the saved weights: [a-z0-9_.]+\n  all 4 updates were skipped\n  fix: ")
 
     def test_a_note_is_not_repeated(self):
         lines = [line for line in shared(*BLOW_UP, "--checks.non_finite", "skip", n=2).stdout.splitlines() if line.startswith("step=")]
@@ -632,7 +669,8 @@ class Refused(TrainTest):
 
     def test_a_key_that_nothing_reads_is_told(self):
         self.refused("--checkpoint.resume", "runs/other", says=["cannot be resumed yet", "fix: model.init"])
-        words = ("--checkpoint.interval", "1", "--checks.replicas_every", "1", "--optimizer.skip_z", "0.1", "--checkpoint.format", "seed")
+        self.refused("--optimizer.skip_z", "0.1", says=["optimizer.skip_z = 0.1 is not implemented yet", "fix: leave it out"])
+        words = ("--checkpoint.interval", "1", "--profiler.wait", "3", "--checkpoint.export_hf", "true", "--checkpoint.format", "seed")
         run = train(*words)
         silent = [key[2:] for key in words[::2] if key[2:] not in run.stdout + run.stderr]
         self.assertEqual(silent, [], run)

@@ -143,7 +143,7 @@ def main():
     mean = lambda records: sum(record["loss"] for record in records) / len(records)
     if not mean(one[-10:]) < 0.7 * mean(one[:10]):
         wrong.append(f"{steps} steps do not learn: {mean(one[:10]):.3f} -> {mean(one[-10:]):.3f}")
-    ours_rate = BATCH * LENGTH / statistics.median(record["step_time_s"] for record in one[5:])
+    ours_rate = BATCH * LENGTH / statistics.median(record["train_time_s"] for record in one[5:])
     print(f"loss {one[0]['loss']:.3f} -> {one[-1]['loss']:.3f} in {steps} steps")
     print(f"tokens/s: ours {ours_rate:,.0f}, eager PyTorch with autocast {rate:,.0f}, ratio {ours_rate / rate:.2f}; "
           f"peak {one[-1]['mem_peak_gib']:.1f} GiB, theirs {memory / 2**30:.1f}")

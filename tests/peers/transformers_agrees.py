@@ -33,6 +33,7 @@ def llama_like(kind, heads, kv_heads, **more):
 
 LLAMA3_ROPE = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                    original_max_position_embeddings=16)
+YARN_ROPE = dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=16, beta_fast=4.0)
 LLAMA, MISTRAL = transformers.LlamaConfig, transformers.MistralConfig
 QWEN2, QWEN3 = transformers.Qwen2Config, transformers.Qwen3Config
 POWERS, THREE = (1, 2, 4), (1, 3)  # ranks
@@ -45,6 +46,10 @@ MODELS = {
     "llama_gqa": (llama_like(LLAMA, 4, 2), POWERS),
     "llama_8_scaled_rope_bias_tied": (llama_like(LLAMA, 8, 2, attention_bias=True, tie_word_embeddings=True,
                                                  rope_parameters=LLAMA3_ROPE), POWERS),
+    "llama_linear_rope": (llama_like(LLAMA, 2, 1, rope_parameters=dict(rope_type="linear", rope_theta=1e4, factor=4.0)), (1, 2)),
+    "llama_dynamic_rope": (llama_like(LLAMA, 2, 1, max_position_embeddings=8,  # shorter than the samples
+                                      rope_parameters=dict(rope_type="dynamic", rope_theta=1e4, factor=2.0)), (1, 2)),
+    "qwen2_yarn_rope": (llama_like(QWEN2, 2, 1, head_dim=None, rope_parameters=YARN_ROPE), (1, 2)),
     "llama_3": (llama_like(LLAMA, 3, 3, head_dim=None, hidden_size=72), THREE),
     "mistral_3": (llama_like(MISTRAL, 3, 1, sliding_window=None), THREE),
     "qwen2_3": (llama_like(QWEN2, 3, 3, head_dim=None, hidden_size=72), THREE),

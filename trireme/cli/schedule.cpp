@@ -13,13 +13,12 @@ namespace {
 constexpr double kMaxSteps = 2e7;  // a few GB; a larger drawing is useless
 constexpr double kMaxCost = 1e12;
 
-void check(const ScheduleOptions& o, std::int64_t chunks) {
+void check(const ScheduleOptions& o, schedule::ScheduleKind kind, std::int64_t chunks) {
   for (const auto& [option, cost] : {std::pair{"--forward", o.costs.F}, std::pair{"--input-grad", o.costs.I},
                                      std::pair{"--weight-grad", o.costs.W}, std::pair{"--transfer", o.costs.transfer}})
     require<ConfigError>(cost >= 0 && cost <= kMaxCost, option, " = ", cost, ": a time is from 0 to ", kMaxCost);
-  require<ConfigError>(o.virtual_stages == 0 || schedule::canonical_schedule(o.name) == "interleaved-1f1b",
-                       "--virtual-stages ", o.virtual_stages, " with ", o.name,
-                       ": only interleaved-1f1b takes a number of chunks");
+  require<ConfigError>(o.virtual_stages == 0 || kind == schedule::ScheduleKind::interleaved, "--virtual-stages ",
+                       o.virtual_stages, " with ", o.name, ": only interleaved-1f1b takes a number of chunks");
   // V-shaped schedules are generated for at least two microbatches per stage.
   const double steps = static_cast<double>(o.stages) * std::max(2.0 * o.stages, static_cast<double>(o.microbatches)) *
                        static_cast<double>(chunks);
@@ -31,8 +30,9 @@ void check(const ScheduleOptions& o, std::int64_t chunks) {
 
 ExitCode run_schedule(const ScheduleOptions& o, Console& console) {
   const int virtual_stages = o.virtual_stages == 0 ? 2 : o.virtual_stages;
-  check(o, schedule::chunks_per_rank(o.name, virtual_stages));
-  const schedule::Schedule schedule = schedule::make_schedule(o.name, o.stages, o.microbatches, virtual_stages);
+  const schedule::ScheduleKind kind = schedule::parse_schedule_kind(o.name);
+  check(o, kind, schedule::chunks_per_rank(kind, virtual_stages));
+  const schedule::Schedule schedule = schedule::make_schedule(kind, o.stages, o.microbatches, virtual_stages);
   const schedule::Replay replayed = schedule::replay(schedule, o.costs);
   if (o.print_text) {
     console.out << str(schedule);

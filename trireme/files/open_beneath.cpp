@@ -45,7 +45,7 @@ int open_beneath(int folder_fd, const std::string& base_name, bool try_openat2) 
   return ::openat(folder_fd, base_name.c_str(), kFlags | O_NOFOLLOW);  // equivalent for a base name
 }
 
-int open_shard(int folder_fd, const std::string& base_name, bool try_openat2) {
+int open_in_folder(int folder_fd, const std::string& base_name, bool try_openat2) {
   const int fd = open_beneath(folder_fd, base_name, try_openat2);
   if (fd >= 0 || errno != ELOOP) return fd;
   std::array<char, 512> buffer;  // longer links cannot be of either allowed kind

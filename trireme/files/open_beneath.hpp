@@ -13,12 +13,13 @@ bool is_base_name(std::string_view name);
 /// containers lack openat2.
 int open_beneath(int folder_fd, const std::string& base_name, bool try_openat2 = true);
 
-// Note [Links in a folder of shards]: an index names its files, and both index and folder may be untrusted.
+// Note [Links in a model folder]: an index names its files, and both index and folder may be untrusted.
 // Symlinks are therefore not followed, except for two kinds, which cannot reach a file outside:
 //   - to a base name: another file in the same folder, which is not a symlink itself
 //   - to ../../blobs/<hex digits>: a snapshot in the Hugging Face cache, where all files are such symlinks
-// The path given by the user, and `model.safetensors` or the index in that folder, may be any symlink.
+// This holds for every file in the folder, `model.safetensors` and the index too. The path given by the user may be any
+// symlink.
 /// Like open_beneath, but follows the symlinks allowed by the note. -1 with ELOOP for any other symlink.
-int open_shard(int folder_fd, const std::string& base_name, bool try_openat2 = true);
+int open_in_folder(int folder_fd, const std::string& base_name, bool try_openat2 = true);
 
 }  // namespace trireme::files

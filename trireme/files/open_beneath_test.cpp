@@ -45,7 +45,7 @@ class Links : public ::testing::TestWithParam<bool> {
   void link(const std::string& name, const fs::path& target) { fs::create_symlink(target, snapshot_ / name); }
   /// The contents of the file, or the errno.
   std::string opened(const std::string& name) {
-    const int fd = open_shard(fd_, name, GetParam());
+    const int fd = open_in_folder(fd_, name, GetParam());
     if (fd < 0) return ::strerrorname_np(errno);
     return as_text(MappedFile(fd, name).bytes());
   }

@@ -42,25 +42,36 @@ std::string shown_list(const std::vector<std::string>& names, std::size_t num_al
   return num_all > kShownNames ? text(out, " and ", num_all - kShownNames, " more") : out;
 }
 
+/// Opens a file of the folder by Note [Links in a model folder]. A missing file is -1; any other failure throws.
+int opened_in(const FolderFd& folder_fd, const fs::path& folder, const std::string& file, const std::string& of) {
+  const int fd = open_in_folder(folder_fd.get(), file);
+  const int error = errno;
+  if (fd >= 0 || error == ENOENT) return fd;
+  // errno for a symlink, or for one that the kernel found to lead outside
+  require<SecurityError>(error != ELOOP && error != EXDEV, folder.string(), ": the file ", shown_name(file), of,
+                         " is a link out of the folder, or to another link",
+                         "\n  fix: put the file itself there; only a Hugging Face cache may link to its blobs");
+  throw CheckpointError(text((folder / file).string(), ": cannot be opened: ", std::strerror(error)));
+}
+
+MappedFile mapped_in(const fs::path& folder, const std::string& file) {
+  const int fd = opened_in(FolderFd(folder), folder, file, "");
+  const std::string shown = (folder / file).string();
+  require<CheckpointError>(fd >= 0, shown, ": cannot be opened: ", std::strerror(ENOENT));
+  return {fd, shown};
+}
+
 /// Opens every file of the index, in its order. Tries all of them, then reports all missing ones.
 std::vector<Safetensors> opened_shards(const fs::path& folder, const SafetensorsIndex& index) {
   const FolderFd folder_fd(folder);
   std::vector<std::string> missing;
   std::vector<MappedFile> mapped;
   for (const std::string& file : index.files) {
-    const int fd = open_shard(folder_fd.get(), file);
-    const int error = errno;
-    if (fd >= 0) {
+    const int fd = opened_in(folder_fd, folder, file, text(" of ", kSafetensorsIndexFile));
+    if (fd >= 0)
       mapped.emplace_back(fd, (folder / file).string());
-    } else if (error == ENOENT) {
+    else
       missing.push_back(file);
-    } else {
-      // errno for a symlink, or for one that the kernel found to lead outside
-      require<SecurityError>(error != ELOOP && error != EXDEV, folder.string(), ": the file ", shown_name(file), " of ",
-                             kSafetensorsIndexFile, " is a link out of the folder, or to another link",
-                             "\n  fix: put the file itself there; only a Hugging Face cache may link to its blobs");
-      throw CheckpointError(text((folder / file).string(), ": cannot be opened: ", std::strerror(error)));
-    }
   }
   require<CheckpointError>(missing.empty(), folder.string(), ": ", missing.size(), " of the ", index.files.size(),
                            " files of ", kSafetensorsIndexFile, " are missing: ", shown_list(missing, missing.size()),
@@ -85,14 +96,15 @@ SafetensorsFolder::SafetensorsFolder(const fs::path& path) : shown_(path.string(
     open_index(path);
     return;
   }
-  const Safetensors& file = files_.emplace_back(fs::is_directory(path, ignored) ? path / kSafetensorsFile : path);
+  const Safetensors& file =
+      files_.emplace_back(fs::is_directory(path, ignored) ? mapped_in(path, kSafetensorsFile) : MappedFile(path));
   for (std::size_t i = 0; i < file.size(); ++i) names_.push_back(file.entry(i).name);
   std::ranges::sort(names_);
   file_of_.assign(names_.size(), 0);
 }
 
 void SafetensorsFolder::open_index(const fs::path& folder) {
-  const MappedFile json(folder / kSafetensorsIndexFile);
+  const MappedFile json = mapped_in(folder, kSafetensorsIndexFile);
   const SafetensorsIndex index =
       parse_safetensors_index({reinterpret_cast<const char*>(json.bytes().data()), json.bytes().size()}, json.shown());
   files_ = opened_shards(folder, index);

@@ -91,9 +91,10 @@ TEST_F(Folder, WhatAPersonNamesMayBeALink) {
   fs::create_directory_symlink(folder_.path(), other / "folder");
   expect_abc(SafetensorsFolder(other / "folder"));
   write_file(other / "file", shard({"c", "a", "b"}));
-  fs::create_symlink(other / "file", other / "model.safetensors");
+  fs::create_symlink("file", other / "model.safetensors");
   expect_abc(SafetensorsFolder(other.path()));
-  expect_abc(SafetensorsFolder(other / "model.safetensors"));
+  fs::create_symlink(other / "file", other / "anything");
+  expect_abc(SafetensorsFolder(other / "anything"));
 }
 
 TEST_F(Folder, ASnapshotOfTheCacheIsOpened) {
@@ -105,6 +106,9 @@ TEST_F(Folder, ASnapshotOfTheCacheIsOpened) {
     write_file(hub / ("blobs/" + hash), bytes);
     fs::create_symlink("../../blobs/" + hash, hub / ("snapshots/x/" + name));
   };
+  add("model.safetensors", '4', shard({"c", "a", "b"}));
+  expect_abc(SafetensorsFolder(hub / "snapshots/x"));
+  fs::remove(hub / "snapshots/x/model.safetensors");
   add("1.safetensors", '1', shard({"c", "a"}));
   add("2.safetensors", '2', shard({"b"}));
   add(kIndex, '3', R"({"weight_map":{"a":"1.safetensors","b":"2.safetensors","c":"1.safetensors"}})");
@@ -123,6 +127,20 @@ TEST_F(Folder, LinksThatLeaveAreRefused) {
   EXPECT_THAT(refusal<SecurityError>(),
               AllOf(HasSubstr(": the file \"2.safetensors\" of model.safetensors.index.json is a link out of the"),
                     HasSubstr("\n  fix: ")));
+}
+
+/// The single file and the index follow the same rule as shards.
+TEST_F(Folder, LinksThatLeaveAreRefusedForEveryFile) {
+  const TempFolder other;
+  write_file(other / "whole", shard({"a", "b", "c"}));
+  fs::create_symlink(other / "whole", folder_ / "model.safetensors");
+  EXPECT_THAT(refusal<SecurityError>(),
+              AllOf(HasSubstr(": the file \"model.safetensors\" is a link out of the folder"), HasSubstr("\n  fix: ")));
+  fs::remove(folder_ / "model.safetensors");
+  shards();
+  fs::rename(folder_ / kIndex, other / "index");
+  fs::create_symlink(other / "index", folder_ / kIndex);
+  EXPECT_THAT(refusal<SecurityError>(), HasSubstr(": the file \"model.safetensors.index.json\" is a link out of the"));
 }
 
 TEST_F(Folder, PathsInTheMapAreRefused) {

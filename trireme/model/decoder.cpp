@@ -3,6 +3,7 @@
 #include <torch/nn/modules/container/modulelist.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/family.hpp"
 #include "trireme/nn/recompute.hpp"
 
@@ -48,16 +49,32 @@ AttentionOptions attention_options(const ModelConfig& m) {
 
 std::optional<RopeOptions> rope_options(const ModelConfig& m) {
   if (has_learned_positions(m)) return std::nullopt;
-  RopeOptions options{.head_dim = m.head_dim, .theta = m.rope_theta};
   const RopeScaling& s = m.rope_scaling;
-  if (s.rope_type.empty() || s.rope_type == "default") return options;
-  require<ConfigError>(s.rope_type == "llama3", "model.rope_scaling.rope_type = \"", s.rope_type,
-                       "\": must be \"llama3\" or \"default\"");
-  options.scaling = Llama3Scaling{.factor = s.factor,
-                                  .low_freq_factor = s.low_freq_factor,
-                                  .high_freq_factor = s.high_freq_factor,
-                                  .old_length = s.original_max_position_embeddings};
-  return options;
+  const std::int64_t old_length = config::rope_original_length(m);
+  const auto scaling = [&]() -> RopeFrequencies {
+    switch (config::parse_rope_kind(s.rope_type)) {
+      case config::RopeKind::plain: return PlainRope{};
+      case config::RopeKind::linear: return LinearScaling{.factor = s.factor};
+      case config::RopeKind::dynamic:
+        return DynamicScaling{.factor = s.factor, .old_length = m.max_position_embeddings};
+      case config::RopeKind::llama3:
+        return Llama3Scaling{.factor = s.factor,
+                             .low_freq_factor = s.low_freq_factor,
+                             .high_freq_factor = s.high_freq_factor,
+                             .old_length = old_length};
+      case config::RopeKind::yarn:
+        return YarnScaling{.factor = s.factor,
+                           .beta_fast = s.beta_fast,
+                           .beta_slow = s.beta_slow,
+                           .attention_factor = s.attention_factor > 0
+                                                   ? s.attention_factor
+                                                   : yarn_attention_factor(s.factor, s.mscale, s.mscale_all_dim),
+                           .truncate = s.truncate,
+                           .old_length = old_length};
+    }
+    throw InternalError("a kind of RoPE that is none");
+  };
+  return RopeOptions{.head_dim = m.head_dim, .theta = m.rope_theta, .frequencies = scaling()};
 }
 
 Block::Block(const ModelConfig& m, Parallel parallel) {
@@ -115,7 +132,7 @@ const at::Tensor& Decoder::head_weight() const { return head_ ? head_->weight_fD
 TokenFacts Decoder::facts_of(const ForwardContext& context) const {
   TokenFacts facts{.context = context, .rotation = {}, .rows_t = parallel_.own_tokens(context.rows_T())};
   if (const auto rope = rope_options(model_))
-    facts.rotation = rotation(*rope, context.positions_T, embedding_->weight_vD.scalar_type());
+    facts.rotation = rotation(*rope, context.positions_T, context.whole_length, embedding_->weight_vD.scalar_type());
   return facts;
 }
 

@@ -1,17 +1,22 @@
 #include "trireme/model/families.hpp"
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <set>
 
 #include <ATen/ATen.h>
+#include <ATen/Dispatch.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trireme/config/foreign/hf_config_write.hpp"
 #include "trireme/config/schema/counts.hpp"
 #include "trireme/config/schema/presets.hpp"
 #include "trireme/model/hugging_face.hpp"
+#include "trireme/nn/init_scope.hpp"
 #include "trireme/nn/sampler.hpp"
 #include "trireme/testing/nn_helpers.hpp"
 #include "trireme/testing/temp_folder.hpp"
@@ -41,13 +46,14 @@ ModelConfig small(const std::string& family) {
   return m;
 }
 
-/// Writes a safetensors file of these tensors in f32, without using the library.
-void write_safetensors(const fs::path& file, const std::map<std::string, at::Tensor>& tensors) {
+/// Writes a safetensors file of these tensors, without using the library.
+void write_safetensors(const fs::path& file, const std::map<std::string, at::Tensor>& tensors,
+                       at::ScalarType dtype = at::kFloat, const std::string& word = "F32") {
   std::string header = "{", data;
   for (const auto& [name, tensor] : tensors) {
-    const at::Tensor numbers = tensor.detach().to(at::kFloat).contiguous();
+    const at::Tensor numbers = tensor.detach().to(dtype).contiguous();
     if (header.size() > 1) header += ",";
-    header += "\"" + name + "\":{\"dtype\":\"F32\",\"shape\":[";
+    header += "\"" + name + "\":{\"dtype\":\"" + word + "\",\"shape\":[";
     for (std::int64_t i = 0; i < numbers.dim(); ++i) header += text(i > 0 ? "," : "", numbers.size(i));
     header += text("],\"data_offsets\":[", data.size(), ",", data.size() + numbers.nbytes(), "]}");
     data.append(static_cast<const char*>(numbers.data_ptr()), numbers.nbytes());
@@ -141,6 +147,82 @@ TEST(HuggingFace, Gpt2sOwnFilesHaveShorterNamesAndConstants) {
   });
 }
 
+TEST(HuggingFace, AConfigJsonOfAnotherModelIsNoted) {
+  ModelConfig m = small("llama");
+  const TempFolder folder;
+  write_safetensors(folder.path() / "model.safetensors", their_weights(m));
+  std::ofstream(folder.path() / "config.json") << config::hf_config_json(m, "float32");
+  on_tp(1, [&](Mesh& mesh) {
+    const auto note = [&] { return HuggingFaceWeights(Decoder(m, {mesh}), folder.path()).note(); };
+    EXPECT_EQ(note(), "");
+    m.norm_eps = 1e-3;
+    m.rope_theta = 5e5;
+    EXPECT_EQ(note(), text(folder.path().string(), ": config.json has norm_eps = 1e-05 (the run's: 0.001), ",
+                           "rope_theta = 10000.0 (the run's: 5e+05)"));
+  });
+}
+
+/// Numbers of a contiguous tensor, each converted alone: the vectorized conversions of libtorch are not involved.
+std::vector<double> one_by_one(const at::Tensor& x) {
+  std::vector<double> out;
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "one_by_one", [&] {
+    for (std::int64_t i = 0; i < x.numel(); ++i) out.push_back(static_cast<double>(x.const_data_ptr<scalar_t>()[i]));
+  });
+  return out;
+}
+
+double rounded_to(at::ScalarType dtype, double x) {
+  const auto narrow = static_cast<float>(x);
+  return dtype == at::kDouble  ? x
+         : dtype == at::kFloat ? narrow
+         : dtype == at::kHalf  ? static_cast<double>(static_cast<float>(at::Half(narrow)))
+                               : static_cast<double>(static_cast<float>(at::BFloat16(narrow)));
+}
+
+bool is_same_number(double a, double b) {
+  return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b));
+}
+
+/// Infinities, NaN, zeros, subnormal and too large numbers of every dtype, read into every dtype, as they are in the
+/// file (llama) and transposed (gpt2).
+TEST(HuggingFace, NumbersAtTheEdgesSurviveEveryConversion) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  const std::vector<double> edges{kInf, -kInf,  std::nan(""), 0.0,   -0.0,   1.0,  -2.5,  65504,
+                                  1e39, -1e300, 1e-40,        1e-45, 5e-324, 6e-8, -6e-5, 3.3e38};
+  const std::pair<at::ScalarType, const char*> dtypes[] = {
+      {at::kDouble, "F64"}, {at::kFloat, "F32"}, {at::kHalf, "F16"}, {at::kBFloat16, "BF16"}};
+  for (const std::string family : {"llama", "gpt2"}) {
+    const ModelConfig m = small(family);
+    auto theirs = their_weights(m);
+    for (const auto& [in_file, word] : dtypes) {
+      for (auto& [name, tensor] : theirs) {
+        std::vector<double> values;
+        for (std::int64_t i = 0; i < tensor.numel(); ++i)
+          values.push_back(rounded_to(in_file, edges[static_cast<std::size_t>(i) % edges.size()]));
+        tensor = at::tensor(values, at::kDouble).view(tensor.sizes());
+      }
+      const TempFolder folder;
+      write_safetensors(folder.path() / "model.safetensors", theirs, in_file, word);
+      for (const auto& [of_model, model_word] : dtypes)
+        on_tp(1, [&](Mesh& mesh) {
+          const InitScope scope(at::kCPU, of_model);
+          Decoder decoder(m, {mesh});
+          load_hugging_face(decoder, folder.path(), mesh);
+          std::map<std::string, at::Tensor> ours;
+          for (const Param& param : params_of(decoder)) ours[param.name] = param.value.detach();
+          for (const WeightName& name : weight_names(m)) {
+            const std::vector<double> found = one_by_one(their_tensor(name, ours.at(name.ours)).contiguous());
+            const std::vector<double> wanted = one_by_one(theirs.at(name.theirs));
+            ASSERT_EQ(found.size(), wanted.size());
+            for (std::size_t i = 0; i < found.size(); ++i)
+              ASSERT_TRUE(is_same_number(found[i], rounded_to(of_model, wanted[i])))
+                  << name.theirs << ": " << wanted[i] << " of " << word << " is " << found[i] << " in " << model_word;
+          }
+        });
+    }
+  }
+}
+
 TEST(HuggingFace, WhatDoesNotFitIsNamedAllAtOnce) {
   const ModelConfig m = small("llama");
   auto file = their_weights(m);
@@ -224,7 +306,7 @@ TEST(Decoder, RefusesWhatItCannotRun) {
     m.hidden_act = "silu";
     EXPECT_THROW(Decoder(m, parallel), ConfigError);
     m = small("llama");
-    m.rope_scaling.rope_type = "yarn";
+    m.rope_scaling.rope_type = "longrope";
     EXPECT_THROW(rope_options(m), ConfigError);
     Decoder decoder(small("llama"), parallel);
     fill(decoder, mesh);

@@ -7,6 +7,7 @@
 #include <ATen/ops/empty.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/config/foreign/hf_config_compare.hpp"
 #include "trireme/files/safetensors_folder.hpp"
 
 namespace trireme {
@@ -145,13 +146,16 @@ HuggingFaceWeights::HuggingFaceWeights(const Decoder& decoder, const std::filesy
   for (Param& param : params_of(decoder)) params.emplace(param.name, std::move(param));
   for (Read& read : plan_reads(decoder.config(), params, plan_->source))
     plan_->reads[read.name.ours].push_back(std::move(read));
+  for (const std::string& difference : config::hf_config_differences(path, decoder.config()))
+    plan_->note += text(plan_->note.empty() ? plan_->source.shown() + ": config.json has " : ", ", difference);
   if (!decoder.config().tie_word_embeddings) return;
   const auto head = plan_->source.find("lm_head.weight");
   const std::vector<Read>& embedding = plan_->reads.at("embedding.weight");
   if (head &&
       !std::ranges::equal(head->file.bytes(head->entry), embedding[0].found.file.bytes(embedding[0].found.entry)))
-    plan_->note = text(plan_->source.shown(), ": lm_head.weight differs from the embedding and is not used, because ",
-                       "model.tie_word_embeddings = true");
+    plan_->note += text(plan_->note.empty() ? "" : "; ", plan_->source.shown(),
+                        ": lm_head.weight differs from the embedding and is not used, because ",
+                        "model.tie_word_embeddings = true");
 }
 
 const std::string& HuggingFaceWeights::note() const { return plan_->note; }

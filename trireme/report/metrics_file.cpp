@@ -33,6 +33,7 @@ std::vector<Entry> entries(const StepRecord& record) {
   add("tokens_per_sec", record.tokens_per_sec, ".0f");
   add("tokens_per_sec_per_gpu", record.tokens_per_sec_per_rank, ".0f");
   add("step_time_s", record.step_time_s, ".4g");
+  add("train_time_s", record.train_time_s, ".4g");
   add("data_time_frac", record.data_time_frac, ".3g");
   add("comm_exposed_frac", record.comm_exposed_frac, ".3g");
   add("bubble_frac", record.bubble_frac, ".3g");
@@ -94,11 +95,11 @@ std::vector<LogItem> log_items(const StepRecord& record) {
   return items;
 }
 
-MetricsFile::MetricsFile(const std::filesystem::path& path) : file_(path) {
-  // After a crash in the middle of a line: start the next record on a new line.
-  if (!file_.ends_with('\n')) file_.append("\n");
-}
+MetricsFile::MetricsFile(const std::filesystem::path& path) : file_(path) {}
 
-void MetricsFile::append(const StepRecord& record) { file_.append(json_record(record) + "\n"); }
+void MetricsFile::append(const StepRecord& record) {
+  // After a crash in the middle of a line, or a failed write that could not be taken back: begin a new line.
+  file_.append((file_.ends_with('\n') ? "" : "\n") + json_record(record) + "\n");
+}
 
 }  // namespace trireme::report

@@ -41,7 +41,7 @@ TEST(JsonRecord, HasTheKeysOfTheDocumentationInTheirOrder) {
       json_record(full_step()),
       R"({"step":200,"loss":2.914,"loss_hex":"0x1.74fdf3b645a1dp+1","grad_norm":1.5,"grad_norm_hex":"0x1.8p+0",)"
       R"("lr":0.00015,"tokens":409600,"tokens_per_sec":58412.5,"tokens_per_sec_per_gpu":14603.125,)"
-      R"("step_time_s":0.03125,"data_time_frac":0.004,"comm_exposed_frac":0.125,"bubble_frac":0.0625,"mfu":0.381,)"
+      R"("step_time_s":0.03125,"train_time_s":0.015625,"data_time_frac":0.004,"comm_exposed_frac":0.125,"bubble_frac":0.0625,"mfu":0.381,)"
       R"("tflops_per_gpu":376.5,"mem_peak_gib":0.0419921875,"loss_scale":65536,"skipped":true,"loss_z":0.125,)"
       R"("grad_norm_z":-1.25,"val/loss":2.875})");
 }
@@ -49,19 +49,21 @@ TEST(JsonRecord, HasTheKeysOfTheDocumentationInTheirOrder) {
 TEST(JsonRecord, WhatIsAbsentIsLeftOut) {
   StepRecord record = cpu_step(1, 400, 6.5);
   record.comm_exposed_frac.reset();
-  EXPECT_EQ(json_record(record),
-            R"({"step":1,"loss":6.5,"loss_hex":"0x1.ap+2","grad_norm":1.5,"grad_norm_hex":"0x1.8p+0","lr":0.00015,)"
-            R"("tokens":2048,"tokens_per_sec":58412.5,"tokens_per_sec_per_gpu":14603.125,"step_time_s":0.03125,)"
-            R"("data_time_frac":0.004,"skipped":false})");
+  EXPECT_EQ(
+      json_record(record),
+      R"({"step":1,"loss":6.5,"loss_hex":"0x1.ap+2","grad_norm":1.5,"grad_norm_hex":"0x1.8p+0","lr":0.00015,)"
+      R"("tokens":2048,"tokens_per_sec":58412.5,"tokens_per_sec_per_gpu":14603.125,"step_time_s":0.03125,"train_time_s":0.015625,)"
+      R"("data_time_frac":0.004,"skipped":false})");
 }
 
 TEST(JsonRecord, WhatIsNotFiniteIsNull) {
   StepRecord record{.step = 3, .loss = std::nan(""), .grad_norm = kInfinity, .lr = -kInfinity};
   record.val_loss = std::nan("");
-  EXPECT_EQ(json_record(record),
-            R"({"step":3,"loss":null,"loss_hex":"nan","grad_norm":null,"grad_norm_hex":"inf","lr":null,"tokens":0,)"
-            R"("tokens_per_sec":0,"tokens_per_sec_per_gpu":0,"step_time_s":0,"data_time_frac":0,"skipped":false,)"
-            R"("val/loss":null})");
+  EXPECT_EQ(
+      json_record(record),
+      R"({"step":3,"loss":null,"loss_hex":"nan","grad_norm":null,"grad_norm_hex":"inf","lr":null,"tokens":0,)"
+      R"("tokens_per_sec":0,"tokens_per_sec_per_gpu":0,"step_time_s":0,"train_time_s":0,"data_time_frac":0,"skipped":false,)"
+      R"("val/loss":null})");
 }
 
 TEST(LogItems, AreTheSameFieldsWithoutStepAndBits) {
@@ -69,7 +71,8 @@ TEST(LogItems, AreTheSameFieldsWithoutStepAndBits) {
   for (const LogItem& item : log_items(full_step())) shown += item.tag + "=" + format_scalar(item) + " ";
   EXPECT_EQ(shown,
             "loss=2.914 grad_norm=1.5 lr=0.00015 tokens=409600 tokens_per_sec=58412 tokens_per_sec_per_gpu=14603 "
-            "step_time_s=0.03125 data_time_frac=0.004 comm_exposed_frac=0.125 bubble_frac=0.0625 mfu=0.381 "
+            "step_time_s=0.03125 train_time_s=0.01562 data_time_frac=0.004 comm_exposed_frac=0.125 bubble_frac=0.0625 "
+            "mfu=0.381 "
             "tflops_per_gpu=376.5 mem_peak_gib=0.04199 loss_scale=65536 skipped=1 loss_z=0.12 grad_norm_z=-1.25 "
             "val/loss=2.875 ");
 }

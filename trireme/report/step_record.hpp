@@ -5,7 +5,8 @@
 
 namespace trireme::report {
 
-/// The fractions are of `step_time_s`, from 0 to 1. Values that could not be measured are absent, never invented.
+/// The fractions and rates are of `train_time_s`; fractions are from 0 to 1.
+/// Values that could not be measured are absent, never invented.
 struct StepRecord {
   std::int64_t step = 0;   // the first is 1
   std::int64_t steps = 0;  // planned
@@ -15,15 +16,16 @@ struct StepRecord {
   std::int64_t tokens = 0;  // consumed so far
   double tokens_per_sec = 0;
   double tokens_per_sec_per_rank = 0;
-  double step_time_s = 0;
+  double step_time_s = 0;   // from the end of the step before: with validation and saving
+  double train_time_s = 0;  // data, forward, backward, update
   double data_time_frac = 0;
   std::optional<double> comm_exposed_frac{};
   std::optional<double> bubble_frac{};
   std::optional<double> mfu{};
   std::optional<double> tflops_per_rank{};
-  std::optional<double> mem_peak_gib{};
-  std::optional<double> loss_scale{};  // fp16
-  bool skipped = false;                // the update was not applied
+  std::optional<double> mem_peak_gib{};  // the highest of all ranks so far
+  std::optional<double> loss_scale{};    // fp16
+  bool skipped = false;                  // the update was not applied
   std::optional<double> loss_z{};
   std::optional<double> grad_norm_z{};
   std::optional<double> val_loss{};

@@ -203,7 +203,8 @@ TEST(TrainConsole, PlainIsKeysAndValues) {
   screen.console.warning("hot");
   screen.console.finish({.steps = 12, .seconds = 12});
   const std::string rest =
-      " tokens_per_sec=58412 tokens_per_sec_per_gpu=14603 step_time_s=0.03125 data_time_frac=0.004 "
+      " tokens_per_sec=58412 tokens_per_sec_per_gpu=14603 step_time_s=0.03125 train_time_s=0.01562 "
+      "data_time_frac=0.004 "
       "comm_exposed_frac=0.125";
   EXPECT_EQ(screen.fresh(),
             "model   tiny-llama\n"
@@ -219,7 +220,8 @@ TEST(TrainConsole, PlainTellsOfASkippedUpdate) {
   screen.console.step(full_step());
   EXPECT_EQ(screen.fresh(),
             "step=200 loss=2.914 grad_norm=1.5 lr=0.00015 tokens=409600 tokens_per_sec=58412 "
-            "tokens_per_sec_per_gpu=14603 step_time_s=0.03125 data_time_frac=0.004 comm_exposed_frac=0.125 "
+            "tokens_per_sec_per_gpu=14603 step_time_s=0.03125 train_time_s=0.01562 data_time_frac=0.004 "
+            "comm_exposed_frac=0.125 "
             "bubble_frac=0.0625 mfu=0.381 tflops_per_gpu=376.5 mem_peak_gib=0.04199 loss_scale=65536 skipped=1 "
             "loss_z=0.12 grad_norm_z=-1.25 val/loss=2.875\n");
 }

@@ -62,6 +62,7 @@ void repeat(int times, const std::function<void()>& body) {
 }
 
 struct Known {
+  ScheduleKind kind;
   const char* name;
   const char* alias;
   int fixed_chunks;  // per rank; 0 = from the config
@@ -73,12 +74,12 @@ const std::vector<Known>& known_schedules() {
     return [make](int r, int p, int m, int) { return make(r, p, m); };
   };
   static const std::vector<Known> known = {
-      {"afab", "gpipe", 1, flat(all_forward_all_backward)},
-      {"1f1b", "", 1, flat(one_f_one_b)},
-      {"interleaved-1f1b", "", 0, interleaved},
-      {"zb1p", "zero-bubble", 1, flat(zb1p)},
-      {"zbv", "", 2, flat(zbv)},
-      {"dualpipe-v", "", 2, flat(dualpipe_v)},
+      {ScheduleKind::all_forward_all_backward, "afab", "gpipe", 1, flat(all_forward_all_backward)},
+      {ScheduleKind::one_f_one_b, "1f1b", "", 1, flat(one_f_one_b)},
+      {ScheduleKind::interleaved, "interleaved-1f1b", "", 0, interleaved},
+      {ScheduleKind::zb1p, "zb1p", "zero-bubble", 1, flat(zb1p)},
+      {ScheduleKind::zbv, "zbv", "", 2, flat(zbv)},
+      {ScheduleKind::dualpipe_v, "dualpipe-v", "", 2, flat(dualpipe_v)},
   };
   return known;
 }
@@ -88,6 +89,10 @@ const Known* find_schedule(std::string_view name) {
   const auto it =
       std::ranges::find_if(known, [&](const Known& k) { return name == k.name || (name == k.alias && *k.alias); });
   return it == known.end() ? nullptr : &*it;
+}
+
+const Known& known_schedule(ScheduleKind kind) {
+  return *std::ranges::find(known_schedules(), kind, &Known::kind);  // the table has every kind
 }
 
 }  // namespace
@@ -196,31 +201,38 @@ std::string canonical_schedule(std::string_view name) {
   return known ? known->name : "";
 }
 
-int chunks_per_rank(std::string_view name, int virtual_stages) {
-  const Known* known = find_schedule(name);
-  return known && known->fixed_chunks ? known->fixed_chunks : virtual_stages;
+ScheduleKind parse_schedule_kind(std::string_view name) {
+  if (const Known* known = find_schedule(name)) return known->kind;
+  std::string names;
+  for (const std::string& n : schedule_names()) names += " " + n;
+  throw ConfigError(text("unknown schedule '", name, "'\n  fix: one of", names));
+}
+
+int chunks_per_rank(ScheduleKind kind, int virtual_stages) {
+  const int fixed = known_schedule(kind).fixed_chunks;
+  return fixed ? fixed : virtual_stages;
 }
 
 Schedule make_schedule(std::string_view name, int ranks, int microbatches, int virtual_stages) {
-  const Known* known = find_schedule(name);
-  if (!known) {
-    std::string names;
-    for (const std::string& n : schedule_names()) names += " " + n;
-    throw ConfigError(text("unknown schedule '", name, "'\n  fix: one of", names));
-  }
+  return make_schedule(parse_schedule_kind(name), ranks, microbatches, virtual_stages);
+}
+
+Schedule make_schedule(ScheduleKind kind, int ranks, int microbatches, int virtual_stages) {
+  const Known& known = known_schedule(kind);
+  const char* name = known.name;
   require<ConfigError>(ranks >= 1, "schedule ", name, ": stages = ", ranks, ": must be at least 1");
   require<ConfigError>(microbatches >= 1, "schedule ", name, ": microbatches = ", microbatches, ": must be at least 1");
   require<ConfigError>(virtual_stages >= 1, "schedule ", name, ": virtual_stages = ", virtual_stages,
                        ": must be at least 1");
 
-  const int per_rank = known->fixed_chunks ? known->fixed_chunks : virtual_stages;
-  Schedule schedule{.name = known->name,
+  const int per_rank = chunks_per_rank(kind, virtual_stages);
+  Schedule schedule{.name = name,
                     .microbatches = microbatches,
                     .rank_of_chunk = std::vector<int>(static_cast<std::size_t>(ranks * per_rank)),
                     .edges = chain(ranks * per_rank),
                     .programs = {}};
   for (int r = 0; r < ranks; ++r) {
-    schedule.programs.push_back(known->program(r, ranks, microbatches, virtual_stages));
+    schedule.programs.push_back(known.program(r, ranks, microbatches, virtual_stages));
     for (const Action& step : schedule.programs.back())
       schedule.rank_of_chunk[static_cast<std::size_t>(step.chunk)] = r;
   }

@@ -29,14 +29,20 @@ Program zbv(int rank, int ranks, int microbatches);
 /// DualPipeV: pairs a forward of one chunk with a backward of the other, so that each hides the other's communication.
 Program dualpipe_v(int rank, int ranks, int microbatches);
 
-/// The names accepted in the config, without aliases: afab, 1f1b, interleaved-1f1b, zb1p, zbv, dualpipe-v.
+/// afab, 1f1b, interleaved-1f1b, zb1p, zbv, dualpipe-v in the config and on the command line.
+enum class ScheduleKind { all_forward_all_backward, one_f_one_b, interleaved, zb1p, zbv, dualpipe_v };
+
+/// The names in the order of the enum, without aliases.
 const std::vector<std::string>& schedule_names();
+/// By name or alias; ConfigError for an unknown name.
+ScheduleKind parse_schedule_kind(std::string_view name);
 /// Resolves aliases (gpipe, zero-bubble); empty for an unknown name.
 std::string canonical_schedule(std::string_view name);
 /// The schedule's number of chunks per rank when the config asks for `virtual_stages`.
-int chunks_per_rank(std::string_view name, int virtual_stages);
+int chunks_per_rank(ScheduleKind kind, int virtual_stages);
 
-/// Throws ConfigError for an unknown name or a count below 1.
+/// Throws ConfigError for a count below 1, or an unknown name.
+Schedule make_schedule(ScheduleKind kind, int ranks, int microbatches, int virtual_stages = 1);
 Schedule make_schedule(std::string_view name, int ranks, int microbatches, int virtual_stages = 1);
 
 }  // namespace trireme::schedule

@@ -59,9 +59,12 @@ TEST(Generate, NamesAliasesAndChunks) {
   EXPECT_EQ(canonical_schedule("1f1b"), "1f1b");
   EXPECT_EQ(canonical_schedule(""), "");
   EXPECT_EQ(canonical_schedule("2f2b"), "");
-  EXPECT_EQ(chunks_per_rank("zbv", 1), 2);
-  EXPECT_EQ(chunks_per_rank("1f1b", 3), 1);
-  EXPECT_EQ(chunks_per_rank("interleaved-1f1b", 3), 3);
+  EXPECT_EQ(chunks_per_rank(ScheduleKind::zbv, 1), 2);
+  EXPECT_EQ(chunks_per_rank(ScheduleKind::one_f_one_b, 3), 1);
+  EXPECT_EQ(chunks_per_rank(ScheduleKind::interleaved, 3), 3);
+  for (std::size_t i = 0; i < schedule_names().size(); ++i)
+    EXPECT_EQ(parse_schedule_kind(schedule_names()[i]), static_cast<ScheduleKind>(i));
+  EXPECT_EQ(parse_schedule_kind("gpipe"), ScheduleKind::all_forward_all_backward);
 }
 
 TEST(Generate, BadNumbersAreRefusedByName) {

@@ -47,7 +47,7 @@ TEST_P(EverySchedule, RunsWithoutDeadlockForEveryShape) {
   for_all_shapes(GetParam(), [&](int p, int m, int v) {
     const Schedule schedule = make_schedule(GetParam(), p, m, v);
     const Replay r = replay(schedule);
-    const int per_rank = chunks_per_rank(GetParam(), v);
+    const int per_rank = chunks_per_rank(parse_schedule_kind(GetParam()), v);
     ASSERT_EQ(schedule.chunks(), p * per_rank);
     // Not below the critical path: a microbatch through all chunks and back, then a weight gradient; or a rank's own
     // work.

@@ -17,6 +17,7 @@ inline report::StepRecord cpu_step(std::int64_t step, std::int64_t steps, double
           .tokens_per_sec = 58'412.5,
           .tokens_per_sec_per_rank = 14'603.125,
           .step_time_s = 0.03125,
+          .train_time_s = 0.015625,
           .data_time_frac = 0.004,
           .comm_exposed_frac = 0.125};
 }

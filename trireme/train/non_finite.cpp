@@ -66,4 +66,23 @@ std::string find_non_finite(Executor& executor, Zero& zero, const Mesh& mesh, st
   return "it did not happen when the step was run again: the machine made a mistake, or memory was overwritten";
 }
 
+std::string str(const SavedWeights& saved) {
+  const std::size_t bad = saved.not_finite.size();
+  const std::string where = text(", saved in ", saved.folder.string());
+  if (bad == 0) return where;
+  return text(where, "\n  not finite in the saved weights: ", saved.not_finite.front(),
+              bad == 1 ? "" : text(" and ", bad - 1, bad == 2 ? " more parameter" : " more parameters"));
+}
+
+void check_trained(std::int64_t steps, std::int64_t skipped, const SavedWeights& saved) {
+  constexpr const char* kFix = "\n  fix: a lower optimizer.lr, a longer warm-up, or other initial weights";
+  const bool all_skipped = steps > 0 && skipped == steps;
+  if (!saved.not_finite.empty())
+    throw NonFiniteError(text("the weights after step ", steps, " are not finite", str(saved),
+                              all_skipped ? text("\n  all ", steps, " updates were skipped") : "", kFix));
+  if (all_skipped)
+    throw NonFiniteError(text("all ", steps, " updates were skipped: no gradient was finite, and nothing was trained",
+                              "\n  the weights are the initial ones", str(saved), kFix));
+}
+
 }  // namespace trireme

@@ -1,9 +1,11 @@
 #pragma once
 // Finds the first non-finite tensor, and its rank.
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trireme/comm/mesh.hpp"
 #include "trireme/engine/executor.hpp"
@@ -22,5 +24,18 @@ using Probe = std::function<void(const std::string& path, const at::Tensor& x)>;
 std::string find_non_finite(Executor& executor, Zero& zero, const Mesh& mesh, std::int64_t step,
                             const at::Tensor& loss_gradient,
                             const std::function<at::Tensor(int m, const Probe& probe)>& forward);
+
+/// The weights that a run has saved.
+struct SavedWeights {
+  std::filesystem::path folder;
+  std::vector<std::string> not_finite;  // parameters with a NaN or an infinity
+};
+
+/// ", saved in FOLDER", and what is wrong with them.
+std::string str(const SavedWeights& saved);
+
+/// At the end of a run: NonFiniteError if the saved weights are not finite, or if every one of `steps` updates was
+/// skipped, so that nothing was trained.
+void check_trained(std::int64_t steps, std::int64_t skipped, const SavedWeights& saved);
 
 }  // namespace trireme

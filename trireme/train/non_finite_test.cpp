@@ -59,5 +59,22 @@ TEST(NonFinite, NamesTheFirstRankAndTensor) {
         });
 }
 
+TEST(CheckTrained, WeightsThatAreNotFiniteOrNeverUpdatedAreAnError) {
+  const SavedWeights good{"runs/x/checkpoints/step-20", {}},
+      bad{"runs/x/checkpoints/step-20", {"head.weight", "norm.weight"}};
+  EXPECT_NO_THROW(check_trained(20, 0, good));
+  EXPECT_NO_THROW(check_trained(20, 19, good));
+  EXPECT_NO_THROW(check_trained(0, 0, good));
+  EXPECT_EQ(
+      message_of<NonFiniteError>([&] { check_trained(20, 20, good); }),
+      "all 20 updates were skipped: no gradient was finite, and nothing was trained\n  the weights are the initial "
+      "ones, saved in runs/x/checkpoints/step-20\n  fix: a lower optimizer.lr, a longer warm-up, or other initial "
+      "weights");
+  EXPECT_EQ(message_of<NonFiniteError>([&] { check_trained(20, 20, bad); }),
+            "the weights after step 20 are not finite, saved in runs/x/checkpoints/step-20\n  not finite in the saved "
+            "weights: head.weight and 1 more parameter\n  all 20 updates were skipped\n  fix: a lower optimizer.lr, a "
+            "longer warm-up, or other initial weights");
+}
+
 }  // namespace
 }  // namespace trireme

@@ -36,11 +36,15 @@ void RunOutput::step(report::StepRecord record) {
   if (!first_loss_) first_loss_ = record.loss;
   last_loss_ = record.loss;
   if (steps_ > 1) tokens_per_sec_.push_back(record.tokens_per_sec);  // the first step includes setup
-  metrics_.append(record);
-  if (events_) events_->add_scalars_from_list(report::log_items(record), record.step);
+  write(lines_, [&] { metrics_.append(record); });
+  if (events_) write(scalars_, [&] { events_->add_scalars_from_list(report::log_items(record), record.step); });
   if (record.loss_z && *record.loss_z > kSpike)
     console_.warning(text("loss z = +", human_number(*record.loss_z), " at step ", record.step));
   console_.step(record);
+}
+
+void RunOutput::write(report::BestEffort& output, const std::function<void()>& record) {
+  if (const std::optional<std::string> words = output.attempt(record)) console_.warning(*words);
 }
 
 void RunOutput::finish(report::RunSummary summary) {
@@ -53,6 +57,10 @@ void RunOutput::finish(report::RunSummary summary) {
                              tokens_per_sec_.begin() + static_cast<std::ptrdiff_t>(tokens_per_sec_.size() / 2));
     summary.median_tokens_per_sec = tokens_per_sec_[tokens_per_sec_.size() / 2];
   }
+  for (const report::BestEffort* output : {&lines_, &scalars_})
+    if (output->lost() > 0)
+      console_.warning(text(output->what(), " lacks ", output->lost(), output->lost() == 1 ? " record" : " records",
+                            ": they could not be written"));
   if (events_)
     if (const std::optional<std::string> failure = events_->close()) console_.warning(*failure);
   console_.finish(summary);

@@ -1,12 +1,14 @@
 #pragma once
 // The outputs of a run on rank 0: console, metrics.jsonl, TensorBoard, a hub.
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "trireme/base/log.hpp"
 #include "trireme/config/schema/config.hpp"
+#include "trireme/report/best_effort.hpp"
 #include "trireme/report/hub_logger.hpp"
 #include "trireme/report/metrics_file.hpp"
 #include "trireme/report/train_console.hpp"
@@ -20,14 +22,18 @@ class RunOutput {
             const TerminalFacts& terminal);
 
   report::TrainConsole& console() { return console_; }
-  /// Adds the z-scores, writes the record to all outputs, and warns of a spike.
+  /// Adds the z-scores, writes the record to all outputs, and warns of a spike. A record that cannot be written (a full
+  /// disk) is a warning.
   void step(report::StepRecord record);
   /// The caller fills in the rest of the summary.
   void finish(report::RunSummary summary);
 
  private:
+  void write(report::BestEffort& output, const std::function<void()>& record);
+
   report::TrainConsole console_;
   report::MetricsFile metrics_;
+  report::BestEffort lines_{"metrics.jsonl"}, scalars_{"tb/"};
   Log log_;  // for uploads: warnings go to the console
   std::unique_ptr<report::HubLogger> events_;
   report::ZScore loss_z_, norm_z_;

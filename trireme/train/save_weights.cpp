@@ -2,7 +2,10 @@
 
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
+
+#include <ATen/ops/isfinite.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/comm/time_limit.hpp"
@@ -31,7 +34,8 @@ std::map<std::string, std::vector<WeightName>> names_by_ours(const ModelConfig& 
   return names;
 }
 
-/// Calls f(parameter) once per parameter, in gather order: per part, the buckets in forward order; then the frozen ones.
+/// Calls f(parameter) once per parameter, in the order in which they are written: per part, the buckets in forward
+/// order; then the frozen ones.
 template <class F>
 void for_each_param(Zero& zero, const F& f) {
   for (ZeroPart* part : zero.parts())
@@ -42,10 +46,13 @@ void for_each_param(Zero& zero, const F& f) {
   for (const Param& param : zero.frozen()) f(param);
 }
 
+/// InternalError for a weight of the model that would not be written.
 std::vector<files::SafetensorsTensor> tensors_of(Zero& zero,
                                                  const std::map<std::string, std::vector<WeightName>>& names) {
   std::vector<files::SafetensorsTensor> tensors;
+  std::set<std::string> held;
   for_each_param(zero, [&](const Param& param) {
+    held.insert(param.name);
     for (const WeightName& name : names.at(param.name)) {
       std::vector<std::int64_t> shape(param.spec.shape.begin(), param.spec.shape.end());
       shape[0] = name.rows;
@@ -53,6 +60,7 @@ std::vector<files::SafetensorsTensor> tensors_of(Zero& zero,
       tensors.push_back({name.theirs, file_dtype(param.value.scalar_type()), std::move(shape)});
     }
   });
+  for (const auto& [ours, theirs] : names) require(held.contains(ours), "save_weights: Zero does not hold ", ours);
   return tensors;
 }
 
@@ -88,14 +96,18 @@ std::string what_transformers_lacks(const ModelConfig& model, const std::string&
   }
 }
 
-void save_weights(Zero& zero, Mesh& mesh, const FolderFacts& facts, const std::filesystem::path& folder) {
+std::vector<std::string> save_weights(Zero& zero, Mesh& mesh, const FolderFacts& facts,
+                                      const std::filesystem::path& folder) {
   const at::NoGradGuard no_grad;
   const auto names = names_by_ours(facts.model);
+  std::vector<std::string> not_finite;
   std::optional<files::SafetensorsFolderWriter> writer;
   const LongWork writing(mesh.world(), 0);
-  if (mesh.rank() == 0) writer.emplace(folder, tensors_of(zero, names));
+  const std::vector<files::SafetensorsTensor> tensors = tensors_of(zero, names);
+  if (mesh.rank() == 0) writer.emplace(folder, tensors);
   const auto write = [&](const Param& param) {
     const at::Tensor full = gather_full_tensor(param.value.detach(), param.spec, mesh).value;
+    if (!at::isfinite(full).all().item<bool>()) not_finite.push_back(param.name);
     if (!writer) return;
     for (const WeightName& name : names.at(param.name)) {
       const at::Tensor theirs = their_tensor(name, full).contiguous().cpu();
@@ -112,6 +124,7 @@ void save_weights(Zero& zero, Mesh& mesh, const FolderFacts& facts, const std::f
   for (const Param& param : zero.frozen()) write(param);
   if (writer) finish(*writer, facts, writing);
   mesh.world_group().barrier().wait();  // no rank exits, which would end the job, before the folder is complete
+  return not_finite;
 }
 
 }  // namespace trireme

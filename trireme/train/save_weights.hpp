@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trireme/config/schema/config.hpp"
 #include "trireme/data/tokenizer/tokenizer.hpp"
@@ -21,8 +22,9 @@ struct FolderFacts {
 /// Why transformers could not load such a folder; empty if it can.
 std::string what_transformers_lacks(const ModelConfig& model, const std::string& dtype);
 
-/// Collective; rank 0 writes. Only one bucket is gathered at a time. The folder appears atomically, and an existing one
-/// is never overwritten: CheckpointError.
-void save_weights(Zero& zero, Mesh& mesh, const FolderFacts& facts, const std::filesystem::path& folder);
+/// Saves the parameters of `zero`, trained and frozen. Collective; rank 0 writes. One bucket is gathered at a time. The folder appears atomically, and an existing one is never overwritten: CheckpointError.
+/// Returns the names of the parameters that hold a NaN or an infinity, the same on all ranks.
+std::vector<std::string> save_weights(Zero& zero, Mesh& mesh, const FolderFacts& facts,
+                                      const std::filesystem::path& folder);
 
 }  // namespace trireme

@@ -1,5 +1,7 @@
 #include "trireme/train/save_weights.hpp"
 
+#include <limits>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -77,6 +79,57 @@ TEST(SaveWeights, NothingIsWrittenOver) {
     const FolderFacts facts{.model = model, .dtype = "float32", .tokenizer = none, .tokenizer_path = ""};
     save_weights(zero, mesh, facts, folder.path() / "step-1");
     EXPECT_THROW(save_weights(zero, mesh, facts, folder.path() / "step-1"), CheckpointError);
+  });
+}
+
+/// Frozen parameters are no part of Zero: they are saved with the others, and a weight that nothing holds is an error.
+TEST(SaveWeights, FrozenParametersAreSaved) {
+  const ModelConfig model = small_model("llama");
+  for (const int stage : {1, 3}) {
+    const TempFolder folder;
+    run_ranks(4, [&](World& world) {
+      Mesh mesh(Grid::dense({.dp = 2, .tp = 2}), world);
+      Decoder decoder(model, {mesh, true});
+      init(decoder, mesh, {.seed = 3, .scheme = InitScheme::plain});
+      for (const Param& param : params_of(decoder))
+        if (param.name == "embedding.weight" || param.name == "layers.1.mlp_norm.weight")
+          at::Tensor(param.value).set_requires_grad(false);
+      Zero zero(params_of(decoder), decoder.unit_plan(), mesh, {.stage = stage, .persistence_threshold = 100}, {});
+      const std::optional<data::Tokenizer> none;
+      const FolderFacts facts{.model = model, .dtype = "float32", .tokenizer = none, .tokenizer_path = ""};
+      ASSERT_EQ(zero.frozen().size(), 2U);
+      save_weights(zero, mesh, facts, folder.path() / "saved");
+    });
+    run_ranks(1, [&](World& world) {
+      Mesh mesh(Grid::dense({}), world);
+      Decoder loaded(model, {mesh, false}), made(model, {mesh, false});
+      load_hugging_face(loaded, folder.path() / "saved", mesh);
+      init(made, mesh, {.seed = 3, .scheme = InitScheme::plain});
+      const std::vector<Param> found = params_of(loaded), wanted = params_of(made);
+      ASSERT_EQ(found.size(), wanted.size());
+      for (std::size_t i = 0; i < found.size(); ++i)
+        EXPECT_TRUE(found[i].value.equal(wanted[i].value)) << found[i].name << ", ZeRO " << stage;
+    });
+  }
+}
+
+/// The parameters of the folder that hold a NaN or an infinity, on every rank.
+TEST(SaveWeights, NamesWhatIsNotFinite) {
+  const ModelConfig model = small_model("llama");
+  const TempFolder folder;
+  run_ranks(2, [&](World& world) {
+    Mesh mesh(Grid::dense({.tp = 2}), world);
+    Decoder decoder(model, {mesh, false});
+    init(decoder, mesh, {});
+    const at::NoGradGuard no_grad;
+    for (const Param& param : params_of(decoder))
+      if (param.name == "layers.0.mlp.down.weight" && mesh.coord(Axis::tp) == 1)
+        at::Tensor(param.value).view(-1)[3] = std::numeric_limits<double>::infinity();
+    Zero zero(params_of(decoder), {}, mesh, {}, {});
+    const std::optional<data::Tokenizer> none;
+    EXPECT_THAT(save_weights(zero, mesh, {.model = model, .dtype = "float32", .tokenizer = none, .tokenizer_path = ""},
+                             folder.path() / "x"),
+                testing::ElementsAre("layers.0.mlp.down.weight"));
   });
 }
 

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include <ATen/ops/full.h>
+#include <ATen/ops/max.h>
 #include <ATen/ops/zeros.h>
 
 namespace trireme {
@@ -19,15 +20,21 @@ const at::Tensor& TokenCount::total() {
   return total_;
 }
 
-StepAgreement agree(const at::Tensor& loss_sum, std::optional<ExitCode> stop_asked, bool failed, const Mesh& mesh) {
-  at::Tensor sums = at::zeros({4}, loss_sum.options());
-  if (mesh.coord(Axis::tp) == 0) sums[0] = loss_sum;  // the same on all ranks of tp: counted once
-  if (stop_asked) sums[*stop_asked == ExitCode::interrupted ? 1 : 2] = 1;
-  if (failed) sums[3] = 1;
-  sums = mesh.world_group().all_reduce_(sums).wait().cpu();
-  StepAgreement agreed{.loss_sum = sums[0].item<double>(), .failed = sums[3].item<double>() > 0};
-  if (sums[2].item<double>() > 0) agreed.stop = ExitCode::preempted;
-  if (sums[1].item<double>() > 0) agreed.stop = ExitCode::interrupted;  // a person: not to be started again
+StepAgreement agree(const at::Tensor& loss_sum, const StepFacts& own, const Mesh& mesh) {
+  // One sum for everything: each rank writes its peak to an element of its own, so that the maximum is known too.
+  const Group& world = mesh.world_group();
+  at::Tensor host = at::zeros({4 + world.size()}, at::kDouble);
+  if (own.stop) host[*own.stop == ExitCode::interrupted ? 1 : 2] = 1;
+  if (own.failed) host[3] = 1;
+  host[4 + world.rank()] = static_cast<double>(own.peak_bytes);
+  at::Tensor all = host.to(loss_sum.device());
+  if (mesh.coord(Axis::tp) == 0) all[0] = loss_sum;  // the same on all ranks of tp: counted once
+  all = mesh.world_group().all_reduce_(all).wait().cpu();
+  StepAgreement agreed{.loss_sum = all[0].item<double>()};
+  if (all[2].item<double>() > 0) agreed.stop = ExitCode::preempted;
+  if (all[1].item<double>() > 0) agreed.stop = ExitCode::interrupted;  // a person: not to be started again
+  agreed.failed = all[3].item<double>() > 0;
+  agreed.peak_bytes = static_cast<std::int64_t>(all.slice(0, 4).max().item<double>());
   return agreed;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The values that all ranks exchange per step, apart from the model: token count, loss, and whether to stop.
+// The values that all ranks exchange per step, apart from the model: token count, loss, memory, and whether to stop.
 #include <optional>
 #include <vector>
 
@@ -27,9 +27,17 @@ struct StepAgreement {
   double loss_sum = 0;             // of all tokens of the step
   std::optional<ExitCode> stop{};  // some rank was asked to stop, with this exit code
   bool failed = false;             // some rank has no data for the step
+  std::int64_t peak_bytes = 0;     // the highest of all ranks
 };
 
-/// `loss_sum`: over this rank's tokens. Collective; synchronizes with the device.
-StepAgreement agree(const at::Tensor& loss_sum, std::optional<ExitCode> stop_asked, bool failed, const Mesh& mesh);
+/// What a rank contributes.
+struct StepFacts {
+  std::optional<ExitCode> stop{};
+  bool failed = false;
+  std::int64_t peak_bytes = 0;
+};
+
+/// `loss_sum`: over this rank's tokens, f64. Collective; synchronizes with the device.
+StepAgreement agree(const at::Tensor& loss_sum, const StepFacts& own, const Mesh& mesh);
 
 }  // namespace trireme

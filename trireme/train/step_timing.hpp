@@ -1,11 +1,13 @@
 #pragma once
 // The time of training steps, by phase.
+#include <cstdint>
 
 namespace trireme {
 
 /// Seconds, for one step or summed over several.
 struct StepTiming {
-  double step = 0;  // total
+  std::int64_t begin_ns = 0;  // of the step, or of the first one, by steady_ns()
+  double step = 0;            // total
   double data = 0, forward = 0, backward = 0, update = 0, validation = 0;
   double waited = 0;  // part of the total spent waiting for communication
 

@@ -32,6 +32,7 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
       io_(std::move(io)),
       memory_(context.device(), process),
       lr_(lr_options(config_)),
+      non_finite_(config::parse_non_finite(config_.checks.non_finite)),
       tracer_(config_.profiler.steps, io_.folder / config_.profiler.dir, context.world(),
               context.device().is_cuda() ? "nccl" : "gloo") {
   if (config_.precision.param == "float16") scale_.emplace(loss_scale_options(config_));
@@ -61,13 +62,16 @@ ExitCode Trainer::run() {
   std::optional<ExitCode> stop;
   const Stopwatch run_time;
   double validation_seconds = 0;
-  std::filesystem::path saved;
+  SavedWeights saved;
   for (std::int64_t step = 1; step <= steps && !stop; ++step) {
     const StepResult result = run_step(step);
     // A smaller loss scale helps only if just the scaled gradients overflowed.
     const bool scale_helps = scale_ && result.scale > 1 && std::isfinite(result.loss);
     if (result.data_failed) stop_without_data(step - 1);
-    if (!result.finite && !scale_helps && config_.checks.non_finite == "stop") stop_non_finite(step, result);
+    if (!result.finite && !scale_helps && non_finite_ == config::NonFinite::stop) stop_non_finite(step, result);
+    require<DataError>(step > 1 || result.valid_tokens > 0, "step 1: not one token of the data has a label to learn (",
+                       batches_->data().describe(), ")\n  fix: data whose samples hold unmasked tokens");
+    if (!result.finite && !scale_helps) ++skipped_;
     done = step;
     stop = result.stop;
     if (stop && step < steps) saved = save(step);  // first of all: whoever asked may not wait
@@ -82,7 +86,8 @@ ExitCode Trainer::run() {
   const double seconds = run_time.seconds();
   const bool interrupted = stop && done < steps;
   if (!interrupted) saved = save(done);
-  if (report_) report_->finish(interrupted, peak_bytes_, saved, seconds, validation_seconds);
+  if (report_) report_->finish(interrupted, peak_bytes_, saved.folder, seconds, validation_seconds);
+  check_trained(done, skipped_, saved);
   return interrupted ? *stop : ExitCode::done;
 }
 
@@ -90,6 +95,7 @@ StepResult Trainer::run_step(std::int64_t step) {
   StepResult result{.lr = lr_(step), .scale = scale_ ? scale_->scale() : 1.0, .timing = {}};
   StepTiming& t = result.timing;
   const Stopwatch step_time;
+  t.begin_ns = step_time.begin_ns();
   const double waited_before = context_.world().recorder().waited_seconds();
 
   // Data. The all-reduce of the token count overlaps the first forward.
@@ -117,20 +123,23 @@ StepResult Trainer::run_step(std::int64_t step) {
   PendingUpdate update =
       zero().update({.lr = result.lr, .max_norm = config_.training.max_norm, .loss_scale = result.scale});
   std::move(check).finish();
-  const StepAgreement agreed = agree(outcome.loss_sum, io_.stop_asked(), data_error_ != nullptr, mesh_);
+  const StepAgreement agreed =
+      agree(outcome.loss_sum,
+            {.stop = io_.stop_asked(), .failed = data_error_ != nullptr, .peak_bytes = memory_.take_peak()}, mesh_);
   result.norm = std::move(update).settle();
   result.finite = std::isfinite(result.norm);
   if (scale_) scale_->update(!result.finite);
 
   // Result.
-  result.loss = agreed.loss_sum / std::max(1.0, tokens.total().item<double>());
+  result.valid_tokens = tokens.total().item<double>();
+  result.loss = agreed.loss_sum / std::max(1.0, result.valid_tokens);
   result.stop = agreed.stop;
   result.data_failed = agreed.failed;
   t.update = update_time.seconds();
   t.step = step_time.seconds();
   tracer_.step_done(outcome);
   t.waited = context_.world().recorder().waited_seconds() - waited_before;
-  peak_bytes_ = std::max(peak_bytes_, memory_.take_peak());
+  peak_bytes_ = std::max(peak_bytes_, agreed.peak_bytes);
   return result;
 }
 
@@ -149,22 +158,22 @@ double Trainer::validate(std::int64_t done) {
   return sums[0].item<double>() / std::max(1.0, sums[1].item<double>());
 }
 
-std::filesystem::path Trainer::save(std::int64_t step) {
+SavedWeights Trainer::save(std::int64_t step) {
   const std::filesystem::path folder = io_.folder / "checkpoints" / text("step-", step);
   zero().finish_gathers();
   if (context_.rank() == 0) make_folder(folder.parent_path());
-  save_weights(zero(), mesh_,
-               {.model = config_.model,
-                .dtype = config_.precision.param,
-                .tokenizer = batches_->data().tokenizer(),
-                .tokenizer_path = config_.tokenizer.path},
-               folder);
-  return folder;
+  return {folder, save_weights(zero(), mesh_,
+                               {.model = config_.model,
+                                .dtype = config_.precision.param,
+                                .tokenizer = batches_->data().tokenizer(),
+                                .tokenizer_path = config_.tokenizer.path},
+                               folder)};
 }
 
 /// Some rank could not read its data, and all ranks are here: the weights are saved first.
 [[noreturn]] void Trainer::stop_without_data(std::int64_t done) {
-  const std::string saved = done > 0 ? text("\n  the weights after step ", done, " are in ", save(done).string()) : "";
+  const std::string saved =
+      done > 0 ? text("\n  the weights after step ", done, " are in ", save(done).folder.string()) : "";
   if (data_error_ == nullptr) {
     std::this_thread::sleep_for(std::chrono::seconds(1));  // the rank with the reason reports first
     throw DataError(text("another rank could not read its data after step ", done, saved));
@@ -182,7 +191,7 @@ std::filesystem::path Trainer::save(std::int64_t step) {
   const std::string origin = find_non_finite(
       model_->executor(), zero(), mesh_, step, loss_gradient_,
       [&](int m, const Probe& probe) { return model_->loss(microbatches[static_cast<std::size_t>(m)], probe); });
-  const std::string saved = step > 1 ? text(", saved in ", save(step - 1).string()) : "";
+  const std::string saved = step > 1 ? str(save(step - 1)) : "";
   throw NonFiniteError(text("step ", step, ": the gradients are not finite (loss ", human_number(result.loss),
                             ", norm ", human_number(result.norm), ")\n  ", origin,
                             "\n  nothing was updated: weights and states are those after step ", step - 1, saved,

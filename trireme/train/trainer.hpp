@@ -6,6 +6,7 @@
 #include <string>
 
 #include "trireme/base/error.hpp"
+#include "trireme/config/schema/choices.hpp"
 #include "trireme/optim/loss_scale.hpp"
 #include "trireme/optim/lr_schedule.hpp"
 #include "trireme/runtime/process_setup.hpp"
@@ -24,8 +25,7 @@ class Trainer {
   ~Trainer();
 
   /// Runs all steps, or until a stop is requested: ExitCode::done, interrupted or preempted. The weights are saved in
-  /// all cases.
-  /// NonFiniteError depending on [checks].
+  /// all cases. NonFiniteError depending on [checks], and for weights that are not finite or were never updated.
   ExitCode run();
 
   Zero& zero() { return model_->zero(); }
@@ -38,7 +38,7 @@ class Trainer {
   auto take_or_empty(const Take& take, const Empty& empty);
   [[noreturn]] void stop_without_data(std::int64_t done);
   [[noreturn]] void stop_non_finite(std::int64_t step, const StepResult& result);
-  std::filesystem::path save(std::int64_t step);
+  SavedWeights save(std::int64_t step);
 
   Config config_;
   ParallelContext& context_;
@@ -46,14 +46,16 @@ class Trainer {
   TrainIo io_;
   DeviceMemory memory_;
   LrSchedule lr_;
+  config::NonFinite non_finite_;
   std::optional<LossScale> scale_;  // only for f16
   StepTracer tracer_;
   std::unique_ptr<Batches> batches_;
   std::unique_ptr<TrainingModel> model_;
   std::unique_ptr<TrainingReport> report_;  // only on rank 0
-  std::int64_t peak_bytes_ = 0;
-  at::Tensor loss_gradient_;       // of the last step
-  std::exception_ptr data_error_;  // of this rank, for the step that needed the data
+  std::int64_t peak_bytes_ = 0;             // of any rank
+  std::int64_t skipped_ = 0;                // updates that no smaller loss scale would have saved
+  at::Tensor loss_gradient_;                // of the last step
+  std::exception_ptr data_error_;           // of this rank, for the step that needed the data
 };
 
 }  // namespace trireme

@@ -4,6 +4,8 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/file_output.hpp"
+#include "trireme/base/stopwatch.hpp"
+#include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/counts.hpp"
 #include "trireme/planner/memory.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
@@ -24,7 +26,8 @@ void TrainingReport::print_header(const TrainIo& io, const std::string& data) {
   const planner::MemoryPlan plan = planner::predict_memory(config_, config_.precision.param, gpu);
   predicted_bytes_ = plan.total();
   const Environment& env = context_.environment();
-  const std::string backend = config_.comm.backend == "auto" ? gpu ? "nccl" : "gloo" : config_.comm.backend;
+  const bool automatic = config::parse_comm_backend(config_.comm.backend) == config::CommBackend::automatic;
+  const std::string backend = automatic ? gpu ? "nccl" : "gloo" : config_.comm.backend;
   RunHeader header;
   header.program = text(io.program, " · libtorch ", libtorch_facts().built_with, " · ", env.world_size,
                         env.world_size == 1 ? " rank" : " ranks", " (", env.launcher, "; ", backend, ", ",
@@ -45,6 +48,8 @@ void TrainingReport::step(std::int64_t step, const StepResult& result, std::int6
                           std::optional<double> validation_loss) {
   const StepTiming& t = result.timing;
   total_ += t;
+  const std::int64_t now = steady_ns(), before = last_end_ns_ > 0 ? last_end_ns_ : t.begin_ns;
+  last_end_ns_ = now;
   const std::int64_t tokens = config_.training.global_batch_size * seq_len;
   tokens_ += tokens;
   const double ranks = context_.world_size(), rate = static_cast<double>(tokens) / t.step;
@@ -56,7 +61,8 @@ void TrainingReport::step(std::int64_t step, const StepResult& result, std::int6
                             .tokens = tokens_,
                             .tokens_per_sec = rate,
                             .tokens_per_sec_per_rank = rate / ranks,
-                            .step_time_s = t.step,
+                            .step_time_s = static_cast<double>(now - before) * 1e-9,
+                            .train_time_s = t.step,
                             .data_time_frac = t.data / t.step,
                             .mem_peak_gib = static_cast<double>(peak_bytes) / 0x1p30,
                             .skipped = !result.finite,

@@ -29,7 +29,8 @@ struct TrainIo {
 /// The result of a step, the same on all ranks.
 struct StepResult {
   double loss = 0, norm = 0, lr = 0;
-  double scale = 1;  // loss scale
+  double scale = 1;         // loss scale
+  double valid_tokens = 0;  // targets that count, of all ranks
   bool finite = true;
   std::optional<ExitCode> stop{};  // asked to stop, with this exit code
   bool data_failed = false;        // a rank could not read its data: nothing was updated
@@ -41,6 +42,7 @@ class TrainingReport {
   /// Prints the header. `data`: a description of the training data.
   TrainingReport(const Config& config, const ParallelContext& context, const TrainIo& io, const std::string& data);
 
+  /// At the very end of a step, after validation and saving: step_time_s ends here.
   void step(std::int64_t step, const StepResult& result, std::int64_t seq_len, std::int64_t peak_bytes,
             std::optional<double> validation_loss);
   void finish(bool interrupted, std::int64_t peak_bytes, const std::filesystem::path& saved, double seconds,
@@ -55,6 +57,7 @@ class TrainingReport {
   RunOutput output_;
   double predicted_bytes_ = 0;
   std::int64_t tokens_ = 0, skipped_since_shown_ = 0;
+  std::int64_t last_end_ns_ = 0;  // of the last step; 0: there was none
   StepTiming total_;
 };
 

@@ -98,13 +98,25 @@ TEST(HfConfig, RopeOldAndNew) {
   EXPECT_EQ(value_in(R"({"model_type": "llama", "rope_parameters": {"rope_type": "llama3", "rope_theta": 5}})",
                      "rope_scaling.rope_type"),
             "\"llama3\"");
-  EXPECT_EQ(hf_refusal(R"({"model_type": "llama", "rope_scaling": {"rope_type": "yarn", "beta_fast": 32}})"),
-            "config.json: rope_scaling.beta_fast = 32 is a kind of RoPE that is not supported");
-  const std::string yarn = R"({"model_type": "llama", "rope_scaling": {"rope_type": "yarn"}})";
+  EXPECT_EQ(hf_refusal(R"({"model_type": "llama", "rope_scaling": {"rope_type": "longrope", "short_factor": [1]}})"),
+            "config.json: rope_scaling.short_factor = [1] is a kind of RoPE that is not supported");
+  const std::string longrope = R"({"model_type": "llama", "rope_scaling": {"rope_type": "longrope"}})";
   TempFolder folder;
-  std::ofstream(folder / "config.json") << yarn;
-  EXPECT_THAT(error_of(std::string(kTiny) + "model.hf = '" + folder.path().string() + "'"),
-              HasSubstr("model.rope_scaling.rope_type = \"yarn\" is none of: \"\", default, linear, llama3"));
+  std::ofstream(folder / "config.json") << longrope;
+  EXPECT_THAT(
+      error_of(std::string(kTiny) + "model.hf = '" + folder.path().string() + "'"),
+      HasSubstr(
+          "model.rope_scaling.rope_type = \"longrope\" is none of: \"\", default, linear, dynamic, yarn, llama3"));
+}
+
+/// Those of Qwen2.5 with YaRN, and nulls as transformers writes them.
+TEST(HfConfig, Yarn) {
+  const char* json = R"({"model_type": "qwen2", "rope_scaling": {"type": "yarn", "factor": 4.0, "beta_fast": 16,
+      "original_max_position_embeddings": 32768, "truncate": false, "attention_factor": null, "mscale": 0.7}})";
+  const std::pair<const char*, const char*> rows[] = {
+      {"rope_type", "\"yarn\""}, {"factor", "4.0"}, {"beta_fast", "16"},
+      {"truncate", "false"},     {"mscale", "0.7"}, {"original_max_position_embeddings", "32768"}};
+  for (const auto& [key, value] : rows) EXPECT_EQ(value_in(json, text("rope_scaling.", key)), value) << key;
 }
 
 TEST(HfConfig, WhatChangesTheMathsIsRefused) {

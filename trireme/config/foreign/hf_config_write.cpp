@@ -7,6 +7,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/config/read/setting.hpp"
+#include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/family.hpp"
 
 namespace trireme::config {
@@ -80,12 +81,23 @@ void add_rope(Json& json, const ModelConfig& m) {
   if (scaling.rope_type.empty()) return;
   Json& out = json["rope_scaling"];
   out["rope_type"] = scaling.rope_type;
-  if (scaling.rope_type == "default") return;
+  const RopeKind kind = parse_rope_kind(scaling.rope_type);
+  if (kind == RopeKind::plain) return;
   out["factor"] = scaling.factor;
-  if (scaling.rope_type != "llama3") return;
-  out["low_freq_factor"] = scaling.low_freq_factor;
-  out["high_freq_factor"] = scaling.high_freq_factor;
-  out["original_max_position_embeddings"] = scaling.original_max_position_embeddings;
+  if (kind == RopeKind::llama3) {
+    out["low_freq_factor"] = scaling.low_freq_factor;
+    out["high_freq_factor"] = scaling.high_freq_factor;
+  }
+  if (kind == RopeKind::yarn) {
+    out["beta_fast"] = scaling.beta_fast;
+    out["beta_slow"] = scaling.beta_slow;
+    out["truncate"] = scaling.truncate;
+    if (scaling.attention_factor > 0) out["attention_factor"] = scaling.attention_factor;
+    if (scaling.mscale > 0) out["mscale"] = scaling.mscale;
+    if (scaling.mscale_all_dim > 0) out["mscale_all_dim"] = scaling.mscale_all_dim;
+  }
+  if (kind == RopeKind::llama3 || kind == RopeKind::yarn)
+    out["original_max_position_embeddings"] = rope_original_length(m);
 }
 
 void add_window(Json& json, const ModelConfig& m, HfWindow kind) {

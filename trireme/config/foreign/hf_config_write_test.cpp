@@ -68,10 +68,21 @@ ModelConfig random_model(const std::string& family, Dice& dice) {
   m.resid_pdrop = dice.toss() ? 0 : small();
   if (gpt2) return m;
   m.rope_theta = dice.toss() ? dice.pick(1, 100'000'000) : 1e15 * small();
-  m.rope_scaling.rope_type = dice.one_of<std::string>({"", "default", "linear", "llama3"});
-  if (m.rope_scaling.rope_type == "linear") m.rope_scaling.factor = dice.pick(1, 100);
+  m.rope_scaling.rope_type = dice.one_of<std::string>({"", "default", "linear", "dynamic", "yarn", "llama3"});
+  if (m.rope_scaling.rope_type == "linear" || m.rope_scaling.rope_type == "dynamic")
+    m.rope_scaling.factor = dice.pick(1, 100);
   if (m.rope_scaling.rope_type == "llama3")
     m.rope_scaling = {"llama3", 100 * small(), small(), 1 + small(), dice.pick(1, 1 << 20)};
+  if (m.rope_scaling.rope_type == "yarn")
+    m.rope_scaling = {.rope_type = "yarn",
+                      .factor = 100 * small(),
+                      .original_max_position_embeddings = dice.pick(1, 1 << 20),
+                      .beta_fast = 1 + small(),
+                      .beta_slow = small(),
+                      .attention_factor = dice.toss() ? 0 : small(),
+                      .mscale = dice.toss() ? 0 : small(),
+                      .mscale_all_dim = dice.toss() ? 0 : small(),
+                      .truncate = dice.toss()};
   m.qk_norm = qwen3;
   m.attention_bias = (family == "llama" || qwen3) && dice.toss();
   m.sliding_window = family != "llama" && dice.toss() ? dice.pick(1, 1 << 20) : 0;

@@ -125,6 +125,7 @@ std::string check(const Field& field, double value) {
   if (!std::isfinite(value)) return "is not a finite number";
   if (field.above_min && value <= field.min) return text("is too small: it must be above ", number(field.min));
   if (value < field.min) return text("is too small: at least ", number(field.min));
+  if (field.below_max && value >= field.max) return text("is too large: it must be below ", number(field.max));
   if (value > field.max) return text("is too large: at most ", number(field.max));
   return "";
 }

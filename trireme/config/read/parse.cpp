@@ -178,7 +178,7 @@ class Loader {
     if (!field) return says_nothing(path, s.value);
 
     const auto [first, fresh] = seen_[kind].try_emplace(path, s.place);
-    if (!fresh && kind == Origin::Kind::file) {
+    if (!fresh && (kind == Origin::Kind::file || kind == Origin::Kind::flag)) {
       violation(s, text(path, " is given twice"), text("first at ", str(first->second)),
                 text("keep this one or ", str(first->second)));
       return true;

@@ -44,12 +44,6 @@ TEST(LoadConfig, FromAFileOrFromFlagsAlone) {
               StartsWith("cannot open no/such.toml: No such file"));
 }
 
-TEST(LoadConfig, TheLastFlagOfAKeyWins) {
-  LoadedConfig loaded = load("", {"--training.steps", "5", "--training.steps", "6", "--train-iters", "7"});
-  EXPECT_THAT(loaded.violations, SizeIs(0));
-  EXPECT_EQ(loaded.config.training.steps, 7);
-}
-
 TEST(LoadConfig, DataIsOneTableOrAList) {
   const std::string sources = "sources = [ { path = \"a\", weight = 0.5 }, { path = \"b\" } ]\n";
   for (const std::string& toml :
@@ -216,6 +210,19 @@ TEST(LoadConfig, ManyStagesAndManyErrorsEndInTime) {
   const LoadedConfig many = load(repeat("[[data]]\nsources = [{path='a'}, {path='b'}, {path='c'}]\n", 250));
   EXPECT_THAT(many.violations, SizeIs(0));
   EXPECT_THAT(many.config.data, SizeIs(250));
+}
+
+TEST(Load, AFlagGivenTwiceIsAnError) {
+  EXPECT_EQ(
+      error_of(kTiny, {"--training.steps", "5", "--training.steps", "6"}),
+      "training.steps is given twice\n  --> --training.steps 6  first at --training.steps 5\n  fix: keep this one or "
+      "--training.steps 5");
+  EXPECT_THAT(error_of(kTiny, {"--training.steps", "5", "--train-iters", "6"}),
+              HasSubstr("training.steps is given twice"));
+  EXPECT_EQ(error_of(std::string(kTiny) + "training.steps = 4", {"--training.steps", "5"}), "no error");
+  // Two names that each set a half.
+  EXPECT_EQ(error_of(kTiny, {"--adam-beta1", "0.8", "--adam-beta2", "0.9"}), "no error");
+  EXPECT_EQ(error_of(kTiny, {"--profile", "--profile-step-start", "2", "--profile-step-end", "4"}), "no error");
 }
 
 }  // namespace

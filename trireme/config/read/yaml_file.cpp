@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 #include <sstream>
+#include <string_view>
 #include <vector>
 
 #include <yaml-cpp/eventhandler.h>
@@ -45,10 +46,38 @@ Value typed(const std::string& word) {
   return {word};
 }
 
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+/// YAML allows no control characters but tabs and ends of lines. yaml-cpp takes NULs, and stops at 0x04 as if the file
+/// ended there.
+void refuse_control_characters(const std::string& file, std::string_view yaml) {
+  int line = 1;
+  for (const char c : yaml) {
+    if (c == '\n') ++line;
+    const auto byte = static_cast<unsigned char>(c);
+    const bool is_control = (byte < 0x20 && c != '\t' && c != '\n' && c != '\r') || byte == 0x7f;
+    require<ConfigError>(!is_control, "this is not YAML: the control character ", static_cast<int>(byte), "\n  --> ",
+                         file, ":", line);
+  }
+}
+
+/// Whether text that begins with a quote has its other one. If not, yaml-cpp may take the rest of the file as the word.
+bool is_closed(std::string_view quoted) {
+  const char quote = quoted.front();
+  for (std::size_t i = 1; i < quoted.size(); ++i) {
+    const bool is_pair = quote == '"' ? quoted[i] == '\\' : quoted.substr(i).starts_with("''");
+    if (is_pair)
+      ++i;  // an escaped character, or a quote that is part of the word
+    else if (quoted[i] == quote)
+      return true;
+  }
+  return false;
+}
+
 /// Builds the tree from the parser's events, which are the only way to see anchors and tags.
 class Builder : public YAML::EventHandler {
  public:
-  explicit Builder(const std::string& file) : file_(file) {}
+  Builder(const std::string& file, std::string_view yaml) : file_(file), yaml_(yaml) {}
   Node take() && { return std::move(root_); }
 
   void OnDocumentStart(const YAML::Mark&) override {}
@@ -62,6 +91,9 @@ class Builder : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
     refuse(mark, tag, anchor);
+    const std::string_view written = yaml_.substr(std::min(static_cast<std::size_t>(mark.pos), yaml_.size()));
+    if (tag == "!" && (written.starts_with('"') || written.starts_with('\'')) && !is_closed(written))
+      fail(mark, text("this is not YAML: the quote ", written.front(), " is not closed"));
     if (expects_key()) {
       if (!keys_.back().insert(value).second) fail(mark, text("the key '", shortened(value), "' is given twice"));
       open_.back()->members.emplace_back(value, Node{});
@@ -119,6 +151,7 @@ class Builder : public YAML::EventHandler {
   }
 
   std::string file_;
+  std::string_view yaml_;
   Node root_;
   // Unfinished maps and lists, from the root down. Only the last one grows, so the pointers stay valid.
   std::vector<Node*> open_;
@@ -162,8 +195,11 @@ Settings parse_yaml(const std::string& file, const std::string& yaml) {
   require<ConfigError>(yaml.size() <= kMaxConfigBytes, file, " is larger than ", kMaxConfigBytes,
                        " bytes: this is not a config");
   require<ConfigError>(valid_utf8(yaml) == yaml, file, " is not UTF-8");
-  std::istringstream in(yaml);
-  Builder builder(file), second(file);
+  std::string_view body = yaml;
+  if (body.starts_with(kByteOrderMark)) body.remove_prefix(kByteOrderMark.size());
+  refuse_control_characters(file, body);
+  std::istringstream in{std::string(body)};
+  Builder builder(file, body), second(file, body);
   try {
     YAML::Parser parser(in);
     parser.HandleNextDocument(builder);

@@ -12,6 +12,7 @@
 namespace trireme::config {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -46,6 +47,25 @@ flow: {a: 1, b: [x]}
                           "8: data_stages.0.name = \"1\"", "9: data_stages.1.name = \"two # words\"",
                           "10: lists = [1, \"two\", [3.5]]", "12: block = [\"a\", \"b\"]", "14: empty = []",
                           "16: flow.a = 1", "16: flow.b = [\"x\"]"));
+}
+
+TEST(ParseYaml, AQuoteThatIsNotClosedIsRefused) {
+  for (const std::string yaml : {"a: 1\nb: \"c", "a: 1\nb: \"c\nd: 2\n", "a: 1\nb: 'c", "a: 1\nb: 'it''s\n",
+                                 "a: 1\nb: \"c\\\"\n", "a: 1\nb: [x, \"c]", "a: 1\n\"b: 2\n"})
+    EXPECT_THAT(yaml_refusal(yaml), AllOf(StartsWith("this is not YAML: "), HasSubstr("x.yaml:"))) << yaml;
+  EXPECT_EQ(yaml_refusal("a: 1\nb: 'c\n"), "this is not YAML: the quote ' is not closed\n  --> x.yaml:2");
+  const Settings good =
+      parse_yaml("x.yaml", "\xef\xbb\xbf\"a\": 'it''s'\nü: \"ö \\\" \\\\\"\nc: [\"x\", 'y']\nd: it's\n");
+  ASSERT_EQ(good.size(), 4U);
+  EXPECT_EQ(str(good[0].value), "\"it's\"");
+  EXPECT_EQ(str(good[2].value), "[\"x\", \"y\"]");
+}
+
+TEST(ParseYaml, ControlCharactersAreRefused) {
+  EXPECT_EQ(yaml_refusal(std::string("a: 1\nb: \0\n", 10)),
+            "this is not YAML: the control character 0\n  --> x.yaml:2");
+  EXPECT_EQ(yaml_refusal("a: 1\n\x04\nb: 2\n"), "this is not YAML: the control character 4\n  --> x.yaml:2");
+  EXPECT_EQ(parse_yaml("x.yaml", "a: 1\r\nb: 2 \t# tab\n").size(), 2U);
 }
 
 TEST(ParseYaml, TypesPlainWordsAsYaml12Does) {

@@ -1,6 +1,7 @@
 #include <numeric>
 
 #include "trireme/config/rules/rules.hpp"
+#include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
 #include "trireme/schedule/generate.hpp"
 
@@ -18,9 +19,10 @@ bool has_too_many_ranks(const Rules& rules) {
 void check_stages(Rules& rules) {
   const ParallelismConfig& p = rules.config.parallelism;
   const std::int64_t layers = rules.config.model.num_hidden_layers;
-  const std::int64_t per_rank = schedule::chunks_per_rank(p.pp_schedule, narrow(p.virtual_stages));
+  const schedule::ScheduleKind kind = schedule::parse_schedule_kind(p.pp_schedule);
+  const std::int64_t per_rank = schedule::chunks_per_rank(kind, narrow(p.virtual_stages));
   const std::int64_t chunks = p.pp * per_rank;
-  if (p.virtual_stages > 1 && p.pp_schedule != "interleaved-1f1b")
+  if (p.virtual_stages > 1 && kind != schedule::ScheduleKind::interleaved)
     rules.violation("parallelism.virtual_stages",
                     text("virtual_stages = ", p.virtual_stages, " with pp_schedule = \"", p.pp_schedule, "\""),
                     "only interleaved-1f1b takes a number of chunks",
@@ -99,10 +101,7 @@ void check_layout(Rules& rules) {
     rules.violation("parallelism.replicate",
                     text("parallelism.dp = ", p.dp, " is not divisible by replicate = ", p.replicate),
                     "dp = replicate × shard");
-  const bool is_number = !p.zero_unit.empty() && p.zero_unit.size() <= 6 &&
-                         p.zero_unit.find_first_not_of("0123456789") == std::string::npos &&
-                         p.zero_unit.find_first_not_of('0') != std::string::npos;
-  if (p.zero_unit != "layer" && p.zero_unit != "model" && !is_number)
+  if (!parse_zero_unit(p.zero_unit))
     rules.violation("parallelism.zero_unit", text("zero_unit = \"", shortened(p.zero_unit), "\""),
                     "\"layer\", \"model\" or a number of layers");
   if (p.dp != 0) check_grid(rules);

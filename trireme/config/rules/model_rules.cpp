@@ -1,5 +1,6 @@
 #include "trireme/base/human.hpp"
 #include "trireme/config/rules/rules.hpp"
+#include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/counts.hpp"
 #include "trireme/config/schema/family.hpp"
 
@@ -50,6 +51,24 @@ void check_heads(Rules& rules) {
     rules.violation("model.head_dim", text("head_dim = ", m.head_dim, " is odd"), "RoPE turns pairs of elements");
 }
 
+void check_rope(Rules& rules) {
+  const ModelConfig& m = rules.config.model;
+  const RopeScaling& s = m.rope_scaling;
+  const RopeKind kind = parse_rope_kind(s.rope_type);
+  if (kind == RopeKind::plain || family_of(m).positions != PositionKind::rope) return;
+  if (!rules.loaded.is_given("model.rope_scaling.factor"))
+    rules.violation("model.rope_scaling.rope_type", text("rope_type = \"", s.rope_type, "\" without a factor"),
+                    "each kind of scaling needs one", "set model.rope_scaling.factor, or leave rope_type out");
+  if (kind == RopeKind::llama3 && s.high_freq_factor <= s.low_freq_factor)
+    rules.violation(
+        "model.rope_scaling.high_freq_factor",
+        text("high_freq_factor = ", s.high_freq_factor, " is not above low_freq_factor = ", s.low_freq_factor),
+        "frequencies between the two are interpolated");
+  if (kind == RopeKind::dynamic && m.head_dim <= 2)
+    rules.violation("model.head_dim", text("head_dim = ", m.head_dim, " with rope_type = \"dynamic\""),
+                    "its base is raised to head_dim / (head_dim - 2)");
+}
+
 void check_positions(Rules& rules) {
   const ModelConfig& m = rules.config.model;
   std::vector<std::pair<std::string, std::int64_t>> lengths = {{"training.seq_len", rules.config.training.seq_len}};
@@ -63,7 +82,7 @@ void check_positions(Rules& rules) {
     if (family_of(m).positions == PositionKind::learned)
       rules.violation(key, what, "learned positions end there",
                       "raise model.max_position_embeddings or shorten seq_len");
-    else
+    else if (parse_rope_kind(m.rope_scaling.rope_type) != RopeKind::dynamic)  // made for longer sequences
       rules.warn(what, ": the model was not made for such positions");
   }
 }
@@ -76,6 +95,7 @@ bool check_model(Rules& rules) {
     rules.violation("model.init", text("model.init = \"", shortened(init), "\""), "\"random\" or \"hf:FOLDER\"");
   if (!check_sizes(rules)) return false;
   check_heads(rules);
+  check_rope(rules);
   check_positions(rules);
   return true;
 }

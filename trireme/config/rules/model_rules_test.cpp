@@ -31,6 +31,14 @@ TEST(ModelRules, OneAtATime) {
        "num_attention_heads = 4 is not divisible by num_key_value_heads = 3\n  --> run.toml:2  each key-value head "
        "serves the same number of query heads"},
       {tiny + "model.head_dim = 33", "head_dim = 33 is odd\n  --> run.toml:2  RoPE turns pairs of elements"},
+      {tiny + "model.rope_scaling.rope_type = 'yarn'",
+       "rope_type = \"yarn\" without a factor\n  --> run.toml:2  each kind of scaling needs one\n  fix: set "
+       "model.rope_scaling.factor, or leave rope_type out"},
+      {tiny + "model.rope_scaling = {rope_type = 'llama3', factor = 8, high_freq_factor = 1}",
+       "high_freq_factor = 1 is not above low_freq_factor = 1\n  --> run.toml:2  frequencies between the two are "
+       "interpolated"},
+      {tiny + "model.head_dim = 2\nmodel.rope_scaling = {rope_type = 'dynamic', factor = 2}",
+       "head_dim = 2 with rope_type = \"dynamic\"\n  --> run.toml:2  its base is raised to head_dim / (head_dim - 2)"},
       {"model.preset = 'gpt2'\ntraining.seq_len = 2048",
        "seq_len = 2048 is longer than max_position_embeddings = 1024\n  --> run.toml:2  learned positions end there\n"
        "  fix: raise model.max_position_embeddings or shorten seq_len"},

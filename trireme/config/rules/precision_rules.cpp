@@ -37,7 +37,10 @@ void check_precision(Rules& rules) {
     violation("precision.accumulate", p.accumulate, "float32, or the dtype of the weights",
               text("set precision.accumulate = \"float32\", or ", p.param == "auto" ? "model.dtype" : "precision.param",
                    " = \"", p.accumulate, "\""));
-  if (p.master != "float32" && p.master != "float64")
+  if (p.master == "float64")
+    violation("precision.master", p.master, kWhyFloat64,
+              "set precision.master = \"float32\", or model.dtype = \"float64\"");
+  else if (p.master != "float32")
     violation("precision.master", p.master, "most updates are too small for 16 bits, and would be lost",
               "set precision.master = \"float32\"");
   if (p.states == "float16")

@@ -14,7 +14,7 @@ TEST(PrecisionRules, WhatIsAllowed) {
         "model.dtype = 'float64'\nprecision.param = 'float64'\nprecision.states = 'float64'",
         "model.dtype = 'bfloat16'\nprecision.accumulate = 'bfloat16'\nprecision.reduce = 'bfloat16'",
         "precision.param = 'float16'\nprecision.accumulate = 'float16'", "precision.states = 'bfloat16'",
-        "precision.master = 'float64'", "precision.reduce = 'bfloat16'"})
+        "precision.master = 'float32'", "precision.reduce = 'bfloat16'"})
     EXPECT_EQ(error_of(std::string(kTiny) + toml), "no error") << toml;
 }
 
@@ -48,6 +48,9 @@ TEST(PrecisionRules, OneAtATime) {
       {"precision.states = 'float16'",
        "precision.states = \"float16\" with auto weights\n  --> run.toml:2  squares of gradients are below the least "
        "float16 number\n  fix: set precision.states = \"float32\" or \"bfloat16\""},
+      {"model.dtype = 'float32'\nprecision.master = 'float64'",
+       "precision.master = \"float64\" with float32 weights\n  --> run.toml:3  " + everything +
+           "\n  fix: set precision.master = \"float32\", or model.dtype = \"float64\""},
       {"model.dtype = 'float32'\nprecision.states = 'float64'",
        "precision.states = \"float64\" with float32 weights\n  --> run.toml:3  " + everything +
            "\n  fix: set precision.states = \"float32\", or model.dtype = \"float64\""},

@@ -1,13 +1,39 @@
 #include "trireme/config/rules/training_rules.hpp"
 
 #include <algorithm>
-#include <charconv>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "trireme/base/error.hpp"
+#include "trireme/config/schema/choices.hpp"
+#include "trireme/config/schema/fields.hpp"
 
 namespace trireme::config {
+
+namespace {
+
+struct WithoutEffect {
+  const NotYet* row;
+  std::string value;
+};
+
+/// Keys without a reader whose value is not the default.
+std::vector<WithoutEffect> without_effect(Config config) {
+  Config standard;
+  standard.data = config.data;
+  const std::vector<Field> given = fields(config), defaults = fields(standard);
+  std::vector<WithoutEffect> out;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const std::string value = toml_text(given[i].value);
+    if (value == toml_text(defaults[i].value)) continue;
+    const auto row = std::ranges::find(keys_not_done_yet(), given[i].key, &NotYet::key);
+    if (row != keys_not_done_yet().end()) out.push_back({&*row, value});
+  }
+  return out;
+}
+
+}  // namespace
 
 std::vector<Violation> validate_for_training(const LoadedConfig& loaded) {
   const Config& c = loaded.config;
@@ -41,16 +67,18 @@ std::vector<Violation> validate_for_training(const LoadedConfig& loaded) {
     add(loaded.place_of("checkpoint.resume"),
         text("checkpoint.resume = \"", c.checkpoint.resume, "\": a run cannot be resumed yet"),
         "model.init = \"hf:RUN/checkpoints/step-N\" starts a new run from its weights");
+  for (const auto& [row, value] : without_effect(c))
+    if (row->then == NotYet::Then::refused)
+      add(loaded.place_of(row->key), text(row->key, " = ", value, " is not implemented yet: ", row->meanwhile),
+          "leave it out");
   return violations;
 }
 
 std::vector<std::string> not_done_yet(const LoadedConfig& loaded) {
   std::vector<std::string> words;
-  for (const char* key : {"checkpoint.interval", "checkpoint.keep", "checkpoint.async", "checkpoint.format"})
-    if (loaded.is_given(key))
-      words.push_back(text(key, " changes nothing yet: the weights are saved once, at the end"));
-  for (const char* key : {"checks.replicas_every", "optimizer.skip_z", "profiler.memory_snapshot"})
-    if (loaded.is_given(key)) words.push_back(text(key, " changes nothing yet"));
+  for (const auto& [row, value] : without_effect(loaded.config))
+    if (row->then == NotYet::Then::ignored)
+      words.push_back(text(row->key, " = ", value, " changes nothing yet: ", row->meanwhile));
   if (loaded.config.validation.fraction > 0 && loaded.config.validation.interval == 0)
     words.push_back(text("validation.fraction = ", loaded.config.validation.fraction,
                          " of the tokens is held out, and never looked at: validation.interval = 0"));
@@ -58,14 +86,10 @@ std::vector<std::string> not_done_yet(const LoadedConfig& loaded) {
 }
 
 std::int64_t layers_per_unit(const Config& config) {
-  const std::string& word = config.parallelism.zero_unit;
-  if (word == "layer") return 1;
-  if (word == "model") return 0;
-  std::int64_t layers = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), layers);
-  require<ConfigError>(error == std::errc() && end == word.data() + word.size() && layers >= 1,
-                       "parallelism.zero_unit = \"", word, "\": must be \"layer\", \"model\" or a number of layers");
-  return layers;
+  const std::optional<ZeroUnit> unit = parse_zero_unit(config.parallelism.zero_unit);
+  require<ConfigError>(unit.has_value(), "parallelism.zero_unit = \"", config.parallelism.zero_unit,
+                       "\": must be \"layer\", \"model\" or a number of layers");
+  return unit->kind == ZeroUnit::Kind::model ? 0 : unit->layers;
 }
 
 }  // namespace trireme::config

@@ -1,6 +1,7 @@
 #include "trireme/config/rules/validate.hpp"
 
 #include <cstdio>
+#include <filesystem>
 
 #include "trireme/config/rules/rules.hpp"
 #include "trireme/config/schema/fields.hpp"
@@ -18,6 +19,9 @@ void check_optimizer(Rules& rules) {
   if (betas.size() != 2 || std::ranges::any_of(betas, [](double b) { return b >= 1; }))
     rules.violation("optimizer.betas", text("optimizer.betas = ", toml_text(&betas)),
                     "two numbers, each at least 0 and below 1");
+  if (c.optimizer.name == "sgd" && c.optimizer.nesterov && c.optimizer.momentum == 0)
+    rules.violation("optimizer.nesterov", "optimizer.nesterov = true with optimizer.momentum = 0",
+                    "Nesterov's step looks ahead along the momentum", "set a momentum, for instance 0.9");
   if (c.lr_scheduler.min_lr > c.optimizer.lr)
     rules.violation("lr_scheduler.min_lr",
                     text("min_lr = ", c.lr_scheduler.min_lr, " is above optimizer.lr = ", c.optimizer.lr),
@@ -29,6 +33,15 @@ void check_optimizer(Rules& rules) {
   else if (c.lr_scheduler.decay != "constant" && warmup + decay > c.training.steps)
     rules.warn("warmup_steps = ", warmup, " and decay_steps = ", decay, " are more than steps = ", c.training.steps,
                ": the decay does not reach its end");
+}
+
+/// As a part of the run's folder: traces must not be written elsewhere.
+void check_profiler(Rules& rules) {
+  const std::string& dir = rules.config.profiler.dir;
+  const std::filesystem::path path = std::filesystem::path(dir).lexically_normal();
+  if (path.is_absolute() || path == "." || *path.begin() == "..")
+    rules.violation("profiler.dir", text("profiler.dir = \"", shortened(dir), "\" is not inside the run's folder"),
+                    "a relative path without ..", "a name such as \"trace\"; run.dir says where runs are");
 }
 
 void check_data(Rules& rules) {
@@ -88,8 +101,9 @@ void note(Rules& rules) {
   if (rules.any() || p.pp == 1 || microbatches >= p.pp) return;
   std::string bubble = "large";
   if (p.pp * microbatches * p.virtual_stages <= kMaxReplayedSteps) {
-    const schedule::Replay r = schedule::replay(schedule::make_schedule(
-        p.pp_schedule, static_cast<int>(p.pp), static_cast<int>(microbatches), static_cast<int>(p.virtual_stages)));
+    const schedule::Replay r =
+        schedule::replay(schedule::make_schedule(schedule::parse_schedule_kind(p.pp_schedule), static_cast<int>(p.pp),
+                                                 static_cast<int>(microbatches), static_cast<int>(p.virtual_stages)));
     char percent[32];
     std::snprintf(percent, sizeof percent, "%.0f%% of the work", 100 * r.bubble_fraction);
     bubble = percent;
@@ -134,6 +148,7 @@ std::vector<Violation> validate(const LoadedConfig& loaded, const Started& start
   check_layout(rules);
   check_precision(rules);
   check_optimizer(rules);
+  check_profiler(rules);
   check_data(rules);
   check_validation(rules);
   note(rules);

@@ -92,6 +92,15 @@ TEST(Validate, OptimizerAndData) {
        "optimizer.betas = [0.9, 1.0]\n  --> run.toml:2  two numbers, each at least 0 and below 1"},
       {"lr_scheduler.min_lr = 0.5",
        "min_lr = 0.5 is above optimizer.lr = 0.0003\n  --> run.toml:2  the learning rate decays to it"},
+      {"optimizer.name = 'sgd'\noptimizer.nesterov = true\noptimizer.momentum = 0.0",
+       "optimizer.nesterov = true with optimizer.momentum = 0\n  --> run.toml:3  Nesterov's step looks ahead along the "
+       "momentum\n  fix: set a momentum, for instance 0.9"},
+      {"optimizer.eps = 0", "optimizer.eps = 0 is too small: it must be above 0\n  --> run.toml:2"},
+      {"model.resid_pdrop = 1", "model.resid_pdrop = 1 is too large: it must be below 1\n  --> run.toml:2"},
+      {"model.embd_pdrop = 1.0", "model.embd_pdrop = 1.0 is too large: it must be below 1\n  --> run.toml:2"},
+      {"model.attention_dropout = 1.0",
+       "model.attention_dropout = 1.0 is too large: it must be below 1\n  --> run.toml:2"},
+      {"model.resid_pdrop = 0.999\noptimizer.nesterov = true", "no error"},
       {"[[data]]\nstart_step = 2\nsources = [{path = 'a'}]",
        "the first data stage starts at step 2\n  --> run.toml:3  steps are counted from 1\n  fix: set start_step = 1"},
       {"[[data]]\nsources = [{path = 'a'}]\n[[data]]\nsources = [{path = 'a'}]",
@@ -104,6 +113,16 @@ TEST(Validate, OptimizerAndData) {
        "source 1 of data stage 0 has no path\n  --> run.toml:4\n  fix: path = \"...\", or path = \"synthetic\""},
   };
   for (const Told& row : rows) EXPECT_EQ(error_of(kTiny + row.toml), row.message) << row.toml;
+}
+
+TEST(Validate, TracesStayInTheRunsFolder) {
+  for (const std::string dir : {"../..", "..", "trace/../..", "/tmp/trace", ".", "a/.."})
+    EXPECT_EQ(error_of(text(kTiny, "profiler.dir = '", dir, "'")),
+              text("profiler.dir = \"", dir,
+                   "\" is not inside the run's folder\n  --> run.toml:2  a relative path "
+                   "without ..\n  fix: a name such as \"trace\"; run.dir says where runs are"));
+  for (const std::string dir : {"trace", "a/b", "./trace", "..trace"})
+    EXPECT_EQ(error_of(text(kTiny, "profiler.dir = '", dir, "'")), "no error") << dir;
 }
 
 TEST(Validate, ValidationNeedsTokens) {

@@ -13,13 +13,20 @@ struct RunConfig {
   std::int64_t seed = 42;
 };
 
-/// rope_scaling of a Hugging Face config.json. An empty type is plain RoPE.
+/// rope_scaling of a Hugging Face config.json. An empty type is plain RoPE (choices.hpp: RopeKind).
 struct RopeScaling {
   std::string rope_type;
   double factor = 1;
   double low_freq_factor = 1;
   double high_freq_factor = 4;
-  std::int64_t original_max_position_embeddings = 0;
+  std::int64_t original_max_position_embeddings = 0;  // 0: max_position_embeddings
+  // YaRN's; 0 where transformers has null.
+  double beta_fast = 32;
+  double beta_slow = 1;
+  double attention_factor = 0;
+  double mscale = 0;
+  double mscale_all_dim = 0;
+  bool truncate = true;
 };
 
 /// Keys as in a Hugging Face config.json. A preset or `hf` sets the sizes; any key given in addition overrides it.

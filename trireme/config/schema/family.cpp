@@ -151,4 +151,9 @@ bool has_qkv_bias(const ModelConfig& m) { return holds(family_of(m).qkv_bias, m)
 
 bool has_out_bias(const ModelConfig& m) { return holds(family_of(m).out_bias, m); }
 
+std::int64_t rope_original_length(const ModelConfig& m) {
+  const std::int64_t given = m.rope_scaling.original_max_position_embeddings;
+  return given > 0 ? given : m.max_position_embeddings;
+}
+
 }  // namespace trireme::config

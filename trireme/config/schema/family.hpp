@@ -66,6 +66,9 @@ std::string names_with_decoder();
 
 /// Whether the query, key and value projections have a bias.
 bool has_qkv_bias(const ModelConfig& model);
+/// The length that llama3's and YaRN's scaling start from: max_position_embeddings unless another one is given.
+std::int64_t rope_original_length(const ModelConfig& model);
+
 /// Whether the attention output projection has a bias.
 bool has_out_bias(const ModelConfig& model);
 

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "trireme/base/error.hpp"
+#include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/family.hpp"
 #include "trireme/schedule/generate.hpp"
 
@@ -19,6 +20,24 @@ constexpr double kMaxCount = 1e12;        // of anything counted
 
 const std::vector<std::string> kDtypes = {"auto", "float64", "float32", "bfloat16", "float16"};
 const std::vector<std::string> kRealDtypes = {"float64", "float32", "bfloat16", "float16"};
+
+constexpr const char* kSavedOnce = "the weights are saved once, at the end";
+constexpr const char* kTracedSteps = "exactly the steps in profiler.steps are traced";
+constexpr NotYet kNotYet[] = {
+    {"model.router_aux_loss_coef", NotYet::Then::ignored, "a mixture of experts cannot be trained"},
+    {"optimizer.skip_z", NotYet::Then::refused, "no update is skipped for its norm"},
+    {"checkpoint.interval", NotYet::Then::ignored, kSavedOnce},
+    {"checkpoint.keep", NotYet::Then::ignored, kSavedOnce},
+    {"checkpoint.async", NotYet::Then::ignored, kSavedOnce},
+    {"checkpoint.export_hf", NotYet::Then::ignored, "the weights are always saved as a Hugging Face folder"},
+    {"checkpoint.format", NotYet::Then::ignored, "the weights are saved as a Hugging Face folder"},
+    {"profiler.memory_snapshot", NotYet::Then::ignored, "no snapshot is taken"},
+    {"profiler.wait", NotYet::Then::ignored, kTracedSteps},
+    {"profiler.warmup", NotYet::Then::ignored, kTracedSteps},
+    {"profiler.active", NotYet::Then::ignored, kTracedSteps},
+    {"profiler.with_stack", NotYet::Then::refused, "a trace has phases and collectives, no stacks"},
+    {"checks.replicas_every", NotYet::Then::refused, "replicas are never compared"},
+};
 
 std::string number_text(double value) {
   if (std::isnan(value)) return "nan";
@@ -49,6 +68,13 @@ Field one_of(std::string key, std::string* value, const char* meaning, std::vect
 /// A string, or a list of strings, that must not be empty.
 Field filled(Field field) {
   field.filled = true;
+  return field;
+}
+
+/// A probability of dropping an element: with 1 nothing would be left.
+Field dropout(std::string key, double* value, const char* meaning) {
+  Field field{std::move(key), value, meaning, 0, 1};
+  field.below_max = true;
   return field;
 }
 
@@ -110,20 +136,28 @@ std::vector<Field> fields(Config& c) {
        kMaxSize},
       {"model.router_aux_loss_coef", &c.model.router_aux_loss_coef, "weight of the balancing loss", 0, 1e6},
       {"model.initializer_range", &c.model.initializer_range, "standard deviation of the initial weights", 0, 1e3},
-      {"model.embd_pdrop", &c.model.embd_pdrop, "dropout after the embedding", 0, 1},
-      {"model.resid_pdrop", &c.model.resid_pdrop, "dropout before each residual addition", 0, 1},
-      {"model.attention_dropout", &c.model.attention_dropout, "dropout of attention weights", 0, 1},
+      dropout("model.embd_pdrop", &c.model.embd_pdrop, "dropout after the embedding"),
+      dropout("model.resid_pdrop", &c.model.resid_pdrop, "dropout before each residual addition"),
+      dropout("model.attention_dropout", &c.model.attention_dropout, "dropout of attention weights"),
       one_of("model.dtype", &c.model.dtype,
              "of the computation; auto = bfloat16 where the device multiplies it natively, else float32", kDtypes),
       {"model.init", &c.model.init, "\"random\", or \"hf:FOLDER\" for existing weights"},
       // Last in [model]: TOML requires a table's own keys before its subtables.
-      one_of("model.rope_scaling.rope_type", &c.model.rope_scaling.rope_type, "empty = plain",
-             {"", "default", "linear", "llama3"}),
-      {"model.rope_scaling.factor", &c.model.rope_scaling.factor, "", 0, 1e6, true},
-      {"model.rope_scaling.low_freq_factor", &c.model.rope_scaling.low_freq_factor, "", 0, 1e6, true},
-      {"model.rope_scaling.high_freq_factor", &c.model.rope_scaling.high_freq_factor, "", 0, 1e6, true},
+      one_of("model.rope_scaling.rope_type", &c.model.rope_scaling.rope_type, "empty = plain", rope_kind_words()),
+      {"model.rope_scaling.factor", &c.model.rope_scaling.factor, "how much longer sequences get", 0, 1e6, true},
+      {"model.rope_scaling.low_freq_factor", &c.model.rope_scaling.low_freq_factor, "of llama3", 0, 1e6, true},
+      {"model.rope_scaling.high_freq_factor", &c.model.rope_scaling.high_freq_factor, "of llama3", 0, 1e6, true},
       {"model.rope_scaling.original_max_position_embeddings", &c.model.rope_scaling.original_max_position_embeddings,
-       "", 0, kMaxSize},
+       "longest sequence before scaling, for llama3 and yarn; 0 = max_position_embeddings", 0, kMaxSize},
+      {"model.rope_scaling.beta_fast", &c.model.rope_scaling.beta_fast,
+       "of yarn: frequencies with more turns than this stay as they are", 0, 1e6, true},
+      {"model.rope_scaling.beta_slow", &c.model.rope_scaling.beta_slow,
+       "of yarn: frequencies with fewer turns than this are divided by factor", 0, 1e6, true},
+      {"model.rope_scaling.attention_factor", &c.model.rope_scaling.attention_factor,
+       "of yarn: multiplies cos and sin; 0 = from factor and mscale", 0, 1e6},
+      {"model.rope_scaling.mscale", &c.model.rope_scaling.mscale, "of yarn; 0 = not given", 0, 1e6},
+      {"model.rope_scaling.mscale_all_dim", &c.model.rope_scaling.mscale_all_dim, "of yarn; 0 = not given", 0, 1e6},
+      {"model.rope_scaling.truncate", &c.model.rope_scaling.truncate, "of yarn: its range is of whole dims"},
 
       {"tokenizer.path", &c.tokenizer.path, "tokenizer.json, *.tiktoken or \"bytes\""},
   };
@@ -146,7 +180,7 @@ std::vector<Field> fields(Config& c) {
       one_of("optimizer.name", &c.optimizer.name, "", {"adamw", "adam", "sgd"}),
       {"optimizer.lr", &c.optimizer.lr, "highest learning rate", 0, 1e6, true},
       {"optimizer.betas", &c.optimizer.betas, "decay of Adam's two moments", 0, 1},
-      {"optimizer.eps", &c.optimizer.eps, "Adam's epsilon", 0, 1},
+      {"optimizer.eps", &c.optimizer.eps, "Adam's epsilon", 0, 1, true},
       {"optimizer.weight_decay", &c.optimizer.weight_decay, "", 0, 1e6},
       filled(
           {"optimizer.no_decay", &c.optimizer.no_decay, "parameters whose name holds one of these words do not decay"}),
@@ -200,7 +234,8 @@ std::vector<Field> fields(Config& c) {
       one_of("precision.param", &c.precision.param, "auto = model.dtype", kDtypes),
       one_of("precision.reduce", &c.precision.reduce, "gradients on the wire", kRealDtypes),
       one_of("precision.accumulate", &c.precision.accumulate, "gradients over microbatches", kRealDtypes),
-      one_of("precision.master", &c.precision.master, "the optimizer's copy of the weights", kRealDtypes),
+      one_of("precision.master", &c.precision.master,
+             "the optimizer's copy of the weights: float32, or float64 for float64 weights", kRealDtypes),
       one_of("precision.states", &c.precision.states, "the optimizer's moments", kRealDtypes),
 
       {"loss_scale.initial", &c.loss_scale.initial, "for float16 only", 1, 1e30},
@@ -230,10 +265,9 @@ std::vector<Field> fields(Config& c) {
       {"profiler.warmup", &c.profiler.warmup, "", 0, kMaxCount},
       {"profiler.active", &c.profiler.active, "", 1, kMaxCount},
       {"profiler.with_stack", &c.profiler.with_stack, ""},
-      filled({"profiler.dir", &c.profiler.dir, "folder in the run's folder"}),
+      filled({"profiler.dir", &c.profiler.dir, "folder in the run's folder, for traces"}),
 
-      one_of("comm.backend", &c.comm.backend, "auto = nccl on CUDA, gloo on CPU; fake for dry runs",
-             {"auto", "gloo", "nccl", "fake"}),
+      one_of("comm.backend", &c.comm.backend, "auto = nccl on CUDA, gloo on CPU", comm_backend_words()),
       {"comm.init_timeout_s", &c.comm.init_timeout_s, "for ranks to come", 0, 1e6, true},
       {"comm.timeout_s", &c.comm.timeout_s, "for one communication", 0, 1e6, true},
       one_of("comm.check", &c.comm.check, "compare calls across ranks: never, once a step, before each",
@@ -244,11 +278,13 @@ std::vector<Field> fields(Config& c) {
       {"checks.replicas_every", &c.checks.replicas_every, "steps between comparisons of replicas; 0 = never", 0,
        kMaxCount},
       one_of("checks.non_finite", &c.checks.non_finite, "a NaN or Inf in the gradients: stop, or skip the update",
-             {"stop", "skip"}),
+             non_finite_words()),
   };
   std::ranges::move(rest, std::back_inserter(all));
   return all;
 }
+
+std::span<const NotYet> keys_not_done_yet() { return kNotYet; }
 
 std::optional<Field> find_data_field(DataStage& stage, std::int64_t source, const std::string& key) {
   const std::string prefix = key.substr(0, key.rfind('.') + 1);

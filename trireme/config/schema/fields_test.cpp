@@ -1,5 +1,6 @@
 #include "trireme/config/schema/fields.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -168,7 +169,12 @@ RC_GTEST_PROP(Fields, AreSetByFileAndByFlag, ()) {
   const bool of_data = field.key.starts_with("data.");
   const auto* words = std::get_if<std::string*>(&field.value);
   Flags flags = of_data ? data_flags : Flags{};
-  flags.push_back("--" + field.key + "=" + (words != nullptr ? **words : wanted));
+  const std::string name = "--" + field.key + "=", flag = name + (words != nullptr ? **words : wanted);
+  const auto same = std::ranges::find_if(flags, [&](const std::string& f) { return f.starts_with(name); });
+  if (same != flags.end())
+    *same = flag;  // a key may be given once
+  else
+    flags.push_back(flag);
 
   LoadedConfig by_flag = load("", flags);
   RC_ASSERT(by_flag.violations.empty());

@@ -1,0 +1,62 @@
+#include "trireme/config/schema/choices.hpp"
+
+#include <charconv>
+#include <utility>
+
+#include "trireme/base/error.hpp"
+
+namespace trireme::config {
+namespace {
+
+template <class Enum>
+using Words = std::vector<std::pair<const char*, Enum>>;
+
+const Words<NonFinite> kNonFinite = {{"stop", NonFinite::stop}, {"skip", NonFinite::skip}};
+const Words<CommBackend> kCommBackend = {
+    {"auto", CommBackend::automatic}, {"gloo", CommBackend::gloo}, {"nccl", CommBackend::nccl}};
+const Words<RopeKind> kRopeKind = {{"", RopeKind::plain},        {"default", RopeKind::plain},
+                                   {"linear", RopeKind::linear}, {"dynamic", RopeKind::dynamic},
+                                   {"yarn", RopeKind::yarn},     {"llama3", RopeKind::llama3}};
+
+constexpr std::int64_t kMaxUnitLayers = 999'999;
+
+template <class Enum>
+std::vector<std::string> words_of_choice(const Words<Enum>& words) {
+  std::vector<std::string> out;
+  for (const auto& [word, value] : words) out.emplace_back(word);
+  return out;
+}
+
+template <class Enum>
+Enum parse_choice(const char* key, std::string_view word, const Words<Enum>& words) {
+  std::string known;
+  for (const auto& [name, value] : words) {
+    if (word == name) return value;
+    known += text(known.empty() ? "" : ", ", *name ? name : "\"\"");
+  }
+  throw ConfigError(text(key, " = \"", word, "\" is none of: ", known));
+}
+
+}  // namespace
+
+NonFinite parse_non_finite(std::string_view word) { return parse_choice("checks.non_finite", word, kNonFinite); }
+CommBackend parse_comm_backend(std::string_view word) { return parse_choice("comm.backend", word, kCommBackend); }
+RopeKind parse_rope_kind(std::string_view word) {
+  return parse_choice("model.rope_scaling.rope_type", word, kRopeKind);
+}
+
+std::vector<std::string> non_finite_words() { return words_of_choice(kNonFinite); }
+std::vector<std::string> comm_backend_words() { return words_of_choice(kCommBackend); }
+std::vector<std::string> rope_kind_words() { return words_of_choice(kRopeKind); }
+
+std::optional<ZeroUnit> parse_zero_unit(std::string_view word) {
+  if (word == "layer") return ZeroUnit{};
+  if (word == "model") return ZeroUnit{ZeroUnit::Kind::model, 0};
+  std::int64_t layers = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), layers);
+  if (error != std::errc() || end != word.data() + word.size() || layers < 1 || layers > kMaxUnitLayers)
+    return std::nullopt;
+  return ZeroUnit{ZeroUnit::Kind::layers, layers};
+}
+
+}  // namespace trireme::config

@@ -1,0 +1,38 @@
+#pragma once
+// Keys with a closed set of values. The config holds the word as it was written; the program compares enums.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::config {
+
+/// checks.non_finite
+enum class NonFinite { stop, skip };
+/// comm.backend; automatic: nccl on a GPU, else gloo
+enum class CommBackend { automatic, gloo, nccl };
+/// model.rope_scaling.rope_type; plain: "" or "default"
+enum class RopeKind { plain, linear, dynamic, yarn, llama3 };
+
+// ConfigError for an unknown word.
+NonFinite parse_non_finite(std::string_view word);
+CommBackend parse_comm_backend(std::string_view word);
+RopeKind parse_rope_kind(std::string_view word);
+
+std::vector<std::string> non_finite_words();
+std::vector<std::string> comm_backend_words();
+std::vector<std::string> rope_kind_words();
+
+/// parallelism.zero_unit: what ZeRO 3 gathers and frees at once.
+struct ZeroUnit {
+  enum class Kind { layers, model };
+  Kind kind = Kind::layers;
+  std::int64_t layers = 1;  // of a unit; only for Kind::layers
+
+  bool operator==(const ZeroUnit&) const = default;
+};
+/// "layer", "model" or a number of layers; nullopt for anything else.
+std::optional<ZeroUnit> parse_zero_unit(std::string_view word);
+
+}  // namespace trireme::config
