@@ -17,9 +17,10 @@ Config config_of(const std::string& preset, const Flags& flags = {}) {
 }
 
 Config llama3(const Flags& more = {}) {
-  Flags flags = {"--model.dtype", "bfloat16", "--training.seq_len", "8192", "--parallelism.zero", "3"};
-  flags.insert(flags.end(), more.begin(), more.end());
-  return config_of("llama3-8b", flags);
+  return load_good(
+             "model.preset = 'llama3-8b'\nmodel.dtype = 'bfloat16'\ntraining.seq_len = 8192\nparallelism.zero = 3\n",
+             more)
+      .config;
 }
 
 double states(const MemoryPlan& plan) { return plan.weights + plan.gradients + plan.master + plan.states; }
