@@ -51,6 +51,9 @@ TEST(ProcessLimits, DescriptorsAreRaisedUpToTheHardLimit) {
 }
 
 TEST(ProcessLimits, ThreadsThatCannotBeStartedNameTheLimit) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need terabytes of addresses";
+#endif
   // The address space, since the number of processes counts those of other tests, and root is free of it.
   EXPECT_EXIT(with_limit(RLIMIT_AS, rlim_t{1} << 30, rlim_t{1} << 30, [] { ThreadReserve(4000, "rank 1 of 2"); }),
               testing::ExitedWithCode(1),

@@ -15,9 +15,8 @@ void prepare_process() {
 
   std::signal(SIGXFSZ, SIG_IGN);
 
-  // Read by oneDNN when it compiles its first kernel. Both names: the first wins, and a user may have set either.
-  if (std::getenv("ONEDNN_JIT_PROFILE") == nullptr && std::getenv("DNNL_JIT_PROFILE") == nullptr)
-    ::setenv("ONEDNN_JIT_PROFILE", "0", 0);
+  // Read by oneDNN when it compiles its first kernel. ONEDNN_JIT_PROFILE would win, and is left to the user.
+  ::setenv("DNNL_JIT_PROFILE", "0", /*overwrite=*/0);
 }
 
 }  // namespace trireme
