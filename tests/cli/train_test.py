@@ -30,7 +30,7 @@ import ranks  # noqa: E402
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE of this test
 FOREIGN = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "NODE_RANK", "MASTER_", "TORCHELASTIC_", "PET_", "SLURM", "OMPI_",
            "PMI", "PALS_", "MPI_", "TRIREME_", "NO_COLOR")
-CONFIG, DATA, CHECKPOINT, PEER_LOST, NON_FINITE, INTERRUPTED, KILLED = 64, 65, 66, 71, 76, 130, 137  # exit codes
+CONFIG, DATA, CHECKPOINT, PEER_LOST, PREEMPTED, NON_FINITE, INTERRUPTED, KILLED = 64, 65, 66, 71, 75, 76, 130, 137  # exit codes
 TOKENS = 8 * 16  # of a step
 
 # Relative to the folder of a test, which is the working directory. 35,040 parameters.
@@ -518,6 +518,38 @@ class Stops(TrainTest):
     def test_a_loss_that_is_not_finite_stops_float16_too(self):
         run = train(*BLOW_UP, "--model.dtype", "float16", "--loss_scale.initial", "1", *QUIET)
         self.assertEqual(run.code, NON_FINITE, run)
+
+    def test_data_that_breaks_in_the_middle_saves_first(self):
+        """A token beyond the vocabulary in the samples of one rank: all ranks save what the steps before have trained."""
+        folder = fresh_folder()
+        content = bytearray((folder / "book.ds").read_bytes())
+        (folder / "book.ds").unlink()
+        middle = len(content) // 4 * 2
+        content[middle:middle + 2] = b"\xff\xff"
+        (folder / "book.ds").write_bytes(content)
+        run = train("--training.steps", 2000, n=2, folder=folder)
+        self.assertEqual(run.code, DATA, run)
+        steps = len(run.metrics()) if (run.path() / "metrics.jsonl").exists() else 0
+        self.assertGreater(steps, 0, run)
+        self.assertIn("vocabulary", run.stderr)
+        self.assertIn(f"the weights after step {steps} are in ", run.stderr)
+        self.assertTrue((run.path() / f"checkpoints/step-{steps}/model.safetensors").exists(), run)
+
+    def test_a_stop_saves_before_it_validates(self):
+        folder = fresh_folder()
+        process = start(folder, [options.trireme, "train", "t.toml", "-n", 2, "--training.steps", 1000000, "--validation.interval", 1000000,
+                                 "--validation.fraction", "0.1"])
+        path = folder / "runs/latest/metrics.jsonl"
+        end = time.monotonic() + 30
+        while not (path.exists() and path.stat().st_size) and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.02)
+        os.kill(process.pid, signal.SIGTERM)
+        run = finish(process, folder, timeout=30)
+        self.assertEqual(run.code, PREEMPTED, run)
+        last = run.metrics()[-1]
+        self.assertIn("val/loss", last, run)
+        saved = run.path() / f"checkpoints/step-{last['step']}"
+        self.assertLess(saved.stat().st_mtime_ns, path.stat().st_mtime_ns, "the record of the step is written after validation")
 
     def test_a_rank_that_dies(self):
         folder = fresh_folder()

@@ -124,15 +124,16 @@ Decoder::Decoder(const ModelConfig& m, Parallel parallel) : model_(m), parallel_
   if (!m.tie_word_embeddings)
     head_ = register_module(
         "head", std::make_shared<ColumnLinear>(m.hidden_size, m.vocab_size, parallel, ColumnOptions{.padded = true}));
+  if (auto rope = rope_options(m)) rope_.emplace(std::move(*rope));
   set_paths(*this);  // dropout masks depend on the names
 }
 
 const at::Tensor& Decoder::head_weight() const { return head_ ? head_->weight_fD : embedding_->weight_vD; }
 
-TokenFacts Decoder::facts_of(const ForwardContext& context) const {
+TokenFacts Decoder::facts_of(const ForwardContext& context) {
   TokenFacts facts{.context = context, .rotation = {}, .rows_t = parallel_.own_tokens(context.rows_T())};
-  if (const auto rope = rope_options(model_))
-    facts.rotation = rotation(*rope, context.positions_T, context.whole_length, embedding_->weight_vD.scalar_type());
+  if (rope_)
+    facts.rotation = rope_->rotation(context.positions_T, context.whole_length, embedding_->weight_vD.scalar_type());
   return facts;
 }
 

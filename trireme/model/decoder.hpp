@@ -82,9 +82,10 @@ class Decoder final : public Layer {
   at::Tensor visit(std::size_t v, Body&& body) {
     return in_unit(hooks_, hooks_ ? visits_[v] : UnitVisit{}, std::forward<Body>(body));
   }
-  TokenFacts facts_of(const ForwardContext& context) const;
+  TokenFacts facts_of(const ForwardContext& context);
 
   const ModelConfig model_;
+  std::optional<Rope> rope_;  // none for learned positions
   const Parallel parallel_;
   std::shared_ptr<ParallelVocabulary> embedding_;
   std::shared_ptr<LearnedPositions> positions_;

@@ -104,7 +104,7 @@ TEST(Rope, EveryScalingIsThatOfTransformers) {
     model.head_dim = 16;
     model.max_position_embeddings = row.max_position_embeddings;
     model.rope_scaling = row.scaling;
-    const Rotation found = rotation(*rope_options(model), at::arange(kLength), kLength, at::kDouble);
+    const Rotation found = Rope(*rope_options(model)).rotation(at::arange(kLength), kLength, at::kDouble);
     for (std::int64_t i = 0; i < 8; ++i) {
       const auto at = static_cast<std::size_t>(i);
       EXPECT_NEAR(found.cos_Td[kLength - 1][i].item<double>(), row.cos[at], 1e-12) << row.name << ", pair " << i;

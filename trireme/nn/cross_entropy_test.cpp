@@ -214,5 +214,20 @@ TEST(CrossEntropy, GradientsMayBeComputedInBackward) {
       });
 }
 
+/// Gradients of unlikely tokens are below the range of f16 (6e-8), and within it after the loss scale.
+TEST(CrossEntropy, InFloat16TheLossScaleComesBeforeTheRounding) {
+  run_ranks(1, [](World& world) {
+    Mesh mesh(Grid::dense({}), world);
+    const at::Tensor x = at::ones({1, 4}, at::kHalf).set_requires_grad(true);
+    at::Tensor w = at::zeros({8, 4}, at::kHalf);
+    w[0].fill_(5);  // logits 20 and 0: the others have probability 2e-9
+    w.set_requires_grad(true);
+    const at::Tensor loss = sharded_cross_entropy(x, w, at::zeros({1}, at::kLong), 8, mesh).loss;
+    loss.backward(at::full_like(loss, 65536));
+    const double probability = std::exp(-20.0) / (1 + 7 * std::exp(-20.0));
+    EXPECT_NEAR(w.grad()[3][0].item<double>() / (65536 * probability), 1, 0.01);
+  });
+}
+
 }  // namespace
 }  // namespace trireme

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 #include <vector>
 
 #include <ATen/ops/outer.h>
@@ -91,17 +92,22 @@ double yarn_attention_factor(double factor, double mscale, double mscale_all_dim
   return mscale != 0 && mscale_all_dim != 0 ? of(mscale) / of(mscale_all_dim) : of(1);
 }
 
-Rotation rotation(const RopeOptions& options, const at::Tensor& positions_T, std::int64_t sequence_length,
-                  at::ScalarType model_dtype) {
-  require<ConfigError>(options.head_dim > 0 && options.head_dim % 2 == 0, "RoPE: head_dim = ", options.head_dim,
+Rope::Rope(RopeOptions options) : options_(std::move(options)) {
+  require<ConfigError>(options_.head_dim > 0 && options_.head_dim % 2 == 0, "RoPE: head_dim = ", options_.head_dim,
                        ": must be even");
-  const Frequencies frequencies =
-      std::visit(FrequenciesOf{options, static_cast<double>(sequence_length)}, options.frequencies);
+}
+
+Rotation Rope::rotation(const at::Tensor& positions_T, std::int64_t sequence_length, at::ScalarType model_dtype) {
+  at::Tensor& frequencies_d = frequencies_d_[sequence_length];
+  if (!frequencies_d.defined() || frequencies_d.device() != positions_T.device()) {
+    const Frequencies numbers =
+        std::visit(FrequenciesOf{options_, static_cast<double>(sequence_length)}, options_.frequencies);
+    frequencies_d = at::tensor(numbers, at::kDouble).to(positions_T.device());
+  }
   // Always in f64: position x frequency in f32 is off by 1e-3 at position 10^4.
-  const at::Tensor angles_Td =
-      at::outer(positions_T.to(at::kDouble), at::tensor(frequencies, at::kDouble).to(positions_T.device()));
+  const at::Tensor angles_Td = at::outer(positions_T.to(at::kDouble), frequencies_d);
   const at::ScalarType type = model_dtype == at::kDouble ? at::kDouble : at::kFloat;
-  const double scale = magnitude(options.frequencies);
+  const double scale = magnitude(options_.frequencies);
   if (scale == 1) return {angles_Td.cos().to(type), angles_Td.sin().to(type)};
   return {angles_Td.cos().mul_(scale).to(type), angles_Td.sin().mul_(scale).to(type)};
 }

@@ -2,6 +2,7 @@
 // Rotary position embeddings (RoPE): cos and sin per token position, plain or with one of transformers' scalings for
 // sequences longer than those of the first training.
 #include <cstdint>
+#include <map>
 #include <variant>
 
 #include <ATen/core/Tensor.h>
@@ -53,9 +54,19 @@ struct Rotation {
   at::Tensor cos_Td, sin_Td;
 };
 
-/// `sequence_length`: of a full sample, over all ranks. transformers keeps the theta of the longest sequence so far if
-/// a shorter one follows; here it depends on this sample alone.
-Rotation rotation(const RopeOptions& options, const at::Tensor& positions_T, std::int64_t sequence_length,
-                  at::ScalarType model_dtype);
+/// Not thread-safe.
+class Rope {
+ public:
+  explicit Rope(RopeOptions options);
+
+  /// `sequence_length`: of a full sample, over all ranks. transformers keeps the theta of the longest sequence so far if
+  /// a shorter one follows; here it depends on this sample alone.
+  Rotation rotation(const at::Tensor& positions_T, std::int64_t sequence_length, at::ScalarType model_dtype);
+
+ private:
+  const RopeOptions options_;
+  // By sequence length, on the device: a copy from the host in every forward would make the host wait for the device.
+  std::map<std::int64_t, at::Tensor> frequencies_d_;
+};
 
 }  // namespace trireme

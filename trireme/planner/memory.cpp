@@ -181,18 +181,45 @@ double live_elements(const Run& run, const std::vector<double>& units) {
   return std::min(pair, std::max(*std::ranges::max_element(units), real(p.max_live_parameters)));
 }
 
+/// The largest sum of three consecutive units: one is being filled, one communicated, and one queued.
+double largest_three(const std::vector<double>& units) {
+  double most = 0;
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    double sum = 0;
+    for (std::size_t k = i; k < std::min(i + 3, units.size()); ++k) sum += units[k];
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+/// ZeRO-3: elements of gradient buckets that exist at the same time. The bucket of a tied embedding is open from the
+/// backward of the head to its own; in the next microbatch a new one is, while the last one is on its way.
+double gradients_in_flight(const Run& run) {
+  std::vector<double> units = units_of(run, 0);
+  const bool several = run.config.training.grad_accum > 1;
+  if (units.size() == 1) return (several ? 2 : 1) * units[0];
+  if (!run.config.model.tie_word_embeddings) return largest_three(units);
+  const double embedding = units.front();
+  units.erase(units.begin());
+  units.back() -= real(run.parameters.head_weight);
+  return (several ? 2 : 1) * embedding + largest_three(units);
+}
+
 void add_communication(MemoryPlan& plan, const Run& run) {
   const ParallelismConfig& p = run.config.parallelism;
   const PrecisionConfig& precision = run.precision;
   const double all = real(run.parameters.total()), reduce = config::dtype_bytes(precision.reduce);
   if (p.zero <= 1) {
-    // Buckets are slices of the gradients, communicated in place unless precision.reduce is another dtype.
-    plan.buffers = precision.reduce == precision.accumulate ? 0 : all * reduce;
+    // Buckets are slices of the gradients, communicated in place unless precision.reduce is another dtype; then two are
+    // in flight. An embedding has a bucket of its own.
+    const double ratio = reduce / config::dtype_bytes(precision.accumulate);
+    const double bucket = std::max(p.bucket_mb * kBytesOfMb * ratio, units_of(run, 0).front() * reduce);
+    plan.buffers = precision.reduce == precision.accumulate ? 0 : std::min(2 * bucket, all * reduce);
   } else if (p.zero == 2) {
     // One bucket is being filled, one communicated, and one queued.
     plan.buffers = 3 * std::min(p.bucket_mb * kBytesOfMb, all * config::dtype_bytes(precision.accumulate));
   } else {
-    plan.buffers = 3 * std::ranges::max(units_of(run, 0)) * reduce;
+    plan.buffers = gradients_in_flight(run) * reduce;
     plan.live_units =
         (persistent_elements(run) + live_elements(run, units_of(run, p.persistence_threshold + 1))) * run.param_bytes();
   }

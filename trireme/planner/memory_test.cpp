@@ -164,17 +164,22 @@ TEST(PredictMemory, OfRecompute) {
 
 TEST(PredictMemory, OfGradientsOnTheirWay) {
   const auto buffers = [](const Flags& flags) { return predict_memory(config_of("gpt2", flags)).buffers; };
-  const double all = 124'439'808;
+  const double all = 124'439'808, embedding = 50257 * 768 + 1024 * 768;
   for (const char* zero : {"0", "1"}) {
     EXPECT_EQ(buffers({"--parallelism.zero", zero}), 0);
-    EXPECT_EQ(buffers({"--parallelism.zero", zero, "--precision.reduce", "bfloat16"}), 2 * all);
+    EXPECT_EQ(buffers({"--parallelism.zero", zero, "--precision.reduce", "bfloat16"}), 2 * 2 * embedding);
+    EXPECT_EQ(
+        buffers({"--parallelism.zero", zero, "--precision.reduce", "bfloat16", "--parallelism.bucket_mb", "1000"}),
+        2 * all);
   }
   EXPECT_EQ(buffers({"--parallelism.zero", "2"}), 3 * 25e6);
   EXPECT_EQ(buffers({"--parallelism.zero", "2", "--parallelism.bucket_mb", "1000"}), 3 * 4 * all);
-  const double embedding = 50257 * 768 + 1024 * 768;
-  EXPECT_EQ(buffers({"--parallelism.zero", "3"}), 3 * 4 * embedding);
-  EXPECT_EQ(buffers({"--parallelism.zero", "3", "--precision.reduce", "bfloat16"}), 3 * 2 * embedding);
-  EXPECT_EQ(buffers({"--parallelism.zero", "3", "--parallelism.zero_unit", "model"}), 3 * 4 * all);
+  // Tied: the embedding's, and those of three layers.
+  const double layer = 12 * 768 * 768 + 13 * 768;
+  EXPECT_EQ(buffers({"--parallelism.zero", "3"}), 4 * (embedding + 3 * layer));
+  EXPECT_EQ(buffers({"--parallelism.zero", "3", "--precision.reduce", "bfloat16"}), 2 * (embedding + 3 * layer));
+  EXPECT_EQ(buffers({"--parallelism.zero", "3", "--training.grad_accum", "4"}), 4 * (2 * embedding + 3 * layer));
+  EXPECT_EQ(buffers({"--parallelism.zero", "3", "--parallelism.zero_unit", "model"}), 4 * all);
 }
 
 TEST(PredictMemory, OfGatheredUnits) {

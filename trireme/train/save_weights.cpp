@@ -8,6 +8,7 @@
 #include <ATen/ops/isfinite.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/human.hpp"
 #include "trireme/comm/time_limit.hpp"
 #include "trireme/config/foreign/hf_config_write.hpp"
 #include "trireme/files/safetensors_folder_write.hpp"
@@ -94,6 +95,24 @@ std::string what_transformers_lacks(const ModelConfig& model, const std::string&
   } catch (const ConfigError& e) {
     return e.what();
   }
+}
+
+void check_space_for_weights(Zero& zero, const FolderFacts& facts, const std::filesystem::path& folder) {
+  std::uint64_t needed = 0;
+  for (const files::SafetensorsTensor& tensor : tensors_of(zero, names_by_ours(facts.model))) {
+    auto bytes = static_cast<std::uint64_t>(files::bits(tensor.dtype)) / 8;
+    for (const std::int64_t size : tensor.shape) bytes *= static_cast<std::uint64_t>(size);
+    needed += bytes;
+  }
+  std::filesystem::path existing = std::filesystem::absolute(folder);
+  std::error_code error;
+  while (!std::filesystem::exists(existing, error) && existing.has_relative_path()) existing = existing.parent_path();
+  const std::filesystem::space_info space = std::filesystem::space(existing, error);
+  if (error) return;  // some file systems do not tell; writing will
+  require<CheckpointError>(space.available >= needed, folder.string(), ": the weights need ",
+                           human_bytes(static_cast<double>(needed)), ", and ",
+                           human_bytes(static_cast<double>(space.available)),
+                           " are free on this disk\n  fix: free some, or another run.dir");
 }
 
 std::vector<std::string> save_weights(Zero& zero, Mesh& mesh, const FolderFacts& facts,

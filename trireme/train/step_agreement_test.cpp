@@ -14,11 +14,17 @@ TEST(Agree, EveryRankKnowsTheSumOfTheLossesTheHighestPeakAndTheStop) {
     Mesh mesh(Grid::dense({.dp = 2, .tp = 2}), world);
     const int rank = world.rank();
     const at::Tensor loss = at::full({}, mesh.coord(Axis::dp) == 0 ? 1.5 : 2.25, at::kDouble);  // equal along tp
-    const StepAgreement agreed = agree(loss, /*stop_asked=*/rank == 3, rank == 2 ? kBytes : rank, mesh);
+    const StepAgreement agreed = agree(loss,
+                                       {.stop = rank == 3 ? std::optional(ExitCode::preempted) : std::nullopt,
+                                        .failed = rank == 1,
+                                        .peak_bytes = rank == 2 ? kBytes : rank},
+                                       mesh);
     EXPECT_EQ(agreed.loss_sum, 3.75);
     EXPECT_EQ(agreed.peak_bytes, kBytes) << "it is rank 2's, on every rank";
-    EXPECT_TRUE(agreed.stop);
-    EXPECT_FALSE(agree(loss, false, 0, mesh).stop);
+    EXPECT_EQ(agreed.stop, ExitCode::preempted);
+    EXPECT_TRUE(agreed.failed);
+    EXPECT_FALSE(agree(loss, {}, mesh).stop);
+    EXPECT_FALSE(agree(loss, {}, mesh).failed);
   });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <iostream>
 #include <thread>
 
 #include <ATen/ops/zeros.h>
@@ -10,9 +11,9 @@
 #include "trireme/base/file_output.hpp"
 #include "trireme/base/human.hpp"
 #include "trireme/base/stopwatch.hpp"
+#include "trireme/comm/time_limit.hpp"
 #include "trireme/train/component_options.hpp"
 #include "trireme/train/dtypes.hpp"
-#include "trireme/train/save_weights.hpp"
 #include "trireme/train/step_agreement.hpp"
 
 namespace trireme {
@@ -39,6 +40,7 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
   batches_ = std::make_unique<Batches>(config_, mesh_, context.device());
   model_ =
       std::make_unique<TrainingModel>(config_, context, static_cast<int>(batches_->num_microbatches()), io_.warnings);
+  if (context.rank() == 0) check_space_for_weights(zero(), folder_facts(), io_.folder / "checkpoints");
   if (context.rank() == 0)
     report_ = std::make_unique<TrainingReport>(config_, context, io_, batches_->data().describe());
 }
@@ -161,13 +163,34 @@ double Trainer::validate(std::int64_t done) {
 SavedWeights Trainer::save(std::int64_t step) {
   const std::filesystem::path folder = io_.folder / "checkpoints" / text("step-", step);
   zero().finish_gathers();
-  if (context_.rank() == 0) make_folder(folder.parent_path());
-  return {folder, save_weights(zero(), mesh_,
-                               {.model = config_.model,
-                                .dtype = config_.precision.param,
-                                .tokenizer = batches_->data().tokenizer(),
-                                .tokenizer_path = config_.tokenizer.path},
-                               folder)};
+  if (context_.rank() == 0) {
+    wait_for_space(folder);
+    make_folder(folder.parent_path());
+  }
+  return {folder, save_weights(zero(), mesh_, folder_facts(), folder)};
+}
+
+FolderFacts Trainer::folder_facts() const {
+  return {.model = config_.model,
+          .dtype = config_.precision.param,
+          .tokenizer = batches_->data().tokenizer(),
+          .tokenizer_path = config_.tokenizer.path};
+}
+
+/// The weights are only in memory: while the disk is too full for them, there is time to free some of it.
+void Trainer::wait_for_space(const std::filesystem::path& folder) {
+  const LongWork waiting(mesh_.world(), 0);
+  const Stopwatch time;
+  for (bool told = false;; told = true) try {
+      return check_space_for_weights(zero(), folder_facts(), folder);
+    } catch (const CheckpointError& e) {
+      if (time.seconds() > config_.comm.init_timeout_s) throw;
+      if (!told)
+        std::cerr << "warning: " << e.what() << "\n  waits up to " << config_.comm.init_timeout_s << " s for space"
+                  << std::endl;
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      waiting.progress();
+    }
 }
 
 /// Some rank could not read its data, and all ranks are here: the weights are saved first.

@@ -12,6 +12,7 @@
 #include "trireme/runtime/process_setup.hpp"
 #include "trireme/train/batches.hpp"
 #include "trireme/train/device_memory.hpp"
+#include "trireme/train/save_weights.hpp"
 #include "trireme/train/step_tracer.hpp"
 #include "trireme/train/training_model.hpp"
 #include "trireme/train/training_report.hpp"
@@ -39,6 +40,8 @@ class Trainer {
   [[noreturn]] void stop_without_data(std::int64_t done);
   [[noreturn]] void stop_non_finite(std::int64_t step, const StepResult& result);
   SavedWeights save(std::int64_t step);
+  FolderFacts folder_facts() const;
+  void wait_for_space(const std::filesystem::path& folder);
 
   Config config_;
   ParallelContext& context_;
