@@ -94,8 +94,8 @@ class Group {
 
   /// Transfers the data. Arguments have been checked; avg is computed as sum (finish() divides). nullptr: already done.
   virtual std::unique_ptr<CommWork> start(const Call& call, std::span<const CallRecord> records) = 0;
-  /// Strict mode: compares with the calls of the other ranks. `records` are one collective call, which has been compared
-  /// on return (nullptr), or messages, which are compared in wait() of the result. Throws if they differ.
+  /// Strict mode: compares with the calls of the other ranks. `records` are one collective call, which has been
+  /// compared on return (nullptr), or messages, which are compared in wait() of the result. Throws if they differ.
   virtual std::unique_ptr<CommWork> compare(std::span<const CallRecord> records) = 0;
   /// The timeout of the calls that start from now on. Backends that cannot interrupt a call leave it to the watchdog.
   virtual void set_time_limit(double /*seconds*/) {}

@@ -25,8 +25,8 @@ struct RankCalls {
 /// the rank with fewer calls may still make the others.
 std::optional<std::string> first_difference(const std::string& group, const RankCalls& a, const RankCalls& b);
 
-/// The calls up to the end of the step, if there is one among them; all of them otherwise. Later calls belong to the next
-/// step, which another rank may not have reached.
+/// The calls up to the end of the step, if there is one among them; all of them otherwise. Later calls belong to the
+/// next step, which another rank may not have reached.
 std::vector<CallRecord> until_step_end(std::vector<CallRecord> calls);
 
 /// The same for ranks that have published all calls of their step, on any group: `rank_calls` by world rank.

@@ -78,8 +78,8 @@ void StepCheck::finish() && {
   world_.recorder().drop_last_step();
 }
 
-/// All ranks know that there is a mismatch, so all arrive here and exchange hashes of their calls; then the two ranks of
-/// the first difference exchange the calls.
+/// All ranks know that there is a mismatch, so all arrive here and exchange hashes of their calls; then the two ranks
+/// of the first difference exchange the calls.
 void World::name_the_mismatch(const std::vector<Group*>& groups) {
   const std::vector<CallRecord> mine = until_step_end(recorder_->step_calls());
   std::vector<CallsHash> hashes;

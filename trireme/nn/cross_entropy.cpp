@@ -268,7 +268,7 @@ LossSum sharded_cross_entropy(const at::Tensor& x, const at::Tensor& weight_vD, 
   const Range own = vocabulary_range(entries, parallel.tp);
   const Head head{weight_vD.detach().narrow(0, 0, own.size()), own, entries, parallel.tp, options};
   const bool wants_grads = at::GradMode::is_enabled() && (x_TD.requires_grad() || weight_vD.requires_grad());
-  // f16: the loss scale, which is known in backward, comes before the rounding; small gradients of logits would be lost.
+  // f16: the loss scale, which is known in backward, comes before the rounding, which loses small gradients.
   const bool later = options.gradients_in_backward || x_TD.scalar_type() == at::kHalf;
   const at::Tensor loss = !wants_grads ? loss_of(x_TD, targets_T, head, {}, {})
                           : later      ? LossOfHeadLater::apply(x_TD, weight_vD, targets_T, head)

@@ -16,8 +16,8 @@ struct Rows {
   std::int64_t first = 0;
 };
 
-/// The rows that contain element `begin` and, if they are in the same block, those up to `end`. A row has at most kBlock
-/// elements, unless the tensor's last dim is larger.
+/// The rows that contain element `begin` and, if they are in the same block, those up to `end`. A row has at most
+/// kBlock elements, unless the tensor's last dim is larger.
 Rows rows_from(const Shape& shape, Range range) {
   std::int64_t row = numel(shape);
   std::size_t dim = 0;

@@ -1,6 +1,6 @@
 #pragma once
-// Values of parameters by range: a rank that keeps a shard of a parameter reads or draws only that shard, and host memory
-// holds only a block at a time.
+// Values of parameters by range: a rank that keeps a shard of a parameter reads or draws only that shard, and host
+// memory holds only a block at a time.
 #include <functional>
 #include <vector>
 

@@ -59,8 +59,8 @@ class Rope {
  public:
   explicit Rope(RopeOptions options);
 
-  /// `sequence_length`: of a full sample, over all ranks. transformers keeps the theta of the longest sequence so far if
-  /// a shorter one follows; here it depends on this sample alone.
+  /// `sequence_length`: of a full sample, over all ranks. transformers keeps the theta of the longest sequence so far
+  /// if a shorter one follows; here it depends on this sample alone.
   Rotation rotation(const at::Tensor& positions_T, std::int64_t sequence_length, at::ScalarType model_dtype);
 
  private:

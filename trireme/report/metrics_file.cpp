@@ -1,9 +1,9 @@
 #include "trireme/report/metrics_file.hpp"
 
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -40,6 +40,7 @@ std::vector<Entry> entries(const StepRecord& record) {
   add("mfu", record.mfu, ".3g");
   add("tflops_per_gpu", record.tflops_per_rank, ".4g");
   add("mem_peak_gib", record.mem_peak_gib, ".4g");
+  add("mem_start_gib", record.mem_start_gib, ".4g");
   add("loss_scale", record.loss_scale);
   list.push_back({.key = "skipped", .value = record.skipped});
   add("loss_z", record.loss_z, ".2f");
@@ -57,10 +58,10 @@ std::string json_value(double value) { return json_number_or_null(value); }
 std::string hex_float(double value) {
   if (std::isnan(value)) return "nan";  // the sign of a NaN is meaningless, and differs between machines
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
-  std::array<char, 32> buffer;  // the longest is 1.fffffffffffffp+1023
-  char* const end =
-      std::to_chars(buffer.data(), buffer.data() + buffer.size(), std::abs(value), std::chars_format::hex).ptr;
-  return (std::signbit(value) ? "-0x" : "0x") + std::string(buffer.data(), end);
+  // Not std::to_chars: versions of the C++ library differ for subnormal numbers.
+  std::array<char, 32> buffer;  // the longest is -0x1.fffffffffffffp+1023
+  std::snprintf(buffer.data(), buffer.size(), "%a", value);
+  return buffer.data();
 }
 
 std::string json_number_or_null(double value) { return std::isfinite(value) ? json_number(value) : "null"; }

@@ -23,9 +23,10 @@ struct StepRecord {
   std::optional<double> bubble_frac{};
   std::optional<double> mfu{};
   std::optional<double> tflops_per_rank{};
-  std::optional<double> mem_peak_gib{};  // the highest of all ranks so far
-  std::optional<double> loss_scale{};    // fp16
-  bool skipped = false;                  // the update was not applied
+  std::optional<double> mem_peak_gib{};   // the highest of all ranks so far
+  std::optional<double> mem_start_gib{};  // the highest of all ranks before the first step; in its record only
+  std::optional<double> loss_scale{};     // fp16
+  bool skipped = false;                   // the update was not applied
   std::optional<double> loss_z{};
   std::optional<double> grad_norm_z{};
   std::optional<double> val_loss{};

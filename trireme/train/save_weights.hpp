@@ -25,7 +25,8 @@ std::string what_transformers_lacks(const ModelConfig& model, const std::string&
 /// CheckpointError unless there is space for the weights on the disk of `folder`, which need not exist yet.
 void check_space_for_weights(Zero& zero, const FolderFacts& facts, const std::filesystem::path& folder);
 
-/// Saves the parameters of `zero`, trained and frozen. Collective; rank 0 writes. One bucket is gathered at a time. The folder appears atomically, and an existing one is never overwritten: CheckpointError.
+/// Saves the parameters of `zero`, trained and frozen. Collective; rank 0 writes. One bucket is gathered at a time. The
+/// folder appears atomically, and an existing one is never overwritten: CheckpointError.
 /// Returns the names of the parameters that hold a NaN or an infinity, the same on all ranks.
 std::vector<std::string> save_weights(Zero& zero, Mesh& mesh, const FolderFacts& facts,
                                       const std::filesystem::path& folder);

@@ -40,6 +40,9 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
   batches_ = std::make_unique<Batches>(config_, mesh_, context.device());
   model_ =
       std::make_unique<TrainingModel>(config_, context, static_cast<int>(batches_->num_microbatches()), io_.warnings);
+  start_bytes_ = peak_bytes_ = agree(at::zeros({}, at::TensorOptions(at::kDouble).device(context.device())),
+                                     {.peak_bytes = memory_.take_peak()}, mesh_)
+                                   .peak_bytes;
   if (context.rank() == 0) check_space_for_weights(zero(), folder_facts(), io_.folder / "checkpoints");
   if (context.rank() == 0)
     report_ = std::make_unique<TrainingReport>(config_, context, io_, batches_->data().describe());
@@ -137,6 +140,7 @@ StepResult Trainer::run_step(std::int64_t step) {
   result.loss = agreed.loss_sum / std::max(1.0, result.valid_tokens);
   result.stop = agreed.stop;
   result.data_failed = agreed.failed;
+  if (step == 1) result.start_bytes = start_bytes_;
   t.update = update_time.seconds();
   t.step = step_time.seconds();
   tracer_.step_done(outcome);

@@ -55,6 +55,7 @@ class Trainer {
   std::unique_ptr<Batches> batches_;
   std::unique_ptr<TrainingModel> model_;
   std::unique_ptr<TrainingReport> report_;  // only on rank 0
+  std::int64_t start_bytes_ = 0;            // peak before the first step, of any rank
   std::int64_t peak_bytes_ = 0;             // of any rank
   std::int64_t skipped_ = 0;                // updates that no smaller loss scale would have saved
   at::Tensor loss_gradient_;                // of the last step

@@ -71,6 +71,7 @@ void TrainingReport::step(std::int64_t step, const StepResult& result, std::int6
   if (context_.device().is_cpu()) record.comm_exposed_frac = std::min(1.0, t.waited / t.step);
   record.tflops_per_rank =
       config::model_flops_per_token(config_.model, seq_len, config::CountedScores::causal) * rate / ranks / 1e12;
+  if (result.start_bytes) record.mem_start_gib = static_cast<double>(*result.start_bytes) / 0x1p30;
   if (config_.precision.param == "float16") record.loss_scale = result.scale;
   note(step, result,
        step == 1 || step % config_.metrics.interval == 0 || step == record.steps || validation_loss.has_value());

@@ -32,8 +32,9 @@ struct StepResult {
   double scale = 1;         // loss scale
   double valid_tokens = 0;  // targets that count, of all ranks
   bool finite = true;
-  std::optional<ExitCode> stop{};  // asked to stop, with this exit code
-  bool data_failed = false;        // a rank could not read its data: nothing was updated
+  std::optional<ExitCode> stop{};             // asked to stop, with this exit code
+  std::optional<std::int64_t> start_bytes{};  // in the first step: peak memory before it, of any rank
+  bool data_failed = false;                   // a rank could not read its data: nothing was updated
   StepTiming timing;
 };
 

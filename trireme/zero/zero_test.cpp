@@ -437,8 +437,8 @@ void counted_values(const Param&, Range range, const at::Tensor& out) {
   for (std::int64_t i = range.begin; i < range.end; ++i) out[i - range.begin] = 1 + static_cast<double>(i) / 4096;
 }
 
-/// On `meta` until Zero gives memory; the master weights are those of the source, the model's are rounded from them, and
-/// frozen parameters have their values on every rank.
+/// On `meta` until Zero gives memory; the master weights are those of the source, the model's are rounded from them,
+/// and frozen parameters have their values on every rank.
 TEST(Zero, FillsMastersAndFrozenParametersOfAModelOnMeta) {
   for (const int stage : {0, 1, 2, 3})
     for (const int dp : {1, 2, 4})
