@@ -50,7 +50,8 @@ class NcclGroup final : public C10dGroup {
         after_calls_ = at::cuda::getStreamFromPool(/*isHighPriority=*/false, at::cuda::current_device());
       const auto done = std::make_shared<at::cuda::CUDAEvent>(cudaEventDisableTiming);
       const c10::cuda::CUDAStreamGuard on(*after_calls_);
-      work->wait();  // orders after_calls_ behind the call; the Pending keeps the tensors until the user's stream is too
+      // Orders after_calls_ behind the call. The Pending has the tensors until the user's stream is ordered, too.
+      work->wait();
       done->record(*after_calls_);
       watchdog().watch(membership(), record, [done] { return done->query(); });
     }

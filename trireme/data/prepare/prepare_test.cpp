@@ -10,6 +10,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/json_text.hpp"
+#include "trireme/base/philox.hpp"
 #include "trireme/data/prepare/corpus_words.hpp"
 #include "trireme/data/tokens/open_tokens.hpp"
 #include "trireme/testing/documents.hpp"
