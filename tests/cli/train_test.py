@@ -535,6 +535,33 @@ class Stops(TrainTest):
         self.assertIn(f"the weights after step {steps} are in ", run.stderr)
         self.assertTrue((run.path() / f"checkpoints/step-{steps}/model.safetensors").exists(), run)
 
+    def test_a_token_file_that_changes_saves_first(self):
+        folder = fresh_folder()
+        content = (folder / "book.ds").read_bytes()
+        (folder / "book.ds").unlink()
+        (folder / "book.ds").write_bytes(content)
+        process = start(folder, [options.trireme, "train", "t.toml", "-n", 2, "--training.steps", 1000000])
+        path = folder / "runs/latest/metrics.jsonl"
+        end = time.monotonic() + 30
+        while not (path.exists() and path.stat().st_size) and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.02)
+        (folder / "book.ds").write_bytes(content)
+        run = finish(process, folder, timeout=30)
+        self.assertEqual(run.code, DATA, run)
+        saved = re.search(r"the weights after step (\d+) are in (\S+)", run.stderr)
+        self.assertTrue(saved and (run.path() / f"checkpoints/step-{saved[1]}/model.safetensors").exists(), run)
+
+    def test_a_disk_that_is_too_small_for_the_weights_is_told_at_the_start(self):
+        folder = fresh_folder()
+        (folder / "runs").mkdir()
+        command = f"mount -t tmpfs -o size=100k none runs && exec {options.trireme} train t.toml -n 2"
+        run = finish(start(folder, ["unshare", "-m", "sh", "-c", command]), folder)
+        if "unshare" in run.stderr or "mount" in run.stderr:
+            self.skipTest("no mounts here: " + run.stderr.strip()[:100])
+        self.assertEqual(run.code, CHECKPOINT, run)
+        self.assertRegex(run.stderr, "the weights need 1[34][0-9].* are free on this disk\n  fix: ")
+        self.assertNotIn("step=1", run.stdout)
+
     def test_a_stop_saves_before_it_validates(self):
         folder = fresh_folder()
         process = start(folder, [options.trireme, "train", "t.toml", "-n", 2, "--training.steps", 1000000, "--validation.interval", 1000000,

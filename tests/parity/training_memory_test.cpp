@@ -152,5 +152,40 @@ TEST(TrainingMemory, NoRankHoldsTheModelAtTheStart) {
   }
 }
 
+/// Two KV heads over four ranks: the groups of their replicas are connected before the first step, not in a backward.
+TEST(Training, NoGroupIsMadeInAStep) {
+  ModelConfig m;
+  m.model_type = "llama";
+  m.hidden_size = 32;
+  m.num_hidden_layers = 2;
+  m.num_attention_heads = 4;
+  m.num_key_value_heads = 2;
+  m.head_dim = 8;
+  m.intermediate_size = 64;
+  m.vocab_size = 64;
+  run_ranks(4, [&](World& world) {
+    Mesh mesh(Grid::dense({.tp = 4}), world);
+    const InitScope scope(at::kCPU, at::kFloat);
+    Decoder decoder(m, Parallel{mesh, true});
+    const UnitPlan units = decoder.unit_plan();
+    Zero zero(params_of(decoder), units, mesh, {.stage = 1}, {}, random_values(mesh, {.seed = 1}));
+    decoder.use_units(&zero.chunk(), units);
+    mesh.end_step();
+    const at::Tensor ids = at::arange(8);
+    zero.chunk().begin_microbatch(true);
+    decoder.loss(ids, ids, whole_samples(1, 8)).loss.backward();
+    zero.chunk().end_microbatch();
+    zero.finish_gradients();
+    int pairs = 0;
+    for (const CallRecord& call : world.recorder().step_calls()) {
+      EXPECT_NE(call.op, Op::barrier) << "a new group's first call: " << call.str();
+      pairs += std::string_view(call.group).starts_with("custom{");
+    }
+    EXPECT_GT(pairs, 0) << "the replicas of KV heads are summed";
+    zero.update({.lr = 1e-3}).settle();
+    zero.finish_gathers();
+  });
+}
+
 }  // namespace
 }  // namespace trireme::parity
