@@ -209,15 +209,19 @@ void add_communication(MemoryPlan& plan, const Run& run) {
   const ParallelismConfig& p = run.config.parallelism;
   const PrecisionConfig& precision = run.precision;
   const double all = real(run.parameters.total()), reduce = config::dtype_bytes(precision.reduce);
+  // bucket_mb is in the accumulation dtype. An embedding has a bucket of its own.
+  const double bucket = p.bucket_mb * kBytesOfMb * reduce / config::dtype_bytes(precision.accumulate);
+  const double embedding = units_of(run, 0).front() * reduce, others = all * reduce - embedding;
   if (p.zero <= 1) {
     // Buckets are slices of the gradients, communicated in place unless precision.reduce is another dtype; then two are
-    // in flight. An embedding has a bucket of its own.
-    const double ratio = reduce / config::dtype_bytes(precision.accumulate);
-    const double bucket = std::max(p.bucket_mb * kBytesOfMb * ratio, units_of(run, 0).front() * reduce);
-    plan.buffers = precision.reduce == precision.accumulate ? 0 : std::min(2 * bucket, all * reduce);
+    // in flight.
+    plan.buffers =
+        precision.reduce == precision.accumulate ? 0 : std::min(2 * std::max(bucket, embedding), all * reduce);
   } else if (p.zero == 2) {
-    // One bucket is being filled, one communicated, and one queued.
-    plan.buffers = 3 * std::min(p.bucket_mb * kBytesOfMb, all * config::dtype_bytes(precision.accumulate));
+    // One bucket is being filled, one communicated, and one queued; that of a tied embedding is open all the time.
+    plan.buffers = run.config.model.tie_word_embeddings
+                       ? embedding + std::min(3 * bucket, others)
+                       : std::min(std::max(bucket, embedding) + 2 * bucket, all * reduce);
   } else {
     plan.buffers = gradients_in_flight(run) * reduce;
     plan.live_units =

@@ -172,8 +172,8 @@ TEST(PredictMemory, OfGradientsOnTheirWay) {
         buffers({"--parallelism.zero", zero, "--precision.reduce", "bfloat16", "--parallelism.bucket_mb", "1000"}),
         2 * all);
   }
-  EXPECT_EQ(buffers({"--parallelism.zero", "2"}), 3 * 25e6);
-  EXPECT_EQ(buffers({"--parallelism.zero", "2", "--parallelism.bucket_mb", "1000"}), 3 * 4 * all);
+  EXPECT_EQ(buffers({"--parallelism.zero", "2"}), 4 * embedding + 3 * 25e6);
+  EXPECT_EQ(buffers({"--parallelism.zero", "2", "--parallelism.bucket_mb", "1000"}), 4 * all);
   // Tied: the embedding's, and those of three layers.
   const double layer = 12 * 768 * 768 + 13 * 768;
   EXPECT_EQ(buffers({"--parallelism.zero", "3"}), 4 * (embedding + 3 * layer));
