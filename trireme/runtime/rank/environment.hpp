@@ -19,6 +19,7 @@ struct Environment {
   bool store_is_hosted = false;  // the launcher already listens there: rank 0 connects as a client
   std::string store_file{};      // without an address: a file that all hosts see. Empty too: one rank, no store
   std::string job_id{};          // keeps ranks of other jobs from joining; may be empty
+  std::string secret{};          // of the store, TRIREME_SECRET; never printed
   std::string how{};             // a one-line summary
 };
 

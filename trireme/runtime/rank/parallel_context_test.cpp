@@ -33,7 +33,7 @@ Environment environment_of_rank(int rank, int world_size, int port) {
 /// The exception message of each rank, "" if it did not throw.
 template <class Body>
 std::vector<std::string> on_ranks(int size, Body body) {
-  const HostedStore hosted = host_store(0, "");
+  const HostedStore hosted = host_store();
   std::vector<std::string> thrown(static_cast<std::size_t>(size));
   {
     std::vector<std::jthread> ranks;
@@ -134,7 +134,7 @@ TEST(StartupCheck, TwoProcessesCannotBeOneRank) {
 }
 
 TEST(Rendezvous, AnotherJobsStoreIsRefused) {
-  const HostedStore hosted = host_store(0, "job-a");
+  const HostedStore hosted = host_store({.host = "127.0.0.1"}, "job-a");
   Environment env = environment_of_rank(1, 2, hosted.port);
   env.job_id = "job-b";
   EXPECT_THAT(
@@ -143,8 +143,8 @@ TEST(Rendezvous, AnotherJobsStoreIsRefused) {
 }
 
 TEST(Rendezvous, APortInUseNamesItsHolder) {
-  const HostedStore hosted = host_store(0, "");
-  EXPECT_THAT(message_of<ConfigError>([&] { host_store(hosted.port, ""); }),
+  const HostedStore hosted = host_store();
+  EXPECT_THAT(message_of<ConfigError>([&] { host_store({.host = "127.0.0.1", .port = hosted.port}); }),
               AllOf(HasSubstr(text("port ", hosted.port)), HasSubstr(text("(pid ", getpid(), ")")), HasSubstr("fix:")));
   EXPECT_EQ(port_owner(1), "");
 }
