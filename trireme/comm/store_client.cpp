@@ -19,8 +19,8 @@
 namespace trireme {
 namespace {
 
-using store_wire::Request;
 using std::chrono::milliseconds;
+using store_wire::Request;
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::uint32_t kPing = 0x74726972;
@@ -117,15 +117,17 @@ void StoreClient::greet(milliseconds timeout) {
     std::uint8_t has = 0;
     receive(&has, sizeof has, timeout);
     if (has == store_wire::kNoSecret)
-      throw SecurityError("the store asks for no secret, and this process has one: everybody may write to it\n"
-                          "  fix: set TRIREME_SECRET to the same word on all hosts");
+      throw SecurityError(
+          "the store asks for no secret, and this process has one: everybody may write to it\n"
+          "  fix: set TRIREME_SECRET to the same word on all hosts");
     std::string theirs(store_wire::kNonceBytes + store_wire::kProofBytes, '\0');
     receive(theirs.data(), theirs.size(), timeout);
     const std::string their_nonce = theirs.substr(0, store_wire::kNonceBytes);
     if (has != store_wire::kHasSecret || !same_bytes(theirs.substr(store_wire::kNonceBytes),
                                                      store_wire::proof(at_.secret, "server", nonce, their_nonce)))
-      throw SecurityError("the store has another secret than this process\n"
-                          "  fix: set TRIREME_SECRET to the same word on all hosts");
+      throw SecurityError(
+          "the store has another secret than this process\n"
+          "  fix: set TRIREME_SECRET to the same word on all hosts");
     send(store_wire::proof(at_.secret, "client", nonce, their_nonce));
   }
   std::string first = request_of(Request::validate);
@@ -135,8 +137,9 @@ void StoreClient::greet(milliseconds timeout) {
   send(first);
   const auto answer = receive_number<std::uint32_t>();
   if (answer == store_wire::kAsksForSecret)
-    throw SecurityError("the store asks for a secret, and this process has none\n"
-                        "  fix: set TRIREME_SECRET to the same word on all hosts");
+    throw SecurityError(
+        "the store asks for a secret, and this process has none\n"
+        "  fix: set TRIREME_SECRET to the same word on all hosts");
   if (answer != kPing) fail("what listens there is not a store");
   greeted_ = true;
   timeout_ = patience;
@@ -275,8 +278,7 @@ std::vector<std::vector<std::uint8_t>> StoreClient::multiGet(const std::vector<s
   return values;
 }
 
-void StoreClient::multiSet(const std::vector<std::string>& keys,
-                           const std::vector<std::vector<std::uint8_t>>& values) {
+void StoreClient::multiSet(const std::vector<std::string>& keys, const std::vector<std::vector<std::uint8_t>>& values) {
   require(keys.size() == values.size(), keys.size(), " keys and ", values.size(), " values");
   const std::scoped_lock lock(mutex_);
   std::string bytes = request_of(Request::multi_set);

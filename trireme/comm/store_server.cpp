@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <charconv>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -273,8 +273,7 @@ class StoreLoop {
   bool check_proof(Connection& connection, RequestReader& reader) {
     std::string_view theirs;
     if (!reader.raw(theirs, store_wire::kProofBytes)) return false;
-    if (!same_bytes(theirs,
-                    store_wire::proof(options_.secret, "client", connection.nonces[0], connection.nonces[1])))
+    if (!same_bytes(theirs, store_wire::proof(options_.secret, "client", connection.nonces[0], connection.nonces[1])))
       throw BadClient();
     connection.state = Connection::State::proven;
     return true;
@@ -337,10 +336,8 @@ class StoreLoop {
         if (!reader.keys(keys)) return false;
         for (const std::string& each : keys) store_wire::put_bytes(connection.out, existing(each));
         return true;
-      case Request::multi_set:
-        return multi_set(reader);
-      default:
-        throw BadClient();
+      case Request::multi_set: return multi_set(reader);
+      default: throw BadClient();
     }
   }
 
@@ -443,10 +440,15 @@ OwnedFd listener_at(const sockaddr* address, socklen_t size) {
   return fd;
 }
 
-int port_of(int fd) {
+sockaddr_storage address_of(int fd) {
   sockaddr_storage own{};
   socklen_t size = sizeof own;
   ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size);
+  return own;
+}
+
+int port_of(int fd) {
+  const sockaddr_storage own = address_of(fd);
   return ntohs(own.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(own).sin6_port
                                          : reinterpret_cast<const sockaddr_in&>(own).sin_port);
 }
@@ -472,7 +474,8 @@ std::vector<OwnedFd> listeners_of(const std::string& name, int port) {
   for (const addrinfo* at = found; at != nullptr; at = at->ai_next) keep_loopback |= !is_loopback(at->ai_addr);
   for (const addrinfo* at = found; at != nullptr && keep_loopback; at = at->ai_next) {
     OwnedFd fd = listener_at(at->ai_addr, at->ai_addrlen);
-    if (fd) listeners.push_back(std::move(fd));
+    if (fd)
+      listeners.push_back(std::move(fd));
     else if (errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT)
       throw std::system_error(errno, std::generic_category(), "listen");
     if (!listeners.empty() && port == 0) break;  // another address would get another port
@@ -505,6 +508,13 @@ StoreServer::StoreServer(const StoreServerOptions& options)
   for (const OwnedFd& listener : listeners_) fds.push_back(listener.get());
   auto loop = std::make_shared<StoreLoop>(options, std::move(fds), wake_.get());
   thread_ = std::thread([loop] { loop->run(); });
+}
+
+bool StoreServer::only_loopback() const {
+  return std::ranges::all_of(listeners_, [](const OwnedFd& listener) {
+    const sockaddr_storage own = address_of(listener.get());
+    return is_loopback(reinterpret_cast<const sockaddr*>(&own));
+  });
 }
 
 StoreServer::~StoreServer() {

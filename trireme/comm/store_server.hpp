@@ -34,6 +34,8 @@ class StoreServer {
   /// Whether it listens on all addresses, since `address` is none of this host (a forwarded one), or a name that only
   /// this host resolves to a loopback address.
   bool listens_everywhere() const { return everywhere_; }
+  /// Whether other hosts cannot reach it.
+  bool only_loopback() const;
 
  private:
   std::vector<OwnedFd> listeners_;

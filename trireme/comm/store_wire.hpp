@@ -30,7 +30,7 @@ enum class Request : std::uint8_t {
 };
 
 inline constexpr std::uint32_t kMagic = 0x3C85F7CE;
-inline constexpr std::uint32_t kAsksForSecret = 0x3F59454B;  // instead of the answer to the first ping
+inline constexpr std::uint32_t kAsksForSecret = 0x3F59454B;       // instead of the answer to the first ping
 inline constexpr std::uint8_t kReady = 0, kNotReady = 1;          // answers of check
 inline constexpr std::uint8_t kStopWaiting = 0, kCanceled = 1;    // answers of wait and cancel_wait
 inline constexpr std::uint8_t kHasSecret = 'S', kNoSecret = 'N';  // answers of hello
@@ -41,8 +41,8 @@ inline constexpr std::uint64_t kMaxKeys = 128 * 1024, kMaxKeyBytes = 8 * 1024, k
 // Note [Greeting]
 // ~~~~~~~~~~~~~~~
 // client: hello, nonce c. Server: kHasSecret, nonce s, proof("server", c, s), or kNoSecret. The client checks the proof
-// and sends proof("client", c, s). So each side knows that the other has the secret, and nobody has sent it. To a client
-// that does not say hello, a server with a secret sends kAsksForSecret and closes.
+// and sends proof("client", c, s). So each side knows that the other has the secret, and nobody has sent it. To a
+// client that does not say hello, a server with a secret sends kAsksForSecret and closes.
 inline constexpr std::size_t kNonceBytes = 16, kProofBytes = 32;
 
 inline std::string proof(std::string_view secret, std::string_view who, std::string_view c, std::string_view s) {

@@ -95,6 +95,7 @@ void apply_store_flags(const EnvironmentFlags& flags, Environment& env) {
                        ": the ranks meet in one place\n  fix: give one of them");
   if (!flags.store_file.empty()) {
     env.store_file = flags.store_file;
+    env.store_folder_is_private = false;
     env.master_addr.clear();
     env.master_port = 0;
     env.store_is_hosted = false;

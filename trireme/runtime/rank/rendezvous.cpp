@@ -1,16 +1,21 @@
 #include "trireme/runtime/rank/rendezvous.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <thread>
 
+#include <sys/stat.h>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <unistd.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/process_limits.hpp"
@@ -31,14 +36,15 @@ constexpr const char* kOpenStore = ", and without TRIREME_SECRET everybody who r
 
 std::shared_ptr<StoreServer> listen(const StoreAddress& at, const std::string& job_id) {
   try {
-    auto server = std::make_shared<StoreServer>(StoreServerOptions{.address = at.host,
-                                                                   .port = at.port,
-                                                                   .secret = at.secret,
-                                                                   .first_key = kJobKey,
-                                                                   .first_value = job_id});
+    auto server = std::make_shared<StoreServer>(StoreServerOptions{
+        .address = at.host, .port = at.port, .secret = at.secret, .first_key = kJobKey, .first_value = job_id});
     if (server->listens_everywhere())
-      std::cerr << text("note: ", at.host, " stands for no address of this host that others reach: the store listens on ",
+      std::cerr << text("note: ", at.host,
+                        " stands for no address of this host that others reach: the store listens on ",
                         "every address, port ", server->port(), at.secret.empty() ? kOpenStore : "", "\n");
+    else if (at.secret.empty() && !server->only_loopback())
+      std::cerr << text("note: the store at ", store_url(at.host, server->port()), " listens to other hosts",
+                        kOpenStore, "\n");
     return server;
   } catch (const std::exception& e) {
     if (const auto limit = limit_behind(e)) throw ConfigError(text("the store of this job: ", limit->what));
@@ -82,12 +88,11 @@ StorePtr come_to(const Environment& env, double timeout_s) {
   } catch (const SecurityError& e) {
     throw SecurityError(text(who, " cannot join at ", store_url(at.host, at.port), ": ", e.what()));
   } catch (const std::exception& e) {
-    throw CommError(
-        CommError::Kind::peer_lost,
-        text(who, " cannot reach the store at ", store_url(at.host, at.port), " (waited up to ", timeout_s,
-             " s): ", first_line(e.what()), "\n  ", env.store_is_hosted ? "the launcher" : "rank 0",
-             " hosts it, and started by: ", env.how,
-             "\n  fix: is it running, is the address right, is the port open between the hosts?"));
+    throw CommError(CommError::Kind::peer_lost,
+                    text(who, " cannot reach the store at ", store_url(at.host, at.port), " (waited up to ", timeout_s,
+                         " s): ", first_line(e.what()), "\n  ", env.store_is_hosted ? "the launcher" : "rank 0",
+                         " hosts it, and started by: ", env.how,
+                         "\n  fix: is it running, is the address right, is the port open between the hosts?"));
   }
 }
 
@@ -100,6 +105,20 @@ StorePtr host_and_join(const Environment& env, double timeout_s) {
   require(bool(connection.fd), "the store that this process hosts at ", store_url(at.host, at.port), ": ",
           connection.why);
   return c10::make_intrusive<StoreClient>(std::move(connection.fd), at, milliseconds(timeout_s), std::move(server));
+}
+
+/// The store file of a job has a name that others can guess, so its folder must be ours alone.
+void make_private_folder(const std::string& folder) {
+  struct stat facts{};
+  const bool made = ::mkdir(folder.c_str(), 0700) == 0;
+  require<ConfigError>(made || errno == EEXIST, "the folder of the store file ", folder,
+                       " cannot be made: ", std::strerror(errno),
+                       "\n  fix: set TMPDIR to a folder that this user can write to");
+  const bool ours = ::lstat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == ::geteuid() &&
+                    (facts.st_mode & 077) == 0;
+  require<SecurityError>(ours, "the folder of the store file, ", folder,
+                         ", is not a folder that only this user has access to (mode 0700)\n",
+                         "  fix: remove it, or set TMPDIR to another folder, or give --master HOST:PORT");
 }
 
 void check_job(const StorePtr& store, const Environment& env) {
@@ -138,6 +157,7 @@ StorePtr join_store(const Environment& env, const CommOptions& options, const st
                                                   : come_to(env, options.init_timeout_s);
     check_job(store, env);
   } else if (!env.store_file.empty()) {
+    if (env.store_folder_is_private) make_private_folder(std::filesystem::path(env.store_file).parent_path());
     store = c10::make_intrusive<c10d::FileStore>(env.store_file, env.world_size);
   } else {
     require<ConfigError>(env.world_size == 1, "rank ", env.rank, " of ", env.world_size, " was started (", env.how,
