@@ -226,7 +226,9 @@ Watchdog::AllShown Watchdog::ask(const Membership& members, bool late) {
 Watchdog::Absent Watchdog::absent_from(const Membership& members, const CallRecord& record, const AllShown& shown) {
   Absent absent;
   if (store_is_lost()) {
-    absent.words = "\n  the store does not answer: this host may be cut off, so which ranks arrived is not known";
+    absent.words =
+        "\n  the store does not answer: this host may be cut off, or the process that hosts the store is stopped; "
+        "which ranks arrived is not known";
     return absent;
   }
   const int me = members.world_ranks[static_cast<std::size_t>(members.rank)];
@@ -291,8 +293,9 @@ CommError Watchdog::explain(const Membership& members, const CallRecord& record,
             text(what, " timed out ", late ? std::string() : text("on ", late_elsewhere, ", here "), "after ",
                  seconds(waited),
                  absent.asked == 0 ? std::string() : text(": ", absent.came, " of ", absent.asked, " ranks arrived"),
-                 absent.words,
-                 "\n  fix: ", absent.asked == 0 ? "check the network of this host" : "see what the missing rank does",
+                 absent.words, "\n  fix: ",
+                 absent.asked == 0 ? "check the network of this host, and the process that hosts the store"
+                                   : "see what the missing rank does",
                  "; raise ", record.limit_s == options_.timeout_s ? "comm.timeout_s (" : "comm.init_timeout_s (",
                  record.limit_s, ") if the wait is expected", end)};
   if (cause.find("size doesn't match") != std::string::npos)  // Gloo's error for a message of the wrong length
