@@ -3,6 +3,7 @@
 usage: see tests/launchers/ranks.py"""
 import os
 import pathlib
+import resource
 import socket
 import sys
 
@@ -63,6 +64,57 @@ class Ports(MeetingTest):
         self.told_soon(self.launch(2, "sum", flags=flags), ranks.CONFIG, f"port {port}", f"(pid {first.pid})")
         enough.touch()
         self.ends(first, 0, 20)
+
+
+class Strangers(MeetingTest):
+    def test_a_thousand_idle_connections(self):
+        """Before the ranks come, and while they work."""
+        port, enough = ranks.free_port(), self.folder / "enough"
+        job = self.launch(3, "steps", enough, flags=["--master", f"127.0.0.1:{port}"],
+                          program=["sh", "-c", f'while [ ! -e {self.folder}/go ]; do sleep 0.02; done; exec "$0" "$@"',
+                                   ranks.options.program])
+        idle = []
+
+        def crowd(count):
+            for _ in range(count):
+                idle.append(socket.socket())
+                idle[-1].connect(("127.0.0.1", port))
+        self.addCleanup(lambda: [each.close() for each in idle])
+        resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+        ranks.wait_until("the store listens", lambda: connects(port), 20)
+        crowd(500)
+        (self.folder / "go").touch()
+        job.ready(3, within=20)
+        crowd(500)
+        left = sum(1 for each in idle if still_open(each))
+        self.assertLessEqual(left, 128)
+        enough.touch()
+        self.ends(job, 0, 20)
+
+    def test_on_one_host_only_loopback_is_served(self):
+        port, enough = ranks.free_port(), self.folder / "enough"
+        job = self.launch(2, "steps", enough, flags=["--master", f"{socket.gethostname()}:{port}"])
+        job.ready(2)
+        listening = [line.split() for name in ("tcp", "tcp6") for line in pathlib.Path("/proc/net", name).read_text().splitlines()]
+        self.assertEqual([words[1] for words in listening if words[1].endswith(f":{port:04X}") and words[3] == "0A"],
+                         [f"0100007F:{port:04X}"])
+        enough.touch()
+        self.ends(job, 0, 20)
+
+
+def connects(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def still_open(connection):
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) != b""
+    except BlockingIOError:
+        return True
+    except ConnectionError:
+        return False
 
 
 class Disagree(MeetingTest):

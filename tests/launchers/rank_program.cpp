@@ -1,7 +1,7 @@
 // A small program that runs as ranks, for the tests of launchers and failures. Every launcher must run it unchanged.
 //   rank_program [-n N] [--tp T] [--pp P] [--backend B] [--cuda] [--timeout S] [--init-timeout S] [--check MODE]
-//                [--hang FOLDER] [--claim KEY=VALUE] [sum | conformance [SIZE...] | steps SECONDS-OR-FILE |
-//                 mismatch KIND RANK CALL | mpu PORT | traffic]
+//                [--hang FOLDER] [--store-file F] [--claim KEY=VALUE] [sum | conformance [SIZE...] | steps SECONDS-OR-FILE |
+//                 mismatch KIND RANK CALL | mpu PORT [ADDRESS] | traffic]
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -44,6 +44,8 @@ Words read_words(int argc, char** argv) {
       words.main.flags.local_ranks = std::stoi(value());
     else if (word == "--master")
       words.main.flags.master = value();
+    else if (word == "--store-file")
+      words.main.flags.store_file = value();
     else if (word == "--logs")
       words.main.log_folder = value();
     else if (word == "--tp")
@@ -132,7 +134,8 @@ void run(const Words& words, const Environment& env) {
   sizes.data_parallel_size = env.world_size / (sizes.tensor_parallel_size * sizes.pipeline_parallel_size);
   if (words.mode == "mpu") {
     const compat::MPU mpu(env.rank, env.world_size, sizes.tensor_parallel_size, sizes.pipeline_parallel_size,
-                          "127.0.0.1", std::stoi(words.arguments.at(0)));
+                          words.arguments.size() > 1 ? words.arguments[1] : "127.0.0.1",
+                          std::stoi(words.arguments.at(0)), "gloo", env.secret);
     say(text("rank=", env.rank, " tp=", mpu.get_tensor_model_parallel_group().str(),
              " dp=", mpu.get_data_parallel_group().str(), " pp=", mpu.get_pipeline_model_parallel_group().str()));
     return;

@@ -25,7 +25,7 @@ LIBC = ctypes.CDLL(None)
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE of these tests
 FOREIGN = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "NODE_RANK", "MASTER_", "TORCHELASTIC_", "PET_", "SLURM",
            "OMPI_", "PMI", "PALS_", "MPI_", "TRIREME_", "OMP_NUM_THREADS")
-PEER_LOST, HANG, CONFIG = 71, 72, 64  # exit codes
+PEER_LOST, HANG, CONFIG, SECURITY = 71, 72, 64, 77  # exit codes
 
 options = None  # of the command line; set by main()
 

@@ -53,12 +53,12 @@ class TwoHosts(ranks.RankTest):
         for name in self.names:
             subprocess.run(["ip", "netns", "delete", name], capture_output=True, timeout=20)
 
-    def launch_by_hand(self, *words):
+    def launch_by_hand(self, *words, secrets=(None, None)):
         jobs = []
         for node, name in enumerate(self.names):
             jobs.append(self.start(*inside(name), ranks.options.trireme, "launch", "-n", 2, "--nnodes", 2,
                                    "--node-rank", node, "--master", self.master, "--logs", self.folder / f"logs{node}", "--",
-                                   ranks.options.program, *words))
+                                   ranks.options.program, *words, env=ranks.environment(TRIREME_SECRET=secrets[node])))
         return jobs
 
     def launch_by_hostfile(self, *words):
@@ -66,7 +66,8 @@ class TwoHosts(ranks.RankTest):
         hosts = self.folder / "hosts"
         hosts.write_text("".join(f"{address} slots=2\n" for address in self.addresses))
         ssh = self.folder / "fake_ssh"
-        ssh.write_text("#!/bin/sh\n# HOST COMMAND: what ssh would do there\ncase $1 in\n" +
+        ssh.write_text("#!/bin/sh\n# HOST COMMAND: what ssh would do there\n"
+                       f'printf "%s\\n" "$2" >> {self.folder}/commands\ncase $1 in\n' +
                        "".join(f'{address}) exec ' + " ".join(inside(name)) + ' sh -c "$2" ;;\n'
                                for address, name in zip(self.addresses, self.names)) +
                        '*) echo "fake_ssh: no host $1" >&2; exit 255 ;;\nesac\n')
@@ -80,6 +81,47 @@ class TwoHosts(ranks.RankTest):
             self.ends(job, 0, 60)
         self.assert_sums("".join(job.log_text() for job in jobs), "trireme launch", **TWO_NODES)
         self.assertIn(f"store tcp://{self.master}", jobs[0].stderr())
+        self.assertIn("without TRIREME_SECRET everybody who reaches it may join", jobs[0].stderr())
+
+    def test_a_secret(self):
+        """Whoever has it joins, who has another or none is told so at once; nobody else can reach the store at all."""
+        enough = self.folder / "enough"
+        jobs = self.launch_by_hand("steps", enough, secrets=("sesame", "sesame"))
+        for job in jobs:
+            job.ready(2)
+        listening = subprocess.run([*inside(self.names[0]), "cat", "/proc/net/tcp", "/proc/net/tcp6"], check=True,
+                                   capture_output=True, text=True, timeout=20).stdout
+        at_port = [line.split()[1] for line in listening.splitlines() if f":{self.port:04X} 0" in line and " 0A " in line]
+        self.assertEqual(at_port, [f"014D4D0A:{self.port:04X}"], "the master's interface alone")
+        for secret, words in ((None, "asks for a secret"), ("barley", "another secret")):
+            stranger = self.start(*inside(self.names[1]), ranks.options.program, "sum",
+                                  env=ranks.environment(RANK=3, WORLD_SIZE=4, LOCAL_RANK=1, LOCAL_WORLD_SIZE=2,
+                                                        MASTER_ADDR=self.addresses[0], MASTER_PORT=self.port,
+                                                        TRIREME_SECRET=secret))
+            self.assertIn(words, self.ends(stranger, ranks.SECURITY, 20))
+        enough.touch()
+        for job in jobs:
+            self.ends(job, 0, 20)
+            self.assertNotIn("sesame", job.stderr() + job.stdout() + job.log_text())
+
+    def test_ranks_that_meet_in_a_file(self):
+        """Nothing names an address: each rank finds one that the other host reaches."""
+        jobs = [self.start(*inside(name), ranks.options.program, "--store-file", self.folder / "store", "--init-timeout", 20,
+                           "sum", env=ranks.environment(OMPI_COMM_WORLD_RANK=node, OMPI_COMM_WORLD_SIZE=2,
+                                                        OMPI_COMM_WORLD_LOCAL_RANK=0, OMPI_COMM_WORLD_LOCAL_SIZE=1,
+                                                        OMPI_MCA_ess_base_jobid=7))
+                for node, name in enumerate(self.names)]
+        for job in jobs:
+            self.ends(job, 0, 40)
+        self.assert_sums("".join(job.stdout() for job in jobs), "Open MPI", nodes=(0, 1), local_ranks=(0, 0))
+
+    def test_the_mpu_of_megatron(self):
+        jobs = [self.start(*inside(name), ranks.options.program, "--init-timeout", 20, "mpu", self.port, self.addresses[0],
+                           env=ranks.environment(RANK=node, WORLD_SIZE=2, LOCAL_RANK=node, MASTER_ADDR="127.0.0.1"))
+                for node, name in enumerate(self.names)]
+        for node, job in enumerate(jobs):
+            self.ends(job, 0, 40)
+            self.assertIn(f"rank={node} tp=self{{{node}}} dp=world{{0,1}}", job.stdout())
 
     def test_counted_bytes_are_those_on_the_wire(self):
         """One rank a host: what the groups count, against what the kernel sent through the cable."""
@@ -101,6 +143,10 @@ class TwoHosts(ranks.RankTest):
         job = self.launch_by_hostfile("sum")
         self.ends(job, 0, 60)
         self.assert_sums(job.log_text(), "trireme launch", **TWO_NODES)
+        commands = (self.folder / "commands").read_text()  # which every user of the hosts can see
+        self.assertIn("read -r TRIREME_SECRET", commands)
+        self.assertNotIn("TRIREME_SECRET=", commands)
+        self.assertNotIn("everybody who reaches it may join", job.stderr())
 
     def test_hostfile_and_a_rank_is_killed(self):
         job = self.launch_by_hostfile("steps", 60)
@@ -122,9 +168,9 @@ class TwoHosts(ranks.RankTest):
             job.ready(2)
         harm = time.monotonic()
         ip(*self.cable, "down")
-        for job, others in zip(jobs, ((2, 3), (0, 1))):
+        for job, words in zip(jobs, ("missing: rank [23] ", "the store does not answer: this host may be cut off")):
             told = self.ends(job, ranks.HANG, 15)
-            self.assertTrue(any(f"missing: rank {r}" in told for r in others), told)
+            self.assertRegex(told, words)
             self.figure("cable pulled (--timeout 3) -> exit of one side", time.monotonic() - harm)
 
 

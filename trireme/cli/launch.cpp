@@ -6,6 +6,7 @@
 
 #include <unistd.h>
 
+#include "trireme/base/sha256.hpp"
 #include "trireme/base/stop_signals.hpp"
 #include "trireme/cli/commands.hpp"
 #include "trireme/runtime/launcher/job.hpp"
@@ -59,6 +60,9 @@ int launch_from_hostfile(const LaunchCommand& c, std::ostream& err) {
   options.job_id = text(options.hosts.front().name, "-", getpid(), "-", std::time(nullptr));
   options.remote_shell = words_of(c.ssh);
   options.variables = process_variables();
+  // Set, and empty: the user wants an open store, for programs that cannot give a secret.
+  const auto given = options.variables.find("TRIREME_SECRET");
+  options.secret = given == options.variables.end() ? hex_digits(random_bytes(32)) : given->second;
   options.launch_words = {"--logs", c.logs.empty() ? fresh_run_folder() + "/ranks" : c.logs};
   if (c.threads > 0) options.launch_words.insert(options.launch_words.end(), {"--threads", std::to_string(c.threads)});
   return launcher::launch_over_hosts(options, err);

@@ -1,10 +1,10 @@
 #include "trireme/comm/c10d_world.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-
-#include "trireme/comm/store_timeout.hpp"
 
 namespace trireme {
 namespace {
@@ -17,8 +17,8 @@ std::shared_ptr<FlightRecorder> recorder_of(const C10dPlace& place) {
 /// the error that names the missing ranks.
 c10::intrusive_ptr<c10d::Store> own_client(const C10dPlace& place, double timeout_s) {
   const double patience = std::clamp(timeout_s, 5.0, 10.0);
-  auto store = with_receive_timeout(patience, [&] { return place.store->clone(); });
-  store->setTimeout(std::chrono::seconds(2));
+  auto store = place.store->clone();
+  store->setTimeout(std::chrono::milliseconds(static_cast<std::int64_t>(1000 * patience)));
   return store;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 
 #include "trireme/base/error.hpp"
@@ -16,6 +17,8 @@ std::uint64_t mixed(std::uint64_t x) {
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
   return x ^ (x >> 31);
 }
+
+constexpr int kMaxDims = 64;  // of a tensor of torch
 
 std::uint64_t chained(std::uint64_t hash, std::uint64_t word) { return mixed(hash ^ mixed(word)); }
 
@@ -72,6 +75,16 @@ std::string Tag::str() const {
   if (phase[0] != '\0') add(text("phase=", phase));
   if (bucket >= 0) add(buckets > 0 ? text("bucket ", bucket, "/", buckets) : text("bucket ", bucket));
   return words;
+}
+
+bool is_valid(const CallRecord& record) {
+  const auto ends = [](const auto& word) { return std::memchr(word, '\0', sizeof word) != nullptr; };
+  return static_cast<int>(record.op) < kOps && record.reduce <= Reduce::avg && record.dtype >= -1 &&
+         record.dtype < static_cast<int>(at::ScalarType::NumOptions) && record.dims >= 0 && record.dims <= kMaxDims &&
+         std::ranges::all_of(
+             record.sizes, [](std::int64_t n) { return n >= 0; }) &&
+         record.peer >= -1 && record.awaited >= -1 && std::isfinite(record.limit_s) && ends(record.group) &&
+         ends(record.tag.phase);
 }
 
 std::int64_t CallRecord::elements() const {

@@ -91,6 +91,9 @@ struct CallRecord {
 };
 static_assert(std::is_trivially_copyable_v<CallRecord>);
 
+/// Whether every field of a record that others have written is in its range, and its words end.
+bool is_valid(const CallRecord& record);
+
 /// The record of `call` without sequence number, time, tag and group. The sizes are those of the tensor that must match
 /// on all ranks for this operation; for an uneven all_to_all only the size of a row.
 CallRecord record_of(const Call& call);

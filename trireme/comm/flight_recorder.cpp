@@ -41,6 +41,13 @@ std::vector<CallRecord> calls_of(const FlightRecord& box) {
 
 }  // namespace
 
+bool is_valid(const FlightRecord& box) {
+  const auto ends = [](const auto& word) { return std::memchr(word, '\0', sizeof word) != nullptr; };
+  return box.magic == FlightRecord::kMagic && box.world_size >= 1 && box.rank >= 0 && box.rank < box.world_size &&
+         box.pid >= 0 && ends(box.host) && ends(box.place) && ends(box.tag.phase) &&
+         std::ranges::all_of(box.ring, [](const CallRecord& r) { return is_valid(r); });
+}
+
 std::string last_call(const FlightRecord& box) {
   if (box.magic != FlightRecord::kMagic) return "";
   Tag tag = box.tag;

@@ -34,6 +34,8 @@ struct FlightRecord {
 };
 static_assert(std::is_trivially_copyable_v<FlightRecord>);
 
+/// Whether a record that somebody else wrote is complete: every field in its range, every word ended.
+bool is_valid(const FlightRecord& box);
 /// "step 12 phase=backward | all_reduce f32[8] group dp{0,2} seq 4 (waiting for 3.1 s)"; empty if nothing was recorded.
 std::string last_call(const FlightRecord& box);
 /// Every call in the record, oldest first, one per line, with explanations.

@@ -120,6 +120,11 @@ Result Watchdog::with_store(Result otherwise, Use use) {
   }
 }
 
+bool Watchdog::store_is_lost() {
+  const std::scoped_lock lock(store_mutex_);
+  return store_lost_;
+}
+
 bool Watchdog::lifeline_cut() {
   char word = 0;
   const auto n = read(lifeline_fd_, &word, 1);
@@ -171,11 +176,16 @@ std::optional<Watchdog::Shown> Watchdog::shown_by(int rank) {
     if (!store_->check({key("shown", rank)})) return std::nullopt;
     const std::vector<std::uint8_t> bytes = store_->get(key("shown", rank));
     Shown shown;
-    if (bytes.size() < sizeof shown.box) return std::nullopt;
+    if (bytes.size() < sizeof shown.box || (bytes.size() - sizeof shown.box) % sizeof(CallRecord) != 0)
+      return std::nullopt;
     std::memcpy(&shown.box, bytes.data(), sizeof shown.box);
     shown.calls.resize((bytes.size() - sizeof shown.box) / sizeof(CallRecord));
     std::memcpy(shown.calls.data(), bytes.data() + sizeof shown.box, shown.calls.size() * sizeof(CallRecord));
-    return shown;
+    // Whoever reaches the store may have written it.
+    const bool fine = is_valid(shown.box) && shown.box.rank == rank && shown.box.world_size == world_size_ &&
+                      shown.calls.size() <= kShownCalls &&
+                      std::ranges::all_of(shown.calls, [](const CallRecord& r) { return is_valid(r); });
+    return fine ? std::optional(std::move(shown)) : std::nullopt;
   });
 }
 
@@ -183,7 +193,9 @@ std::string Watchdog::last_seen(int rank) {
   return with_store(std::string("and neither does the store"), [&]() -> std::string {
     if (!store_->check({key("seen", rank)})) return "and was never seen";
     const std::string state = store_->get_to_str(key("seen", rank));
-    const std::size_t first = state.find('\n'), second = state.find('\n', first + 1);
+    const std::size_t first = state.find('\n'),
+                      second = first == std::string::npos ? first : state.find('\n', first + 1);
+    if (second == std::string::npos) return "and what it last said cannot be read";
     const double ago = static_cast<double>(wall_ms() - std::strtoll(state.c_str(), nullptr, 10)) * 1e-3;
     const std::string what = state.substr(second + 1);
     return text("(", state.substr(first + 1, second - first - 1), "), last seen ", seconds(ago), " ago in ",
@@ -213,6 +225,12 @@ Watchdog::AllShown Watchdog::ask(const Membership& members, bool late) {
 /// The ranks of the group that have not reached the call, and in a small world other ranks that do not answer.
 Watchdog::Absent Watchdog::absent_from(const Membership& members, const CallRecord& record, const AllShown& shown) {
   Absent absent;
+  if (store_is_lost()) {
+    absent.words =
+        "\n  the store does not answer: this host may be cut off, or the process that hosts the store is stopped; "
+        "which ranks arrived is not known";
+    return absent;
+  }
   const int me = members.world_ranks[static_cast<std::size_t>(members.rank)];
   for (int i = 0; i < members.size(); ++i) {
     const int r = members.world_ranks[static_cast<std::size_t>(i)];
@@ -235,6 +253,7 @@ Watchdog::Absent Watchdog::absent_from(const Membership& members, const CallReco
   for (int r = 0; r < world_size_ && world_size_ <= kAskWholeWorld; ++r)
     if (!shown.contains(r) && !group.contains(r))
       absent.words += text("\n  likely cause: rank ", r, " does not answer ", last_seen(r));
+  if (store_is_lost()) return absent_from(members, record, shown);  // since: nothing above was its answer
   return absent;
 }
 
@@ -272,10 +291,13 @@ CommError Watchdog::explain(const Membership& members, const CallRecord& record,
   if (waiting)
     return {CommError::Kind::hang_or_mismatch,
             text(what, " timed out ", late ? std::string() : text("on ", late_elsewhere, ", here "), "after ",
-                 seconds(waited), ": ", absent.came, " of ", absent.asked, " ranks arrived", absent.words,
-                 "\n  fix: see what the missing rank does; raise ",
-                 record.limit_s == options_.timeout_s ? "comm.timeout_s (" : "comm.init_timeout_s (", record.limit_s,
-                 ") if the wait is expected", end)};
+                 seconds(waited),
+                 absent.asked == 0 ? std::string() : text(": ", absent.came, " of ", absent.asked, " ranks arrived"),
+                 absent.words, "\n  fix: ",
+                 absent.asked == 0 ? "check the network of this host, and the process that hosts the store"
+                                   : "see what the missing rank does",
+                 "; raise ", record.limit_s == options_.timeout_s ? "comm.timeout_s (" : "comm.init_timeout_s (",
+                 record.limit_s, ") if the wait is expected", end)};
   if (cause.find("size doesn't match") != std::string::npos)  // Gloo's error for a message of the wrong length
     return {CommError::Kind::hang_or_mismatch,
             text(what, ": another rank of the group did not make the same call (", cause, ")", absent.words, end)};

@@ -74,6 +74,7 @@ class Watchdog {
   };
 
   void run();
+  bool store_is_lost();
   bool lifeline_cut();
   void show_state();
   void answer_alarm();

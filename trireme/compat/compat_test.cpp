@@ -37,7 +37,7 @@ double sum_over(Group& group, double mine) {
 }
 
 TEST(Megatron, MpuHoldsTheGroupsOfItsRank) {
-  const int port = host_store(0, "").port;  // free again: rank 0 of the MPU hosts its own store
+  const int port = host_store().port;  // free again: rank 0 of the MPU hosts its own store
   const auto thrown = on_ranks(4, [&](int r) {
     const MPU mpu(r, 4, 2, 1, "127.0.0.1", port);
     EXPECT_THAT(mpu.get_tensor_model_parallel_group().world_ranks(), ElementsAre(r / 2 * 2, r / 2 * 2 + 1));
@@ -51,7 +51,7 @@ TEST(Megatron, MpuHoldsTheGroupsOfItsRank) {
 }
 
 TEST(Megatron, FunctionsAndNanotronsAgreeWithTheGrid) {
-  const int port = host_store(0, "").port;
+  const int port = host_store().port;
   const auto thrown = on_ranks(8, [&](int r) {
     const MPU mpu(r, 8, 2, 2, "127.0.0.1", port);
     const ParallelContext& context = mpu.context();

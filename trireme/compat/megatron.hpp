@@ -22,11 +22,12 @@ inline bool is_pipeline_first_stage(const ParallelContext& c) { return c.pp_pg()
 inline bool is_pipeline_last_stage(const ParallelContext& c) { return c.pp_pg().rank() == c.pp_pg().size() - 1; }
 
 /// Connects to the other ranks at master_addr:master_port and holds this rank's groups. The data-parallel size is
-/// world_size / (tp x pp).
+/// world_size / (tp x pp). `secret`: without it nobody joins (TRIREME_SECRET of a launcher); empty: none.
 class MPU {
  public:
   MPU(int rank, int world_size, int tensor_model_parallel_size, int pipeline_model_parallel_size,
-      const std::string& master_addr, int master_port, const std::string& backend = "gloo");
+      const std::string& master_addr, int master_port, const std::string& backend = "gloo",
+      const std::string& secret = "");
 
   const ParallelContext& context() const { return *context_; }
   Group& get_tensor_model_parallel_group() const { return context_->tp_pg(); }

@@ -38,7 +38,7 @@ class LaunchBench {
   }
 
   LaunchResult run() {
-    const launcher::OwnedFd out(open_file("out")), err(open_file("err"));
+    const OwnedFd out(open_file("out")), err(open_file("err"));
     options.out_fd = out.get();
     options.err_fd = err.get();
     std::ostringstream said;

@@ -48,7 +48,8 @@ int run_job(const Job& job, std::ostream& err) {
   options.job_id = job.num_nodes == 1 ? fresh_job_id()
                    : !given.empty()   ? given
                                       : text(job.master_addr, ":", job.master_port);
-  options.master_addr = job.master_addr.empty() ? "127.0.0.1" : job.master_addr;
+  // On one host nobody else has to reach the store.
+  options.master_addr = job.num_nodes == 1 || job.master_addr.empty() ? "127.0.0.1" : job.master_addr;
   options.master_port = job.master_port;
   // Each rank has pipes, a log and a flight record here, and every rank of the job connects to the store.
   const int world_size = job.world_size > 0 ? job.world_size : job.num_nodes * job.ranks;
@@ -56,7 +57,8 @@ int run_job(const Job& job, std::ostream& err) {
                    text("the launcher of ", job.ranks, " ranks"));
   HostedStore hosted;
   if (job.node_rank == 0) {
-    hosted = host_store(job.master_port, options.job_id);
+    const std::string secret = value_of(job.variables, "TRIREME_SECRET");
+    hosted = host_store({.host = options.master_addr, .port = job.master_port, .secret = secret}, options.job_id);
     options.master_port = hosted.port;
   }
   std::optional<StoreNotes> notes;

@@ -43,7 +43,11 @@ SupervisedProcess host_member(const HostsOptions& options, int node) {
     argv = options.remote_shell;
     argv.insert(argv.end(), {host, command});
   }
-  return {.program = argv[0], .argv = argv, .variables = options.variables, .echo = true};
+  return {.program = argv[0],
+          .argv = argv,
+          .variables = options.variables,
+          .echo = true,
+          .first_input = options.secret.empty() ? "" : options.secret + "\n"};
 }
 
 }  // namespace
@@ -69,7 +73,8 @@ Variables variables_for_hosts(const Variables& variables) {
     bool wanted = name == "LD_LIBRARY_PATH" || name == "PYTHONPATH";
     for (const char* prefix : {"NCCL_", "GLOO_", "TORCH_", "CUDA_", "OMP_", "TRIREME_"})
       wanted = wanted || name.starts_with(prefix);
-    for (const char* of_this_process : {"TRIREME_LAUNCH", "TRIREME_LIFELINE_FD", "TRIREME_BLACK_BOX_FD"})
+    for (const char* of_this_process :
+         {"TRIREME_LAUNCH", "TRIREME_LIFELINE_FD", "TRIREME_BLACK_BOX_FD", "TRIREME_SECRET"})
       wanted = wanted && name != of_this_process;
     if (wanted) chosen.emplace(name, value);
   }
@@ -97,13 +102,17 @@ std::string host_command(const HostsOptions& options, int node) {
   words.insert(words.end(), options.program.begin(), options.program.end());
   std::string command = "cd " + shell_quoted(options.folder) + " && exec";
   for (const std::string& word : words) command += " " + shell_quoted(word);
-  return command;
+  if (options.secret.empty()) return command;
+  // The login shell of a host may be any; only sh has this `read`.
+  return "exec sh -c " + shell_quoted("IFS= read -r TRIREME_SECRET && export TRIREME_SECRET && " + command);
 }
 
 int launch_over_hosts(const HostsOptions& options, std::ostream& err) {
   require<ConfigError>(!options.hosts.empty(), "launch: no hosts");
   require<ConfigError>(!options.program.empty(), "launch: no program to start");
   require<ConfigError>(!options.remote_shell.empty(), "launch: no command that reaches other hosts");
+  require<ConfigError>(options.secret.find('\n') == std::string::npos && options.secret.size() < 4096,
+                       "TRIREME_SECRET: must be one line of at most 4095 bytes");
   std::vector<SupervisedProcess> members;
   ProcessNames names{.one = "host", .many = "hosts"};
   for (int node = 0; node < static_cast<int>(options.hosts.size()); ++node) {

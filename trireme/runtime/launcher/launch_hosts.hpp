@@ -17,8 +17,9 @@ struct HostsOptions {
   std::string trireme;               // path of the `trireme` program on the hosts
   std::string folder;                // working directory on all hosts
   int master_port = 29'500;
-  std::string master_addr{};                                            // empty: the name of the first host
-  std::string job_id{};                                                 // passed to the hosts as TRIREME_JOB_ID
+  std::string master_addr{};  // empty: the name of the first host
+  std::string job_id{};       // passed to the hosts as TRIREME_JOB_ID
+  std::string secret{};  // of the store; passed as TRIREME_SECRET through standard input, which nobody else can read
   std::vector<std::string> launch_words{};                              // more `trireme launch` arguments, before --
   std::vector<std::string> remote_shell{"ssh", "-o", "BatchMode=yes"};  // followed by the host and one command
   std::string this_host{};                                              // empty: from the system
@@ -37,7 +38,7 @@ bool is_this_host(const std::string& name, const std::string& this_host);
 Variables variables_for_hosts(const Variables& variables);
 
 /// The command for host `node`: `cd FOLDER && exec env ... TRIREME launch -n SLOTS --nnodes M --node-rank R
-/// --world-size W --first-rank F --master H:P --control-stdin ... -- PROGRAM`.
+/// --world-size W --first-rank F --master H:P --control-stdin ... -- PROGRAM`. With a secret it first reads a line.
 std::string host_command(const HostsOptions& options, int node);
 
 /// Runs until all hosts are done. The first that fails stops the others. Signals are forwarded. The exit code is that

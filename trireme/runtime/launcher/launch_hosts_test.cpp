@@ -56,6 +56,7 @@ TEST(HostVariables, OnlyThoseOfOurKindTravel) {
                                    {"HOME", "/root"},
                                    {"TRIREME_TORCH", "/t"},
                                    {"TRIREME_LIFELINE_FD", "3"},
+                                   {"TRIREME_SECRET", "canary"},
                                    {"LD_LIBRARY_PATH", "/l"}}),
               ElementsAre(Pair("LD_LIBRARY_PATH", "/l"), Pair("NCCL_DEBUG", "INFO"), Pair("TRIREME_TORCH", "/t")));
 }
@@ -78,6 +79,16 @@ TEST(HostCommand, SaysWhichRanksAreTheHosts) {
   EXPECT_THAT(host_command(options, 1), HasSubstr("--master login:29500")) << "localhost means another host there";
   options.master_addr = "fd00::1";
   EXPECT_THAT(host_command(options, 1), HasSubstr("--master '[fd00::1]:29500'"));
+}
+
+TEST(HostCommand, DoesNotShowTheSecret) {
+  HostsOptions options{.hosts = {{"h1", 4}, {"h2", 2}},
+                       .program = {"rank"},
+                       .trireme = "/opt/trireme",
+                       .folder = "/home",
+                       .secret = "canary",
+                       .variables = {{"TRIREME_SECRET", "canary"}}};
+  EXPECT_THAT(host_command(options, 1), testing::Not(HasSubstr("canary")));
 }
 
 /// Scripts that replace ssh and `trireme launch`. The latter records its arguments, then does what the test wants;
@@ -203,6 +214,15 @@ TEST(LaunchOverHosts, RefusesNothingToDo) {
   bench.options.hosts = {{"a", 1}};
   bench.options.remote_shell = {"no-such-ssh"};
   EXPECT_EQ(message_of<ConfigError>([&] { bench.run(); }), "cannot start no-such-ssh: No such file or directory");
+}
+
+TEST(LaunchOverHosts, GivesTheSecretToEveryHostThroughStandardInput) {
+  HostsBench bench("echo \"$TRIREME_SECRET\" > secret-$NODE");
+  bench.options.secret = "it's a $secret";
+  bench.options.variables["TRIREME_SECRET"] = "not this one";
+  EXPECT_EQ(bench.run().code, 0);
+  for (const char* node : {"0", "1", "2"})
+    EXPECT_EQ(file_contents(bench.folder / text("secret-", node)), "it's a $secret\n");
 }
 
 }  // namespace

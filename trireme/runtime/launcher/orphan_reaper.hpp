@@ -2,7 +2,7 @@
 // A helper process that outlives a killed launcher by a second and kills the remaining ranks.
 #include <sys/types.h>
 
-#include "trireme/runtime/launcher/owned_fd.hpp"
+#include "trireme/base/owned_fd.hpp"
 
 namespace trireme::launcher {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/runtime/launcher/owned_fd.hpp"
+#include "trireme/base/owned_fd.hpp"
 #include "trireme/runtime/launcher/rank_process.hpp"
 
 namespace trireme::launcher {

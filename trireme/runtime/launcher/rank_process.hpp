@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
-#include "trireme/runtime/launcher/owned_fd.hpp"
+#include "trireme/base/owned_fd.hpp"
 #include "trireme/runtime/rank/variables.hpp"
 
 namespace trireme::launcher {

@@ -80,6 +80,10 @@ class Supervisor {
     Living& living = living_[index];
     Pipe lifeline = make_pipe();
     ::fcntl(lifeline.write.get(), F_SETFL, O_NONBLOCK);
+    const std::string& first = member.first_input;
+    const auto written = ::write(lifeline.write.get(), first.data(), first.size());
+    require(written == static_cast<ssize_t>(first.size()), "a lifeline takes only ", written, " of ", first.size(),
+            " bytes");
     ProcessPlan plan{.path = find_program(member.program, value_of(member.variables, "PATH")),
                      .argv = member.argv,
                      .variables = member.variables,

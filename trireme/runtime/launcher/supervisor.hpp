@@ -22,9 +22,10 @@ struct SupervisedProcess {
   std::string program;  // as the user wrote it
   std::vector<std::string> argv;
   Variables variables;
-  std::string log_file{};   // empty: none
-  bool echo = false;        // copy its output to ours
-  std::vector<int> keep{};  // descriptors to pass on
+  std::string log_file{};     // empty: none
+  bool echo = false;          // copy its output to ours
+  std::vector<int> keep{};    // descriptors to pass on
+  std::string first_input{};  // comes first through the lifeline; fits into a pipe
 };
 
 struct SupervisorOptions {

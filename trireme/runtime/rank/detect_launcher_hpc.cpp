@@ -6,6 +6,8 @@
 #include <system_error>
 #include <vector>
 
+#include <unistd.h>
+
 #include "trireme/base/error.hpp"
 #include "trireme/base/fnv.hpp"
 #include "trireme/runtime/rank/detect_launcher.hpp"
@@ -30,7 +32,10 @@ void find_meeting_place(const Asked& asked, Environment& env) {
   if (env.world_size == 1 || !flags.master.empty() || !flags.store_file.empty()) return;
   if (take_master_variables(asked, env)) return;
   const bool one_host = env.local_world_size == env.world_size;
-  const std::string folder = !flags.shared_folder.empty() || !one_host ? flags.shared_folder : "/tmp";
+  env.store_folder_is_private = flags.shared_folder.empty() && one_host;
+  const std::string temporary = asked.has("TMPDIR") ? asked.value("TMPDIR") : "/tmp";
+  const std::string folder =
+      env.store_folder_is_private ? text(temporary, "/trireme-", ::getuid()) : flags.shared_folder;
   require<ConfigError>(!folder.empty() && !env.job_id.empty(), env.launcher,
                        " does not say where the ranks can meet, and ",
                        folder.empty() ? "there is no folder that all hosts see" : "it gave the job no id",

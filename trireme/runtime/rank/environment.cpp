@@ -95,6 +95,7 @@ void apply_store_flags(const EnvironmentFlags& flags, Environment& env) {
                        ": the ranks meet in one place\n  fix: give one of them");
   if (!flags.store_file.empty()) {
     env.store_file = flags.store_file;
+    env.store_folder_is_private = false;
     env.master_addr.clear();
     env.master_port = 0;
     env.store_is_hosted = false;
@@ -140,6 +141,7 @@ Environment detect_environment(const Variables& variables, const EnvironmentFlag
   require<ConfigError>(flags.local_ranks >= 0, "-n ", flags.local_ranks, ": must be at least 1");
   Environment env = first_match({variables, flags, gpus_of_this_host});
   if (is_set(variables, "TRIREME_JOB_ID")) env.job_id = value_of(variables, "TRIREME_JOB_ID");
+  env.secret = value_of(variables, "TRIREME_SECRET");
   apply_store_flags(flags, env);
   apply_local_ranks(flags, env);
   // Ranks started per node connect through the node's launcher, which needs an address of node 0.

@@ -16,10 +16,12 @@ struct Environment {
   int start_local_ranks = 0;         // > 0: not a rank, but the process of a node that must start this many ranks
   std::string master_addr{};         // address of the store; empty: see store_file
   int master_port = 0;
-  bool store_is_hosted = false;  // the launcher already listens there: rank 0 connects as a client
-  std::string store_file{};      // without an address: a file that all hosts see. Empty too: one rank, no store
-  std::string job_id{};          // keeps ranks of other jobs from joining; may be empty
-  std::string how{};             // a one-line summary
+  bool store_is_hosted = false;          // the launcher already listens there: rank 0 connects as a client
+  std::string store_file{};              // without an address: a file that all hosts see. Empty too: one rank, no store
+  bool store_folder_is_private = false;  // its folder is ours: nobody else may have access to it
+  std::string job_id{};                  // keeps ranks of other jobs from joining; may be empty
+  std::string secret{};                  // of the store, TRIREME_SECRET; never printed
+  std::string how{};                     // a one-line summary
 };
 
 struct EnvironmentFlags {

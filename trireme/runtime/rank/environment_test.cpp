@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/testing/test_helpers.hpp"
@@ -153,7 +154,20 @@ TEST(Environment, OpenMpiMeetsInAFileNamedByTheJob) {
   EXPECT_EQ(rank_numbers(env), std::tuple(1, 2, 1, 2, 0, 1)) << "OMPI_COMM_WORLD_NODE_RANK is no node's";
   EXPECT_EQ(env.job_id, "1279000577");
   EXPECT_EQ(env.how, "Open MPI: rank 1 of 2, local rank 1 of 2, node 0 of 1, store file /runs/a/store-1279000577");
-  EXPECT_EQ(detect_from(kOpenMpiVariables).store_file, "/tmp/store-1279000577") << "one host needs no shared folder";
+  EXPECT_FALSE(env.store_folder_is_private);
+  const Environment alone = detect_from(kOpenMpiVariables);
+  EXPECT_EQ(alone.store_file, text("/tmp/trireme-", ::getuid(), "/store-1279000577"))
+      << "one host needs no shared folder";
+  EXPECT_TRUE(alone.store_folder_is_private);
+  EXPECT_EQ(detect_from(changed_variables(kOpenMpiVariables, {{"TMPDIR", "/scratch"}})).store_file,
+            text("/scratch/trireme-", ::getuid(), "/store-1279000577"));
+  EXPECT_FALSE(detect_from(kOpenMpiVariables, {.store_file = "/nfs/s"}).store_folder_is_private);
+}
+
+TEST(Environment, TheSecretIsNotShown) {
+  const Environment env = detect_from(changed_variables(kTorchrunVariables, {{"TRIREME_SECRET", "canary"}}));
+  EXPECT_EQ(env.secret, "canary");
+  EXPECT_EQ(env.how.find("canary"), std::string::npos);
 }
 
 TEST(Environment, OpenMpiJobsOfOneNumberDoNotMeet) {

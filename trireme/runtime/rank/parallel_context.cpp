@@ -6,16 +6,14 @@
 #include <iostream>
 
 #include <ATen/Parallel.h>
-#include <arpa/inet.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <netdb.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/process_limits.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
+#include "trireme/runtime/rank/own_address.hpp"
 #include "trireme/runtime/rank/port_owner.hpp"
 #include "trireme/runtime/rank/rendezvous.hpp"
 #include "trireme/runtime/rank/startup_check.hpp"
@@ -36,34 +34,6 @@ BackendKind backend_of(const std::string& name, bool on_gpu) {
   if (name == "nccl") return BackendKind::nccl;
   require<ConfigError>(name == "auto", "comm.backend = \"", name, "\": must be auto, nccl or gloo");
   return on_gpu ? BackendKind::nccl : BackendKind::gloo;
-}
-
-/// This host's address on the route to `master`, at which other hosts can reach us. The route lookup sends no packets.
-std::string own_address(const Environment& env) {
-  if (env.num_nodes == 1 && env.store_file.empty()) return "127.0.0.1";
-  if (env.master_addr.empty()) return "127.0.0.1";
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_socktype = SOCK_DGRAM;
-  if (getaddrinfo(env.master_addr.c_str(), std::to_string(env.master_port).c_str(), &hints, &found) != 0)
-    return "127.0.0.1";
-  std::string address = "127.0.0.1";
-  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
-    const int fd = socket(at->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) continue;
-    sockaddr_storage own{};
-    socklen_t size = sizeof own;
-    const bool routed =
-        connect(fd, at->ai_addr, at->ai_addrlen) == 0 && getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) == 0;
-    close(fd);
-    char digits[NI_MAXHOST];
-    if (routed &&
-        getnameinfo(reinterpret_cast<sockaddr*>(&own), size, digits, sizeof digits, nullptr, 0, NI_NUMERICHOST) == 0) {
-      address = digits;
-      break;
-    }
-  }
-  freeaddrinfo(found);
-  return address;
 }
 
 /// The flight record from the launcher, or nullptr.

@@ -1,13 +1,22 @@
 #include "trireme/runtime/rank/parallel_context.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <unistd.h>
 
+#include "trireme/runtime/rank/own_address.hpp"
 #include "trireme/runtime/rank/port_owner.hpp"
 #include "trireme/runtime/rank/rendezvous.hpp"
+#include "trireme/runtime/rank/startup_check.hpp"
+#include "trireme/testing/temp_folder.hpp"
 #include "trireme/testing/test_helpers.hpp"
 
 namespace trireme {
@@ -33,7 +42,7 @@ Environment environment_of_rank(int rank, int world_size, int port) {
 /// The exception message of each rank, "" if it did not throw.
 template <class Body>
 std::vector<std::string> on_ranks(int size, Body body) {
-  const HostedStore hosted = host_store(0, "");
+  const HostedStore hosted = host_store();
   std::vector<std::string> thrown(static_cast<std::size_t>(size));
   {
     std::vector<std::jthread> ranks;
@@ -123,6 +132,42 @@ TEST(StartupCheck, SaysWhichRanksCame) {
   EXPECT_EQ(thrown[1], "");
 }
 
+/// Counts the keys that are asked for.
+class CountingStore final : public c10d::HashStore {
+ public:
+  bool check(const std::vector<std::string>& keys) override {
+    const std::scoped_lock lock(mutex_);
+    most_keys_ = std::max(most_keys_, keys.size());
+    asked_.insert(keys.begin(), keys.end());
+    return HashStore::check(keys);
+  }
+  std::size_t most_keys() const { return most_keys_; }
+  std::size_t different_keys() const { return asked_.size(); }
+
+ private:
+  std::mutex mutex_;
+  std::size_t most_keys_ = 0;
+  std::set<std::string> asked_;
+};
+
+TEST(StartupCheck, AsksForAsManyKeysInALargeWorldAsInASmallOne) {
+  for (const int size : {2, 32}) {
+    const auto store = c10::make_intrusive<CountingStore>();
+    std::atomic<int> met = 0;
+    {
+      std::vector<std::jthread> ranks;
+      for (int r = 0; r < size; ++r)
+        ranks.emplace_back([&, r] {
+          check_startup(store, r, size, {{"a", "1"}}, {});
+          ++met;
+        });
+    }
+    EXPECT_EQ(met, size);
+    EXPECT_EQ(store->most_keys(), 1u);
+    EXPECT_LE(store->different_keys(), 2u);
+  }
+}
+
 TEST(StartupCheck, TwoProcessesCannotBeOneRank) {
   const auto thrown = on_ranks(2, [](Environment env) {
     env.rank = 0;
@@ -134,7 +179,7 @@ TEST(StartupCheck, TwoProcessesCannotBeOneRank) {
 }
 
 TEST(Rendezvous, AnotherJobsStoreIsRefused) {
-  const HostedStore hosted = host_store(0, "job-a");
+  const HostedStore hosted = host_store({.host = "127.0.0.1"}, "job-a");
   Environment env = environment_of_rank(1, 2, hosted.port);
   env.job_id = "job-b";
   EXPECT_THAT(
@@ -142,9 +187,56 @@ TEST(Rendezvous, AnotherJobsStoreIsRefused) {
       AllOf(HasSubstr("belongs to job job-a, this is job job-b"), HasSubstr("two jobs were started on one port")));
 }
 
+TEST(Rendezvous, TheStoreOfAnotherSecretIsRefused) {
+  const HostedStore hosted = host_store({.host = "127.0.0.1", .secret = "mine"});
+  Environment env = environment_of_rank(1, 2, hosted.port);
+  const auto refused = [&] { return message_of<SecurityError>([&] { join_store(env, {}); }); };
+  EXPECT_THAT(refused(),
+              AllOf(HasSubstr("rank 1 of 2 cannot join"), HasSubstr("asks for a secret"), HasSubstr("fix:")));
+  env.secret = "yours";
+  EXPECT_THAT(refused(), AllOf(HasSubstr("another secret"), HasSubstr("TRIREME_SECRET")));
+  env.secret = "mine";
+  join_store(env, {})->set("x", "1");
+}
+
+TEST(Rendezvous, TheFolderOfAStoreFileIsOursAlone) {
+  const TempFolder folder;
+  Environment env = environment_of_rank(0, 1, 0);
+  env.master_addr.clear();
+  env.store_folder_is_private = true;
+  env.store_file = (folder / "made/store").string();
+  join_store(env, {})->set("x", "1");
+  struct stat facts{};
+  ASSERT_EQ(::stat((folder / "made").c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 0777, 0700u);
+  ASSERT_EQ(::mkdir((folder / "open").c_str(), 0700), 0);
+  ASSERT_EQ(::chmod((folder / "open").c_str(), 0755), 0);
+  ASSERT_EQ(::symlink((folder / "made").c_str(), (folder / "link").c_str()), 0);
+  for (const char* name : {"open/store", "link/store"}) {
+    env.store_file = (folder / name).string();
+    EXPECT_THAT(message_of<SecurityError>([&] { join_store(env, {}); }), HasSubstr("only this user has access"));
+  }
+}
+
+TEST(OwnAddress, IsLoopbackOnOneHostOnly) {
+  Environment env = environment_of_rank(0, 2, 29500);
+  EXPECT_EQ(own_address(env), "127.0.0.1");
+  env.master_addr = "127.0.0.2";
+  env.num_nodes = 2;
+  EXPECT_EQ(own_address(env).substr(0, 4), "127.") << "the end of the route to the master";
+  env.master_addr.clear();
+  env.store_file = "/nfs/store";
+  EXPECT_EQ(own_address(env), "127.0.0.1") << "all ranks are here";
+  env.local_world_size = 1;
+  std::string address;
+  EXPECT_THAT(message_of<ConfigError>([&] { address = own_address(env); }),
+              testing::AnyOf("no error", HasSubstr("no address that the ranks of other hosts could reach")));
+  EXPECT_NE(address.substr(0, 4), "127.");
+}
+
 TEST(Rendezvous, APortInUseNamesItsHolder) {
-  const HostedStore hosted = host_store(0, "");
-  EXPECT_THAT(message_of<ConfigError>([&] { host_store(hosted.port, ""); }),
+  const HostedStore hosted = host_store();
+  EXPECT_THAT(message_of<ConfigError>([&] { host_store({.host = "127.0.0.1", .port = hosted.port}); }),
               AllOf(HasSubstr(text("port ", hosted.port)), HasSubstr(text("(pid ", getpid(), ")")), HasSubstr("fix:")));
   EXPECT_EQ(port_owner(1), "");
 }

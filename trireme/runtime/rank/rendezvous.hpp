@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "trireme/comm/comm_options.hpp"
+#include "trireme/comm/store_client.hpp"
 #include "trireme/runtime/rank/environment.hpp"
 
 namespace trireme {
@@ -14,12 +15,13 @@ namespace trireme {
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
 struct HostedStore {
-  StorePtr store;
+  std::shared_ptr<StoreServer> server;
   int port = 0;
 };
 
-/// Hosts a store for a job in this process; port 0: any free port. ConfigError names the process that holds the port.
-HostedStore host_store(int port, const std::string& job_id);
+/// Hosts a store for a job in this process, on the addresses of `at.host`; port 0: any free port. ConfigError names the
+/// process that holds the port.
+HostedStore host_store(const StoreAddress& at = {.host = "127.0.0.1"}, const std::string& job_id = "");
 
 /// While it lives, and as long as nothing listens there, says on stderr that the store is waited for: for a launcher
 /// whose ranks say it in files only.

@@ -49,8 +49,8 @@ class StartupCheck {
  private:
   static std::string key(const char* what, int rank) { return text("startup/", what, "/", rank); }
   static constexpr const char* kOver = "startup/over";
-  /// Why the startup check failed for all ranks; stored as this character followed by the text.
-  enum class Verdict : char { ranks_differ = 'C', ranks_missing = 'H' };
+  /// How the startup check ended for all ranks: stored as this character followed by the reason. The first one holds.
+  enum class Verdict : char { all_alike = 'A', ranks_differ = 'C', ranks_missing = 'H' };
 
   void meet() {
     if (store_->add(key("count", rank_), 1) > 1)
@@ -58,7 +58,7 @@ class StartupCheck {
                              "  two jobs were started on one store, or two processes as one rank\n",
                              "  fix: give each job its own port (--master HOST:PORT, or MASTER_PORT)"));
     store_->set(key("here", rank_), to_text(fingerprint_));
-    wait_for({key("here", 0)});
+    wait_for(key("here", 0));
     const std::string lines =
         differences(0, fingerprint_from_text(store_->get_to_str(key("here", 0))), rank_, fingerprint_);
     if (!lines.empty())
@@ -66,16 +66,17 @@ class StartupCheck {
                   text("rank ", rank_, " is not what rank 0 is, so they must not train together", lines,
                        "\n  fix: start all ranks with the same program, libtorch, config and settings"),
                   world_size_);
-    store_->set(key("alike", rank_), "1");
-    std::vector<std::string> all;
-    for (int r = 0; r < world_size_; ++r) all.push_back(key("alike", r));
-    wait_for(all);
+    // A counter, not a key of each rank: what a rank asks for must not grow with the number of ranks.
+    if (store_->add("startup/alike", 1) == world_size_) verdict_of_all(Verdict::all_alike, "");
+    wait_for(kOver);
   }
 
-  void wait_for(const std::vector<std::string>& keys) {
+  /// Returns when `key` exists, or the verdict that all ranks are alike; the details are asked for only if they are
+  /// needed for a message.
+  void wait_for(const std::string& key) {
     for (auto pause = std::chrono::milliseconds(1);; pause = std::min(2 * pause, std::chrono::milliseconds(50))) {
-      if (store_->check({kOver})) leave(store_->get_to_str(kOver), world_size_);
-      if (store_->check(keys)) return;
+      if (store_->check({kOver})) return act_on(store_->get_to_str(kOver), world_size_);
+      if (key != kOver && store_->check({key})) return;
       if (Clock::now() >= deadline_) break;
       notes_.tell([&] {
         const std::vector<int> missing = absent();
@@ -101,10 +102,17 @@ class StartupCheck {
     return ranks;
   }
 
-  [[noreturn]] void end_for_all(Verdict verdict, const std::string& why, int present) {
-    const std::string over = static_cast<char>(verdict) + why;
-    store_->set(kOver, over);
-    leave(over, present);
+  /// Returns if all were found to be alike meanwhile.
+  void end_for_all(Verdict verdict, const std::string& why, int present) {
+    act_on(verdict_of_all(verdict, why), present);
+  }
+
+  std::string verdict_of_all(Verdict verdict, const std::string& why) {
+    return store_->compareSet(kOver, "", static_cast<char>(verdict) + why);
+  }
+
+  void act_on(const std::string& over, int present) {
+    if (over.empty() || over[0] != static_cast<char>(Verdict::all_alike)) leave(over, present);
   }
 
   /// Rank 0 may host the store, which ends with it: it leaves after the others have read the reason, or after a
@@ -115,8 +123,8 @@ class StartupCheck {
     store_->add("startup/left", 1);
     while (rank_ == 0 && store_->add("startup/left", 0) < present && Clock::now() < until)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    const std::string why = over.substr(1);
-    if (over[0] == static_cast<char>(Verdict::ranks_differ)) throw ConfigError(why);
+    const std::string why = over.empty() ? "the store holds no reason" : over.substr(1);
+    if (!over.empty() && over[0] == static_cast<char>(Verdict::ranks_differ)) throw ConfigError(why);
     throw CommError(CommError::Kind::hang_or_mismatch,
                     text(why, "\n  rank=", rank_, "/", world_size_, " | waiting for the others to start"));
   }

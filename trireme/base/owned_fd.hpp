@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-namespace trireme::launcher {
+namespace trireme {
 
 class OwnedFd {
  public:
@@ -31,4 +31,4 @@ class OwnedFd {
   int fd_ = -1;
 };
 
-}  // namespace trireme::launcher
+}  // namespace trireme

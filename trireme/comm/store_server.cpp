@@ -1,0 +1,526 @@
+#include "trireme/comm/store_server.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <set>
+#include <system_error>
+#include <unordered_map>
+#include <utility>
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include "trireme/comm/store_wire.hpp"
+
+namespace trireme {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using store_wire::Request;
+
+constexpr std::size_t kMaxRequestBytes = 16 * 1024 * 1024;  // a client that sends more before a whole request is closed
+constexpr std::size_t kMaxUnreadBytes = 64 * 1024 * 1024;   // so is one that does not read its answers
+constexpr std::chrono::milliseconds kPause(100);            // without descriptors for more connections
+
+/// What is wrong with a client; it is closed.
+struct BadClient {};
+
+/// Reads a request that may not have arrived completely.
+class RequestReader {
+ public:
+  explicit RequestReader(std::string_view bytes) : bytes_(bytes) {}
+
+  std::size_t consumed() const { return at_; }
+
+  template <class Number>
+  bool number(Number& value) {
+    if (bytes_.size() - at_ < sizeof value) return false;
+    std::memcpy(&value, bytes_.data() + at_, sizeof value);
+    at_ += sizeof value;
+    return true;
+  }
+  bool raw(std::string_view& some, std::size_t size) {
+    if (bytes_.size() - at_ < size) return false;
+    some = bytes_.substr(at_, size);
+    at_ += size;
+    return true;
+  }
+  bool key(std::string& key) { return sized(key, store_wire::kMaxKeyBytes); }
+  bool value(std::string& value) { return sized(value, store_wire::kMaxValueBytes); }
+  bool keys(std::vector<std::string>& all) {
+    std::uint64_t count = 0;
+    if (!number(count)) return false;
+    if (count > store_wire::kMaxKeys) throw BadClient();
+    for (std::string one; all.size() < count; all.push_back(one))
+      if (!key(one)) return false;
+    return true;
+  }
+
+ private:
+  bool sized(std::string& word, std::uint64_t limit) {
+    std::uint64_t size = 0;
+    std::string_view some;
+    if (!number(size)) return false;
+    if (size > limit) throw BadClient();
+    if (!raw(some, size)) return false;
+    word = some;
+    return true;
+  }
+
+  std::string_view bytes_;
+  std::size_t at_ = 0;
+};
+
+struct Connection {
+  enum class State { stranger, greeted, proven, joined };
+
+  OwnedFd fd;
+  State state = State::stranger;
+  Clock::time_point since = Clock::now();
+  std::string in{}, out{};
+  std::string nonces[2]{};             // of the client and ours
+  std::vector<std::string> awaited{};  // keys that do not exist yet
+  bool wants_writing = false;
+};
+
+/// The thread of a server: its connections and its keys.
+class StoreLoop {
+ public:
+  StoreLoop(const StoreServerOptions& options, std::vector<int> listeners, int wake)
+      : options_(options), listeners_(std::move(listeners)), wake_(wake), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
+    if (!epoll_) throw std::system_error(errno, std::generic_category(), "epoll_create1");
+    if (!options.first_key.empty()) values_["/" + options.first_key] = options.first_value;
+    listen(true, EPOLL_CTL_ADD);
+    control(EPOLL_CTL_ADD, wake_, kWake, EPOLLIN);
+  }
+
+  void run() {
+    std::array<epoll_event, 64> events;
+    for (;;) {
+      const int n = ::epoll_wait(epoll_.get(), events.data(), events.size(), milliseconds_to_next());
+      if (n < 0 && errno != EINTR) return;
+      for (int i = 0; i < n; ++i) {
+        const epoll_event& event = events[static_cast<std::size_t>(i)];
+        if (event.data.u64 == kWake) return;
+        if (event.data.u64 < kFirstConnection)
+          accept_all(listeners_[event.data.u64]);
+        else
+          serve(event.data.u64, event.events);
+      }
+      close_late_strangers();
+      if (paused_until_ && Clock::now() >= *paused_until_) listen(true, EPOLL_CTL_MOD);
+    }
+  }
+
+ private:
+  static constexpr std::uint64_t kWake = 1000, kFirstConnection = 1001;  // epoll's data; below: indices of listeners
+
+  void control(int operation, int fd, std::uint64_t id, std::uint32_t events) {
+    epoll_event event{};
+    event.events = events;
+    event.data.u64 = id;
+    ::epoll_ctl(epoll_.get(), operation, fd, &event);
+  }
+
+  void listen(bool on, int operation) {
+    for (std::size_t i = 0; i < listeners_.size(); ++i) control(operation, listeners_[i], i, on ? EPOLLIN : 0u);
+    paused_until_ = on ? std::nullopt : std::optional(Clock::now() + kPause);
+  }
+
+  int milliseconds_to_next() const {
+    std::optional<Clock::time_point> next = paused_until_;
+    if (!strangers_.empty()) {
+      const auto late = connections_.at(*strangers_.begin()).since + greeting();
+      next = next ? std::min(*next, late) : late;
+    }
+    if (!next) return -1;
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(*next - Clock::now()).count();
+    return static_cast<int>(std::max<std::int64_t>(left, 0) + 1);
+  }
+
+  std::chrono::milliseconds greeting() const {
+    return std::chrono::milliseconds(static_cast<std::int64_t>(options_.greeting_s * 1000));
+  }
+
+  void close_late_strangers() {
+    while (!strangers_.empty() && connections_.at(*strangers_.begin()).since + greeting() <= Clock::now())
+      forget(*strangers_.begin());
+  }
+
+  void accept_all(int listener) {
+    for (;;) {
+      OwnedFd fd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!fd && (errno == EINTR || errno == ECONNABORTED)) continue;
+      if (!fd && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
+        if (strangers_.empty()) return listen(false, EPOLL_CTL_MOD);
+        forget(*strangers_.begin());
+        continue;
+      }
+      if (!fd) return;
+      const int on = 1;
+      ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+      ::setsockopt(fd.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+      control(EPOLL_CTL_ADD, fd.get(), next_id_, EPOLLIN);
+      connections_.emplace(next_id_, Connection{.fd = std::move(fd)});
+      strangers_.insert(next_id_++);
+      if (strangers_.size() > kStoreStrangers) forget(*strangers_.begin());
+    }
+  }
+
+  void forget(std::uint64_t id) {
+    const auto at = connections_.find(id);
+    if (at == connections_.end()) return;
+    stop_waiting(id, at->second);
+    strangers_.erase(id);
+    connections_.erase(at);  // closes, which removes it from epoll
+  }
+
+  void serve(std::uint64_t id, std::uint32_t events) {
+    const auto at = connections_.find(id);
+    if (at == connections_.end()) return;  // forgotten in this round
+    Connection& connection = at->second;
+    try {
+      if ((events & EPOLLOUT) != 0) flush(id, connection);
+      if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) receive(id, connection);
+    } catch (const BadClient&) {
+      forget(id);
+    }
+  }
+
+  void receive(std::uint64_t id, Connection& connection) {
+    std::array<char, 65536> part;
+    const auto n = ::recv(connection.fd.get(), part.data(), part.size(), 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (n <= 0) throw BadClient();
+    connection.in.append(part.data(), static_cast<std::size_t>(n));
+    std::size_t done = 0;
+    while (done < connection.in.size()) {
+      RequestReader reader(std::string_view(connection.in).substr(done));
+      if (!answer(id, connection, reader)) break;
+      done += reader.consumed();
+    }
+    connection.in.erase(0, done);
+    if (connection.in.size() > kMaxRequestBytes) throw BadClient();
+    flush(id, connection);
+  }
+
+  void flush(std::uint64_t id, Connection& connection) {
+    std::size_t sent = 0;
+    while (sent < connection.out.size()) {
+      const auto n =
+          ::send(connection.fd.get(), connection.out.data() + sent, connection.out.size() - sent, MSG_NOSIGNAL);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && errno == EAGAIN) break;
+      if (n <= 0) throw BadClient();
+      sent += static_cast<std::size_t>(n);
+    }
+    connection.out.erase(0, sent);
+    if (connection.out.size() > kMaxUnreadBytes) throw BadClient();
+    const bool wants = !connection.out.empty();
+    if (wants != std::exchange(connection.wants_writing, wants))
+      control(EPOLL_CTL_MOD, connection.fd.get(), id, wants ? EPOLLIN | EPOLLOUT : EPOLLIN);
+  }
+
+  /// False if the request has not arrived completely.
+  bool answer(std::uint64_t id, Connection& connection, RequestReader& reader) {
+    if (connection.state == Connection::State::greeted) return check_proof(connection, reader);
+    std::uint8_t first = 0;
+    reader.number(first);
+    const auto request = static_cast<Request>(first);
+    if (connection.state == Connection::State::joined) return answer_joined(id, connection, request, reader);
+    if (request == Request::hello && connection.state == Connection::State::stranger) return greet(connection, reader);
+    if (request != Request::validate) throw BadClient();
+    if (!options_.secret.empty() && connection.state != Connection::State::proven) {
+      store_wire::put(connection.out, store_wire::kAsksForSecret);
+      flush(id, connection);
+      throw BadClient();
+    }
+    std::uint32_t magic = 0;
+    if (!reader.number(magic)) return false;
+    if (magic != store_wire::kMagic) throw BadClient();
+    connection.state = Connection::State::joined;
+    strangers_.erase(id);
+    return true;
+  }
+
+  bool greet(Connection& connection, RequestReader& reader) {
+    std::string_view nonce;
+    if (!reader.raw(nonce, store_wire::kNonceBytes)) return false;
+    if (options_.secret.empty()) {
+      store_wire::put(connection.out, store_wire::kNoSecret);
+      return true;
+    }
+    connection.nonces[0] = nonce;
+    connection.nonces[1] = random_bytes(store_wire::kNonceBytes);
+    connection.state = Connection::State::greeted;
+    store_wire::put(connection.out, store_wire::kHasSecret);
+    connection.out += connection.nonces[1];
+    connection.out += store_wire::proof(options_.secret, "server", connection.nonces[0], connection.nonces[1]);
+    return true;
+  }
+
+  bool check_proof(Connection& connection, RequestReader& reader) {
+    std::string_view theirs;
+    if (!reader.raw(theirs, store_wire::kProofBytes)) return false;
+    if (!same_bytes(theirs, store_wire::proof(options_.secret, "client", connection.nonces[0], connection.nonces[1])))
+      throw BadClient();
+    connection.state = Connection::State::proven;
+    return true;
+  }
+
+  bool answer_joined(std::uint64_t id, Connection& connection, Request request, RequestReader& reader) {
+    std::string key, value, other;
+    std::vector<std::string> keys;
+    switch (request) {
+      case Request::ping: {
+        std::uint32_t nonce = 0;
+        if (!reader.number(nonce)) return false;
+        store_wire::put(connection.out, nonce);
+        return true;
+      }
+      case Request::set:
+        if (!reader.key(key) || !reader.value(value)) return false;
+        set(key, std::move(value));
+        return true;
+      case Request::compare_set:
+        if (!reader.key(key) || !reader.value(value) || !reader.value(other)) return false;
+        store_wire::put_bytes(connection.out, compare_set(key, value, other));
+        return true;
+      case Request::get:
+        if (!reader.key(key)) return false;
+        store_wire::put_bytes(connection.out, existing(key));
+        return true;
+      case Request::add: {
+        std::int64_t amount = 0;
+        if (!reader.key(key) || !reader.number(amount)) return false;
+        store_wire::put(connection.out, add(key, amount));
+        return true;
+      }
+      case Request::check:
+        if (!reader.keys(keys)) return false;
+        store_wire::put(connection.out, missing_of(keys).empty() ? store_wire::kReady : store_wire::kNotReady);
+        return true;
+      case Request::wait:
+        if (!reader.keys(keys)) return false;
+        start_waiting(id, connection, missing_of(keys));
+        return true;
+      case Request::cancel_wait:
+        stop_waiting(id, connection);
+        store_wire::put(connection.out, store_wire::kCanceled);
+        return true;
+      case Request::number_of_keys:
+        store_wire::put<std::int64_t>(connection.out, static_cast<std::int64_t>(values_.size()));
+        return true;
+      case Request::delete_key:
+        if (!reader.key(key)) return false;
+        store_wire::put<std::int64_t>(connection.out, static_cast<std::int64_t>(values_.erase(key)));
+        return true;
+      case Request::append:
+        if (!reader.key(key) || !reader.value(value)) return false;
+        other = values_.contains(key) ? values_.at(key) : std::string();
+        if (other.size() + value.size() > store_wire::kMaxValueBytes) throw BadClient();
+        set(key, other + value);
+        return true;
+      case Request::multi_get:
+        if (!reader.keys(keys)) return false;
+        for (const std::string& each : keys) store_wire::put_bytes(connection.out, existing(each));
+        return true;
+      case Request::multi_set: return multi_set(reader);
+      default: throw BadClient();
+    }
+  }
+
+  bool multi_set(RequestReader& reader) {
+    std::uint64_t count = 0;
+    if (!reader.number(count)) return false;
+    if (count > store_wire::kMaxKeys) throw BadClient();
+    std::vector<std::pair<std::string, std::string>> all;  // set only when all have arrived
+    for (std::string key, value; all.size() < count; all.emplace_back(key, value))
+      if (!reader.key(key) || !reader.value(value)) return false;
+    for (auto& [key, value] : all) set(key, std::move(value));
+    return true;
+  }
+
+  /// libtorch's clients wait for a key before they read it.
+  const std::string& existing(const std::string& key) const {
+    const auto at = values_.find(key);
+    if (at == values_.end()) throw BadClient();
+    return at->second;
+  }
+
+  std::vector<std::string> missing_of(const std::vector<std::string>& keys) const {
+    std::vector<std::string> missing;
+    for (const std::string& key : keys)
+      if (!values_.contains(key)) missing.push_back(key);
+    return missing;
+  }
+
+  std::int64_t add(const std::string& key, std::int64_t amount) {
+    std::int64_t sum = 0;
+    if (const auto at = values_.find(key); at != values_.end()) {
+      const std::string& digits = at->second;
+      const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), sum);
+      if (error != std::errc{} || end != digits.data() + digits.size()) throw BadClient();
+    }
+    if (__builtin_add_overflow(sum, amount, &sum)) throw BadClient();
+    set(key, std::to_string(sum));
+    return sum;
+  }
+
+  std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired) {
+    const auto at = values_.find(key);
+    if (at == values_.end() ? !expected.empty() : at->second != expected)
+      return at == values_.end() ? expected : at->second;
+    set(key, desired);
+    return desired;
+  }
+
+  void set(const std::string& key, std::string value) {
+    values_[key] = std::move(value);
+    const auto found = waiting_.extract(key);
+    if (found.empty()) return;
+    for (const std::uint64_t id : found.mapped()) {
+      Connection& connection = connections_.at(id);
+      std::erase(connection.awaited, key);
+      if (!connection.awaited.empty()) continue;
+      store_wire::put(connection.out, store_wire::kStopWaiting);
+      // Written when it is ready for it: a failure now would end the client whose request this is.
+      connection.wants_writing = true;
+      control(EPOLL_CTL_MOD, connection.fd.get(), id, EPOLLIN | EPOLLOUT);
+    }
+  }
+
+  void start_waiting(std::uint64_t id, Connection& connection, std::vector<std::string> missing) {
+    stop_waiting(id, connection);
+    if (missing.empty()) return store_wire::put(connection.out, store_wire::kStopWaiting);
+    for (const std::string& key : missing) waiting_[key].insert(id);
+    connection.awaited = std::move(missing);
+  }
+
+  void stop_waiting(std::uint64_t id, Connection& connection) {
+    for (const std::string& key : connection.awaited)
+      if (const auto at = waiting_.find(key); at != waiting_.end() && at->second.erase(id) > 0 && at->second.empty())
+        waiting_.erase(at);
+    connection.awaited.clear();
+  }
+
+  const StoreServerOptions options_;
+  const std::vector<int> listeners_;
+  const int wake_;
+  const OwnedFd epoll_;
+  std::uint64_t next_id_ = kFirstConnection;
+  std::map<std::uint64_t, Connection> connections_;
+  std::set<std::uint64_t> strangers_;  // the oldest first
+  std::optional<Clock::time_point> paused_until_;
+  std::unordered_map<std::string, std::string> values_;
+  std::unordered_map<std::string, std::set<std::uint64_t>> waiting_;  // the connections that wait for a key
+};
+
+OwnedFd listener_at(const sockaddr* address, socklen_t size) {
+  OwnedFd fd(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int on = 1, off = 0;
+  if (!fd) return fd;
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (address->sa_family == AF_INET6) ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  if (::bind(fd.get(), address, size) == 0 && ::listen(fd.get(), SOMAXCONN) == 0) return fd;
+  const int error = errno;
+  fd.reset();
+  errno = error;
+  return fd;
+}
+
+sockaddr_storage address_of(int fd) {
+  sockaddr_storage own{};
+  socklen_t size = sizeof own;
+  ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size);
+  return own;
+}
+
+int port_of(int fd) {
+  const sockaddr_storage own = address_of(fd);
+  return ntohs(own.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(own).sin6_port
+                                         : reinterpret_cast<const sockaddr_in&>(own).sin_port);
+}
+
+bool is_loopback(const sockaddr* address) {
+  if (address->sa_family == AF_INET)
+    return ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24 == 127;
+  return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+}
+
+/// Listeners on the addresses of `name` that this host has; none if it has none of them, or if a name other than
+/// "localhost" stands for loopback only: the hosts file of one host often says so of its own name.
+std::vector<OwnedFd> listeners_of(const std::string& name, int port) {
+  std::vector<OwnedFd> listeners;
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST;
+  const std::string service = std::to_string(port);
+  bool keep_loopback = ::getaddrinfo(name.c_str(), service.c_str(), &hints, &found) == 0 || name == "localhost";
+  hints.ai_flags = 0;
+  if (found == nullptr && ::getaddrinfo(name.c_str(), service.c_str(), &hints, &found) != 0) return listeners;
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
+  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) keep_loopback |= !is_loopback(at->ai_addr);
+  for (const addrinfo* at = found; at != nullptr && keep_loopback; at = at->ai_next) {
+    OwnedFd fd = listener_at(at->ai_addr, at->ai_addrlen);
+    if (fd)
+      listeners.push_back(std::move(fd));
+    else if (errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT)
+      throw std::system_error(errno, std::generic_category(), "listen");
+    if (!listeners.empty() && port == 0) break;  // another address would get another port
+  }
+  return listeners;
+}
+
+OwnedFd listener_everywhere(int port) {
+  sockaddr_in6 any6{};
+  any6.sin6_family = AF_INET6;
+  any6.sin6_port = htons(static_cast<std::uint16_t>(port));
+  OwnedFd fd = listener_at(reinterpret_cast<const sockaddr*>(&any6), sizeof any6);
+  if (fd || errno != EAFNOSUPPORT) return fd;
+  sockaddr_in any4{};
+  any4.sin_family = AF_INET;
+  any4.sin_port = any6.sin6_port;
+  return listener_at(reinterpret_cast<const sockaddr*>(&any4), sizeof any4);
+}
+
+}  // namespace
+
+StoreServer::StoreServer(const StoreServerOptions& options)
+    : listeners_(listeners_of(options.address, options.port)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  everywhere_ = listeners_.empty();
+  if (everywhere_) listeners_.push_back(listener_everywhere(options.port));
+  if (!listeners_.front()) throw std::system_error(errno, std::generic_category(), "listen");
+  if (!wake_) throw std::system_error(errno, std::generic_category(), "eventfd");
+  port_ = port_of(listeners_.front().get());
+  std::vector<int> fds;
+  for (const OwnedFd& listener : listeners_) fds.push_back(listener.get());
+  auto loop = std::make_shared<StoreLoop>(options, std::move(fds), wake_.get());
+  thread_ = std::thread([loop] { loop->run(); });
+}
+
+bool StoreServer::only_loopback() const {
+  return std::ranges::all_of(listeners_, [](const OwnedFd& listener) {
+    const sockaddr_storage own = address_of(listener.get());
+    return is_loopback(reinterpret_cast<const sockaddr*>(&own));
+  });
+}
+
+StoreServer::~StoreServer() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof one);
+  thread_.join();
+}
+
+}  // namespace trireme

@@ -1,0 +1,13 @@
+#pragma once
+// The address at which the other ranks of a job reach this host.
+#include <string>
+
+#include "trireme/runtime/rank/environment.hpp"
+
+namespace trireme {
+
+/// 127.0.0.1 if all ranks are on this host; else the address on the route to the master, or, without one, on the
+/// default route. No packets are sent. ConfigError if this host has no address that others could reach.
+std::string own_address(const Environment& environment);
+
+}  // namespace trireme
