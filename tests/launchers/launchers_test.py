@@ -61,14 +61,15 @@ class Torchrun(ranks.RankTest):
         super().setUp()
         need_torch(self)
 
-    def torchrun(self, *flags):
+    def torchrun(self, *flags, **variables):
         return self.start(ranks.options.peer_python, "-m", "torch.distributed.run", "--no-python", *flags,
-                          ranks.options.program, "sum")
+                          ranks.options.program, "sum", env=ranks.environment(**variables))
 
     def test_one_agent(self):
-        job = self.torchrun("--nproc-per-node", 4)
+        job = self.torchrun("--nproc-per-node", 4, TRIREME_SECRET="sesame")
         self.ends(job, 0, 90)
         self.assert_sums(job.stdout(), "torchrun")
+        self.assertEqual(job.stderr().count("TRIREME_SECRET is not used"), 1)
         self.assertIn("(hosted by the agent)", job.stderr())
 
     def test_two_agents(self):

@@ -1,7 +1,8 @@
 // A small program that runs as ranks, for the tests of launchers and failures. Every launcher must run it unchanged.
 //   rank_program [-n N] [--tp T] [--pp P] [--backend B] [--cuda] [--timeout S] [--init-timeout S] [--check MODE]
-//                [--hang FOLDER] [--store-file F] [--claim KEY=VALUE] [sum | conformance [SIZE...] | steps SECONDS-OR-FILE |
-//                 mismatch KIND RANK CALL | mpu PORT [ADDRESS] | traffic]
+//                [--hang FOLDER] [--store-file F] [--claim KEY=VALUE]
+//                [sum | conformance [SIZE...] | steps SECONDS-OR-FILE | mismatch KIND RANK CALL | mpu PORT [ADDRESS] |
+//                 traffic]
 #include <chrono>
 #include <cstring>
 #include <filesystem>

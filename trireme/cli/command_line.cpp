@@ -127,7 +127,8 @@ void add_launch(CLI::App& app, Choice& choice) {
       ->capture_default_str();
   cmd->add_option("--node-rank", options->node_rank, "which of them this one is; 0 hosts the store")
       ->capture_default_str();
-  cmd->add_option("--master", options->master, "HOST:PORT of node 0; default: a free port of this host");
+  cmd->add_option("--master", options->master,
+                  "HOST:PORT of node 0; default: a free port of this host. TRIREME_SECRET, on all nodes: who may join");
   cmd->add_option("--hostfile", options->hostfile,
                   "start the ranks of these hosts from here: lines `worker-1 slots=4`");
   cmd->add_option("--ssh", options->ssh, "how to run a command on a host, with --hostfile")->capture_default_str();

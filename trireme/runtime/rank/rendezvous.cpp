@@ -71,6 +71,8 @@ StoreConnection wait_for_listener(const StoreAddress& at, Clock::time_point unti
 /// The secret with which this rank joins: the store of torchrun's agent cannot ask for one.
 StoreAddress store_of(const Environment& env) {
   const bool of_torchrun = env.store_is_hosted && env.launcher == "torchrun";
+  if (of_torchrun && !env.secret.empty() && env.rank == 0)
+    std::cerr << "note: TRIREME_SECRET is not used: the store of torchrun's agent cannot ask for it\n";
   return {.host = env.master_addr, .port = env.master_port, .secret = of_torchrun ? "" : env.secret};
 }
 
