@@ -15,8 +15,8 @@ namespace trireme {
 /// Raises `ulimit -n` to `needed`, up to its hard limit. ConfigError if that is lower; `who`: "rank 3 of 8".
 void need_descriptors(std::uint64_t needed, const std::string& who);
 
-/// Descriptors of a rank: with Gloo each rank is connected to every other.
-constexpr std::uint64_t descriptors_of_rank(int world_size) { return static_cast<std::uint64_t>(world_size) + 64; }
+/// Descriptors of a rank: with Gloo it is connected to every other, once for the model and once for the checks.
+constexpr std::uint64_t descriptors_of_rank(int world_size) { return 2 * static_cast<std::uint64_t>(world_size) + 63; }
 
 /// ConfigError unless OpenMP survives so many threads; `source`: "OMP_NUM_THREADS".
 void check_thread_count(int threads, const std::string& source);

@@ -47,7 +47,7 @@ TEST(ProcessLimits, DescriptorsAreRaisedUpToTheHardLimit) {
   EXPECT_EXIT(
       with_limit(RLIMIT_NOFILE, 32, 48, [] { need_descriptors(descriptors_of_rank(2), "rank 0 of 2"); }),
       testing::ExitedWithCode(1),
-      "rank 0 of 2 needs about 66 descriptors; ulimit -n allows 32, and its hard limit is 48\n  fix: ulimit -n");
+      "rank 0 of 2 needs about 67 descriptors; ulimit -n allows 32, and its hard limit is 48\n  fix: ulimit -n");
 }
 
 TEST(ProcessLimits, ThreadsThatCannotBeStartedNameTheLimit) {

@@ -72,11 +72,12 @@ TableRow ulimit_row(const char* name, int resource, bool bytes, rlim_t wanted, c
 TableRow descriptors_row() {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
-  const auto ranks = static_cast<std::int64_t>(limit.rlim_max) - static_cast<std::int64_t>(descriptors_of_rank(0));
+  const auto ranks =
+      (static_cast<std::int64_t>(limit.rlim_max) - static_cast<std::int64_t>(descriptors_of_rank(0))) / 2;
   const bool low = limit.rlim_max != RLIM_INFINITY && limit.rlim_max < 4096;
   return {"open files", text(limit_text(limit.rlim_cur, false), ", at most ", limit_text(limit.rlim_max, false)),
-          low ? text("low: a rank needs one for each other rank and 64: enough for ",
-                     ranks > 0 ? thousands(ranks) : "no", " ranks (ulimit -n 65536)")
+          low ? text("low: a rank needs two for each rank and 63: enough for ", ranks > 0 ? thousands(ranks) : "no",
+                     " ranks (ulimit -n 65536)")
               : ""};
 }
 

@@ -5,6 +5,7 @@
 
 #include "trireme/comm/thread_world.hpp"
 #include "trireme/schedule/generate.hpp"
+#include "trireme/testing/test_helpers.hpp"
 #include "trireme/testing/zero_helpers.hpp"
 
 namespace trireme {

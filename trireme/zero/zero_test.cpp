@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "trireme/nn/init_scope.hpp"
 #include "trireme/testing/test_helpers.hpp"
 #include "trireme/testing/zero_helpers.hpp"
 
