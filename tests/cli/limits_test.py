@@ -54,7 +54,7 @@ class Descriptors(TrainTest):
 
     def test_doctor(self):
         run = trireme("doctor", limits=[(resource.RLIMIT_NOFILE, 100), (resource.RLIMIT_FSIZE, 1 << 20)])
-        self.assertRegex(run.stdout, r"open files +100, at most 100 +low: .* enough for 36 ranks")
+        self.assertRegex(run.stdout, r"open files +100, at most 100 +low: .* enough for 18 ranks")
         self.assertRegex(run.stdout, r"file size +1.00 MiB +no file may be larger")
 
 
@@ -65,6 +65,8 @@ class Limits(TrainTest):
 
     def test_addresses(self):
         run = trireme("--version", limits=[(resource.RLIMIT_AS, 300 << 20)])
+        if "error while loading shared libraries" in run.stderr:
+            self.skipTest("libtorch alone needs more: " + run.stderr.strip()[:200])
         if run.code != 0 and "Sanitizer" not in run.stderr:  # a build without libtorch fits; a sanitizer needs terabytes of addresses
             self.one_error(run, TOO_LITTLE_MEMORY, "ulimit -v allows 300 MiB", "fix: ulimit -v unlimited")
 

@@ -145,8 +145,8 @@ class Disagree(MeetingTest):
         self.figure("another config on one of 3 ranks -> exit, from the start", job.seconds())
 
     def test_threads_and_layout(self):
-        job = self.launch_with_one_different('export OMP_NUM_THREADS=17; set -- --tp 2 "$@"', "sum", ranks_=4)
-        self.told_soon(job, ranks.CONFIG, "threads: rank 0 has ", ", rank 1 has 17", "layout: rank 0 has pp=1 dp=4 cp=1 tp=1",
+        job = self.launch_with_one_different('export OMP_NUM_THREADS=$((OMP_NUM_THREADS + 1)); set -- --tp 2 "$@"', "sum", ranks_=4)
+        self.told_soon(job, ranks.CONFIG, "threads: rank 0 has ", "layout: rank 0 has pp=1 dp=4 cp=1 tp=1",
                        "rank 1 has pp=1 dp=2 cp=1 tp=2")
 
     def test_every_rank_is_told(self):

@@ -42,7 +42,8 @@ def need_mpirun(test):
     """An Open MPI without ssh on the machine starts nothing, not even here."""
     if shutil.which("mpirun") is None:
         test.skipTest("mpirun is not installed")
-    alone = subprocess.run(["mpirun", "--allow-run-as-root", "-n", "1", "true"], capture_output=True, text=True)
+    alone = subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "4", "true"], capture_output=True, text=True,
+                           env=environment())
     if alone.returncode != 0:
         test.skipTest("mpirun cannot start a process: " + " ".join(alone.stderr.split())[:200])
 

@@ -11,7 +11,8 @@ TEST(LibtorchFacts, AreThoseOfARealLibtorch) {
   EXPECT_THAT(facts.built_with, testing::MatchesRegex("2\\.[0-9]+\\.[0-9]+.*"));
   EXPECT_GE(facts.threads, 1);
   EXPECT_TRUE(facts.gloo);  // every Linux wheel has it, and everything on the CPU depends on it
-  EXPECT_EQ(facts.cuda, !facts.gpus.empty());
+  EXPECT_TRUE(facts.cuda || visible_gpus() == 0);
+  EXPECT_EQ(facts.gpus.size(), static_cast<std::size_t>(visible_gpus()));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "trireme/runtime/rank/parallel_context.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <exception>
@@ -132,7 +133,9 @@ ParallelContext::ParallelContext(const ParallelSizes& sizes, const Environment& 
                        " ranks, ", environment.world_size, " were started\n  launch: ", environment.how);
   const std::string who = text("rank ", environment.rank, " of ", environment.world_size);
   need_descriptors(descriptors_of_rank(environment.world_size), who);
-  check_thread_count(at::get_num_threads(), "OMP_NUM_THREADS");
+  // The variable itself too: some OpenMP libraries use fewer threads without a word.
+  const int asked = std::atoi(value_of(variables, "OMP_NUM_THREADS").c_str());  // "4" or "4,2"
+  check_thread_count(std::max(asked, at::get_num_threads()), "OMP_NUM_THREADS");
   std::optional<ThreadReserve> reserve(std::in_place, at::get_num_threads() + kThreadsBesides, who);
   const BackendKind backend = backend_of(options.backend, device_.is_cuda());
   check_gpus(environment, visible_gpus(), backend, options.share_gpu);
