@@ -361,6 +361,19 @@ class Numbers(TrainTest):
         self.assertIn("4 updates skipped", run.stdout)
 
 
+class SmallDisk(TrainTest):
+    def test_a_disk_that_is_too_small_for_the_weights_is_told_at_the_start(self):
+        folder = fresh_folder()
+        (folder / "runs").mkdir()
+        command = f"mount -t tmpfs -o size=100k none runs && exec {options.trireme} train t.toml -n 2"
+        run = finish(start(folder, ["unshare", "-m", "sh", "-c", command]), folder)
+        if "unshare" in run.stderr or "mount" in run.stderr:
+            self.skipTest("no mounts here: " + run.stderr.strip()[:100])
+        self.assertEqual(run.code, CHECKPOINT, run)
+        self.assertRegex(run.stderr, "the weights need 1[34][0-9].* are free on this disk\n  fix: ")
+        self.assertNotIn("step=1", run.stdout)
+
+
 class Launchers(TrainTest):
     """The same bits whoever starts the ranks."""
 
@@ -550,17 +563,6 @@ class Stops(TrainTest):
         self.assertEqual(run.code, DATA, run)
         saved = re.search(r"the weights after step (\d+) are in (\S+)", run.stderr)
         self.assertTrue(saved and (run.path() / f"checkpoints/step-{saved[1]}/model.safetensors").exists(), run)
-
-    def test_a_disk_that_is_too_small_for_the_weights_is_told_at_the_start(self):
-        folder = fresh_folder()
-        (folder / "runs").mkdir()
-        command = f"mount -t tmpfs -o size=100k none runs && exec {options.trireme} train t.toml -n 2"
-        run = finish(start(folder, ["unshare", "-m", "sh", "-c", command]), folder)
-        if "unshare" in run.stderr or "mount" in run.stderr:
-            self.skipTest("no mounts here: " + run.stderr.strip()[:100])
-        self.assertEqual(run.code, CHECKPOINT, run)
-        self.assertRegex(run.stderr, "the weights need 1[34][0-9].* are free on this disk\n  fix: ")
-        self.assertNotIn("step=1", run.stdout)
 
     def test_a_stop_saves_before_it_validates(self):
         folder = fresh_folder()
