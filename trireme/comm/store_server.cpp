@@ -3,84 +3,40 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstdint>
-#include <cstring>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
+#include <string>
+#include <string_view>
 #include <system_error>
-#include <unordered_map>
 #include <utility>
+#include <vector>
 
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
+#include "trireme/comm/store_listeners.hpp"
+#include "trireme/comm/store_request.hpp"
+#include "trireme/comm/store_values.hpp"
 #include "trireme/comm/store_wire.hpp"
 
 namespace trireme {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using store_wire::BadClient;
 using store_wire::Request;
+using store_wire::RequestReader;
 
 constexpr std::size_t kMaxRequestBytes = 16 * 1024 * 1024;  // a client that sends more before a whole request is closed
 constexpr std::size_t kMaxUnreadBytes = 64 * 1024 * 1024;   // so is one that does not read its answers
 constexpr std::chrono::milliseconds kPause(100);            // without descriptors for more connections
-
-/// What is wrong with a client; it is closed.
-struct BadClient {};
-
-/// Reads a request that may not have arrived completely.
-class RequestReader {
- public:
-  explicit RequestReader(std::string_view bytes) : bytes_(bytes) {}
-
-  std::size_t consumed() const { return at_; }
-
-  template <class Number>
-  bool number(Number& value) {
-    if (bytes_.size() - at_ < sizeof value) return false;
-    std::memcpy(&value, bytes_.data() + at_, sizeof value);
-    at_ += sizeof value;
-    return true;
-  }
-  bool raw(std::string_view& some, std::size_t size) {
-    if (bytes_.size() - at_ < size) return false;
-    some = bytes_.substr(at_, size);
-    at_ += size;
-    return true;
-  }
-  bool key(std::string& key) { return sized(key, store_wire::kMaxKeyBytes); }
-  bool value(std::string& value) { return sized(value, store_wire::kMaxValueBytes); }
-  bool keys(std::vector<std::string>& all) {
-    std::uint64_t count = 0;
-    if (!number(count)) return false;
-    if (count > store_wire::kMaxKeys) throw BadClient();
-    for (std::string one; all.size() < count; all.push_back(one))
-      if (!key(one)) return false;
-    return true;
-  }
-
- private:
-  bool sized(std::string& word, std::uint64_t limit) {
-    std::uint64_t size = 0;
-    std::string_view some;
-    if (!number(size)) return false;
-    if (size > limit) throw BadClient();
-    if (!raw(some, size)) return false;
-    word = some;
-    return true;
-  }
-
-  std::string_view bytes_;
-  std::size_t at_ = 0;
-};
 
 struct Connection {
   enum class State { stranger, greeted, proven, joined };
@@ -89,8 +45,7 @@ struct Connection {
   State state = State::stranger;
   Clock::time_point since = Clock::now();
   std::string in{}, out{};
-  std::string nonces[2]{};             // of the client and ours
-  std::vector<std::string> awaited{};  // keys that do not exist yet
+  std::string nonces[2]{};  // of the client and ours
   bool wants_writing = false;
 };
 
@@ -100,7 +55,7 @@ class StoreLoop {
   StoreLoop(const StoreServerOptions& options, std::vector<int> listeners, int wake)
       : options_(options), listeners_(std::move(listeners)), wake_(wake), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
     if (!epoll_) throw std::system_error(errno, std::generic_category(), "epoll_create1");
-    if (!options.first_key.empty()) values_["/" + options.first_key] = options.first_value;
+    if (!options.first_key.empty()) values_.set("/" + options.first_key, options.first_value);
     listen(true, EPOLL_CTL_ADD);
     control(EPOLL_CTL_ADD, wake_, kWake, EPOLLIN);
   }
@@ -181,7 +136,7 @@ class StoreLoop {
   void forget(std::uint64_t id) {
     const auto at = connections_.find(id);
     if (at == connections_.end()) return;
-    stop_waiting(id, at->second);
+    values_.stop_waiting(id);
     strangers_.erase(id);
     connections_.erase(at);  // closes, which removes it from epoll
   }
@@ -299,42 +254,40 @@ class StoreLoop {
         return true;
       case Request::get:
         if (!reader.key(key)) return false;
-        store_wire::put_bytes(connection.out, existing(key));
+        store_wire::put_bytes(connection.out, values_.existing(key));
         return true;
       case Request::add: {
         std::int64_t amount = 0;
         if (!reader.key(key) || !reader.number(amount)) return false;
-        store_wire::put(connection.out, add(key, amount));
+        const std::int64_t sum = values_.sum_of(key, amount);
+        set(key, std::to_string(sum));
+        store_wire::put(connection.out, sum);
         return true;
       }
       case Request::check:
         if (!reader.keys(keys)) return false;
-        store_wire::put(connection.out, missing_of(keys).empty() ? store_wire::kReady : store_wire::kNotReady);
+        store_wire::put(connection.out, values_.missing_of(keys).empty() ? store_wire::kReady : store_wire::kNotReady);
         return true;
       case Request::wait:
         if (!reader.keys(keys)) return false;
-        start_waiting(id, connection, missing_of(keys));
+        start_waiting(id, connection, values_.missing_of(keys));
         return true;
       case Request::cancel_wait:
-        stop_waiting(id, connection);
+        values_.stop_waiting(id);
         store_wire::put(connection.out, store_wire::kCanceled);
         return true;
-      case Request::number_of_keys:
-        store_wire::put<std::int64_t>(connection.out, static_cast<std::int64_t>(values_.size()));
-        return true;
+      case Request::number_of_keys: store_wire::put<std::int64_t>(connection.out, values_.size()); return true;
       case Request::delete_key:
         if (!reader.key(key)) return false;
-        store_wire::put<std::int64_t>(connection.out, static_cast<std::int64_t>(values_.erase(key)));
+        store_wire::put<std::int64_t>(connection.out, values_.erase(key));
         return true;
       case Request::append:
         if (!reader.key(key) || !reader.value(value)) return false;
-        other = values_.contains(key) ? values_.at(key) : std::string();
-        if (other.size() + value.size() > store_wire::kMaxValueBytes) throw BadClient();
-        set(key, other + value);
+        set(key, values_.appended(key, value));
         return true;
       case Request::multi_get:
         if (!reader.keys(keys)) return false;
-        for (const std::string& each : keys) store_wire::put_bytes(connection.out, existing(each));
+        for (const std::string& each : keys) store_wire::put_bytes(connection.out, values_.existing(each));
         return true;
       case Request::multi_set: return multi_set(reader);
       default: throw BadClient();
@@ -352,67 +305,26 @@ class StoreLoop {
     return true;
   }
 
-  /// libtorch's clients wait for a key before they read it.
-  const std::string& existing(const std::string& key) const {
-    const auto at = values_.find(key);
-    if (at == values_.end()) throw BadClient();
-    return at->second;
-  }
-
-  std::vector<std::string> missing_of(const std::vector<std::string>& keys) const {
-    std::vector<std::string> missing;
-    for (const std::string& key : keys)
-      if (!values_.contains(key)) missing.push_back(key);
-    return missing;
-  }
-
-  std::int64_t add(const std::string& key, std::int64_t amount) {
-    std::int64_t sum = 0;
-    if (const auto at = values_.find(key); at != values_.end()) {
-      const std::string& digits = at->second;
-      const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), sum);
-      if (error != std::errc{} || end != digits.data() + digits.size()) throw BadClient();
-    }
-    if (__builtin_add_overflow(sum, amount, &sum)) throw BadClient();
-    set(key, std::to_string(sum));
-    return sum;
-  }
-
   std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired) {
-    const auto at = values_.find(key);
-    if (at == values_.end() ? !expected.empty() : at->second != expected)
-      return at == values_.end() ? expected : at->second;
-    set(key, desired);
-    return desired;
+    StoreValues::Compared result = values_.compared(key, expected, desired);
+    if (result.swapped) set(key, result.value);
+    return std::move(result.value);
+  }
+
+  void start_waiting(std::uint64_t id, Connection& connection, const std::vector<std::string>& missing) {
+    if (!missing.empty()) return values_.wait(id, missing);
+    values_.stop_waiting(id);
+    store_wire::put(connection.out, store_wire::kStopWaiting);
   }
 
   void set(const std::string& key, std::string value) {
-    values_[key] = std::move(value);
-    const auto found = waiting_.extract(key);
-    if (found.empty()) return;
-    for (const std::uint64_t id : found.mapped()) {
+    for (const std::uint64_t id : values_.set(key, std::move(value))) {
       Connection& connection = connections_.at(id);
-      std::erase(connection.awaited, key);
-      if (!connection.awaited.empty()) continue;
       store_wire::put(connection.out, store_wire::kStopWaiting);
       // Written when it is ready for it: a failure now would end the client whose request this is.
       connection.wants_writing = true;
       control(EPOLL_CTL_MOD, connection.fd.get(), id, EPOLLIN | EPOLLOUT);
     }
-  }
-
-  void start_waiting(std::uint64_t id, Connection& connection, std::vector<std::string> missing) {
-    stop_waiting(id, connection);
-    if (missing.empty()) return store_wire::put(connection.out, store_wire::kStopWaiting);
-    for (const std::string& key : missing) waiting_[key].insert(id);
-    connection.awaited = std::move(missing);
-  }
-
-  void stop_waiting(std::uint64_t id, Connection& connection) {
-    for (const std::string& key : connection.awaited)
-      if (const auto at = waiting_.find(key); at != waiting_.end() && at->second.erase(id) > 0 && at->second.empty())
-        waiting_.erase(at);
-    connection.awaited.clear();
   }
 
   const StoreServerOptions options_;
@@ -423,77 +335,8 @@ class StoreLoop {
   std::map<std::uint64_t, Connection> connections_;
   std::set<std::uint64_t> strangers_;  // the oldest first
   std::optional<Clock::time_point> paused_until_;
-  std::unordered_map<std::string, std::string> values_;
-  std::unordered_map<std::string, std::set<std::uint64_t>> waiting_;  // the connections that wait for a key
+  StoreValues values_;
 };
-
-OwnedFd listener_at(const sockaddr* address, socklen_t size) {
-  OwnedFd fd(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const int on = 1, off = 0;
-  if (!fd) return fd;
-  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (address->sa_family == AF_INET6) ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  if (::bind(fd.get(), address, size) == 0 && ::listen(fd.get(), SOMAXCONN) == 0) return fd;
-  const int error = errno;
-  fd.reset();
-  errno = error;
-  return fd;
-}
-
-sockaddr_storage address_of(int fd) {
-  sockaddr_storage own{};
-  socklen_t size = sizeof own;
-  ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size);
-  return own;
-}
-
-int port_of(int fd) {
-  const sockaddr_storage own = address_of(fd);
-  return ntohs(own.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(own).sin6_port
-                                         : reinterpret_cast<const sockaddr_in&>(own).sin_port);
-}
-
-bool is_loopback(const sockaddr* address) {
-  if (address->sa_family == AF_INET)
-    return ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24 == 127;
-  return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
-}
-
-/// Listeners on the addresses of `name` that this host has; none if it has none of them, or if a name other than
-/// "localhost" stands for loopback only: the hosts file of one host often says so of its own name.
-std::vector<OwnedFd> listeners_of(const std::string& name, int port) {
-  std::vector<OwnedFd> listeners;
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICHOST;
-  const std::string service = std::to_string(port);
-  bool keep_loopback = ::getaddrinfo(name.c_str(), service.c_str(), &hints, &found) == 0 || name == "localhost";
-  hints.ai_flags = 0;
-  if (found == nullptr && ::getaddrinfo(name.c_str(), service.c_str(), &hints, &found) != 0) return listeners;
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
-  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) keep_loopback |= !is_loopback(at->ai_addr);
-  for (const addrinfo* at = found; at != nullptr && keep_loopback; at = at->ai_next) {
-    OwnedFd fd = listener_at(at->ai_addr, at->ai_addrlen);
-    if (fd)
-      listeners.push_back(std::move(fd));
-    else if (errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT)
-      throw std::system_error(errno, std::generic_category(), "listen");
-    if (!listeners.empty() && port == 0) break;  // another address would get another port
-  }
-  return listeners;
-}
-
-OwnedFd listener_everywhere(int port) {
-  sockaddr_in6 any6{};
-  any6.sin6_family = AF_INET6;
-  any6.sin6_port = htons(static_cast<std::uint16_t>(port));
-  OwnedFd fd = listener_at(reinterpret_cast<const sockaddr*>(&any6), sizeof any6);
-  if (fd || errno != EAFNOSUPPORT) return fd;
-  sockaddr_in any4{};
-  any4.sin_family = AF_INET;
-  any4.sin_port = any6.sin6_port;
-  return listener_at(reinterpret_cast<const sockaddr*>(&any4), sizeof any4);
-}
 
 }  // namespace
 
@@ -511,10 +354,7 @@ StoreServer::StoreServer(const StoreServerOptions& options)
 }
 
 bool StoreServer::only_loopback() const {
-  return std::ranges::all_of(listeners_, [](const OwnedFd& listener) {
-    const sockaddr_storage own = address_of(listener.get());
-    return is_loopback(reinterpret_cast<const sockaddr*>(&own));
-  });
+  return std::ranges::all_of(listeners_, [](const OwnedFd& listener) { return is_on_loopback(listener.get()); });
 }
 
 StoreServer::~StoreServer() {
