@@ -362,13 +362,34 @@ class Numbers(TrainTest):
 
 
 class SmallDisk(TrainTest):
-    def test_a_disk_that_is_too_small_for_the_weights_is_told_at_the_start(self):
+    def with_disk(self, size, script):
         folder = fresh_folder()
         (folder / "runs").mkdir()
-        command = f"mount -t tmpfs -o size=100k none runs && exec {options.trireme} train t.toml -n 2"
+        command = f"mount -t tmpfs -o size={size} none runs || exit 1\n{script}"
         run = finish(start(folder, ["unshare", "-m", "sh", "-c", command]), folder)
-        if "unshare" in run.stderr or "mount" in run.stderr:
+        if re.search("^(unshare|mount):", run.stderr, re.M):
             self.skipTest("no mounts here: " + run.stderr.strip()[:100])
+        return run
+
+    def test_a_disk_that_fills_up_before_the_save_can_be_freed(self):
+        run = self.with_disk("1m", f"""
+            {options.trireme} train t.toml -n 2 --training.steps 1000000 2> errors &
+            until [ "$(cat runs/latest/metrics.jsonl 2> /dev/null | wc -l)" -ge 3 ] || ! kill -0 $!; do sleep 0.05; done
+            head -c 2m /dev/zero > runs/other 2> /dev/null
+            kill -TERM $!
+            until grep -q 'weights need' errors || ! kill -0 $!; do sleep 0.05; done
+            rm runs/other
+            wait $!
+            code=$?
+            cat errors >&2
+            stat -L -c '%s bytes saved' runs/latest/checkpoints/step-*/model.safetensors
+            exit $code""")
+        self.assertEqual(run.code, PREEMPTED, run)
+        self.assertRegex(run.stderr, "warning: .*the weights need 1[34][0-9].* free on this disk\n  fix: .*\n  waits up to [0-9]+ s for space")
+        self.assertRegex(run.stdout, "(?m)^1[34][0-9]{4} bytes saved")
+
+    def test_a_disk_that_is_too_small_for_the_weights_is_told_at_the_start(self):
+        run = self.with_disk("100k", f"exec {options.trireme} train t.toml -n 2")
         self.assertEqual(run.code, CHECKPOINT, run)
         self.assertRegex(run.stderr, "the weights need 1[34][0-9].* are free on this disk\n  fix: ")
         self.assertNotIn("step=1", run.stdout)

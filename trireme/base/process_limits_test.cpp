@@ -52,7 +52,7 @@ TEST(ProcessLimits, DescriptorsAreRaisedUpToTheHardLimit) {
 
 TEST(ProcessLimits, ThreadsThatCannotBeStartedNameTheLimit) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers need terabytes of addresses";
+  GTEST_SKIP() << "built with a sanitizer, which needs terabytes of addresses: no ulimit -v can be set";
 #endif
   // The address space, since the number of processes counts those of other tests, and root is free of it.
   EXPECT_EXIT(with_limit(RLIMIT_AS, rlim_t{1} << 30, rlim_t{1} << 30, [] { ThreadReserve(4000, "rank 1 of 2"); }),

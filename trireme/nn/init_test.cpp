@@ -155,8 +155,11 @@ TEST(RandomValues, BlocksSplitLargeRows) {
     read_by_boxes(param, mesh, {600'000, 2'100'000}, out, [&](const Box& global, at::Tensor into) {
       EXPECT_LE(into.numel(), 3 * 700'000);
       boxes.push_back(global);
-      into.fill_(static_cast<double>(global[1].begin));
+      for (std::int64_t row = 0; row < into.size(1); ++row)
+        into.select(1, row).fill_(static_cast<double>(global[1].begin + row));
     });
+    const at::Tensor rows = at::arange(600'000, 2'100'000).div(700'000, "floor").to(at::kDouble);
+    EXPECT_TRUE(out.equal(rows));
     EXPECT_EQ(boxes, (std::vector<Box>{{{0, 1}, {0, 3}, {0, 700'000}}}));
   });
 }

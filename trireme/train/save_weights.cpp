@@ -97,7 +97,7 @@ std::string what_transformers_lacks(const ModelConfig& model, const std::string&
   }
 }
 
-void check_space_for_weights(Zero& zero, const FolderFacts& facts, const std::filesystem::path& folder) {
+std::string missing_space_for_weights(Zero& zero, const FolderFacts& facts, const std::filesystem::path& folder) {
   std::uint64_t needed = 0;
   for (const files::SafetensorsTensor& tensor : tensors_of(zero, names_by_ours(facts.model))) {
     auto bytes = static_cast<std::uint64_t>(files::bits(tensor.dtype)) / 8;
@@ -108,11 +108,10 @@ void check_space_for_weights(Zero& zero, const FolderFacts& facts, const std::fi
   std::error_code error;
   while (!std::filesystem::exists(existing, error) && existing.has_relative_path()) existing = existing.parent_path();
   const std::filesystem::space_info space = std::filesystem::space(existing, error);
-  if (error) return;  // some file systems do not tell; writing will
-  require<CheckpointError>(space.available >= needed, folder.string(), ": the weights need ",
-                           human_bytes(static_cast<double>(needed)), ", and ",
-                           human_bytes(static_cast<double>(space.available)),
-                           " are free on this disk\n  fix: free some, or another run.dir");
+  if (error || space.available >= needed) return "";  // some file systems do not tell; writing will
+  return text(folder.string(), ": the weights need ", human_bytes(static_cast<double>(needed)), ", and ",
+              human_bytes(static_cast<double>(space.available)),
+              " are free on this disk\n  fix: free some, or another run.dir");
 }
 
 std::vector<std::string> save_weights(Zero& zero, Mesh& mesh, const FolderFacts& facts,

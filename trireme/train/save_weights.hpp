@@ -22,8 +22,8 @@ struct FolderFacts {
 /// Why transformers could not load such a folder; empty if it can.
 std::string what_transformers_lacks(const ModelConfig& model, const std::string& dtype);
 
-/// CheckpointError unless there is space for the weights on the disk of `folder`, which need not exist yet.
-void check_space_for_weights(Zero& zero, const FolderFacts& facts, const std::filesystem::path& folder);
+/// What the disk of `folder`, which need not exist yet, lacks for the weights, and the fix; empty if they fit.
+std::string missing_space_for_weights(Zero& zero, const FolderFacts& facts, const std::filesystem::path& folder);
 
 /// Saves the parameters of `zero`, trained and frozen. Collective; rank 0 writes. One bucket is gathered at a time. The
 /// folder appears atomically, and an existing one is never overwritten: CheckpointError.

@@ -43,7 +43,10 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
   start_bytes_ = peak_bytes_ = agree(at::zeros({}, at::TensorOptions(at::kDouble).device(context.device())),
                                      {.peak_bytes = memory_.take_peak()}, mesh_)
                                    .peak_bytes;
-  if (context.rank() == 0) check_space_for_weights(zero(), folder_facts(), io_.folder / "checkpoints");
+  if (context.rank() == 0) {
+    const std::string missing = missing_space_for_weights(zero(), folder_facts(), io_.folder / "checkpoints");
+    require<CheckpointError>(missing.empty(), missing);
+  }
   if (context.rank() == 0)
     report_ = std::make_unique<TrainingReport>(config_, context, io_, batches_->data().describe());
 }
@@ -185,16 +188,16 @@ FolderFacts Trainer::folder_facts() const {
 void Trainer::wait_for_space(const std::filesystem::path& folder) {
   const LongWork waiting(mesh_.world(), 0);
   const Stopwatch time;
-  for (bool told = false;; told = true) try {
-      return check_space_for_weights(zero(), folder_facts(), folder);
-    } catch (const CheckpointError& e) {
-      if (time.seconds() > config_.comm.init_timeout_s) throw;
-      if (!told)
-        std::cerr << "warning: " << e.what() << "\n  waits up to " << config_.comm.init_timeout_s << " s for space"
-                  << std::endl;
-      std::this_thread::sleep_for(std::chrono::milliseconds(200));
-      waiting.progress();
-    }
+  for (bool told = false;; told = true) {
+    const std::string missing = missing_space_for_weights(zero(), folder_facts(), folder);
+    if (missing.empty()) return;
+    require<CheckpointError>(time.seconds() <= config_.comm.init_timeout_s, missing);
+    if (!told)
+      std::cerr << "warning: " << missing << "\n  waits up to " << config_.comm.init_timeout_s << " s for space"
+                << std::endl;
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    waiting.progress();
+  }
 }
 
 /// Some rank could not read its data, and all ranks are here: the weights are saved first.

@@ -29,6 +29,14 @@ std::vector<std::vector<Param>> by_sum_group(std::vector<Param> params, const Pa
   return out;
 }
 
+/// A parameter without memory gets its values here or not at all.
+void require_values(const Param& param, const ParamValues& values) {
+  require<ConfigError>(!param.value.is_meta() || (values && param.declared), param.name,
+                       " is on the device meta and has no values\n  fix: ",
+                       param.declared ? "give Zero the initial values, e.g. random_values(mesh, {.seed = 1})"
+                                      : "make the module that registers it on a real device (only Layers are filled)");
+}
+
 }  // namespace
 
 ZeroPart::ZeroPart(std::vector<Param> trained, UnitPlan units, const ParamMesh& mesh, const ZeroOptions& options,
@@ -98,6 +106,7 @@ Zero::Zero(std::vector<ModelChunk> chunks, Mesh& mesh, const ZeroOptions& option
     : mesh_(mesh) {
   const std::shared_ptr<const Optimizer> optimizer = update.make(update.optimizer);
   for (ModelChunk& chunk : chunks) {
+    for (const Param& param : chunk.params) require_values(param, values);
     std::vector<std::unique_ptr<ZeroPart>> parts;
     const auto frozen =
         std::ranges::stable_partition(chunk.params, [](const Param& param) { return param.value.requires_grad(); });

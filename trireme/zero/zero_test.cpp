@@ -463,6 +463,25 @@ TEST(Zero, FillsMastersAndFrozenParametersOfAModelOnMeta) {
       });
 }
 
+/// Without values, and in a module whose parameters are not declared: an error, not memory that nobody wrote.
+TEST(Zero, AParameterOnMetaNeedsValues) {
+  run_ranks(1, [&](World& world) {
+    Mesh mesh(Grid::dense({}), world);
+    const InitScope scope(at::kMeta, at::kFloat);
+    const auto message = [&](std::vector<Param> params, const ParamValues& values) {
+      return message_of<ConfigError>(
+          [&] { Zero(std::move(params), {}, mesh, {.device = at::Device(at::kCPU)}, {}, values); });
+    };
+    Declared layer{Parallel(mesh, false)};
+    EXPECT_THAT(message(params_of(layer), {}),
+                testing::StartsWith("weight is on the device meta and has no values\n  fix: give Zero"));
+    torch::nn::Module other;
+    other.register_parameter("weight", at::empty({2, 3}, at::kMeta));
+    EXPECT_THAT(message(params_of(other), counted_values),
+                testing::StartsWith("weight is on the device meta and has no values\n  fix: make the module"));
+  });
+}
+
 /// Stage 1: at most two buckets that hold memory of their own are in flight.
 TEST(Zero, BucketsInFlightAreBounded) {
   run_ranks(2, [&](World& world) {

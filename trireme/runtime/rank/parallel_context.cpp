@@ -13,6 +13,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/process_limits.hpp"
+#include "trireme/config/schema/choices.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
 #include "trireme/runtime/rank/own_address.hpp"
 #include "trireme/runtime/rank/port_owner.hpp"
@@ -31,9 +32,11 @@ Grid grid_of(const ParallelSizes& s) {
 }
 
 BackendKind backend_of(const std::string& name, bool on_gpu) {
-  if (name == "gloo") return BackendKind::gloo;
-  if (name == "nccl") return BackendKind::nccl;
-  require<ConfigError>(name == "auto", "comm.backend = \"", name, "\": must be auto, nccl or gloo");
+  switch (config::parse_comm_backend(name)) {
+    case config::CommBackend::gloo: return BackendKind::gloo;
+    case config::CommBackend::nccl: return BackendKind::nccl;
+    case config::CommBackend::automatic: break;
+  }
   return on_gpu ? BackendKind::nccl : BackendKind::gloo;
 }
 
