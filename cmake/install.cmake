@@ -9,6 +9,9 @@ target_link_libraries(trireme_trireme INTERFACE ${libraries})
 
 install(TARGETS ${libraries} trireme_trireme EXPORT trireme_targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS trireme RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+if(TRIREME_WITH_TORCH)
+  install(TARGETS trireme-torch RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/trireme DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp"
         PATTERN "testing" EXCLUDE PATTERN "testdata" EXCLUDE)
 install(EXPORT trireme_targets NAMESPACE trireme:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/trireme)

@@ -1,5 +1,6 @@
 #pragma once
-// The commands of `trireme`, called with parsed arguments (command_line.cpp). Each is in a file of the same name.
+// The commands of `trireme`, called with parsed arguments (command_line.cpp). Each is in a file of the same name. Those
+// that need libtorch (train, launch, doctor) are in the program trireme-torch, which `trireme` starts for them.
 #include <optional>
 #include <ostream>
 #include <string>
@@ -69,13 +70,14 @@ struct LaunchCommand {
   int world_size = 0, first_rank = 0;  // for hosts with different numbers of ranks
   bool control_stdin = false;          // stdin is a lifeline from a parent launcher
   std::vector<std::string> program;
+  std::vector<std::string> words;  // the whole command line
 };
 /// Returns the exit code of the job, which need not be one of ours.
 int run_launch(const LaunchCommand& command, Console& console);
 
-ExitCode run_doctor(Console& console);
-/// The part of the doctor's report that requires libtorch.
-std::vector<std::vector<std::string>> libtorch_report();
+ExitCode run_doctor(const std::vector<std::string>& words, Console& console);
+/// The part of the doctor's report that requires libtorch; `words`: the command line, for a program that has none.
+std::vector<std::vector<std::string>> libtorch_report(const std::vector<std::string>& words);
 
 /// Parses the arguments, runs the command, prints errors; returns the exit code of the process.
 int run_command_line(int argc, const char* const* argv, Console& console);

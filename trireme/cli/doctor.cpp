@@ -98,7 +98,8 @@ std::string free_space(const char* folder) {
 
 }  // namespace
 
-ExitCode run_doctor(Console& console) {
+ExitCode run_doctor(const std::vector<std::string>& words, Console& console) {
+  std::vector<TableRow> libtorch = libtorch_report(words);
   utsname system{};
   uname(&system);
   std::vector<TableRow> rows = {
@@ -109,7 +110,7 @@ ExitCode run_doctor(Console& console) {
        text(human_bytes(meminfo("MemAvailable")), " available")},
       {"/dev/shm", free_space("/dev/shm"), ""},
   };
-  for (TableRow& row : libtorch_report()) rows.push_back(std::move(row));
+  for (TableRow& row : libtorch) rows.push_back(std::move(row));
   rows.push_back(descriptors_row());
   rows.push_back(threads_row());
   rows.push_back(

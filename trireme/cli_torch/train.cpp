@@ -1,4 +1,4 @@
-// `trireme train CONFIG -n N`, in a build with libtorch.
+// `trireme train CONFIG -n N`
 #include <chrono>
 #include <filesystem>
 

@@ -1,4 +1,4 @@
-// `trireme launch`, in a build with libtorch: the launcher hosts the store.
+// `trireme launch`: the launcher hosts the store.
 #include <chrono>
 #include <ctime>
 #include <filesystem>

@@ -1,0 +1,36 @@
+// The commands that need libtorch, in the program `trireme`: it becomes `trireme-torch`, which has them. Loading
+// libtorch takes half a second, and `--help`, `config`, `schedule` and `data` do not need it.
+#include <cerrno>
+#include <filesystem>
+
+#include <unistd.h>
+
+#include "trireme/cli/commands.hpp"
+
+namespace trireme::cli {
+namespace {
+
+/// Does not return: this process goes on as the other program, with the same arguments, descriptors and environment.
+[[noreturn]] void become_torch_program(const std::vector<std::string>& words) {
+  const std::filesystem::path program =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "trireme-torch";
+  std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  ::execv(program.c_str(), argv.data());
+  throw ConfigError(text(program.string(), ": ", errno_text(errno),
+                         "\n  fix: install trireme and trireme-torch in one folder (cmake --install does)"));
+}
+
+}  // namespace
+
+int run_train(const TrainCommand& command, Console& /*console*/) { become_torch_program(command.words); }
+
+int run_launch(const LaunchCommand& command, Console& /*console*/) { become_torch_program(command.words); }
+
+std::vector<std::vector<std::string>> libtorch_report(const std::vector<std::string>& words) {
+  become_torch_program(words);
+}
+
+}  // namespace trireme::cli
