@@ -6,6 +6,7 @@ import argparse
 import concurrent.futures
 import functools
 import gzip
+import itertools
 import json
 import math
 import os
@@ -212,16 +213,29 @@ class Folder(TrainTest):
     """What a run leaves on disk."""
 
     def test_trace(self):
-        run = self.ok(train("--profiler.steps", "2", "--parallelism.bucket_mb", "0.01", *QUIET, n=2))
-        for rank in (0, 1):
-            with gzip.open(run.path() / f"trace/step2/rank{rank}.json.gz") as file:
+        # The second traced step is the last: it has no step behind it.
+        run = self.ok(train("--profiler.steps", "[2, 4]", "--parallelism.bucket_mb", "0.01", "--training.grad_accum", "2",
+                            "--training.micro_batch_size", "2", "--training.global_batch_size", "8", *QUIET, n=2))
+        for rank, step in itertools.product((0, 1), (2, 4)):
+            with gzip.open(run.path() / f"trace/step{step}/rank{rank}.json.gz") as file:
                 events = [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
+            self.assertEqual({event["args"]["step"] for event in events}, {step}, "no event of another step")
             parts = {event["name"]: event for event in events if event["cat"] == "step"}
-            self.assertLessEqual({"0F0", "0B0", "update"}, parts.keys())
-            last = max((part for name, part in parts.items() if name.startswith("0B")), key=lambda part: part["ts"])
-            sums = [event["ts"] for event in events if event["name"].startswith("reduce_scatter")]
+            self.assertEqual(sorted(parts), ["backward microbatch 0", "backward microbatch 1", "forward microbatch 0",
+                                             "forward microbatch 1", "update"])
+            last = parts["backward microbatch 1"]
+            sums = [event for event in events if event["name"].startswith("reduce_scatter")]
             self.assertGreater(len(sums), 2)
-            self.assertLess(min(sums), last["ts"] + last["dur"], "the first bucket leaves before backward ends")
+            self.assertLess(min(event["ts"] for event in sums), last["ts"] + last["dur"], "the first bucket leaves before backward ends")
+            gathers = [event["ts"] for event in events if event["name"].startswith("all_gather") and "phase=update" in event["args"]["tag"]]
+            self.assertGreater(len(gathers), 2)
+            self.assertGreater(min(gathers), parts["update"]["ts"], "of the own update")
+            for phase in ("forward", "backward"):
+                layers = [event for event in events if event["cat"] == phase]
+                self.assertEqual([event["name"] for event in layers].count("layers.1"), 2, "by path, for each microbatch")
+                for event in layers:
+                    self.assertTrue(any(part["ts"] <= event["ts"] and event["ts"] + event["dur"] <= part["ts"] + part["dur"] + 1
+                                        for name, part in parts.items() if name.startswith(phase)), f"{event} lies in no {phase}")
 
     def test_files(self):
         run = self.ok(two_ranks())

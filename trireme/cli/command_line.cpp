@@ -151,7 +151,8 @@ void add_launch(CLI::App& app, Choice& choice) {
 void add_doctor(CLI::App& app, Choice& choice) {
   CLI::App* cmd = app.add_subcommand("doctor", "Say what this machine and this build can do");
   cmd->footer("Example:\n  trireme doctor");
-  cmd->callback([&choice] { choice.run = [&choice](Console& console) { return number(run_doctor(choice.words, console)); }; });
+  cmd->callback(
+      [&choice] { choice.run = [&choice](Console& console) { return number(run_doctor(choice.words, console)); }; });
 }
 
 /// A better message than CLI11's, which would only say that a command is missing.

@@ -12,8 +12,7 @@ namespace {
 
 /// Does not return: this process goes on as the other program, with the same arguments, descriptors and environment.
 [[noreturn]] void become_torch_program(const std::vector<std::string>& words) {
-  const std::filesystem::path program =
-      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "trireme-torch";
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "trireme-torch";
   std::vector<char*> argv;
   argv.reserve(words.size() + 1);
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));

@@ -1,10 +1,12 @@
 #pragma once
-// Writes a step as a Chrome trace, one file per rank: its phases, and all communication during them.
+// Writes a step as a Chrome trace, one file per rank: its phases, the units of the model, and all communication.
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "trireme/comm/world.hpp"
 #include "trireme/engine/executor.hpp"
+#include "trireme/train/unit_trace.hpp"
 
 namespace trireme {
 
@@ -12,9 +14,14 @@ namespace trireme {
 struct TracedStep {
   std::int64_t step = 0;
   std::vector<ActionSpan> spans{};         // forwards and backwards
+  std::vector<UnitEvent> units{};          // on the way through the model
+  std::vector<std::string> unit_names{};   // by unit
   std::int64_t update_ns = 0, end_ns = 0;  // begin and end of the update
-  std::vector<CallRecord> calls{};         // up to the end of gradient reduction
+  std::vector<CallRecord> calls{};         // tagged with this step
 };
+
+/// "forward microbatch 0"; of a later model chunk "forward microbatch 0 chunk 1".
+std::string span_name(const schedule::Action& action);
 
 /// stepN/rankR.json.gz in `folder`.
 void write_step_trace(const std::filesystem::path& folder, const TracedStep& traced, const World& world,

@@ -36,7 +36,7 @@ TEST(StepTrace, BucketsTravelUnderBackward) {
       ASSERT_EQ(sums.size(), zero.partition().num_buckets());
       ASSERT_GT(sums.size(), 3u);
       const ActionSpan& last = outcome.spans.back();
-      EXPECT_EQ(str(last.action), "0B1");
+      EXPECT_EQ(span_name(last.action), "backward microbatch 1");
       for (const CallRecord& call : sums) EXPECT_GT(call.started_ns, last.begin_ns) << "not in an earlier microbatch";
       EXPECT_LT(sums.front().started_ns, last.end_ns);
       // Every span has a length, and some of it lies under backward: what the figures of overlap are made of.

@@ -11,17 +11,37 @@ StepTracer::StepTracer(std::vector<std::int64_t> steps, std::filesystem::path fo
                        std::string backend)
     : steps_(std::move(steps)), folder_(std::move(folder)), world_(world), backend_(std::move(backend)) {}
 
-void StepTracer::gradients_summed(std::int64_t step) {
-  if (std::ranges::find(steps_, step) == steps_.end()) return;
-  traced_ = TracedStep{.step = step, .update_ns = steady_ns(), .calls = world_.recorder().step_calls()};
+bool StepTracer::is_traced(std::int64_t step) const { return std::ranges::find(steps_, step) != steps_.end(); }
+
+/// The recorder also has the calls of the last update, or of the next step: each belongs to the step of its tag.
+void StepTracer::take_calls(TracedStep& traced) const {
+  for (const CallRecord& call : world_.recorder().step_calls())
+    if (call.tag.step == traced.step) traced.calls.push_back(call);
+}
+
+void StepTracer::step_begins(std::int64_t step, UnitTrace& units) {
+  if (is_traced(step)) units.start();
+}
+
+void StepTracer::gradients_summed(std::int64_t step, UnitTrace& units) {
+  finish();
+  if (!is_traced(step)) return;
+  traced_ = TracedStep{.step = step, .units = units.take(), .unit_names = units.names(), .update_ns = steady_ns()};
+  take_calls(*traced_);
 }
 
 void StepTracer::step_done(const StepOutcome& outcome) {
   if (!traced_) return;
   traced_->spans = outcome.spans;
   traced_->end_ns = steady_ns();
-  write_step_trace(folder_, *traced_, world_, backend_);
-  traced_.reset();
+  done_ = std::exchange(traced_, std::nullopt);
+}
+
+void StepTracer::finish() {
+  if (!done_) return;
+  take_calls(*done_);
+  write_step_trace(folder_, *done_, world_, backend_);
+  done_.reset();
 }
 
 }  // namespace trireme

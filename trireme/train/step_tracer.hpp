@@ -14,17 +14,25 @@ class StepTracer {
   /// `steps`: those to trace; the others have no overhead.
   StepTracer(std::vector<std::int64_t> steps, std::filesystem::path folder, const World& world, std::string backend);
 
-  /// After the gradients are reduced, before Mesh::end_step() drops the call records.
-  void gradients_summed(std::int64_t step);
-  /// After the update: writes the file.
+  void step_begins(std::int64_t step, UnitTrace& units);
+  /// After the gradients are reduced, before Mesh::end_step() drops the call records. Writes the last step, whose calls
+  /// of the update are complete now.
+  void gradients_summed(std::int64_t step, UnitTrace& units);
+  /// After the update.
   void step_done(const StepOutcome& outcome);
+  /// After the last step: writes it.
+  void finish();
 
  private:
+  bool is_traced(std::int64_t step) const;
+  void take_calls(TracedStep& traced) const;
+
   const std::vector<std::int64_t> steps_;
   const std::filesystem::path folder_;
   const World& world_;
   const std::string backend_;
-  std::optional<TracedStep> traced_;
+  std::optional<TracedStep> traced_;  // the step that runs
+  std::optional<TracedStep> done_;    // the last step, until its last calls have ended
 };
 
 }  // namespace trireme

@@ -91,6 +91,7 @@ ExitCode Trainer::run() {
     }
     if (report_) report_->step(step, result, batches_->data().sampler().seq_len(step), peak_bytes_, validation_loss);
   }
+  tracer_.finish();
   const double seconds = run_time.seconds();
   const bool interrupted = stop && done < steps;
   if (!interrupted) saved = save(done);
@@ -104,6 +105,8 @@ StepResult Trainer::run_step(std::int64_t step) {
   StepTiming& t = result.timing;
   const Stopwatch step_time;
   t.begin_ns = step_time.begin_ns();
+  mesh_.tag({step, "data"});
+  tracer_.step_begins(step, model_->unit_trace());
   const double waited_before = context_.world().recorder().waited_seconds();
 
   // Data. The all-reduce of the token count overlaps the first forward.
@@ -124,7 +127,7 @@ StepResult Trainer::run_step(std::int64_t step) {
   const Stopwatch update_time;
   mesh_.tag({step, "update"});
   zero().finish_gradients();
-  tracer_.gradients_summed(step);
+  tracer_.gradients_summed(step, model_->unit_trace());
   StepCheck check = mesh_.start_step_check();
 
   // Update. Whether it counts is known once the norm has been read.
@@ -153,6 +156,7 @@ StepResult Trainer::run_step(std::int64_t step) {
 }
 
 double Trainer::validate(std::int64_t done) {
+  mesh_.tag({done, "validation"});
   const at::NoGradGuard no_grad;
   at::Tensor sums = at::zeros({3}, at::TensorOptions(at::kDouble).device(context_.device()));
   for (std::int64_t b = 0; b < batches_->num_validation_batches(); ++b) {
@@ -168,6 +172,7 @@ double Trainer::validate(std::int64_t done) {
 }
 
 SavedWeights Trainer::save(std::int64_t step) {
+  mesh_.tag({step, "save"});
   const std::filesystem::path folder = io_.folder / "checkpoints" / text("step-", step);
   zero().finish_gathers();
   if (context_.rank() == 0) {

@@ -42,7 +42,8 @@ TrainingModel::TrainingModel(const Config& config, ParallelContext& context, int
   // Ranks read or draw different amounts of weights, from storage of different speed.
   const TimeLimit limit(context.world(), std::max(config.comm.init_timeout_s, config.comm.timeout_s));
   zero_ = std::make_unique<Zero>(params_of(*decoder_), units, mesh, options, update_options(config), values);
-  decoder_->use_units(&zero_->chunk(), units);
+  unit_trace_ = std::make_unique<UnitTrace>(zero_->chunk(), units);
+  decoder_->use_units(unit_trace_.get(), units);
   executor_ = std::make_unique<Executor>(program, *zero_, mesh);
   mesh.world_group().barrier().wait();
 }

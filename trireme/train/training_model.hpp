@@ -9,6 +9,7 @@
 #include "trireme/runtime/rank/parallel_context.hpp"
 #include "trireme/train/batches.hpp"
 #include "trireme/train/non_finite.hpp"
+#include "trireme/train/unit_trace.hpp"
 #include "trireme/zero/zero.hpp"
 
 namespace trireme {
@@ -21,6 +22,7 @@ class TrainingModel {
   Decoder& decoder() { return *decoder_; }
   Zero& zero() { return *zero_; }
   Executor& executor() { return *executor_; }
+  UnitTrace& unit_trace() { return *unit_trace_; }
 
   /// The loss of a microbatch, summed over its tokens.
   at::Tensor loss(const Microbatch& microbatch, const Probe& probe = {});
@@ -29,6 +31,7 @@ class TrainingModel {
   CrossEntropyOptions loss_options_;
   std::shared_ptr<Decoder> decoder_;
   std::unique_ptr<Zero> zero_;
+  std::unique_ptr<UnitTrace> unit_trace_;  // between the decoder and the hooks of `zero_`
   std::unique_ptr<Executor> executor_;
 };
 

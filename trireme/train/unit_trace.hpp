@@ -1,0 +1,44 @@
+#pragma once
+// Notes when forward and backward enter and leave the units of a model, for a trace of the step.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trireme/nn/unit.hpp"
+
+namespace trireme {
+
+/// Times are those of steady_ns().
+struct UnitEvent {
+  enum class Kind { forward_begin, forward_end, backward_begin };
+  Kind kind;
+  std::size_t unit = 0;
+  std::int64_t ns = 0;
+};
+
+/// Passes every call on to `hooks`, which must outlive it.
+class UnitTrace final : public UnitHooks {
+ public:
+  UnitTrace(UnitHooks& hooks, const UnitPlan& plan);
+
+  /// From now on events are noted, without those of before.
+  void start();
+  /// Stops, and returns the events.
+  std::vector<UnitEvent> take();
+  /// The name of each unit, as a path: "layers.3".
+  const std::vector<std::string>& names() const { return names_; }
+
+  void before_forward(std::size_t unit) override;
+  void after_forward(std::size_t unit) override;
+  void before_backward(std::size_t unit) override;
+
+ private:
+  void note(UnitEvent::Kind kind, std::size_t unit);
+
+  UnitHooks& hooks_;
+  std::vector<std::string> names_;
+  bool on_ = false;
+  std::vector<UnitEvent> events_;
+};
+
+}  // namespace trireme
