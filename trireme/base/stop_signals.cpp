@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstdint>
 #include <cstring>
 #include <ctime>
@@ -18,6 +19,44 @@ std::atomic<bool> leave_at_once = false;
 std::array<std::atomic<std::int64_t>, NSIG> first_request_ns{};
 static_assert(std::atomic<std::int64_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
+// Set one after the other: a signal between them mixes the words of two moments, which are both true.
+std::atomic<const char*> words_before = nullptr, words_after = nullptr;
+std::atomic<std::int64_t> number_between = 0;
+std::atomic<bool> bar_to_erase = false;
+
+/// A line for standard error, in one write and without memory of its own: for a signal handler.
+class SignalLine {
+ public:
+  SignalLine& operator<<(std::string_view words) {
+    for (const char c : words.substr(0, chars_.size() - size_)) chars_[size_++] = c;
+    return *this;
+  }
+  SignalLine& operator<<(std::int64_t number) {
+    std::array<char, 20> digits{};
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
+    return *this << std::string_view(digits.data(), end);
+  }
+  void write() const { [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, chars_.data(), size_); }
+
+ private:
+  std::array<char, 256> chars_{};
+  std::size_t size_ = 0;
+};
+
+std::string_view short_name(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return name == nullptr ? "?" : name;
+}
+
+void answer(int signal) {
+  const char* before = words_before;
+  if (before == nullptr) return;
+  SignalLine line;
+  line << (bar_to_erase ? "\r\x1B[K" : "") << "SIG" << short_name(signal) << ": " << before << number_between.load()
+       << words_after.load() << (repeats_kill(signal) ? "; again to stop now, without saving\n" : "\n");
+  line.write();
+}
+
 std::int64_t monotonic_ns() {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
@@ -25,24 +64,21 @@ std::int64_t monotonic_ns() {
 }
 
 [[noreturn]] void leave(int signal) {
-  const auto say = [](std::string_view words) {
-    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, words.data(), words.size());
-  };
-  const char* name = ::sigabbrev_np(signal);
-  say("stopped by SIG");
-  say(name == nullptr ? "?" : name);
-  say(" during the start: nothing was done, so nothing is lost\n");
+  SignalLine line;
+  line << "stopped by SIG" << short_name(signal) << " during the start: nothing was done, so nothing is lost\n";
+  line.write();
   ::_exit(static_cast<int>(stop_code(signal)));
 }
 
-void on_stop_signal(int signal) {
+void on_stop_signal(int signal, siginfo_t* info, void* /*context*/) {
   const int error = errno;
   if (leave_at_once) leave(signal);
   const std::int64_t now = monotonic_ns();
   std::int64_t first = 0;
   if (first_request_ns[static_cast<std::size_t>(signal)].compare_exchange_strong(first, now)) {
     int none = 0;
-    noted_signal.compare_exchange_strong(none, signal);
+    const bool asked = info->si_code != SI_QUEUE || info->si_value.sival_int != kStopAfterFailure;
+    if (noted_signal.compare_exchange_strong(none, signal) && asked) answer(signal);
   } else if (repeats_kill(signal) && std::chrono::nanoseconds(now - first) >= kOneRequest) {
     ::kill(::getpid(), SIGKILL);
   }
@@ -55,9 +91,10 @@ StopSignals::StopSignals(Then then) {
   noted_signal = 0;
   for (auto& each : first_request_ns) each = 0;
   leave_at_once = then == Then::leave;
+  words_before = nullptr;
   struct sigaction action{};
-  action.sa_handler = on_stop_signal;
-  action.sa_flags = SA_RESTART;
+  action.sa_sigaction = on_stop_signal;
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
   for (const int signal : kStopSignals) {
     struct sigaction before{};
     ::sigaction(signal, nullptr, &before);
@@ -73,6 +110,14 @@ StopSignals::~StopSignals() {
 }
 
 void StopSignals::note_from_now_on() { leave_at_once = false; }
+
+void StopSignals::announce(const char* before, std::int64_t number, const char* after) {
+  words_after = after;
+  number_between = number;
+  words_before = before;
+}
+
+void StopSignals::bar_is_drawn(bool drawn) { bar_to_erase = drawn; }
 
 int StopSignals::received() { return noted_signal; }
 

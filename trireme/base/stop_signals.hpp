@@ -2,6 +2,7 @@
 // The signals that ask a process to stop, and what it answers with (docs/errors.md, "Signals").
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <optional>
 
 #include <signal.h>
@@ -15,6 +16,10 @@ inline constexpr std::array kStopSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SI
 
 /// torchrun, mpirun, `timeout` and Slurm signal a process and also its group: within this time it is one request.
 inline constexpr std::chrono::milliseconds kOneRequest(1000);
+
+/// The value that a launcher sends with SIGTERM (sigqueue) when it stops the ranks because one has failed: nobody asked
+/// for a stop, so there is nothing to answer.
+inline constexpr int kStopAfterFailure = 0x7472;
 
 /// Whether the same signal again, later than kOneRequest, means "at once, without saving".
 constexpr bool repeats_kill(int signal) { return signal == SIGINT || signal == SIGTERM; }
@@ -39,6 +44,12 @@ class StopSignals {
 
   /// From now on there is something to save.
   static void note_from_now_on();
+
+  /// What the first signal will be answered with, at once and on standard error: "finishing step 12, then saving". The
+  /// words must be constants. A rank that prints nothing does not call this.
+  static void announce(const char* before, std::int64_t number, const char* after);
+  /// Whether a progress bar is on the terminal, to be erased before that.
+  static void bar_is_drawn(bool drawn);
 
   /// The first signal that was noted, or 0.
   static int received();

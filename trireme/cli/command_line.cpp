@@ -16,6 +16,7 @@ namespace {
 /// the config, which checks them.
 struct Choice {
   std::function<int(Console&)> run;  // returns the exit code
+  bool output_is_optional = false;   // whether it has done its work even if its output could not be written
   config::Settings overrides;
   std::vector<std::string> program;  // arguments after --
   std::vector<std::string> words;    // argv, including the program
@@ -113,6 +114,7 @@ void add_train(CLI::App& app, Choice& choice) {
     options->overrides = choice.overrides;
     options->words = choice.words;
     options->version = "trireme " TRIREME_VERSION;
+    choice.output_is_optional = true;
     choice.run = [options](Console& console) { return run_train(*options, console); };
   });
 }
@@ -191,6 +193,7 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
   int code = 0;
   try {
     std::vector<std::string> words(argv + std::min(argc, 1), argv + argc), rest;
+    if (words.empty()) words = {"--help"};
     check_command(app, words);
     choice.words.assign(argv, argv + argc);
     if (!words.empty() && (words.front() == "config" || words.front() == "train")) {
@@ -217,7 +220,9 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
     code = limit ? report(console, limit->what, limit->code) : report(console, e.what(), ExitCode::internal);
   }
   console.out.flush();
-  if (!console.out && code == 0) code = report(console, "cannot write to standard output", ExitCode::config);
+  // The result of a training is in its folder, and nobody has to read what it prints.
+  if (!console.out && code == 0 && !choice.output_is_optional)
+    code = report(console, "cannot write to standard output", ExitCode::config);
   return code;
 }
 

@@ -14,6 +14,9 @@
 #include "trireme/config/rules/validate.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
 #include "trireme/report/run_folder.hpp"
+#include "trireme/report/status_line.hpp"
+#include "trireme/report/train_console.hpp"
+#include "trireme/runtime/rank/libtorch_facts.hpp"
 #include "trireme/runtime/rank/parallel_context.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
 #include "trireme/train/component_options.hpp"
@@ -50,7 +53,13 @@ void remove_leftovers_of_runs(const std::filesystem::path& runs) {
     remove_leftovers_in(run->path() / "checkpoints");
 }
 
-report::RunFolder fresh_folder(const Config& config, const Variables& variables) {
+/// Errors of these kinds say all there is to know: whoever reads them does not need the logs of the ranks.
+bool is_told_in_full(int code) {
+  return code != static_cast<int>(ExitCode::internal) && code != static_cast<int>(ExitCode::peer_lost) &&
+         code != static_cast<int>(ExitCode::hang_or_mismatch);
+}
+
+std::filesystem::path fresh_folder(const Config& config, const Variables& variables) {
   const Grid grid = config::dense_grid(config.parallelism);
   const report::RunFacts facts{.time = std::chrono::system_clock::now(),
                                .job_id = job_id(variables),
@@ -81,18 +90,24 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
   options.fingerprint = fingerprint_of_config(config);
   if (!command.run_folder.empty()) options.comm.hang_folder = (io.folder / "ranks" / "hang").string();
 
+  const bool bar = report::console_mode(config.metrics.console, io.terminal.tty) == report::ConsoleMode::bar;
+  report::StatusLine status(io.out, bar && env.rank == 0 && io.terminal.tty, io.terminal.width);
+  io.status = [&status](const std::string& what) { what.empty() ? status.erase() : status.show("  " + what + " ..."); };
+  if (env.world_size > 1) io.status(text("connecting ", env.world_size, " ranks"));
   ParallelContext context(parallel_sizes(config), env, variables, options);
   const ProcessSetup process(process_options(config, context, variables));
-  if (io.folder.empty()) {
-    report::RunFolder folder;
-    if (env.rank == 0) folder = fresh_folder(config, variables);
-    io.folder = broadcast_text(folder.path.string(), context);
-    if (!folder.warning.empty()) io.warnings.push_back(folder.warning);
-  }
+  const bool own_folder = io.folder.empty();
+  if (own_folder) io.folder = broadcast_text(env.rank == 0 ? fresh_folder(config, variables).string() : "", context);
   io.stop_asked = StopSignals::asked;
-  Trainer trainer(config, context, process, io);
-  StopSignals::note_from_now_on();
-  return static_cast<int>(trainer.run());
+  try {
+    Trainer trainer(config, context, process, io);
+    StopSignals::note_from_now_on();
+    return static_cast<int>(trainer.run());
+  } catch (const Error& e) {
+    const bool removes = own_folder && env.rank == 0 && is_told_in_full(static_cast<int>(e.exit_code()));
+    if (removes) report::remove_if_nothing_was_done(io.folder);
+    throw;
+  }
 }
 
 }  // namespace
@@ -112,16 +127,17 @@ int run_train(const TrainCommand& asked, Console& console) {
                .saves_on_stop = true};
   how.flags.local_ranks = command.ranks;
   how.flags.master = command.master;
+  std::filesystem::path made;  // here, for ranks that are to be started
   if (command.ranks > 0 && command.run_folder.empty()) {
+    detect_environment(variables, how.flags, visible_gpus());  // -n under another launcher
     // Before anything starts: errors are reported once, and the ranks have a folder for their logs.
     std::vector<std::string> warnings;
     const config::LoadedConfig loaded = checked_config(
         command, {.ranks = command.ranks, .how = text("-n ", command.ranks), .ranks_of_a_host = command.ranks},
         warnings);
-    const report::RunFolder folder = fresh_folder(loaded.config, variables);
-    if (!folder.warning.empty()) console.err << "warning: " << folder.warning << "\n";
-    command.run_folder = folder.path.string();
-    const std::filesystem::path ranks = folder.path / "ranks", copy = ranks / "launched.toml";
+    made = fresh_folder(loaded.config, variables);
+    command.run_folder = made.string();
+    const std::filesystem::path ranks = made / "ranks", copy = ranks / "launched.toml";
     make_folder(ranks);
     replace_file(copy, command.config_text);
     how.words.insert(how.words.end(), {"--run-folder", command.run_folder, "--config-copy", copy.string()});
@@ -131,7 +147,10 @@ int run_train(const TrainCommand& asked, Console& console) {
     }
     how.log_folder = ranks.string();
   }
-  return rank_main(how, [&](const Environment& env) { return train_as_rank(command, env, variables, console); });
+  const int code =
+      rank_main(how, [&](const Environment& env) { return train_as_rank(command, env, variables, console); });
+  if (!made.empty() && code != 0 && is_told_in_full(code)) report::remove_if_nothing_was_done(made);
+  return code;
 }
 
 }  // namespace trireme::cli

@@ -4,10 +4,12 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <iomanip>
 #include <optional>
 #include <utility>
 #include <variant>
 
+#include "trireme/base/error.hpp"
 #include "trireme/base/json_text.hpp"
 
 namespace trireme::report {
@@ -68,6 +70,7 @@ std::string json_number_or_null(double value) { return std::isfinite(value) ? js
 
 std::string json_record(const StepRecord& record) {
   std::string line = "{\"step\":" + json_number(record.step);
+  if (record.time > 0) line += text(",\"time\":", std::fixed, std::setprecision(3), record.time);
   for (const Entry& entry : entries(record)) {
     const std::string value = std::visit([](auto v) { return json_value(v); }, entry.value);
     line.append(",\"").append(entry.key).append("\":").append(value);

@@ -72,8 +72,11 @@ bool take(const fs::path& folder) {
   return true;
 }
 
-/// Empty, or the reason for a failure. The run works without the link, so this never throws.
-std::string point_latest(const fs::path& dir, const std::string& name) {
+}  // namespace
+
+std::string point_latest_to(const fs::path& run) {
+  const fs::path dir = run.parent_path();
+  const std::string name = run.filename();
   const fs::path latest = dir / "latest";
   std::error_code error;
   const fs::file_status there = fs::symlink_status(latest, error);
@@ -90,7 +93,14 @@ std::string point_latest(const fs::path& dir, const std::string& name) {
   return text(latest.string(), ": cannot be made to point to ", name, ": ", error.message());
 }
 
-}  // namespace
+void remove_if_nothing_was_done(const fs::path& run) {
+  std::error_code error;
+  if (fs::file_size(run / "metrics.jsonl", error) != 0 || error || fs::exists(run / "checkpoints", error)) return;
+  fs::remove_all(run, error);
+  // Not the folder of a later run: a link to this one would lead nowhere.
+  if (fs::read_symlink(run.parent_path() / "latest", error) == run.filename() && !error)
+    fs::remove(run.parent_path() / "latest", error);
+}
 
 std::string layout_word(const std::vector<Grid::AxisValue>& axes) {
   std::string word;
@@ -115,12 +125,12 @@ std::string run_name(const std::string& pattern, const RunFacts& facts) {
   return out;
 }
 
-RunFolder make_run_folder(const fs::path& dir, const std::string& pattern, const RunFacts& facts) {
+fs::path make_run_folder(const fs::path& dir, const std::string& pattern, const RunFacts& facts) {
   const std::string first = run_name(pattern, facts);
   make_folder(dir);
   for (int number = 1; number <= kMostOfOneName; ++number) {
     const std::string name = number == 1 ? first : text(first, "-", number);
-    if (take(dir / name)) return {dir / name, point_latest(dir, name)};
+    if (take(dir / name)) return dir / name;
   }
   throw ConfigError(text((dir / first).string(), ": there are ", kMostOfOneName,
                          " runs of this name\n  fix: put %date into run.name"));

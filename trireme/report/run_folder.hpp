@@ -15,11 +15,6 @@ struct RunFacts {
   std::string layout = "single";                 // %layout, see layout_word
 };
 
-struct RunFolder {
-  std::filesystem::path path;
-  std::string warning{};  // why `latest` does not point to it; empty: it does
-};
-
 /// "dp2tp2": axes of degree one are omitted; "single" if none is left.
 std::string layout_word(const std::vector<Grid::AxisValue>& axes);
 
@@ -27,10 +22,18 @@ std::string layout_word(const std::vector<Grid::AxisValue>& axes);
 /// slash, "..", a control character, empty, "." or "latest".
 std::string run_name(const std::string& pattern, const RunFacts& facts);
 
-/// Creates dir/NAME and points dir/latest to it. A non-empty folder, or one that another run claims at the same time,
+/// Creates dir/NAME. A non-empty folder, or one that another run claims at the same time,
 /// is never used: NAME-2, NAME-3, ... is tried. The folder then contains an empty metrics.jsonl, which marks it as
 /// claimed. Only for rank 0; a run that resumes in its old folder does not call this. ConfigError if the folder cannot
 /// be created.
-RunFolder make_run_folder(const std::filesystem::path& dir, const std::string& pattern, const RunFacts& facts);
+std::filesystem::path make_run_folder(const std::filesystem::path& dir, const std::string& pattern,
+                                      const RunFacts& facts);
+
+/// Points the link `latest` next to `run` to it. Returns why that was not possible, or "": a run works without it.
+std::string point_latest_to(const std::filesystem::path& run);
+
+/// Removes the folder of a run that ended before its first step, with all that a start writes (logs, config). A folder
+/// with a record of a step or with a checkpoint is left alone.
+void remove_if_nothing_was_done(const std::filesystem::path& run);
 
 }  // namespace trireme::report

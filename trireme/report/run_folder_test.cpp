@@ -66,10 +66,20 @@ TEST(RunName, RefusesAJobThatWouldLeadElsewhere) {
   EXPECT_THROW(run_name("run-%jobid", facts), ConfigError);
 }
 
+struct Made {
+  fs::path path;
+  std::string warning;  // of `latest`
+};
+
+Made made(const fs::path& dir, const std::string& pattern, const RunFacts& facts) {
+  const fs::path path = make_run_folder(dir, pattern, facts);
+  return {path, point_latest_to(path)};
+}
+
 TEST(RunFolder, IsMadeAndIsTheLatest) {
   const TempFolder folder;
   const fs::path dir = folder / "some/runs";
-  const RunFolder run = make_run_folder(dir, "tiny-%layout", some_facts());
+  const Made run = made(dir, "tiny-%layout", some_facts());
   EXPECT_EQ(run.path, dir / "tiny-dp2tp2");
   EXPECT_EQ(run.warning, "");
   EXPECT_EQ(file_contents(run.path / "metrics.jsonl"), "");
@@ -83,8 +93,8 @@ TEST(RunFolder, NeverTakesOneThatHasSomethingInIt) {
   std::ofstream(folder / "x/config.toml") << "old";
   std::ofstream(folder / "x-2") << "a file";
   fs::create_symlink("nowhere", folder / "x-3");
-  EXPECT_EQ(make_run_folder(folder.path(), "x", {}).path, folder / "x-4");
-  EXPECT_EQ(make_run_folder(folder.path(), "x", {}).path, folder / "x-5");
+  EXPECT_EQ(made(folder.path(), "x", {}).path, folder / "x-4");
+  EXPECT_EQ(made(folder.path(), "x", {}).path, folder / "x-5");
   EXPECT_EQ(fs::read_symlink(folder / "latest"), "x-5");
   EXPECT_EQ(file_contents(folder / "x/config.toml"), "old");
   EXPECT_EQ(file_contents(folder / "x-2"), "a file");
@@ -94,7 +104,7 @@ TEST(RunFolder, NeverTakesOneThatHasSomethingInIt) {
 TEST(RunFolder, TakesAnEmptyOne) {
   const TempFolder folder;
   fs::create_directory(folder / "x");
-  EXPECT_EQ(make_run_folder(folder.path(), "x", {}).path, folder / "x");
+  EXPECT_EQ(made(folder.path(), "x", {}).path, folder / "x");
 }
 
 TEST(RunFolder, OfRunsThatStartTogetherEachHasItsOwn) {
@@ -102,17 +112,17 @@ TEST(RunFolder, OfRunsThatStartTogetherEachHasItsOwn) {
   constexpr int kRounds = 60, kRuns = 4;  // often enough for two runs to find the same empty folder
   for (int round = 0; round < kRounds; ++round) {
     const std::string name = "x" + std::to_string(round);
-    std::vector<RunFolder> runs(kRuns);
+    std::vector<Made> runs(kRuns);
     std::vector<std::thread> starts;
     std::latch together(kRuns);
-    for (RunFolder& run : runs)
+    for (Made& run : runs)
       starts.emplace_back([&] {
         together.arrive_and_wait();
-        run = make_run_folder(folder.path(), name, {});
+        run = made(folder.path(), name, {});
       });
     for (std::thread& start : starts) start.join();
     std::set<fs::path> paths;
-    for (const RunFolder& run : runs) {
+    for (const Made& run : runs) {
       paths.insert(run.path);
       EXPECT_EQ(run.warning, "");
     }
@@ -126,14 +136,14 @@ TEST(RunFolder, OfRunsThatStartTogetherEachHasItsOwn) {
 TEST(RunFolder, LeavesALatestAloneThatIsNoLink) {
   const TempFolder folder;
   fs::create_directory(folder / "latest");
-  const RunFolder run = make_run_folder(folder.path(), "x", {});
+  const Made run = made(folder.path(), "x", {});
   EXPECT_EQ(run.path, folder / "x");
   EXPECT_EQ(run.warning, (folder / "latest").string() + " is not a link and stays as it is; this run is in " +
                              (folder / "x").string());
   EXPECT_TRUE(fs::is_directory(fs::symlink_status(folder / "latest")));
   fs::remove(folder / "latest");
   std::ofstream(folder / "latest") << "mine";
-  EXPECT_NE(make_run_folder(folder.path(), "y", {}).warning, "");
+  EXPECT_NE(made(folder.path(), "y", {}).warning, "");
   EXPECT_EQ(file_contents(folder / "latest"), "mine");
 }
 
@@ -141,7 +151,7 @@ TEST(RunFolder, ReplacesALinkToARunThatIsGone) {
   const TempFolder folder;
   fs::create_symlink("gone", folder / "latest");
   std::ofstream(folder / ".latest-x") << "left by a run that was killed";
-  EXPECT_EQ(make_run_folder(folder.path(), "x", {}).warning, "");
+  EXPECT_EQ(made(folder.path(), "x", {}).warning, "");
   EXPECT_EQ(fs::read_symlink(folder / "latest"), "x");
   EXPECT_FALSE(fs::exists(fs::symlink_status(folder / ".latest-x")));
 }
@@ -149,10 +159,37 @@ TEST(RunFolder, ReplacesALinkToARunThatIsGone) {
 TEST(RunFolder, SaysWhereItCannotBeMade) {
   const TempFolder folder;
   std::ofstream(folder / "file") << "";
-  EXPECT_THROW(make_run_folder(folder / "file", "x", {}), ConfigError);
+  EXPECT_THROW(made(folder / "file", "x", {}), ConfigError);
   const std::string name(300, 'x');
-  EXPECT_EQ(message_of<ConfigError>([&] { make_run_folder(folder.path(), name, {}); }),
+  EXPECT_EQ(message_of<ConfigError>([&] { made(folder.path(), name, {}); }),
             (folder / name).string() + ": cannot be made a folder: File name too long");
+}
+
+TEST(RunFolder, IsRemovedIfNothingWasDone) {
+  const TempFolder folder;
+  const auto begun = [&](const char* name) {
+    const Made run = made(folder.path(), name, {});
+    fs::create_directory(run.path / "ranks");
+    std::ofstream(run.path / "ranks/r0000.log") << "error";
+    return run.path;
+  };
+  const fs::path failed = begun("failed");
+  remove_if_nothing_was_done(failed);
+  EXPECT_FALSE(fs::exists(failed));
+  EXPECT_FALSE(fs::exists(fs::symlink_status(folder / "latest")));
+
+  const fs::path stepped = begun("stepped");
+  std::ofstream(stepped / "metrics.jsonl") << "{}\n";
+  const fs::path saved = begun("saved");
+  fs::create_directory(saved / "checkpoints");
+  for (const fs::path& run : {stepped, saved}) {
+    remove_if_nothing_was_done(run);
+    EXPECT_TRUE(fs::exists(run / "ranks/r0000.log")) << run;
+  }
+  EXPECT_EQ(fs::read_symlink(folder / "latest"), "saved");
+  fs::create_directory(folder / "mine");
+  remove_if_nothing_was_done(folder / "mine");
+  EXPECT_TRUE(fs::exists(folder / "mine")) << "not the folder of a run";
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "trireme/report/run_summary.hpp"
 
 #include <algorithm>
+#include <sstream>
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
@@ -57,6 +58,23 @@ std::string labelled_line(const std::string& label, const std::string& text, con
   // A label as wide as the column is still followed by one space.
   const std::string padding(std::max(kLabelWidth, width + 1) - width, ' ');
   return (label.empty() ? "" : style.dim(label)) + padding + text + "\n";
+}
+
+std::string wrapped_line(const std::string& label, const std::string& text, const Style& style, int width) {
+  std::string out, line, next = label;
+  std::istringstream words(text);
+  const auto end_line = [&] {
+    out += labelled_line(next, line, style);
+    next.clear();
+    line.clear();
+  };
+  for (std::string word; words >> word;) {
+    if (!line.empty() && kLabelWidth + display_width(line) + 1 + display_width(word) > static_cast<std::size_t>(width))
+      end_line();
+    line.append(line.empty() ? "" : " ").append(word);
+  }
+  end_line();
+  return out;
 }
 
 std::string summary_text(const RunSummary& summary, const Style& style) {

@@ -63,6 +63,10 @@ TEST(SummaryJson, IsOneObject) {
 
 TEST(LabelledLine, KeepsASpaceBehindALongLabel) {
   EXPECT_EQ(labelled_line("trireme", "0.1.0", Style()), "trireme 0.1.0\n");
+  EXPECT_EQ(wrapped_line("model", "tiny · 4 layers · hidden 128", Style(), 21),
+            "model   tiny · 4\n        layers ·\n        hidden 128\n");
+  EXPECT_EQ(wrapped_line("model", "a-word-that-is-too-long", Style(), 10), "model   a-word-that-is-too-long\n");
+  EXPECT_EQ(wrapped_line("model", "", Style(), 10), labelled_line("model", "", Style()));
   EXPECT_EQ(labelled_line("precision", "bf16", Style()), "precision bf16\n");
 }
 

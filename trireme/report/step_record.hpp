@@ -9,6 +9,7 @@ namespace trireme::report {
 /// Values that could not be measured are absent, never invented.
 struct StepRecord {
   std::int64_t step = 0;   // the first is 1
+  double time = 0;         // when it ended, in seconds since 1970
   std::int64_t steps = 0;  // planned
   double loss = 0;
   double grad_norm = 0;  // before clipping

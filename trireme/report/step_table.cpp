@@ -21,6 +21,7 @@ struct TableColumn {
 };
 
 constexpr std::size_t kStep = 0, kLoss = 1;
+constexpr const char* kDash = "–";  // not measured
 constexpr std::array<TableColumn, 12> kColumns{{{"step", 5, 0},
                                                 {"loss", 10, 0},
                                                 {"(z)", 6, 7},
@@ -41,7 +42,7 @@ std::string with_sign(std::string text, double value) { return (std::signbit(val
 std::string percent(double fraction) { return formatted(fraction, ".1%"); }
 
 std::string or_dash(const std::optional<double>& value, std::string (*show)(double)) {
-  return value ? show(*value) : "–";
+  return value ? show(*value) : kDash;
 }
 
 std::string cell(const StepRecord& record, std::size_t column) {
@@ -83,9 +84,9 @@ std::string short_number(double value, int decimals, int width) {
 
 std::string signed_percent(double fraction) { return with_sign(percent(fraction), fraction); }
 
-StepTable::StepTable(int width, std::int64_t steps, Style style) : style_(style) {
-  for (const TableColumn& column : kColumns) widths_.push_back(column.width);
-  widths_[kStep] = std::max(widths_[kStep], static_cast<int>(std::to_string(steps).size()) + 1);
+StepTable::StepTable(int width, const StepRecord& first, Style style) : style_(style) {
+  for (std::size_t i = 0; i < kColumns.size(); ++i) widths_.push_back(cell(first, i) == kDash ? 0 : kColumns[i].width);
+  widths_[kStep] = std::max(widths_[kStep], static_cast<int>(std::to_string(first.steps).size()) + 1);
   for (int turn = 1; std::accumulate(widths_.begin(), widths_.end(), 0) > width; ++turn) {
     const auto column =
         std::find_if(kColumns.begin(), kColumns.end(), [&](const TableColumn& c) { return c.leave_out == turn; });

@@ -18,8 +18,9 @@ std::string signed_percent(double fraction);
 
 class StepTable {
  public:
-  /// For steps up to `steps`. If the terminal is too narrow for all columns, the least important are omitted.
-  StepTable(int width, std::int64_t steps, Style style);
+  /// Values that the first step could not measure have no column: the device of a run does not change. If the terminal
+  /// is too narrow for all columns, the least important are omitted.
+  StepTable(int width, const StepRecord& first, Style style);
 
   /// Without a newline, like the rows.
   std::string header() const;

@@ -10,6 +10,12 @@
 namespace trireme::report {
 namespace {
 
+StepRecord full_step_of(std::int64_t steps) {
+  StepRecord record = full_step();
+  record.steps = steps;
+  return record;
+}
+
 TEST(ShortNumber, IsFixedWhereThatShowsTheNumber) {
   EXPECT_EQ(short_number(6.2391, 4, 8), "6.2391");
   EXPECT_EQ(short_number(0, 4, 8), "0.0000");
@@ -29,7 +35,7 @@ TEST(SignedPercent, HasASignAlways) {
 }
 
 TEST(StepTable, LinesUp) {
-  const StepTable table(100, 400, Style());
+  const StepTable table(100, full_step_of(400), Style());
   StepRecord first = cpu_step(1, 400, 6.2391);
   first.mem_peak_gib = 0.0419921875;
   StepRecord wild = full_step();
@@ -49,8 +55,8 @@ TEST(StepTable, LinesUp) {
 }
 
 TEST(StepTable, TheLossIsBoldAndTheRestOfTheLineStays) {
-  const StepTable table(100, 400, Style(true));
-  EXPECT_EQ(table.header(), Style(true).dim(StepTable(100, 400, Style()).header()));
+  const StepTable table(100, full_step_of(400), Style(true));
+  EXPECT_EQ(table.header(), Style(true).dim(StepTable(100, full_step_of(400), Style()).header()));
   EXPECT_EQ(
       table.row(cpu_step(1, 400, 6.2391), {"cold"}),
       "    1    \x1B[1m6.2391\x1B[0m          1.500  1.5e-04   58.4K       14.6K      –         –   0.4%  12.5%       –"
@@ -58,23 +64,32 @@ TEST(StepTable, TheLossIsBoldAndTheRestOfTheLineStays) {
 }
 
 TEST(StepTable, ManyStepsTakeAWiderColumn) {
-  const StepTable table(120, 12'500'000, Style());
+  const StepTable table(120, full_step_of(12'500'000), Style());
   EXPECT_EQ(table.header().substr(0, 19), "     step      loss");
   EXPECT_EQ(table.row(cpu_step(12'500'000, 12'500'000, 2.5), {}).substr(0, 19), " 12500000    2.5000");
 }
 
 TEST(StepTable, LeavesOutColumnsWhereTheTerminalIsNarrow) {
-  EXPECT_EQ(StepTable(97, 400, Style()).header(),
+  EXPECT_EQ(StepTable(97, full_step_of(400), Style()).header(),
             " step      loss   (z)     grad       lr   tok/s    MFU      peak   data   comm  bubble");
-  EXPECT_EQ(StepTable(80, 400, Style()).header(),
+  EXPECT_EQ(StepTable(80, full_step_of(400), Style()).header(),
             " step      loss   (z)     grad       lr   tok/s    MFU      peak   data   comm");
-  EXPECT_EQ(StepTable(80, 400, Style()).row(cpu_step(1, 400, 6.2391), {}),
+  EXPECT_EQ(StepTable(80, full_step_of(400), Style()).row(cpu_step(1, 400, 6.2391), {}),
             "    1    6.2391          1.500  1.5e-04   58.4K      –         –   0.4%  12.5%");
-  EXPECT_EQ(StepTable(41, 400, Style()).header(), " step      loss     grad       lr   tok/s");
-  EXPECT_EQ(StepTable(40, 400, Style()).header(), " step      loss     grad   tok/s");
-  EXPECT_EQ(StepTable(1, 400, Style()).header(), " step      loss");
+  EXPECT_EQ(StepTable(41, full_step_of(400), Style()).header(), " step      loss     grad       lr   tok/s");
+  EXPECT_EQ(StepTable(40, full_step_of(400), Style()).header(), " step      loss     grad   tok/s");
+  EXPECT_EQ(StepTable(1, full_step_of(400), Style()).header(), " step      loss");
   for (int width = 15; width <= 120; ++width)
-    EXPECT_LE(static_cast<int>(display_width(StepTable(width, 400, Style()).header())), width);
+    EXPECT_LE(static_cast<int>(display_width(StepTable(width, full_step_of(400), Style()).header())), width);
+}
+
+TEST(StepTable, WhatIsNeverMeasuredHasNoColumn) {
+  StepRecord first = cpu_step(1, 400, 6.2391);
+  first.mem_peak_gib = 0.0419921875;
+  const StepTable table(100, first, Style());
+  EXPECT_EQ(table.header(), " step      loss   (z)     grad       lr   tok/s  tok/s/rank      peak   data   comm");
+  EXPECT_EQ(table.row(first, {}),
+            "    1    6.2391          1.500  1.5e-04   58.4K       14.6K  43.0 MiB   0.4%  12.5%");
 }
 
 }  // namespace

@@ -3,8 +3,11 @@
 #include <ostream>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/human.hpp"
 #include "trireme/base/json_text.hpp"
 #include "trireme/base/log.hpp"
+#include "trireme/base/stop_signals.hpp"
+#include "trireme/base/utf8.hpp"
 #include "trireme/report/log_item.hpp"
 #include "trireme/report/metrics_file.hpp"
 #include "trireme/report/progress_bar.hpp"
@@ -46,8 +49,15 @@ TrainConsole::~TrainConsole() { erase_bar(); }
 void TrainConsole::header(const std::vector<std::pair<std::string, std::string>>& lines) {
   if (options_.mode == ConsoleMode::json || options_.mode == ConsoleMode::quiet) return;
   std::string all;
-  for (const auto& [label, words] : lines) all += labelled_line(label, words, style_);
+  // Only a terminal has a width: in a log file one search finds a whole line.
+  for (const auto& [label, words] : lines)
+    all += options_.terminal.tty ? wrapped_line(label, words, style_, options_.terminal.width)
+                                 : labelled_line(label, words, style_);
   print(all);
+}
+
+void TrainConsole::begin(std::int64_t steps) {
+  if (options_.mode == ConsoleMode::bar) draw(text("  step 1 of ", thousands(steps)));
 }
 
 bool TrainConsole::due(const StepRecord& record) const {
@@ -80,7 +90,7 @@ void TrainConsole::step(const StepRecord& record) {
 void TrainConsole::print_row(const StepRecord& record) {
   std::string lines;
   if (!table_) {
-    table_.emplace(options_.terminal.width, record.steps, style_);
+    table_.emplace(options_.terminal.width, record, style_);
     lines = "\n" + table_->header() + "\n";
   } else if (lines_since_header_ >= kLinesAHeader) {
     lines = table_->header() + "\n";
@@ -136,6 +146,7 @@ void TrainConsole::print(const std::string& lines) {
   // In one write, so that the terminal never shows a state without both.
   out_ << (bar_is_drawn_ ? "\r\x1B[K" : "") << lines << std::flush;
   bar_is_drawn_ = false;
+  StopSignals::bar_is_drawn(false);
 }
 
 void TrainConsole::erase_bar() {
@@ -143,7 +154,7 @@ void TrainConsole::erase_bar() {
 }
 
 void TrainConsole::draw_bar() {
-  if (!options_.terminal.tty || !last_) return;
+  if (!last_) return;
   const Time now = options_.clock();
   BarFacts facts{.step = last_->step,
                  .steps = last_->steps,
@@ -154,9 +165,15 @@ void TrainConsole::draw_bar() {
   if (const auto timed = last_->step - first_step_; timed > 0)
     facts.left_s = seconds_between(first_step_end_, last_step_end_) / static_cast<double>(timed) *
                    static_cast<double>(last_->steps - last_->step);
-  out_ << "\r\x1B[K" << bar_text(facts, options_.terminal.width) << std::flush;
   drawn_at_ = now;
+  draw(bar_text(facts, options_.terminal.width));
+}
+
+void TrainConsole::draw(const std::string& bar) {
+  if (!options_.terminal.tty || static_cast<int>(display_width(bar)) >= options_.terminal.width) return;
+  out_ << "\r\x1B[K" << bar << std::flush;
   bar_is_drawn_ = true;
+  StopSignals::bar_is_drawn(true);
 }
 
 }  // namespace trireme::report

@@ -44,6 +44,9 @@ class TrainConsole {
   /// Prints label and text lines above the table, before the first step: {"model", "tiny-llama ..."}.
   void header(const std::vector<std::pair<std::string, std::string>>& lines);
 
+  /// After the header: the bar says that the first step of so many runs.
+  void begin(std::int64_t steps);
+
   /// Prints the first step of the run, multiples of the interval, steps with validation, and the last; for the others
   /// draws the bar, at most five times per second.
   void step(const StepRecord& record);
@@ -68,6 +71,7 @@ class TrainConsole {
   void print_row(const StepRecord& record);
   void print_plain(const StepRecord& record);
   void draw_bar();
+  void draw(const std::string& bar);
 
   std::ostream& out_;
   const ConsoleOptions options_;

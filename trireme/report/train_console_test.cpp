@@ -16,13 +16,12 @@ using std::chrono::milliseconds;
 
 constexpr TerminalFacts kFile{}, kTerminal{.tty = true, .width = 110, .color = false};
 const std::string kErase = "\r\x1B[K";
-const std::string kHeader =
-    " step      loss   (z)     grad       lr   tok/s  tok/s/rank    MFU      peak   data   comm  bubble\n";
+const std::string kHeader = " step      loss   (z)     grad       lr   tok/s  tok/s/rank   data   comm\n";
 
 /// A row of cpu_step, whose loss is `loss`.
 std::string table_row(const std::string& step, const std::string& loss) {
   return std::string(5 - step.size(), ' ') + step + "    " + loss +
-         "          1.500  1.5e-04   58.4K       14.6K      –         –   0.4%  12.5%       –";
+         "          1.500  1.5e-04   58.4K       14.6K   0.4%  12.5%";
 }
 
 std::string bar(const std::string& blocks, const std::string& words) { return kErase + "  " + blocks + "  " + words; }

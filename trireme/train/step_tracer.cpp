@@ -1,6 +1,7 @@
 #include "trireme/train/step_tracer.hpp"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "trireme/base/stopwatch.hpp"
@@ -13,10 +14,12 @@ StepTracer::StepTracer(std::vector<std::int64_t> steps, std::filesystem::path fo
 
 bool StepTracer::is_traced(std::int64_t step) const { return std::ranges::find(steps_, step) != steps_.end(); }
 
-/// The recorder also has the calls of the last update, or of the next step: each belongs to the step of its tag.
+/// The recorder also has the calls of the last update, or of the next step: each belongs to the step of its tag. Calls
+/// of a group of one rank do nothing.
 void StepTracer::take_calls(TracedStep& traced) const {
   for (const CallRecord& call : world_.recorder().step_calls())
-    if (call.tag.step == traced.step) traced.calls.push_back(call);
+    if (call.tag.step == traced.step && !std::string_view(call.group).starts_with("self{"))
+      traced.calls.push_back(call);
 }
 
 void StepTracer::step_begins(std::int64_t step, UnitTrace& units) {

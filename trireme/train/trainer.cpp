@@ -10,6 +10,7 @@
 
 #include "trireme/base/file_output.hpp"
 #include "trireme/base/human.hpp"
+#include "trireme/base/stop_signals.hpp"
 #include "trireme/base/stopwatch.hpp"
 #include "trireme/comm/time_limit.hpp"
 #include "trireme/train/component_options.hpp"
@@ -37,7 +38,9 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
       tracer_(config_.profiler.steps, io_.folder / config_.profiler.dir, context.world(),
               context.device().is_cuda() ? "nccl" : "gloo") {
   if (config_.precision.param == "float16") scale_.emplace(loss_scale_options(config_));
+  io_.status("opening the data");
   batches_ = std::make_unique<Batches>(config_, mesh_, context.device());
+  io_.status(config_.model.init == "random" ? "building the model" : text("reading the weights, ", config_.model.init));
   model_ =
       std::make_unique<TrainingModel>(config_, context, static_cast<int>(batches_->num_microbatches()), io_.warnings);
   start_bytes_ = peak_bytes_ = agree(at::zeros({}, at::TensorOptions(at::kDouble).device(context.device())),
@@ -72,6 +75,7 @@ ExitCode Trainer::run() {
   double validation_seconds = 0;
   SavedWeights saved;
   for (std::int64_t step = 1; step <= steps && !stop; ++step) {
+    if (report_) StopSignals::announce("finishing step ", step, ", then saving");
     const StepResult result = run_step(step);
     // A smaller loss scale helps only if just the scaled gradients overflowed.
     const bool scale_helps = scale_ && result.scale > 1 && std::isfinite(result.loss);
@@ -173,6 +177,7 @@ double Trainer::validate(std::int64_t done) {
 
 SavedWeights Trainer::save(std::int64_t step) {
   mesh_.tag({step, "save"});
+  if (report_) StopSignals::announce("saving the weights after step ", step, "");
   const std::filesystem::path folder = io_.folder / "checkpoints" / text("step-", step);
   zero().finish_gathers();
   if (context_.rank() == 0) {

@@ -1,6 +1,7 @@
 #include "trireme/train/training_report.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/file_output.hpp"
@@ -8,6 +9,7 @@
 #include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/counts.hpp"
 #include "trireme/planner/memory.hpp"
+#include "trireme/report/run_folder.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
 #include "trireme/train/run_header.hpp"
 #include "trireme/train/save_weights.hpp"
@@ -18,7 +20,11 @@ TrainingReport::TrainingReport(const Config& config, const ParallelContext& cont
                                const std::string& data)
     : config_(config), context_(context), output_(config, io.folder, io.out, io.terminal) {
   replace_file(io.folder / "config.toml", io.config_text);
+  const std::string no_link = report::point_latest_to(io.folder);
+  io.status("");
   print_header(io, data);
+  if (!no_link.empty()) output_.console().warning(no_link);
+  output_.console().begin(config_.training.steps);
 }
 
 void TrainingReport::print_header(const TrainIo& io, const std::string& data) {
@@ -53,20 +59,22 @@ void TrainingReport::step(std::int64_t step, const StepResult& result, std::int6
   const std::int64_t tokens = config_.training.global_batch_size * seq_len;
   tokens_ += tokens;
   const double ranks = context_.world_size(), rate = static_cast<double>(tokens) / t.step;
-  report::StepRecord record{.step = step,
-                            .steps = result.stop ? step : config_.training.steps,  // the last step is always shown
-                            .loss = result.loss,
-                            .grad_norm = result.norm,
-                            .lr = result.lr,
-                            .tokens = tokens_,
-                            .tokens_per_sec = rate,
-                            .tokens_per_sec_per_rank = rate / ranks,
-                            .step_time_s = static_cast<double>(now - before) * 1e-9,
-                            .train_time_s = t.step,
-                            .data_time_frac = t.data / t.step,
-                            .mem_peak_gib = static_cast<double>(peak_bytes) / 0x1p30,
-                            .skipped = !result.finite,
-                            .val_loss = validation_loss};
+  report::StepRecord record{
+      .step = step,
+      .time = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(),
+      .steps = result.stop ? step : config_.training.steps,  // the last step is always shown
+      .loss = result.loss,
+      .grad_norm = result.norm,
+      .lr = result.lr,
+      .tokens = tokens_,
+      .tokens_per_sec = rate,
+      .tokens_per_sec_per_rank = rate / ranks,
+      .step_time_s = static_cast<double>(now - before) * 1e-9,
+      .train_time_s = t.step,
+      .data_time_frac = t.data / t.step,
+      .mem_peak_gib = static_cast<double>(peak_bytes) / 0x1p30,
+      .skipped = !result.finite,
+      .val_loss = validation_loss};
   // On a GPU a wait only orders streams and does not block the host.
   if (context_.device().is_cpu()) record.comm_exposed_frac = std::min(1.0, t.waited / t.step);
   record.tflops_per_rank =

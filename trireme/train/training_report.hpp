@@ -23,6 +23,7 @@ struct TrainIo {
   std::filesystem::path folder{};       // of the run, must exist; rank 0 writes to it
   std::string config_text{};            // written to the folder as config.toml
   std::vector<std::string> warnings{};  // to be displayed
+  std::function<void(const std::string&)> status = [](const std::string&) {};  // what the start is doing; "": over
   std::function<std::optional<ExitCode>()> stop_asked = [] { return std::nullopt; };  // by a signal: the exit code
 };
 

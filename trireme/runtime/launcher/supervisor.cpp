@@ -125,7 +125,11 @@ class Supervisor {
     end_.stopped = count_living();
     for (const Living& each : living_)
       if (each.pid > 0) ask(each, 'S');
-    if (options_.lifeline == Lifeline::descriptor) kill_all(SIGTERM);
+    if (options_.lifeline == Lifeline::descriptor) {
+      for (const Living& each : living_)
+        if (each.pid > 0) ::sigqueue(each.pid, SIGTERM, {.sival_int = kStopAfterFailure});
+      kill_all(SIGTERM);  // also what the ranks have started
+    }
     kill_at_ = now + options_.grace;
   }
 

@@ -111,12 +111,14 @@ void apply_store_flags(const EnvironmentFlags& flags, Environment& env) {
 /// host; otherwise the ranks already exist.
 void apply_local_ranks(const EnvironmentFlags& flags, Environment& env) {
   const bool pods = env.launcher == "PET" || env.launcher == "Kubernetes" || env.launcher == "alone";
-  if (pods || flags.local_ranks == 0 || flags.local_ranks == env.local_world_size) return;
+  // Our own launcher starts the ranks with its own command line.
+  const bool own = env.launcher == "trireme launch" && flags.local_ranks == env.local_world_size;
+  if (pods || own || flags.local_ranks == 0) return;
   const bool one_a_host = env.local_world_size == 1 && env.launcher != "torchrun" && env.launcher != "trireme launch";
   require<ConfigError>(one_a_host, "-n ", flags.local_ranks, ": ", env.launcher, " started ", env.local_world_size,
-                       " rank", env.local_world_size == 1 ? "" : "s",
-                       " on this host already\n  fix: leave out -n, or start one process a host");
-  be_node(env, env.rank, env.world_size, flags.local_ranks);
+                       " rank", env.local_world_size == 1 ? "" : "s", " on this host already\n  fix: leave out -n ",
+                       flags.local_ranks, " behind trireme");
+  if (flags.local_ranks > 1) be_node(env, env.rank, env.world_size, flags.local_ranks);
 }
 
 std::string describe(const Environment& env) {

@@ -378,7 +378,10 @@ TEST(Environment, OneProcessAHostStartsItsRanks) {
   EXPECT_EQ(env.node_rank, 2);
   EXPECT_EQ(env.num_nodes, 3);
   EXPECT_EQ(env.master_addr, "gnode10");
-  EXPECT_EQ(detect_from(kTorchrunVariables, {.local_ranks = 4}).start_local_ranks, 0) << "as many as there are";
+  EXPECT_THAT(environment_error(kTorchrunVariables, {.local_ranks = 4}),
+              HasSubstr("-n 4: torchrun started 4 ranks on this host already\n  fix: leave out -n 4 behind trireme"));
+  const Variables ours = changed_variables(kTorchrunVariables, {{"TRIREME_LAUNCH", "1"}});
+  EXPECT_EQ(detect_from(ours, {.local_ranks = 4}).start_local_ranks, 0) << "the ranks have the launcher's command line";
   EXPECT_THAT(environment_error(kTorchrunVariables, {.local_ranks = 8}), HasSubstr("-n 8: torchrun started 4 ranks"));
   EXPECT_THAT(environment_error(kSrunVariables, {.local_ranks = 8}), HasSubstr("-n 8: srun started 3 ranks"));
   EXPECT_THAT(environment_error({}, {.local_ranks = -1}), HasSubstr("-n -1"));
