@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import re
+import resource
 import shutil
 import signal
 import struct
@@ -16,6 +17,8 @@ import unittest
 
 import train_test
 from train_test import BLOW_UP, CHECKPOINT, CONFIG, INTERRUPTED, NON_FINITE, PREEMPTED, QUIET, TrainTest, finish, fresh_folder, start, train
+
+OUT_OF_MEMORY = 73
 
 
 def program(*words, **more):
@@ -154,6 +157,40 @@ class FailedStarts(TrainTest):
             self.assertEqual(run.returncode, CONFIG, run.stderr)
             self.assertIn(f"-n {n}: torchrun started 2 ranks on this host already\n  fix: leave out -n {n} behind trireme", run.stderr)
         self.assertFalse((folder / "runs").exists())
+
+
+class Memory(TrainTest):
+    # Much memory and little work.
+    LARGE = ("--model.vocab_size", "100000", "--model.hidden_size", "256", "--training.steps", "1", *QUIET)
+
+    def test_what_cannot_fit_is_refused_before_anything_starts(self):
+        for ranks in ((), ("-n", 2)):
+            folder = fresh_folder()
+            run = finish(start(folder, [train_test.options.trireme, "train", "t.toml", *ranks, "--model.hidden_size", "65536",
+                                        "--model.num_hidden_layers", "200", "--model.intermediate_size", "262144"]), folder)
+            self.one_error(run, OUT_OF_MEMORY, "the model needs ", " per rank for weights, gradients and optimizer states; th", "(nothing was started)",
+                           "\n  fix: ")
+            self.assertFalse((folder / "runs").exists(), run)
+
+    def test_wherever_memory_ends_the_exit_code_is_73(self):
+        """From libraries that hardly load to runs that succeed."""
+        reached = 0
+        for limit in [mib << 20 for mib in (800, 1000, 1250, 1500, 1750, 2000, 4000)]:
+            folder = fresh_folder()
+            run = finish(start(folder, [train_test.options.trireme, "train", "t.toml", *self.LARGE],
+                               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit))), folder)
+            if run.code == 0:
+                break
+            if "error while loading shared libraries" in run.stderr or "threads" in run.stderr.splitlines()[0]:
+                continue
+            self.assertEqual(run.code, OUT_OF_MEMORY, f"{limit >> 20} MiB: {run}")
+            if "could not get" in run.stderr:
+                reached += 1
+                self.assertRegex(run.stderr, r"error: out of memory: rank 0 of 1 could not get .* (in step 1|while the model was built)")
+                self.assertRegex(run.stderr, r"\n  predicted .*MiB/rank.*\n  fix: .* \(predicted .* per rank\)")
+            self.assertFalse((folder / "runs").exists() and list((folder / "runs").iterdir()), run)
+        if reached == 0:
+            self.skipTest("no limit of the address space let libtorch start and training fail")
 
 
 if __name__ == "__main__":

@@ -61,7 +61,9 @@ int cores_of_affinity(pid_t process) {
 
 std::optional<long> cgroup_oom_kills(const CgroupPlaces& places) {
   if (const auto count = count_named(open_first(cgroup_folders(places, ""), "memory.events"), "oom_kill")) return count;
-  return count_named(open_first(cgroup_folders(places, "memory"), "memory.oom_control"), "oom_kill");
+  if (const auto count = count_named(open_first(cgroup_folders(places, "memory"), "memory.oom_control"), "oom_kill"))
+    return count;
+  return count_named(std::ifstream(places.vmstat), "oom_kill");
 }
 
 std::optional<double> cgroup_cpu_limit(const CgroupPlaces& places) {
@@ -83,6 +85,22 @@ std::optional<PidLimit> cgroup_pid_limit(const CgroupPlaces& places) {
     if (max >> limit.max && current >> limit.current) return limit;  // "max" is no number
   }
   return std::nullopt;
+}
+
+std::optional<MemoryLimit> cgroup_memory_limit(const CgroupPlaces& places) {
+  const auto read = [](const std::vector<fs::path>& folders, const char* max_file, const char* used_file,
+                       const char* cache) -> std::optional<MemoryLimit> {
+    MemoryLimit limit;
+    std::ifstream max = open_first(folders, max_file), used = open_first(folders, used_file);
+    if (!(max >> limit.max) || limit.max <= 0) return std::nullopt;  // "max" is no number
+    if (used >> limit.used)
+      limit.used -= static_cast<double>(count_named(open_first(folders, "memory.stat"), cache).value_or(0));
+    return limit;
+  };
+  if (const auto limit = read(cgroup_folders(places, ""), "memory.max", "memory.current", "inactive_file"))
+    return limit;
+  return read(cgroup_folders(places, "memory"), "memory.limit_in_bytes", "memory.usage_in_bytes",
+              "total_inactive_file");
 }
 
 int usable_cores(const CgroupPlaces& places, pid_t process) {

@@ -20,7 +20,9 @@ class CgroupFiles {
     std::filesystem::create_directories((folder_ / "cg" / file).parent_path());
     std::ofstream(folder_ / "cg" / file) << contents;
   }
-  CgroupPlaces places() const { return {.root = folder_ / "cg", .self = folder_ / "self"}; }
+  CgroupPlaces places() const {
+    return {.root = folder_ / "cg", .self = folder_ / "self", .vmstat = folder_ / "cg/vmstat"};
+  }
 
  private:
   TempFolder folder_;
@@ -29,6 +31,8 @@ class CgroupFiles {
 TEST(CgroupFacts, VersionTwo) {
   CgroupFiles files("0::/user/job\n");
   EXPECT_EQ(cgroup_oom_kills(files.places()), std::nullopt);
+  files.write("vmstat", "nr_free_pages 123\noom_kill 77\n");
+  EXPECT_EQ(cgroup_oom_kills(files.places()), 77) << "of the machine";
   files.write("memory.events", "oom 9\noom_kill 9\n");
   EXPECT_EQ(cgroup_oom_kills(files.places()), 9) << "a container that shows only the root";
   files.write("user/job/memory.events", "low 0\nhigh 0\nmax 12\noom 1\noom_kill 1\noom_group_kill 0\n");

@@ -10,6 +10,7 @@
 #endif
 
 #include "trireme/base/cgroup_facts.hpp"
+#include "trireme/base/host_memory.hpp"
 #include "trireme/base/human.hpp"
 #include "trireme/base/process_limits.hpp"
 #include "trireme/base/table.hpp"
@@ -38,22 +39,9 @@ bool multiplies_bf16() {
 #endif
 }
 
-/// The value of a line "Name:   123 kB" in /proc/meminfo, in bytes.
-double meminfo(const std::string& name) {
-  std::ifstream file("/proc/meminfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with(name + ":")) return 1024 * std::strtod(line.c_str() + name.size() + 1, nullptr);
-  return 0;
-}
-
 /// The container's memory limit, if there is one.
-std::string memory_limit() {
-  for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-    std::ifstream file(path);
-    double limit = 0;
-    if (file >> limit && limit < meminfo("MemTotal")) return ", limited to " + human_bytes(limit);
-  }
-  return "";
+std::string memory_limit(const HostMemory& memory) {
+  return memory.cgroup_limit ? ", the limit of the control group" : "";
 }
 
 std::string limit_text(rlim_t value, bool bytes) {
@@ -100,14 +88,15 @@ std::string free_space(const char* folder) {
 
 ExitCode run_doctor(const std::vector<std::string>& words, Console& console) {
   std::vector<TableRow> libtorch = libtorch_report(words);
+  const HostMemory memory = host_memory();
   utsname system{};
   uname(&system);
   std::vector<TableRow> rows = {
       {"system", text(system.sysname, " ", system.release, " ", system.machine), ""},
       {"cores", text(usable_cores(), " usable", core_limit()),
        multiplies_bf16() ? "multiply bfloat16" : "no bfloat16 instructions: on the CPU dtype auto means float32"},
-      {"memory", text(human_bytes(meminfo("MemTotal")), memory_limit()),
-       text(human_bytes(meminfo("MemAvailable")), " available")},
+      {"memory", text(human_bytes(memory.total), memory_limit(memory)),
+       text(human_bytes(memory.available), " available")},
       {"/dev/shm", free_space("/dev/shm"), ""},
   };
   for (TableRow& row : libtorch) rows.push_back(std::move(row));

@@ -17,9 +17,11 @@
 #include "trireme/report/status_line.hpp"
 #include "trireme/report/train_console.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
+#include "trireme/runtime/rank/out_of_memory.hpp"
 #include "trireme/runtime/rank/parallel_context.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
 #include "trireme/train/component_options.hpp"
+#include "trireme/train/memory_check.hpp"
 #include "trireme/train/rank_setup.hpp"
 #include "trireme/train/trainer.hpp"
 
@@ -86,6 +88,9 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
   io.warnings = warnings;
   io.config_text = config::to_toml(loaded);
   io.folder = command.run_folder;
+  const auto warn = [&io](const std::string& warning) {
+    if (!warning.empty()) io.warnings.push_back(warning);
+  };
   ContextOptions options = context_options(config.comm);
   options.fingerprint = fingerprint_of_config(config);
   if (!command.run_folder.empty()) options.comm.hang_folder = (io.folder / "ranks" / "hang").string();
@@ -94,18 +99,42 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
   report::StatusLine status(io.out, bar && env.rank == 0 && io.terminal.tty, io.terminal.width);
   io.status = [&status](const std::string& what) { what.empty() ? status.erase() : status.show("  " + what + " ..."); };
   if (env.world_size > 1) io.status(text("connecting ", env.world_size, " ranks"));
+  // On CPUs before anything is allocated; a GPU's free memory is known only to the process that uses it.
+  const at::Device cpu(at::kCPU);
+  const bool gpu = visible_gpus() > 0;
+  if (!gpu) warn(check_memory(config, memory_budget(cpu, env.local_world_size), cpu));
   ParallelContext context(parallel_sizes(config), env, variables, options);
+  const MemoryBudget budget = memory_budget(context.device(), env.local_world_size);
+  if (gpu) warn(check_memory(config, budget, context.device()));
   const ProcessSetup process(process_options(config, context, variables));
   const bool own_folder = io.folder.empty();
   if (own_folder) io.folder = broadcast_text(env.rank == 0 ? fresh_folder(config, variables).string() : "", context);
   io.stop_asked = StopSignals::asked;
+  const auto end = [&](ExitCode code) {
+    const bool removes = own_folder && env.rank == 0 && is_told_in_full(static_cast<int>(code));
+    if (removes) report::remove_if_nothing_was_done(io.folder);
+  };
+  const auto out_of_memory = [&](const std::string& what) {
+    const Tag tag = context.world().recorder().tag();
+    return text("out of memory: rank ", env.rank, " of ", env.world_size, " could not get ", what, " ",
+                tag.step < 0 ? "while the model was built" : text("in ", tag.str()),
+                memory_advice(config, budget, context.device()));
+  };
   try {
+    const LibraryExit library([&] {
+      end(ExitCode::out_of_memory);
+      return out_of_memory("memory or a thread for BLAS or OpenMP (its message is above)");
+    });
     Trainer trainer(config, context, process, io);
     StopSignals::note_from_now_on();
     return static_cast<int>(trainer.run());
-  } catch (const Error& e) {
-    const bool removes = own_folder && env.rank == 0 && is_told_in_full(static_cast<int>(e.exit_code()));
-    if (removes) report::remove_if_nothing_was_done(io.folder);
+  } catch (const std::exception& e) {
+    const auto* own = dynamic_cast<const Error*>(&e);
+    if (const auto refused = own == nullptr ? refused_memory(e) : std::nullopt) {
+      end(ExitCode::out_of_memory);
+      throw OutOfMemory(out_of_memory(text(amount_text(*refused), " from ", refused->by)));
+    }
+    if (own != nullptr) end(own->exit_code());
     throw;
   }
 }
@@ -135,6 +164,11 @@ int run_train(const TrainCommand& asked, Console& console) {
     const config::LoadedConfig loaded = checked_config(
         command, {.ranks = command.ranks, .how = text("-n ", command.ranks), .ranks_of_a_host = command.ranks},
         warnings);
+    if (const at::Device cpu(at::kCPU); visible_gpus() == 0) {
+      const MemoryBudget budget = memory_budget(cpu, command.ranks);
+      check_memory(loaded.config, budget, cpu);
+      how.out_of_memory_advice = memory_advice(loaded.config, budget, cpu);
+    }
     made = fresh_folder(loaded.config, variables);
     command.run_folder = made.string();
     const std::filesystem::path ranks = made / "ranks", copy = ranks / "launched.toml";
@@ -146,6 +180,7 @@ int run_train(const TrainCommand& asked, Console& console) {
       if (console.terminal.color) how.words.emplace_back("--terminal-color");
     }
     how.log_folder = ranks.string();
+    how.drops_logs = [made](int code) { return is_told_in_full(code) && report::nothing_was_done(made); };
   }
   const int code =
       rank_main(how, [&](const Environment& env) { return train_as_rank(command, env, variables, console); });

@@ -93,9 +93,14 @@ std::string point_latest_to(const fs::path& run) {
   return text(latest.string(), ": cannot be made to point to ", name, ": ", error.message());
 }
 
-void remove_if_nothing_was_done(const fs::path& run) {
+bool nothing_was_done(const fs::path& run) {
   std::error_code error;
-  if (fs::file_size(run / "metrics.jsonl", error) != 0 || error || fs::exists(run / "checkpoints", error)) return;
+  return fs::file_size(run / "metrics.jsonl", error) == 0 && !error && !fs::exists(run / "checkpoints", error);
+}
+
+void remove_if_nothing_was_done(const fs::path& run) {
+  if (!nothing_was_done(run)) return;
+  std::error_code error;
   fs::remove_all(run, error);
   // Not the folder of a later run: a link to this one would lead nowhere.
   if (fs::read_symlink(run.parent_path() / "latest", error) == run.filename() && !error)

@@ -32,8 +32,9 @@ std::filesystem::path make_run_folder(const std::filesystem::path& dir, const st
 /// Points the link `latest` next to `run` to it. Returns why that was not possible, or "": a run works without it.
 std::string point_latest_to(const std::filesystem::path& run);
 
-/// Removes the folder of a run that ended before its first step, with all that a start writes (logs, config). A folder
-/// with a record of a step or with a checkpoint is left alone.
+/// Whether this is the folder of a run without a record of a step and without a checkpoint.
+bool nothing_was_done(const std::filesystem::path& run);
+/// Removes such a folder, with all that a start writes (logs, config); leaves others alone.
 void remove_if_nothing_was_done(const std::filesystem::path& run);
 
 }  // namespace trireme::report

@@ -171,9 +171,9 @@ void TrainConsole::draw_bar() {
 
 void TrainConsole::draw(const std::string& bar) {
   if (!options_.terminal.tty || static_cast<int>(display_width(bar)) >= options_.terminal.width) return;
+  StopSignals::bar_is_drawn(true);
   out_ << "\r\x1B[K" << bar << std::flush;
   bar_is_drawn_ = true;
-  StopSignals::bar_is_drawn(true);
 }
 
 }  // namespace trireme::report

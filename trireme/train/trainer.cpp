@@ -75,8 +75,9 @@ ExitCode Trainer::run() {
   double validation_seconds = 0;
   SavedWeights saved;
   for (std::int64_t step = 1; step <= steps && !stop; ++step) {
-    if (report_) StopSignals::announce("finishing step ", step, ", then saving");
+    if (step == 1) announce_stop(step);
     const StepResult result = run_step(step);
+    announce_stop(step + 1);  // the ranks have agreed to go on: a signal from now on is for the next step
     // A smaller loss scale helps only if just the scaled gradients overflowed.
     const bool scale_helps = scale_ && result.scale > 1 && std::isfinite(result.loss);
     if (result.data_failed) stop_without_data(step - 1);
@@ -102,6 +103,11 @@ ExitCode Trainer::run() {
   if (report_) report_->finish(interrupted, peak_bytes_, saved.folder, seconds, validation_seconds);
   check_trained(done, skipped_, saved);
   return interrupted ? *stop : ExitCode::done;
+}
+
+/// What a stop signal is answered with.
+void Trainer::announce_stop(std::int64_t step) {
+  if (report_) StopSignals::announce("finishing step ", std::min(step, config_.training.steps), ", then saving");
 }
 
 StepResult Trainer::run_step(std::int64_t step) {

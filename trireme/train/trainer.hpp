@@ -34,6 +34,7 @@ class Trainer {
 
  private:
   StepResult run_step(std::int64_t step);
+  void announce_stop(std::int64_t step);
   double validate(std::int64_t done);
   template <class Take, class Empty>
   auto take_or_empty(const Take& take, const Empty& empty);

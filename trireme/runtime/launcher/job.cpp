@@ -42,6 +42,8 @@ int run_job(const Job& job, std::ostream& err) {
                         .variables = job.variables,
                         .black_box_bytes = sizeof(FlightRecord),
                         .control_fd = job.control_fd,
+                        .drops_logs = job.drops_logs,
+                        .out_of_memory_advice = job.out_of_memory_advice,
                         .saves_on_stop = job.saves_on_stop};
   // Nodes derive a common job id from what they share; a single node makes up its own.
   const std::string given = value_of(job.variables, "TRIREME_JOB_ID");

@@ -1,5 +1,6 @@
 #pragma once
 // Runs a program as the ranks of this host: hosts the store, launches, and saves the flight records after a failure.
+#include <functional>
 #include <iosfwd>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@ struct Job {
   std::string hang_folder{};  // for their last calls after a failure; empty: "hang" in the log folder
   int control_fd = -1;
   bool saves_on_stop = false;  // see LaunchOptions
+  std::string out_of_memory_advice{};
+  std::function<bool(int code)> drops_logs{};
 };
 int run_job(const Job& job, std::ostream& err);
 

@@ -64,8 +64,8 @@ std::string log_file(const LaunchOptions& options, int rank) {
 
 std::string oom_hint(const std::optional<long>& before, const std::optional<long>& after) {
   if (!before || !after || *after <= *before) return "";
-  return text("the kernel's OOM killer has struck in this control group (oom_kill rose from ", *before, " to ", *after,
-              "): it may have been it");
+  return text("the kernel's OOM killer has struck (oom_kill rose from ", *before, " to ", *after,
+              "): probably this rank");
 }
 
 }  // namespace
@@ -106,7 +106,11 @@ int launch(const LaunchOptions& options, std::ostream& err) {
     if (box != nullptr && options.last_call) names.last_call = options.last_call(box);
     if (end.deaths[static_cast<std::size_t>(end.failed)].signal == SIGKILL)
       names.hint = oom_hint(oom_before, cgroup_oom_kills(options.cgroup));
-    names.log_file = log_file(options, rank);
+    if (!names.hint.empty()) {
+      end.code = static_cast<int>(ExitCode::out_of_memory);
+      names.hint += options.out_of_memory_advice;
+    }
+    if (!options.drops_logs || !options.drops_logs(end.code)) names.log_file = log_file(options, rank);
     if (rank == 0) end.last_output.clear();  // already shown as it arrived
   }
   err << report_of(end, names) << std::flush;

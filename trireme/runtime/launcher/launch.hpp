@@ -33,7 +33,9 @@ struct LaunchOptions {
 
   int out_fd = STDOUT_FILENO, err_fd = STDERR_FILENO;  // rank 0's output is copied there
   int control_fd = -1;                                 // from a parent launcher (Note [Lifelines]); -1: none
-  bool saves_on_stop = false;                          // the program handles kStopSignals as `trireme train` does
+  std::function<bool(int code)> drops_logs{};          // whether the caller removes the logs after this exit code
+  std::string out_of_memory_advice{};  // follows the report of a rank that was killed for want of memory
+  bool saves_on_stop = false;          // the program handles kStopSignals as `trireme train` does
   CgroupPlaces cgroup{};
 };
 

@@ -196,12 +196,15 @@ LaunchResult killed_with_counter(const char* controller, const char* file, const
   std::ofstream(bench.folder / "self") << line_of_self;
   bench.options.variables["FILE"] = (folder / file).string();
   bench.options.cgroup = {.root = bench.folder / "cg", .self = bench.folder / "self"};
+  bench.options.out_of_memory_advice = "\n  fix: less";
   return bench.run();
 }
 
 TEST(LaunchFailure, AKillForWantOfMemoryIsGuessedFromTheCounter) {
-  constexpr const char* kHint = "OOM killer has struck in this control group (oom_kill rose from 2 to 3)";
-  EXPECT_THAT(killed_with_counter("", "memory.events", "0::/job\n", true).err, HasSubstr(kHint));
+  constexpr const char* kHint = "OOM killer has struck (oom_kill rose from 2 to 3): probably this rank";
+  const LaunchResult killed = killed_with_counter("", "memory.events", "0::/job\n", true);
+  EXPECT_THAT(killed.err, HasSubstr(std::string(kHint) + "\n  fix: less\n"));
+  EXPECT_EQ(killed.code, 73);
   EXPECT_THAT(killed_with_counter("memory", "memory.oom_control", "3:cpu:/\n4:memory:/job\n0::/\n", true).err,
               HasSubstr(kHint));
   EXPECT_THAT(killed_with_counter("", "memory.events", "0::/job\n", false).err, Not(HasSubstr("OOM")));

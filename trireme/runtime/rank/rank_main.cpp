@@ -68,6 +68,8 @@ int run_rank_main(const RankMain& how, const std::function<int(const Environment
       job.master_port = env.master_port;
       job.log_folder = how.log_folder;
       job.saves_on_stop = how.saves_on_stop;
+      job.out_of_memory_advice = how.out_of_memory_advice;
+      job.drops_logs = how.drops_logs;
       return launcher::run_job(job, std::cerr);
     }
     if (env.rank == 0 && !how.quiet) std::cerr << "launch: " << env.how << std::endl;

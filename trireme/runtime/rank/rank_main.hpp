@@ -16,10 +16,12 @@ Variables process_variables();
 struct RankMain {
   std::vector<std::string> words;  // argv, including the program
   Variables variables{};
-  EnvironmentFlags flags{};    // flags.local_ranks: -n N starts N ranks of this program
-  std::string log_folder{};    // for ranks that this process starts
-  bool quiet = false;          // do not print to stderr how it was started
-  bool saves_on_stop = false;  // `body` handles kStopSignals with StopSignals
+  EnvironmentFlags flags{};                    // flags.local_ranks: -n N starts N ranks of this program
+  std::string log_folder{};                    // for ranks that this process starts
+  bool quiet = false;                          // do not print to stderr how it was started
+  bool saves_on_stop = false;                  // `body` handles kStopSignals with StopSignals
+  std::string out_of_memory_advice{};          // for a rank that the kernel kills for want of memory
+  std::function<bool(int code)> drops_logs{};  // whether the caller removes the log folder after this exit code
 };
 
 /// Becomes a rank and runs `body`, whose result is the exit code, or starts the ranks of this host and waits for them.
