@@ -112,14 +112,14 @@ ExitCode run_config_show(const ConfigOptions& options, Console& console) {
   // A config without a model can still be shown, so violated cross-key rules are only warnings here.
   config::derive(loaded, started(options));
   std::vector<std::string> warnings;
-  for (const config::Violation& v : config::validate(loaded, started(options), warnings))
-    warnings.push_back(v.headline);
+  const std::vector<config::Violation> violations = config::validate(loaded, started(options), warnings);
   if (!options.rates.empty()) print_rates(loaded.config, options.rates, options.json, console.out);
   if (options.parameters) print_parameters(loaded.config, options.json, console.out);
   if (!options.rates.empty() || options.parameters) {
     print_warnings(warnings, console);
     return ExitCode::done;
   }
+  for (const config::Violation& v : violations) warnings.push_back(v.headline);
   console.out << config::show(loaded, options.explained);
   const std::string model = config::describe_model(loaded);
   if (!model.empty()) {
