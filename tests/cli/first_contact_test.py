@@ -312,6 +312,7 @@ class Models(Config):
         self.assertEqual(self.values(run)["tokenizer"]["path"], str(model / "tokenizer.json"))
         self.assertEqual(self.values(run, "--tokenizer.path", "bytes")["tokenizer"]["path"], "bytes")
         self.assertEqual(self.values(run, "--model.preset", "tiny-llama")["model"]["hidden_size"], 128)
+        self.assertIn('"hf:nowhere" has no config.json', self.fails("config", "check", run, "--model.init", "hf:nowhere"))
 
 
 class Check(Config):

@@ -135,6 +135,8 @@ class Loader {
       value = path;
       loaded_.origins[key] = {Origin::Kind::hf, {"", 0, 0, text("model.init = \"hf:", folder, "\"")}};
     };
+    // Without one the sizes are elsewhere; the weights are looked for when they are loaded.
+    if (std::error_code none; !std::filesystem::exists(std::filesystem::path(folder) / "config.json", none)) return;
     use_hf({"model.hf", {folder}, init.place});
     follow("model.hf", loaded_.config.model.hf, folder);
     const std::filesystem::path tokenizer = std::filesystem::path(folder) / "tokenizer.json";

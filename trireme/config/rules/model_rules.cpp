@@ -26,7 +26,14 @@ bool check_sizes(Rules& rules) {
                                                                    {"num_attention_heads", m.num_attention_heads},
                                                                    {"intermediate_size", m.intermediate_size},
                                                                    {"vocab_size", m.vocab_size}};
+  const std::string& init = rules.config.model.init;
   if (std::ranges::all_of(sizes, [](const auto& s) { return s.second == 0; })) {
+    if (init.starts_with("hf:")) {
+      rules.violation("model.init",
+                      text("model.init = \"", shortened(init), "\" has no config.json to take the model from"), "",
+                      "a folder with a config.json, or set model.preset or the sizes");
+      return false;
+    }
     rules.violation_at(rules.place_of_table("model"), "no model: [model] has no preset, no hf and no sizes", "",
                        "set model.preset, for instance \"tiny-llama\", or the sizes themselves");
     return false;
