@@ -87,7 +87,7 @@ def read_samples(tool, tokens):
 def learning_rate(step):
     if step <= WARMUP:
         return LR * step / WARMUP
-    return MIN_LR + (LR - MIN_LR) * (1 + math.cos(math.pi * (step - WARMUP) / (STEPS - WARMUP))) / 2
+    return MIN_LR + (LR - MIN_LR) * (1 + math.cos(math.pi * (step - 1 - WARMUP) / (STEPS - WARMUP))) / 2
 
 
 def is_decayed(name):

@@ -5,6 +5,7 @@
 #include "trireme/base/process_limits.hpp"
 #include "trireme/cli/commands.hpp"
 #include "trireme/cli/data.hpp"
+#include "trireme/config/read/flags.hpp"
 #include "trireme/config/read/nearest.hpp"
 #include "trireme/config/read/parse.hpp"
 #include "trireme/config/schema/presets.hpp"
@@ -51,14 +52,36 @@ CLI::App* add_config_command(CLI::App& parent, Choice& choice, const char* name,
   cmd->callback([options, run, &choice] {
     choice.run = [options, run, &choice](Console& console) {
       options->overrides = choice.overrides;
+      options->words = choice.words;
       return number(run(*options, console));
     };
   });
   return cmd;
 }
 
+void add_config_help(CLI::App& config, Choice& choice) {
+  auto explain = std::make_shared<ConfigExplainOptions>();
+  CLI::App* cmd =
+      config.add_subcommand("explain", "Say what a key means: its type, unit, limits, choices and other names");
+  cmd->add_option("key", explain->key, "a key, its last word, a section, or another trainer's name; none: every key");
+  cmd->add_flag("--markdown", explain->markdown, "every key, as the reference in docs/config.md");
+  cmd->footer("Example:\n  trireme config explain lr_scheduler.decay");
+  cmd->callback([explain, &choice] {
+    choice.run = [explain](Console& console) { return number(run_config_explain(*explain, console)); };
+  });
+
+  auto fresh = std::make_shared<ConfigNewOptions>();
+  cmd = config.add_subcommand("new", "Write a commented config to begin with");
+  cmd->add_option("--preset", fresh->preset, "a model by name (trireme config show --help lists them)");
+  cmd->add_option("--hf", fresh->hf, "a Hugging Face folder: its model, weights and tokenizer");
+  cmd->add_option("-o,--output", fresh->output, "file to write; default: standard output");
+  cmd->footer("Example:\n  trireme config new --preset llama3-8b -o run.toml");
+  cmd->callback(
+      [fresh, &choice] { choice.run = [fresh](Console& console) { return number(run_config_new(*fresh, console)); }; });
+}
+
 void add_config(CLI::App& app, Choice& choice) {
-  CLI::App* config = app.add_subcommand("config", "Show, check or translate a config");
+  CLI::App* config = app.add_subcommand("config", "Show, check, translate, explain or begin a config");
   config->require_subcommand(1);
   const char* settings = "Any key can be set: --section.key VALUE.";
 
@@ -68,16 +91,22 @@ void add_config(CLI::App& app, Choice& choice) {
                                      run_config_show, show);
   cmd->add_option("file", show->file, "config file; none: defaults and settings");
   cmd->add_option("-n,--ranks", show->ranks, "ranks that will be started");
+  cmd->add_flag("--explain", show->explained, "with the meaning, unit, limits and choices of each key");
+  cmd->add_option("--rates", show->rates, "print the learning rates of the first N steps, or of FIRST:LAST, instead");
+  cmd->add_flag("--params", show->parameters, "print the model's parameters, and which of them decay, instead");
+  cmd->add_flag("--json", show->json, "with --rates or --params: JSON, one object a line");
   std::string presets;
   for (const std::string& name : config::preset_names()) presets += " " + name;
   cmd->footer(text(settings, "\nPresets:", presets,
                    "\n\nExample:\n  trireme config show --model.preset llama3-8b --parallelism.tp 4 -n 8"));
 
   auto check = std::make_shared<ConfigOptions>();
-  cmd = add_config_command(*config, choice, "check", "Report every rule that a config breaks, before anything starts",
+  cmd = add_config_command(*config, choice, "check",
+                           "Report everything that would keep a config from training, before anything starts",
                            run_config_check, check);
   cmd->add_option("file", check->file, "config file")->required();
   cmd->add_option("-n,--ranks", check->ranks, "ranks that will be started");
+  cmd->add_flag("--no-files", check->no_files, "for a config of another machine: look at no token file or folder");
   cmd->footer(text(settings, "\n\nExample:\n  trireme config check examples/tiny.toml -n 4 --parallelism.tp 2"));
 
   auto import = std::make_shared<ConfigOptions>();
@@ -89,7 +118,9 @@ void add_config(CLI::App& app, Choice& choice) {
   cmd->add_option("--from", import->from,
                   "nanotron, torchtitan, megatron, deepspeed, trainer or hf; default: by the file");
   cmd->add_option("-o,--output", import->output, "file to write; default: standard output");
+  cmd->add_flag("--all", import->all, "list also the keys that change nothing here");
   cmd->footer("Example:\n  trireme config import config_tiny_llama.yaml -o run.toml");
+  add_config_help(*config, choice);
 }
 
 void add_train(CLI::App& app, Choice& choice) {
@@ -168,6 +199,20 @@ void check_command(const CLI::App& app, const std::vector<std::string>& words) {
                          "\n  fix: trireme --help lists them"));
 }
 
+/// An argument that no command takes: a setting without its section, perhaps.
+std::string unexpected(const std::string& what, const std::vector<std::string>& flags) {
+  for (const std::string& flag : flags) {
+    if (what.find(flag) == std::string::npos) continue;
+    std::string settings;
+    for (const std::string& setting : config::settings_like(flag))
+      settings += (settings.empty() ? "" : " or ") + setting;
+    if (!settings.empty())
+      return text("unknown flag ", config::shortened(flag), "\n  fix: did you mean ", settings,
+                  "? A setting is --section.key VALUE; trireme config show lists them");
+  }
+  return text(what, "\n  fix: trireme --help, or trireme COMMAND --help");
+}
+
 int report(Console& console, const std::string& what, ExitCode code) {
   console.err << "error: " << what << "\n";
   if (code == ExitCode::internal) console.err << "  this is a fault of trireme's own: please report it\n";
@@ -191,6 +236,7 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
   add_doctor(app, choice);
 
   int code = 0;
+  std::vector<std::string> flags;  // of a command that takes settings: what is none of them
   try {
     std::vector<std::string> words(argv + std::min(argc, 1), argv + argc), rest;
     if (words.empty()) words = {"--help"};
@@ -198,6 +244,7 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
     choice.words.assign(argv, argv + argc);
     if (!words.empty() && (words.front() == "config" || words.front() == "train")) {
       choice.overrides = config::take_flags(words, rest);
+      std::ranges::copy_if(rest, std::back_inserter(flags), [](const std::string& w) { return w.starts_with("--"); });
     } else {
       rest = words;
     }
@@ -211,6 +258,8 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
     code = choice.run(console);
   } catch (const CLI::Success& e) {  // --help, --version
     app.exit(e, console.out, console.err);
+  } catch (const CLI::ExtrasError& e) {
+    code = report(console, unexpected(e.what(), flags), ExitCode::config);
   } catch (const CLI::ParseError& e) {
     code = report(console, text(e.what(), "\n  fix: trireme --help, or trireme COMMAND --help"), ExitCode::config);
   } catch (const Error& e) {

@@ -9,6 +9,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/terminal.hpp"
 #include "trireme/config/read/setting.hpp"
+#include "trireme/config/schema/config.hpp"
 #include "trireme/schedule/replay.hpp"
 
 namespace trireme::cli {
@@ -33,15 +34,39 @@ struct ScheduleOptions {
 ExitCode run_schedule(const ScheduleOptions& options, Console& console);
 
 struct ConfigOptions {
-  std::string file;            // empty: defaults and flags only
-  config::Settings overrides;  // --a.b value
-  int ranks = 0;               // 0: unknown
-  std::string from;            // import: the source framework, if it cannot be detected from the file
-  std::string output;          // import: output file; empty: standard output
+  std::string file;                  // empty: defaults and flags only
+  config::Settings overrides;        // --a.b value
+  int ranks = 0;                     // 0: unknown
+  std::string from;                  // import: the source framework, if it cannot be detected from the file
+  std::string output;                // import, new: output file; empty: standard output
+  std::string rates;                 // show: the learning rates of these steps instead: "200", "1000:1200"
+  bool parameters = false;           // show: the model's parameters instead
+  bool json = false;                 // show: JSON lines
+  bool all = false;                  // import: list also what changes nothing
+  bool no_files = false;             // check: nothing outside the config
+  bool explained = false;            // show: each key with its meaning
+  std::vector<std::string> words{};  // the whole command line
 };
+/// What `trireme train` checks of a config before it starts, without ranks: token files, tokenizer, vocabulary, initial
+/// weights, the options of each part. Throws as it would. Returns the line about this machine; adds warnings.
+/// `words`: the command line, for a program without libtorch.
+std::string check_training(const Config& config, const std::vector<std::string>& words,
+                           std::vector<std::string>& warnings);
 ExitCode run_config_show(const ConfigOptions& options, Console& console);
 ExitCode run_config_check(const ConfigOptions& options, Console& console);
 ExitCode run_config_import(const ConfigOptions& options, Console& console);
+
+struct ConfigExplainOptions {
+  std::string key;        // or a section, or another trainer's name; empty: all keys
+  bool markdown = false;  // the reference in docs/config.md
+};
+ExitCode run_config_explain(const ConfigExplainOptions& options, Console& console);
+
+struct ConfigNewOptions {
+  std::string preset, hf;  // one of them
+  std::string output;      // empty: standard output
+};
+ExitCode run_config_new(const ConfigNewOptions& options, Console& console);
 
 struct TrainCommand {
   std::string file;

@@ -1,17 +1,21 @@
 #include "trireme/config/schema/config.hpp"
 
 #include <algorithm>
-#include <filesystem>
+#include <charconv>
+#include <iomanip>
+#include <iterator>
 #include <sstream>
 
-#include "trireme/base/file_output.hpp"
 #include "trireme/base/human.hpp"
+#include "trireme/base/name_pattern.hpp"
 #include "trireme/cli/commands.hpp"
-#include "trireme/config/foreign/import.hpp"
 #include "trireme/config/read/show.hpp"
-#include "trireme/config/read/toml_file.hpp"
+#include "trireme/config/rules/training_rules.hpp"
 #include "trireme/config/rules/validate.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
+#include "trireme/config/schema/fields.hpp"
+#include "trireme/config/schema/lr_schedule.hpp"
+#include "trireme/config/schema/weight_names.hpp"
 
 namespace trireme::cli {
 namespace {
@@ -57,6 +61,49 @@ std::string describe_batch(const Config& c) {
               " steps = ", human_count(static_cast<double>(tokens) * static_cast<double>(t.steps)), " tokens\n");
 }
 
+/// "200": the first 200 steps; "1000:1200": those.
+std::pair<std::int64_t, std::int64_t> step_range(const std::string& words) {
+  const auto number = [&](std::string_view word) {
+    std::int64_t step = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), step);
+    require<ConfigError>(error == std::errc() && end == word.data() + word.size() && step >= 1, "--rates ", words,
+                         ": a number of steps, or FIRST:LAST, from 1");
+    return step;
+  };
+  const std::size_t colon = words.find(':');
+  if (colon == std::string::npos) return {1, number(words)};
+  return {number(std::string_view(words).substr(0, colon)), number(std::string_view(words).substr(colon + 1))};
+}
+
+/// The learning rates of some steps, one a line.
+void print_rates(const Config& c, const std::string& which, bool json, std::ostream& out) {
+  const LrSchedule lr(lr_options(c));
+  const auto [first, last] = step_range(which);
+  if (!json) out << "step  learning rate\n";
+  for (std::int64_t step = first; step <= std::min(last, c.training.steps); ++step) {
+    double rate = lr(step);
+    const std::string number = config::toml_text(&rate);
+    if (json)
+      out << "{\"step\": " << step << ", \"lr\": " << number << "}\n";
+    else
+      out << std::setw(4) << step << "  " << number << "\n";
+  }
+}
+
+/// The parameters of the model, one a line, and whether weight decay applies to them.
+void print_parameters(const Config& c, bool json, std::ostream& out) {
+  require<ConfigError>(c.model.num_hidden_layers > 0, "no model to list the parameters of\n  fix: set model.preset, ",
+                       "for instance --model.preset tiny-llama");
+  const std::vector<NamePattern> without = name_patterns(c.optimizer.no_decay);
+  for (const std::string& name : parameter_names(c.model)) {
+    const bool decays = c.optimizer.weight_decay > 0 && !matches_any(without, name);
+    if (json)
+      out << "{\"name\": \"" << name << "\", \"decay\": " << (decays ? "true" : "false") << "}\n";
+    else
+      out << (decays ? "decay     " : "no decay  ") << name << "\n";
+  }
+}
+
 }  // namespace
 
 ExitCode run_config_show(const ConfigOptions& options, Console& console) {
@@ -65,9 +112,15 @@ ExitCode run_config_show(const ConfigOptions& options, Console& console) {
   // A config without a model can still be shown, so violated cross-key rules are only warnings here.
   config::derive(loaded, started(options));
   std::vector<std::string> warnings;
-  for (const config::Violation& v : config::validate(loaded, started(options), warnings))
-    warnings.push_back(v.headline);
-  console.out << config::show(loaded);
+  const std::vector<config::Violation> violations = config::validate(loaded, started(options), warnings);
+  if (!options.rates.empty()) print_rates(loaded.config, options.rates, options.json, console.out);
+  if (options.parameters) print_parameters(loaded.config, options.json, console.out);
+  if (!options.rates.empty() || options.parameters) {
+    print_warnings(warnings, console);
+    return ExitCode::done;
+  }
+  for (const config::Violation& v : violations) warnings.push_back(v.headline);
+  console.out << config::show(loaded, options.explained);
   const std::string model = config::describe_model(loaded);
   if (!model.empty()) {
     console.out << "\n# ---\n";
@@ -80,33 +133,21 @@ ExitCode run_config_show(const ConfigOptions& options, Console& console) {
 
 ExitCode run_config_check(const ConfigOptions& options, Console& console) {
   config::LoadedConfig loaded = config::load_config(options.file, options.overrides);
-  print_warnings(config::check_config(loaded, started(options)), console);
-  console.out << config::describe_model(loaded) << describe_layout(loaded.config.parallelism)
-              << describe_batch(loaded.config);
-  console.out << "ok           " << options.file << " fits together\n";
-  return ExitCode::done;
-}
-
-ExitCode run_config_import(const ConfigOptions& options, Console& console) {
-  require<ConfigError>(options.overrides.empty(), "config import takes no settings: ",
-                       options.overrides.empty() ? "" : str(options.overrides.front().place),
-                       "\n  fix: set them in the file it writes");
-  const auto from = config::framework_by_name(options.from);
-  require<ConfigError>(options.from.empty() || from, "--from ", options.from,
-                       " is no trainer that we know\n  fix: nanotron, torchtitan, megatron, deepspeed, trainer or hf");
-  // A model folder means its config.json.
-  std::filesystem::path source = options.file;
-  if (std::filesystem::is_directory(source)) source /= "config.json";
-  const config::Imported imported =
-      config::import_config(source.string(), config::read_config_file(source.string()), from);
-  for (const std::string& note : imported.notes) console.err << "not translated: " << note << "\n";
-  const std::string toml = text("# from ", options.file, " (", name(imported.from), ")\n", imported.toml);
-  if (options.output.empty()) {
-    console.out << toml;
-    return ExitCode::done;
+  std::vector<std::string> warnings = config::check_config(loaded, started(options));
+  const std::vector<config::Violation> refused = config::validate_for_training(loaded);
+  std::string machine;
+  if (options.no_files) {
+    for (const config::Violation& v : refused) warnings.push_back("trireme train would refuse it: " + v.headline);
+  } else {
+    config::throw_if_any(refused);
+    std::ranges::move(config::not_done_yet(loaded), std::back_inserter(warnings));
+    machine = check_training(loaded.config, options.words, warnings);
   }
-  replace_file(options.output, toml);
-  console.out << "written to " << options.output << "\n";
+  print_warnings(warnings, console);
+  console.out << config::describe_model(loaded) << describe_layout(loaded.config.parallelism)
+              << describe_batch(loaded.config) << machine;
+  console.out << "ok           " << options.file << " fits together"
+              << (options.no_files ? "; no file was looked at\n" : ", and can be trained\n");
   return ExitCode::done;
 }
 

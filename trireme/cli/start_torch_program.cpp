@@ -28,6 +28,12 @@ int run_train(const TrainCommand& command, Console& /*console*/) { become_torch_
 
 int run_launch(const LaunchCommand& command, Console& /*console*/) { become_torch_program(command.words); }
 
+/// A config with an error does not come this far: that is told at once.
+std::string check_training(const Config& /*config*/, const std::vector<std::string>& words,
+                           std::vector<std::string>& /*warnings*/) {
+  become_torch_program(words);
+}
+
 std::vector<std::vector<std::string>> libtorch_report(const std::vector<std::string>& words) {
   become_torch_program(words);
 }

@@ -1,5 +1,7 @@
 // The commands that need libtorch, in a build without it.
 #include "trireme/cli/commands.hpp"
+#include "trireme/data/tokenizer/tokenizer.hpp"
+#include "trireme/data/tokens/open_tokens.hpp"
 
 namespace trireme::cli {
 namespace {
@@ -16,6 +18,20 @@ int run_launch(const LaunchCommand& /*command*/, Console& /*console*/) { refuse(
 
 std::vector<std::vector<std::string>> libtorch_report(const std::vector<std::string>& /*words*/) {
   return {{"libtorch", "not in this build", "it draws schedules and checks configs, and trains nothing"}};
+}
+
+std::string check_training(const Config& config, const std::vector<std::string>& /*words*/,
+                           std::vector<std::string>& /*warnings*/) {
+  if (!config.tokenizer.path.empty()) {
+    const std::int64_t tokens = data::Tokenizer::load(config.tokenizer.path).vocab_size();
+    require<ConfigError>(tokens <= config.model.vocab_size, "tokenizer.path = \"", config.tokenizer.path, "\" has ",
+                         tokens, " tokens, model.vocab_size = ", config.model.vocab_size,
+                         "\n  fix: model.vocab_size = ", tokens);
+  }
+  for (const DataStage& stage : config.data)
+    for (const DataSource& source : stage.sources)
+      if (source.path != "synthetic") data::open_tokens(source.path);
+  return "machine      this build has no libtorch: it trains nothing, and does not look into token files\n";
 }
 
 }  // namespace trireme::cli

@@ -1,5 +1,3 @@
-#include "trireme/model/families.hpp"
-
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -15,6 +13,7 @@
 #include "trireme/config/foreign/hf_config_write.hpp"
 #include "trireme/config/schema/counts.hpp"
 #include "trireme/config/schema/presets.hpp"
+#include "trireme/config/schema/weight_names.hpp"
 #include "trireme/model/hugging_face.hpp"
 #include "trireme/nn/init_scope.hpp"
 #include "trireme/nn/sampler.hpp"

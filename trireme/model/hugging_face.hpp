@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "trireme/comm/param_mesh.hpp"
+#include "trireme/config/schema/weight_names.hpp"
 #include "trireme/model/decoder.hpp"
-#include "trireme/model/families.hpp"
 #include "trireme/nn/param_values.hpp"
 
 namespace trireme {

@@ -1,8 +1,7 @@
 #include "trireme/optim/optimizer.hpp"
 
-#include <algorithm>
-
 #include "trireme/base/error.hpp"
+#include "trireme/base/name_pattern.hpp"
 
 namespace trireme {
 namespace {
@@ -66,8 +65,7 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options) {
 }
 
 bool is_decayed(const std::string& name, const OptimizerOptions& options) {
-  return std::ranges::none_of(options.no_decay,
-                              [&](const std::string& word) { return name.find(word) != std::string::npos; });
+  return !matches_any(name_patterns(options.no_decay), name);
 }
 
 }  // namespace trireme

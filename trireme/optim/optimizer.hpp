@@ -22,7 +22,7 @@ struct OptimizerOptions {
   double weight_decay = 0.1;
   double momentum = 0.9;
   bool nesterov = false;
-  std::vector<std::string> no_decay = {"norm", "bias"};  // parameters with one of these in their name
+  std::vector<std::string> no_decay = {"norm", "bias"};  // patterns of names (base/name_pattern.hpp)
 };
 
 /// Elements `range` of this rank's shard of a parameter, flattened; `offset` is where they begin in an UpdateSlice.

@@ -115,7 +115,7 @@ inline void randomise(const config::Field& field, Dice& dice) {
       *target = field.choices.empty() ? dice.one_of(words, field.filled ? 1 : 0) : dice.one_of(field.choices);
     } else if constexpr (std::is_same_v<T, std::int64_t>) {
       *target = std::llround(number());
-    } else if constexpr (std::is_same_v<T, double>) {
+    } else if constexpr (std::is_same_v<T, double> || std::is_same_v<T, Steps>) {
       *target = number();
     } else {
       *target = dice.toss();
@@ -123,7 +123,7 @@ inline void randomise(const config::Field& field, Dice& dice) {
   };
   const auto set = [&](auto* target) {
     using T = std::remove_pointer_t<decltype(target)>;
-    if constexpr (std::is_same_v<T, std::string> || std::is_arithmetic_v<T>) {
+    if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, Steps> || std::is_arithmetic_v<T>) {
       one(target);
     } else {
       target->resize(static_cast<std::size_t>(dice.pick(0, 3)));

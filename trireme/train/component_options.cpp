@@ -56,15 +56,6 @@ InitOptions init_options(const Config& config) {
           .layers = config.model.num_hidden_layers};
 }
 
-LrSchedule::Options lr_options(const Config& config) {
-  return {.lr = config.optimizer.lr,
-          .min_lr = config.lr_scheduler.min_lr,
-          .steps = config.training.steps,
-          .warmup_steps = config.lr_scheduler.warmup_steps,
-          .decay_steps = config.lr_scheduler.decay_steps,
-          .decay = parse_lr_decay(config.lr_scheduler.decay)};
-}
-
 LossScale::Options loss_scale_options(const Config& config) {
   return {.initial = config.loss_scale.initial,
           .growth_interval = config.loss_scale.growth_interval,
@@ -77,10 +68,7 @@ std::vector<std::string> check_options(const Config& config) {
   config::layers_per_unit(config);
   LrSchedule{lr_options(config)};
   if (config.precision.param == "float16" || config.model.dtype == "float16") LossScale{loss_scale_options(config)};
-  const LrSchedulerConfig& lr = config.lr_scheduler;
-  if (lr.decay_steps == 0 || lr.warmup_steps + lr.decay_steps <= config.training.steps) return {};
-  return {text("lr_scheduler: ", lr.warmup_steps, " steps of warm-up and ", lr.decay_steps,
-               " of decay are more than training.steps = ", config.training.steps, ": the run ends before they do")};
+  return {};
 }
 
 }  // namespace trireme

@@ -11,8 +11,8 @@
 #include "trireme/base/human.hpp"
 #include "trireme/comm/time_limit.hpp"
 #include "trireme/config/foreign/hf_config_write.hpp"
+#include "trireme/config/schema/weight_names.hpp"
 #include "trireme/files/safetensors_folder_write.hpp"
-#include "trireme/model/families.hpp"
 #include "trireme/model/hugging_face.hpp"
 #include "trireme/nn/full_tensor.hpp"
 

@@ -7,8 +7,8 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/config/schema/choices.hpp"
+#include "trireme/config/schema/lr_schedule.hpp"
 #include "trireme/optim/loss_scale.hpp"
-#include "trireme/optim/lr_schedule.hpp"
 #include "trireme/runtime/process_setup.hpp"
 #include "trireme/train/batches.hpp"
 #include "trireme/train/device_memory.hpp"

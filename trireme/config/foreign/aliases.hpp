@@ -15,8 +15,8 @@ struct Alias {
   std::string foreign;  // "tokens.train_steps", "--train-iters"; * matches an index
   std::string key;      // ours
   Translation translate;
-  /// It reads other settings (`so_far`), so it is translated after them.
-  bool late = false;
+  /// Above 0 if it reads other settings (`so_far`): it is translated after those with a lower number.
+  int late = 0;
 };
 
 const std::vector<Alias>& aliases();

@@ -97,7 +97,7 @@ TEST(HfConfigWrite, OfEveryPresetIsReadBack) {
     EXPECT_EQ(model_values(read_back(hf_config_json(model, "bfloat16"))), model_values(model)) << name;
     ++written;
   }
-  EXPECT_EQ(written, 12);
+  EXPECT_EQ(written, 18);
 }
 
 RC_GTEST_PROP(HfConfigWrite, OfAnyModelIsReadBack, ()) {

@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <iterator>
 #include <map>
 #include <set>
 
 #include "trireme/base/error.hpp"
 #include "trireme/config/foreign/assumed.hpp"
+#include "trireme/config/foreign/harmless.hpp"
 #include "trireme/config/foreign/hf_config.hpp"
 #include "trireme/config/foreign/megatron_script.hpp"
+#include "trireme/config/foreign/trainer_schedule.hpp"
 #include "trireme/config/read/convert.hpp"
 #include "trireme/config/read/json_file.hpp"
 #include "trireme/config/read/parse.hpp"
@@ -38,6 +42,34 @@ Settings read(Framework from, const std::string& file, const std::string& conten
   return parse_json(file, contents);
 }
 
+const std::set<std::string>& our_keys() {
+  static const std::set<std::string> ours = [] {
+    Config config;
+    std::set<std::string> keys;
+    for (const Field& field : fields(config)) keys.insert(field.key);
+    return keys;
+  }();
+  return ours;
+}
+
+/// Whether a TOML file is ours and not torchtitan's. They have keys in common: a key that only we have decides, unless
+/// there is one that only torchtitan has.
+bool is_ours(const Settings& settings) {
+  bool ours = false;
+  for (const Setting& s : settings) {
+    const std::vector<AliasMatch> matches = find_aliases(s.path);
+    const bool theirs = std::ranges::any_of(
+        matches, [](const AliasMatch& match) { return match.alias->framework == Framework::torchtitan; });
+    if (theirs || s.path == "model.name" || s.path == "model.flavor" || s.path.starts_with("job.")) return false;
+    const bool only_ours = s.path.starts_with("data.") ||
+                           (our_keys().contains(s.path) && !s.path.starts_with("training.s") &&
+                            !s.path.starts_with("optimizer.") && !s.path.starts_with("lr_scheduler.") &&
+                            !s.path.starts_with("checkpoint.") && !s.path.starts_with("activation_checkpoint."));
+    ours = ours || only_ours;
+  }
+  return ours;
+}
+
 class Importer {
  public:
   Importer(Framework from, const std::string& file, const std::string& contents)
@@ -48,43 +80,98 @@ class Importer {
       HfConfig hf = parse_hf_config(file_, contents_);
       taken_ = std::move(hf.settings);
       for (const std::string& key : hf.ignored)
-        notes_.push_back(shortened(key) + ": says nothing about the model's shape");
+        harmless_.push_back(shortened(key) + ": says nothing about the model's shape");
     } else {
-      for (const Setting& s : read(from_, file_, contents_)) take(s);
+      for (const Setting& s : read_all()) take(s);
       if (from_ == Framework::torchtitan) take_flavor();
       if (from_ == Framework::megatron) finish_megatron();
     }
+    keep_one_total();
     LoadedConfig loaded = load();
     add_assumed(loaded);
     add_sources(loaded);
+    add_validation(loaded);
     loaded = load();
+    complete_schedule(from_, taken_, loaded, {automatic_, total_});
+    loaded = load();
+    note_no_decay(loaded);
     if (loaded.config.model.hidden_size == 0) notes_.push_back("no model in this file: set model.preset or its sizes");
-    return {from_, to_toml(loaded), std::move(notes_)};
+    return {from_, to_toml(loaded), std::move(notes_), std::move(harmless_)};
   }
 
  private:
+  /// The HF Trainer's "deepspeed" is a second file, or holds its settings; the Trainer's own come first.
+  Settings read_all() {
+    Settings all = read(from_, file_, contents_);
+    if (from_ != Framework::hf_trainer) return all;
+    Settings both, deepspeed;
+    for (Setting& s : all) {
+      if (s.path == "deepspeed") {
+        const std::filesystem::path path = std::filesystem::path(file_).parent_path() / plain_text(s.value);
+        deepspeed = parse_json(path.string(), read_config_file(path.string()));
+      } else if (s.path.starts_with("deepspeed.")) {
+        s.path.erase(0, 10);
+        deepspeed.push_back(std::move(s));
+      } else {
+        both.push_back(std::move(s));
+      }
+    }
+    std::ranges::move(deepspeed, std::back_inserter(both));
+    return both;
+  }
+
   void take(const Setting& s) {
     if (std::holds_alternative<Nothing>(s.value.data)) return;  // null or an empty table: no value
-    if (from_ == Framework::deepspeed && plain_text(s.value) == "auto") {
-      note(s, "\"auto\" is filled in by the caller");
-      for (const AliasMatch& match : find_aliases(s.path)) open_.insert(match.key);
+    const bool json = from_ == Framework::deepspeed || from_ == Framework::hf_trainer;
+    if (json && plain_text(s.value) == "auto") {
+      automatic_.insert(s.path);
+      if (from_ == Framework::hf_trainer) return;  // the HF Trainer fills it in from its own arguments
+      const std::vector<AliasMatch> matches = find_aliases(s.path);
+      note(s, "\"auto\" is filled in by the caller", matches.empty());
+      for (const AliasMatch& match : matches) open_.insert(match.key);
     } else if (from_ == Framework::megatron && needs_shell(s)) {
-      note(s, "only a shell knows its value");
-      for (const AliasMatch& match : find_aliases(s.path)) open_.insert(match.key);
+      const std::vector<AliasMatch> matches = find_aliases(s.path);
+      note(s, "only a shell knows its value", matches.empty() && changes_nothing(from_, s));
+      for (const AliasMatch& match : matches) open_.insert(match.key);
     } else if (from_ == Framework::torchtitan && (s.path == "model.name" || s.path == "model.flavor")) {
       flavor_[s.path] = s;
+    } else if (from_ == Framework::torchtitan && s.path.starts_with("validation.")) {
+      validation_[leaf_of(s.path)] = s;
     } else if (take_folder_map(s)) {
       // nanotron's older key for weights
     } else if (from_ == Framework::torchtitan && s.path == "training.global_batch_size" &&
                s.value == Value{std::int64_t{-1}}) {
       // torchtitan's value for "derive it"
+    } else if (from_ == Framework::hf_trainer && s.path == "max_steps" && s.value == Value{std::int64_t{-1}}) {
+      // the HF Trainer's value for "by epochs"
     } else if (is_known(s.path)) {
-      taken_.push_back(s);
+      if (!is_repeated(s)) taken_.push_back(s);
     } else if (s.path == "model.model_config.initializer_range") {
-      note(s, "nanotron draws initial weights by model.init_method.std");
+      note(s, "nanotron draws initial weights by model.init_method.std", true);
     } else {
-      note(s, "no counterpart");
+      note(s, "no counterpart", changes_nothing(from_, s));
     }
+  }
+
+  /// DeepSpeed's file and the HF Trainer's arguments may say the same thing twice. They print at their own intervals.
+  bool is_repeated(const Setting& s) const {
+    const std::vector<AliasMatch> matches = find_aliases(s.path);
+    if (from_ != Framework::hf_trainer || matches.empty()) return false;
+    const std::string& key = matches.front().key;
+    return std::ranges::any_of(taken_, [&](const Setting& other) {
+      const std::vector<AliasMatch> others = find_aliases(other.path);
+      return !others.empty() && others.front().key == key && (other.value == s.value || key.starts_with("metrics."));
+    });
+  }
+
+  /// DeepSpeed's total_num_steps is of its schedule; beside max_steps it is not of the run.
+  void keep_one_total() {
+    constexpr const char* kTotal = "scheduler.params.total_num_steps";
+    const auto total = std::ranges::find(taken_, kTotal, &Setting::path);
+    if (total == taken_.end() || std::ranges::find(taken_, "max_steps", &Setting::path) == taken_.end()) return;
+    const Value steps = total->value;
+    taken_.erase(total);
+    total_ = steps;
   }
 
   /// dataset_folder: {path: weight}
@@ -108,17 +195,14 @@ class Importer {
           return m.alias->framework == from_ || (json(from_) && json(m.alias->framework));
         }))
       return true;
-    static const std::set<std::string> ours = [] {
-      Config config;
-      std::set<std::string> keys;
-      for (const Field& field : fields(config)) keys.insert(field.key);
-      return keys;
-    }();
     // They have some section names in common with ours.
-    return (from_ == Framework::nanotron || from_ == Framework::torchtitan) && ours.contains(path);
+    return (from_ == Framework::nanotron || from_ == Framework::torchtitan) && our_keys().contains(path);
   }
 
   void take_flavor() {
+    if (const auto dataset = std::ranges::find(taken_, "training.dataset", &Setting::path);
+        dataset != taken_.end() && std::ranges::find(taken_, "training.dataset_path", &Setting::path) == taken_.end())
+      note(*dataset, "a dataset by name: prepare its token files, and set data.sources");
     if (flavor_.empty()) return;
     const Setting& s = flavor_.begin()->second;
     const std::string name = plain_text(flavor_["model.name"].value),
@@ -164,9 +248,55 @@ class Importer {
 
   /// Removes a note with this beginning; returns whether there was one.
   bool forget_note(const std::string& beginning) {
-    return std::erase_if(notes_, [&](const std::string& n) {
-             return n.starts_with(beginning) && (n.substr(beginning.size()).starts_with(" (line"));
-           }) > 0;
+    const auto is_it = [&](const std::string& n) {
+      return n.starts_with(beginning) && n.substr(beginning.size()).starts_with(" (line");
+    };
+    return std::erase_if(notes_, is_it) + std::erase_if(harmless_, is_it) > 0;
+  }
+
+  /// torchtitan validates only if it is switched on; its steps are of every replica.
+  void add_validation(const LoadedConfig& loaded) {
+    const auto value = [&](const char* key) {
+      const auto it = validation_.find(key);
+      return it == validation_.end() ? nullptr : &it->second;
+    };
+    const Setting* on = value("enable") != nullptr ? value("enable") : value("enabled");
+    const bool enabled = on != nullptr && on->value == Value{true};
+    for (const auto& [key, s] : validation_)
+      if (!enabled) harmless_.push_back(text(s.path, " = ", brief(s.value), ": validation is off"));
+    if (!enabled) return;
+    const auto number = [&](const char* key, double standard) {
+      return value(key) != nullptr ? plain_number(value(key)->value).value_or(standard) : standard;
+    };
+    taken_.push_back({"validation.interval", {number("freq", 10)}, on->place});
+    const Setting* source = value("dataset_path") != nullptr ? value("dataset_path") : value("dataset");
+    const Value path = source != nullptr ? source->value : Value{"c4_validation"};
+    taken_.push_back({"validation.sources", {Values{path}}, on->place});
+    if (value("dataset_path") == nullptr)
+      notes_.push_back(text("validation.dataset = ", brief(path),
+                            ": a dataset by name; prepare its token files, and set "
+                            "validation.sources"));
+    if (const double steps = number("steps", -1); steps > 0) {
+      const auto dp = static_cast<double>(loaded.config.parallelism.dp);
+      if (dp > 0)
+        taken_.push_back({"validation.samples", {steps * number("local_batch_size", 8) * dp}, on->place});
+      else
+        notes_.push_back(text("validation.steps = ", steps,
+                              ": samples of each source depend on the number of ranks; set "
+                              "validation.samples"));
+    }
+    if (const Setting* length = value("seq_len");
+        length != nullptr && plain_number(length->value) != static_cast<double>(loaded.config.training.seq_len))
+      note(*length, "validation has the length of training");
+  }
+
+  void note_no_decay(const LoadedConfig& loaded) {
+    const auto s = std::ranges::find(taken_, "optimizer.weight_decay_exclude_named_params", &Setting::path);
+    if (s == taken_.end() || loaded.config.model.hidden_size == 0) return;
+    for (const std::string& word : loaded.config.optimizer.no_decay)
+      if (word.starts_with("re:"))
+        notes_.push_back(text("optimizer.weight_decay_exclude_named_params: \"", word.substr(3),
+                              "\" matches no parameter of nanotron's"));
   }
 
   LoadedConfig load() const {
@@ -195,19 +325,22 @@ class Importer {
     }
   }
 
-  void note(const Setting& s, const std::string& why) {
-    notes_.push_back(text(shortened(s.path), str(s.value).empty() ? "" : " = " + brief(s.value),
-                          s.place.line > 0 ? text(" (line ", s.place.line, ")") : "", ": ", why));
+  void note(const Setting& s, const std::string& why, bool harmless = false) {
+    (harmless ? harmless_ : notes_)
+        .push_back(text(shortened(s.path), str(s.value).empty() ? "" : " = " + brief(s.value),
+                        s.place.line > 0 ? text(" (line ", s.place.line, ")") : "", ": ", why));
   }
 
   Framework from_;
   const std::string& file_;
   const std::string& contents_;
   Settings taken_;
-  std::vector<std::string> notes_;
-  std::map<std::string, Setting> flavor_;
+  std::vector<std::string> notes_, harmless_;
+  std::map<std::string, Setting> flavor_, validation_;
   std::map<std::string, int> sources_;  // by data stage: number of sources from a map
   std::set<std::string> open_;          // our keys whose value only the user's code knows
+  std::set<std::string> automatic_;     // foreign keys that are "auto"
+  std::optional<Value> total_;          // DeepSpeed's total_num_steps, if the run has another number
 };
 
 }  // namespace
@@ -215,7 +348,13 @@ class Importer {
 Framework recognise(const std::string& file, const std::string& contents) {
   const std::string ending = ending_of(file);
   if (ending == ".yaml" || ending == ".yml") return Framework::nanotron;
-  if (ending == ".toml") return Framework::torchtitan;
+  if (ending == ".toml") {
+    require<ConfigError>(!is_ours(parse_toml(file, contents)), file,
+                         " is a config of trireme already: there is nothing to translate\n  fix: use it as it is, for "
+                         "instance trireme config check ",
+                         file, "; or say whose it is: --from torchtitan");
+    return Framework::torchtitan;
+  }
   if (ending == ".json") {
     const Settings settings = parse_json(file, contents);
     const auto has = [&](std::string_view word) {

@@ -11,11 +11,13 @@ namespace trireme::config {
 
 struct Imported {
   Framework from;
-  std::string toml;                // our config
-  std::vector<std::string> notes;  // "general.project = "x" (line 3): no counterpart"
+  std::string toml;  // our config
+  /// What may change the result: "training.z_loss = 1.0 (line 3): no counterpart".
+  std::vector<std::string> notes;
+  std::vector<std::string> harmless;  // what was left out and changes nothing (harmless.hpp)
 };
 
-/// Detects the trainer of a file from its extension and content. ConfigError if it is unknown.
+/// Detects the trainer of a file from its extension and content. ConfigError if it is unknown, or our own.
 Framework recognise(const std::string& file, const std::string& contents);
 
 /// Defaults of the trainer that differ from ours are written out (assumed.hpp). ConfigError for a file that cannot be

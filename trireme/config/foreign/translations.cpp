@@ -1,75 +1,22 @@
 #include "trireme/config/foreign/translations.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
-#include <map>
-#include <numeric>
-#include <optional>
 #include <sstream>
 
 #include "trireme/base/error.hpp"
+#include "trireme/config/foreign/nanotron_names.hpp"
+#include "trireme/config/foreign/translating.hpp"
 #include "trireme/config/read/convert.hpp"
 #include "trireme/config/schema/counts.hpp"
 
 namespace trireme::config {
 namespace {
 
-using Words = std::map<std::string, Value>;
-
-std::string lower(std::string word) {
-  std::ranges::transform(word, word.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return word;
-}
-
-/// A string as it is, anything else in TOML syntax.
-std::string word_of(const Value& value) {
-  const bool is_text = std::holds_alternative<std::string>(value.data) || std::holds_alternative<RawText>(value.data);
-  return is_text ? plain_text(value) : str(value);
-}
-
-std::optional<double> number_of(const Value& value) {
-  return std::holds_alternative<std::string>(value.data) ? plain_number({RawText{plain_text(value)}})
-                                                         : plain_number(value);
-}
-
-double number_or_throw(const Setting& s) {
-  const auto number = number_of(s.value);
-  require<ConfigError>(number.has_value() && std::isfinite(*number), s.path, " = ", brief(s.value), " is not a number");
-  return *number;
-}
-
-std::int64_t whole_or_throw(const Setting& s) {
-  const double number = number_or_throw(s);
-  require<ConfigError>(std::floor(number) == number && std::abs(number) < 1e15, s.path, " = ", brief(s.value),
-                       " is not a whole number");
-  return static_cast<std::int64_t>(number);
-}
-
-/// true, false, a flag without a value, or "true"/"1".
-bool truth_of(const Setting& s) {
-  if (const auto* v = std::get_if<bool>(&s.value.data)) return *v;
-  const std::string word = lower(word_of(s.value));
-  if (word.empty() || word == "true" || word == "1") return true;
-  require<ConfigError>(word == "false" || word == "0", s.path, " = ", brief(s.value), " is not true or false");
-  return false;
-}
-
-Settings one(const Setting& s, const std::string& key, Value value) { return {{key, std::move(value), s.place}}; }
+using namespace translating;
 
 Settings if_true(const Setting& s, const std::string& key, Value value) {
   return truth_of(s) ? one(s, key, std::move(value)) : Settings{};
-}
-
-/// Translates a word by the table; ConfigError lists the words that have a counterpart.
-Settings by_table(const Setting& s, const std::string& key, const Words& table) {
-  const auto it = table.find(lower(word_of(s.value)));
-  if (it == table.end()) {
-    std::string known;
-    for (const auto& [word, value] : table) known += (known.empty() ? "" : ", ") + (word.empty() ? "\"\"" : word);
-    throw ConfigError(text(s.path, " = ", brief(s.value), " has no counterpart here (known: ", known, ")"));
-  }
-  return one(s, key, it->second);
 }
 
 Settings beta(const Setting& s, const std::string& key, const Config& so_far, std::size_t index) {
@@ -160,17 +107,6 @@ Settings schedule(const Setting& s, const std::string& key, const Config&) {
                               {"1f1b", {"1f1b"}},         {"interleaved1f1b", {"interleaved-1f1b"}},
                               {"zbvzerobubble", {"zbv"}}, {"dualpipev", {"dualpipe-v"}}};
   return by_table(s, key, words);
-}
-
-Settings decay_style(const Setting& s, const std::string& key, const Config&) {
-  static const Words words = {{"linear", {"linear"}},     {"cosine", {"cosine"}},
-                              {"1-sqrt", {"1-sqrt"}},     {"sqrt", {"1-sqrt"}},
-                              {"constant", {"constant"}}, {"constant_with_warmup", {"constant"}}};
-  return by_table(s, key, words);
-}
-
-Settings deepspeed_scheduler(const Setting& s, const std::string& key, const Config&) {
-  return by_table(s, key, {{"warmuplr", {"constant"}}, {"warmupdecaylr", {"linear"}}, {"warmupcosinelr", {"cosine"}}});
 }
 
 /// Adam in Megatron and DeepSpeed uses decoupled weight decay, which is AdamW.
@@ -268,16 +204,6 @@ Settings weights(const Setting& s, const std::string& key, const Config&) {
 Settings beta1(const Setting& s, const std::string& key, const Config& so_far) { return beta(s, key, so_far, 0); }
 Settings beta2(const Setting& s, const std::string& key, const Config& so_far) { return beta(s, key, so_far, 1); }
 
-Settings ratio_of_steps(const Setting& s, const std::string& key, const Config& so_far) {
-  const double ratio = number_or_throw(s);
-  require<ConfigError>(0 <= ratio && ratio <= 1, s.path, " = ", brief(s.value), " is not between 0 and 1");
-  return one(s, key, {static_cast<std::int64_t>(std::llround(ratio * static_cast<double>(so_far.training.steps)))});
-}
-
-Settings factor_of_lr(const Setting& s, const std::string& key, const Config& so_far) {
-  return one(s, key, {number_or_throw(s) * so_far.optimizer.lr});
-}
-
 Settings tokens_as_sequences(const Setting& s, const std::string& key, const Config& so_far) {
   const std::int64_t tokens = whole_or_throw(s), seq_len = so_far.training.seq_len;
   require<ConfigError>(tokens % seq_len == 0, s.path, " = ", tokens,
@@ -297,6 +223,19 @@ Settings shard_degree(const Setting& s, const std::string& key, const Config& so
 }
 Settings fsdp_if_sharded(const Setting& s, const std::string& key, const Config&) {
   return one(s, key, {std::int64_t{whole_or_throw(s) == 1 ? 0 : 3}});
+}
+
+/// Regular expressions of nanotron's names become patterns of ours. One that matches nothing stays, as an expression.
+Settings nanotron_no_decay(const Setting& s, const std::string& key, const Config& so_far) {
+  std::vector<std::string> expressions;
+  const auto* list = std::get_if<Values>(&s.value.data);
+  require<ConfigError>(list != nullptr, s.path, " = ", brief(s.value), " is not a list of regular expressions");
+  for (const Value& expression : *list) expressions.push_back(word_of(expression));
+  const NoDecay translated = translate_no_decay(expressions, so_far.model);
+  Values patterns;
+  for (const std::string& pattern : translated.patterns) patterns.push_back({pattern});
+  for (const std::string& expression : translated.unmatched) patterns.push_back({"re:" + expression});
+  return one(s, key, {std::move(patterns)});
 }
 
 /// torchtitan's dataset is a name; dataset_path takes precedence.
@@ -348,7 +287,8 @@ FlagWords words_of(Translation translation) {
 bool refines(Translation translation) {
   using namespace translations;
   const auto is = [&](auto... known) { return ((translation == known) || ...); };
-  return is(beta1, beta2, dataset_unless_path, folder_unless_given, first_profiled, last_profiled);
+  return is(beta1, beta2, dataset_unless_path, folder_unless_given, first_profiled, last_profiled, constant_warmup,
+            wsd_style, hf_warmup_ratio, hf_constant, hf_time_scale, hf_wsd_style, peak_lr);
 }
 
 }  // namespace trireme::config

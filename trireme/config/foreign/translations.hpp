@@ -45,8 +45,6 @@ Settings profile(const Setting& s, const std::string& key, const Config&);  // t
 Settings dtype(const Setting& s, const std::string& key, const Config&);
 Settings tp_mode(const Setting& s, const std::string& key, const Config&);
 Settings schedule(const Setting& s, const std::string& key, const Config&);
-Settings decay_style(const Setting& s, const std::string& key, const Config&);
-Settings deepspeed_scheduler(const Setting& s, const std::string& key, const Config&);
 Settings adam_is_adamw(const Setting& s, const std::string& key, const Config&);
 Settings hf_fsdp(const Setting& s, const std::string& key, const Config&);
 Settings resume(const Setting& s, const std::string& key, const Config&);
@@ -62,17 +60,38 @@ Settings weights(const Setting& s, const std::string& key, const Config&);
 // Translations that read other settings: their aliases are late.
 Settings beta1(const Setting& s, const std::string& key, const Config& so_far);
 Settings beta2(const Setting& s, const std::string& key, const Config& so_far);
-Settings ratio_of_steps(const Setting& s, const std::string& key, const Config& so_far);
-Settings factor_of_lr(const Setting& s, const std::string& key, const Config& so_far);
 Settings tokens_as_sequences(const Setting& s, const std::string& key, const Config& so_far);
 Settings elements_as_mb(const Setting& s, const std::string& key, const Config& so_far);
 Settings shard_degree(const Setting& s, const std::string& key, const Config& so_far);
 Settings fsdp_if_sharded(const Setting& s, const std::string& key, const Config& so_far);
+Settings nanotron_no_decay(const Setting& s, const std::string& key, const Config& so_far);
 Settings dataset_unless_path(const Setting& s, const std::string& key, const Config& so_far);
 Settings folder_unless_given(const Setting& s, const std::string& key, const Config& so_far);
 Settings layers_of_virtual_stage(const Setting& s, const std::string& key, const Config& so_far);
 Settings first_profiled(const Setting& s, const std::string& key, const Config& so_far);
 Settings last_profiled(const Setting& s, const std::string& key, const Config& so_far);
+
+// Learning rate schedules (lr_translations.cpp).
+Settings decay_style(const Setting& s, const std::string& key, const Config&);
+Settings deepspeed_scheduler(const Setting& s, const std::string& key, const Config&);
+Settings factor_of_lr(const Setting& s, const std::string& key, const Config& so_far);
+Settings ratio_of_steps(const Setting& s, const std::string& key, const Config& so_far);       // torchtitan
+Settings length_after_warmup(const Setting& s, const std::string& key, const Config& so_far);  // nanotron
+Settings constant_warmup(const Setting& s, const std::string& key, const Config& so_far);
+Settings samples_as_steps(const Setting& s, const std::string& key, const Config& so_far);  // Megatron
+Settings train_samples(const Setting& s, const std::string& key, const Config& so_far);
+Settings wsd_length(const Setting& s, const std::string& key, const Config& so_far);
+Settings wsd_samples(const Setting& s, const std::string& key, const Config& so_far);
+Settings wsd_style(const Setting& s, const std::string& key, const Config& so_far);
+Settings fraction_of_decay(const Setting& s, const std::string& key, const Config& so_far);
+Settings hf_warmup_steps(const Setting& s, const std::string& key, const Config& so_far);  // HF Trainer
+Settings hf_warmup_ratio(const Setting& s, const std::string& key, const Config& so_far);
+Settings hf_constant(const Setting& s, const std::string& key, const Config& so_far);
+Settings hf_time_scale(const Setting& s, const std::string& key, const Config& so_far);
+Settings hf_wsd_style(const Setting& s, const std::string& key, const Config& so_far);
+Settings hf_min_ratio(const Setting& s, const std::string& key, const Config& so_far);
+Settings only_one(const Setting& s, const std::string& key, const Config&);
+Settings peak_lr(const Setting& s, const std::string& key, const Config&);  // DeepSpeed
 
 }  // namespace translations
 }  // namespace trireme::config

@@ -43,6 +43,11 @@ std::optional<double> read(const Value& value, const double*) {
   return raw == nullptr ? std::nullopt : parsed<double>(raw->text);
 }
 
+std::optional<Steps> read(const Value& value, const Steps*) {
+  const auto number = read(value, static_cast<const double*>(nullptr));
+  return number ? std::optional<Steps>(*number) : std::nullopt;
+}
+
 std::optional<std::int64_t> read(const Value& value, const std::int64_t*) {
   if (const auto* v = std::get_if<std::int64_t>(&value.data)) return *v;
   if (const auto* raw = std::get_if<RawText>(&value.data))
@@ -108,14 +113,6 @@ std::optional<std::vector<T>> read(const Value& value, const std::vector<T>*) {
   return out;
 }
 
-const char* expected(const std::string&) { return "text"; }
-const char* expected(std::int64_t) { return "a whole number"; }
-const char* expected(double) { return "a number"; }
-const char* expected(bool) { return "true or false"; }
-const char* expected(const std::vector<std::string>&) { return "a list of texts"; }
-const char* expected(const std::vector<std::int64_t>&) { return "a list of whole numbers"; }
-const char* expected(const std::vector<double>&) { return "a list of numbers"; }
-
 std::string number(double value) {
   return std::floor(value) == value && std::abs(value) < 1e15 ? std::to_string(static_cast<std::int64_t>(value))
                                                               : text(value);
@@ -130,6 +127,7 @@ std::string check(const Field& field, double value) {
   return "";
 }
 std::string check(const Field& field, std::int64_t value) { return check(field, static_cast<double>(value)); }
+std::string check(const Field& field, const Steps& value) { return check(field, value.count); }
 std::string check(const Field&, bool) { return ""; }
 /// The choice that matches the word, ignoring case: other trainers write AdamW and 1F1B.
 const std::string* find_choice(const Field& field, const std::string& word) {
@@ -155,13 +153,20 @@ std::string check(const Field& field, const std::vector<T>& values) {
   return "";
 }
 
+/// What a value is, if it is not what was expected; a fraction is no text, even if a flag gave it.
+std::string kind_for(const Value& value, const FieldValue& wanted) {
+  const auto number = read(value, static_cast<const double*>(nullptr));
+  const bool fraction = number && std::isfinite(*number) && std::floor(*number) != *number;
+  return fraction && std::holds_alternative<std::int64_t*>(wanted) ? "a fraction" : kind_of(value);
+}
+
 }  // namespace
 
 std::string assign_value(const Field& field, const Value& value) {
   return std::visit(
       [&](auto* target) -> std::string {
         const auto fitting = read(value, target);
-        if (!fitting) return text("is ", kind_of(value), ", not ", expected(*target));
+        if (!fitting) return text("is ", kind_for(value, field.value), ", not ", type_word(field.value));
         const std::string problem = check(field, *fitting);
         if (problem.empty()) *target = *fitting;
         if constexpr (std::is_same_v<decltype(target), std::string*>)

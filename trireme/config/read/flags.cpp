@@ -4,6 +4,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/config/foreign/aliases.hpp"
+#include "trireme/config/read/nearest.hpp"
 #include "trireme/config/schema/fields.hpp"
 
 namespace trireme::config {
@@ -56,6 +57,25 @@ Settings take_flags(const std::vector<std::string>& words, std::vector<std::stri
     settings.push_back({path, {RawText{value}}, {"", 0, 0, shortened(value.empty() ? flag : flag + " " + value)}});
   }
   return settings;
+}
+
+std::vector<std::string> settings_like(const std::string& flag) {
+  std::string word = flag.substr(0, flag.find('='));
+  word.erase(0, word.find_first_not_of('-'));
+  std::ranges::replace(word, '-', '_');
+  Config config;
+  const std::vector<Field> all = fields(config);
+  const auto with_leaf = [&](const std::string& leaf) {
+    std::vector<std::string> found;
+    for (const Field& field : all)
+      if (leaf_of(field.key) == leaf) found.push_back("--" + field.key);
+    return found;
+  };
+  if (std::vector<std::string> same = with_leaf(word); !same.empty()) return same;
+  std::vector<std::string> leaves;
+  for (const Field& field : all) leaves.push_back(leaf_of(field.key));
+  const std::string near = nearest(word, leaves);
+  return near.empty() ? std::vector<std::string>() : with_leaf(near);
 }
 
 Settings parse_flags(const std::vector<std::string>& words) {

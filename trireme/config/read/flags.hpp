@@ -15,4 +15,8 @@ Settings take_flags(const std::vector<std::string>& words, std::vector<std::stri
 /// The same, but all arguments must be settings; otherwise ConfigError.
 Settings parse_flags(const std::vector<std::string>& words);
 
+/// For a flag that is no setting: the settings it may stand for, "--training.steps" for "--steps". Empty if there are
+/// none like it.
+std::vector<std::string> settings_like(const std::string& flag);
+
 }  // namespace trireme::config

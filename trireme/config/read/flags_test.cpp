@@ -71,6 +71,13 @@ TEST(TakeFlags, LeavesTheOtherWordsInOrder) {
   EXPECT_THAT(rest, ElementsAre("run.toml", "-n", "4", "--dry-run", "x"));
 }
 
+TEST(SettingsLike, HaveTheSameLastWordOrOneLikeIt) {
+  EXPECT_THAT(settings_like("--steps"), ElementsAre("--training.steps", "--profiler.steps"));
+  EXPECT_THAT(settings_like("--micro-batch-size=3"), ElementsAre("--training.micro_batch_size"));
+  EXPECT_THAT(settings_like("--weight-dekay"), ElementsAre("--optimizer.weight_decay"));
+  EXPECT_THAT(settings_like("--xyzzy"), ElementsAre());
+}
+
 TEST(TakeFlags, APlaceIsOneLineWhateverTheValue) {
   const Settings settings = parse_flags({"--run.name=a\nb\x1b[31m" + std::string(1000, 'x')});
   EXPECT_EQ(str(settings[0].place).find_first_of("\n\x1b"), std::string::npos);

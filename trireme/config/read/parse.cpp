@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <optional>
 
 #include "trireme/base/error.hpp"
@@ -55,6 +56,7 @@ class Loader {
     apply_all(from_file, Origin::Kind::file);
     apply_all(from_flags, Origin::Kind::flag);
     // Aliases that read other settings come last; flags still take precedence over the file.
+    std::ranges::stable_sort(late_, {}, [](const Late& late) { return late.match.alias->late; });
     for (const Late& late : late_)
       if (!(late.kind == Origin::Kind::file && given_by_flag(late.match.key)))
         translate(late.match, late.setting, late.kind);
@@ -86,7 +88,11 @@ class Loader {
       use_preset(*preset);
     else if (has_flavor_)
       use_torchtitan(*name, *flavor);
-    if (const Setting* hf = last("model.hf"); is_given(hf)) use_hf(*hf);
+    const Setting *hf = last("model.hf"), *init = last("model.init");
+    if (is_given(hf))
+      use_hf(*hf);
+    else if (is_given(init) && plain_text(init->value).starts_with("hf:") && !is_given(preset) && !has_flavor_)
+      use_folder(*init, is_given(last("tokenizer.path")));
   }
 
   /// torchtitan's model.name and model.flavor together select a preset.
@@ -122,6 +128,22 @@ class Loader {
         loaded_.origins[ours[i].key] = {Origin::Kind::preset, {"", 0, 0, "preset " + name}};
   }
 
+  /// model.init = "hf:FOLDER" alone says everything about the model: its config.json, and its tokenizer if it has one.
+  void use_folder(const Setting& init, bool has_tokenizer) {
+    const std::string folder = plain_text(init.value).substr(3);
+    const auto follow = [&](const char* key, std::string& value, const std::string& path) {
+      value = path;
+      loaded_.origins[key] = {Origin::Kind::hf, {"", 0, 0, text("model.init = \"hf:", folder, "\"")}};
+    };
+    // Without one the sizes are elsewhere; the weights are looked for when they are loaded.
+    if (std::error_code none; !std::filesystem::exists(std::filesystem::path(folder) / "config.json", none)) return;
+    use_hf({"model.hf", {folder}, init.place});
+    follow("model.hf", loaded_.config.model.hf, folder);
+    const std::filesystem::path tokenizer = std::filesystem::path(folder) / "tokenizer.json";
+    if (std::error_code none; !has_tokenizer && std::filesystem::exists(tokenizer, none))
+      follow("tokenizer.path", loaded_.config.tokenizer.path, tokenizer.string());
+  }
+
   void use_hf(const Setting& s) {
     try {
       apply_all(read_hf_config(plain_text(s.value)).settings, Origin::Kind::hf);
@@ -145,7 +167,7 @@ class Loader {
     if (has_flavor_ && (s.path == "model.name" || s.path == "model.flavor")) return;  // already handled by use_model
     const std::vector<AliasMatch> matches = find_aliases(s.path);
     for (const AliasMatch& match : matches) {
-      if (match.alias->late) {
+      if (match.alias->late > 0) {
         late_.push_back({match, s, kind});
       } else {
         translate(match, s, kind);

@@ -72,12 +72,13 @@ TEST(LoadConfig, TellsWhatIsWrong) {
       {"training.steps = 0", "training.steps = 0 is too small: at least 1\n  --> run.toml:2"},
       {"optimizer.lr = nan", "optimizer.lr = nan is not a finite number\n  --> run.toml:2"},
       {"optimizer.lr = -inf", "optimizer.lr = -inf is not a finite number\n  --> run.toml:2"},
-      {"parallelism.tp = 1.5", "parallelism.tp = 1.5 is a number, not a whole number\n  --> run.toml:2"},
+      {"parallelism.tp = 1.5", "parallelism.tp = 1.5 is a fraction, not a whole number\n  --> run.toml:2"},
       {"checkpoint.async = 1", "checkpoint.async = 1 is a whole number, not true or false\n  --> run.toml:2"},
       {"run.name = \"\"", "run.name = \"\" is empty\n  --> run.toml:2"},
       {"run.name = \"a\\u0000b\"", "run.name = \"a\\u0000b\" holds a NUL character\n  --> run.toml:2"},
       {"lr_scheduler.decay = \"cos\"",
-       "lr_scheduler.decay = \"cos\" is none of: linear, cosine, 1-sqrt, constant\n  --> run.toml:2"},
+       "lr_scheduler.decay = \"cos\" is none of: linear, cosine, 1-sqrt, exponential, inverse-sqrt, constant\n  --> "
+       "run.toml:2"},
       {"parallelism.dp = -2", "parallelism.dp = -2 is too small: at least -1\n  --> run.toml:2"},
       {"optimizer.no_decay = \"norm\"", "optimizer.no_decay = \"norm\" is text, not a list of texts\n  --> run.toml:2"},
       {"training = 5",
@@ -158,7 +159,7 @@ TEST(LoadConfig, IgnoresNothing) {
 TEST(LoadConfig, TorchtitansModelIsAPreset) {
   LoadedConfig loaded = load("[model]\nname = \"llama3\"\nflavor = \"8B\"\nvocab_size = 512\n");
   EXPECT_THAT(loaded.violations, SizeIs(0));
-  EXPECT_EQ(loaded.config.model.preset, "llama3-8b");
+  EXPECT_EQ(loaded.config.model.preset, "llama3.1-8b");
   EXPECT_EQ(loaded.config.model.hidden_size, 4096);
   EXPECT_EQ(loaded.config.model.vocab_size, 512);
   EXPECT_EQ(str(loaded.place_of("model.preset")), "run.toml:3");

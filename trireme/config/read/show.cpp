@@ -8,6 +8,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
 #include "trireme/config/foreign/aliases.hpp"
+#include "trireme/config/read/reference.hpp"
 #include "trireme/config/schema/counts.hpp"
 #include "trireme/config/schema/fields.hpp"
 
@@ -17,9 +18,10 @@ namespace {
 /// Prints keys table by table: "[parallelism]", "[[data]]" and its "[[data.sources]]".
 class Printer {
  public:
-  void add(const Field& field, const std::string& note) {
+  void add(const Field& field, const std::string& note, const std::string& meaning = "") {
     const std::size_t dot = field.key.rfind('.');
     open(field.key.substr(0, dot));
+    if (!meaning.empty()) out_ += "# " + meaning + "\n";
     std::string line = text(field.key.substr(dot + 1), " = ", toml_text(field.value));
     if (!note.empty()) {
       line.resize(std::max<std::size_t>(line.size() + 2, 44), ' ');
@@ -74,7 +76,7 @@ std::string components(const std::vector<Bytes>& parts) {
 
 }  // namespace
 
-std::string show(LoadedConfig& loaded) {
+std::string show(LoadedConfig& loaded, bool explained) {
   Printer printer;
   for (const Field& field : fields(loaded.config)) {
     const auto origin = loaded.origins.find(field.key);
@@ -82,7 +84,7 @@ std::string show(LoadedConfig& loaded) {
     for (const Framework framework : {Framework::nanotron, Framework::torchtitan})
       if (const std::string other = foreign_name(field.key, framework); !other.empty())
         note += text(" | ", name(framework), " ", other);
-    printer.add(field, note);
+    printer.add(field, note, explained ? meaning_of(field) : "");
   }
   return std::move(printer).take();
 }

@@ -7,7 +7,8 @@
 namespace trireme::config {
 
 /// Every key = value, with its origin and its name in nanotron and torchtitan as a comment. The result is TOML.
-std::string show(LoadedConfig& loaded);
+/// `explained`: before each key a comment with its meaning.
+std::string show(LoadedConfig& loaded, bool explained = false);
 
 /// The keys that were given, as TOML that loads to the same config.
 std::string to_toml(LoadedConfig& loaded);

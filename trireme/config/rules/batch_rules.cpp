@@ -12,14 +12,15 @@ void check_length(Rules& rules, const std::string& key, std::int64_t length) {
   const std::int64_t parts = zigzag ? 2 * p.cp : p.cp;
   if (p.cp > 1 && length % parts != 0) {
     const std::int64_t below = length / parts * parts;
-    rules.violation(key, text("seq_len = ", length, " is not divisible by ", zigzag ? "2 × cp = " : "cp = ", parts),
-                    zigzag ? "the zig-zag split cuts a sequence into 2 × cp parts" : "each cp rank takes one part",
-                    below == 0 ? text("at least ", parts) : text("nearest: ", below, " or ", below + parts));
+    rules.violation_of({key, "parallelism.cp"},
+                       text("seq_len = ", length, " is not divisible by ", zigzag ? "2 × cp = " : "cp = ", parts),
+                       zigzag ? "the zig-zag split cuts a sequence into 2 × cp parts" : "each cp rank takes one part",
+                       below == 0 ? text("at least ", parts) : text("nearest: ", below, " or ", below + parts));
   } else if (p.sequence_parallel && p.tp > 1 && length / p.cp % p.tp != 0) {
-    rules.violation(key,
-                    text("seq_len = ", length, p.cp > 1 ? text(" / cp ", p.cp) : "",
-                         " is not divisible by parallelism.tp = ", p.tp),
-                    "sequence parallel cuts it over tp", "change seq_len, or set sequence_parallel = false");
+    rules.violation_of({key, "parallelism.tp", "parallelism.cp", "parallelism.sequence_parallel"},
+                       text("seq_len = ", length, p.cp > 1 ? text(" / cp ", p.cp) : "",
+                            " is not divisible by parallelism.tp = ", p.tp),
+                       "sequence parallel cuts it over tp", "change seq_len, or set sequence_parallel = false");
   }
 }
 
@@ -33,9 +34,9 @@ void check_batch(Rules& rules) {
   const std::int64_t dp = rules.dp(), one_replica = t.micro_batch_size * t.grad_accum, product = one_replica * dp;
   if (rules.config.parallelism.dp == 0) return;
   if (product > kMaxBatch) {
-    rules.violation("training.grad_accum",
-                    text("micro_batch_size ", t.micro_batch_size, " × grad_accum ", t.grad_accum, " × dp ", dp,
-                         " is more than ", thousands(kMaxBatch), " sequences a step"));
+    rules.violation_of({"training.grad_accum", "training.micro_batch_size", "parallelism.dp"},
+                       text("micro_batch_size ", t.micro_batch_size, " × grad_accum ", t.grad_accum, " × dp ", dp,
+                            " is more than ", thousands(kMaxBatch), " sequences a step"));
     return;
   }
   if (product == t.global_batch_size && product > 0) return;
@@ -58,7 +59,9 @@ void check_batch(Rules& rules) {
                       : text("nearest: ", below * unit, " (", open, " ", below, ") or ", (below + 1) * unit, " (", open,
                              " ", below + 1, ")");
   }
-  rules.violation("training.global_batch_size", headline, hint);
+  rules.violation_of(
+      {"training.global_batch_size", "training.micro_batch_size", "training.grad_accum", "parallelism.dp"}, headline,
+      hint);
 }
 
 void check_sequence(Rules& rules) {
@@ -69,12 +72,13 @@ void check_sequence(Rules& rules) {
     if (c.data[i].seq_len != c.training.seq_len) check_length(rules, text("data.", i, ".seq_len"), c.data[i].seq_len);
   const std::int64_t heads = c.model.num_attention_heads;
   if (p.cp > 1 && p.cp_method == "ulysses" && heads % (p.tp * p.cp) != 0)
-    rules.violation("parallelism.cp",
-                    text("num_attention_heads = ", heads, " is not divisible by tp ", p.tp, " × cp ", p.cp),
-                    "ulysses cuts heads over cp too", "set cp_method = \"ring\"");
+    rules.violation_of({"parallelism.cp", "parallelism.tp", "parallelism.cp_method"},
+                       text("num_attention_heads = ", heads, " is not divisible by tp ", p.tp, " × cp ", p.cp),
+                       "ulysses cuts heads over cp too", "set cp_method = \"ring\"");
   if (p.cp > 1 && c.model.attention_dropout > 0)
-    rules.violation("parallelism.cp", text("attention_dropout = ", c.model.attention_dropout, " with cp = ", p.cp),
-                    "attention over a ring cannot drop weights", "set model.attention_dropout = 0");
+    rules.violation_of({"parallelism.cp", "model.attention_dropout"},
+                       text("attention_dropout = ", c.model.attention_dropout, " with cp = ", p.cp),
+                       "attention over a ring cannot drop weights", "set model.attention_dropout = 0");
 }
 
 }  // namespace trireme::config

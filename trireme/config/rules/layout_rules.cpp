@@ -23,23 +23,25 @@ void check_stages(Rules& rules) {
   const std::int64_t per_rank = schedule::chunks_per_rank(kind, narrow(p.virtual_stages));
   const std::int64_t chunks = p.pp * per_rank;
   if (p.virtual_stages > 1 && kind != schedule::ScheduleKind::interleaved)
-    rules.violation("parallelism.virtual_stages",
-                    text("virtual_stages = ", p.virtual_stages, " with pp_schedule = \"", p.pp_schedule, "\""),
-                    "only interleaved-1f1b takes a number of chunks",
-                    "set pp_schedule = \"interleaved-1f1b\" or virtual_stages = 1");
+    rules.violation_of({"parallelism.virtual_stages", "parallelism.pp_schedule"},
+                       text("virtual_stages = ", p.virtual_stages, " with pp_schedule = \"", p.pp_schedule, "\""),
+                       "only interleaved-1f1b takes a number of chunks",
+                       "set pp_schedule = \"interleaved-1f1b\" or virtual_stages = 1");
   if (p.pp > 1 && chunks > layers)
-    rules.violation(
-        "parallelism.pp",
+    rules.violation_of(
+        {"parallelism.pp", "model.num_hidden_layers", "parallelism.virtual_stages"},
         text("num_hidden_layers = ", layers, " for ", chunks, " pipeline chunks (pp ", p.pp, " × ", per_rank, ")"),
         "each chunk needs a layer", "lower pp or virtual_stages");
   if (p.stages.empty()) return;
   const std::int64_t sum = std::accumulate(p.stages.begin(), p.stages.end(), std::int64_t{0});
   if (static_cast<std::int64_t>(p.stages.size()) != chunks)
-    rules.violation("parallelism.stages", text("stages lists ", p.stages.size(), " chunks, the pipeline has ", chunks),
-                    text("pp ", p.pp, " × ", per_rank, " chunks a rank"));
+    rules.violation_of({"parallelism.stages", "parallelism.pp"},
+                       text("stages lists ", p.stages.size(), " chunks, the pipeline has ", chunks),
+                       text("pp ", p.pp, " × ", per_rank, " chunks a rank"));
   else if (sum != layers)
-    rules.violation("parallelism.stages", text("stages adds up to ", sum, " layers, the model has ", layers),
-                    "each layer is in one chunk");
+    rules.violation_of({"parallelism.stages", "model.num_hidden_layers"},
+                       text("stages adds up to ", sum, " layers, the model has ", layers),
+                       "each layer is in one chunk");
 }
 
 void check_grid(Rules& rules) {
@@ -98,9 +100,9 @@ void check_layout(Rules& rules) {
   const ParallelismConfig& p = rules.config.parallelism;
   if (rules.config.model.num_hidden_layers > 0) check_stages(rules);
   if (p.replicate > 1 && p.dp > 0 && p.dp % p.replicate != 0)
-    rules.violation("parallelism.replicate",
-                    text("parallelism.dp = ", p.dp, " is not divisible by replicate = ", p.replicate),
-                    "dp = replicate × shard");
+    rules.violation_of({"parallelism.replicate", "parallelism.dp"},
+                       text("parallelism.dp = ", p.dp, " is not divisible by replicate = ", p.replicate),
+                       "dp = replicate × shard");
   if (!parse_zero_unit(p.zero_unit))
     rules.violation("parallelism.zero_unit", text("zero_unit = \"", shortened(p.zero_unit), "\""),
                     "\"layer\", \"model\" or a number of layers");

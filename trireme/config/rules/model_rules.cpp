@@ -3,9 +3,21 @@
 #include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/counts.hpp"
 #include "trireme/config/schema/family.hpp"
+#include "trireme/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::config {
 namespace {
+
+/// Without vocab_size it is that of the tokenizer, which then could not be read (derive.cpp).
+void explain_missing_vocabulary(Rules& rules) {
+  try {
+    data::Tokenizer::load(rules.config.tokenizer.path);
+  } catch (const Error& e) {
+    rules.violation("tokenizer.path",
+                    text("model.vocab_size is not given, and the tokenizer cannot be read: ", e.what()), "",
+                    "set model.vocab_size, or another tokenizer.path");
+  }
+}
 
 bool check_sizes(Rules& rules) {
   const ModelConfig& m = rules.config.model;
@@ -14,7 +26,14 @@ bool check_sizes(Rules& rules) {
                                                                    {"num_attention_heads", m.num_attention_heads},
                                                                    {"intermediate_size", m.intermediate_size},
                                                                    {"vocab_size", m.vocab_size}};
+  const std::string& init = rules.config.model.init;
   if (std::ranges::all_of(sizes, [](const auto& s) { return s.second == 0; })) {
+    if (init.starts_with("hf:")) {
+      rules.violation("model.init",
+                      text("model.init = \"", shortened(init), "\" has no config.json to take the model from"), "",
+                      "a folder with a config.json, or set model.preset or the sizes");
+      return false;
+    }
     rules.violation_at(rules.place_of_table("model"), "no model: [model] has no preset, no hf and no sizes", "",
                        "set model.preset, for instance \"tiny-llama\", or the sizes themselves");
     return false;
@@ -23,6 +42,10 @@ bool check_sizes(Rules& rules) {
   for (const auto& [key, value] : sizes) {
     if (value > 0) continue;
     all = false;
+    if (std::string_view(key) == "vocab_size" && !rules.config.tokenizer.path.empty()) {
+      explain_missing_vocabulary(rules);
+      continue;
+    }
     rules.violation_at(rules.place_of_table("model"), text("model.", key, " is not given"), "",
                        "set it, or begin from a model.preset");
   }
@@ -38,15 +61,15 @@ void check_heads(Rules& rules) {
   const ModelConfig& m = rules.config.model;
   if (!rules.loaded.is_given("model.head_dim") || rules.is_derived("model.head_dim"))
     if (m.hidden_size % m.num_attention_heads != 0)
-      rules.violation(
-          "model.num_attention_heads",
+      rules.violation_of(
+          {"model.num_attention_heads", "model.hidden_size"},
           text("hidden_size = ", m.hidden_size, " is not divisible by num_attention_heads = ", m.num_attention_heads),
           "the width of a head must be whole", "change one of them, or set head_dim");
   if (m.num_attention_heads % m.num_key_value_heads != 0)
-    rules.violation("model.num_key_value_heads",
-                    text("num_attention_heads = ", m.num_attention_heads,
-                         " is not divisible by num_key_value_heads = ", m.num_key_value_heads),
-                    "each key-value head serves the same number of query heads");
+    rules.violation_of({"model.num_key_value_heads", "model.num_attention_heads"},
+                       text("num_attention_heads = ", m.num_attention_heads,
+                            " is not divisible by num_key_value_heads = ", m.num_key_value_heads),
+                       "each key-value head serves the same number of query heads");
   if (m.head_dim % 2 != 0 && family_of(m).positions == PositionKind::rope)
     rules.violation("model.head_dim", text("head_dim = ", m.head_dim, " is odd"), "RoPE turns pairs of elements");
 }
@@ -80,8 +103,8 @@ void check_positions(Rules& rules) {
     const std::string what =
         text("seq_len = ", length, " is longer than max_position_embeddings = ", m.max_position_embeddings);
     if (family_of(m).positions == PositionKind::learned)
-      rules.violation(key, what, "learned positions end there",
-                      "raise model.max_position_embeddings or shorten seq_len");
+      rules.violation_of({key, "model.max_position_embeddings"}, what, "learned positions end there",
+                         "raise model.max_position_embeddings or shorten seq_len");
     else if (parse_rope_kind(m.rope_scaling.rope_type) != RopeKind::dynamic)  // made for longer sequences
       rules.warn(what, ": the model was not made for such positions");
   }
@@ -106,20 +129,20 @@ void check_model_over_ranks(Rules& rules) {
   const std::int64_t tp = p.tp, heads = m.num_attention_heads, kv = m.num_key_value_heads,
                      experts = m.num_local_experts;
   if (heads % tp != 0)
-    rules.violation("model.num_attention_heads",
-                    text("num_attention_heads = ", heads, " is not divisible by parallelism.tp = ", tp),
-                    text("heads per rank must be whole: tp ∈ ", divisors(heads, any_divisor)));
+    rules.violation_of({"model.num_attention_heads", "parallelism.tp"},
+                       text("num_attention_heads = ", heads, " is not divisible by parallelism.tp = ", tp),
+                       text("heads per rank must be whole: tp ∈ ", divisors(heads, any_divisor)));
   if (!one_divides_the_other(tp, kv))
-    rules.violation("model.num_key_value_heads",
-                    text("num_key_value_heads = ", kv, " and parallelism.tp = ", tp, ": neither divides the other"),
-                    text("tp ∈ ", divisors(heads, one_divides_the_other, kv)));
+    rules.violation_of({"model.num_key_value_heads", "parallelism.tp"},
+                       text("num_key_value_heads = ", kv, " and parallelism.tp = ", tp, ": neither divides the other"),
+                       text("tp ∈ ", divisors(heads, one_divides_the_other, kv)));
   else if (tp > kv && heads % tp == 0)
     rules.warn("tp = ", tp, " is more than num_key_value_heads = ", kv, ": each key-value head is kept by ", tp / kv,
                " ranks");
   if (experts == 0 && m.intermediate_size % tp != 0)
-    rules.violation("model.intermediate_size",
-                    text("intermediate_size = ", m.intermediate_size, " is not divisible by parallelism.tp = ", tp),
-                    "columns per rank must be whole");
+    rules.violation_of({"model.intermediate_size", "parallelism.tp"},
+                       text("intermediate_size = ", m.intermediate_size, " is not divisible by parallelism.tp = ", tp),
+                       "columns per rank must be whole");
 
   if (experts == 0) {
     if (p.ep > 1)
@@ -128,18 +151,18 @@ void check_model_over_ranks(Rules& rules) {
     return;
   }
   if (p.expert_tp > 0 && m.moe_intermediate_size % p.expert_tp != 0)
-    rules.violation(
-        "model.moe_intermediate_size",
+    rules.violation_of(
+        {"model.moe_intermediate_size", "parallelism.expert_tp", "parallelism.tp"},
         text("moe_intermediate_size = ", m.moe_intermediate_size, " is not divisible by expert_tp = ", p.expert_tp),
         "columns per rank must be whole");
   if (m.num_experts_per_tok > experts)
-    rules.violation("model.num_experts_per_tok",
-                    text("num_experts_per_tok = ", m.num_experts_per_tok, " of num_local_experts = ", experts),
-                    "a token cannot visit more experts than there are");
+    rules.violation_of({"model.num_experts_per_tok", "model.num_local_experts"},
+                       text("num_experts_per_tok = ", m.num_experts_per_tok, " of num_local_experts = ", experts),
+                       "a token cannot visit more experts than there are");
   if (experts % p.ep != 0)
-    rules.violation("parallelism.ep",
-                    text("num_local_experts = ", experts, " is not divisible by parallelism.ep = ", p.ep),
-                    text("experts per rank must be whole: ep ∈ ", divisors(experts, any_divisor)));
+    rules.violation_of({"parallelism.ep", "model.num_local_experts"},
+                       text("num_local_experts = ", experts, " is not divisible by parallelism.ep = ", p.ep),
+                       text("experts per rank must be whole: ep ∈ ", divisors(experts, any_divisor)));
 }
 
 }  // namespace trireme::config

@@ -12,6 +12,9 @@
 
 namespace trireme::config {
 
+/// The place of the first of these keys that a flag sets, else of the first.
+Place changed_place(const LoadedConfig& loaded, const std::vector<std::string>& keys);
+
 class Rules {
  public:
   Rules(const LoadedConfig& of, const Started& how, std::vector<std::string>& warnings)
@@ -23,6 +26,11 @@ class Rules {
 
   void violation(const std::string& key, std::string headline, std::string detail = "", std::string fix = "") {
     violation_at(loaded.place_of(key), std::move(headline), std::move(detail), std::move(fix));
+  }
+  /// Of a rule about several keys: placed at the one that a flag sets, because that is the last change; else the first.
+  void violation_of(const std::vector<std::string>& keys, std::string headline, std::string detail = "",
+                    std::string fix = "") {
+    violation_at(changed_place(loaded, keys), std::move(headline), std::move(detail), std::move(fix));
   }
   void violation_at(Place place, std::string headline, std::string detail = "", std::string fix = "") {
     Violation v;
@@ -56,7 +64,7 @@ class Rules {
   std::vector<Violation> violations_;
 };
 
-/// The place of the first of these keys that was given, by line.
+/// The place of the first of these keys that a flag sets, else of the first that was given, by line.
 Place first_given(const LoadedConfig& loaded, const std::vector<std::string>& keys);
 
 /// "{1, 2, 4}": the divisors of n accepted by `allowed`, ascending; at most 12.

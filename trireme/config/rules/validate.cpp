@@ -1,10 +1,15 @@
 #include "trireme/config/rules/validate.hpp"
 
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
 
+#include "trireme/base/name_pattern.hpp"
 #include "trireme/config/rules/rules.hpp"
+#include "trireme/config/schema/family.hpp"
 #include "trireme/config/schema/fields.hpp"
+#include "trireme/config/schema/weight_names.hpp"
 #include "trireme/schedule/generate.hpp"
 #include "trireme/schedule/replay.hpp"
 
@@ -12,6 +17,7 @@ namespace trireme::config {
 namespace {
 
 constexpr std::int64_t kMaxReplayedSteps = 100'000;
+constexpr std::int64_t kMaxNamedLayers = 10'000;
 
 void check_optimizer(Rules& rules) {
   const Config& c = rules.config;
@@ -22,17 +28,75 @@ void check_optimizer(Rules& rules) {
   if (c.optimizer.name == "sgd" && c.optimizer.nesterov && c.optimizer.momentum == 0)
     rules.violation("optimizer.nesterov", "optimizer.nesterov = true with optimizer.momentum = 0",
                     "Nesterov's step looks ahead along the momentum", "set a momentum, for instance 0.9");
-  if (c.lr_scheduler.min_lr > c.optimizer.lr)
-    rules.violation("lr_scheduler.min_lr",
-                    text("min_lr = ", c.lr_scheduler.min_lr, " is above optimizer.lr = ", c.optimizer.lr),
-                    "the learning rate decays to it");
-  const std::int64_t warmup = c.lr_scheduler.warmup_steps, decay = c.lr_scheduler.decay_steps;
-  if (warmup > c.training.steps)
-    rules.warn("warmup_steps = ", warmup, " is more than steps = ", c.training.steps,
+}
+
+/// The names that some model could have: a pattern for biases is no mistake if this model has none.
+std::vector<std::string> names_of_all_families() {
+  std::vector<std::string> names;
+  for (const FamilyInfo& family : families()) {
+    ModelConfig model;
+    model.model_type = family.name;
+    model.num_hidden_layers = 1;
+    model.attention_bias = model.qk_norm = true;
+    if (family.has_decoder) std::ranges::move(parameter_names(model), std::back_inserter(names));
+  }
+  return names;
+}
+
+/// optimizer.no_decay: patterns that match no parameter.
+void check_no_decay(Rules& rules) {
+  const Config& c = rules.config;
+  const FamilyInfo* family = find_family(c.model.model_type);
+  const bool named = family != nullptr && family->has_decoder && c.model.num_hidden_layers > 0 &&
+                     c.model.num_hidden_layers <= kMaxNamedLayers;
+  const std::vector<std::string> names = named ? parameter_names(c.model) : std::vector<std::string>();
+  for (const std::string& word : c.optimizer.no_decay) {
+    try {
+      const NamePattern pattern(word);
+      const auto matches = [&](const std::string& name) { return pattern.matches(name); };
+      if (!named || std::ranges::any_of(names, matches) || std::ranges::any_of(names_of_all_families(), matches))
+        continue;
+      std::string near;
+      for (const std::string& name : nearest_names(word, names)) near += (near.empty() ? "" : ", ") + name;
+      rules.warn("optimizer.no_decay: \"", shortened(word), "\" matches no parameter; the nearest are ", near);
+    } catch (const ConfigError& e) {
+      rules.violation("optimizer.no_decay", text("optimizer.no_decay: ", shortened(e.what(), 200)), "",
+                      "a part of a name, a glob such as *.bias, or re:REGEX");
+    }
+  }
+}
+
+/// Warm-up and decay of the learning rate. Expects derived values.
+void check_lr_schedule(Rules& rules) {
+  const Config& c = rules.config;
+  const LrSchedulerConfig& s = c.lr_scheduler;
+  const auto steps = static_cast<double>(c.training.steps);
+  for (const auto& [key, rate] : {std::pair{"min_lr", s.min_lr}, std::pair{"start_lr", s.start_lr}})
+    if (rate > c.optimizer.lr)
+      rules.violation_of({text("lr_scheduler.", key), "optimizer.lr"},
+                         text(key, " = ", rate, " is above optimizer.lr = ", c.optimizer.lr),
+                         "optimizer.lr is the highest rate: the warm-up ends there and the decay begins there");
+  if (s.warmup_steps > steps)
+    rules.warn("warmup_steps = ", s.warmup_steps, " is more than steps = ", c.training.steps,
                ": the learning rate never reaches its peak");
-  else if (c.lr_scheduler.decay != "constant" && warmup + decay > c.training.steps)
-    rules.warn("warmup_steps = ", warmup, " and decay_steps = ", decay, " are more than steps = ", c.training.steps,
+  if (s.decay == "constant" || s.decay == "inverse-sqrt") return;
+  if (s.decay_end_step < s.decay_start_step && s.warmup_steps <= steps)
+    rules.violation("lr_scheduler.decay_end_step",
+                    text("lr_scheduler: the decay ends after step ", s.decay_end_step, ", and begins after step ",
+                         s.decay_start_step),
+                    "", "decay_start_step at most decay_end_step");
+  else if (!rules.is_derived("lr_scheduler.decay_steps") && !rules.is_derived("lr_scheduler.decay_start_step") &&
+           !rules.is_derived("lr_scheduler.decay_end_step") && s.decay_start_step + s.decay_steps != s.decay_end_step)
+    rules.violation("lr_scheduler.decay_steps",
+                    text("lr_scheduler: decay_start_step ", s.decay_start_step, " + decay_steps ", s.decay_steps,
+                         " is not decay_end_step ", s.decay_end_step),
+                    "two of them say the third", "leave one of them out");
+  else if (s.warmup_steps <= steps && s.decay_end_step > steps + static_cast<double>(s.start_delay))
+    rules.warn("the learning rate decays until step ", s.decay_end_step, ", after the last step ", c.training.steps,
                ": the decay does not reach its end");
+  if (s.min_lr == 0 && s.decay_end_step < steps && s.warmup_steps < s.decay_end_step)
+    rules.warn("the learning rate is 0 from step ", Steps(std::ceil(s.decay_end_step) + 1), " on, of ",
+               c.training.steps, " (decay_end_step = ", s.decay_end_step, ", min_lr = 0): those steps train nothing");
 }
 
 /// As a part of the run's folder: traces must not be written elsewhere.
@@ -121,7 +185,25 @@ Place Rules::place_of_table(const std::string& table) const {
   return keys.empty() ? Place{loaded.file, 0, 0, ""} : first_given(loaded, keys);
 }
 
+namespace {
+
+const std::string* set_by_flag(const LoadedConfig& loaded, const std::vector<std::string>& keys) {
+  const auto flagged = std::ranges::find_if(keys, [&](const std::string& key) {
+    const auto origin = loaded.origins.find(key);
+    return origin != loaded.origins.end() && origin->second.kind == Origin::Kind::flag;
+  });
+  return flagged == keys.end() ? nullptr : &*flagged;
+}
+
+}  // namespace
+
+Place changed_place(const LoadedConfig& loaded, const std::vector<std::string>& keys) {
+  const std::string* flagged = set_by_flag(loaded, keys);
+  return loaded.place_of(flagged != nullptr ? *flagged : keys.front());
+}
+
 Place first_given(const LoadedConfig& loaded, const std::vector<std::string>& keys) {
+  if (const std::string* flagged = set_by_flag(loaded, keys)) return loaded.place_of(*flagged);
   Place best = loaded.place_of(keys.front());
   for (const std::string& key : keys) {
     const Place place = loaded.place_of(key);
@@ -148,6 +230,8 @@ std::vector<Violation> validate(const LoadedConfig& loaded, const Started& start
   check_layout(rules);
   check_precision(rules);
   check_optimizer(rules);
+  check_lr_schedule(rules);
+  check_no_decay(rules);
   check_profiler(rules);
   check_data(rules);
   check_validation(rules);

@@ -75,7 +75,8 @@ TEST(Golden, FiveRulesBrokenAreFiveErrors) {
             "  3. run.toml:11  optimizer.lr = -1.0 is too small: it must be above 0\n"
             "  4. run.toml:8   seq_len = 127 is not divisible by parallelism.tp = 2   change seq_len, or set "
             "sequence_parallel = false\n"
-            "  5. run.toml:14  min_lr = 1 is above optimizer.lr = 0.0003              the learning rate decays to it");
+            "  5. run.toml:14  min_lr = 1 is above optimizer.lr = 0.0003              optimizer.lr is the highest "
+            "rate: the warm-up ends there and the decay begins there");
 }
 
 TEST(Golden, ASyntaxErrorReportsItself) {
@@ -90,8 +91,22 @@ TEST(Validate, OptimizerAndData) {
        "optimizer.betas = [0.9]\n  --> run.toml:2  two numbers, each at least 0 and below 1"},
       {"optimizer.betas = [0.9, 1.0]",
        "optimizer.betas = [0.9, 1.0]\n  --> run.toml:2  two numbers, each at least 0 and below 1"},
+      {"optimizer.no_decay = [\"re:(x\"]",
+       "optimizer.no_decay: \"re:(x\" is not a regular expression: Mismatched '(' and ')' in "
+       "regular expression\n  --> run.toml:2\n  "
+       "fix: a "
+       "part of a name, a glob such as *.bias, or re:REGEX"},
+      {"lr_scheduler.decay_start_step = 9\nlr_scheduler.decay_end_step = 8",
+       "lr_scheduler: the decay ends after step 8, and begins after step 9\n  --> run.toml:3\n  fix: decay_start_step "
+       "at "
+       "most decay_end_step"},
+      {"lr_scheduler.decay_start_step = 9\nlr_scheduler.decay_end_step = 20\nlr_scheduler.decay_steps = 10",
+       "lr_scheduler: decay_start_step 9 + decay_steps 10 is not decay_end_step 20\n  --> run.toml:4  two of them say "
+       "the "
+       "third\n  fix: leave one of them out"},
       {"lr_scheduler.min_lr = 0.5",
-       "min_lr = 0.5 is above optimizer.lr = 0.0003\n  --> run.toml:2  the learning rate decays to it"},
+       "min_lr = 0.5 is above optimizer.lr = 0.0003\n  --> run.toml:2  optimizer.lr is the highest rate: the warm-up "
+       "ends there and the decay begins there"},
       {"optimizer.name = 'sgd'\noptimizer.nesterov = true\noptimizer.momentum = 0.0",
        "optimizer.nesterov = true with optimizer.momentum = 0\n  --> run.toml:3  Nesterov's step looks ahead along the "
        "momentum\n  fix: set a momentum, for instance 0.9"},
@@ -176,7 +191,12 @@ TEST(Validate, WarnsWithTheReason) {
       {"lr_scheduler.warmup_steps = 2000",
        "warmup_steps = 2000 is more than steps = 1000: the learning rate never reaches its peak"},
       {"lr_scheduler.warmup_steps = 200\nlr_scheduler.decay_steps = 900",
-       "warmup_steps = 200 and decay_steps = 900 are more than steps = 1000: the decay does not reach its end"},
+       "the learning rate decays until step 1100, after the last step 1000: the decay does not reach its end"},
+      {"lr_scheduler.decay_end_step = 500",
+       "the learning rate is 0 from step 501 on, of 1000 (decay_end_step = 500, min_lr = 0): those steps train "
+       "nothing"},
+      {"optimizer.no_decay = [\"bias\", \".*token_embedding.*\"]",
+       "optimizer.no_decay: \".*token_embedding.*\" matches no parameter; the nearest are embedding.weight, "},
       {"loss_scale.hysteresis = 4", "[loss_scale] is for float16; this run does not use it"},
       {"[[data]]\nsources = [{path = 'a'}]\n[[data]]\nstart_step = 2000\nsources = [{path = 'b'}]",
        "data stage 1 starts at step 2000, after the last step 1000"},

@@ -17,6 +17,13 @@ const Words<CommBackend> kCommBackend = {
 const Words<RopeKind> kRopeKind = {{"", RopeKind::plain},        {"default", RopeKind::plain},
                                    {"linear", RopeKind::linear}, {"dynamic", RopeKind::dynamic},
                                    {"yarn", RopeKind::yarn},     {"llama3", RopeKind::llama3}};
+const Words<LrWarmup> kLrWarmup = {{"linear", LrWarmup::linear}, {"log", LrWarmup::log}};
+const Words<LrDecay> kLrDecay = {{"linear", LrDecay::linear},
+                                 {"cosine", LrDecay::cosine},
+                                 {"1-sqrt", LrDecay::one_minus_sqrt},
+                                 {"exponential", LrDecay::exponential},
+                                 {"inverse-sqrt", LrDecay::inverse_sqrt},
+                                 {"constant", LrDecay::constant}};
 
 constexpr std::int64_t kMaxUnitLayers = 999'999;
 
@@ -44,10 +51,14 @@ CommBackend parse_comm_backend(std::string_view word) { return parse_choice("com
 RopeKind parse_rope_kind(std::string_view word) {
   return parse_choice("model.rope_scaling.rope_type", word, kRopeKind);
 }
+LrWarmup parse_lr_warmup(std::string_view word) { return parse_choice("lr_scheduler.warmup_shape", word, kLrWarmup); }
+LrDecay parse_lr_decay(std::string_view word) { return parse_choice("lr_scheduler.decay", word, kLrDecay); }
 
 std::vector<std::string> non_finite_words() { return words_of_choice(kNonFinite); }
 std::vector<std::string> comm_backend_words() { return words_of_choice(kCommBackend); }
 std::vector<std::string> rope_kind_words() { return words_of_choice(kRopeKind); }
+std::vector<std::string> lr_warmup_words() { return words_of_choice(kLrWarmup); }
+std::vector<std::string> lr_decay_words() { return words_of_choice(kLrDecay); }
 
 std::optional<ZeroUnit> parse_zero_unit(std::string_view word) {
   if (word == "layer") return ZeroUnit{};

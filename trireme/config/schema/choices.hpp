@@ -14,15 +14,23 @@ enum class NonFinite { stop, skip };
 enum class CommBackend { automatic, gloo, nccl };
 /// model.rope_scaling.rope_type; plain: "" or "default"
 enum class RopeKind { plain, linear, dynamic, yarn, llama3 };
+/// lr_scheduler.warmup_shape
+enum class LrWarmup { linear, log };
+/// lr_scheduler.decay
+enum class LrDecay { constant, linear, cosine, one_minus_sqrt, exponential, inverse_sqrt };
 
 // ConfigError for an unknown word.
 NonFinite parse_non_finite(std::string_view word);
 CommBackend parse_comm_backend(std::string_view word);
 RopeKind parse_rope_kind(std::string_view word);
+LrWarmup parse_lr_warmup(std::string_view word);
+LrDecay parse_lr_decay(std::string_view word);
 
 std::vector<std::string> non_finite_words();
 std::vector<std::string> comm_backend_words();
 std::vector<std::string> rope_kind_words();
+std::vector<std::string> lr_warmup_words();
+std::vector<std::string> lr_decay_words();
 
 /// parallelism.zero_unit: what ZeRO 3 gathers and frees at once.
 struct ZeroUnit {

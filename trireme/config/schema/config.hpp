@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "trireme/config/schema/steps.hpp"
+
 namespace trireme {
 
 struct RunConfig {
@@ -40,7 +42,8 @@ struct ModelConfig {
   std::int64_t num_key_value_heads = 0;  // 0: num_attention_heads
   std::int64_t head_dim = 0;             // 0: hidden_size / num_attention_heads
   std::int64_t intermediate_size = 0;    // 0: 4 hidden_size for gpt2; required for the others
-  std::int64_t vocab_size = 0;
+  std::int64_t vocab_size = 0;           // 0: that of the tokenizer, rounded up to vocab_multiple
+  std::int64_t vocab_multiple = 1;
   std::int64_t max_position_embeddings = 2048;
   std::string hidden_act = "silu";
   double norm_eps = 1e-5;
@@ -108,10 +111,16 @@ struct OptimizerConfig {
   double skip_z = 0;
 };
 
+/// Phases are counted in steps that are done: a decay from 100 to 200 begins after step 100 (lr_schedule.hpp).
 struct LrSchedulerConfig {
-  std::int64_t warmup_steps = 0;
+  Steps warmup_steps = 0;
+  std::string warmup_shape = "linear";
+  double start_lr = 0;
+  std::int64_t start_delay = 0;
   std::string decay = "cosine";
-  std::int64_t decay_steps = 0;  // 0: all steps after the warm-up
+  Steps decay_steps = 0;        // 0: from its start to its end
+  Steps decay_start_step = -1;  // -1: after the warm-up, or decay_steps before the end
+  Steps decay_end_step = 0;     // 0: training.steps
   double min_lr = 0;
 };
 

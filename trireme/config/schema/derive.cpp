@@ -6,6 +6,8 @@
 #include "trireme/base/error.hpp"
 #include "trireme/config/schema/family.hpp"
 #include "trireme/config/schema/fields.hpp"
+#include "trireme/config/schema/lr_schedule.hpp"
+#include "trireme/data/tokenizer/tokenizer.hpp"
 #include "trireme/schedule/generate.hpp"
 
 namespace trireme::config {
@@ -18,14 +20,14 @@ class Deriver {
   void run() {
     forget_derived();
     heads();
+    vocabulary();
+    positions();
     degrees();
     batch();
     precision();
     c_.parallelism.pp_schedule = schedule::canonical_schedule(c_.parallelism.pp_schedule);
     if (c_.parallelism.expert_tp == 0) set("parallelism.expert_tp", c_.parallelism.expert_tp, c_.parallelism.tp, "tp");
-    if (c_.lr_scheduler.decay_steps == 0)
-      set("lr_scheduler.decay_steps", c_.lr_scheduler.decay_steps,
-          std::max<std::int64_t>(0, c_.training.steps - c_.lr_scheduler.warmup_steps), "steps - warmup_steps");
+    decay();
     for (std::size_t i = 0; i < c_.data.size(); ++i)
       if (c_.data[i].seq_len == 0)
         set(text("data.", i, ".seq_len"), c_.data[i].seq_len, c_.training.seq_len, "training.seq_len");
@@ -38,17 +40,57 @@ class Deriver {
     loaded_.origins[key] = {Origin::Kind::derived, {"", 0, 0, text("derived: ", rule)}};
   }
 
-  /// Resets derived values, which may depend on the number of ranks.
+  /// Resets derived values to their defaults: they may depend on the number of ranks.
   void forget_derived() {
-    for (const Field& field : fields(c_)) {
-      const auto origin = loaded_.origins.find(field.key);
+    Config standard;
+    for (const DataStage& stage : c_.data) standard.data.emplace_back().sources.resize(stage.sources.size());
+    const std::vector<Field> all = fields(c_), defaults = fields(standard);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto origin = loaded_.origins.find(all[i].key);
       if (origin == loaded_.origins.end() || origin->second.kind != Origin::Kind::derived) continue;
-      if (std::int64_t* const* number = std::get_if<std::int64_t*>(&field.value))
-        **number = field.key == "parallelism.dp" ? -1 : 0;
-      else
-        *std::get<std::string*>(field.value) = PrecisionConfig{}.reduce;  // all derived dtypes have this default
+      std::visit([&](auto* value) { *value = *std::get<decltype(value)>(defaults[i].value); }, all[i].value);
       loaded_.origins.erase(origin);
     }
+  }
+
+  /// A model without a vocabulary has that of its tokenizer; check_model() reports one that cannot be read.
+  void vocabulary() {
+    ModelConfig& m = c_.model;
+    if (m.vocab_size != 0 || m.hidden_size == 0 || c_.tokenizer.path.empty()) return;
+    try {
+      const std::int64_t tokens = data::Tokenizer::load(c_.tokenizer.path).vocab_size(), multiple = m.vocab_multiple;
+      set("model.vocab_size", m.vocab_size, (tokens + multiple - 1) / multiple * multiple,
+          multiple > 1 ? text("the tokenizer's ", tokens, ", up to a multiple of vocab_multiple").c_str()
+                       : "the tokenizer's");
+    } catch (const Error&) {
+    }
+  }
+
+  /// A new model is as long as its longest sequence; one that exists, by a preset or a folder, says how long it is.
+  void positions() {
+    ModelConfig& m = c_.model;
+    if (m.hidden_size == 0 || loaded_.is_given("model.max_position_embeddings")) return;
+    if (!m.preset.empty() || !m.hf.empty()) return;
+    std::int64_t longest = c_.training.seq_len;
+    for (const DataStage& stage : c_.data) longest = std::max(longest, stage.seq_len);
+    set("model.max_position_embeddings", m.max_position_embeddings, longest, "the longest seq_len");
+  }
+
+  /// Begin, end and length of the decay: two of them, or fewer, say the rest.
+  void decay() {
+    LrSchedulerConfig& s = c_.lr_scheduler;
+    const LrSchedule::Options lr = lr_options(c_);
+    if (s.decay_start_step < 0)
+      set("lr_scheduler.decay_start_step", s.decay_start_step, Steps(lr.decay_start),
+          s.decay_steps > 0 ? "decay_end_step - decay_steps, not before warmup_steps" : "warmup_steps");
+    if (s.decay_end_step == 0)
+      set("lr_scheduler.decay_end_step", s.decay_end_step, Steps(lr.decay_end),
+          lr.decay_end == static_cast<double>(c_.training.steps) ? "training.steps" : "decay_start_step + decay_steps");
+    if (s.decay_steps == 0)
+      set("lr_scheduler.decay_steps", s.decay_steps,
+          lr.decay == LrDecay::inverse_sqrt ? Steps(lr.time_scale)
+                                            : Steps(std::max(0.0, lr.decay_end - lr.decay_start)),
+          lr.decay == LrDecay::inverse_sqrt ? "decay_start_step" : "decay_end_step - decay_start_step");
   }
 
   void heads() {

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <iterator>
+#include <string_view>
 
 #include "trireme/base/error.hpp"
 #include "trireme/config/schema/choices.hpp"
@@ -39,6 +40,46 @@ constexpr NotYet kNotYet[] = {
     {"checks.replicas_every", NotYet::Then::refused, "replicas are never compared"},
 };
 
+struct Unit {
+  std::string_view key;
+  const char* unit;
+};
+constexpr Unit kUnits[] = {
+    {"model.vocab_size", "tokens"},
+    {"model.max_position_embeddings", "tokens"},
+    {"model.sliding_window", "tokens"},
+    {"model.rope_scaling.original_max_position_embeddings", "tokens"},
+    {"data.start_step", "steps, from 1"},
+    {"data.seq_len", "tokens"},
+    {"training.steps", "steps"},
+    {"training.seq_len", "tokens"},
+    {"training.micro_batch_size", "sequences"},
+    {"training.grad_accum", "microbatches"},
+    {"training.global_batch_size", "sequences"},
+    {"validation.interval", "steps"},
+    {"validation.samples", "sequences"},
+    {"lr_scheduler.warmup_steps", "steps"},
+    {"lr_scheduler.start_delay", "steps"},
+    {"lr_scheduler.decay_steps", "steps"},
+    {"lr_scheduler.decay_start_step", "steps that are done"},
+    {"lr_scheduler.decay_end_step", "steps that are done"},
+    {"parallelism.bucket_mb", "1e6 bytes"},
+    {"parallelism.max_live_parameters", "elements"},
+    {"parallelism.max_reuse_distance", "elements"},
+    {"parallelism.persistence_threshold", "elements"},
+    {"loss_scale.growth_interval", "steps"},
+    {"loss_scale.hysteresis", "steps"},
+    {"checkpoint.interval", "steps"},
+    {"metrics.interval", "steps"},
+    {"profiler.steps", "steps, from 1"},
+    {"profiler.wait", "steps"},
+    {"profiler.warmup", "steps"},
+    {"profiler.active", "steps"},
+    {"comm.init_timeout_s", "seconds"},
+    {"comm.timeout_s", "seconds"},
+    {"checks.replicas_every", "steps"},
+};
+
 std::string number_text(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
@@ -51,6 +92,9 @@ std::string number_text(double value) {
 std::string scalar_text(const std::string& value) { return toml_string(value); }
 std::string scalar_text(std::int64_t value) { return std::to_string(value); }
 std::string scalar_text(double value) { return number_text(value); }
+std::string scalar_text(const Steps& value) {
+  return value.is_whole() ? std::to_string(static_cast<std::int64_t>(value.count)) : number_text(value.count);
+}
 std::string scalar_text(bool value) { return value ? "true" : "false"; }
 template <class T>
 std::string scalar_text(const std::vector<T>& values) {
@@ -119,7 +163,9 @@ std::vector<Field> fields(Config& c) {
        kMaxDegree},
       {"model.head_dim", &c.model.head_dim, "width of a head; 0 = hidden_size / num_attention_heads", 0, kMaxDegree},
       {"model.intermediate_size", &c.model.intermediate_size, "width of the MLP", 0, kMaxSize},
-      {"model.vocab_size", &c.model.vocab_size, "tokens that the model knows", 0, kMaxSize},
+      {"model.vocab_size", &c.model.vocab_size, "tokens that the model knows; 0 = those of the tokenizer", 0, kMaxSize},
+      {"model.vocab_multiple", &c.model.vocab_multiple,
+       "a vocab_size from the tokenizer is rounded up to a multiple of this", 1, kMaxSize},
       {"model.max_position_embeddings", &c.model.max_position_embeddings, "longest sequence", 1, kMaxSize},
       one_of("model.hidden_act", &c.model.hidden_act, "activation of the MLP",
              {"silu", "gelu", "gelu_new", "gelu_pytorch_tanh"}),
@@ -177,23 +223,33 @@ std::vector<Field> fields(Config& c) {
       {"validation.fraction", &c.validation.fraction, "share of every data source's tokens held out of training", 0, 1},
       filled({"validation.sources", &c.validation.sources, "token files of their own, instead of a fraction"}),
 
-      one_of("optimizer.name", &c.optimizer.name, "", {"adamw", "adam", "sgd"}),
+      one_of("optimizer.name", &c.optimizer.name,
+             "the optimizer; adamw decouples weight decay, adam adds it to the gradient", {"adamw", "adam", "sgd"}),
       {"optimizer.lr", &c.optimizer.lr, "highest learning rate", 0, 1e6, true},
       {"optimizer.betas", &c.optimizer.betas, "decay of Adam's two moments", 0, 1},
       {"optimizer.eps", &c.optimizer.eps, "Adam's epsilon", 0, 1, true},
-      {"optimizer.weight_decay", &c.optimizer.weight_decay, "", 0, 1e6},
-      filled(
-          {"optimizer.no_decay", &c.optimizer.no_decay, "parameters whose name holds one of these words do not decay"}),
+      {"optimizer.weight_decay", &c.optimizer.weight_decay, "share of a weight that a step of lr 1 takes away", 0, 1e6},
+      filled({"optimizer.no_decay", &c.optimizer.no_decay,
+              "names of parameters that do not decay: a part of the name, a glob (* ? [), or re:REGEX"}),
       {"optimizer.momentum", &c.optimizer.momentum, "of sgd", 0, 1},
       {"optimizer.nesterov", &c.optimizer.nesterov, "of sgd"},
       {"optimizer.skip_z", &c.optimizer.skip_z,
        "skip an update whose gradient norm is this many deviations off; 0 = never", 0, 1e6},
 
-      {"lr_scheduler.warmup_steps", &c.lr_scheduler.warmup_steps, "steps from 0 to optimizer.lr", 0, kMaxCount},
-      one_of("lr_scheduler.decay", &c.lr_scheduler.decay, "shape of the decay",
-             {"linear", "cosine", "1-sqrt", "constant"}),
+      {"lr_scheduler.warmup_steps", &c.lr_scheduler.warmup_steps, "steps from start_lr to optimizer.lr", 0, kMaxCount},
+      one_of("lr_scheduler.warmup_shape", &c.lr_scheduler.warmup_shape, "log is DeepSpeed's", lr_warmup_words()),
+      {"lr_scheduler.start_lr", &c.lr_scheduler.start_lr, "learning rate that the warm-up starts from", 0, 1e6},
+      {"lr_scheduler.start_delay", &c.lr_scheduler.start_delay,
+       "steps at start_lr before the warm-up: 1 in nanotron, Megatron and the HF Trainer, 2 in DeepSpeed", 0,
+       kMaxCount},
+      one_of("lr_scheduler.decay", &c.lr_scheduler.decay, "shape of the decay", lr_decay_words()),
       {"lr_scheduler.decay_steps", &c.lr_scheduler.decay_steps,
-       "length of the decay, at the end; 0 = all steps after the warm-up", 0, kMaxCount},
+       "length of the decay; 0 = all steps after the warm-up. inverse-sqrt: steps until the rate is lr / sqrt(2)", 0,
+       kMaxCount},
+      {"lr_scheduler.decay_start_step", &c.lr_scheduler.decay_start_step,
+       "steps before the decay; -1 = the warm-up, or all but the last decay_steps", -1, kMaxCount},
+      {"lr_scheduler.decay_end_step", &c.lr_scheduler.decay_end_step,
+       "steps after which the learning rate is min_lr; 0 = training.steps", 0, kMaxCount},
       {"lr_scheduler.min_lr", &c.lr_scheduler.min_lr, "learning rate after the decay", 0, 1e6},
 
       {"parallelism.dp", &c.parallelism.dp, "data parallel replicas; -1 = what is left", -1, kMaxDegree},
@@ -208,7 +264,7 @@ std::vector<Field> fields(Config& c) {
        kMaxDegree},
       {"parallelism.stages", &c.parallelism.stages, "layers of each chunk; empty = by cost", 0, kMaxDegree},
       {"parallelism.cp", &c.parallelism.cp, "context parallel ranks: a sequence is cut over them", 1, kMaxDegree},
-      one_of("parallelism.cp_method", &c.parallelism.cp_method, "",
+      one_of("parallelism.cp_method", &c.parallelism.cp_method, "how attention crosses the parts of a sequence",
              {"ring", "ring-contiguous", "all-gather", "ulysses"}),
       {"parallelism.ep", &c.parallelism.ep, "expert parallel ranks, out of dp x cp (x tp)", 1, kMaxDegree},
       {"parallelism.expert_tp", &c.parallelism.expert_tp, "tensor parallel ranks of an expert; 0 = tp", 0, kMaxDegree},
@@ -251,20 +307,22 @@ std::vector<Field> fields(Config& c) {
       filled({"checkpoint.resume", &c.checkpoint.resume, "auto, never, or the path of a checkpoint"}),
       {"checkpoint.async", &c.checkpoint.async, "write in the background"},
       {"checkpoint.export_hf", &c.checkpoint.export_hf, "also write a Hugging Face folder at the end"},
-      one_of("checkpoint.format", &c.checkpoint.format, "", {"trireme", "seed"}),
+      one_of("checkpoint.format", &c.checkpoint.format, "layout of a checkpoint's folder", {"trireme", "seed"}),
 
       {"metrics.interval", &c.metrics.interval, "steps between lines", 1, kMaxCount},
-      one_of("metrics.console", &c.metrics.console, "", {"auto", "bar", "plain", "json", "quiet"}),
+      one_of("metrics.console", &c.metrics.console, "what the terminal shows; auto = bar on a terminal, else plain",
+             {"auto", "bar", "plain", "json", "quiet"}),
       {"metrics.tensorboard", &c.metrics.tensorboard, "write event files"},
       filled(
           {"metrics.hub_command", &c.metrics.hub_command, "command that uploads the event folder {dir}; empty = none"}),
 
       {"profiler.steps", &c.profiler.steps, "steps to trace", 1, kMaxCount},
-      one_of("profiler.memory_snapshot", &c.profiler.memory_snapshot, "", {"never", "on_oom", "steps"}),
-      {"profiler.wait", &c.profiler.wait, "", 0, kMaxCount},
-      {"profiler.warmup", &c.profiler.warmup, "", 0, kMaxCount},
-      {"profiler.active", &c.profiler.active, "", 1, kMaxCount},
-      {"profiler.with_stack", &c.profiler.with_stack, ""},
+      one_of("profiler.memory_snapshot", &c.profiler.memory_snapshot, "when the memory of a GPU is recorded",
+             {"never", "on_oom", "steps"}),
+      {"profiler.wait", &c.profiler.wait, "steps before a cycle of the profiler", 0, kMaxCount},
+      {"profiler.warmup", &c.profiler.warmup, "steps of a cycle that are traced and dropped", 0, kMaxCount},
+      {"profiler.active", &c.profiler.active, "steps of a cycle that are kept", 1, kMaxCount},
+      {"profiler.with_stack", &c.profiler.with_stack, "record where in the sources an operation was called"},
       filled({"profiler.dir", &c.profiler.dir, "folder in the run's folder, for traces"}),
 
       one_of("comm.backend", &c.comm.backend, "auto = nccl on CUDA, gloo on CPU", comm_backend_words()),
@@ -314,6 +372,23 @@ std::string toml_string(const std::string& value) {
 
 std::string toml_text(const FieldValue& value) {
   return std::visit([](const auto* v) { return scalar_text(*v); }, value);
+}
+
+const char* type_word(const FieldValue& value) {
+  constexpr const char* kWords[] = {"text",
+                                    "a whole number",
+                                    "a number",
+                                    "a number of steps",
+                                    "true or false",
+                                    "a list of texts",
+                                    "a list of whole numbers",
+                                    "a list of numbers"};
+  return kWords[value.index()];
+}
+
+const char* unit_of(const std::string& key) {
+  const auto row = std::ranges::find(kUnits, key, &Unit::key);
+  return row == std::end(kUnits) ? "" : row->unit;
 }
 
 std::string section_of(const std::string& key) { return key.substr(0, key.find('.')); }

@@ -12,7 +12,7 @@
 
 namespace trireme::config {
 
-using FieldValue = std::variant<std::string*, std::int64_t*, double*, bool*, std::vector<std::string>*,
+using FieldValue = std::variant<std::string*, std::int64_t*, double*, Steps*, bool*, std::vector<std::string>*,
                                 std::vector<std::int64_t>*, std::vector<double>*>;
 
 /// A key that is read and checked, but changes nothing yet: no part of the program uses its value.
@@ -46,6 +46,12 @@ std::vector<Field> fields(Config& config);
 /// The field "data.I.start_step", or "data.I.sources.J.path" with `source` = J (else -1), of a stage; nullopt for an
 /// unknown key. Faster than fields() for a config with thousands of sources.
 std::optional<Field> find_data_field(DataStage& stage, std::int64_t source, const std::string& key);
+
+/// "text", "a whole number", "a list of numbers": what the value must be.
+const char* type_word(const FieldValue& value);
+/// "steps", "tokens", "seconds"; empty for a value without a unit. Keys of [[data]] are without their index:
+/// data.seq_len.
+const char* unit_of(const std::string& key);
 
 /// The value in TOML syntax: 3, 0.1, true, "text", [1, 2].
 std::string toml_text(const FieldValue& value);

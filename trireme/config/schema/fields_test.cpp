@@ -196,8 +196,9 @@ TEST(Fields, RefuseWhatIsOutsideTheirLimits) {
   for (const Field& field : fields(config)) {
     const std::string before = toml_text(field.value);
     std::vector<Value> wrong = {{Nothing{}}};
-    const bool is_number =
-        std::holds_alternative<double*>(field.value) || std::holds_alternative<std::int64_t*>(field.value);
+    const bool is_number = std::holds_alternative<double*>(field.value) ||
+                           std::holds_alternative<std::int64_t*>(field.value) ||
+                           std::holds_alternative<Steps*>(field.value);
     const bool is_list = std::holds_alternative<std::vector<double>*>(field.value) ||
                          std::holds_alternative<std::vector<std::int64_t>*>(field.value);
     const auto add = [&](double value) { wrong.push_back(is_list ? Value{Values{{value}}} : Value{value}); };

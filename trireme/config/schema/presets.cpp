@@ -61,6 +61,22 @@ ModelConfig llama32(std::int64_t layers, std::int64_t hidden, std::int64_t heads
   return m;
 }
 
+/// torchtitan's model for trials: dim 256, SwiGLU's width 2/3 of 4 dim in steps of 256.
+ModelConfig torchtitan_debug() {
+  ModelConfig m = stretched(llama3(6, 256, 16, 768), 8);
+  m.num_key_value_heads = 16;
+  m.vocab_size = 2048;
+  return m;
+}
+
+ModelConfig llama2(std::int64_t layers, std::int64_t hidden, std::int64_t heads, std::int64_t kv_heads,
+                   std::int64_t ffn) {
+  ModelConfig m = llama(layers, hidden, heads, kv_heads, ffn);
+  m.vocab_size = 32000;
+  m.max_position_embeddings = 4096;
+  return m;
+}
+
 ModelConfig tiny_llama() {
   ModelConfig m = llama(4, 128, 4, 4, 384);
   m.head_dim = 32;
@@ -102,8 +118,14 @@ const std::vector<std::pair<std::string, ModelConfig>>& presets() {
       {"gpt2-large", gpt2(36, 20, 1280)},
       {"gpt2-xl", gpt2(48, 25, 1600)},
       {"gpt3-175b", gpt3_175b()},
+      {"llama2-7b", llama2(32, 4096, 32, 32, 11008)},
+      {"llama2-13b", llama2(40, 5120, 40, 40, 13824)},
+      {"llama2-70b", llama2(80, 8192, 64, 8, 28672)},
+      {"llama3-debug", torchtitan_debug()},
       {"llama3-8b", llama3(32, 4096, 32, 14336)},
       {"llama3-70b", llama3(80, 8192, 64, 28672)},
+      {"llama3.1-8b", stretched(llama3(32, 4096, 32, 14336), 8)},
+      {"llama3.1-70b", stretched(llama3(80, 8192, 64, 28672), 8)},
       {"llama3-405b", stretched(llama3(126, 16384, 128, 53248), 8)},
       {"llama3.2-1b", llama32(16, 2048, 32, 64)},
       {"llama3.2-3b", llama32(28, 3072, 24, 128)},
@@ -133,9 +155,10 @@ std::optional<ModelConfig> find_preset(const std::string& name) {
 
 std::string torchtitan_preset(const std::string& name, const std::string& flavor) {
   static const std::map<std::pair<std::string, std::string>, std::string> known = {
-      {{"llama3", "8B"}, "llama3-8b"},
-      {{"llama3", "70B"}, "llama3-70b"},
-      {{"llama3", "405B"}, "llama3-405b"},
+      {{"llama2", "7B"}, "llama2-7b"},     {{"llama2", "13B"}, "llama2-13b"},
+      {{"llama2", "70B"}, "llama2-70b"},   {{"llama3", "debugmodel"}, "llama3-debug"},
+      {{"llama3", "8B"}, "llama3.1-8b"},  // torchtitan's have the RoPE of Llama 3.1
+      {{"llama3", "70B"}, "llama3.1-70b"}, {{"llama3", "405B"}, "llama3-405b"},
       {{"qwen3", "0.6B"}, "qwen3-0.6b"},
   };
   const auto it = known.find({name, flavor});

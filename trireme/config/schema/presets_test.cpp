@@ -14,8 +14,9 @@ using ::testing::ElementsAre;
 
 TEST(Presets, AreTheseInThisOrder) {
   EXPECT_THAT(preset_names(),
-              ElementsAre("tiny-llama", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "gpt3-175b", "llama3-8b",
-                          "llama3-70b", "llama3-405b", "llama3.2-1b", "llama3.2-3b", "qwen3-0.6b", "mixtral-8x7b"));
+              ElementsAre("tiny-llama", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "gpt3-175b", "llama2-7b",
+                          "llama2-13b", "llama2-70b", "llama3-debug", "llama3-8b", "llama3-70b", "llama3.1-8b",
+                          "llama3.1-70b", "llama3-405b", "llama3.2-1b", "llama3.2-3b", "qwen3-0.6b", "mixtral-8x7b"));
   EXPECT_FALSE(find_preset("llama4").has_value());
   EXPECT_FALSE(find_preset("").has_value());
 }
@@ -50,6 +51,10 @@ TEST(Presets, HaveThePublicNumbers) {
       {"llama3-8b", "model.vocab_size", "128256"},
       {"llama3-8b", "model.rope_scaling.rope_type", "\"\""},
       {"llama3-70b", "model.intermediate_size", "28672"},
+      {"llama3.1-8b", "model.rope_scaling.factor", "8.0"},
+      {"llama3-debug", "model.intermediate_size", "768"},
+      {"llama3-debug", "model.num_key_value_heads", "16"},
+      {"llama2-7b", "model.intermediate_size", "11008"},
       {"llama3-405b", "model.num_hidden_layers", "126"},
       {"llama3-405b", "model.intermediate_size", "53248"},
       {"llama3-405b", "model.rope_scaling.factor", "8.0"},
@@ -81,10 +86,12 @@ TEST(Presets, PassAllRules) {
 }
 
 TEST(Presets, HaveTheNamesOfTorchtitan) {
-  EXPECT_EQ(torchtitan_preset("llama3", "8B"), "llama3-8b");
+  EXPECT_EQ(torchtitan_preset("llama3", "8B"), "llama3.1-8b");
   EXPECT_EQ(torchtitan_preset("llama3", "405B"), "llama3-405b");
   EXPECT_EQ(torchtitan_preset("qwen3", "0.6B"), "qwen3-0.6b");
-  EXPECT_EQ(torchtitan_preset("llama3", "debugmodel"), "");
+  EXPECT_EQ(torchtitan_preset("llama3", "debugmodel"), "llama3-debug");
+  EXPECT_EQ(torchtitan_preset("llama2", "7B"), "llama2-7b");
+  EXPECT_EQ(torchtitan_preset("llama3", "9B"), "");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "trireme/model/families.hpp"
+#include "trireme/config/schema/weight_names.hpp"
 
 #include "trireme/base/error.hpp"
 #include "trireme/config/schema/family.hpp"
@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-class Table {
+class WeightTable {
  public:
   /// One to one.
   void add(const std::string& ours, const std::string& theirs, std::int64_t rows, bool transposed = false) {
@@ -31,7 +31,7 @@ class Table {
 };
 
 std::vector<WeightName> gpt2_names(const ModelConfig& m) {
-  Table table;
+  WeightTable table;
   const std::int64_t h = m.hidden_size, f = m.intermediate_size;
   table.add("embedding.weight", "transformer.wte.weight", m.vocab_size);
   table.add("positions.weight", "transformer.wpe.weight", m.max_position_embeddings);
@@ -56,7 +56,7 @@ std::vector<WeightName> gpt2_names(const ModelConfig& m) {
 
 /// Llama, Mistral, Qwen2, Qwen3: they differ in biases and in the norms of q and k.
 std::vector<WeightName> llama_names(const ModelConfig& m) {
-  Table table;
+  WeightTable table;
   const std::int64_t h = m.hidden_size, d = m.head_dim, f = m.intermediate_size;
   const std::int64_t q = m.num_attention_heads * d, kv = m.num_key_value_heads * d;
   table.add("embedding.weight", "model.embed_tokens.weight", m.vocab_size);
@@ -93,6 +93,13 @@ std::vector<WeightName> weight_names(const ModelConfig& model) {
   require<ConfigError>(family != nullptr && family->has_decoder, "model_type = \"", model.model_type,
                        "\": there is no table of its weights' names; there is one for ", config::names_with_decoder());
   return family->hf.names == config::HfNames::gpt2 ? gpt2_names(model) : llama_names(model);
+}
+
+std::vector<std::string> parameter_names(const ModelConfig& model) {
+  std::vector<std::string> names;
+  for (const WeightName& weight : weight_names(model))
+    if (weight.first_row == 0) names.push_back(weight.ours);
+  return names;
 }
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 #pragma once
-// Tables that map our parameter names to those of Hugging Face.
+// The names of a model's parameters: ours, and those of Hugging Face.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,5 +19,8 @@ struct WeightName {
 
 /// All weights of a model, layer by layer, named as in the files that transformers writes.
 std::vector<WeightName> weight_names(const ModelConfig& model);
+
+/// Our names alone, each once: embedding.weight, layers.0.attention_norm.weight, ... Expects derived values.
+std::vector<std::string> parameter_names(const ModelConfig& model);
 
 }  // namespace trireme

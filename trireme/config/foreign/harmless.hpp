@@ -1,0 +1,12 @@
+#pragma once
+// Which settings of other trainers have no effect on what is trained: logs, files, speed.
+#include "trireme/config/foreign/aliases.hpp"
+#include "trireme/config/read/setting.hpp"
+
+namespace trireme::config {
+
+/// Whether a setting without a counterpart can be left out without changing the result: one of logs, files, overlap or
+/// other speed, or a switch that is off. False if in doubt.
+bool changes_nothing(Framework from, const Setting& setting);
+
+}  // namespace trireme::config
