@@ -31,12 +31,13 @@ constexpr std::array<std::pair<std::string_view, const char*>, 8> kWords{{
     {"Cannot allocate memory", "the system"},
 }};
 
-std::atomic<std::function<std::string()>*> exit_text = nullptr;
+// A handler of exit() gets nothing but the status.
+std::function<std::string()> exit_text;
+std::atomic<bool> exit_is_watched = false;  // whether exit_text may be called
 
 void on_process_exit(int status, void* /*unused*/) {
-  auto* const text = exit_text.exchange(nullptr);
-  if (text == nullptr || status != 1) return;
-  std::cerr << "error: " << (*text)() << std::endl;
+  if (!exit_is_watched.exchange(false) || status != 1) return;
+  std::cerr << "error: " << exit_text() << std::endl;
   ::_exit(static_cast<int>(ExitCode::out_of_memory));
 }
 
@@ -76,9 +77,11 @@ std::string amount_text(const RefusedMemory& refused) {
 LibraryExit::LibraryExit(std::function<std::string()> text) {
   static const int registered = ::on_exit(on_process_exit, nullptr);
   require(registered == 0, "on_exit is not possible");
-  delete exit_text.exchange(new std::function<std::string()>(std::move(text)));
+  require(!exit_is_watched, "a process has one LibraryExit at a time");
+  exit_text = std::move(text);
+  exit_is_watched = true;
 }
 
-LibraryExit::~LibraryExit() { delete exit_text.exchange(nullptr); }
+LibraryExit::~LibraryExit() { exit_is_watched = false; }
 
 }  // namespace trireme
