@@ -87,7 +87,7 @@ class Data(unittest.TestCase):
     def test_workers_decide_nothing(self):
         seen = set()
         for workers in (1, 2, 3):
-            self.ok("prepare", "a.jsonl", "-t", "bytes", "-o", "x", "--workers", workers, "--shuffle", "--seed", 7, "--validation", 0.1)
+            self.ok("prepare", "a.jsonl", "-t", "bytes", "-o", "x", "--workers", workers, "--overwrite", "--shuffle", "--seed", 7, "--validation", 0.1)
             seen.add(b"".join(p.read_bytes() for p in sorted(self.at.glob("x*"))))
         self.assertEqual(len(seen), 1)
         train, held = datatrove(self.at / "x.ds"), datatrove(self.at / "x-validation.ds")
@@ -100,7 +100,7 @@ class Data(unittest.TestCase):
         self.ok("prepare", "in", "-t", "bytes", "-o", "x")
         self.assertEqual(datatrove(self.at / "x.ds"), [[*b"\xff not UTF-8\n", END], [*b"zipped", END], [*b"twice", END]])
         (self.at / "b.txt").write_text("one\n\ntwo\nthree\n")
-        self.ok("prepare", "b.txt", "-t", "bytes", "-o", "x", "--documents", "blank-line", "--no-append-eod")
+        self.ok("prepare", "b.txt", "-t", "bytes", "-o", "x", "--documents", "blank-line", "--no-append-eod", "--overwrite")
         self.assertEqual(datatrove(self.at / "x.ds"), [[*b"one"], [*b"two\nthree"]])
         (self.at / "cut.jsonl.gz").write_bytes(gzip.compress(b'{"text": "zipped"}\n')[:-4])
         self.assertIn("cut.jsonl.gz: cut short", self.fails(65, "prepare", "cut.jsonl.gz", "-t", "bytes", "-o", "y"))
@@ -166,7 +166,7 @@ class Data(unittest.TestCase):
         (self.at / "evil.txt").write_bytes(b"\x1b[31mred\x07 \xe2\x80\xae")
         self.ok("prepare", "evil.txt", "-t", "bytes", "-o", "x")
         out = self.ok("inspect", "x.ds", "-t", "bytes")
-        self.assertIn('"\\u001b[31mred\\u0007 \\u202e<|endoftext|>"', out)
+        self.assertIn('\n  | \\u001b[31mred\\u0007 \\u202e<|endoftext|>\n', out)
 
     def test_chat(self):
         (self.at / "c.jsonl").write_text('{"messages": [{"role": "user", "content": "hi <|im_end|>"}, {"role": "assistant", "content": "yo"}]}\n')

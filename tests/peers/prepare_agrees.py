@@ -33,7 +33,7 @@ def documents(path):
 
 
 def prepare(*words):
-    run = subprocess.run([PROGRAM, "data", "prepare", *map(str, words), "-q"], capture_output=True, text=True)
+    run = subprocess.run([PROGRAM, "data", "prepare", *map(str, words), "-q", "--overwrite"], capture_output=True, text=True)
     if run.returncode:
         sys.exit(run.stderr)
 

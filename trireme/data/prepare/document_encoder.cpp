@@ -15,11 +15,11 @@ DocumentParser::DocumentParser(const DocumentOptions& options, const DocumentRea
   if (options.chat) chat_.emplace(*options.chat);
 }
 
-std::span<const TextPart> DocumentParser::parts_of(std::string_view piece, bool json_lines) {
-  if (chat_ && !json_lines) throw BadDocument("is text; conversations are lines of JSON (.jsonl)");
+std::span<const TextPart> DocumentParser::parts_of(std::string_view piece, bool json) {
+  if (chat_ && !json) throw BadDocument("is text; conversations are lines of JSON (.jsonl)");
   if (chat_) return chat_->parse(piece);
-  if (json_lines) read_json_field(piece, options_.key, text_);
-  whole_ = {.text = json_lines ? text_ : piece, .origin = TextPart::Origin::document, .counts = true};
+  if (json) read_json_field(piece, options_.key, text_);
+  whole_ = {.text = json ? text_ : piece, .origin = TextPart::Origin::document, .counts = true};
   return {&whole_, 1};
 }
 
@@ -29,9 +29,9 @@ void DocumentParser::each(const TextBatch& batch, BadLines& bad,
     const InputFile& file = files_.file(piece.file);
     std::span<const TextPart> parts;
     try {
-      parts = parts_of(batch.text(piece), file.json_lines);
+      parts = parts_of(batch.text(piece), file.layout != TextLayout::text);
     } catch (const BadDocument& fault) {
-      const std::string what = text(file.path.string(), ":", piece.line, ": ", fault.what());
+      const std::string what = text(file.shown(), ":", piece.line, ": ", fault.what());
       if (!options_.skip_bad)
         throw DataError(text(what, "\n  fix: one JSON object a line, with the text under ",
                              chat_ ? "messages, or prompt and completion" : "the key that --key names",

@@ -111,7 +111,7 @@ fs::path tokenizer_file(const PrepareOptions& options) {
 
 Prepared prepare(const PrepareOptions& options, const Tokenizer& tokenizer, const DataHooks& hooks) {
   check(options, tokenizer);
-  DocumentReader reader(input_files(options.inputs), options.cut);
+  DocumentReader reader(options.inputs.files, options.cut);
   const OutputFolder folder(options.out);
   std::optional<files::StagedFiles> tokenizer_copy;
   if (!options.tokenizer_json.empty()) {
@@ -156,8 +156,8 @@ Prepared prepare(const PrepareOptions& options, const Tokenizer& tokenizer, cons
   };
   ordered_work(workers, steps);
 
-  require<DataError>(result.documents > 0, options.inputs.front(), ": no document with a token in ",
-                     options.inputs.size() == 1 ? "it" : text("this and the other inputs"), " (", result.empty,
+  require<DataError>(result.documents > 0, options.inputs.named.front(), ": no document with a token in ",
+                     options.inputs.named.size() == 1 ? "it" : text("this and the other inputs"), " (", result.empty,
                      " empty, ", result.bad.count, " bad)",
                      result.bad.count > 0 ? text("\n  the first bad one: ", result.bad.first) : "");
   check_split(outputs, options);

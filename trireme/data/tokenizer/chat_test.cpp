@@ -35,7 +35,7 @@ class Chat : public testing::Test {
   std::pair<std::string, std::string> document(const std::string& lines, const std::string& how = "chatml") {
     write_bytes(folder_ / "in.jsonl", lines);
     PrepareOptions options;
-    options.inputs = {(folder_ / "in.jsonl").string()};
+    options.inputs = find_inputs({(folder_ / "in.jsonl").string()});
     options.out = folder_ / "x";
     options.documents.chat = ChatTemplate::load(how);
     prepare(options, tokenizer_);
@@ -151,7 +151,7 @@ TEST_F(Chat, BadTemplatesAreNamed) {
 
 TEST_F(Chat, BadLinesAreNamed) {
   EXPECT_THAT(fault("nonsense"), HasSubstr("in.jsonl:1: is not JSON"));
-  EXPECT_THAT(fault("[]"), HasSubstr("in.jsonl:1: is JSON, but not an object"));
+  EXPECT_THAT(fault("[5]"), HasSubstr("in.jsonl:1: is JSON, but not an object"));
   EXPECT_THAT(fault("{\"text\": \"x\"}"), HasSubstr("has neither \"messages\" nor \"prompt\" and \"completion\""));
   EXPECT_THAT(fault(R"({"messages": 5})"), HasSubstr("\"messages\" is not a list"));
   EXPECT_THAT(fault(R"({"messages": [5]})"), HasSubstr("a message has no key \"role\""));
@@ -166,7 +166,7 @@ TEST_F(Chat, BadLinesAreNamed) {
 TEST_F(Chat, OnlyDatatroveHasRoomForMasks) {
   write_bytes(folder_ / "in.jsonl", R"({"prompt": "a", "completion": "b"})");
   PrepareOptions options;
-  options.inputs = {(folder_ / "in.jsonl").string()};
+  options.inputs = find_inputs({(folder_ / "in.jsonl").string()});
   options.out = folder_ / "x";
   options.format = TokenFormat::megatron;
   options.documents.chat = ChatTemplate::load("chatml");

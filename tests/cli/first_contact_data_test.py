@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""What a new user does with data in the first hour: a folder with all kinds of files, a pipe, a second try at the same place.
+
+usage: first_contact_data_test.py TRIREME"""
+import gzip
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+PROGRAM = os.path.abspath(sys.argv.pop(1))
+END = 256  # of the tokenizer "bytes"
+# "zipped\n" and the start of a PNG, as programs write them
+ZSTD = bytes.fromhex("28b52ffd0468390000") + b"zipped\n"
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
+
+
+def documents(path):
+    """The documents of a data set as bytes, read without any code of ours."""
+    raw = Path(path).read_bytes()
+    tokens = struct.unpack(f"<{len(raw) // 2}H", raw)
+    index = Path(f"{path}.index").read_bytes()
+    ends = struct.unpack(f"<{len(index) // 8}Q", index)
+    assert all(tokens[e - 1] == END for e in ends)
+    return [bytes(tokens[a:b - 1]) for a, b in zip((0, *ends), ends)]
+
+
+class FirstContact(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.at = Path(self.folder.name)
+
+    def write(self, name, content):
+        path = self.at / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    def trireme(self, *words, stdin=b""):
+        run = subprocess.run([PROGRAM, *map(str, words)], cwd=self.at, input=stdin, capture_output=True, timeout=120)
+        run.out, run.err = run.stdout.decode(), run.stderr.decode()
+        return run
+
+    def ok(self, *words, stdin=b""):
+        run = self.trireme(*words, stdin=stdin)
+        self.assertEqual(run.returncode, 0, run.out + run.err)
+        return run.out
+
+    def fails(self, code, *words, stdin=b""):
+        run = self.trireme(*words, stdin=stdin)
+        self.assertEqual(run.returncode, code, run.out + run.err)
+        self.assertTrue(run.err.startswith("error: "), run.err)
+        return run.err
+
+
+class Prepare(FirstContact):
+    """trireme data prepare"""
+
+    def prepare(self, *words, stdin=b""):
+        return self.ok("data", "prepare", *words, "-t", "bytes", "-o", "x", stdin=stdin)
+
+    def refused(self, code, *words, stdin=b""):
+        err = self.fails(code, "data", "prepare", *words, "-t", "bytes", "-o", "x", stdin=stdin)
+        self.assertEqual([p for p in self.at.iterdir() if p.name.startswith("x.")], [])
+        return err
+
+    def some_folder(self):
+        self.write("in/a.txt", "a text\n")
+        self.write("in/code/b.py", "print('b')\n")
+        self.write("in/pictures/c.png", PNG)
+        self.write("in/d.dat", "a text by another name\n")
+        self.write("in/e.txt", b"\0\1\2 not what its name says")
+        self.write("in/f.jsonl.gz", gzip.compress(b'{"text": "a line"}\n'))
+        self.write("in/g.json", json.dumps({"name": "some settings", "of": ["a", "project"]}, indent=2))
+        self.write("in/.git/h.txt", "hidden")
+
+    def test_a_folder_gives_what_is_text_and_names_the_rest(self):
+        self.some_folder()
+        out = self.prepare("in")
+        self.assertEqual(documents(self.at / "x.ds"), [b"a text\n", b"print('b')\n", b"a text by another name\n", b"a line"])
+        self.assertIn("files        4 · skipped 3: in/e.txt (binary), in/g.json (one JSON object over several lines), in/pictures/c.png (binary)\n", out)
+
+    def test_patterns_choose_files(self):
+        self.some_folder()
+        self.prepare("in", "--include", "*.txt", "--include", "*.py", "--exclude", "code/*")
+        self.assertEqual(documents(self.at / "x.ds"), [b"a text\n"])
+        self.assertIn("--include", self.fails(65, "data", "prepare", "in", "--include", "*.rs", "-t", "bytes", "-o", "y"))
+
+    def test_a_named_file_that_is_not_text_is_refused(self):
+        self.some_folder()
+        self.assertIn("in/e.txt: is not text: binary\n  fix: ", self.refused(65, "in/e.txt"))
+        self.write("p.parquet", b"PAR1\0\0\0\0PAR1")
+        err = self.refused(65, "p.parquet")
+        self.assertIn("p.parquet: is not text: a parquet file\n  fix: ", err)
+        self.assertIn("to_json", err)
+        self.assertIn("no file of text among 1 (in/pictures/c.png: binary)", self.refused(65, "in/pictures"))
+
+    def test_standard_input(self):
+        self.prepare("-", stdin=b"a text\nfrom a pipe\n")
+        self.assertEqual(documents(self.at / "x.ds"), [b"a text\nfrom a pipe\n"])
+        many = [f"line {i} " * 20 for i in range(2000)]  # more than is looked at to see what it is
+        lines = "".join(json.dumps({"text": t}) + "\n" for t in many).encode()
+        for stdin in (lines, gzip.compress(lines), json.dumps([{"text": t} for t in many]).encode()):
+            self.prepare("-", "--overwrite", stdin=stdin)
+            self.assertEqual([d.decode() for d in documents(self.at / "x.ds")], many)
+        self.assertIn("standard input: is not text: binary", self.fails(65, "data", "prepare", "-", "-t", "bytes", "-o", "y", stdin=PNG))
+        self.assertIn("standard input:1:", self.fails(65, "data", "prepare", "-", "-t", "bytes", "-o", "y", stdin=b'{"txt": "x"}\n'))
+
+    def test_a_pipe_is_read_twice_for_a_tokenizer(self):
+        self.write("book.txt", "some words and some more words\n" * 50)
+        self.ok("data", "prepare", "book.txt", "--train-bpe", 270, "-o", "file")
+        self.ok("data", "prepare", "-", "--train-bpe", 270, "-o", "pipe", stdin=(self.at / "book.txt").read_bytes())
+        for ending in (".ds", "-tokenizer.json"):
+            self.assertEqual((self.at / f"pipe{ending}").read_bytes(), (self.at / f"file{ending}").read_bytes())
+
+    def test_zstd(self):
+        self.write("a.txt.zst", ZSTD + b"\x65\x13\xa5\xcf")
+        run = self.trireme("data", "prepare", "a.txt.zst", "-t", "bytes", "-o", "x")
+        if run.returncode:  # a build without libzstd says so
+            self.assertEqual(run.returncode, 65)
+            self.assertIn("libzstd-dev", run.err)
+            self.skipTest("built without libzstd")
+        self.assertEqual(documents(self.at / "x.ds"), [b"zipped\n"])
+        self.write("a.txt.zst", ZSTD[:-3])
+        self.assertIn("a.txt.zst: cut short", self.fails(65, "data", "prepare", "a.txt.zst", "-t", "bytes", "-o", "y"))
+
+    def test_a_list_is_as_good_as_lines(self):
+        texts = ["one", 'two, "three"] \\', "", "four\n"]
+        self.write("a.json", json.dumps([{"id": i, "text": t} for i, t in enumerate(texts)], indent=2))
+        out = self.prepare("a.json")
+        self.assertEqual(documents(self.at / "x.ds"), [t.encode() for t in texts if t])
+        self.assertIn("left out: 1 empty", out)
+        self.write("a.json", '[\n  {"text": "one"},\n  {"txt": "two"}\n]')
+        self.assertIn('a.json:3: has no key "text"', self.fails(65, "data", "prepare", "a.json", "-t", "bytes", "-o", "y"))
+
+    def test_output_that_exists_stays(self):
+        self.write("a.txt", "one")
+        self.write("b.txt", "two")
+        for form, name in (("datatrove", "x.ds"), ("megatron", "x_text_document.idx"), ("llmc", "x.bin")):
+            words = ("data", "prepare", "-t", "bytes", "-o", "x", "--format", form)
+            self.ok(*words, "a.txt")
+            before = (self.at / name).read_bytes()
+            self.assertIn(f"{name} exists\n  fix: another -o, or --overwrite", self.fails(64, *words, "b.txt", "b.txt"))
+            self.assertEqual((self.at / name).read_bytes(), before)
+            self.ok(*words, "b.txt", "b.txt", "--overwrite")
+            self.assertNotEqual((self.at / name).read_bytes(), before)
+        self.assertIn("x.ds exists", self.fails(64, "data", "merge", "x.bin", "-t", "bytes", "-o", "x"))
+        self.ok("data", "train-bpe", "a.txt", "--vocab-size", 257, "-o", "t.json")
+        self.assertIn("t.json exists", self.fails(64, "data", "train-bpe", "b.txt", "--vocab-size", 257, "-o", "t.json"))
+
+    def test_inspect_shows_text_and_what_counts(self):
+        self.write("a.txt", 'He said "yes"\n\tin a \\ new line\x1b[31m\u202e')
+        self.prepare("a.txt")
+        self.assertIn('\n  | He said "yes"\n  | \tin a \\ new line\\u001b[31m\\u202e<|endoftext|>\n', self.ok("data", "inspect", "x.ds", "-t", "bytes"))
+        self.write("c.jsonl", json.dumps({"messages": [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So.\nThat is why."}]}))
+        self.ok("data", "prepare", "c.jsonl", "--chat", "--template", "plain", "-t", "bytes", "-o", "c")
+        out = self.ok("data", "inspect", "c.ds", "-t", "bytes")
+        self.assertIn("lines with > count in the loss\n  | User: Why?\n  | \n  | Assistant: \n  > So.\n  > That is why.\n  > \n  > <|endoftext|>\n", out)
+
+
+unittest.main(verbosity=1)
