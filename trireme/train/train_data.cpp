@@ -6,6 +6,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
 #include "trireme/data/tokens/open_tokens.hpp"
+#include "trireme/data/tokens/sources_apart.hpp"
 #include "trireme/data/tokens/synthetic.hpp"
 #include "trireme/data/tokens/token_checks.hpp"
 
@@ -13,6 +14,14 @@ namespace trireme {
 namespace {
 
 constexpr std::int64_t kSyntheticTokens = 1 << 24;
+
+std::vector<std::string> check_apart(const Config& config) {
+  std::vector<std::string> training;
+  for (const DataStage& stage : config.data)
+    for (const DataSource& source : stage.sources) training.push_back(source.path);
+  const bool validates = config.validation.interval > 0;
+  return data::check_sources_apart(training, validates ? config.validation.sources : std::vector<std::string>());
+}
 
 std::optional<data::Tokenizer> load_tokenizer(const Config& config) {
   if (config.tokenizer.path.empty()) return std::nullopt;
@@ -56,6 +65,7 @@ data::SamplingPlan TrainData::make_plan() const {
 
 TrainData::TrainData(const Config& config)
     : config_(config),
+      warnings_(check_apart(config)),
       tokenizer_(load_tokenizer(config)),
       plan_(make_plan()),
       sampler_(plan_),

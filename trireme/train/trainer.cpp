@@ -38,6 +38,7 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
               context.device().is_cuda() ? "nccl" : "gloo") {
   if (config_.precision.param == "float16") scale_.emplace(loss_scale_options(config_));
   batches_ = std::make_unique<Batches>(config_, mesh_, context.device());
+  for (const std::string& warning : batches_->data().warnings()) io_.warnings.push_back(warning);
   model_ =
       std::make_unique<TrainingModel>(config_, context, static_cast<int>(batches_->num_microbatches()), io_.warnings);
   start_bytes_ = peak_bytes_ = agree(at::zeros({}, at::TensorOptions(at::kDouble).device(context.device())),
