@@ -176,12 +176,12 @@ class Data(unittest.TestCase):
         spell = {v: k for k, v in vocabulary.items()}
         (tokens,) = datatrove(self.at / "c.ds")
         words = "".join(spell.get(t, "?") for t in tokens).replace("\u0120", " ").replace("\u010a", "\n")
-        self.assertEqual(words, "<|im_start|>user\nhi <|im_end|><|im_end|>\n<|im_start|>assistant\nyo<|im_end|>\n<|endoftext|>")
+        self.assertEqual(words, "<|im_start|>user\nhi <|im_end|><|im_end|>\n<|im_start|>assistant\nyo<|im_end|>\n")
         special = [i for i, t in enumerate(tokens) if spell[t] in ("<|im_start|>", "<|im_end|>", "<|endoftext|>")]
-        self.assertEqual(len(special), 5, "the user's own <|im_end|> is text")
+        self.assertEqual(len(special), 4, "the user's own <|im_end|> is text")
         mask = (self.at / "c.ds.loss").read_bytes()
-        self.assertEqual(list(mask), [0] * (len(tokens) - 5) + [1] * 5)
-        self.assertIn("loss mask    5 tokens count", self.ok("inspect", "c.ds"))
+        self.assertEqual(list(mask), [0] * (len(tokens) - 4) + [1] * 4)
+        self.assertIn("loss mask    4 tokens count", self.ok("inspect", "c.ds"))
 
     def catches_interrupts(self, pid):
         words = Path(f"/proc/{pid}/status").read_text().split()

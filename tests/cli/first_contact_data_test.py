@@ -162,4 +162,72 @@ class Prepare(FirstContact):
         self.assertIn("lines with > count in the loss\n  | User: Why?\n  | \n  | Assistant: \n  > So.\n  > That is why.\n  > \n  > <|endoftext|>\n", out)
 
 
+class Chat(FirstContact):
+    """Conversations as they are found, which are recognized."""
+
+    ASKED, SAID = "Why is the sky blue?", "Because of scattering."
+    KINDS = {
+        "messages": {"messages": [{"role": "user", "content": ASKED}, {"role": "assistant", "content": [{"type": "text", "text": SAID}]}]},
+        "ShareGPT": {"id": 7, "conversations": [{"from": "human", "value": ASKED}, {"from": "gpt", "value": SAID}]},
+        "Alpaca": {"instruction": ASKED, "input": "", "output": SAID, "text": "Below is an instruction ..."},
+        "prompt and completion": {"prompt": ASKED, "completion": SAID},
+    }
+
+    def test_every_kind_in_one_folder(self):
+        for name, line in self.KINDS.items():
+            self.write(f"in/{name}.json", json.dumps([line] * 2, indent=1) if name == "Alpaca" else json.dumps(line) + "\n")
+        self.ok("data", "prepare", "in", "--chat", "--template", "plain", "-t", "bytes", "-o", "x")
+        said = f"User: {self.ASKED}\n\nAssistant: {self.SAID}\n\n".encode()
+        self.assertEqual(documents(self.at / "x.ds"), [said] * 5)
+        self.assertEqual((self.at / "x.ds.loss").read_bytes(), (b"\0" * said.index(b"Because") + b"\1" * (len(self.SAID) + 3)) * 5)
+
+    def test_without_the_option_it_is_named(self):
+        self.write("a.jsonl", json.dumps(self.KINDS["ShareGPT"]))
+        self.assertIn("fix: --chat, for conversations", self.fails(65, "data", "prepare", "a.jsonl", "-t", "bytes", "-o", "x"))
+
+    def test_a_template_that_is_not_the_models_is_told(self):
+        self.write("a.jsonl", json.dumps(self.KINDS["messages"]))
+        run = self.trireme("data", "prepare", "a.jsonl", "--chat", "-t", "bytes", "-o", "x")
+        self.assertEqual(run.returncode, 0, run.err)
+        self.assertIn("warning: the conversations are written in the template plain: there is none in the tokenizer's folder", run.err)
+        self.assertIn("template     plain", run.out)
+
+
+TOML = """
+[run]
+name = "r"
+[model]
+preset = "tiny-llama"
+num_hidden_layers = 1
+[tokenizer]
+path = "bytes"
+[[data]]
+sources = [{ path = "data/a.ds" }]
+[training]
+steps = 1
+seq_len = 32
+micro_batch_size = 2
+grad_accum = 1
+"""
+
+
+class Sources(FirstContact):
+    """Validation data that is trained on."""
+
+    def test_overlaps(self):
+        self.write("a.txt", "some words to learn, and some more of them\n" * 20)
+        self.write("run.toml", TOML)
+        self.ok("data", "prepare", "a.txt", "-t", "bytes", "-o", "data/a", "--documents", "lines", "--validation", 0.3)
+        validates = ("train", "run.toml", "-n", 1, "--validation.interval", 1, "--validation.sources")
+        self.assertIn("validation.sources and [[data]] hold the same tokens: ./data/a.ds and data/a.ds\n  fix: ", self.fails(65, *validates, "./data/a.ds"))
+        err = self.fails(65, *validates, "data/a-validation.ds", "--data.0.sources.0.path", "data")
+        self.assertIn("data: holds a.ds and a-validation.ds: training and validation data", err)
+        (self.at / "data/b.ds").symlink_to("a.ds")
+        for ending in (".index", ".metadata"):
+            (self.at / f"data/b.ds{ending}").symlink_to(f"a.ds{ending}")
+        run = self.trireme(*validates, "data/a-validation.ds", "--data.0.sources.1.path", "data/b.ds")
+        self.assertEqual(run.returncode, 0, run.err)
+        self.assertIn("warning: two sources of [[data]] hold the same tokens: data/a.ds and data/b.ds", run.out + run.err)
+
+
 unittest.main(verbosity=1)

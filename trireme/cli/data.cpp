@@ -10,6 +10,7 @@
 #include "trireme/base/stop_signals.hpp"
 #include "trireme/data/prepare/corpus_words.hpp"
 #include "trireme/data/prepare/prepare.hpp"
+#include "trireme/data/tokenizer/chat_of_model.hpp"
 #include "trireme/files/shown_name.hpp"
 
 namespace trireme::cli {
@@ -34,7 +35,9 @@ bool shows_progress(const Console& console, bool quiet) { return console.err_ter
 
 data::DocumentOptions document_options(const TextOptions& words) {
   data::DocumentOptions options{.key = words.key, .chat = {}, .skip_bad = words.skip_bad};
-  if (words.chat) options.chat = data::ChatTemplate::load(words.chat_template);
+  // A new tokenizer gets the tokens of ChatML; choose() replaces it where there is a model.
+  if (words.chat)
+    options.chat = data::ChatTemplate::load(words.chat_template == "auto" ? "chatml" : words.chat_template);
   return options;
 }
 
@@ -49,6 +52,22 @@ data::KnownPattern pattern_of(const std::string& name) {
   const auto pattern = data::pattern_by_name(name);
   require<ConfigError>(pattern.has_value(), "--pattern ", files::shown_name(name), "\n  fix: gpt2, llama3 or qwen2");
   return *pattern;
+}
+
+/// With --template auto: that of the tokenizer's model. Returns the line that tells it.
+std::string choose_chat(const PrepareCommand& command, const data::Tokenizer& tokenizer, data::DocumentOptions& options,
+                        std::ostream& err) {
+  if (!options.chat) return "";
+  std::string why;
+  if (command.text.chat_template == "auto" && command.train_bpe == 0) {
+    data::ChosenTemplate chosen = data::choose_template(command.tokenizer, tokenizer);
+    if (chosen.is_guess)
+      err << "warning: the conversations are written in the template " << chosen.chat.name << ": " << chosen.why
+          << "\n  fix: --template " << chosen.chat.name << " if that is meant, or a JSON file\n";
+    why = text(", ", chosen.why);
+    options.chat = std::move(chosen.chat);
+  }
+  return text("template     ", options.chat->name, why, "\n");
 }
 
 data::TextInputs inputs_of(const TextOptions& words, bool twice) {
@@ -140,6 +159,7 @@ void prepare_now(const PrepareCommand& command, Console& console) {
     options.tokenizer_json = data::tokenizer_json(trained(command.text, options.inputs, training, counts, console));
     tokenizer = data::Tokenizer::from_json(options.tokenizer_json, data::tokenizer_file(options).string());
   }
+  const std::string template_line = choose_chat(command, *tokenizer, options.documents, console.err);
   const double trained_after = seconds_since(begin);
   data::Prepared made;
   {
@@ -154,7 +174,7 @@ void prepare_now(const PrepareCommand& command, Console& console) {
               << fixed(static_cast<double>(made.text_bytes) / static_cast<double>(made.tokens), 2) << " bytes a token\n"
               << "tokenizer    " << tokenizer->name() << " · " << thousands(tokenizer->vocab_size())
               << " tokens · fingerprint " << tokenizer->fingerprint() << "\n"
-              << "time         " << rate(made.read_bytes, seconds);
+              << template_line << "time         " << rate(made.read_bytes, seconds);
   if (command.train_bpe > 0) console.out << ", after " << human_seconds(trained_after) << " of training the tokenizer";
   console.out << "\n";
   for (const data::WrittenSet& set : made.sets)

@@ -29,7 +29,7 @@ void check_overwrite(const std::vector<std::filesystem::path>& outputs, bool ove
 /// Text input options of `prepare` and `train-bpe`.
 struct TextOptions {
   std::vector<std::string> inputs, include, exclude;
-  std::string key = "text", documents = "file", chat_template = "chatml";
+  std::string key = "text", documents = "file", chat_template = "auto";
   bool chat = false, skip_bad = false, quiet = false;
   int workers = 0;
 };

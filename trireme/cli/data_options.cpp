@@ -30,8 +30,9 @@ void add_text(CLI::App& cmd, TextOptions& words) {
   cmd.add_option("--key", words.key, "where the text of a JSON line is")->capture_default_str();
   cmd.add_option("--documents", words.documents, "a document of a text file: file, lines or blank-line")
       ->capture_default_str();
-  cmd.add_flag("--chat", words.chat, "JSON lines are conversations: messages, or prompt and completion");
-  cmd.add_option("--template", words.chat_template, "of --chat: chatml, plain or a JSON file")->capture_default_str();
+  cmd.add_flag("--chat", words.chat, "JSON lines are conversations: messages, ShareGPT, Alpaca, prompt and completion");
+  cmd.add_option("--template", words.chat_template, "of --chat: auto (the model's own), chatml, plain or a JSON file")
+      ->capture_default_str();
   cmd.add_flag("--skip-bad", words.skip_bad, "leave out lines that are not such JSON, and count them");
   cmd.add_option("--workers", words.workers, "threads; default: all cores");
   cmd.add_flag("-q,--quiet", words.quiet, "print the summary alone");

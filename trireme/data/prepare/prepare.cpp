@@ -61,10 +61,16 @@ class Output {
   std::int64_t documents_ = 0;
 };
 
+/// Whether a token is put behind each document. A conversation whose template ends it gets no second end.
+bool appends_end(const PrepareOptions& options) {
+  const bool ends_itself = options.documents.chat && options.documents.chat->ends_itself();
+  return options.append_end && !ends_itself;
+}
+
 void check(const PrepareOptions& options, const Tokenizer& tokenizer) {
   require<ConfigError>(options.validation >= 0 && options.validation < 1, "--validation ", options.validation,
                        "; a share of the documents, from 0 up to but not including 1");
-  require<DataError>(!options.append_end || tokenizer.end_of_document(), tokenizer.name(),
+  require<DataError>(!appends_end(options) || tokenizer.end_of_document(), tokenizer.name(),
                      " has no token that ends a document",
                      "\n  fix: --no-append-eod, or a tokenizer with <|endoftext|>, <|end_of_text|> or </s>");
   if (!options.documents.chat) return;
@@ -124,7 +130,7 @@ Prepared prepare(const PrepareOptions& options, const Tokenizer& tokenizer, cons
 
   const int workers = num_workers(options.workers);
   std::vector<DocumentParser> parsers(static_cast<std::size_t>(workers), DocumentParser(options.documents, reader));
-  const auto end = options.append_end ? tokenizer.end_of_document() : std::nullopt;
+  const auto end = appends_end(options) ? tokenizer.end_of_document() : std::nullopt;
   const RandomStream held_out(options.seed, "documents for validation");
   Prepared result;
 
