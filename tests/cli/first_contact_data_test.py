@@ -5,6 +5,7 @@ usage: first_contact_data_test.py TRIREME"""
 import gzip
 import json
 import os
+import random
 import struct
 import subprocess
 import sys
@@ -228,6 +229,34 @@ class Sources(FirstContact):
         run = self.trireme(*validates, "data/a-validation.ds", "--data.0.sources.1.path", "data/b.ds")
         self.assertEqual(run.returncode, 0, run.err)
         self.assertIn("warning: two sources of [[data]] hold the same tokens: data/a.ds and data/b.ds", run.out + run.err)
+
+
+class Documents(FirstContact):
+    """Documents of a sample that are apart."""
+
+    def validation_loss(self, seq_len, scope):
+        self.ok("train", "run.toml", "-n", 1, "--run.name", f"{scope}-{seq_len}", "--training.seq_len", seq_len, "--data.0.attention", scope, "--data.0.positions", scope)
+        rows = (self.at / f"runs/{scope}-{seq_len}/metrics.jsonl").read_text().splitlines()
+        return next(json.loads(row)["val/loss"] for row in rows if "val/loss" in row)
+
+    def test_packed_or_alone(self):
+        rng = random.Random(3)
+        lines = ["".join(rng.choice("abcdefgh ") for _ in range(15)) for _ in range(8)]  # of 16 tokens
+        self.write("a.txt", "\n".join([*lines, "z"]))
+        self.write("b.txt", "something else to train on, " * 10)
+        self.ok("data", "prepare", "a.txt", "--documents", "lines", "-t", "bytes", "-o", "a")
+        self.ok("data", "prepare", "b.txt", "-t", "bytes", "-o", "data/a")
+        self.write("run.toml", TOML.replace("[[data]]", "[[data]]\nseq_len = 8").replace("[model]", "[model]\ndtype = 'float64'") +
+                   "[validation]\ninterval = 1\nsources = ['a.ds']\n[optimizer]\nlr = 1e-3\n")
+        alone, packed, mixed = self.validation_loss(16, "document"), self.validation_loss(64, "document"), self.validation_loss(64, "sample")
+        self.assertLess(abs(packed / alone - 1), 1e-12)
+        self.assertGreater(abs(mixed / alone - 1), 1e-6, "otherwise they see each other")
+
+    def test_conversations_are_apart(self):
+        self.write("c.jsonl", (json.dumps(Chat.KINDS["messages"]) + "\n") * 8)
+        self.ok("data", "prepare", "c.jsonl", "--chat", "--template", "plain", "-t", "bytes", "-o", "data/a")
+        self.write("run.toml", TOML)
+        self.assertRegex(self.ok("train", "run.toml", "-n", 1), r"(?m)^data .* · attention and positions of documents")
 
 
 unittest.main(verbosity=1)

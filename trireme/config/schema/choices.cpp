@@ -17,6 +17,8 @@ const Words<CommBackend> kCommBackend = {
 const Words<RopeKind> kRopeKind = {{"", RopeKind::plain},        {"default", RopeKind::plain},
                                    {"linear", RopeKind::linear}, {"dynamic", RopeKind::dynamic},
                                    {"yarn", RopeKind::yarn},     {"llama3", RopeKind::llama3}};
+const Words<DataScope> kDataScope = {
+    {"auto", DataScope::automatic}, {"document", DataScope::document}, {"sample", DataScope::sample}};
 
 constexpr std::int64_t kMaxUnitLayers = 999'999;
 
@@ -45,9 +47,15 @@ RopeKind parse_rope_kind(std::string_view word) {
   return parse_choice("model.rope_scaling.rope_type", word, kRopeKind);
 }
 
+DataScope parse_data_scope(std::string_view word) {
+  return parse_choice("attention or positions of [[data]]", word, kDataScope);
+}
+
 std::vector<std::string> non_finite_words() { return words_of_choice(kNonFinite); }
 std::vector<std::string> comm_backend_words() { return words_of_choice(kCommBackend); }
 std::vector<std::string> rope_kind_words() { return words_of_choice(kRopeKind); }
+
+std::vector<std::string> data_scope_words() { return words_of_choice(kDataScope); }
 
 std::optional<ZeroUnit> parse_zero_unit(std::string_view word) {
   if (word == "layer") return ZeroUnit{};
