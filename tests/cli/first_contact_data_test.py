@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import random
+import re
 import struct
 import subprocess
 import sys
@@ -89,7 +90,6 @@ class Prepare(FirstContact):
         self.some_folder()
         self.prepare("in", "--include", "*.txt", "--include", "*.py", "--exclude", "code/*")
         self.assertEqual(documents(self.at / "x.ds"), [b"a text\n"])
-        self.assertIn("--include", self.fails(65, "data", "prepare", "in", "--include", "*.rs", "-t", "bytes", "-o", "y"))
 
     def test_a_named_file_that_is_not_text_is_refused(self):
         self.some_folder()
@@ -105,10 +105,9 @@ class Prepare(FirstContact):
         self.assertEqual(documents(self.at / "x.ds"), [b"a text\nfrom a pipe\n"])
         many = [f"line {i} " * 20 for i in range(2000)]  # more than is looked at to see what it is
         lines = "".join(json.dumps({"text": t}) + "\n" for t in many).encode()
-        for stdin in (lines, gzip.compress(lines), json.dumps([{"text": t} for t in many]).encode()):
+        for stdin in (gzip.compress(lines), json.dumps([{"text": t} for t in many]).encode()):
             self.prepare("-", "--overwrite", stdin=stdin)
             self.assertEqual([d.decode() for d in documents(self.at / "x.ds")], many)
-        self.assertIn("standard input: is not text: binary", self.fails(65, "data", "prepare", "-", "-t", "bytes", "-o", "y", stdin=PNG))
         self.assertIn("standard input:1:", self.fails(65, "data", "prepare", "-", "-t", "bytes", "-o", "y", stdin=b'{"txt": "x"}\n'))
 
     def test_a_pipe_is_read_twice_for_a_tokenizer(self):
@@ -141,17 +140,16 @@ class Prepare(FirstContact):
     def test_output_that_exists_stays(self):
         self.write("a.txt", "one")
         self.write("b.txt", "two")
-        for form, name in (("datatrove", "x.ds"), ("megatron", "x_text_document.idx"), ("llmc", "x.bin")):
+        for form, name in (("datatrove", "x.ds"), ("megatron", "x_text_document.idx")):
             words = ("data", "prepare", "-t", "bytes", "-o", "x", "--format", form)
             self.ok(*words, "a.txt")
             before = (self.at / name).read_bytes()
             self.assertIn(f"{name} exists\n  fix: another -o, or --overwrite", self.fails(64, *words, "b.txt", "b.txt"))
             self.assertEqual((self.at / name).read_bytes(), before)
-            self.ok(*words, "b.txt", "b.txt", "--overwrite")
-            self.assertNotEqual((self.at / name).read_bytes(), before)
-        self.assertIn("x.ds exists", self.fails(64, "data", "merge", "x.bin", "-t", "bytes", "-o", "x"))
-        self.ok("data", "train-bpe", "a.txt", "--vocab-size", 257, "-o", "t.json")
-        self.assertIn("t.json exists", self.fails(64, "data", "train-bpe", "b.txt", "--vocab-size", 257, "-o", "t.json"))
+        self.ok(*words, "b.txt", "b.txt", "--overwrite")
+        self.assertNotEqual((self.at / name).read_bytes(), before)
+        self.assertIn("x.ds exists", self.fails(64, "data", "merge", "x_text_document", "-o", "x"))
+        self.assertIn("a.txt exists", self.fails(64, "data", "train-bpe", "b.txt", "--vocab-size", 257, "-o", "a.txt"))
 
     def test_inspect_shows_text_and_what_counts(self):
         self.write("a.txt", 'He said "yes"\n\tin a \\ new line\x1b[31m\u202e')
@@ -257,6 +255,91 @@ class Documents(FirstContact):
         self.ok("data", "prepare", "c.jsonl", "--chat", "--template", "plain", "-t", "bytes", "-o", "data/a")
         self.write("run.toml", TOML)
         self.assertRegex(self.ok("train", "run.toml", "-n", 1), r"(?m)^data .* · attention and positions of documents")
+
+
+def commands_of(page):
+    """The commands of the shell blocks of a page, and its TOML."""
+    blocks = re.findall(r"```(\w*)\n(.*?)```", page.read_text(), re.S)
+    lines = [line for kind, block in blocks if kind == "" for line in block.replace("\\\n", " ").splitlines() if line.startswith("trireme ")]
+    return [line.split("  #")[0].split() for line in lines], next(block for kind, block in blocks if kind == "toml")
+
+
+class Finetune(FirstContact):
+    """docs/finetuning.md, from a folder that transformers wrote to one that it reads."""
+
+    TALK = [{"role": "user", "content": "What is your name?"}, {"role": "assistant", "content": "I am Ada."}]
+
+    @classmethod
+    def setUpClass(cls):
+        try:
+            import transformers  # noqa: F401
+        except ModuleNotFoundError:
+            raise unittest.SkipTest("transformers is not installed (fix: tools/setup)")
+
+    def make_model(self):
+        """A small Llama with its own tokenizer, chat template and settings."""
+        import tokenizers
+        import torch
+        import transformers
+        words = tokenizers.Tokenizer(tokenizers.models.BPE())
+        words.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        words.decoder = tokenizers.decoders.ByteLevel()
+        special = ["<s>", "</s>", "<pad>", "<|im_start|>", "<|im_end|>"]
+        words.train_from_iterator(["What is your name? I am here."], tokenizers.trainers.BpeTrainer(
+            vocab_size=280, special_tokens=special, initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+        tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, bos_token="<s>", eos_token="<|im_end|>", pad_token="<pad>")
+        tokenizer.chat_template = ("{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>\\n' }}{% endfor %}"
+                                   "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
+        tokenizer.save_pretrained(self.at / "model")
+        torch.manual_seed(1)
+        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
+            hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=len(tokenizer),
+            max_position_embeddings=128, bos_token_id=0, eos_token_id=4, pad_token_id=2))
+        model.generation_config.temperature, model.generation_config.do_sample = 0.7, True
+        model.save_pretrained(self.at / "model")
+        self.write("model/LICENSE", "as you like")
+
+    def said(self, folder):
+        """What a folder answers, by transformers alone."""
+        import transformers
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
+        prompt = tokenizer.apply_chat_template(self.TALK[:1], add_generation_prompt=True, return_tensors="pt", return_dict=True)
+        out = model.generate(**prompt, max_new_tokens=20, do_sample=False)[0][prompt["input_ids"].shape[1]:]
+        return tokenizer, tokenizer.decode(out)
+
+    def test_the_page(self):
+        import transformers
+        self.make_model()
+        self.write("talks.jsonl", (json.dumps({"messages": self.TALK}) + "\n") * 40)
+        commands, toml = commands_of(Path("docs/finetuning.md"))
+        self.write("finetune.toml", toml)
+        self.assertEqual([c[1] for c in commands], ["data", "data", "train"])
+        for command in commands:
+            more = ("--model.hf", "model", "--tokenizer.path", "model", "--training.seq_len", 64, "--training.steps", 40, "--optimizer.lr", 1e-2,
+                    "--model.dtype", "float32") if command[1] == "train" else ()
+            self.ok(*command[1:], *more)
+        before, after = self.at / "model", self.at / "runs/latest/checkpoints/step-40"
+        names = lambda folder: sorted(p.name for p in folder.iterdir())
+        self.assertEqual(names(after), names(before))
+        for name in names(before):
+            if name not in ("config.json", "model.safetensors"):
+                self.assertEqual((after / name).read_bytes(), (before / name).read_bytes(), name)
+        self.assertEqual(json.loads((after / "config.json").read_text()), json.loads((before / "config.json").read_text()))
+        old = transformers.AutoTokenizer.from_pretrained(before)
+        new, said = self.said(after)
+        self.assertEqual(said, "I am Ada.<|im_end|>")
+        self.assertEqual(new.special_tokens_map, old.special_tokens_map)
+        self.assertEqual(new.chat_template, old.chat_template)
+
+    def test_a_tokenizer_of_our_own(self):
+        self.write("talks.jsonl", (json.dumps({"messages": self.TALK}) + "\n") * 40)
+        self.ok("data", "prepare", "talks.jsonl", "--chat", "--train-bpe", 270, "-o", "data/a")
+        self.write("run.toml", TOML.replace('"bytes"', '"data/a-tokenizer.json"'))
+        self.ok("train", "run.toml", "-n", 1, "--training.steps", 40, "--training.seq_len", 64, "--optimizer.lr", 5e-3)
+        tokenizer, said = self.said(self.at / "runs/r/checkpoints/step-40")
+        self.assertEqual(tokenizer.eos_token, "<|im_end|>")
+        self.assertEqual(said, "I am Ada.<|im_end|>")
 
 
 unittest.main(verbosity=1)
