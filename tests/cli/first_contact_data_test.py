@@ -7,10 +7,12 @@ import json
 import os
 import random
 import re
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -109,6 +111,15 @@ class Prepare(FirstContact):
             self.prepare("-", "--overwrite", stdin=stdin)
             self.assertEqual([d.decode() for d in documents(self.at / "x.ds")], many)
         self.assertIn("standard input:1:", self.fails(65, "data", "prepare", "-", "-t", "bytes", "-o", "y", stdin=b'{"txt": "x"}\n'))
+
+    def test_a_pipe_that_says_nothing_can_be_left(self):
+        run = subprocess.Popen([PROGRAM, "data", "prepare", "-", "-t", "bytes", "-o", "x"], cwd=self.at, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        while not int(re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{run.pid}/status").read_text())[1], 16) & 1 << signal.SIGINT - 1:
+            time.sleep(0.01)
+        run.send_signal(signal.SIGINT)
+        self.assertEqual(run.wait(timeout=60), 130)
+        self.assertIn(b"interrupted; nothing was written", run.stderr.read())
+        run.stdin.close(), run.stderr.close()
 
     def test_a_pipe_is_read_twice_for_a_tokenizer(self):
         self.write("book.txt", "some words and some more words\n" * 50)

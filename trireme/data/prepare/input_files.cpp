@@ -80,14 +80,16 @@ std::string head_of(const InputFile& file) {
 /// Fills what the content decides; returns why the file is not one of text.
 NotText look_into(InputFile& file) {
   fs::path name = file.path;
-  file.compression = compression_of(head_of(file));
+  std::string head = head_of(file);
+  file.compression = compression_of(head);
   // A file that claims to be compressed and is not is reported by the decompressor.
   if (name.extension() == ".gz" || name.extension() == ".zst") {
     if (file.compression == Compression::none)
       file.compression = name.extension() == ".gz" ? Compression::gzip : Compression::zstd;
     name = name.stem();
   }
-  const std::string head = without_mark(head_of(file));
+  if (file.compression != Compression::none) head = head_of(file);
+  head = without_mark(std::move(head));
   if (NotText other = what_is_not_text(head, head.size() < kHeadBytes)) return other;
   file.layout = layout_of(file, name, head);
   const std::string_view line = first_line(head);
@@ -106,23 +108,11 @@ OwnedFd temporary_file() {
   return fd;
 }
 
-std::size_t read_fully(int fd, std::span<char> out, const std::string& shown) {
-  std::size_t done = 0;
-  while (done < out.size()) {
-    const ssize_t got = ::read(fd, out.data() + done, out.size() - done);
-    if (got < 0 && errno == EINTR) continue;
-    require<DataError>(got >= 0, shown, ": cannot be read: ", errno_text(errno));
-    if (got == 0) break;
-    done += static_cast<std::size_t>(got);
-  }
-  return done;
-}
-
 OwnedFd copied(int from, const std::string& shown) {
   OwnedFd copy = temporary_file();
   std::vector<char> bytes(std::size_t{1} << 20);
   for (;;) {
-    const std::size_t got = read_fully(from, bytes, shown);
+    const std::size_t got = read_input(from, bytes, shown);
     for (std::size_t done = 0; done < got;) {
       const ssize_t put = ::write(copy.get(), bytes.data() + done, got - done);
       if (put < 0 && errno == EINTR) continue;
@@ -149,7 +139,7 @@ InputFile held_input(const std::string& input, bool twice) {
   std::string head;
   if (!again) {
     head.resize(kHeadBytes);
-    head.resize(read_fully(fd.get(), head, file.shown()));
+    head.resize(read_input(fd.get(), head, file.shown()));
   } else {
     const off_t size = ::lseek(fd.get(), 0, SEEK_END);
     file.bytes = size > 0 ? static_cast<std::uint64_t>(size) : 0;

@@ -4,10 +4,12 @@
 #include <cerrno>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/gzip.hpp"
+#include "trireme/base/stop_signals.hpp"
 #include "trireme/base/zstd.hpp"
 
 namespace trireme::data {
@@ -16,6 +18,24 @@ namespace {
 constexpr std::size_t kCompressedBytes = std::size_t{1} << 18;
 
 }  // namespace
+
+std::size_t read_input(int fd, std::span<char> out, const std::string& shown) {
+  constexpr int kPollMs = 200;  // a signal may have gone to another thread
+  std::size_t done = 0;
+  while (done < out.size()) {
+    pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
+    if (::poll(&ready, 1, kPollMs) <= 0) {
+      if (StopSignals::received() != 0) throw Interrupted("interrupted; nothing was written");
+      continue;
+    }
+    const ssize_t got = ::read(fd, out.data() + done, out.size() - done);
+    if (got < 0 && errno == EINTR) continue;
+    require<DataError>(got >= 0, shown, ": cannot be read after ", done, " bytes: ", errno_text(errno));
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  return done;
+}
 
 TextFile::TextFile(const InputFile& file) : shown_(file.shown()), held_(file.held) {
   if (held_) {
@@ -40,15 +60,9 @@ std::size_t TextFile::read_raw(std::span<char> out) {
   std::copy_n(head_.begin(), done, out.begin());
   head_.remove_prefix(done);
   taken_ += done;
-  while (done < out.size()) {
-    const ssize_t got = ::read(fd_.get(), out.data() + done, out.size() - done);
-    if (got < 0 && errno == EINTR) continue;
-    require<DataError>(got >= 0, shown_, ": cannot be read at byte ", taken_, ": ", errno_text(errno));
-    if (got == 0) break;
-    done += static_cast<std::size_t>(got);
-    taken_ += static_cast<std::uint64_t>(got);
-  }
-  return done;
+  const std::size_t got = read_input(fd_.get(), out.subspan(done), shown_);
+  taken_ += got;
+  return done + got;
 }
 
 std::size_t TextFile::read(std::span<char> out) {

@@ -32,6 +32,10 @@ struct InputFile {
   std::string shown() const { return path == "-" ? "standard input" : path.string(); }
 };
 
+/// Fills `out` from a file or pipe, except at its end; returns the number of bytes. A stop signal ends the wait for a
+/// pipe: Interrupted. DataError if it cannot be read.
+std::size_t read_input(int fd, std::span<char> out, const std::string& shown);
+
 /// Sequential reader of one file, decompressed.
 class TextFile {
  public:
