@@ -114,7 +114,7 @@ class Prepare(FirstContact):
 
     def test_a_pipe_that_says_nothing_can_be_left(self):
         run = subprocess.Popen([PROGRAM, "data", "prepare", "-", "-t", "bytes", "-o", "x"], cwd=self.at, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
-        while not int(re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{run.pid}/status").read_text())[1], 16) & 1 << signal.SIGINT - 1:
+        while run.poll() is None and not int(re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{run.pid}/status").read_text())[1], 16) & 1 << signal.SIGINT - 1:
             time.sleep(0.01)
         run.send_signal(signal.SIGINT)
         self.assertEqual(run.wait(timeout=60), 130)
