@@ -323,7 +323,7 @@ class Finetune(FirstContact):
         import transformers
         self.make_model()
         self.write("talks.jsonl", (json.dumps({"messages": self.TALK}) + "\n") * 40)
-        commands, toml = commands_of(Path("docs/finetuning.md"))
+        commands, toml = commands_of(Path(__file__).resolve().parents[2] / "docs/finetuning.md")
         self.write("finetune.toml", toml)
         self.assertEqual([c[1] for c in commands], ["data", "data", "train"])
         for command in commands:

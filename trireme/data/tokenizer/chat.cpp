@@ -41,6 +41,12 @@ std::string file_text(const std::string& path) {
   return words;
 }
 
+ChatTemplate::Turn turn_in(const JsonView& view) {
+  if (!view.value().is_object()) view.fail("is not an object with prefix and suffix");
+  view.only({"prefix", "suffix", "lead"});
+  return {view.string_or("prefix", ""), view.string_or("suffix", ""), view.string_or("lead", "")};
+}
+
 /// Without white space at both ends.
 std::string_view trimmed(std::string_view words) {
   const ClassTable& classes = ClassTable::get();
@@ -82,16 +88,16 @@ ChatTemplate ChatTemplate::load(const std::string& name_or_file) {
                      " does not exist\n  fix: auto, chatml, plain, or a JSON file with begin, roles and special");
   const nlohmann::json value = JsonView::parsed(file_text(name_or_file), name_or_file);
   const JsonView view(value, name_or_file);
-  view.only({"begin", "roles", "special"});
+  view.only({"begin", "end", "roles", "special", "trim", "default_system", "system_in_user"});
   ChatTemplate out{.name = name_or_file, .begin = view.string_or("begin", ""), .roles = {}, .special = {}};
+  out.end = view.string_or("end", "");
+  out.trim = view.flag("trim", false);
+  if (view.has("default_system")) out.default_system = view.at("default_system").string();
+  if (view.has("system_in_user")) out.system_in_user = turn_in(view.at("system_in_user"));
   const JsonView roles = view.at("roles");
   if (!roles.value().is_object()) roles.fail("is not an object of roles");
-  for (const auto& [role, turn] : roles.value().items()) {
-    const JsonView each(turn, text(roles.place(), '.', files::shown_name(role)));
-    if (!turn.is_object()) each.fail("is not an object with prefix and suffix");
-    each.only({"prefix", "suffix"});
-    out.roles.push_back({role, {each.string_or("prefix", ""), each.string_or("suffix", "")}});
-  }
+  for (const auto& [role, turn] : roles.value().items())
+    out.roles.push_back({role, turn_in(JsonView(turn, text(roles.place(), '.', files::shown_name(role))))});
   if (out.turn("assistant") == nullptr) roles.fail("has no \"assistant\": nothing would be learnt");
   if (view.has("special"))
     for (std::size_t i = 0; i < view.at("special").list_size(); ++i)

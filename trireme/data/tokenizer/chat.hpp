@@ -44,7 +44,7 @@ struct ChatTemplate {
 
   /// "chatml", "plain", or a JSON file:
   ///   {"begin": "<s>", "roles": {"user": {"prefix": "...", "suffix": "..."}, "assistant": {...}}, "special": ["<s>"]}
-  /// DataError otherwise. What a model itself uses: chat_of_model.hpp.
+  /// with the other members under their names. DataError otherwise. What a model itself uses: chat_of_model.hpp.
   static ChatTemplate load(const std::string& name_or_file);
 
   /// DataError unless each of `special`, and everything else in the template of the form <|...|>, is a special token of

@@ -141,6 +141,23 @@ TEST_F(Chat, TemplatesComeFromFiles) {
   EXPECT_EQ(mask, "000011");
 }
 
+TEST_F(Chat, FilesSayWhereTheSystemSpeaks) {
+  write_bytes(folder_ / "t.json", R"({"begin": "<|im_start|>", "end": "<|endoftext|>", "trim": true,
+      "system_in_user": {"prefix": "<<", "suffix": ">> "},
+      "roles": {"user": {"prefix": "Q:"}, "assistant": {"lead": " ", "suffix": "<|im_end|>"}}})");
+  const std::string how = (folder_ / "t.json").string();
+  const auto [tokens, mask] = document(R"({"system": "s", "prompt": " a\n", "completion": " b "})", how);
+  EXPECT_EQ(tokens, "BQ:<<s>> a bCA");
+  EXPECT_EQ(mask, "00000000001111");
+  EXPECT_THAT(
+      fault(R"({"messages": [{"role": "system", "content": "s"}, {"role": "assistant", "content": "a"}]})", how),
+      HasSubstr("has no turn of the system, and no user's message follows it"));
+  write_bytes(folder_ / "t.json",
+              R"({"default_system": "d", "roles": {"system": {}, "user": {}, "assistant": {"suffix": "<|im_end|>"}}})");
+  EXPECT_EQ(document(R"({"prompt": "a", "completion": "b"})", how).first, "dabC");
+  EXPECT_EQ(document(R"({"system": "s", "prompt": "a", "completion": "b"})", how).first, "sabC");
+}
+
 TEST_F(Chat, ATemplateWhoseTokensCouldBeForgedIsRefused) {
   tokenizer_ = Tokenizer::load("bytes");
   EXPECT_THAT(fault(R"({"prompt": "a", "completion": "b"})"),
