@@ -347,10 +347,16 @@ class Finetune(FirstContact):
         self.write("talks.jsonl", (json.dumps({"messages": self.TALK}) + "\n") * 40)
         self.ok("data", "prepare", "talks.jsonl", "--chat", "--train-bpe", 270, "-o", "data/a")
         self.write("run.toml", TOML.replace('"bytes"', '"data/a-tokenizer.json"'))
-        self.ok("train", "run.toml", "-n", 1, "--training.steps", 40, "--training.seq_len", 64, "--optimizer.lr", 5e-3)
-        tokenizer, said = self.said(self.at / "runs/r/checkpoints/step-40")
+        self.ok("train", "run.toml", "-n", 1)
+        folder = self.at / "runs/r/checkpoints/step-1"
+        tokenizer, said = self.said(folder)
+        self.assertGreater(len(said), 0)
         self.assertEqual(tokenizer.eos_token, "<|im_end|>")
-        self.assertEqual(said, "I am Ada.<|im_end|>")
+        self.assertEqual(json.loads((folder / "config.json").read_text())["eos_token_id"], tokenizer.eos_token_id)
+        raw, index = (self.at / "data/a.ds").read_bytes(), (self.at / "data/a.ds.index").read_bytes()
+        first = list(struct.unpack_from(f"<{struct.unpack_from('<Q', index)[0]}H", raw))
+        self.assertEqual(tokenizer.apply_chat_template(self.TALK, return_dict=True)["input_ids"], first)
+
 
 
 unittest.main(verbosity=1)
