@@ -53,7 +53,7 @@ def main():
         subprocess.run([program, "data", "train-bpe", few, "--vocab-size", "32000", "-o", tokenizer], check=True, stdout=subprocess.DEVNULL)
 
         def rate(count, *more, cores=None):
-            run = subprocess.run([program, "data", "prepare", lines, "-t", tokenizer, "-o", Path(folder, "out"), "-q", "--workers", str(count), *more],
+            run = subprocess.run([program, "data", "prepare", lines, "-t", tokenizer, "-o", Path(folder, "out"), "-q", "--overwrite", "--workers", str(count), *more],
                                  check=True, capture_output=True, text=True, preexec_fn=lambda: cores and os.sched_setaffinity(0, cores))
             return float(re.search(r"([\d.]+) MB/s", run.stdout)[1])
 

@@ -9,6 +9,12 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+if(TRIREME_WITH_ZSTD)
+  pkg_check_modules(ZSTD IMPORTED_TARGET libzstd)
+endif()
+if(NOT TARGET PkgConfig::ZSTD)
+  message(STATUS "libzstd: not used, so .zst files are refused")
+endif()
 
 if(TRIREME_WITH_TORCH)
   # The same search as tools/setup, unless the caller named a torch through CMAKE_PREFIX_PATH or Torch_DIR.

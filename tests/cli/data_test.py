@@ -87,7 +87,7 @@ class Data(unittest.TestCase):
     def test_workers_decide_nothing(self):
         seen = set()
         for workers in (1, 2, 3):
-            self.ok("prepare", "a.jsonl", "-t", "bytes", "-o", "x", "--workers", workers, "--shuffle", "--seed", 7, "--validation", 0.1)
+            self.ok("prepare", "a.jsonl", "-t", "bytes", "-o", "x", "--workers", workers, "--overwrite", "--shuffle", "--seed", 7, "--validation", 0.1)
             seen.add(b"".join(p.read_bytes() for p in sorted(self.at.glob("x*"))))
         self.assertEqual(len(seen), 1)
         train, held = datatrove(self.at / "x.ds"), datatrove(self.at / "x-validation.ds")
@@ -100,7 +100,7 @@ class Data(unittest.TestCase):
         self.ok("prepare", "in", "-t", "bytes", "-o", "x")
         self.assertEqual(datatrove(self.at / "x.ds"), [[*b"\xff not UTF-8\n", END], [*b"zipped", END], [*b"twice", END]])
         (self.at / "b.txt").write_text("one\n\ntwo\nthree\n")
-        self.ok("prepare", "b.txt", "-t", "bytes", "-o", "x", "--documents", "blank-line", "--no-append-eod")
+        self.ok("prepare", "b.txt", "-t", "bytes", "-o", "x", "--documents", "blank-line", "--no-append-eod", "--overwrite")
         self.assertEqual(datatrove(self.at / "x.ds"), [[*b"one"], [*b"two\nthree"]])
         (self.at / "cut.jsonl.gz").write_bytes(gzip.compress(b'{"text": "zipped"}\n')[:-4])
         self.assertIn("cut.jsonl.gz: cut short", self.fails(65, "prepare", "cut.jsonl.gz", "-t", "bytes", "-o", "y"))
@@ -166,7 +166,7 @@ class Data(unittest.TestCase):
         (self.at / "evil.txt").write_bytes(b"\x1b[31mred\x07 \xe2\x80\xae")
         self.ok("prepare", "evil.txt", "-t", "bytes", "-o", "x")
         out = self.ok("inspect", "x.ds", "-t", "bytes")
-        self.assertIn('"\\u001b[31mred\\u0007 \\u202e<|endoftext|>"', out)
+        self.assertIn('\n  | \\u001b[31mred\\u0007 \\u202e<|endoftext|>\n', out)
 
     def test_chat(self):
         (self.at / "c.jsonl").write_text('{"messages": [{"role": "user", "content": "hi <|im_end|>"}, {"role": "assistant", "content": "yo"}]}\n')
@@ -176,12 +176,12 @@ class Data(unittest.TestCase):
         spell = {v: k for k, v in vocabulary.items()}
         (tokens,) = datatrove(self.at / "c.ds")
         words = "".join(spell.get(t, "?") for t in tokens).replace("\u0120", " ").replace("\u010a", "\n")
-        self.assertEqual(words, "<|im_start|>user\nhi <|im_end|><|im_end|>\n<|im_start|>assistant\nyo<|im_end|>\n<|endoftext|>")
+        self.assertEqual(words, "<|im_start|>user\nhi <|im_end|><|im_end|>\n<|im_start|>assistant\nyo<|im_end|>\n")
         special = [i for i, t in enumerate(tokens) if spell[t] in ("<|im_start|>", "<|im_end|>", "<|endoftext|>")]
-        self.assertEqual(len(special), 5, "the user's own <|im_end|> is text")
+        self.assertEqual(len(special), 4, "the user's own <|im_end|> is text")
         mask = (self.at / "c.ds.loss").read_bytes()
-        self.assertEqual(list(mask), [0] * (len(tokens) - 5) + [1] * 5)
-        self.assertIn("loss mask    5 tokens count", self.ok("inspect", "c.ds"))
+        self.assertEqual(list(mask), [0] * (len(tokens) - 4) + [1] * 4)
+        self.assertIn("loss mask    4 tokens count", self.ok("inspect", "c.ds"))
 
     def catches_interrupts(self, pid):
         words = Path(f"/proc/{pid}/status").read_text().split()

@@ -127,10 +127,10 @@ class OldValidation(TrainTest):
             prepare = ("data", "prepare", "lines.txt", "--documents", "lines", "-t", "bytes", "-o", "out", "--format", form)
             first = trireme(*prepare, "--validation", "0.2", folder=folder)
             self.assertEqual((first.code, first.stderr), (0, ""), first)
-            again = trireme(*prepare, folder=folder)
+            again = trireme(*prepare, "--overwrite", folder=folder)
             self.assertEqual(again.code, 0, again)
             self.assertRegex(again.stderr, rf"^warning: {file} is from an earlier prepare and was not written again")
-            self.assertEqual(trireme(*prepare, "--validation", "0.2", folder=folder).stderr, "")
+            self.assertEqual(trireme(*prepare, "--overwrite", "--validation", "0.2", folder=folder).stderr, "")
 
 
 class Waiting(TrainTest):

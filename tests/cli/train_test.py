@@ -342,12 +342,12 @@ class Numbers(TrainTest):
         self.assertNotEqual(one.losses()[0], reference().losses()[0], "samples that are held out are not trained on")
 
     def test_validation_by_files_changes_no_sample(self):
-        run = self.ok(train(*F64, *QUIET, "--validation.interval", "3", "--validation.sources", "book.ds", "--validation.samples", "5"))
+        run = self.ok(train(*F64, *QUIET, "--validation.interval", "3", "--validation.sources", "held.ds", "--validation.samples", "5"))
         self.assertEqual(run.hex(), self.ok(reference()).hex())
         self.assertEqual([row["step"] for row in run.metrics() if "val/loss" in row], [3, 4])
 
     def test_from_the_weights_of_an_earlier_run(self):
-        words = (*F64, *QUIET, "--validation.interval", "1", "--validation.sources", "book.ds", "--validation.samples", "9")
+        words = (*F64, *QUIET, "--validation.interval", "1", "--validation.sources", "held.ds", "--validation.samples", "9")
         old = self.ok(shared(*words))
         # With so small a learning rate the weights stay what they are.
         words += ("--model.init", f"hf:{old.saved()}", "--optimizer.lr", "1e-12", "--training.steps", "2")
@@ -462,7 +462,7 @@ class Stops(TrainTest):
 
     def test_ctrl_c_finishes_the_step_and_saves(self):
         samples = 4
-        run = self.interrupted(*F64, "--validation.interval", "1", "--validation.sources", "book.ds", "--validation.samples", samples)
+        run = self.interrupted(*F64, "--validation.interval", "1", "--validation.sources", "held.ds", "--validation.samples", samples)
         self.assertEqual(run.code, INTERRUPTED, run)
         rows = run.metrics()
         self.assertEqual([row["step"] for row in rows], list(range(1, len(rows) + 1)))
@@ -505,7 +505,7 @@ class Stops(TrainTest):
 
     def test_a_step_takes_as_long_as_the_clock_says(self):
         """With validation, which takes most of the time here."""
-        run = self.ok(train("--metrics.console", "json", "--validation.interval", "1", "--validation.sources", "book.ds"))
+        run = self.ok(train("--metrics.console", "json", "--validation.interval", "1", "--validation.sources", "held.ds"))
         seconds = json.loads(run.stdout.splitlines()[-1])["done"]["seconds"]
         rows = run.metrics()
         self.assertGreaterEqual(seconds + 1e-3, sum(row["step_time_s"] for row in rows))
@@ -683,14 +683,14 @@ class Console(TrainTest):
         self.assertNotIn("1 steps", run.stdout)
 
     def test_shares_of_a_run_that_validates(self):
-        run = self.ok(shared(*F64, *QUIET, "--validation.interval", "1", "--validation.sources", "book.ds", "--validation.samples", "0",
+        run = self.ok(shared(*F64, *QUIET, "--validation.interval", "1", "--validation.sources", "held.ds", "--validation.samples", "0",
                              "--training.steps", "2"))
         shares = re.search(r"where a step goes: (.*)", run.stdout)[1]
         parts = [int(p) for name, p in re.findall(r"([a-z ()]+?) (\d+)%", shares) if "waiting" not in name]
         self.assertGreater(sum(parts), 85, shares)
 
     def test_what_is_validated_by_files_is_not_called_held_out(self):
-        run = self.ok(train("--validation.interval", "1", "--validation.sources", "book.ds", "--validation.samples", "3"))
+        run = self.ok(train("--validation.interval", "1", "--validation.sources", "held.ds", "--validation.samples", "3"))
         self.assertNotIn("held out", run.stdout)
 
     def test_epochs_are_of_what_is_trained_on(self):
@@ -832,13 +832,13 @@ class RefusedData(TrainTest):
         self.assertRegex(self.case("held out").stderr, "fix: .*validation.fraction")
 
     def test_weights_of_another_model(self):
-        old = shared(*F64, *QUIET, "--validation.interval", "1", "--validation.sources", "book.ds", "--validation.samples", "9")
+        old = shared(*F64, *QUIET, "--validation.interval", "1", "--validation.sources", "held.ds", "--validation.samples", "9")
         run = train("--model.init", f"hf:{old.saved()}", "--model.num_hidden_layers", "3")
         self.one_error(run, CHECKPOINT, "9 tensors do not fit the model", "model.layers.2.input_layernorm.weight is missing", "fix: ")
         self.assertEqual(run.stdout, "")
 
     def test_a_head_that_is_dropped_is_told(self):
-        old = shared(*F64, *QUIET, "--validation.interval", "1", "--validation.sources", "book.ds", "--validation.samples", "9")
+        old = shared(*F64, *QUIET, "--validation.interval", "1", "--validation.sources", "held.ds", "--validation.samples", "9")
         run = train("--model.init", f"hf:{old.saved()}", "--model.tie_word_embeddings", "true", *QUIET)
         self.assertIn("lm_head", run.stdout + run.stderr, run)
 
@@ -859,7 +859,7 @@ def make_data():
     rng, words = random.Random(1), "the sea ship row oar bench wave wind sail rope deck mast bow stern captain drum stroke pull".split()
     text = scratch / "book.txt"
     text.write_text(" ".join(rng.choice(words) for _ in range(4000)))
-    for more in (("-t", "bytes", "-o", "book"), ("--train-bpe", "300", "-o", "bpe")):
+    for more in (("-t", "bytes", "-o", "book"), ("-t", "bytes", "-o", "held"), ("--train-bpe", "300", "-o", "bpe")):
         subprocess.run([options.trireme, "data", "prepare", text, *more], cwd=scratch / "data", check=True, stdout=subprocess.DEVNULL)
 
 

@@ -48,7 +48,7 @@ LAYERS = {
     "gathered_twice": ("the gradient of a gathered output is added up although it is whole", "nn/linear.cpp",
                        "differentiable::gather_replicated(y_Tf, 1, parallel_.tp)", "differentiable::all_gather(y_Tf, 1, parallel_.tp)"),
     "positions_of_rank_0": ("every rank takes the positions of the first tokens", "model/decoder.cpp",
-                            "positions_->forward(parallel_.own_tokens(context.positions_T))",
+                            "positions_->forward(parallel_.own_tokens(context.model_positions_T()))",
                             "positions_->forward(context.positions_T.narrow(0, 0, parallel_.own_tokens(context.positions_T).size(0)))"),
     "kv_heads_tiled": ("query heads take the keys of KV heads in turn instead of in groups", "nn/attention.cpp",
                        "k.to(wide).repeat_interleave(repeats, 1)", "k.to(wide).repeat({1, repeats, 1, 1})"),

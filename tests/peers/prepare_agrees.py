@@ -33,7 +33,7 @@ def documents(path):
 
 
 def prepare(*words):
-    run = subprocess.run([PROGRAM, "data", "prepare", *map(str, words), "-q"], capture_output=True, text=True)
+    run = subprocess.run([PROGRAM, "data", "prepare", *map(str, words), "-q", "--overwrite"], capture_output=True, text=True)
     if run.returncode:
         sys.exit(run.stderr)
 
@@ -73,7 +73,7 @@ def check_texts(folder, name, path, texts, rng):
 def check_chat(folder, name, path, texts, rng):
     """The words of messages, with the reference told to take special tokens for text."""
     reference = Tokenizer.from_file(str(path))
-    end, start, stop = (reference.token_to_id(t) for t in SPECIALS)
+    _, start, stop = (reference.token_to_id(t) for t in SPECIALS)
     words = Tokenizer.from_file(str(path))
     words.encode_special_tokens = True
     encode = lambda t: words.encode(t, add_special_tokens=False).ids
@@ -86,11 +86,14 @@ def check_chat(folder, name, path, texts, rng):
         lines.append(json.dumps({"messages": messages}, ensure_ascii=rng.random() < 0.5))
         ids, mask = [], []
         for message in messages:
-            for part, counts in (([start, *encode(message["role"] + "\n")], False), (encode(message["content"]), True), ([stop, *encode("\n")], True)):
+            head, learns = message["role"] + "\n", message["role"] in LEARNS
+            # One text between special tokens; but nothing spans the beginning of an answer.
+            parts = ((encode(head), 0), (encode(message["content"]), 1)) if learns else ((encode(head + message["content"]), 0),)
+            for part, counts in (([start], 0), *parts, ([stop, *encode("\n")], int(learns))):
                 ids += part
-                mask += [int(counts and message["role"] in LEARNS)] * len(part)
-        tokens.append([*ids, end])
-        masks.append([*mask, 1])
+                mask += [counts] * len(part)
+        tokens.append(ids)
+        masks.append(mask)
     (folder / "c.jsonl").write_text("\n".join(lines), encoding="utf-8")
     prepare(folder / "c.jsonl", "--chat", "-t", path, "-o", folder / "c")
     ours, our_masks = documents(folder / "c.ds")

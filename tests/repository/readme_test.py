@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs every `$ trireme ...` of README.md and docs/, and compares what it prints with what the page shows.
+"""Runs every `$ trireme ...` of README.md and docs/, and compares what it prints with what the page shows. Links lead somewhere, and code that
+is said to be a file is that file.
 
 usage: readme_test.py TRIREME      In a block of code, lines after "$ trireme ..." up to the next "$" or the end of the block
                                    are the expected output; a line "..." stands for any lines.
@@ -40,10 +41,18 @@ for page in [root / "README.md", *sorted(root.glob("docs/**/*.md"))]:
 
 # Every relative link must lead somewhere.
 for page in [root / "README.md", root / "CONTRIBUTING.md", *sorted(root.glob("docs/**/*.md"))]:
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", prose):
         if not (page.parent / target).exists():
             failures += 1
             print(f"{page.relative_to(root)}: the link to {target} leads nowhere")
+
+# A block of C++ behind a line "examples/x.cpp:" is that file.
+for page in sorted(root.glob("docs/**/*.md")):
+    for file, block in re.findall(r"^\[?`?(examples/\w+\.cpp)`?[^\n]*:\n\n```cpp\n(.*?)^```", page.read_text(), re.M | re.S):
+        if block != (root / file).read_text():
+            failures += 1
+            print(f"{page.relative_to(root)}: the code shown is not {file}")
 
 print(f"{runs} commands of the pages were run")
 if runs == 0:

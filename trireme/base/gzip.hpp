@@ -7,25 +7,23 @@
 #include <string>
 #include <string_view>
 
+#include "trireme/base/decompressor.hpp"
+
 namespace trireme {
 
 std::string gzip(std::string_view bytes);
 
 /// Streaming decompression. Concatenated gzip members are one text, as `cat a.gz b.gz` makes them.
-class Gunzip {
+class Gunzip : public Decompressor {
  public:
   /// `shown`: the file name for error messages.
   explicit Gunzip(std::string shown);
-  ~Gunzip();
+  ~Gunzip() override;
   Gunzip(Gunzip&& other) noexcept;
   Gunzip& operator=(Gunzip&& other) noexcept;
 
-  /// Consumes bytes from `in` until it is empty or `out` is full; returns the number of bytes written. DataError names
-  /// the offset at which the file is corrupt.
-  std::size_t next(std::string_view& in, std::span<char> out);
-
-  /// Call at the end of the file: throws DataError if the file is truncated.
-  void finish() const;
+  std::size_t next(std::string_view& in, std::span<char> out) override;
+  void finish() const override;
 
  private:
   struct Inflation;

@@ -10,6 +10,7 @@
 #include "trireme/base/stop_signals.hpp"
 #include "trireme/data/prepare/corpus_words.hpp"
 #include "trireme/data/prepare/prepare.hpp"
+#include "trireme/data/tokenizer/chat_of_model.hpp"
 #include "trireme/files/shown_name.hpp"
 
 namespace trireme::cli {
@@ -34,7 +35,9 @@ bool shows_progress(const Console& console, bool quiet) { return console.err_ter
 
 data::DocumentOptions document_options(const TextOptions& words) {
   data::DocumentOptions options{.key = words.key, .chat = {}, .skip_bad = words.skip_bad};
-  if (words.chat) options.chat = data::ChatTemplate::load(words.chat_template);
+  // A new tokenizer gets the tokens of ChatML; choose() replaces it where there is a model.
+  if (words.chat)
+    options.chat = data::ChatTemplate::load(words.chat_template == "auto" ? "chatml" : words.chat_template);
   return options;
 }
 
@@ -51,12 +54,53 @@ data::KnownPattern pattern_of(const std::string& name) {
   return *pattern;
 }
 
-data::TrainedBpe trained(const TextOptions& words, const data::BpeTrainOptions& options, data::CorpusCounts& counts,
-                         Console& console) {
+/// With --template auto: that of the tokenizer's model. Returns the line that tells it.
+std::string choose_chat(const PrepareCommand& command, const data::Tokenizer& tokenizer, data::DocumentOptions& options,
+                        std::ostream& err) {
+  if (!options.chat) return "";
+  std::string why;
+  if (command.text.chat_template == "auto" && command.train_bpe == 0) {
+    data::ChosenTemplate chosen = data::choose_template(command.tokenizer, tokenizer);
+    if (chosen.is_guess)
+      err << "warning: the conversations are written in the template " << chosen.chat.name << ": " << chosen.why
+          << "\n  fix: --template " << chosen.chat.name << " if that is meant, or a JSON file\n";
+    why = text(", ", chosen.why);
+    options.chat = std::move(chosen.chat);
+  }
+  return text("template     ", options.chat->name, why, "\n");
+}
+
+data::TextInputs inputs_of(const TextOptions& words, bool twice) {
+  return data::find_inputs(words.inputs, {.include = words.include, .exclude = words.exclude}, twice);
+}
+
+data::TrainedBpe trained(const TextOptions& words, const data::TextInputs& inputs, const data::BpeTrainOptions& options,
+                         data::CorpusCounts& counts, Console& console) {
   ProgressLine line(console.err, shows_progress(console, words.quiet), console.err_terminal.width, "counting words");
   return data::train_bpe_on_files(
-      {.inputs = words.inputs, .cut = cut_of(words), .documents = document_options(words), .workers = words.workers},
-      options, counts, hooks_of(line));
+      {.inputs = inputs, .cut = cut_of(words), .documents = document_options(words), .workers = words.workers}, options,
+      counts, hooks_of(line));
+}
+
+/// Nothing if one file was named and read: that is no news.
+void print_files(const data::TextInputs& inputs, std::ostream& out) {
+  constexpr std::size_t kNamed = 5;
+  if (inputs.skipped.empty() && inputs.files.size() == 1) return;
+  out << "files        " << thousands(std::ssize(inputs.files));
+  for (std::size_t i = 0; i < std::min(inputs.skipped.size(), kNamed); ++i)
+    out << (i > 0 ? ", " : text(" · skipped ", thousands(std::ssize(inputs.skipped)), ": "))
+        << inputs.skipped[i].path.string() << " (" << inputs.skipped[i].why << ")";
+  if (inputs.skipped.size() > kNamed) out << " and " << inputs.skipped.size() - kNamed << " more";
+  out << "\n";
+}
+
+std::vector<std::filesystem::path> outputs_of(const data::PrepareOptions& options, bool with_tokenizer) {
+  std::vector<std::filesystem::path> outputs = {data::token_file(options, "")};
+  if (options.validation > 0) outputs.push_back(data::token_file(options, "-validation"));
+  if (options.format == data::TokenFormat::megatron)
+    for (std::filesystem::path& each : outputs) each += ".idx";
+  if (with_tokenizer) outputs.push_back(data::tokenizer_file(options));
+  return outputs;
 }
 
 std::string left_out(std::int64_t empty, const data::BadLines& bad) {
@@ -89,7 +133,7 @@ void prepare_now(const PrepareCommand& command, Console& console) {
                        command.tokenizer.empty() ? "" : ", and only one",
                        "\n  fix: -t tokenizer.json, or --train-bpe N to make one from these texts");
   const auto begin = Clock::now();
-  data::PrepareOptions options{.inputs = command.text.inputs,
+  data::PrepareOptions options{.inputs = {},
                                .cut = cut_of(command.text),
                                .documents = document_options(command.text),
                                .out = command.output,
@@ -101,6 +145,8 @@ void prepare_now(const PrepareCommand& command, Console& console) {
                                .shuffle = command.shuffle,
                                .seed = command.seed,
                                .validation = command.validation};
+  check_overwrite(outputs_of(options, command.train_bpe != 0), command.overwrite);
+  options.inputs = inputs_of(command.text, command.train_bpe != 0);
   std::optional<data::Tokenizer> tokenizer;
   if (command.train_bpe == 0) {
     tokenizer = data::Tokenizer::load(command.tokenizer);
@@ -110,9 +156,10 @@ void prepare_now(const PrepareCommand& command, Console& console) {
     if (options.documents.chat)
       for (const std::string& token : options.documents.chat->special) training.special_tokens.push_back(token);
     data::CorpusCounts counts;
-    options.tokenizer_json = data::tokenizer_json(trained(command.text, training, counts, console));
+    options.tokenizer_json = data::tokenizer_json(trained(command.text, options.inputs, training, counts, console));
     tokenizer = data::Tokenizer::from_json(options.tokenizer_json, data::tokenizer_file(options).string());
   }
+  const std::string template_line = choose_chat(command, *tokenizer, options.documents, console.err);
   const double trained_after = seconds_since(begin);
   data::Prepared made;
   {
@@ -121,12 +168,13 @@ void prepare_now(const PrepareCommand& command, Console& console) {
     made = data::prepare(options, *tokenizer, hooks_of(line));
   }
   const double seconds = seconds_since(begin) - trained_after;
+  print_files(options.inputs, console.out);
   console.out << "documents    " << thousands(made.documents) << left_out(made.empty, made.bad) << "\n"
               << "tokens       " << thousands(made.tokens) << " · "
               << fixed(static_cast<double>(made.text_bytes) / static_cast<double>(made.tokens), 2) << " bytes a token\n"
               << "tokenizer    " << tokenizer->name() << " · " << thousands(tokenizer->vocab_size())
               << " tokens · fingerprint " << tokenizer->fingerprint() << "\n"
-              << "time         " << rate(made.read_bytes, seconds);
+              << template_line << "time         " << rate(made.read_bytes, seconds);
   if (command.train_bpe > 0) console.out << ", after " << human_seconds(trained_after) << " of training the tokenizer";
   console.out << "\n";
   for (const data::WrittenSet& set : made.sets)
@@ -142,11 +190,14 @@ void train_bpe_now(const TrainBpeCommand& command, Console& console) {
                                 .special_tokens = command.special,
                                 .min_frequency = command.min_frequency};
   if (options.special_tokens.empty()) options.special_tokens = data::BpeTrainOptions{}.special_tokens;
+  check_overwrite({command.output}, command.overwrite);
+  const data::TextInputs inputs = inputs_of(command.text, false);
   data::CorpusCounts counts;
-  const std::string json = data::tokenizer_json(trained(command.text, options, counts, console));
+  const std::string json = data::tokenizer_json(trained(command.text, inputs, options, counts, console));
   const data::Tokenizer tokenizer = data::Tokenizer::from_json(json, command.output);
   if (StopSignals::received() != 0) throw Interrupted("interrupted; nothing was written");
   replace_file(command.output, json);
+  print_files(inputs, console.out);
   console.out << "documents    " << thousands(counts.documents) << left_out(0, counts.bad) << "\n"
               << "time         " << rate(counts.read_bytes, seconds_since(begin)) << "\n"
               << "written      " << command.output << " · " << thousands(tokenizer.vocab_size())
@@ -168,6 +219,12 @@ data::TokenFormat format_of(const std::string& name) {
   require<ConfigError>(format.has_value(), "--format ", files::shown_name(name),
                        "\n  fix: datatrove, megatron or llmc");
   return *format;
+}
+
+void check_overwrite(const std::vector<std::filesystem::path>& outputs, bool overwrite) {
+  for (const std::filesystem::path& file : outputs)
+    require<ConfigError>(overwrite || !std::filesystem::exists(file), file.string(), " exists",
+                         "\n  fix: another -o, or --overwrite to replace it");
 }
 
 int until_stopped(Console& console, const std::function<void()>& work) {

@@ -1,4 +1,5 @@
 #include <memory>
+#include <tuple>
 
 #include <CLI/CLI.hpp>
 
@@ -16,13 +17,22 @@ void runs(CLI::App& cmd, const Chosen& chosen, const std::shared_ptr<Command>& c
 }
 
 void add_text(CLI::App& cmd, TextOptions& words) {
-  cmd.add_option("input", words.inputs, "files (.jsonl, .txt, ..., each perhaps with .gz) and folders of them")
+  cmd.add_option(
+         "input", words.inputs,
+         "files (.jsonl, .json, .txt, ..., each perhaps with .gz or .zst), folders of them, or - for standard input")
       ->required();
+  for (auto [name, patterns, what] : {std::tuple("--include", &words.include, "of a folder take only files like GLOB"),
+                                      std::tuple("--exclude", &words.exclude, "of a folder leave out files like GLOB")})
+    cmd.add_option(name, *patterns, what)
+        ->type_name("GLOB")
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   cmd.add_option("--key", words.key, "where the text of a JSON line is")->capture_default_str();
   cmd.add_option("--documents", words.documents, "a document of a text file: file, lines or blank-line")
       ->capture_default_str();
-  cmd.add_flag("--chat", words.chat, "JSON lines are conversations: messages, or prompt and completion");
-  cmd.add_option("--template", words.chat_template, "of --chat: chatml, plain or a JSON file")->capture_default_str();
+  cmd.add_flag("--chat", words.chat, "JSON lines are conversations: messages, ShareGPT, Alpaca, prompt and completion");
+  cmd.add_option("--template", words.chat_template, "of --chat: auto (the model's own), chatml, plain or a JSON file")
+      ->capture_default_str();
   cmd.add_flag("--skip-bad", words.skip_bad, "leave out lines that are not such JSON, and count them");
   cmd.add_option("--workers", words.workers, "threads; default: all cores");
   cmd.add_flag("-q,--quiet", words.quiet, "print the summary alone");
@@ -44,6 +54,7 @@ void add_prepare(CLI::App& data, const Chosen& chosen) {
   cmd->add_option("--validation", command->validation, "share of documents that goes to OUT-validation instead");
   cmd->add_option("--seed", command->seed, "of --shuffle and --validation")->capture_default_str();
   cmd->add_option("--tokenizer-name", command->tokenizer_name, "name to write down; default: the tokenizer's file");
+  cmd->add_flag("--overwrite", command->overwrite, "replace output that exists");
   cmd->footer(
       "Example:\n  trireme data prepare book.txt --train-bpe 512 -o data/book\n"
       "  trireme data prepare raw/ -t gpt2/tokenizer.json -o data/wiki --shuffle --validation 0.01");
@@ -62,6 +73,7 @@ void add_train_bpe(CLI::App& data, const Chosen& chosen) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   cmd->add_option("--min-frequency", command->min_frequency, "leave out pairs that occur less often");
+  cmd->add_flag("--overwrite", command->overwrite, "replace output that exists");
   cmd->footer("Example:\n  trireme data train-bpe raw/*.jsonl --vocab-size 32000 -o tokenizer.json");
   runs(*cmd, chosen, command, run_data_train_bpe);
 }
@@ -85,6 +97,7 @@ void add_merge(CLI::App& data, const Chosen& chosen) {
   cmd->add_option("-t,--tokenizer", command->tokenizer, "where documents end in llm.c's files, which do not say");
   cmd->add_flag("--force", command->force, "join them even if their tokenizers differ");
   cmd->add_flag("-q,--quiet", command->quiet, "print the summary alone");
+  cmd->add_flag("--overwrite", command->overwrite, "replace output that exists");
   cmd->footer("Example:\n  trireme data merge a.ds b.ds -o all --format megatron");
   runs(*cmd, chosen, command, run_data_merge);
 }

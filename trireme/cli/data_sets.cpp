@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <span>
 
 #include "trireme/base/human.hpp"
 #include "trireme/base/table.hpp"
@@ -16,7 +17,6 @@ namespace trireme::cli {
 namespace {
 
 constexpr std::int64_t kShownTokens = 256;
-constexpr std::size_t kShownBytes = 600;
 
 std::string tokenizer_line(const data::TokenSource& source, const std::optional<data::Tokenizer>& tokenizer) {
   const std::string name = source.tokenizer_name(), made_by = source.tokenizer_fingerprint();
@@ -45,15 +45,39 @@ std::string histogram(const data::TokenReport& report) {
   return table({"from", "to", "documents", ""}, rows);
 }
 
-std::string shown_text(const data::ShownDocument& document, const std::optional<data::Tokenizer>& tokenizer) {
-  std::string out;
-  if (tokenizer && std::ranges::all_of(document.ids, [&](std::uint32_t id) { return id < tokenizer->vocab_size(); })) {
-    out = files::shown_name(tokenizer->decode(document.ids), kShownBytes);
-  } else {
-    for (std::size_t i = 0; i < std::min<std::size_t>(document.ids.size(), 20); ++i)
-      out += text(i ? " " : "", document.ids[i]);
+/// Calls f(first, count, counts) for each run of tokens with the same loss mask.
+template <class F>
+void each_run(const data::ShownDocument& document, const F& f) {
+  const auto counts = [&](std::size_t i) { return document.loss_mask.empty() || document.loss_mask[i] != 0; };
+  for (std::size_t first = 0, next = 0; first < document.ids.size(); first = next) {
+    next = first + 1;
+    while (next < document.ids.size() && counts(next) == counts(first)) ++next;
+    f(first, next - first, counts(first));
   }
+}
+
+/// The text as it is, behind a margin; with a loss mask the margin tells what counts.
+std::string with_margin(const data::ShownDocument& document, const data::Tokenizer& tokenizer) {
+  std::string out;
+  each_run(document, [&](std::size_t first, std::size_t count, bool counts) {
+    const std::string words = files::shown_text(tokenizer.decode(std::span(document.ids).subspan(first, count)));
+    const char* margin = counts && !document.loss_mask.empty() ? "  > " : "  | ";
+    for (std::size_t begin = 0, end = 0; begin < words.size(); begin = end + 1) {
+      end = std::min(words.find('\n', begin), words.size());
+      out += text(margin, words.substr(begin, end - begin), "\n");
+    }
+  });
   return out;
+}
+
+std::string shown_document(const data::ShownDocument& document, const std::optional<data::Tokenizer>& tokenizer) {
+  const char* more = document.num_tokens > std::ssize(document.ids) ? "  ...\n" : "";
+  if (tokenizer && std::ranges::all_of(document.ids, [&](std::uint32_t id) { return id < tokenizer->vocab_size(); }))
+    return with_margin(document, *tokenizer) + more;
+  std::string out;
+  for (std::size_t i = 0; i < std::min<std::size_t>(document.ids.size(), 20); ++i)
+    out += text(i ? " " : "  ", document.ids[i]);
+  return out + (document.num_tokens > 20 ? " ...\n" : "\n");
 }
 
 void inspect_now(const InspectCommand& command, Console& console) {
@@ -87,8 +111,9 @@ void inspect_now(const InspectCommand& command, Console& console) {
   std::int64_t number = 0;
   for (const data::ShownDocument& document : data::first_documents(*source, command.documents, kShownTokens))
     console.out << "\ndocument " << number++ << " · " << thousands(document.num_tokens)
-                << (document.num_tokens == 1 ? " token\n" : " tokens\n") << shown_text(document, tokenizer)
-                << (document.num_tokens > std::ssize(document.ids) ? " ..." : "") << "\n";
+                << (document.num_tokens == 1 ? " token" : " tokens")
+                << (tokenizer && !document.loss_mask.empty() ? " · lines with > count in the loss\n" : "\n")
+                << shown_document(document, tokenizer);
 }
 
 void merge_now(const MergeCommand& command, Console& console) {
@@ -96,6 +121,12 @@ void merge_now(const MergeCommand& command, Console& console) {
   data::MergeOptions options{
       .inputs = command.inputs, .out = command.output, .format = format, .document_end = {}, .force = command.force};
   if (format == data::TokenFormat::datatrove && options.out.extension() != ".ds") options.out += ".ds";
+  std::filesystem::path file = options.out;
+  if (format != data::TokenFormat::datatrove) {
+    if (file.extension() == ".idx" || file.extension() == ".bin") file.replace_extension();
+    file += format == data::TokenFormat::megatron ? ".idx" : ".bin";
+  }
+  check_overwrite({file}, command.overwrite);
   if (!command.tokenizer.empty()) options.document_end = data::Tokenizer::load(command.tokenizer).end_of_document();
   data::Merged merged;
   {

@@ -25,6 +25,24 @@ bool is_direction_or_line(char32_t point) {
          (point >= 0x2060 && point <= 0x206F) || point == 0xFEFF;
 }
 
+/// Control characters other than `kept` are escaped as \u001b, and `marked` ones get a backslash.
+void append_shown(std::string& out, std::string_view words, std::string_view kept, std::string_view marked) {
+  const std::string valid = valid_utf8(words);
+  for (std::size_t i = 0; i < valid.size();) {
+    const auto [point, bytes] = code_point_at(valid, i);
+    const bool stays = kept.find(valid[i]) != std::string_view::npos;
+    if (!stays && (is_control(point) || is_direction_or_line(point))) {
+      constexpr std::string_view kHex = "0123456789abcdef";
+      out += "\\u";
+      for (int shift = 12; shift >= 0; shift -= 4) out += kHex[point >> shift & 15];
+    } else {
+      if (marked.find(valid[i]) != std::string_view::npos) out += '\\';
+      out.append(valid, i, bytes);
+    }
+    i += bytes;
+  }
+}
+
 }  // namespace
 
 bool has_control_character(std::string_view name) {
@@ -37,22 +55,16 @@ bool has_control_character(std::string_view name) {
 }
 
 std::string shown_name(std::string_view name, std::size_t max_bytes) {
-  const std::string valid = valid_utf8(name.substr(0, max_bytes));  // a truncated character becomes U+FFFD
   std::string out = "\"";
-  for (std::size_t i = 0; i < valid.size();) {
-    const auto [point, bytes] = code_point_at(valid, i);
-    if (is_control(point) || is_direction_or_line(point)) {
-      constexpr std::string_view kHex = "0123456789abcdef";
-      out += "\\u";
-      for (int shift = 12; shift >= 0; shift -= 4) out += kHex[point >> shift & 15];
-    } else {
-      if (point == '"' || point == '\\') out += '\\';
-      out.append(valid, i, bytes);
-    }
-    i += bytes;
-  }
+  append_shown(out, name.substr(0, max_bytes), "", "\"\\");  // a truncated character becomes U+FFFD
   out += '"';
   if (name.size() > max_bytes) out += "... (" + std::to_string(name.size()) + " bytes)";
+  return out;
+}
+
+std::string shown_text(std::string_view words) {
+  std::string out;
+  append_shown(out, words, "\n\t", "");
   return out;
 }
 

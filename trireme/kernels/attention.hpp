@@ -6,9 +6,9 @@ namespace trireme::kernels {
 
 /// softmax(q k^T / sqrt(d)) v of q [b, heads, s, d], k and v [b, kv_heads, s, d], any strides with the last dim
 /// contiguous; query head i uses KV head i / (heads / kv_heads). Without `sees` attention is causal; else a query
-/// attends to the keys where `sees` [s, s] is true. Uses libtorch's fused kernel for the dtype and device; on a CPU
-/// without native bf16 or f16, where that kernel is a hundred times slower, the same in f32. The result is a view of
-/// [b, s, heads, d]. Saved for backward: q, k, v, the result, and one number per head and token.
+/// attends to the keys where `sees`, [s, s] or [b, 1, s, s], is true. Uses libtorch's fused kernel for the dtype and
+/// device; on a CPU without native bf16 or f16, where that kernel is a hundred times slower, the same in f32. The
+/// result is a view of [b, s, heads, d]. Saved for backward: q, k, v, the result, and one number per head and token.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& sees = {});
 
 }  // namespace trireme::kernels

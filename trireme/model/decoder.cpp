@@ -133,7 +133,8 @@ const at::Tensor& Decoder::head_weight() const { return head_ ? head_->weight_fD
 TokenFacts Decoder::facts_of(const ForwardContext& context) {
   TokenFacts facts{.context = context, .rotation = {}, .rows_t = parallel_.own_tokens(context.rows_T())};
   if (rope_)
-    facts.rotation = rope_->rotation(context.positions_T, context.whole_length, embedding_->weight_vD.scalar_type());
+    facts.rotation =
+        rope_->rotation(context.model_positions_T(), context.whole_length, embedding_->weight_vD.scalar_type());
   return facts;
 }
 
@@ -143,7 +144,7 @@ at::Tensor Decoder::hidden(const at::Tensor& ids_T, const ForwardContext& contex
   const TokenFacts tokens = facts_of(context);
   at::Tensor x_tD = visit(0, [&] {
     const at::Tensor words_tD = embedding_->forward(ids_T);
-    return positions_ ? words_tD + positions_->forward(parallel_.own_tokens(context.positions_T)) : words_tD;
+    return positions_ ? words_tD + positions_->forward(parallel_.own_tokens(context.model_positions_T())) : words_tD;
   });
   x_tD = dropout_->forward(x_tD, tokens.rows_t, context);
   const auto probed = [&context](const Layer& layer, const at::Tensor& x) {

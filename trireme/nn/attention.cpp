@@ -74,15 +74,15 @@ at::Tensor Attention::forward(const at::Tensor& x, const Rotation* rotation, con
 at::Tensor Attention::core(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const ForwardContext& context) {
   const bool windowed = options_.window > 0 && options_.window < context.length;
-  return kernels::attention(q, k, v, windowed ? mask(context, q) : at::Tensor());
+  return kernels::attention(q, k, v, windowed ? mask(context, q) : context.sees_b1ss);
 }
 
-/// True where a query (row) attends to a key (column).
+/// True where a query (row) attends to a key (column): [s, s] or [b, 1, s, s].
 at::Tensor Attention::mask(const ForwardContext& context, const at::Tensor& like) const {
   const auto options = like.options().dtype(at::kBool).requires_grad(false);
   at::Tensor sees = at::ones({context.length, context.length}, options).tril_();
   if (options_.window > 0) sees.triu_(1 - options_.window);
-  return sees;
+  return context.sees_b1ss.defined() ? sees.logical_and(context.sees_b1ss) : sees;
 }
 
 /// Unfused attention, so that each probability has its own dropout decision: (sample, head, query, key).

@@ -4,6 +4,10 @@
 
 namespace trireme {
 
+at::Tensor sees_own_document(const at::Tensor& documents_bs) {
+  return documents_bs.unsqueeze(2).eq(documents_bs.unsqueeze(1)).tril_().unsqueeze(1);
+}
+
 ForwardContext whole_samples(std::int64_t batch, std::int64_t length, std::int64_t first_sample, at::Device device) {
   const auto options = at::TensorOptions().dtype(at::kLong).device(device);
   ForwardContext context;

@@ -18,13 +18,24 @@ struct ForwardContext {
   at::Tensor samples_T;           // i64: the index in the step of each token's sample, the same for every layout
   at::Tensor positions_T;         // i64: position of each token in its sample
 
+  // Documents of a sample that are apart. Undefined: a sample is one text.
+  at::Tensor document_positions_T = {};  // i64: what the model takes for the position of each token
+  at::Tensor sees_b1ss = {};             // bool: whether a query (row) attends to a key; includes causality
+
   /// Called with the output of every module on the residual stream and the module's full name: to compare two runs.
   std::function<void(const std::string& path, const at::Tensor& x_t)> probe = {};
 
   std::int64_t tokens() const { return batch * length; }
+  const at::Tensor& model_positions_T() const {
+    return document_positions_T.defined() ? document_positions_T : positions_T;
+  }
   /// A unique id for every token of the step.
   at::Tensor rows_T() const { return samples_T * whole_length + positions_T; }
 };
+
+/// For ForwardContext::sees_b1ss: a token attends to itself and to those before it in its document. `documents_bs`:
+/// numbers that differ between documents of a sample.
+at::Tensor sees_own_document(const at::Tensor& documents_bs);
 
 /// Full samples, numbered from `first_sample`.
 ForwardContext whole_samples(std::int64_t batch, std::int64_t length, std::int64_t first_sample = 0,

@@ -38,7 +38,8 @@ Batches::Batches(const Config& config, const Mesh& mesh, at::Device device)
       split_(config.training.global_batch_size, config.training.micro_batch_size, dp_, dp_rank_) {
   prefetch_ = std::make_unique<data::Prefetch>(
       [this](std::int64_t step, std::int64_t microbatch, data::TokenBatch& out) {
-        data_.maker().make(data_.sampler().samples(step, split_.rows(microbatch)), data_.sampler().seq_len(step), out);
+        data_.maker(step).make(data_.sampler().samples(step, split_.rows(microbatch)), data_.sampler().seq_len(step),
+                               out);
       },
       num_microbatches());
 }
@@ -50,8 +51,12 @@ Microbatch Batches::tensors_of(const data::TokenBatch& batch, std::int64_t step,
   std::vector<std::int64_t> targets = batch.labels;
   for (std::size_t i = 0; i < targets.size(); ++i)
     if (!batch.loss_mask[i]) targets[i] = CrossEntropyOptions{}.ignore_index;
+  const bool restarts = !batch.places.empty();
+  const std::vector<std::int64_t> documents(batch.documents.begin(), batch.documents.end());
   const std::vector<at::Tensor> on_device =
-      as_tensors({&batch.tokens, &targets, &batch.positions, &batch.rows}, device_);
+      as_tensors({&batch.tokens, &targets, restarts ? &batch.places : &batch.positions, &batch.rows,
+                  restarts ? &batch.positions : &batch.places, &documents},
+                 device_);
   out.ids_T = on_device[0];
   out.targets_T = on_device[1];
   out.valid = batch.num_valid_labels;
@@ -63,6 +68,10 @@ Microbatch Batches::tensors_of(const data::TokenBatch& batch, std::int64_t step,
                  .whole_length = batch.seq_len,
                  .samples_T = on_device[3].unsqueeze(1).expand({-1, batch.local_length}).reshape(-1),
                  .positions_T = on_device[2]};
+  if (restarts) out.context.document_positions_T = on_device[4];
+  // Without a border in the batch the causal kernel does the same, and faster.
+  if (std::ranges::any_of(documents, [](std::int64_t document) { return document > 0; }))
+    out.context.sees_b1ss = sees_own_document(on_device[5].view({batch.num_samples, batch.local_length}));
   return out;
 }
 
@@ -79,7 +88,7 @@ std::vector<Microbatch> Batches::take(std::int64_t step) {
 std::vector<Microbatch> Batches::empty(std::int64_t step) const {
   data::TokenBatch batch;
   const std::vector<data::Sample> no_samples(static_cast<std::size_t>(config_.training.micro_batch_size));
-  data_.maker().make(no_samples, data_.sampler().seq_len(step), batch);
+  data_.maker(step).make(no_samples, data_.sampler().seq_len(step), batch);
   return std::vector<Microbatch>(static_cast<std::size_t>(num_microbatches()), tensors_of(batch, step, true));
 }
 
@@ -90,7 +99,7 @@ std::int64_t Batches::num_validation_batches() const {
 Microbatch Batches::validation_batch(std::int64_t b) const {
   data::TokenBatch batch;
   const data::ValidationSet& set = *data_.validation();
-  data_.maker().make(set.samples(b, config_.training.micro_batch_size, dp_, dp_rank_), set.seq_len(), batch);
+  data_.validation_maker().make(set.samples(b, config_.training.micro_batch_size, dp_, dp_rank_), set.seq_len(), batch);
   return tensors_of(batch, 0, false);
 }
 

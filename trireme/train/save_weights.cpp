@@ -1,16 +1,13 @@
 #include "trireme/train/save_weights.hpp"
 
-#include <fstream>
 #include <map>
 #include <set>
-#include <sstream>
 
 #include <ATen/ops/isfinite.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
 #include "trireme/comm/time_limit.hpp"
-#include "trireme/config/foreign/hf_config_write.hpp"
 #include "trireme/config/schema/weight_names.hpp"
 #include "trireme/files/safetensors_folder_write.hpp"
 #include "trireme/model/hugging_face.hpp"
@@ -65,41 +62,11 @@ std::vector<files::SafetensorsTensor> tensors_of(Zero& zero,
   return tensors;
 }
 
-void add_tokenizer(files::SafetensorsFolderWriter& writer, std::filesystem::path path) {
-  if (std::filesystem::is_directory(path)) path /= "tokenizer.json";
-  if (path.extension() != ".json" || !std::filesystem::is_regular_file(path)) return;
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream contents;
-  contents << file.rdbuf();
-  writer.add_file("tokenizer.json", contents.str());
-}
-
-/// Adds the other files and publishes the folder.
-void finish(files::SafetensorsFolderWriter& writer, const FolderFacts& facts, const LongWork& writing) {
-  if (what_transformers_lacks(facts.model, facts.dtype).empty()) {
-    config::HfTokenIds tokens;
-    if (facts.tokenizer)
-      if (const auto end = facts.tokenizer->end_of_document()) tokens.eos = static_cast<std::int64_t>(*end);
-    writer.add_file("config.json", config::hf_config_json(facts.model, facts.dtype, tokens));
-  }
-  if (!facts.tokenizer_path.empty()) add_tokenizer(writer, facts.tokenizer_path);
-  writer.publish([&writing] { writing.progress(); });
-}
-
 }  // namespace
 
-std::string what_transformers_lacks(const ModelConfig& model, const std::string& dtype) {
-  try {
-    config::hf_config_json(model, dtype);
-    return "";
-  } catch (const ConfigError& e) {
-    return e.what();
-  }
-}
-
-std::string missing_space_for_weights(Zero& zero, const FolderFacts& facts, const std::filesystem::path& folder) {
+std::string missing_space_for_weights(Zero& zero, const ModelConfig& model, const std::filesystem::path& folder) {
   std::uint64_t needed = 0;
-  for (const files::SafetensorsTensor& tensor : tensors_of(zero, names_by_ours(facts.model))) {
+  for (const files::SafetensorsTensor& tensor : tensors_of(zero, names_by_ours(model))) {
     auto bytes = static_cast<std::uint64_t>(files::bits(tensor.dtype)) / 8;
     for (const std::int64_t size : tensor.shape) bytes *= static_cast<std::uint64_t>(size);
     needed += bytes;
@@ -114,10 +81,10 @@ std::string missing_space_for_weights(Zero& zero, const FolderFacts& facts, cons
               " are free on this disk\n  fix: free some, or another run.dir");
 }
 
-std::vector<std::string> save_weights(Zero& zero, Mesh& mesh, const FolderFacts& facts,
+std::vector<std::string> save_weights(Zero& zero, Mesh& mesh, const ModelConfig& model, const SmallFiles& beside,
                                       const std::filesystem::path& folder) {
   const at::NoGradGuard no_grad;
-  const auto names = names_by_ours(facts.model);
+  const auto names = names_by_ours(model);
   std::vector<std::string> not_finite;
   std::optional<files::SafetensorsFolderWriter> writer;
   const LongWork writing(mesh.world(), 0);
@@ -140,7 +107,10 @@ std::vector<std::string> save_weights(Zero& zero, Mesh& mesh, const FolderFacts&
         for (std::size_t s = bucket.slots.size(); s-- > 0;) write(part->partition.params()[bucket.slots[s].item]);
       });
   for (const Param& param : zero.frozen()) write(param);
-  if (writer) finish(*writer, facts, writing);
+  if (writer) {
+    for (const auto& [name, contents] : beside) writer->add_file(name, contents);
+    writer->publish([&writing] { writing.progress(); });
+  }
   mesh.world_group().barrier().wait();  // no rank exits, which would end the job, before the folder is complete
   return not_finite;
 }

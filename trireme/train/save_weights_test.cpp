@@ -34,6 +34,11 @@ ModelConfig small_model(const std::string& family) {
   return m;
 }
 
+SmallFiles files_of(const ModelConfig& model, const std::string& dtype) {
+  const std::optional<data::Tokenizer> none;
+  return files_beside_weights({.model = model, .dtype = dtype, .tokenizer = none, .tokenizer_path = ""});
+}
+
 /// The saved tensors are byte-identical for every layout, and load back unchanged.
 TEST(SaveWeights, EveryLayoutComesBack) {
   for (const std::string family : {"gpt2", "llama"})
@@ -50,9 +55,7 @@ TEST(SaveWeights, EveryLayoutComesBack) {
           set_paths(decoder);
           Zero zero(params_of(decoder), decoder.unit_plan(), mesh, {.stage = stage, .persistence_threshold = 100}, {},
                     random_values(mesh, {.seed = 3, .scheme = InitScheme::plain}));
-          const std::optional<data::Tokenizer> none;
-          save_weights(zero, mesh, {.model = model, .dtype = "bfloat16", .tokenizer = none, .tokenizer_path = ""},
-                       path);
+          save_weights(zero, mesh, model, files_of(model, "bfloat16"), path);
         });
         run_ranks(1, [&](World& world) {
           Mesh mesh(Grid::dense({}), world);
@@ -75,10 +78,9 @@ TEST(SaveWeights, NothingIsWrittenOver) {
     Decoder decoder(model, {mesh, false});
     init(decoder, mesh, {});
     Zero zero(params_of(decoder), {}, mesh, {}, {});
-    const std::optional<data::Tokenizer> none;
-    const FolderFacts facts{.model = model, .dtype = "float32", .tokenizer = none, .tokenizer_path = ""};
-    save_weights(zero, mesh, facts, folder.path() / "step-1");
-    EXPECT_THROW(save_weights(zero, mesh, facts, folder.path() / "step-1"), CheckpointError);
+    save_weights(zero, mesh, model, files_of(model, "float32"), folder.path() / "step-1");
+    EXPECT_THROW(save_weights(zero, mesh, model, files_of(model, "float32"), folder.path() / "step-1"),
+                 CheckpointError);
   });
 }
 
@@ -95,10 +97,8 @@ TEST(SaveWeights, FrozenParametersAreSaved) {
         if (param.name == "embedding.weight" || param.name == "layers.1.mlp_norm.weight")
           at::Tensor(param.value).set_requires_grad(false);
       Zero zero(params_of(decoder), decoder.unit_plan(), mesh, {.stage = stage, .persistence_threshold = 100}, {});
-      const std::optional<data::Tokenizer> none;
-      const FolderFacts facts{.model = model, .dtype = "float32", .tokenizer = none, .tokenizer_path = ""};
       ASSERT_EQ(zero.frozen().size(), 2U);
-      save_weights(zero, mesh, facts, folder.path() / "saved");
+      save_weights(zero, mesh, model, files_of(model, "float32"), folder.path() / "saved");
     });
     run_ranks(1, [&](World& world) {
       Mesh mesh(Grid::dense({}), world);
@@ -126,9 +126,7 @@ TEST(SaveWeights, NamesWhatIsNotFinite) {
       if (param.name == "layers.0.mlp.down.weight" && mesh.coord(Axis::tp) == 1)
         at::Tensor(param.value).view(-1)[3] = std::numeric_limits<double>::infinity();
     Zero zero(params_of(decoder), {}, mesh, {}, {});
-    const std::optional<data::Tokenizer> none;
-    EXPECT_THAT(save_weights(zero, mesh, {.model = model, .dtype = "float32", .tokenizer = none, .tokenizer_path = ""},
-                             folder.path() / "x"),
+    EXPECT_THAT(save_weights(zero, mesh, model, files_of(model, "float32"), folder.path() / "x"),
                 testing::ElementsAre("layers.0.mlp.down.weight"));
   });
 }

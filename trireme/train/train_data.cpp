@@ -5,7 +5,9 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
+#include "trireme/config/schema/choices.hpp"
 #include "trireme/data/tokens/open_tokens.hpp"
+#include "trireme/data/tokens/sources_apart.hpp"
 #include "trireme/data/tokens/synthetic.hpp"
 #include "trireme/data/tokens/token_checks.hpp"
 
@@ -13,6 +15,14 @@ namespace trireme {
 namespace {
 
 constexpr std::int64_t kSyntheticTokens = 1 << 24;
+
+std::vector<std::string> check_apart(const Config& config) {
+  std::vector<std::string> training;
+  for (const DataStage& stage : config.data)
+    for (const DataSource& source : stage.sources) training.push_back(source.path);
+  const bool validates = config.validation.interval > 0;
+  return data::check_sources_apart(training, validates ? config.validation.sources : std::vector<std::string>());
+}
 
 std::optional<data::Tokenizer> load_tokenizer(const Config& config) {
   if (config.tokenizer.path.empty()) return std::nullopt;
@@ -54,15 +64,31 @@ data::SamplingPlan TrainData::make_plan() const {
   return plan;
 }
 
+/// Documents of conversations are apart: an answer must not depend on what someone else was asked.
+data::BatchOptions TrainData::batch_options(const DataStage& stage, bool has_loss_mask) const {
+  const auto of_document = [&](const std::string& word) {
+    const config::DataScope scope = config::parse_data_scope(word);
+    return scope == config::DataScope::document || (scope == config::DataScope::automatic && has_loss_mask);
+  };
+  return {.vocab_size = config_.model.vocab_size,
+          .attend_across_documents = !of_document(stage.attention),
+          .restart_positions = of_document(stage.positions)};
+}
+
 TrainData::TrainData(const Config& config)
     : config_(config),
+      warnings_(check_apart(config)),
       tokenizer_(load_tokenizer(config)),
       plan_(make_plan()),
-      sampler_(plan_),
-      maker_({.vocab_size = config.model.vocab_size}) {
+      sampler_(plan_) {
+  const auto masked = [](const data::SharedTokens& tokens) { return tokens->has_loss_mask(); };
+  for (std::size_t i = 0; i < config.data.size(); ++i)
+    makers_.emplace_back(batch_options(
+        config.data[i], std::ranges::any_of(plan_.stages[i].sources, masked, &data::MixedSource::tokens)));
   if (config.validation.interval > 0) {
     if (config.validation.sources.empty()) {
       validation_.emplace(plan_, config.training.seq_len, config.validation.samples);
+      validation_maker_.emplace(batch_options(config.data[0], std::ranges::any_of(data::sources_of(plan_), masked)));
     } else {
       std::vector<data::SharedTokens> sources;
       for (const std::string& path : config.validation.sources) {
@@ -70,15 +96,22 @@ TrainData::TrainData(const Config& config)
         if (tokenizer_) data::check_tokenizer(*sources.back(), tokenizer_->name(), tokenizer_->fingerprint());
       }
       validation_.emplace(sources, config.training.seq_len, config.validation.samples);
+      validation_maker_.emplace(batch_options(config.data[0], std::ranges::any_of(sources, masked)));
     }
   }
+}
+
+const data::BatchMaker& TrainData::maker(std::int64_t step) const {
+  std::size_t stage = 0;
+  while (stage + 1 < plan_.stages.size() && plan_.stages[stage + 1].start_step <= step) ++stage;
+  return makers_[stage];
 }
 
 void TrainData::check_first_samples() const {
   constexpr std::int64_t kEnough = 64;
   data::TokenBatch batch;
-  maker_.make(sampler_.samples(1, {0, std::min(kEnough, config_.training.global_batch_size)}), sampler_.seq_len(1),
-              batch);
+  maker(1).make(sampler_.samples(1, {0, std::min(kEnough, config_.training.global_batch_size)}), sampler_.seq_len(1),
+                batch);
 }
 
 std::string TrainData::describe() const {
@@ -92,6 +125,10 @@ std::string TrainData::describe() const {
                          " · ", human_count(static_cast<double>(tokens)), " tokens · ",
                          human_count(planned / trained_on), " epochs planned");
   if (tokenizer_) out += text(" · tokenizer ", tokenizer_->name(), " (", tokenizer_->fingerprint(), ")");
+  const data::BatchOptions& batch = makers_[0].options();
+  if (!batch.attend_across_documents || batch.restart_positions)
+    out += text(" · ", batch.attend_across_documents ? "positions" : "attention",
+                !batch.attend_across_documents && batch.restart_positions ? " and positions" : "", " of documents");
   if (validation_) out += text(" · ", validation_->size(), " samples to validate on");
   return out;
 }

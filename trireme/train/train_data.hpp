@@ -3,6 +3,7 @@
 // starts.
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trireme/config/schema/config.hpp"
 #include "trireme/data/sampling/batch.hpp"
@@ -14,14 +15,20 @@ namespace trireme {
 
 class TrainData {
  public:
-  /// Opens all files. DataError names a file that is missing, too short, or made with a different tokenizer than the
-  /// config's; ConfigError a vocabulary that is too small.
+  /// Opens all files. DataError names a file that is missing, too short, made with a different tokenizer than the
+  /// config's, or trained and validated on; ConfigError a vocabulary that is too small.
   explicit TrainData(const Config& config);
 
   const data::Sampler& sampler() const { return sampler_; }
-  const data::BatchMaker& maker() const { return maker_; }
+  /// Makes the batches of a step.
+  const data::BatchMaker& maker(std::int64_t step) const;
+  /// Makes those of validation.
+  const data::BatchMaker& validation_maker() const { return *validation_maker_; }
   const std::optional<data::ValidationSet>& validation() const { return validation_; }
   const std::optional<data::Tokenizer>& tokenizer() const { return tokenizer_; }
+
+  /// For display: what may not be meant.
+  const std::vector<std::string>& warnings() const { return warnings_; }
 
   /// Reads the first samples: DataError for a token outside of the vocabulary.
   void check_first_samples() const;
@@ -30,13 +37,16 @@ class TrainData {
 
  private:
   data::SamplingPlan make_plan() const;
+  data::BatchOptions batch_options(const DataStage& stage, bool has_loss_mask) const;
 
   const Config config_;
+  const std::vector<std::string> warnings_;  // first: sources that overlap are refused before they are opened
   std::optional<data::Tokenizer> tokenizer_;
   data::SamplingPlan plan_;
   data::Sampler sampler_;
-  data::BatchMaker maker_;
+  std::vector<data::BatchMaker> makers_;  // of each stage
   std::optional<data::ValidationSet> validation_;
+  std::optional<data::BatchMaker> validation_maker_;
 };
 
 }  // namespace trireme

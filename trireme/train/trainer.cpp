@@ -40,6 +40,13 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
   if (config_.precision.param == "float16") scale_.emplace(loss_scale_options(config_));
   io_.status("opening the data");
   batches_ = std::make_unique<Batches>(config_, mesh_, context.device());
+  for (const std::string& warning : batches_->data().warnings()) io_.warnings.push_back(warning);
+  if (context.rank() == 0)
+    beside_weights_ = files_beside_weights({.model = config_.model,
+                                            .dtype = config_.precision.param,
+                                            .tokenizer = batches_->data().tokenizer(),
+                                            .tokenizer_path = config_.tokenizer.path,
+                                            .source = source_folder(config_.model)});
   io_.status(config_.model.init == "random" ? "building the model" : text("reading the weights, ", config_.model.init));
   model_ =
       std::make_unique<TrainingModel>(config_, context, static_cast<int>(batches_->num_microbatches()), io_.warnings);
@@ -47,7 +54,7 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
                                      {.peak_bytes = memory_.take_peak()}, mesh_)
                                    .peak_bytes;
   if (context.rank() == 0) {
-    const std::string missing = missing_space_for_weights(zero(), folder_facts(), io_.folder / "checkpoints");
+    const std::string missing = missing_space_for_weights(zero(), config_.model, io_.folder / "checkpoints");
     require<CheckpointError>(missing.empty(), missing);
   }
   if (context.rank() == 0)
@@ -190,14 +197,7 @@ SavedWeights Trainer::save(std::int64_t step) {
     wait_for_space(folder);
     make_folder(folder.parent_path());
   }
-  return {folder, save_weights(zero(), mesh_, folder_facts(), folder)};
-}
-
-FolderFacts Trainer::folder_facts() const {
-  return {.model = config_.model,
-          .dtype = config_.precision.param,
-          .tokenizer = batches_->data().tokenizer(),
-          .tokenizer_path = config_.tokenizer.path};
+  return {folder, save_weights(zero(), mesh_, config_.model, beside_weights_, folder)};
 }
 
 /// The weights are only in memory: while the disk is too full for them, there is time to free some of it.
@@ -205,7 +205,7 @@ void Trainer::wait_for_space(const std::filesystem::path& folder) {
   const LongWork waiting(mesh_.world(), 0);
   const Stopwatch time;
   for (bool told = false;; told = true) {
-    const std::string missing = missing_space_for_weights(zero(), folder_facts(), folder);
+    const std::string missing = missing_space_for_weights(zero(), config_.model, folder);
     if (missing.empty()) return;
     require<CheckpointError>(time.seconds() <= config_.comm.init_timeout_s, missing);
     if (!told)

@@ -41,7 +41,6 @@ class Trainer {
   [[noreturn]] void stop_without_data(std::int64_t done);
   [[noreturn]] void stop_non_finite(std::int64_t step, const StepResult& result);
   SavedWeights save(std::int64_t step);
-  FolderFacts folder_facts() const;
   void wait_for_space(const std::filesystem::path& folder);
 
   Config config_;
@@ -54,6 +53,7 @@ class Trainer {
   std::optional<LossScale> scale_;  // only for f16
   StepTracer tracer_;
   std::unique_ptr<Batches> batches_;
+  SmallFiles beside_weights_;  // only on rank 0
   std::unique_ptr<TrainingModel> model_;
   std::unique_ptr<TrainingReport> report_;  // only on rank 0
   std::int64_t start_bytes_ = 0;            // peak before the first step, of any rank

@@ -24,6 +24,8 @@ const Words<LrDecay> kLrDecay = {{"linear", LrDecay::linear},
                                  {"exponential", LrDecay::exponential},
                                  {"inverse-sqrt", LrDecay::inverse_sqrt},
                                  {"constant", LrDecay::constant}};
+const Words<DataScope> kDataScope = {
+    {"auto", DataScope::automatic}, {"document", DataScope::document}, {"sample", DataScope::sample}};
 
 constexpr std::int64_t kMaxUnitLayers = 999'999;
 
@@ -54,11 +56,17 @@ RopeKind parse_rope_kind(std::string_view word) {
 LrWarmup parse_lr_warmup(std::string_view word) { return parse_choice("lr_scheduler.warmup_shape", word, kLrWarmup); }
 LrDecay parse_lr_decay(std::string_view word) { return parse_choice("lr_scheduler.decay", word, kLrDecay); }
 
+DataScope parse_data_scope(std::string_view word) {
+  return parse_choice("attention or positions of [[data]]", word, kDataScope);
+}
+
 std::vector<std::string> non_finite_words() { return words_of_choice(kNonFinite); }
 std::vector<std::string> comm_backend_words() { return words_of_choice(kCommBackend); }
 std::vector<std::string> rope_kind_words() { return words_of_choice(kRopeKind); }
 std::vector<std::string> lr_warmup_words() { return words_of_choice(kLrWarmup); }
 std::vector<std::string> lr_decay_words() { return words_of_choice(kLrDecay); }
+
+std::vector<std::string> data_scope_words() { return words_of_choice(kDataScope); }
 
 std::optional<ZeroUnit> parse_zero_unit(std::string_view word) {
   if (word == "layer") return ZeroUnit{};

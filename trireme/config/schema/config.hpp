@@ -78,6 +78,8 @@ struct DataSource {
 struct DataStage {
   std::int64_t start_step = 1;
   std::int64_t seq_len = 0;  // 0: training.seq_len
+  std::string attention = "auto";
+  std::string positions = "auto";
   std::vector<DataSource> sources;
 };
 

@@ -125,7 +125,12 @@ Field dropout(std::string key, double* value, const char* meaning) {
 std::vector<Field> stage_fields(const std::string& prefix, DataStage& stage) {
   return {
       {prefix + "start_step", &stage.start_step, "first step of this stage; the first stage starts at 1", 1, kMaxCount},
-      {prefix + "seq_len", &stage.seq_len, "0 = training.seq_len", 0, kMaxSize}};
+      {prefix + "seq_len", &stage.seq_len, "0 = training.seq_len", 0, kMaxSize},
+      one_of(prefix + "attention", &stage.attention,
+             "a token attends to its document or to its sample; auto: document if the data has a loss mask (chat)",
+             data_scope_words()),
+      one_of(prefix + "positions", &stage.positions, "they count from the beginning of the document or of the sample",
+             data_scope_words())};
 }
 std::vector<Field> source_fields(const std::string& prefix, DataSource& source) {
   return {{prefix + "path", &source.path, "a token file (.ds, .bin/.idx, llm.c .bin) or \"synthetic\""},

@@ -36,7 +36,7 @@ std::optional<KnownPattern> pattern_by_name(std::string_view name) {
 TrainedBpe train_bpe_on_files(const CorpusOptions& corpus, const BpeTrainOptions& options, CorpusCounts& counts,
                               const DataHooks& hooks) {
   check(options);
-  DocumentReader reader(input_files(corpus.inputs), corpus.cut);
+  DocumentReader reader(corpus.inputs.files, corpus.cut);
   const auto workers = static_cast<std::size_t>(num_workers(corpus.workers));
   std::vector<DocumentParser> parsers(workers, DocumentParser(corpus.documents, reader));
   std::vector<WordCounts> words(workers);
@@ -66,7 +66,7 @@ TrainedBpe train_bpe_on_files(const CorpusOptions& corpus, const BpeTrainOptions
     words[0].add(words[i]);
     words[i] = {};
   }
-  require<DataError>(words[0].size() > 0, corpus.inputs.front(), ": no text to train a tokenizer on");
+  require<DataError>(words[0].size() > 0, corpus.inputs.named.front(), ": no text to train a tokenizer on");
   return train_bpe(words[0], options, [&](std::int64_t) {
     if (hooks.stopped()) throw Interrupted("interrupted; nothing was written");
   });

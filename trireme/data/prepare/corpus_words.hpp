@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "trireme/data/prepare/document_encoder.hpp"
+#include "trireme/data/prepare/input_files.hpp"
 #include "trireme/data/tokenizer/bpe_train.hpp"
 #include "trireme/data/tokens/progress.hpp"
 
@@ -13,7 +14,7 @@ namespace trireme::data {
 std::optional<KnownPattern> pattern_by_name(std::string_view name);
 
 struct CorpusOptions {
-  std::vector<std::string> inputs;
+  TextInputs inputs;
   TextCut cut = TextCut::file;
   DocumentOptions documents;
   int workers = 0;  // 0: all cores

@@ -1,9 +1,25 @@
 #include "trireme/data/prepare/document_encoder.hpp"
 
+#include <algorithm>
+#include <array>
+
 #include "trireme/base/error.hpp"
 #include "trireme/data/prepare/json_field.hpp"
 
 namespace trireme::data {
+
+namespace {
+
+/// `fault` lists the keys of the line.
+bool looks_like_chat(std::string_view fault) {
+  constexpr std::array<std::string_view, 4> kKeys = {"\"messages\"", "\"conversations\"", "\"instruction\"",
+                                                     "\"completion\""};
+  return fault.starts_with("has no key") && std::ranges::any_of(kKeys, [&](std::string_view key) {
+           return fault.find(key, fault.find(';')) != std::string_view::npos;
+         });
+}
+
+}  // namespace
 
 void BadLines::add(const BadLines& others) {
   if (count == 0) first = others.first;
@@ -15,11 +31,11 @@ DocumentParser::DocumentParser(const DocumentOptions& options, const DocumentRea
   if (options.chat) chat_.emplace(*options.chat);
 }
 
-std::span<const TextPart> DocumentParser::parts_of(std::string_view piece, bool json_lines) {
-  if (chat_ && !json_lines) throw BadDocument("is text; conversations are lines of JSON (.jsonl)");
+std::span<const TextPart> DocumentParser::parts_of(std::string_view piece, bool json) {
+  if (chat_ && !json) throw BadDocument("is text; conversations are lines of JSON (.jsonl)");
   if (chat_) return chat_->parse(piece);
-  if (json_lines) read_json_field(piece, options_.key, text_);
-  whole_ = {.text = json_lines ? text_ : piece, .origin = TextPart::Origin::document, .counts = true};
+  if (json) read_json_field(piece, options_.key, text_);
+  whole_ = {.text = json ? text_ : piece, .origin = TextPart::Origin::document, .counts = true};
   return {&whole_, 1};
 }
 
@@ -29,12 +45,17 @@ void DocumentParser::each(const TextBatch& batch, BadLines& bad,
     const InputFile& file = files_.file(piece.file);
     std::span<const TextPart> parts;
     try {
-      parts = parts_of(batch.text(piece), file.json_lines);
+      parts = parts_of(batch.text(piece), file.layout != TextLayout::text);
     } catch (const BadDocument& fault) {
-      const std::string what = text(file.path.string(), ":", piece.line, ": ", fault.what());
+      const std::string what = text(file.shown(), ":", piece.line, ": ", fault.what());
       if (!options_.skip_bad)
-        throw DataError(text(what, "\n  fix: one JSON object a line, with the text under ",
-                             chat_ ? "messages, or prompt and completion" : "the key that --key names",
+        throw DataError(text(what, "\n  fix: ",
+                             chat_ ? "one conversation a line, as messages, conversations, "
+                                     "instruction and output, or prompt and completion"
+                             : looks_like_chat(fault.what())
+                                 ? "--chat, for conversations"
+                                 : "one JSON object a line, with the text under the key that "
+                                   "--key names",
                              "; --skip-bad leaves such lines out"));
       bad.add({.count = 1, .first = what});
       continue;
@@ -54,11 +75,13 @@ void encode_documents(const Tokenizer& tokenizer, std::optional<TokenId> end_of_
   parser.each(batch.text, batch.bad, [&](std::span<const TextPart> parts) {
     const std::size_t begin = batch.ids.size();
     bool masked = false;
+    TextPlace place = TextPlace::begins;
     for (const TextPart& part : parts) {
       const bool whole = part.origin == TextPart::Origin::document;
       const auto special = part.origin == TextPart::Origin::conversation ? SpecialText::text : SpecialText::token;
       const std::vector<TokenId> ids =
-          whole ? tokenizer.encode(part.text) : tokenizer.encode_part(part.text, special, batch.ids.size() == begin);
+          whole ? tokenizer.encode(part.text) : tokenizer.encode_part(part.text, special, place);
+      place = special == SpecialText::token ? TextPlace::after_token : TextPlace::continues;
       batch.ids.insert(batch.ids.end(), ids.begin(), ids.end());
       batch.text_bytes += part.text.size();
       if (whole) continue;

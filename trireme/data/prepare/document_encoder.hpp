@@ -36,7 +36,7 @@ class DocumentParser {
   void each(const TextBatch& batch, BadLines& bad, const std::function<void(std::span<const TextPart>)>& take);
 
  private:
-  std::span<const TextPart> parts_of(std::string_view piece, bool json_lines);
+  std::span<const TextPart> parts_of(std::string_view piece, bool json);
 
   const DocumentOptions& options_;
   const DocumentReader& files_;

@@ -9,8 +9,6 @@
 namespace trireme::data {
 namespace {
 
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-
 bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r\v\f") == std::string_view::npos; }
 
 }  // namespace
@@ -34,7 +32,10 @@ bool DocumentReader::next(TextBatch& batch) {
     if (!open_ && next_file_ == files_.size()) break;
     if (batch.pieces.empty()) batch.bytes.clear();  // blank lines
     if (!open_) open_next();
-    if (!files_[next_file_ - 1].json_lines && cut_ == TextCut::file)
+    const TextLayout layout = files_[next_file_ - 1].layout;
+    if (layout == TextLayout::json_list)
+      read_list(batch);
+    else if (layout == TextLayout::text && cut_ == TextCut::file)
       read_whole(batch);
     else
       read_lines(batch);
@@ -52,6 +53,7 @@ void DocumentReader::open_next() {
   if (carry_ == kByteOrderMark) carry_.clear();
   document_.reset();
   looked_at_ = 0;
+  list_ = {};
 }
 
 void DocumentReader::close() {
@@ -73,11 +75,12 @@ void DocumentReader::read_whole(TextBatch& batch) {
   const std::size_t begin = batch.bytes.size();
   batch.bytes += carry_;
   const InputFile& file = files_[next_file_ - 1];
-  // One byte more than the file size detects its end; the uncompressed size of a gzip file is unknown.
-  std::size_t step = file.gzip ? batch_bytes_ : std::min<std::size_t>(file.bytes, kMaxPieceBytes) + 1;
+  // One byte more than the file size detects its end; the size of a compressed file or a pipe is unknown.
+  const bool unknown = file.compression != Compression::none || file.held;
+  std::size_t step = unknown ? batch_bytes_ : std::min<std::size_t>(file.bytes, kMaxPieceBytes) + 1;
   while (append(batch, step) == step) {
     const std::size_t size = batch.bytes.size() - begin;
-    require<DataError>(size <= kMaxPieceBytes, file.path.string(), ": a document of more than ",
+    require<DataError>(size <= kMaxPieceBytes, file.shown(), ": a document of more than ",
                        thousands(static_cast<std::int64_t>(kMaxPieceBytes)),
                        " bytes\n  fix: --documents blank-line or lines, if that is what it is made of");
     step = std::max(batch_bytes_, size);
@@ -125,10 +128,43 @@ void DocumentReader::read_lines(TextBatch& batch) {
       }
       return;
     }
-    require<DataError>(batch.bytes.size() - kept <= kMaxPieceBytes, files_[next_file_ - 1].path.string(), ":",
+    require<DataError>(batch.bytes.size() - kept <= kMaxPieceBytes, files_[next_file_ - 1].shown(), ":",
                        document_ ? document_->line : line_, ": a ", document_ ? "document" : "line", " of more than ",
                        thousands(static_cast<std::int64_t>(kMaxPieceBytes)),
                        " bytes\n  fix: is this a text with one document a line?");
+  }
+}
+
+/// Reads until an element of the list is complete or the file ends, like read_lines.
+void DocumentReader::read_list(TextBatch& batch) {
+  const std::size_t begin = batch.bytes.size(), pieces = batch.pieces.size(), file = next_file_ - 1;
+  batch.bytes += carry_;
+  carry_.clear();
+  std::size_t element = begin, at = begin + looked_at_;
+  for (;;) {
+    const std::size_t step = std::max(batch_bytes_, batch.bytes.size() - begin);
+    const bool ended = append(batch, step) < step;
+    for (; at < batch.bytes.size(); ++at) {
+      const auto found = list_.take(batch.bytes[at]);
+      require<DataError>(found != JsonListCutter::Found::error, files_[file].shown(), ":", list_.line(),
+                         ": there is text behind the end of the list\n  fix: one list [...], or one object a line");
+      if (found == JsonListCutter::Found::nothing) continue;
+      if (found == JsonListCutter::Found::element) batch.pieces.push_back({element, at, file, list_.element_line()});
+      element = at + 1;
+    }
+    if (ended) {
+      require<DataError>(list_.complete(), files_[file].shown(), ":", list_.line(), ": the list has no end: the file ",
+                         "is cut short");
+      return close();
+    }
+    if (batch.pieces.size() > pieces) {
+      carry_.assign(batch.bytes, element);
+      batch.bytes.resize(element);
+      looked_at_ = carry_.size();
+      return;
+    }
+    require<DataError>(batch.bytes.size() - element <= kMaxPieceBytes, files_[file].shown(), ":", list_.element_line(),
+                       ": an element of more than ", thousands(static_cast<std::int64_t>(kMaxPieceBytes)), " bytes");
   }
 }
 
@@ -136,7 +172,7 @@ void DocumentReader::take_line(TextBatch& batch, std::size_t begin, std::size_t 
   if (end > begin && batch.bytes[end - 1] == '\r') --end;
   const std::size_t file = next_file_ - 1;
   const bool blank = is_blank(std::string_view(batch.bytes).substr(begin, end - begin));
-  if (files_[file].json_lines || cut_ == TextCut::lines) {
+  if (files_[file].layout != TextLayout::text || cut_ == TextCut::lines) {
     if (!blank) batch.pieces.push_back({begin, end, file, line_});
   } else if (blank) {
     end_document(batch);

@@ -6,11 +6,12 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/data/prepare/input_files.hpp"
+#include "trireme/data/prepare/json_list.hpp"
+#include "trireme/data/prepare/text_file.hpp"
 
 namespace trireme::data {
 
-/// How a text file is split into documents. JSON lines are always split by lines.
+/// How a text file is split into documents. JSON lines are always split by lines, and a JSON list into its elements.
 enum class TextCut {
   file,        // the whole file, unchanged
   lines,       // each non-blank line, without its newline
@@ -19,7 +20,7 @@ enum class TextCut {
 /// "file", "lines", "blank-line".
 std::optional<TextCut> text_cut(std::string_view name);
 
-/// A line of JSON, or the text of a document.
+/// A line of JSON, an element of a JSON list, or the text of a document.
 struct DocumentText {
   std::size_t begin = 0, end = 0;  // in TextBatch::bytes
   std::size_t file = 0;            // DocumentReader::file
@@ -56,6 +57,7 @@ class DocumentReader {
   void close();
   void read_whole(TextBatch& batch);
   void read_lines(TextBatch& batch);
+  void read_list(TextBatch& batch);
   void take_line(TextBatch& batch, std::size_t begin, std::size_t end);
   void end_document(TextBatch& batch);
   std::size_t append(TextBatch& batch, std::size_t bytes);
@@ -71,7 +73,8 @@ class DocumentReader {
   std::string carry_;        // bytes already read that belong to the next batch
   // The current document, for TextCut::blank_lines: offsets in the batch.
   std::optional<DocumentText> document_;
-  std::size_t looked_at_ = 0;  // length of the complete lines in carry_
+  std::size_t looked_at_ = 0;  // length of the part of carry_ that has been looked at: its complete lines
+  JsonListCutter list_;
 };
 
 }  // namespace trireme::data

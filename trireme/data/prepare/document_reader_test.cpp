@@ -9,6 +9,8 @@
 #include <rapidcheck/gtest.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/gzip.hpp"
+#include "trireme/data/prepare/input_files.hpp"
 #include "trireme/testing/documents.hpp"
 #include "trireme/testing/temp_folder.hpp"
 
@@ -22,7 +24,7 @@ using testing::Pair;
 using Found = std::vector<std::pair<std::string, std::int64_t>>;  // text and line
 
 Found read_all(const std::vector<std::string>& inputs, TextCut cut, std::size_t batch_bytes = 1 << 20) {
-  DocumentReader reader(input_files(inputs), cut, batch_bytes);
+  DocumentReader reader(find_inputs(inputs).files, cut, batch_bytes);
   Found found;
   TextBatch batch;
   while (reader.next(batch)) {
@@ -153,13 +155,68 @@ TEST(DocumentReader, WhatCannotBeReadIsNamed) {
   const TempFolder folder;
   EXPECT_THAT(fault({(folder / "no.txt").string()}), HasSubstr("no.txt: there is no such file or folder"));
   EXPECT_THAT(fault({folder.path().string()}), HasSubstr("there is no file of text"));
-  EXPECT_THAT(fault({"/dev/null"}), HasSubstr("is not a file that can be read twice"));
-  EXPECT_THAT(fault({written(folder, "x.parquet", "PAR1")}), HasSubstr("x.parquet: is not text by its name"));
+  EXPECT_THAT(fault({written(folder, "x.parquet", "PAR1")}),
+              HasSubstr("x.parquet: is not text: a parquet file\n  fix: "));
+  written(folder, "x.ds.metadata", "");
   EXPECT_THAT(fault({written(folder, "x.ds", "")}), HasSubstr("trireme data merge"));
   std::string cut = gzip(std::string(100'000, 'a') + "b");
   cut.pop_back();
   write_bytes(folder / "cut.txt.gz", cut);
   EXPECT_THAT(fault({(folder / "cut.txt.gz").string()}), HasSubstr("cut.txt.gz: cut short"));
+}
+
+TEST(DocumentReader, AListIsCutIntoItsElementsInBatchesOfAnySize) {
+  const TempFolder folder;
+  const std::string list = "\xEF\xBB\xBF [\n {\"a\": \"],\\\"\\\\\"}, [1, 2],\n\n3 ,\"x\"] \n";
+  for (const std::string name : {"a.json", "b.jsonl.gz"})
+    for (std::size_t bytes = 1; bytes < 40; ++bytes)
+      ASSERT_THAT(read_all({written(folder, name, list)}, TextCut::file, bytes),
+                  ElementsAre(Pair("{\"a\": \"],\\\"\\\\\"}", 2), Pair("[1, 2]", 2), Pair("3 ", 4), Pair("\"x\"", 4)))
+          << name << bytes;
+  EXPECT_TRUE(read_all({written(folder, "a.json", "[ ]")}, TextCut::file).empty());
+  EXPECT_THAT(fault({written(folder, "a.json", "[{},\n{}")}), HasSubstr("a.json:2: the list has no end"));
+  EXPECT_THAT(fault({written(folder, "a.json", "[{}]\n{}")}), HasSubstr("a.json:2: there is text behind the end"));
+}
+
+TEST(DocumentReader, WhatIsTextIsDecidedByContent) {
+  using namespace std::string_literals;
+  const TempFolder folder;
+  const std::string in = folder.path().string();
+  written(folder, "a.bin", "text\n");
+  written(folder, "b.txt", "not\0text"s);
+  written(folder, "c.md", "latin \xE9\n");
+  written(folder, "d.txt", "\x1b[31mred\x01");          // UTF-8, whatever is in it
+  written(folder, "e.dat", "\x01\x02\xFF\xFE binary");  // neither UTF-8 nor a text's control characters
+  written(folder, "f.txt", "\xFF\xFEt\0e\0"s);
+  written(folder, "g.json", "{\n  \"one\": 1\n}\n");
+  written(folder, "h.text", gzip("zipped"));
+  written(folder, "deep/i.ds", "x");
+  written(folder, "deep/i.ds.metadata", "x");
+  const TextInputs found = find_inputs({in});
+  std::vector<std::string> taken, skipped;
+  for (const InputFile& file : found.files) taken.push_back(file.path.lexically_relative(in).string());
+  for (const SkippedFile& file : found.skipped)
+    skipped.push_back(file.path.lexically_relative(in).string() + ": " + file.why);
+  EXPECT_THAT(taken, ElementsAre("a.bin", "c.md", "d.txt", "h.text"));
+  EXPECT_THAT(skipped, ElementsAre("b.txt: binary", "deep/i.ds: part of a token data set",
+                                   "deep/i.ds.metadata: part of a token data set", "e.dat: binary",
+                                   "f.txt: UTF-16 text", "g.json: one JSON object over several lines"));
+  EXPECT_EQ(read_all({in + "/h.text"}, TextCut::file), Found({{"zipped", 1}}));
+}
+
+TEST(DocumentReader, PatternsChooseTheFilesOfAFolder) {
+  const TempFolder folder;
+  for (const char* name : {"a.py", "a.md", "sub/b.py", "sub/c.txt"}) written(folder, name, name);
+  const auto names = [&](const InputFilter& filter) {
+    std::vector<std::string> out;
+    for (const InputFile& file : find_inputs({folder.path().string()}, filter).files)
+      out.push_back(file.path.lexically_relative(folder.path()).string());
+    return out;
+  };
+  EXPECT_THAT(names({{"*.py"}, {}}), ElementsAre("a.py", "sub/b.py"));
+  EXPECT_THAT(names({{"*.py", "*.md"}, {"sub/*"}}), ElementsAre("a.md", "a.py"));
+  EXPECT_THAT(names({{}, {"*.txt"}}), ElementsAre("a.md", "a.py", "sub/b.py"));
+  EXPECT_THROW(names({{"*.rs"}, {}}), DataError);
 }
 
 }  // namespace

@@ -1,52 +1,34 @@
 #pragma once
-// Finds the text input files of a command and reads them, compressed or not.
-#include <cstdint>
-#include <filesystem>
-#include <optional>
-#include <span>
+// Finds the text input files of a command.
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "trireme/base/gzip.hpp"
+#include "trireme/data/prepare/text_file.hpp"
 
 namespace trireme::data {
 
-struct InputFile {
+/// Which files of a folder are taken. A pattern with a slash is matched with the path below the folder, others with the
+/// file name; `*` and `?` as in a shell.
+struct InputFilter {
+  std::vector<std::string> include, exclude;  // empty include: all
+};
+
+struct SkippedFile {
   std::filesystem::path path;
-  bool json_lines = false;  // else text
-  bool gzip = false;
-  std::uint64_t bytes = 0;  // on disk
+  std::string why;  // "a PNG image"
 };
 
-/// `inputs` are files or folders. A folder means all files below it, sorted by path, except hidden ones and symlinks to
-/// folders. .jsonl, .ndjson and .json are JSON lines, others text; a .gz suffix means compressed. DataError for missing
-/// inputs, for file names that indicate binary data, and if there is no file at all.
-std::vector<InputFile> input_files(std::span<const std::string> inputs);
-
-/// Sequential reader of one file, decompressed.
-class TextFile {
- public:
-  explicit TextFile(const InputFile& file);
-  TextFile(TextFile&& other) noexcept;
-  TextFile& operator=(TextFile&& other) noexcept;
-  ~TextFile();
-
-  /// Fills `out`, except at the end of the file; returns the number of bytes. DataError if the file cannot be read or
-  /// is corrupt.
-  std::size_t read(std::span<char> out);
-  /// The number of bytes on disk consumed so far.
-  std::uint64_t taken() const { return taken_; }
-
- private:
-  std::size_t read_raw(std::span<char> out);
-
-  std::string shown_;
-  int fd_ = -1;
-  std::uint64_t taken_ = 0;
-  std::optional<Gunzip> gunzip_;
-  std::string compressed_;
-  std::string_view waiting_;  // unread part of compressed_
+struct TextInputs {
+  std::vector<InputFile> files;
+  std::vector<SkippedFile> skipped;  // of folders, not counting hidden files and those that the filter leaves out
+  std::vector<std::string> named;    // by the user
 };
+
+/// `inputs` are files, folders, pipes, or "-": standard input. A folder means all files below it that hold text (Note
+/// [What is text]), sorted by path, except hidden ones and symlinks to folders; what it leaves out is listed.
+/// .jsonl, .ndjson and .json are JSON lines, or a list; others text. `twice`: a pipe is copied to a temporary file, so
+/// that it can be read again. DataError for missing inputs, for named files that are not text, and if there is no file
+/// at all.
+TextInputs find_inputs(const std::vector<std::string>& inputs, const InputFilter& filter = {}, bool twice = false);
 
 }  // namespace trireme::data

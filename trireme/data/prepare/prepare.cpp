@@ -61,10 +61,16 @@ class Output {
   std::int64_t documents_ = 0;
 };
 
+/// Whether a token is put behind each document. A conversation whose template ends it gets no second end.
+bool appends_end(const PrepareOptions& options) {
+  const bool ends_itself = options.documents.chat && options.documents.chat->ends_itself();
+  return options.append_end && !ends_itself;
+}
+
 void check(const PrepareOptions& options, const Tokenizer& tokenizer) {
   require<ConfigError>(options.validation >= 0 && options.validation < 1, "--validation ", options.validation,
                        "; a share of the documents, from 0 up to but not including 1");
-  require<DataError>(!options.append_end || tokenizer.end_of_document(), tokenizer.name(),
+  require<DataError>(!appends_end(options) || tokenizer.end_of_document(), tokenizer.name(),
                      " has no token that ends a document",
                      "\n  fix: --no-append-eod, or a tokenizer with <|endoftext|>, <|end_of_text|> or </s>");
   if (!options.documents.chat) return;
@@ -111,7 +117,7 @@ fs::path tokenizer_file(const PrepareOptions& options) {
 
 Prepared prepare(const PrepareOptions& options, const Tokenizer& tokenizer, const DataHooks& hooks) {
   check(options, tokenizer);
-  DocumentReader reader(input_files(options.inputs), options.cut);
+  DocumentReader reader(options.inputs.files, options.cut);
   const OutputFolder folder(options.out);
   std::optional<files::StagedFiles> tokenizer_copy;
   if (!options.tokenizer_json.empty()) {
@@ -124,7 +130,7 @@ Prepared prepare(const PrepareOptions& options, const Tokenizer& tokenizer, cons
 
   const int workers = num_workers(options.workers);
   std::vector<DocumentParser> parsers(static_cast<std::size_t>(workers), DocumentParser(options.documents, reader));
-  const auto end = options.append_end ? tokenizer.end_of_document() : std::nullopt;
+  const auto end = appends_end(options) ? tokenizer.end_of_document() : std::nullopt;
   const RandomStream held_out(options.seed, "documents for validation");
   Prepared result;
 
@@ -156,8 +162,8 @@ Prepared prepare(const PrepareOptions& options, const Tokenizer& tokenizer, cons
   };
   ordered_work(workers, steps);
 
-  require<DataError>(result.documents > 0, options.inputs.front(), ": no document with a token in ",
-                     options.inputs.size() == 1 ? "it" : text("this and the other inputs"), " (", result.empty,
+  require<DataError>(result.documents > 0, options.inputs.named.front(), ": no document with a token in ",
+                     options.inputs.named.size() == 1 ? "it" : text("this and the other inputs"), " (", result.empty,
                      " empty, ", result.bad.count, " bad)",
                      result.bad.count > 0 ? text("\n  the first bad one: ", result.bad.first) : "");
   check_split(outputs, options);

@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "trireme/data/prepare/document_encoder.hpp"
+#include "trireme/data/prepare/input_files.hpp"
 #include "trireme/data/tokens/progress.hpp"
 #include "trireme/data/tokens/token_writer.hpp"
 
 namespace trireme::data {
 
 struct PrepareOptions {
-  std::vector<std::string> inputs;  // files and folders
+  TextInputs inputs;
   TextCut cut = TextCut::file;
   DocumentOptions documents;
 

@@ -108,6 +108,7 @@ void write_documents(const Row& row, const Place& place, const BatchOptions& opt
       write_counted(piece.begin - start, static_cast<std::size_t>(piece.size()),
                     out.positions.data() + at(piece.begin));
     });
+    write_counted(place.range.begin, place.size(), out.places.data() + place.index);
   } else {
     write_counted(place.range.begin, place.size(), out.positions.data() + place.index);
   }
@@ -128,6 +129,7 @@ void shape(std::size_t num_samples, std::int64_t seq_len, std::int64_t local_len
   out.labels.resize(count);
   out.loss_mask.resize(count);
   out.positions.resize(count);
+  out.places.resize(options.restart_positions ? count : 0);
   out.documents.resize(options.attend_across_documents ? 0 : count);
   out.rows.resize(num_samples);
   out.sequence_starts.clear();

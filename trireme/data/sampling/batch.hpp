@@ -27,10 +27,12 @@ struct TokenBatch {
   std::vector<std::int64_t> tokens;            // [b, s]
   std::vector<std::int64_t> labels;            // [b, s]: the next token of each
   std::vector<std::uint8_t> loss_mask;         // [b, s]: 1 if the label counts in the loss
-  std::vector<std::int64_t> positions;         // [b, s]
+  std::vector<std::int64_t> positions;         // [b, s]: what the model takes for the position of each token
   std::vector<std::int64_t> rows;     // [b]: index of each sample in its step, the same on every layout (for dropout)
   std::int64_t num_valid_labels = 0;  // sum of loss_mask
 
+  /// Only if positions restart: the index of each token in its sample, which they are otherwise. [b, s]
+  std::vector<std::int64_t> places;
   /// Only if documents do not attend to each other: the index of each token's document in its sample, from 0. [b, s]
   std::vector<std::int32_t> documents;
   /// Start offsets of the independent sequences in the list of all b x S tokens (not split over cp), and its length at
@@ -48,6 +50,8 @@ class BatchMaker {
   /// Writes into `out`, whose memory is reused. DataError for a token outside the vocabulary, anywhere in a sample, so
   /// that all cp ranks stop. Padding has token 0 and a loss mask of 0.
   void make(std::span<const Sample> samples, std::int64_t seq_len, TokenBatch& out) const;
+
+  const BatchOptions& options() const { return options_; }
 
  private:
   BatchOptions options_;

@@ -143,6 +143,7 @@ TokenBatch naive_batch(const std::vector<Sample>& samples, std::int64_t seq_len,
       batch.loss_mask.push_back(valid);
       batch.num_valid_labels += valid;
       batch.positions.push_back(position);
+      if (options.restart_positions) batch.places.push_back(i);
       if (!options.attend_across_documents) batch.documents.push_back(document);
     }
   }
@@ -182,6 +183,7 @@ RC_GTEST_PROP(BatchProperty, CpPiecesTogetherAreTheWhole, ()) {
   TokenBatch joined = whole;
   std::ranges::fill(joined.tokens, -1);
   std::ranges::fill(joined.positions, -1);
+  std::ranges::fill(joined.places, -1);
   for (int rank = 0; rank < cp; ++rank) {
     BatchOptions piece_options = options;
     piece_options.cp = cp;
@@ -198,6 +200,7 @@ RC_GTEST_PROP(BatchProperty, CpPiecesTogetherAreTheWhole, ()) {
           joined.labels[to] = piece.labels[from];
           joined.loss_mask[to] = piece.loss_mask[from];
           joined.positions[to] = piece.positions[from];
+          joined.places[to] = piece.places[from];
           joined.documents[to] = piece.documents[from];
         }
   }

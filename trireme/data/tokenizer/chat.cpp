@@ -1,15 +1,15 @@
 #include "trireme/data/tokenizer/chat.hpp"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.hpp"
 #include "trireme/data/prepare/json_field.hpp"
+#include "trireme/data/tokenizer/chat_messages.hpp"
 #include "trireme/data/tokenizer/json_view.hpp"
-#include "trireme/files/json_bounds.hpp"
+#include "trireme/data/tokenizer/unicode.hpp"
 #include "trireme/files/random_reader.hpp"
 #include "trireme/files/shown_name.hpp"
 
@@ -41,37 +41,42 @@ std::string file_text(const std::string& path) {
   return words;
 }
 
-/// Parts of the JSON library recurse over the tree: deep nesting must be rejected first.
-bool is_deep(std::string_view json) {
-  constexpr int kMaxDepth = 64;
-  int depth = 0;
-  bool in_text = false;
-  for (std::size_t i = 0; i < json.size(); ++i) {
-    const char c = json[i];
-    if (in_text && c == '\\') ++i;
-    if (c == '"') in_text = !in_text;
-    if (in_text) continue;
-    if (c == '[' || c == '{') ++depth;
-    if (c == ']' || c == '}') --depth;
-    if (depth > kMaxDepth) return true;
-  }
-  return false;
+ChatTemplate::Turn turn_in(const JsonView& view) {
+  if (!view.value().is_object()) view.fail("is not an object with prefix and suffix");
+  view.only({"prefix", "suffix", "lead"});
+  return {view.string_or("prefix", ""), view.string_or("suffix", ""), view.string_or("lead", "")};
 }
 
-std::string string_of(const nlohmann::json& object, const char* key) {
-  if (!object.is_object() || !object.contains(key)) throw BadDocument(text("a message has no key \"", key, '"'));
-  if (!object[key].is_string()) throw BadDocument(text("what stands under \"", key, "\" is not a text"));
-  return object[key].get<std::string>();
+/// Without white space at both ends.
+std::string_view trimmed(std::string_view words) {
+  const ClassTable& classes = ClassTable::get();
+  const auto is_space = [&](const CodePoint& c) { return (classes[c.value] & CharClass::space) != 0; };
+  std::size_t end = 0;
+  std::optional<std::size_t> begin;
+  for (std::size_t i = 0; i < words.size();) {
+    const CodePoint c = first_code_point(words.substr(i));
+    if (!is_space(c)) {
+      if (!begin) begin = i;
+      end = i + c.bytes;
+    }
+    i += c.bytes;
+  }
+  return begin ? words.substr(*begin, end - *begin) : std::string_view();
 }
 
-nlohmann::json parsed(std::string_view line) {
-  if (line.find('\0') != std::string_view::npos) throw BadDocument("is not JSON: there is a NUL in it");
-  if (is_deep(line)) throw BadDocument("is nested more than 64 deep");
-  try {
-    return nlohmann::json::parse(line);
-  } catch (const nlohmann::json::exception& error) {
-    throw BadDocument(text("is not JSON: ", files::json_fault(error.what())));
-  }
+/// The conversation as the template sees it: the system's message in its place.
+std::vector<ChatMessage> arranged(std::vector<ChatMessage> messages, const ChatTemplate& chat) {
+  if (chat.trim)
+    for (ChatMessage& message : messages) message.content = std::string(trimmed(message.content));
+  const bool has_system = messages.front().role == "system";
+  if (!has_system && chat.default_system) messages.insert(messages.begin(), {"system", *chat.default_system});
+  if (!has_system || !chat.system_in_user) return messages;
+  if (messages.size() < 2 || messages[1].role != "user")
+    throw BadDocument(text("the template ", chat.name, " has no turn of the system, and no user's message follows it"));
+  messages[1].content =
+      chat.system_in_user->prefix + messages[0].content + chat.system_in_user->suffix + messages[1].content;
+  messages.erase(messages.begin());
+  return messages;
 }
 
 }  // namespace
@@ -80,19 +85,19 @@ ChatTemplate ChatTemplate::load(const std::string& name_or_file) {
   if (name_or_file == "chatml") return chatml();
   if (name_or_file == "plain") return plain();
   require<DataError>(files::is_there(name_or_file), "the chat template ", files::shown_name(name_or_file),
-                     " does not exist\n  fix: chatml, plain, or a JSON file with begin, roles and special");
+                     " does not exist\n  fix: auto, chatml, plain, or a JSON file with begin, roles and special");
   const nlohmann::json value = JsonView::parsed(file_text(name_or_file), name_or_file);
   const JsonView view(value, name_or_file);
-  view.only({"begin", "roles", "special"});
+  view.only({"begin", "end", "roles", "special", "trim", "default_system", "system_in_user"});
   ChatTemplate out{.name = name_or_file, .begin = view.string_or("begin", ""), .roles = {}, .special = {}};
+  out.end = view.string_or("end", "");
+  out.trim = view.flag("trim", false);
+  if (view.has("default_system")) out.default_system = view.at("default_system").string();
+  if (view.has("system_in_user")) out.system_in_user = turn_in(view.at("system_in_user"));
   const JsonView roles = view.at("roles");
   if (!roles.value().is_object()) roles.fail("is not an object of roles");
-  for (const auto& [role, turn] : roles.value().items()) {
-    const JsonView each(turn, text(roles.place(), '.', files::shown_name(role)));
-    if (!turn.is_object()) each.fail("is not an object with prefix and suffix");
-    each.only({"prefix", "suffix"});
-    out.roles.push_back({role, {each.string_or("prefix", ""), each.string_or("suffix", "")}});
-  }
+  for (const auto& [role, turn] : roles.value().items())
+    out.roles.push_back({role, turn_in(JsonView(turn, text(roles.place(), '.', files::shown_name(role))))});
   if (out.turn("assistant") == nullptr) roles.fail("has no \"assistant\": nothing would be learnt");
   if (view.has("special"))
     for (std::size_t i = 0; i < view.at("special").list_size(); ++i)
@@ -100,23 +105,37 @@ ChatTemplate ChatTemplate::load(const std::string& name_or_file) {
   return out;
 }
 
-void ChatTemplate::check(const Tokenizer& tokenizer) const {
-  std::vector<std::string> wanted = special;
-  std::string all = begin;
-  for (const auto& [role, turn] : roles) all += turn.prefix + turn.suffix;
+std::vector<std::string> ChatTemplate::tokens() const {
+  std::vector<std::string> found = special;
+  std::string all = begin + end;
+  for (const auto& [role, turn] : roles) all += turn.prefix + turn.lead + turn.suffix;
   for (std::size_t open = all.find("<|"); open != std::string::npos; open = all.find("<|", open + 2))
     if (const std::size_t close = all.find("|>", open); close != std::string::npos)
-      wanted.push_back(all.substr(open, close + 2 - open));
-  for (const std::string& token : wanted) {
-    const auto id = tokenizer.token_id(token);
-    const std::vector<TokenId> alone = tokenizer.encode(token);
-    const bool is_token = id && alone == std::vector{*id};
-    require<DataError>(is_token && tokenizer.encode_part(token, SpecialText::text, true) != alone, "the chat template ",
-                       name, " has ", files::shown_name(token), ", which is ", is_token ? "not a special" : "not a",
+      found.push_back(all.substr(open, close + 2 - open));
+  std::ranges::sort(found);
+  const auto twice = std::ranges::unique(found);
+  found.erase(twice.begin(), twice.end());
+  return found;
+}
+
+bool ChatTemplate::ends_itself() const {
+  const std::string last = turn("assistant")->suffix + end;
+  return std::ranges::any_of(tokens(), [&](const auto& token) { return last.find(token) != std::string::npos; });
+}
+
+bool is_special_token(const Tokenizer& tokenizer, std::string_view token) {
+  const auto id = tokenizer.token_id(token);
+  const std::vector<TokenId> alone = tokenizer.encode(token);
+  return id && alone == std::vector{*id} && tokenizer.encode_part(token, SpecialText::text) != alone;
+}
+
+void ChatTemplate::check(const Tokenizer& tokenizer) const {
+  for (const std::string& token : tokens())
+    require<DataError>(is_special_token(tokenizer, token), "the chat template ", name, " has ",
+                       files::shown_name(token), ", which is ", tokenizer.token_id(token) ? "not a special" : "not a",
                        " token of ", tokenizer.name(), ": the words of a user could spell it",
                        "\n  fix: --template plain or a file with this tokenizer's own tokens, or a tokenizer with ",
                        files::shown_name(token), " as a special token");
-  }
 }
 
 const ChatTemplate::Turn* ChatTemplate::turn(std::string_view role) const {
@@ -124,43 +143,54 @@ const ChatTemplate::Turn* ChatTemplate::turn(std::string_view role) const {
   return found == roles.end() ? nullptr : &found->second;
 }
 
-void ChatParser::add(std::string_view role, std::string content) {
-  const ChatTemplate::Turn* turn = template_->turn(role);
-  if (turn == nullptr) {
-    std::string known;
-    for (const auto& [name, unused] : template_->roles) known += (known.empty() ? "" : ", ") + files::shown_name(name);
-    throw BadDocument(text("the role ", files::shown_name(role), " is not one of the template's: ", known));
+ChatParser::ChatParser(const ChatTemplate& chat_template)
+    : template_(&chat_template), tokens_(chat_template.tokens()) {}
+
+/// Cut at special tokens.
+void ChatParser::add_template(std::string_view words, bool counts) {
+  while (!words.empty()) {
+    std::size_t at = std::string_view::npos, length = 0;
+    for (const std::string& token : tokens_)
+      if (const std::size_t place = words.find(token); place < at) {
+        at = place;
+        length = token.size();
+      }
+    add_plain(words.substr(0, at), counts);
+    if (at == std::string_view::npos) return;
+    segments_.push_back({std::string(words.substr(at, length)), TextPart::Origin::template_text, counts});
+    words.remove_prefix(at + length);
   }
-  messages_.emplace_back(std::move(content), turn);
+}
+
+void ChatParser::add_plain(std::string_view words, bool counts) {
+  if (words.empty()) return;
+  const bool goes_on = !segments_.empty() && segments_.back().origin == TextPart::Origin::conversation &&
+                       segments_.back().counts == counts;
+  if (!goes_on) segments_.push_back({"", TextPart::Origin::conversation, counts});
+  segments_.back().text += words;
 }
 
 const std::vector<TextPart>& ChatParser::parse(std::string_view line) {
-  using Origin = TextPart::Origin;
-  const nlohmann::json value = parsed(line);
-  if (!value.is_object()) throw BadDocument("is JSON, but not an object");
-  messages_.clear();
-  if (value.contains("messages")) {
-    const nlohmann::json& messages = value["messages"];
-    if (!messages.is_array()) throw BadDocument("what stands under \"messages\" is not a list");
-    for (const nlohmann::json& message : messages) {
-      const std::string role = string_of(message, "role");  // first: reported if both are invalid
-      add(role, string_of(message, "content"));
-    }
-  } else if (value.contains("prompt") && value.contains("completion")) {
-    add("user", string_of(value, "prompt"));
-    add("assistant", string_of(value, "completion"));
-  } else {
-    throw BadDocument("has neither \"messages\" nor \"prompt\" and \"completion\"");
-  }
+  segments_.clear();
   parts_.clear();
-  if (messages_.empty()) return parts_;
+  std::vector<ChatMessage> messages = read_messages(line);
+  if (messages.empty()) return parts_;
   const ChatTemplate::Turn* learns = template_->turn("assistant");
-  parts_.push_back({template_->begin, Origin::template_text, false});
-  for (const auto& [content, turn] : messages_) {
-    parts_.push_back({turn->prefix, Origin::template_text, false});
-    parts_.push_back({content, Origin::conversation, turn == learns});
-    parts_.push_back({turn->suffix, Origin::template_text, turn == learns});
+  add_template(template_->begin, false);
+  for (const ChatMessage& message : arranged(std::move(messages), *template_)) {
+    const ChatTemplate::Turn* turn = template_->turn(message.role);
+    if (turn == nullptr) {
+      std::string known;
+      for (const auto& [name, unused] : template_->roles)
+        known += (known.empty() ? "" : ", ") + files::shown_name(name);
+      throw BadDocument(text("the role ", files::shown_name(message.role), " is not one of the template's: ", known));
+    }
+    add_template(turn->prefix, false);
+    add_plain(turn->lead + message.content, turn == learns);
+    add_template(turn->suffix, turn == learns);
   }
+  add_template(template_->end, true);
+  for (const Segment& segment : segments_) parts_.push_back({segment.text, segment.origin, segment.counts});
   return parts_;
 }
 

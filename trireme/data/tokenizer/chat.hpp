@@ -1,5 +1,6 @@
 #pragma once
 // Chat templates: how conversations are formatted as text, and which parts count in the loss.
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,22 +22,29 @@ struct TextPart {
   bool counts = true;  // in the loss
 };
 
-// Note [Chat templates]: a document is `begin`, then for each message the prefix of its role, its content, and its
-// suffix. The parts are tokenized separately, so a token never spans two of them: user content cannot merge with the
-// marker after it, and the loss mask is exact. It is 1 for the assistant's content and the suffix after it, and for the
-// end-of-document token.
+// Note [Chat templates]: a document is `begin`, then for each message the prefix of its role, its content and its
+// suffix, then `end`. The loss mask is 1 for the assistant's content and the suffix after it, and for `end`. The text
+// is cut at special tokens and where the mask changes, and what is between is tokenized as one: as transformers does
+// with the whole text, except where an answer begins. Message content never becomes a special token.
 struct ChatTemplate {
   struct Turn {
     std::string prefix, suffix;
+    std::string lead = {};  // belongs to the content: counts with it
   };
   std::string name;
   std::string begin;                                // before the first message
   std::vector<std::pair<std::string, Turn>> roles;  // the loss counts for "assistant"
   std::vector<std::string> special;                 // special tokens used in the template
 
+  std::string end = {};                            // behind the last message
+  bool trim = false;                               // contents lose white space at both ends
+  std::optional<std::string> default_system = {};  // what the system says if a conversation does not begin with it
+  std::optional<Turn> system_in_user = {};         // there is no system's turn: its message, between these, begins the
+                                                   // first one of the user
+
   /// "chatml", "plain", or a JSON file:
   ///   {"begin": "<s>", "roles": {"user": {"prefix": "...", "suffix": "..."}, "assistant": {...}}, "special": ["<s>"]}
-  /// DataError otherwise.
+  /// with the other members under their names. DataError otherwise. What a model itself uses: chat_of_model.hpp.
   static ChatTemplate load(const std::string& name_or_file);
 
   /// DataError unless each of `special`, and everything else in the template of the form <|...|>, is a special token of
@@ -44,22 +52,37 @@ struct ChatTemplate {
   void check(const Tokenizer& tokenizer) const;
 
   const Turn* turn(std::string_view role) const;
+
+  /// The special tokens of its texts: `special`, and what has the form <|...|>.
+  std::vector<std::string> tokens() const;
+  /// Whether a special token ends an answer, so that no end-of-document token is needed behind it.
+  bool ends_itself() const;
 };
 
-/// Parses lines {"messages": [{"role": ..., "content": ...}, ...]} or {"prompt": ..., "completion": ...}. One object
-/// per thread.
+/// Whether `token` is one token of the tokenizer, which text cannot spell.
+bool is_special_token(const Tokenizer& tokenizer, std::string_view token);
+
+/// Formats conversations as parts to tokenize. One object per thread.
 class ChatParser {
  public:
-  explicit ChatParser(const ChatTemplate& chat_template) : template_(&chat_template) {}
+  explicit ChatParser(const ChatTemplate& chat_template);
 
-  /// Valid until the next call. BadDocument (json_field.hpp) for an invalid line.
+  /// `line`: JSON as for read_messages (chat_messages.hpp). Valid until the next call. BadDocument (json_field.hpp) for
+  /// an invalid line.
   const std::vector<TextPart>& parse(std::string_view line);
 
  private:
-  void add(std::string_view role, std::string content);
+  struct Segment {
+    std::string text;
+    TextPart::Origin origin;
+    bool counts;
+  };
+  void add_template(std::string_view words, bool counts);
+  void add_plain(std::string_view words, bool counts);
 
   const ChatTemplate* template_;
-  std::vector<std::pair<std::string, const ChatTemplate::Turn*>> messages_;
+  std::vector<std::string> tokens_;
+  std::vector<Segment> segments_;
   std::vector<TextPart> parts_;
 };
 

@@ -89,7 +89,7 @@ std::vector<std::string_view> cut(const SplitNumbers& step, const TextPiece& pie
 }
 
 std::vector<std::string_view> cut(const PrefixSpace&, const TextPiece& piece, std::deque<std::string>& owned) {
-  if (piece.text.starts_with(' ')) return {piece.text};
+  if (piece.text.starts_with(' ') || piece.place == TextPlace::continues) return {piece.text};
   return {owned.emplace_back(" " + std::string(piece.text))};
 }
 
@@ -100,8 +100,9 @@ std::vector<std::string_view> cut(const Metaspace& step, const TextPiece& piece,
       changed += step.replacement;
     else
       changed += c;
-  const bool wanted =
-      step.prepend == Metaspace::Prepend::always || (step.prepend == Metaspace::Prepend::first && piece.begins_text);
+  using Prepend = Metaspace::Prepend;
+  const bool wanted = (step.prepend == Prepend::always && piece.place != TextPlace::continues) ||
+                      (step.prepend == Prepend::first && piece.place == TextPlace::begins);
   if (wanted && !changed.starts_with(step.replacement)) changed.insert(0, step.replacement);
   if (!step.split) return {changed};
   std::vector<Span> spans;  // each replacement belongs to the text after it
@@ -131,12 +132,13 @@ std::vector<TextPiece> pieces_after(const PreTokenizer& step, const std::vector<
                                     std::deque<std::string>& owned) {
   std::vector<TextPiece> out;
   for (const TextPiece& piece : pieces) {
-    bool begins = piece.begins_text;
+    TextPlace place = piece.place;
     for (const std::string_view part : std::visit([&](const auto& which) { return cut(which, piece, owned); }, step)) {
-      // If a split drops the start of the text, no piece begins the text; rewritten text still does.
+      // If a split drops the start of the text, no piece stands there; rewritten text still does.
       const bool cut_here = std::holds_alternative<SplitText>(step) || std::holds_alternative<SplitNumbers>(step);
-      out.push_back({part, begins && (!cut_here || part.data() == piece.text.data())});
-      begins = false;
+      const bool at_start = !cut_here || part.data() == piece.text.data();
+      out.push_back({part, at_start ? place : TextPlace::after_token});
+      place = TextPlace::after_token;
     }
   }
   return out;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trireme/data/tokenizer/pattern.hpp"
+#include "trireme/data/tokenizer/tokenizer.hpp"
 #include "trireme/data/tokenizer/unicode.hpp"
 
 namespace trireme::data {
@@ -54,7 +55,7 @@ using PreTokenizer = std::variant<SplitText, SplitNumbers, PrefixSpace, Metaspac
 
 struct TextPiece {
   std::string_view text;
-  bool begins_text = false;  // at the very beginning of the original input
+  TextPlace place = TextPlace::after_token;  // in the original input
 };
 
 /// The pieces after one pre-tokenizer, without empty ones. Newly created text is stored in `owned`.

@@ -35,33 +35,36 @@ class Encoder {
   Encoder(const Tokenizer::Parts& parts, WordCache& cache, TokenBuffer& out, SpecialText special = SpecialText::token)
       : parts_(parts), cache_(cache), out_(out), special_(special) {}
 
-  void text(std::string_view text, bool text_begins = true) {
-    split_by_tokens(parts_.added, text, text_begins,
-                    [&](std::string_view rest, bool begins) { normalise(rest, begins); });
+  void text(std::string_view text, TextPlace text_place = TextPlace::begins) {
+    split_by_tokens(parts_.added, text, text_place,
+                    [&](std::string_view rest, TextPlace place) { normalise(rest, place); });
   }
 
  private:
   /// Emits the added tokens in `text`, and passes the text between them to `rest`.
   template <class Rest>
-  void split_by_tokens(const AddedTokenFinder& finder, std::string_view text, bool begins, const Rest& rest) {
+  void split_by_tokens(const AddedTokenFinder& finder, std::string_view text, TextPlace place, const Rest& rest) {
     std::size_t done = 0;
+    const auto place_of_rest = [&] { return done == 0 ? place : TextPlace::after_token; };
     for (const auto& hit : finder.find(text, special_ == SpecialText::token)) {
-      if (hit.begin > done) rest(text.substr(done, hit.begin - done), begins && done == 0);
+      if (hit.begin > done) rest(text.substr(done, hit.begin - done), place_of_rest());
       out_.append(std::span(&hit.token->id, 1));
       done = hit.end;
     }
-    if (done < text.size()) rest(text.substr(done), begins && done == 0);
+    if (done < text.size()) rest(text.substr(done), place_of_rest());
   }
 
-  void normalise(std::string_view text, bool begins) {
+  void normalise(std::string_view text, TextPlace place) {
     std::string changed;
-    for (const Normalizer& step : parts_.normalizers)
+    for (const Normalizer& step : parts_.normalizers) {
+      if (place == TextPlace::continues && std::holds_alternative<PrependText>(step)) continue;
       if (!leaves_alone(step, text)) text = changed = normalised_by(step, text);
-    split_by_tokens(parts_.added_normalised, text, begins,
-                    [&](std::string_view rest, bool first) { pieces(rest, first); });
+    }
+    split_by_tokens(parts_.added_normalised, text, place,
+                    [&](std::string_view rest, TextPlace of_rest) { pieces(rest, of_rest); });
   }
 
-  void pieces(std::string_view text, bool begins) {
+  void pieces(std::string_view text, TextPlace place) {
     switch (parts_.fast) {
       case KnownPattern::gpt2: return fast_pieces<KnownPattern::gpt2>(text);
       case KnownPattern::llama3: return fast_pieces<KnownPattern::llama3>(text);
@@ -69,7 +72,7 @@ class Encoder {
       case KnownPattern::none: break;
     }
     std::deque<std::string> owned;
-    std::vector<TextPiece> pieces{{text, begins}};
+    std::vector<TextPiece> pieces{{text, place}};
     try {
       for (const PreTokenizer& step : parts_.pre_tokenizers) pieces = pieces_after(step, pieces, owned);
     } catch (const DataError& error) {
@@ -205,11 +208,11 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, bool special_token
   return {out.tokens().begin(), out.tokens().end()};
 }
 
-std::vector<TokenId> Tokenizer::encode_part(std::string_view text, SpecialText special, bool begins) const {
+std::vector<TokenId> Tokenizer::encode_part(std::string_view text, SpecialText special, TextPlace place) const {
   Borrowed cache(parts_->caches);
   TokenBuffer& out = (*cache).buffer;
   out.clear();
-  Encoder(*parts_, *cache, out, special).text(text, begins);
+  Encoder(*parts_, *cache, out, special).text(text, place);
   return {out.tokens().begin(), out.tokens().end()};
 }
 

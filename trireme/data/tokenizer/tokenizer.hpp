@@ -17,6 +17,10 @@ namespace trireme::data {
 /// tokens are recognized either way.
 enum class SpecialText { token, text };
 
+/// Where a part of a longer text stands: tokenizers that prepend a space do so at the beginning of the text, or also
+/// after each added token.
+enum class TextPlace { begins, after_token, continues };
+
 /// Immutable after loading, so it can be shared by threads.
 class Tokenizer {
  public:
@@ -37,8 +41,8 @@ class Tokenizer {
   /// byte tokens, else as U+FFFD.
   std::vector<TokenId> encode(std::string_view text, bool special_tokens = false) const;
   /// Encodes a part of a longer text, possibly untrusted: with SpecialText::text it cannot inject special tokens.
-  /// `begins`: it is the first part, which matters to tokenizers that prepend a space.
-  std::vector<TokenId> encode_part(std::string_view text, SpecialText special, bool begins) const;
+  std::vector<TokenId> encode_part(std::string_view text, SpecialText special,
+                                   TextPlace place = TextPlace::begins) const;
   /// Same as encode() of each text, on `threads` threads (0: all cores).
   std::vector<std::vector<TokenId>> encode_batch(std::span<const std::string> texts, bool special_tokens = false,
                                                  int threads = 0) const;

@@ -67,22 +67,37 @@ std::vector<fs::path> data_files(const fs::path& folder, const std::string& patt
   return found;
 }
 
-/// llm.c's scripts put train and validation files into one folder; opening it all would train on the validation set.
+[[noreturn]] void refuse_mixture(const fs::path& train, const fs::path& validation, const std::string& shown,
+                                 const std::string& fix) {
+  throw DataError(text(shown, ": holds ", train.filename().string(), " and ", validation.filename().string(),
+                       ": training and validation data\n  fix: ", fix));
+}
+
+/// llm.c's scripts and `data prepare --validation` put training and validation files into one folder; opening it all
+/// would train on the validation set.
 void check_not_train_and_validation(const std::vector<fs::path>& files, const std::string& shown) {
   const auto has = [&](const char* word) {
     return std::ranges::find_if(
         files, [&](const fs::path& file) { return file.filename().string().find(word) != std::string::npos; });
   };
-  const auto train = has("_train_"), validation = has("_val_");
-  if (train == files.end() || validation == files.end()) return;
-  throw DataError(text(shown, ": holds ", train->filename().string(), " and ", validation->filename().string(),
-                       ": training and validation data\n  fix: name one kind by a pattern: ",
-                       (train->parent_path() / "*_train_*").string(), train->extension().string()));
+  const auto train = has("_train_"), val = has("_val_");
+  if (train != files.end() && val != files.end())
+    refuse_mixture(*train, *val, shown,
+                   text("name one kind by a pattern: ", (train->parent_path() / "*_train_*").string(),
+                        train->extension().string()));
+  constexpr std::string_view kHeldOut = "-validation";
+  for (const fs::path& file : files) {
+    std::string name = file.string();
+    const std::size_t at = name.rfind(kHeldOut);
+    if (at == std::string::npos || name.find('/', at) != std::string::npos) continue;
+    name.erase(at, kHeldOut.size());
+    if (const auto rest = std::ranges::find(files, fs::path(name)); rest != files.end())
+      refuse_mixture(*rest, file, shown, text("name the files to train on: ", rest->string()));
+  }
 }
 
-std::unique_ptr<TokenSource> open_several(const fs::path& folder, const std::string& pattern, const std::string& shown,
-                                          const OpenTokensOptions& options) {
-  const std::vector<fs::path> files = data_files(folder, pattern);
+TokenFiles several_files(const fs::path& folder, const std::string& pattern, const std::string& shown) {
+  std::vector<fs::path> files = data_files(folder, pattern);
   require<DataError>(!files.empty(), shown, ": no token files", pattern == "*" ? " in this folder" : " match",
                      kAccepted);
   const TokenFormat format = *format_of(files.front());
@@ -93,31 +108,37 @@ std::unique_ptr<TokenSource> open_several(const fs::path& folder, const std::str
                        "\n  fix: keep them in different folders, or name one kind by a pattern: folder/*",
                        files.front().extension().string());
   check_not_train_and_validation(files, shown);
-  std::vector<std::unique_ptr<TokenSource>> parts;
-  for (const fs::path& file : files) parts.push_back(open_file(file, format, options));
-  return std::make_unique<ConcatenatedTokens>(shown, std::move(parts));
+  return {format, std::move(files), true};
 }
 
 }  // namespace
 
-std::unique_ptr<TokenSource> open_tokens(const fs::path& path, const OpenTokensOptions& options) {
+TokenFiles find_token_files(const fs::path& path) {
   const std::string shown = path.string();
   std::error_code error;
-  if (fs::is_directory(path, error)) return open_several(path, "*", shown, options);
+  if (fs::is_directory(path, error)) return several_files(path, "*", shown);
   if (files::is_there(path)) {
     const auto format = format_of(path);
     const fs::path whole = without_ending(path);
     if (!format && whole.extension() == ".ds")
       throw DataError(text(shown, ": is a part of ", whole.string(), "\n  fix: name ", whole.string()));
     require<DataError>(format.has_value(), shown, ": is not a token file by its name", kAccepted);
-    return open_file(path, *format, options);
+    return {*format, {path}, false};
   }
-  if (files::is_there(with(path, ".idx"))) return open_megatron(path);
-  if (files::is_there(with(path, ".ds"))) return open_datatrove(with(path, ".ds"));
-  if (files::is_there(with(path, ".bin"))) return open_llmc(with(path, ".bin"), options.document_end);
+  if (files::is_there(with(path, ".idx"))) return {TokenFormat::megatron, {with(path, ".idx")}, false};
+  if (files::is_there(with(path, ".ds"))) return {TokenFormat::datatrove, {with(path, ".ds")}, false};
+  if (files::is_there(with(path, ".bin"))) return {TokenFormat::llmc, {with(path, ".bin")}, false};
   if (path.filename().string().find_first_of("*?") != std::string::npos)
-    return open_several(path.has_parent_path() ? path.parent_path() : ".", path.filename().string(), shown, options);
+    return several_files(path.has_parent_path() ? path.parent_path() : ".", path.filename().string(), shown);
   throw DataError(text(shown, ": there is no such file or folder, and no ", shown, ".idx, .ds or .bin", kAccepted));
+}
+
+std::unique_ptr<TokenSource> open_tokens(const fs::path& path, const OpenTokensOptions& options) {
+  const TokenFiles found = find_token_files(path);
+  if (!found.several) return open_file(found.files.front(), found.format, options);
+  std::vector<std::unique_ptr<TokenSource>> parts;
+  for (const fs::path& file : found.files) parts.push_back(open_file(file, found.format, options));
+  return std::make_unique<ConcatenatedTokens>(path.string(), std::move(parts));
 }
 
 }  // namespace trireme::data

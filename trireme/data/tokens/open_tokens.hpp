@@ -4,8 +4,10 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "trireme/data/tokens/token_source.hpp"
+#include "trireme/data/tokens/token_writer.hpp"
 
 namespace trireme::data {
 
@@ -14,14 +16,23 @@ struct OpenTokensOptions {
   std::optional<std::uint32_t> document_end;
 };
 
+/// The token files that a path means.
+struct TokenFiles {
+  TokenFormat format = TokenFormat::datatrove;
+  std::vector<std::filesystem::path> files;  // x.ds, x.idx or x.bin; sorted by name
+  bool several = false;                      // a folder or a pattern, even if only one file matches
+};
+
 /// `path` is one of
 ///   x.ds                      datatrove, with x.ds.index and x.ds.metadata next to it
 ///   x, x.idx or x.bin         Megatron, if x.idx exists
 ///   x.bin                     llm.c, otherwise
 ///   a folder                  all its files of one of these formats, sorted by name and concatenated
 ///   folder/train_*.bin        the same for the files that match the glob pattern (* and ?)
-/// Throws DataError that lists what was found and what is accepted, before anything is read; or, for an invalid file,
-/// the DataError of that format's open function.
+/// Throws DataError that lists what was found and what is accepted, before anything is read.
+TokenFiles find_token_files(const std::filesystem::path& path);
+
+/// Opens what find_token_files finds. DataError from it, or, for an invalid file, from that format's open function.
 std::unique_ptr<TokenSource> open_tokens(const std::filesystem::path& path, const OpenTokensOptions& options = {});
 
 }  // namespace trireme::data

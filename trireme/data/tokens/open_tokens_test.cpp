@@ -110,6 +110,18 @@ TEST(OpenTokens, TrainingAndValidationDataAreNotMixed) {
   EXPECT_EQ(all_tokens(*open_tokens(folder / "web_val_00000?.bin")), Ids{3});
 }
 
+TEST(OpenTokens, WhatPrepareHeldOutIsNotMixedIn) {
+  for (const TokenFormat format : {TokenFormat::datatrove, TokenFormat::megatron}) {
+    const TempFolder folder;
+    const std::string ending = format == TokenFormat::megatron ? "_text_document" : "";
+    write_documents(format, folder / ("x-validation" + ending), {{1}});
+    EXPECT_EQ(all_tokens(*open_tokens(folder.path())), Ids{1}) << "alone it is a data set like others";
+    write_documents(format, folder / ("x" + ending), {{2}});
+    EXPECT_THAT(open_refusal(folder.path()), AllOf(HasSubstr(": holds x" + ending), HasSubstr(" and x-validation"),
+                                                   HasSubstr("training and validation data")));
+  }
+}
+
 RC_GTEST_PROP(OpenTokens, ShardsAreOneRow, ()) {
   const TempFolder folder;
   Ids flat;
