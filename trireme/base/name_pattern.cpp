@@ -41,23 +41,23 @@ std::string without_layer(const std::string& name) {
 
 }  // namespace
 
-struct NamePattern::Regex {
-  std::regex regex;
-};
-
-NamePattern::NamePattern(const std::string& pattern) : pattern_(pattern) {
-  if (!pattern.starts_with(kRegex)) return;
+std::regex checked_regex(const std::string& expression) {
+  constexpr std::size_t kLongest = 1000;  // std::regex recurses over its text
+  require<ConfigError>(expression.size() <= kLongest, "a regular expression of ", expression.size(),
+                       " characters: at most ", kLongest);
   try {
-    regex_ = std::make_shared<Regex>(Regex{std::regex(pattern.substr(kRegex.size()))});
+    return std::regex(expression);
   } catch (const std::regex_error& e) {
-    throw ConfigError(text("\"", pattern, "\" is not a regular expression: ", e.what()));
+    throw ConfigError(text("\"", expression, "\" is not a regular expression: ", e.what()));
   }
 }
 
-NamePattern::~NamePattern() = default;
+NamePattern::NamePattern(const std::string& pattern) : pattern_(pattern) {
+  if (pattern.starts_with(kRegex)) regex_ = std::make_shared<std::regex>(checked_regex(pattern.substr(kRegex.size())));
+}
 
 bool NamePattern::matches(const std::string& name) const {
-  if (regex_) return std::regex_search(name, regex_->regex);
+  if (regex_) return std::regex_search(name, *regex_);
   if (pattern_.find_first_of("*?[") != std::string::npos) return fnmatch(pattern_.c_str(), name.c_str(), 0) == 0;
   return name.find(pattern_) != std::string::npos;
 }

@@ -1,6 +1,7 @@
 #pragma once
 // Patterns for parameter names, as in optimizer.no_decay.
 #include <memory>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -12,19 +13,15 @@ class NamePattern {
  public:
   /// ConfigError for an invalid regular expression.
   explicit NamePattern(const std::string& pattern);
-  NamePattern(const NamePattern&) = default;
-  NamePattern(NamePattern&&) = default;
-  NamePattern& operator=(const NamePattern&) = default;
-  NamePattern& operator=(NamePattern&&) = default;
-  ~NamePattern();
-
   bool matches(const std::string& name) const;
 
  private:
-  struct Regex;
   std::string pattern_;
-  std::shared_ptr<const Regex> regex_;  // only of re:
+  std::shared_ptr<const std::regex> regex_;  // only of re:
 };
+
+/// ConfigError for one that is none, or is longer than 1,000 characters.
+std::regex checked_regex(const std::string& expression);
 
 std::vector<NamePattern> name_patterns(const std::vector<std::string>& patterns);
 bool matches_any(const std::vector<NamePattern>& patterns, const std::string& name);

@@ -24,7 +24,9 @@ TEST(NamePattern, AWordAGlobOrARegularExpression) {
 
 TEST(NamePattern, ABadRegularExpressionIsNamed) {
   EXPECT_THAT(message_of<ConfigError>([] { NamePattern("re:(norm"); }),
-              HasSubstr("\"re:(norm\" is not a regular expression"));
+              HasSubstr("\"(norm\" is not a regular expression"));
+  EXPECT_THAT(message_of<ConfigError>([] { NamePattern("re:" + std::string(200'000, '(')); }),
+              HasSubstr("200000 characters: at most 1000"));
 }
 
 TEST(NamePattern, NearestNamesShareTheLongestPart) {

@@ -15,7 +15,8 @@ UpdateOptions update_options(const Config& config);
 InitOptions init_options(const Config& config);
 LossScale::Options loss_scale_options(const Config& config);
 
-/// Computes all of the above, so that errors are reported before anything starts. Returns warnings.
+/// Computes all of the above, so that errors are reported before anything starts. Returns warnings, of
+/// which there are none at present.
 std::vector<std::string> check_options(const Config& config);
 
 }  // namespace trireme

@@ -4,6 +4,7 @@
 #include <regex>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/name_pattern.hpp"
 
 namespace trireme::config {
 namespace {
@@ -35,10 +36,9 @@ std::string in_layer(std::string name, std::int64_t layer) {
 
 std::regex compiled(const std::string& expression) {
   try {
-    return std::regex(expression);
-  } catch (const std::regex_error& e) {
-    throw ConfigError(text("weight_decay_exclude_named_params: \"", expression,
-                           "\" is not a regular expression that we ", "can read: ", e.what(),
+    return checked_regex(expression);
+  } catch (const ConfigError& e) {
+    throw ConfigError(text("weight_decay_exclude_named_params: ", e.what(),
                            "\n  fix: set optimizer.no_decay in the file that is written"));
   }
 }

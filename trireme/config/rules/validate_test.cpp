@@ -92,7 +92,7 @@ TEST(Validate, OptimizerAndData) {
       {"optimizer.betas = [0.9, 1.0]",
        "optimizer.betas = [0.9, 1.0]\n  --> run.toml:2  two numbers, each at least 0 and below 1"},
       {"optimizer.no_decay = [\"re:(x\"]",
-       "optimizer.no_decay: \"re:(x\" is not a regular expression: Mismatched '(' and ')' in "
+       "optimizer.no_decay: \"(x\" is not a regular expression: Mismatched '(' and ')' in "
        "regular expression\n  --> run.toml:2\n  "
        "fix: a "
        "part of a name, a glob such as *.bias, or re:REGEX"},
