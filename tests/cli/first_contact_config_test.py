@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A new user's first hour with configs: files of other trainers, schedules, errors.   usage: first_contact_test.py TRIREME [CLASS...]"""
+"""A new user's first hour with configs: files of other trainers, schedules, errors.   usage: first_contact_config_test.py TRIREME [CLASS...]"""
 import json
 import math
 import os
