@@ -19,8 +19,8 @@ void for_each_block(const Param& param, Range range, const ParamValues& values,
 /// Sets parameters that have memory, as a whole.
 void fill_params(const std::vector<Param>& params, const ParamValues& values);
 
-/// For implementations of ParamValues: calls read(global, into) for the boxes of the full parameter that cover `range`;
-/// `into`, of the box's shape and of the dtype of `out`, is to be overwritten.
+/// For implementations of ParamValues: calls read(global, into) for the boxes of the full parameter that `range`
+/// consists of; `into`, a view of `out` of the box's shape, is to be overwritten.
 void read_by_boxes(const Param& param, const ParamMesh& mesh, Range range, const at::Tensor& out,
                    const std::function<void(const Box& global, at::Tensor into)>& read);
 

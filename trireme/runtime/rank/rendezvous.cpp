@@ -19,6 +19,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/process_limits.hpp"
+#include "trireme/comm/signed_store.hpp"
 #include "trireme/runtime/rank/port_owner.hpp"
 #include "trireme/runtime/rank/wait_notes.hpp"
 
@@ -68,12 +69,13 @@ StoreConnection wait_for_listener(const StoreAddress& at, Clock::time_point unti
   }
 }
 
-/// The secret with which this rank joins: the store of torchrun's agent cannot ask for one.
+/// The store of torchrun's agent and a file cannot ask for a secret: there the values are signed with it.
+bool asks_for_secret(const Environment& env) {
+  return env.store_file.empty() && !(env.store_is_hosted && env.launcher == "torchrun");
+}
+
 StoreAddress store_of(const Environment& env) {
-  const bool of_torchrun = env.store_is_hosted && env.launcher == "torchrun";
-  if (of_torchrun && !env.secret.empty() && env.rank == 0)
-    std::cerr << "note: TRIREME_SECRET is not used: the store of torchrun's agent cannot ask for it\n";
-  return {.host = env.master_addr, .port = env.master_port, .secret = of_torchrun ? "" : env.secret};
+  return {.host = env.master_addr, .port = env.master_port, .secret = asks_for_secret(env) ? env.secret : ""};
 }
 
 StorePtr come_to(const Environment& env, double timeout_s) {
@@ -167,6 +169,7 @@ StorePtr join_store(const Environment& env, const CommOptions& options, const st
     store = c10::make_intrusive<c10d::HashStore>();
   }
   store->setTimeout(milliseconds(options.init_timeout_s));
+  if (!env.secret.empty() && !asks_for_secret(env)) store = c10::make_intrusive<SignedStore>(store, env.secret);
   return c10::make_intrusive<c10d::PrefixStore>(text("trireme/", env.job_id, "/", attempt), store);
 }
 
