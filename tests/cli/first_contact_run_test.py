@@ -27,6 +27,14 @@ def program(*words, **more):
 
 
 class Start(unittest.TestCase):
+    def test_a_config_from_a_pipe_is_checked(self):
+        folder = fresh_folder()
+        with open(folder / "t.toml", encoding="utf-8") as config:
+            run = subprocess.run(["sh", "-c", f"cat | {train_test.options.trireme} config check /dev/stdin"], stdin=config, capture_output=True,
+                                 text=True, timeout=60, cwd=folder, env=train_test.environment())
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("ok           /dev/stdin fits together, and can be trained", run.stdout)
+
     def test_commands_without_libtorch_do_not_load_it(self):
         """The program alone, without the one that has libtorch, answers all that needs none."""
         folder = fresh_folder()
@@ -142,6 +150,33 @@ class FailedStarts(TrainTest):
                 self.assertEqual(run.code, CHECKPOINT, run)
                 self.assertEqual(list((folder / "runs").iterdir()), [], run)
 
+    def test_the_link_to_the_latest_run_and_folders_of_the_user_stay(self):
+        folder = fresh_folder()
+        good = train(*QUIET, folder=folder)
+        self.assertEqual(good.code, 0, good)
+        latest = os.readlink(folder / "runs/latest")
+        (folder / "weights").mkdir()
+        (folder / "weights/model.safetensors").write_bytes(struct.pack("<Q", 2) + b"{}")
+        (folder / "elsewhere").mkdir()
+        (folder / "runs/mine").symlink_to("../elsewhere")
+        failed = train("--model.init", "hf:weights", "--run.name", "mine", folder=folder)
+        self.assertEqual(failed.code, CHECKPOINT, failed)
+        self.assertEqual(os.readlink(folder / "runs/latest"), latest)
+        self.assertEqual(os.readlink(folder / "runs/mine"), "../elsewhere")
+        self.assertEqual(list((folder / "elsewhere").iterdir()), [])
+
+    def test_a_signal_while_a_single_rank_starts(self):
+        folder = fresh_folder()
+        large = ("--model.vocab_size", "100000", "--model.hidden_size", "512")  # takes a while to build
+        process = start(folder, [train_test.options.trireme, "train", "t.toml", *large])
+        while process.poll() is None and not list(folder.glob("runs/*/metrics.jsonl")):
+            time.sleep(0.005)
+        process.send_signal(signal.SIGINT)
+        run = finish(process, folder)
+        self.assertEqual(run.code, INTERRUPTED, run)
+        if "during the start" in run.stderr:
+            self.assertEqual(list((folder / "runs").iterdir()), [], run)
+
     def test_keep_what_was_done(self):
         run = train(*BLOW_UP, n=2)
         self.assertEqual(run.code, NON_FINITE, run)
@@ -171,6 +206,25 @@ class Memory(TrainTest):
             self.one_error(run, OUT_OF_MEMORY, "the model needs ", " per rank for weights, gradients and optimizer states; th", "(nothing was started)",
                            "\n  fix: ")
             self.assertFalse((folder / "runs").exists(), run)
+            check = finish(start(folder, [train_test.options.trireme, "config", "check", *run.words[2:]]), folder)
+            self.one_error(check, OUT_OF_MEMORY, "the model needs ")
+
+    def test_the_advice_can_be_followed(self):
+        """The settings that a refusal names are accepted as they stand."""
+        words = ("--model.hidden_size", "8192", "--model.num_hidden_layers", "40", "--model.intermediate_size", "16384", "--parallelism.zero", "0",
+                 "--model.num_attention_heads", "64", "--model.num_key_value_heads", "64", "--training.global_batch_size", "16")
+        folder = fresh_folder()
+        refused = finish(start(folder, [train_test.options.trireme, "config", "check", "t.toml", "-n", 8, *words]), folder)
+        self.assertEqual(refused.code, OUT_OF_MEMORY, refused)
+        for fix in re.findall(r"(?m)^(?:  fix: |       )(.*) \(predicted .*", refused.stderr):
+            hosts = re.match("([0-9]+) times as many hosts like this one with ", fix)
+            ranks = 8 * int(hosts[1]) if hosts else 8
+            settings = dict(pair.split(" = ") for pair in (fix[hosts.end():] if hosts else fix).split(", "))
+            flags = dict(zip(words[::2], words[1::2])) | {f"--{key}": value.strip('"') for key, value in settings.items()}
+            flags.setdefault("--training.micro_batch_size", "2")
+            again = finish(start(folder, [train_test.options.trireme, "config", "check", "t.toml", "-n", ranks, "--no-files",
+                                          *(word for pair in flags.items() for word in pair)]), folder)
+            self.assertEqual(again.code, 0, f"{fix}\n{again}")
 
     def test_wherever_memory_ends_the_exit_code_is_73(self):
         """From libraries that hardly load to runs that succeed."""
@@ -181,7 +235,11 @@ class Memory(TrainTest):
                                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit))), folder)
             if run.code == 0:
                 break
-            if "error while loading shared libraries" in run.stderr or "threads" in run.stderr.splitlines()[0]:
+            if "error while loading shared libraries" in run.stderr:
+                continue
+            if "more threads and could start" in run.stderr:  # asked for before anything else
+                self.assertEqual(run.code, CONFIG, run)
+                self.assertIn("ulimit -v", run.stderr)
                 continue
             self.assertEqual(run.code, OUT_OF_MEMORY, f"{limit >> 20} MiB: {run}")
             if "could not get" in run.stderr:

@@ -88,14 +88,22 @@ std::optional<PidLimit> cgroup_pid_limit(const CgroupPlaces& places) {
 }
 
 std::optional<MemoryLimit> cgroup_memory_limit(const CgroupPlaces& places) {
+  // A group is limited by those above it, too: the smallest counts.
   const auto read = [](const std::vector<fs::path>& folders, const char* max_file, const char* used_file,
                        const char* cache) -> std::optional<MemoryLimit> {
-    MemoryLimit limit;
-    std::ifstream max = open_first(folders, max_file), used = open_first(folders, used_file);
-    if (!(max >> limit.max) || limit.max <= 0) return std::nullopt;  // "max" is no number
-    if (used >> limit.used)
-      limit.used -= static_cast<double>(count_named(open_first(folders, "memory.stat"), cache).value_or(0));
-    return limit;
+    std::optional<MemoryLimit> lowest;
+    if (folders.empty()) return lowest;
+    const fs::path top = folders.back();
+    for (fs::path folder = folders.front();; folder = folder.parent_path()) {
+      MemoryLimit limit;
+      std::ifstream max(folder / max_file), used(folder / used_file);
+      if (max >> limit.max && limit.max > 0 && (!lowest || limit.max < lowest->max)) {  // "max" is no number
+        if (used >> limit.used)
+          limit.used -= static_cast<double>(count_named(std::ifstream(folder / "memory.stat"), cache).value_or(0));
+        lowest = limit;
+      }
+      if (folder == top || !folder.has_relative_path()) return lowest;
+    }
   };
   if (const auto limit = read(cgroup_folders(places, ""), "memory.max", "memory.current", "inactive_file"))
     return limit;

@@ -41,6 +41,9 @@ TEST(HostMemory, OfTheControlGroup) {
   EXPECT_EQ(host.memory().total, 100 * kMiB);
   EXPECT_EQ(host.memory().cgroup_limit, 100 * kMiB);
   EXPECT_EQ(host.memory().available, 90 * kMiB) << "the page cache can be taken back";
+  std::ofstream(host.folder / "memory.max") << "52428800\n";
+  EXPECT_EQ(host.memory().total, 50 * kMiB) << "of a group above it";
+  std::filesystem::remove(host.folder / "memory.max");
   host.write("memory.max", "104857600000\n");
   EXPECT_EQ(host.memory().available, 512 * kMiB) << "more than the machine has";
 }

@@ -1,5 +1,6 @@
 #include "trireme/base/stop_signals.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <charconv>
@@ -63,7 +64,12 @@ std::int64_t monotonic_ns() {
   return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
 
+// Complete when `leaves_folder` is set; names that are too long are left where they are.
+std::array<char, 4096> file_to_remove{}, folder_to_remove{};
+std::atomic<bool> leaves_folder = false;
+
 [[noreturn]] void leave(int signal) {
+  if (leaves_folder && ::unlink(file_to_remove.data()) == 0) ::rmdir(folder_to_remove.data());
   SignalLine line;
   line << "stopped by SIG" << short_name(signal) << " during the start: nothing was done, so nothing is lost\n";
   line.write();
@@ -92,6 +98,7 @@ StopSignals::StopSignals(Then then) {
   for (auto& each : first_request_ns) each = 0;
   leave_at_once = then == Then::leave;
   words_before = nullptr;
+  leaves_folder = false;
   struct sigaction action{};
   action.sa_sigaction = on_stop_signal;
   action.sa_flags = SA_RESTART | SA_SIGINFO;
@@ -107,6 +114,14 @@ StopSignals::~StopSignals() {
   struct sigaction action{};
   action.sa_handler = SIG_IGN;
   for (const int signal : kStopSignals) ::sigaction(signal, &action, nullptr);
+}
+
+void StopSignals::remove_when_leaving(const std::string& file, const std::string& folder) {
+  leaves_folder = false;
+  if (file.size() >= file_to_remove.size() || folder.size() >= folder_to_remove.size()) return;
+  *std::ranges::copy(file, file_to_remove.begin()).out = '\0';
+  *std::ranges::copy(folder, folder_to_remove.begin()).out = '\0';
+  leaves_folder = true;
 }
 
 void StopSignals::note_from_now_on() { leave_at_once = false; }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include <signal.h>
 
@@ -41,6 +42,9 @@ class StopSignals {
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
+
+  /// Then::leave also removes this file and the folder that it is in, if nothing else is there.
+  static void remove_when_leaving(const std::string& file, const std::string& folder);
 
   /// From now on there is something to save.
   static void note_from_now_on();

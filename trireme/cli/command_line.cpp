@@ -106,6 +106,7 @@ void add_config(CLI::App& app, Choice& choice) {
                            run_config_check, check);
   cmd->add_option("file", check->file, "config file")->required();
   cmd->add_option("-n,--ranks", check->ranks, "ranks that will be started");
+  cmd->add_option("--config-copy", check->config_copy, "")->group("");
   cmd->add_flag("--no-files", check->no_files, "for a config of another machine: look at no token file or folder");
   cmd->footer(text(settings, "\n\nExample:\n  trireme config check examples/tiny.toml -n 4 --parallelism.tp 2"));
 

@@ -45,13 +45,18 @@ struct ConfigOptions {
   bool all = false;                  // import: list also what changes nothing
   bool no_files = false;             // check: nothing outside the config
   bool explained = false;            // show: each key with its meaning
+  std::string config_copy{};         // check: the file as another program has read it; empty: none has
   std::vector<std::string> words{};  // the whole command line
 };
 /// What `trireme train` checks of a config before it starts, without ranks: token files, tokenizer, vocabulary, initial
 /// weights, the options of each part. Throws as it would. Returns the line about this machine; adds warnings.
-/// `words`: the command line, for a program without libtorch.
-std::string check_training(const Config& config, const std::vector<std::string>& words,
-                           std::vector<std::string>& warnings);
+struct CheckedConfig {
+  const Config& config;
+  const std::string& text;                // of the file
+  int ranks = 0;                          // of this host; 0: unknown
+  const std::vector<std::string>& words;  // the command line
+};
+std::string check_training(const CheckedConfig& checked, std::vector<std::string>& warnings);
 ExitCode run_config_show(const ConfigOptions& options, Console& console);
 ExitCode run_config_check(const ConfigOptions& options, Console& console);
 ExitCode run_config_import(const ConfigOptions& options, Console& console);

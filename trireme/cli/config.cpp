@@ -9,7 +9,9 @@
 #include "trireme/base/human.hpp"
 #include "trireme/base/name_pattern.hpp"
 #include "trireme/cli/commands.hpp"
+#include "trireme/config/read/parse.hpp"
 #include "trireme/config/read/show.hpp"
+#include "trireme/config/read/toml_file.hpp"
 #include "trireme/config/rules/training_rules.hpp"
 #include "trireme/config/rules/validate.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
@@ -132,7 +134,10 @@ ExitCode run_config_show(const ConfigOptions& options, Console& console) {
 }
 
 ExitCode run_config_check(const ConfigOptions& options, Console& console) {
-  config::LoadedConfig loaded = config::load_config(options.file, options.overrides);
+  // Read once: a pipe cannot be read again by the program that looks at files.
+  const std::string toml = config::read_config_file(options.config_copy.empty() ? options.file : options.config_copy);
+  config::LoadedConfig loaded =
+      config::load_settings(options.file, toml, config::parse_toml(options.file, toml), options.overrides);
   std::vector<std::string> warnings = config::check_config(loaded, started(options));
   const std::vector<config::Violation> refused = config::validate_for_training(loaded);
   std::string machine;
@@ -141,7 +146,7 @@ ExitCode run_config_check(const ConfigOptions& options, Console& console) {
   } else {
     config::throw_if_any(refused);
     std::ranges::move(config::not_done_yet(loaded), std::back_inserter(warnings));
-    machine = check_training(loaded.config, options.words, warnings);
+    machine = check_training({loaded.config, toml, options.ranks, options.words}, warnings);
   }
   print_warnings(warnings, console);
   console.out << config::describe_model(loaded) << describe_layout(loaded.config.parallelism)

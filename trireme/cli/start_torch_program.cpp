@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <filesystem>
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "trireme/cli/commands.hpp"
@@ -29,8 +30,14 @@ int run_train(const TrainCommand& command, Console& /*console*/) { become_torch_
 int run_launch(const LaunchCommand& command, Console& /*console*/) { become_torch_program(command.words); }
 
 /// A config with an error does not come this far: that is told at once.
-std::string check_training(const Config& /*config*/, const std::vector<std::string>& words,
-                           std::vector<std::string>& /*warnings*/) {
+std::string check_training(const CheckedConfig& checked, std::vector<std::string>& /*warnings*/) {
+  // A file without a name, which the other program inherits.
+  const int fd = ::memfd_create("config", 0);
+  const auto size = static_cast<ssize_t>(checked.text.size());
+  require<ConfigError>(fd >= 0 && ::write(fd, checked.text.data(), checked.text.size()) == size,
+                       "no memory for a copy of the config: ", errno_text(errno));
+  std::vector<std::string> words = checked.words;
+  words.insert(words.end(), {"--config-copy", text("/proc/self/fd/", fd)});
   become_torch_program(words);
 }
 

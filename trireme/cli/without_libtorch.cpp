@@ -20,8 +20,8 @@ std::vector<std::vector<std::string>> libtorch_report(const std::vector<std::str
   return {{"libtorch", "not in this build", "it draws schedules and checks configs, and trains nothing"}};
 }
 
-std::string check_training(const Config& config, const std::vector<std::string>& /*words*/,
-                           std::vector<std::string>& /*warnings*/) {
+std::string check_training(const CheckedConfig& checked, std::vector<std::string>& /*warnings*/) {
+  const Config& config = checked.config;
   if (!config.tokenizer.path.empty()) {
     const std::int64_t tokens = data::Tokenizer::load(config.tokenizer.path).vocab_size();
     require<ConfigError>(tokens <= config.model.vocab_size, "tokenizer.path = \"", config.tokenizer.path, "\" has ",

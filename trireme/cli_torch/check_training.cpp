@@ -1,14 +1,17 @@
 // The part of `trireme config check` that looks at files and at this machine.
+#include <algorithm>
+
 #include "trireme/cli/commands.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
 #include "trireme/train/component_options.hpp"
 #include "trireme/train/dtypes.hpp"
+#include "trireme/train/memory_check.hpp"
 #include "trireme/train/rank_setup.hpp"
 
 namespace trireme::cli {
 
-std::string check_training(const Config& config, const std::vector<std::string>& /*words*/,
-                           std::vector<std::string>& warnings) {
+std::string check_training(const CheckedConfig& checked, std::vector<std::string>& warnings) {
+  const Config& config = checked.config;
   for (std::string& warning : check_options(config)) warnings.push_back(std::move(warning));
   check_inputs(config);
   const bool gpu = visible_gpus() > 0;
@@ -18,6 +21,8 @@ std::string check_training(const Config& config, const std::vector<std::string>&
   native.model.dtype = native.precision.param = "auto";
   resolve_dtypes(resolved, device);
   resolve_dtypes(native, device);
+  const std::string memory = check_memory(config, memory_budget(device, std::max(1, checked.ranks)), device);
+  if (!memory.empty()) warnings.push_back(memory);
   const std::string& dtype = resolved.precision.param;
   if (dtype == "bfloat16" && native.precision.param != dtype)
     warnings.push_back(

@@ -61,7 +61,7 @@ bool is_told_in_full(int code) {
          code != static_cast<int>(ExitCode::hang_or_mismatch);
 }
 
-std::filesystem::path fresh_folder(const Config& config, const Variables& variables) {
+report::RunFolder fresh_folder(const Config& config, const Variables& variables) {
   const Grid grid = config::dense_grid(config.parallelism);
   const report::RunFacts facts{.time = std::chrono::system_clock::now(),
                                .job_id = job_id(variables),
@@ -107,12 +107,17 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
   const MemoryBudget budget = memory_budget(context.device(), env.local_world_size);
   if (gpu) warn(check_memory(config, budget, context.device()));
   const ProcessSetup process(process_options(config, context, variables));
-  const bool own_folder = io.folder.empty();
-  if (own_folder) io.folder = broadcast_text(env.rank == 0 ? fresh_folder(config, variables).string() : "", context);
+  report::RunFolder own_folder;  // made by this rank
+  if (io.folder.empty()) {
+    if (env.rank == 0) own_folder = fresh_folder(config, variables);
+    if (env.rank == 0 && own_folder.is_new)
+      StopSignals::remove_when_leaving(own_folder.path / "metrics.jsonl", own_folder.path);
+    io.folder = broadcast_text(own_folder.path.string(), context);
+  }
   io.stop_asked = StopSignals::asked;
   const auto end = [&](ExitCode code) {
-    const bool removes = own_folder && env.rank == 0 && is_told_in_full(static_cast<int>(code));
-    if (removes) report::remove_if_nothing_was_done(io.folder);
+    const bool removes = !own_folder.path.empty() && is_told_in_full(static_cast<int>(code));
+    if (removes) report::remove_if_nothing_was_done(own_folder);
   };
   const auto out_of_memory = [&](const std::string& what) {
     const Tag tag = context.world().recorder().tag();
@@ -156,7 +161,7 @@ int run_train(const TrainCommand& asked, Console& console) {
                .saves_on_stop = true};
   how.flags.local_ranks = command.ranks;
   how.flags.master = command.master;
-  std::filesystem::path made;  // here, for ranks that are to be started
+  report::RunFolder made;  // here, for ranks that are to be started
   if (command.ranks > 0 && command.run_folder.empty()) {
     detect_environment(variables, how.flags, visible_gpus());  // -n under another launcher
     // Before anything starts: errors are reported once, and the ranks have a folder for their logs.
@@ -170,8 +175,8 @@ int run_train(const TrainCommand& asked, Console& console) {
       how.out_of_memory_advice = memory_advice(loaded.config, budget, cpu);
     }
     made = fresh_folder(loaded.config, variables);
-    command.run_folder = made.string();
-    const std::filesystem::path ranks = made / "ranks", copy = ranks / "launched.toml";
+    command.run_folder = made.path.string();
+    const std::filesystem::path ranks = made.path / "ranks", copy = ranks / "launched.toml";
     make_folder(ranks);
     replace_file(copy, command.config_text);
     how.words.insert(how.words.end(), {"--run-folder", command.run_folder, "--config-copy", copy.string()});
@@ -180,11 +185,11 @@ int run_train(const TrainCommand& asked, Console& console) {
       if (console.terminal.color) how.words.emplace_back("--terminal-color");
     }
     how.log_folder = ranks.string();
-    how.drops_logs = [made](int code) { return is_told_in_full(code) && report::nothing_was_done(made); };
+    how.drops_logs = [made](int code) { return is_told_in_full(code) && report::nothing_was_done(made.path); };
   }
   const int code =
       rank_main(how, [&](const Environment& env) { return train_as_rank(command, env, variables, console); });
-  if (!made.empty() && code != 0 && is_told_in_full(code)) report::remove_if_nothing_was_done(made);
+  if (!made.path.empty() && code != 0 && is_told_in_full(code)) report::remove_if_nothing_was_done(made);
   return code;
 }
 

@@ -44,6 +44,8 @@ std::optional<std::string> left_out(const std::string& group, const RankCalls& l
   const auto extra = std::find_if(calls.begin(), calls.end(), [last](const CallRecord& r) { return r.seq > last; });
   // Without any call as a reference, the sequence number may start anywhere.
   if (!less.ended || extra == calls.end() || (fewer.empty() && extra->seq != calls.front().seq)) return std::nullopt;
+  // The end of a step can reach one rank and not another, as when a link is cut: that one is late, not wrong.
+  if (less.ended_step >= 0 && extra->tag.step > less.ended_step) return std::nullopt;
   return text("ranks ", less.rank, " and ", more.rank, " of group ", group, " did not make the same number of calls\n",
               call_line(more.rank, *extra), "  rank ", less.rank, ": ended its step without that call",
               fewer.empty() ? "" : text("; its last is #", last, " ", fewer.back().what()), "\n", kRule);
@@ -87,6 +89,7 @@ bool is_step_end(const CallRecord& call) {
 RankCalls on_group(int rank, const std::vector<CallRecord>& all, bool may_have_ended, const std::string& group,
                    const std::vector<int>& members) {
   RankCalls one{.rank = rank, .ended = may_have_ended && !all.empty() && is_step_end(all.back())};
+  if (one.ended) one.ended_step = all.back().tag.step;
   const auto at = std::find(members.begin(), members.end(), rank);
   if (at != members.end()) one.in_group = static_cast<int>(at - members.begin());
   std::copy_if(all.begin(), all.end(), std::back_inserter(one.calls),

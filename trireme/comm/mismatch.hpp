@@ -19,6 +19,7 @@ struct RankCalls {
   int in_group = -1;                // its rank in the group; -1: unknown, and messages are not compared
   std::vector<CallRecord> calls{};  // of the step, on this group, oldest first
   bool ended = false;               // its step has ended: it makes no more calls
+  std::int64_t ended_step = -1;     // which, by its tag; -1: not tagged
 };
 
 /// The first difference between two ranks of a group, as an error text; nullopt if all calls that both have match, and

@@ -185,6 +185,21 @@ TEST(FirstDifference, IsNoneWhereOneIsOnlyBehind) {
       AllOf(HasSubstr("rank 0: #2 all_reduce"), HasSubstr("rank 1: ended its step without that call; its last is #1")));
 }
 
+/// One rank has got the result of the check at the end of step 2, and the other has not: a link was cut meanwhile.
+TEST(FirstDifference, IsNoneWhereOneIsStillAtTheEndOfTheStepBefore) {
+  const auto tagged = [](CallRecord call, std::int64_t step, const char* group) {
+    call.tag = Tag(step, "backward");
+    std::ranges::copy(std::string_view(group), call.group);
+    return call;
+  };
+  const CallRecord end = tagged(nth_call(3, Op::all_reduce, 1), 2, "step{0,1}"),
+                   before = tagged(nth_call(3, Op::all_reduce, 4), 2, "world{0,1}");
+  const auto next = [&](std::int64_t step) { return tagged(nth_call(4, Op::all_reduce, 4), step, "world{0,1}"); };
+  EXPECT_EQ(first_difference({{0, {next(3)}}, {1, {before, end}}}), std::nullopt);
+  EXPECT_THAT(first_difference({{0, {before, next(2)}}, {1, {before, end}}}).value_or(""),
+              HasSubstr("rank 1: ended its step without that call; its last is #3"));
+}
+
 TEST(FirstDifference, ComparesMessagesInPairs) {
   const RankCalls a{.rank = 3, .in_group = 0, .calls = {nth_call(1, Op::send, 4, 1), nth_call(1, Op::recv, 6, 1)}};
   RankCalls b{.rank = 5, .in_group = 1, .calls = {nth_call(1, Op::recv, 4, 0), nth_call(1, Op::send, 6, 0)}};

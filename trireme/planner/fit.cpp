@@ -62,7 +62,7 @@ std::vector<Candidate> combinations(const Config& original) {
             next.settings.push_back(text("activation_checkpoint.mode = \"", kRecompute[level], "\""));
           }
           set(c.parallelism.tp, p.tp * wider, "parallelism.tp", 3 * doublings(wider));
-          c.parallelism.dp /= wider;
+          set(c.parallelism.dp, p.dp / wider, "parallelism.dp", 0);
           set(c.training.grad_accum, t.grad_accum * split * wider, "training.grad_accum", 0);  // the same batch
           if (!next.settings.empty()) all.push_back(std::move(next));
         }
@@ -80,26 +80,36 @@ bool contains_all(const std::vector<std::string>& settings, const std::vector<st
       others, [&](const std::string& other) { return std::ranges::find(settings, other) != settings.end(); });
 }
 
+/// With ZeRO 3, on more hosts of the same kind, or on more GPUs: each has the memory of the present one. The batch is
+/// the same as long as every rank has a sequence of it.
 std::vector<FittingChange> with_more_ranks(Config config, const std::string& compute_dtype, bool on_gpu, double bytes) {
-  const std::int64_t per_dp = config.parallelism.tp * config.parallelism.cp * config.parallelism.pp;
-  config.parallelism.zero = 3;
-  config.training.micro_batch_size = 1;
+  ParallelismConfig& p = config.parallelism;
+  TrainingConfig& t = config.training;
+  const std::int64_t per_dp = p.tp * p.cp * p.pp, dp = p.dp, batch = t.global_batch_size;
+  p.zero = 3;
+  t.micro_batch_size = 1;
   config.activation_checkpoint.mode = "full";
-  for (;;) {
-    config.parallelism.dp *= 2;
-    if (config.parallelism.dp * per_dp > kMostRanks) return {};
+  for (std::int64_t times = 2; times * dp * per_dp <= kMostRanks; times *= 2) {
+    p.dp = times * dp;
+    t.global_batch_size = batch % p.dp == 0 ? batch : p.dp;
+    t.grad_accum = t.global_batch_size / p.dp;
     const double needed = predict_memory(config, compute_dtype, on_gpu).total();
     if (needed > bytes) continue;
-    return {{text(config.parallelism.dp * per_dp, " ranks, parallelism.zero = 3, training.micro_batch_size = 1, ",
-                  "activation_checkpoint.mode = \"full\""),
+    return {{text(times, " times as many ", on_gpu ? "GPUs" : "hosts like this one", " with parallelism.dp = ", p.dp,
+                  ", parallelism.zero = 3, training.micro_batch_size = 1, training.grad_accum = ", t.grad_accum,
+                  t.global_batch_size == batch ? "" : text(", training.global_batch_size = ", t.global_batch_size),
+                  ", activation_checkpoint.mode = \"full\""),
              needed}};
   }
+  return {};
 }
 
 }  // namespace
 
-std::vector<FittingChange> nearest_that_fit(const Config& config, const std::string& compute_dtype, bool on_gpu,
+std::vector<FittingChange> nearest_that_fit(const Config& given, const std::string& compute_dtype, bool on_gpu,
                                             double bytes, std::size_t count) try {
+  Config config = given;
+  config.parallelism.dp = std::max<std::int64_t>(1, config.parallelism.dp);
   std::vector<Candidate> candidates = combinations(config);
   std::ranges::stable_sort(candidates, {}, &Candidate::cost);
   std::vector<FittingChange> found;

@@ -35,12 +35,10 @@ TEST(Fit, ProposesChangesThatFit) {
         flags.insert(flags.end(), {"--" + key, value});
       }
       // A later flag would be refused as given twice: the changed config is made from scratch.
-      Flags base = {"--parallelism.zero", "0", "--training.micro_batch_size", "8", "--training.grad_accum", "1"};
+      Flags base = {"--parallelism.dp",      "8", "--parallelism.zero", "0", "--training.micro_batch_size", "8",
+                    "--training.grad_accum", "1"};
       for (std::size_t i = 0; i < base.size(); i += 2)
         if (std::ranges::find(flags, base[i]) == flags.end()) flags.insert(flags.end(), {base[i], base[i + 1]});
-      const auto tp = std::ranges::find(flags, "--parallelism.tp");
-      const int wider = tp == flags.end() ? 1 : std::stoi(*(tp + 1));
-      flags.insert(flags.end(), {"--parallelism.dp", std::to_string(8 / wider)});
       const Config changed =
           load_good("model.preset = 'llama3.2-1b'\nmodel.dtype = 'bfloat16'\ntraining.seq_len = 2048\n", flags).config;
       EXPECT_DOUBLE_EQ(bytes_of(changed), change.bytes) << change.settings;
@@ -64,9 +62,13 @@ TEST(Fit, MoreRanksWhereNothingElseHelps) {
   alone.training.global_batch_size = 8;
   const std::vector<FittingChange> changes = nearest_that_fit(alone, "bfloat16", true, 12e9);
   ASSERT_EQ(changes.size(), 1u);
-  EXPECT_THAT(changes[0].settings, testing::MatchesRegex("[0-9]+ ranks, parallelism.zero = 3, .*"));
+  EXPECT_THAT(
+      changes[0].settings,
+      testing::MatchesRegex("[0-9]+ times as many GPUs with parallelism.dp = [0-9]+, parallelism.zero = 3, .*"));
   EXPECT_LE(changes[0].bytes, 12e9);
   EXPECT_TRUE(nearest_that_fit(alone, "bfloat16", true, 1e6).empty()) << "nothing does";
+  alone.parallelism.dp = -1;
+  EXPECT_EQ(nearest_that_fit(alone, "bfloat16", true, 12e9)[0].settings, changes[0].settings);
 }
 
 }  // namespace

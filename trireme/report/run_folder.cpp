@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cerrno>
 #include <cstddef>
+#include <optional>
 #include <string_view>
 #include <system_error>
 
@@ -51,25 +52,42 @@ void check_name(const std::string& name, const std::string& pattern) {
                        "\": this is the link to the newest run\n  fix: choose another name");
 }
 
-/// False if another run has it, or if it is not a folder.
-bool take(const fs::path& folder) {
+/// nullopt if another run has it, or if it is not a folder.
+std::optional<RunFolder> take(const fs::path& folder) {
   std::error_code made, error;
-  fs::create_directory(folder, made);
+  const bool is_new = fs::create_directory(folder, made);
   if (!fs::is_directory(folder, error)) {
     const bool taken = fs::exists(fs::symlink_status(folder, error));  // by a file, or a dangling symlink
     require<ConfigError>(taken, folder.string(), ": cannot be made a folder: ", made.message());
-    return false;
+    return std::nullopt;
   }
   const bool empty = fs::is_empty(folder, error);
   require<ConfigError>(!error, folder.string(), ": cannot be read: ", error.message());
-  if (!empty) return false;
+  if (!empty) return std::nullopt;
   // If two runs find the same empty folder, only one of them can create this file.
   const fs::path mark = folder / "metrics.jsonl";
   const int fd = ::open(mark.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (fd < 0 && errno == EEXIST) return false;
+  if (fd < 0 && errno == EEXIST) return std::nullopt;
   require<ConfigError>(fd >= 0, mark.string(), ": cannot be made: ", errno_text(errno));
   ::close(fd);
-  return true;
+  return RunFolder{folder, is_new};
+}
+
+/// The run in `dir` whose last step was recorded last.
+std::optional<fs::path> newest_run(const fs::path& dir) {
+  std::optional<fs::path> newest;
+  fs::file_time_type newest_time;
+  std::error_code error;
+  for (auto run = fs::directory_iterator(dir, error); !error && run != fs::directory_iterator(); run.increment(error)) {
+    std::error_code none;
+    const fs::path metrics = run->path() / "metrics.jsonl";
+    if (run->path().filename() == "latest" || fs::file_size(metrics, none) == 0 || none) continue;
+    const fs::file_time_type time = fs::last_write_time(metrics, none);
+    if (none || (newest && time <= newest_time)) continue;
+    newest = run->path();
+    newest_time = time;
+  }
+  return newest;
 }
 
 }  // namespace
@@ -98,13 +116,22 @@ bool nothing_was_done(const fs::path& run) {
   return fs::file_size(run / "metrics.jsonl", error) == 0 && !error && !fs::exists(run / "checkpoints", error);
 }
 
-void remove_if_nothing_was_done(const fs::path& run) {
-  if (!nothing_was_done(run)) return;
+void remove_if_nothing_was_done(const RunFolder& run) {
+  if (!nothing_was_done(run.path)) return;
   std::error_code error;
-  fs::remove_all(run, error);
-  // Not the folder of a later run: a link to this one would lead nowhere.
-  if (fs::read_symlink(run.parent_path() / "latest", error) == run.filename() && !error)
-    fs::remove(run.parent_path() / "latest", error);
+  const fs::path dir = run.path.parent_path();
+  const bool is_latest = fs::read_symlink(dir / "latest", error) == run.path.filename() && !error;
+  if (run.is_new) {
+    fs::remove_all(run.path, error);
+  } else {  // the user's folder, or a link to it: it was empty
+    for (const char* name : {"config.toml", "ranks", "tb", "trace", "metrics.jsonl"})
+      fs::remove_all(run.path / name, error);
+  }
+  if (!is_latest) return;
+  if (const std::optional<fs::path> newest = newest_run(dir))
+    point_latest_to(*newest);
+  else
+    fs::remove(dir / "latest", error);
 }
 
 std::string layout_word(const std::vector<Grid::AxisValue>& axes) {
@@ -130,12 +157,12 @@ std::string run_name(const std::string& pattern, const RunFacts& facts) {
   return out;
 }
 
-fs::path make_run_folder(const fs::path& dir, const std::string& pattern, const RunFacts& facts) {
+RunFolder make_run_folder(const fs::path& dir, const std::string& pattern, const RunFacts& facts) {
   const std::string first = run_name(pattern, facts);
   make_folder(dir);
   for (int number = 1; number <= kMostOfOneName; ++number) {
     const std::string name = number == 1 ? first : text(first, "-", number);
-    if (take(dir / name)) return dir / name;
+    if (const std::optional<RunFolder> taken = take(dir / name)) return *taken;
   }
   throw ConfigError(text((dir / first).string(), ": there are ", kMostOfOneName,
                          " runs of this name\n  fix: put %date into run.name"));

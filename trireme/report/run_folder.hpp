@@ -22,19 +22,24 @@ std::string layout_word(const std::vector<Grid::AxisValue>& axes);
 /// slash, "..", a control character, empty, "." or "latest".
 std::string run_name(const std::string& pattern, const RunFacts& facts);
 
+struct RunFolder {
+  std::filesystem::path path;
+  bool is_new = true;  // false: it was there before, empty
+};
+
 /// Creates dir/NAME. A non-empty folder, or one that another run claims at the same time,
 /// is never used: NAME-2, NAME-3, ... is tried. The folder then contains an empty metrics.jsonl, which marks it as
 /// claimed. Only for rank 0; a run that resumes in its old folder does not call this. ConfigError if the folder cannot
 /// be created.
-std::filesystem::path make_run_folder(const std::filesystem::path& dir, const std::string& pattern,
-                                      const RunFacts& facts);
+RunFolder make_run_folder(const std::filesystem::path& dir, const std::string& pattern, const RunFacts& facts);
 
 /// Points the link `latest` next to `run` to it. Returns why that was not possible, or "": a run works without it.
 std::string point_latest_to(const std::filesystem::path& run);
 
 /// Whether this is the folder of a run without a record of a step and without a checkpoint.
 bool nothing_was_done(const std::filesystem::path& run);
-/// Removes such a folder, with all that a start writes (logs, config); leaves others alone.
-void remove_if_nothing_was_done(const std::filesystem::path& run);
+/// Removes all that a start writes (logs, config), and the folder unless it was there before; leaves the folders of
+/// other runs alone. `latest`, if it is the link to this run, becomes the link to the newest run that has done a step.
+void remove_if_nothing_was_done(const RunFolder& run);
 
 }  // namespace trireme::report

@@ -72,7 +72,7 @@ struct Made {
 };
 
 Made made(const fs::path& dir, const std::string& pattern, const RunFacts& facts) {
-  const fs::path path = make_run_folder(dir, pattern, facts);
+  const fs::path path = make_run_folder(dir, pattern, facts).path;
   return {path, point_latest_to(path)};
 }
 
@@ -174,7 +174,7 @@ TEST(RunFolder, IsRemovedIfNothingWasDone) {
     return run.path;
   };
   const fs::path failed = begun("failed");
-  remove_if_nothing_was_done(failed);
+  remove_if_nothing_was_done({failed});
   EXPECT_FALSE(fs::exists(failed));
   EXPECT_FALSE(fs::exists(fs::symlink_status(folder / "latest")));
 
@@ -183,13 +183,25 @@ TEST(RunFolder, IsRemovedIfNothingWasDone) {
   const fs::path saved = begun("saved");
   fs::create_directory(saved / "checkpoints");
   for (const fs::path& run : {stepped, saved}) {
-    remove_if_nothing_was_done(run);
+    remove_if_nothing_was_done({run});
     EXPECT_TRUE(fs::exists(run / "ranks/r0000.log")) << run;
   }
   EXPECT_EQ(fs::read_symlink(folder / "latest"), "saved");
   fs::create_directory(folder / "mine");
-  remove_if_nothing_was_done(folder / "mine");
+  remove_if_nothing_was_done({folder / "mine"});
   EXPECT_TRUE(fs::exists(folder / "mine")) << "not the folder of a run";
+
+  // The link goes back to a run that has done something, and a folder that was there before stays.
+  const fs::path again = begun("again");
+  EXPECT_EQ(fs::read_symlink(folder / "latest"), "again");
+  remove_if_nothing_was_done({again});
+  EXPECT_EQ(fs::read_symlink(folder / "latest"), "stepped");
+  const RunFolder given = make_run_folder(folder.path(), "mine", {});
+  EXPECT_EQ(given.path, folder / "mine");
+  EXPECT_FALSE(given.is_new);
+  std::ofstream(given.path / "config.toml") << "";
+  remove_if_nothing_was_done(given);
+  EXPECT_TRUE(fs::is_empty(folder / "mine"));
 }
 
 }  // namespace
