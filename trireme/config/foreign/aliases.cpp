@@ -54,6 +54,10 @@ std::vector<Alias> make_aliases() {
       {nanotron, "data_stages.*.sequence_length", "data.*.seq_len", same},
       {nanotron, "data_stages.*.data.dataset.dataset_folder", "data.*.sources", folders},
       {nanotron, "data_stages.*.data.dataset.dataset_weights", "data.*.sources", weights},
+      {nanotron, "data_stages.*.data.dataset.return_positions", "data.*.positions", document_if_true},
+      {nanotron, "data_stages.*.dataset.return_positions", "data.*.positions", document_if_true},
+      {nanotron, "model.model_config._use_doc_masking", "data.*.attention", document_in_every_stage, 1},
+      {nanotron, "model.make_vocab_size_divisible_by", "model.vocab_multiple", times_tp, 1},
       {nanotron, "tokens.train_steps", "training.steps", same},
       {nanotron, "tokens.sequence_length", "training.seq_len", same},
       {nanotron, "tokens.micro_batch_size", "training.micro_batch_size", same},
@@ -138,6 +142,7 @@ std::vector<Alias> make_aliases() {
       {megatron, "--ffn-hidden-size", "model.intermediate_size", same},
       {megatron, "--max-position-embeddings", "model.max_position_embeddings", same},
       {megatron, "--vocab-size", "model.vocab_size", same},
+      {megatron, "--make-vocab-size-divisible-by", "model.vocab_multiple", times_tp, 1},
       {megatron, "--norm-epsilon", "model.norm_eps", same},
       {megatron, "--rotary-base", "model.rope_theta", same},
       {megatron, "--init-method-std", "model.initializer_range", same},
@@ -151,6 +156,8 @@ std::vector<Alias> make_aliases() {
       {megatron, "--fp16", "model.dtype", float16_if_true},
       {megatron, "--tokenizer-model", "tokenizer.path", same},
       {megatron, "--data-path", "data.0.sources", weights_and_paths},
+      {megatron, "--reset-attention-mask", "data.0.attention", document_if_true},
+      {megatron, "--reset-position-ids", "data.0.positions", document_if_true},
       {megatron, "--train-iters", "training.steps", same},
       {megatron, "--seq-length", "training.seq_len", same},
       {megatron, "--micro-batch-size", "training.micro_batch_size", same},
@@ -304,7 +311,9 @@ std::vector<AliasMatch> find_aliases(const std::string& path) {
   const auto add = [&](const Alias& alias, const std::string& index) {
     if (!found.empty() && found.front().alias->framework != alias.framework) return;
     std::string key = alias.key;
-    if (const std::size_t star = key.find('*'); star != std::string::npos) key.replace(star, 1, index);
+    // A foreign key without an index is of every stage: its translation fills in ours.
+    if (const std::size_t star = key.find('*'); star != std::string::npos && !index.empty())
+      key.replace(star, 1, index);
     found.push_back({&alias, key});
   };
   for (const Alias& alias : aliases())

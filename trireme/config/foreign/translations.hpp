@@ -38,6 +38,7 @@ Settings selective_if_true(const Setting& s, const std::string& key, const Confi
 Settings full_if_true(const Setting& s, const std::string& key, const Config&);
 Settings one_if_true(const Setting& s, const std::string& key, const Config&);
 Settings three_if_true(const Setting& s, const std::string& key, const Config&);
+Settings document_if_true(const Setting& s, const std::string& key, const Config&);
 Settings first_step_if_true(const Setting& s, const std::string& key, const Config&);
 Settings profile(const Setting& s, const std::string& key, const Config&);  // the steps that Megatron profiles
 
@@ -62,6 +63,8 @@ Settings beta1(const Setting& s, const std::string& key, const Config& so_far);
 Settings beta2(const Setting& s, const std::string& key, const Config& so_far);
 Settings tokens_as_sequences(const Setting& s, const std::string& key, const Config& so_far);
 Settings elements_as_mb(const Setting& s, const std::string& key, const Config& so_far);
+Settings document_in_every_stage(const Setting& s, const std::string& key, const Config& so_far);
+Settings times_tp(const Setting& s, const std::string& key, const Config& so_far);
 Settings shard_degree(const Setting& s, const std::string& key, const Config& so_far);
 Settings fsdp_if_sharded(const Setting& s, const std::string& key, const Config& so_far);
 Settings nanotron_no_decay(const Setting& s, const std::string& key, const Config& so_far);
