@@ -188,6 +188,7 @@ std::vector<std::string> off_by_default(Framework from) {
               "fault_tolerance.enable",
               "optimizer.early_step_in_backward",
               "parallelism.enable_*",
+              "experimental.enable_*",
               "float8.*",
               "quantize.*"};
     case Framework::megatron: return {};  // a flag that is given is on
@@ -198,12 +199,16 @@ std::vector<std::string> off_by_default(Framework from) {
               "prescale_gradients",
               "sparse_gradients",
               "disable_allgather",
+              "bf16.bf16_*",
               "fp16.auto_cast",
               "fp16.fp16_master_weights_and_grads",
               "optimizer.params.amsgrad",
               "optimizer.params.torch_adam",
               "optimizer.legacy_fusion",
               "zero_optimization.zero_quantized_*",
+              "accelerator_config.split_batches",
+              "accelerator_config.non_blocking",
+              "accelerator_config.use_configured_state",
               "adafactor",
               "auto_find_batch_size",
               "batch_eval_metrics",
@@ -233,7 +238,9 @@ std::vector<std::string> on_by_default(Framework from) {
   switch (from) {
     case Framework::nanotron: return {"checkpoints.load_optimizer", "checkpoints.load_lr_scheduler"};
     case Framework::deepspeed:
-    case Framework::hf_trainer: return {"optimizer.params.bias_correction", "optimizer.params.adam_w_mode"};
+    case Framework::hf_trainer:
+      return {"optimizer.params.bias_correction", "optimizer.params.adam_w_mode", "accelerator_config.even_batches",
+              "accelerator_config.use_seedable_sampler"};
     case Framework::torchtitan:
     case Framework::megatron:
     case Framework::hf_config: break;

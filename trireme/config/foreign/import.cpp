@@ -8,6 +8,7 @@
 #include <set>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/name_pattern.hpp"
 #include "trireme/config/foreign/assumed.hpp"
 #include "trireme/config/foreign/harmless.hpp"
 #include "trireme/config/foreign/hf_config.hpp"
@@ -86,6 +87,8 @@ class Importer {
       if (from_ == Framework::torchtitan) take_flavor();
       if (from_ == Framework::torchtitan) take_initial_weights();
       if (from_ == Framework::megatron) finish_megatron();
+      pad_by_default("--hidden-size", "--make-vocab-size-divisible-by", 128);
+      pad_by_default("model.model_config.hidden_size", "model.make_vocab_size_divisible_by", 1);
     }
     keep_one_total();
     LoadedConfig loaded = load();
@@ -150,7 +153,7 @@ class Importer {
     } else if (from_ == Framework::hf_trainer && s.path == "max_steps" && s.value == Value{std::int64_t{-1}}) {
       // the HF Trainer's value for "by epochs"
     } else if (is_known(s.path)) {
-      if (!is_repeated(s)) taken_.push_back(s);
+      if (!is_repeated(s)) taken_.push_back(s.path == kNoDecay ? without_bad_expressions(s) : s);
     } else if (s.path == "model.model_config.initializer_range") {
       note(s, "nanotron draws initial weights by model.init_method.std", true);
     } else {
@@ -251,8 +254,6 @@ class Importer {
       note(*events, "event files stand in the run's folder");
     if (find("--hidden-size") == taken_.end()) return;
     const Place place{file_, 0, 0, ""};
-    if (find(kMegatronVocabMultiple) == taken_.end())
-      taken_.push_back({kMegatronVocabMultiple, {std::int64_t{128}}, place});
     const bool gated = forget_note("--swiglu");
     if (gated) {
       // Megatron's defaults are GPT-2's; our llama differs from them, so a note reports flags that are missing.
@@ -288,6 +289,13 @@ class Importer {
       return n.starts_with(beginning) && n.substr(beginning.size()).starts_with(" (line");
     };
     return std::erase_if(notes_, is_it) + std::erase_if(harmless_, is_it) > 0;
+  }
+
+  /// The vocabulary of a file with a model is padded there even if it does not say to what.
+  void pad_by_default(const char* model, const char* multiple, std::int64_t standard) {
+    const auto has = [&](const char* path) { return std::ranges::find(taken_, path, &Setting::path) != taken_.end(); };
+    if (has(model) && !has(multiple) && !open_.contains("model.vocab_multiple"))
+      taken_.push_back({multiple, {standard}, {file_, 0, 0, ""}});
   }
 
   /// Megatron and nanotron pad a vocabulary that is given; ours is padded only if it is the tokenizer's.
@@ -347,19 +355,52 @@ class Importer {
       note(*length, "validation has the length of training");
   }
 
+  /// Python's regular expressions have a syntax that ours lack, such as (?i).
+  Setting without_bad_expressions(Setting s) {
+    auto* list = std::get_if<Values>(&s.value.data);
+    if (list == nullptr) return s;
+    std::erase_if(*list, [&](const Value& expression) {
+      try {
+        checked_regex(plain_text(expression));
+        return false;
+      } catch (const ConfigError& e) {
+        notes_.push_back(text(s.path, ": ", e.what(), "; add the parameters that it matches to optimizer.no_decay"));
+        return true;
+      }
+    });
+    return s;
+  }
+
   void note_no_decay(const LoadedConfig& loaded) {
-    const auto s = std::ranges::find(taken_, "optimizer.weight_decay_exclude_named_params", &Setting::path);
+    const auto s = std::ranges::find(taken_, kNoDecay, &Setting::path);
     if (s == taken_.end() || loaded.config.model.hidden_size == 0) return;
     for (const std::string& word : loaded.config.optimizer.no_decay)
       if (word.starts_with("re:"))
-        notes_.push_back(text("optimizer.weight_decay_exclude_named_params: \"", word.substr(3),
-                              "\" matches no parameter of nanotron's"));
+        notes_.push_back(text(kNoDecay, ": \"", word.substr(3), "\" matches no parameter of nanotron's"));
   }
 
-  LoadedConfig load() const {
+  LoadedConfig load() {
     LoadedConfig loaded = load_settings(file_, contents_, taken_, {});
+    while (leave_out(loaded.violations)) loaded = load_settings(file_, contents_, taken_, {});
     throw_if_any(loaded.violations);
     return loaded;
+  }
+
+  /// Settings whose values have no counterpart become notes; returns whether there were any.
+  bool leave_out(const std::vector<Violation>& violations) {
+    bool any = false;
+    for (const Violation& v : violations) {
+      const auto s = std::ranges::find(taken_, v.foreign, &Setting::path);
+      if (v.foreign.empty() || s == taken_.end()) continue;
+      const std::vector<AliasMatch> matches = find_aliases(s->path);
+      notes_.push_back(text(v.headline, s->place.line > 0 ? text(" (line ", s->place.line, ")") : "",
+                            matches.empty() ? "" : "; set " + matches.front().key));
+      // That trainer's default is not what the file says, either.
+      for (const AliasMatch& match : matches) open_.insert(match.key);
+      taken_.erase(s);
+      any = true;
+    }
+    return any;
   }
 
   void add_assumed(const LoadedConfig& loaded) {
@@ -393,7 +434,7 @@ class Importer {
   const std::string& contents_;
   Settings taken_;
   std::vector<std::string> notes_, harmless_;
-  static constexpr const char* kMegatronVocabMultiple = "--make-vocab-size-divisible-by";
+  static constexpr const char* kNoDecay = "optimizer.weight_decay_exclude_named_params";
   std::map<std::string, Setting> flavor_, validation_;
   std::optional<Setting> initial_weights_;   // torchtitan's checkpoint.initial_load_path
   std::map<std::string, Value> checkpoint_;  // its other keys in [checkpoint] without a counterpart

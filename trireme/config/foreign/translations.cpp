@@ -105,10 +105,16 @@ Settings tp_mode(const Setting& s, const std::string& key, const Config&) {
   return by_table(s, key, {{"reduce_scatter", {true}}, {"all_reduce", {false}}});
 }
 
+Settings nanotron_engine(const Setting& s, const std::string& key, const Config&) {
+  return by_table(s, key, {{"afab", {"afab"}}, {"1f1b", {"1f1b"}}});
+}
+
 Settings schedule(const Setting& s, const std::string& key, const Config&) {
-  static const Words words = {{"afab", {"afab"}},         {"gpipe", {"afab"}},
-                              {"1f1b", {"1f1b"}},         {"interleaved1f1b", {"interleaved-1f1b"}},
-                              {"zbvzerobubble", {"zbv"}}, {"dualpipev", {"dualpipe-v"}}};
+  static const Words words = {{"gpipe", {"afab"}},
+                              {"1f1b", {"1f1b"}},
+                              {"interleaved1f1b", {"interleaved-1f1b"}},
+                              {"zbvzerobubble", {"zbv"}},
+                              {"dualpipev", {"dualpipe-v"}}};
   return by_table(s, key, words);
 }
 
@@ -137,8 +143,8 @@ Settings resume(const Setting& s, const std::string& key, const Config&) {
   if (const auto* on = std::get_if<bool>(&s.value.data)) return one(s, key, {*on ? "auto" : "never"});
   const auto step = number_of(s.value);
   if (!step) return same(s, key, {});
-  require<ConfigError>(*step == -1, s.path, " = ", brief(s.value),
-                       " has no counterpart here: set checkpoint.resume to the checkpoint's folder");
+  require<NoCounterpart>(*step == -1, s.path, " = ", brief(s.value),
+                         " has no counterpart here: only -1 and a checkpoint's folder have");
   return one(s, key, {"auto"});
 }
 

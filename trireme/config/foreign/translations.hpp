@@ -2,14 +2,20 @@
 // Translations of other trainers' values to ours: the functions used in the table of aliases.cpp.
 #include <string>
 
+#include "trireme/base/error.hpp"
 #include "trireme/config/read/setting.hpp"
 #include "trireme/config/schema/config.hpp"
 
 namespace trireme::config {
 
-/// Our settings for a foreign one; `key` is ours, with its index filled in. ConfigError for a value without a
-/// counterpart; an empty result means that the foreign value is our default. `so_far`: the config from the other
-/// settings.
+/// A value that is valid there and that we do not have. An import goes on without it.
+struct NoCounterpart : ConfigError {
+  using ConfigError::ConfigError;
+};
+
+/// Our settings for a foreign one; `key` is ours, with its index filled in. NoCounterpart for a value that we do not
+/// have, ConfigError for one that is wrong; an empty result means that the foreign value is our default. `so_far`: the
+/// config from the other settings.
 using Translation = Settings (*)(const Setting& foreign, const std::string& key, const Config& so_far);
 
 /// The number of values of a foreign flag: one; none, unless "true" or "false" follows; or all up to the next flag.
@@ -45,7 +51,8 @@ Settings profile(const Setting& s, const std::string& key, const Config&);  // t
 // Words by table.
 Settings dtype(const Setting& s, const std::string& key, const Config&);
 Settings tp_mode(const Setting& s, const std::string& key, const Config&);
-Settings schedule(const Setting& s, const std::string& key, const Config&);
+Settings nanotron_engine(const Setting& s, const std::string& key, const Config&);
+Settings schedule(const Setting& s, const std::string& key, const Config&);  // torchtitan
 Settings adam_is_adamw(const Setting& s, const std::string& key, const Config&);
 Settings hf_fsdp(const Setting& s, const std::string& key, const Config&);
 Settings resume(const Setting& s, const std::string& key, const Config&);
@@ -75,7 +82,10 @@ Settings first_profiled(const Setting& s, const std::string& key, const Config& 
 Settings last_profiled(const Setting& s, const std::string& key, const Config& so_far);
 
 // Learning rate schedules (lr_translations.cpp).
-Settings decay_style(const Setting& s, const std::string& key, const Config&);
+Settings nanotron_decay(const Setting& s, const std::string& key, const Config&);
+Settings torchtitan_decay(const Setting& s, const std::string& key, const Config&);
+Settings megatron_decay(const Setting& s, const std::string& key, const Config&);
+Settings hf_decay(const Setting& s, const std::string& key, const Config&);
 Settings deepspeed_scheduler(const Setting& s, const std::string& key, const Config&);
 Settings factor_of_lr(const Setting& s, const std::string& key, const Config& so_far);
 Settings ratio_of_steps(const Setting& s, const std::string& key, const Config& so_far);       // torchtitan
