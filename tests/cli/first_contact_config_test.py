@@ -44,6 +44,7 @@ class Config(unittest.TestCase):
 
     def imported(self, source, *words):
         out = self.folder / "imported.toml"
+        out.unlink(missing_ok=True)
         report = self.ok("config", "import", source, "-o", out, *words).stderr
         return out, report
 
@@ -253,6 +254,8 @@ class NoDecay(Config):
         self.assertEqual(len(warnings), 1, warnings)  # "bias" matches in other families
         self.assertIn('".*token_embedding.*" matches no parameter; the nearest are embedding.weight', warnings[0])
         self.assertIn("not a regular expression", self.fails("config", "check", self.write("bad.toml", self.MODEL + '["re:(x"]')))
+        check = self.ok("config", "check", self.write("run.toml", self.MODEL + '["nrom"]'), "--no-files").stderr
+        self.assertIn('"nrom" matches no parameter; the nearest are layers.*.attention_norm.weight, layers.*.mlp_norm.weight, norm.weight', check)
 
 
 class ImportReport(Config):
@@ -327,6 +330,9 @@ class ImportReport(Config):
         model = self.imported_text("a.yaml", "model:\n  make_vocab_size_divisible_by: 64\n  model_config:\n    hidden_size: 64\n"
                                    "    vocab_size: 1000\nparallelism:\n  tp: 2\n")[0]["model"]
         self.assertEqual((model["vocab_multiple"], model["vocab_size"]), (128, 1024))
+        model = self.imported_text("a.yaml", "model:\n  model_config:\n    hidden_size: 64\n    vocab_size: 1001\n"
+                                   "parallelism:\n  tp: 2\n")[0]["model"]
+        self.assertEqual((model["vocab_multiple"], model["vocab_size"]), (2, 1002))
 
     def test_megatrons_older_word_for_rotary_positions(self):
         sizes = "train --num-layers 2 --hidden-size 64 --num-attention-heads 4 --vocab-size 512 --use-rotary-position-embeddings "
@@ -334,6 +340,18 @@ class ImportReport(Config):
         self.assertEqual(self.marked(report), [])
         _, report = self.imported_text("a.sh", sizes)  # our GPT-2 learns its positions
         self.assertIn("--use-rotary-position-embeddings", "".join(self.marked(report)))
+
+    def test_what_has_no_counterpart_is_no_dead_end(self):
+        values, report = self.imported_text("a.yaml", "tokens:\n  train_steps: 77\noptimizer:\n  weight_decay: 0.1\n"
+                                            "  weight_decay_exclude_named_params: ['(?i).*NORM.*', '.*lm_head.*']\n")
+        self.assertEqual((values["training"]["steps"], values["optimizer"]["no_decay"]), (77, ["head.weight"]))
+        self.assertRegex(report, r'! not translated: optimizer.weight_decay_exclude_named_params: "\(\?i\).*" is not a regular expression')
+        for name, theirs, word in (("args.json", {"output_dir": "out", "lr_scheduler_type": "cosine_with_restarts"}, "warmup_stable_decay"),
+                                   ("ds.json", {"train_batch_size": 8, "scheduler": {"type": "OneCycle"}}, "warmuplr")):
+            values, report = self.imported_text(name, json.dumps(theirs | {"gradient_accumulation_steps": 3}))
+            self.assertEqual(values["training"]["grad_accum"], 3)
+            self.assertRegex(report, rf'! not translated: \S+ = "\w+" has no counterpart here \(known: .*{word}\); set lr_scheduler.decay')
+            self.assertNotIn("wsd", report)
 
     def test_deepspeed_decays_every_parameter(self):
         optimizer = {"type": "AdamW", "params": {"lr": 1e-4, "weight_decay": 0.1}}
@@ -436,6 +454,8 @@ class Help(Config):
         self.assertRegex(out.read_text(), r"(?m)^steps = 1000 +# optimizer updates \[steps, at least 1\]$")
         self.assertIn("fits together, and can be trained", self.ok("config", "check", out, "-n", 2).stdout)
         self.assertIn("is there already", self.fails("config", "new", "--preset", "gpt2", "-o", out))
+        self.assertIn("is there already", self.fails("config", "import", DATA / "titan_debug.toml", "-o", out))
+        self.assertIn('preset = "tiny-llama"', out.read_text())
         folder = SOURCE / "trireme/config/testdata/hf/llama3.2-1b"
         self.assertIn(f'hf = "{folder}"', self.ok("config", "new", "--hf", folder).stdout)
 
@@ -449,6 +469,12 @@ class Messages(Config):
                       self.fails("config", "check", "examples/tiny.toml", "--interval", "5"))
         self.assertIn("--training.micro_batch_size?", self.fails("config", "check", "examples/tiny.toml", "--micro-batch-sise=5"))
         self.assertIn("trireme COMMAND --help", self.fails("config", "check", "examples/tiny.toml", "--xyzzy"))
+
+    def test_a_command_of_a_command(self):
+        self.assertEqual(self.fails("config", "shwo"),
+                         "error: unknown command 'config shwo'; did you mean 'config show'?\n  fix: trireme config --help lists them\n")
+        self.assertIn("unknown command 'data prepar'; did you mean 'data prepare'?", self.fails("data", "prepar"))
+        self.ok("config", "--help")
 
     def test_a_fraction_is_a_fraction(self):
         wanted = "error: training.steps = 5.5 is a fraction, not a whole number\n  --> "
