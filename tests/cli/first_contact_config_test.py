@@ -44,6 +44,7 @@ class Config(unittest.TestCase):
 
     def imported(self, source, *words):
         out = self.folder / "imported.toml"
+        out.unlink(missing_ok=True)
         report = self.ok("config", "import", source, "-o", out, *words).stderr
         return out, report
 
@@ -142,7 +143,10 @@ class Proof(Config):
         self.same(rates, nanotron)
         # Only the embedding, which is tied to the head, matches .*token_embedding.*
         self.assertEqual(exempt, {"embedding.weight"})
-        training = self.values(out, "-n", 384)["training"]
+        values = self.values(out, "-n", 384)
+        self.assertEqual((values["data"][0]["attention"], values["data"][0]["positions"]), ("document", "document"))
+        self.assertEqual((values["model"]["vocab_multiple"], values["model"]["vocab_size"]), (1 * 2, 128256))
+        training = values["training"]
         self.assertEqual(training["global_batch_size"], 3 * 1 * 192)
         self.assertEqual(training["global_batch_size"] * training["seq_len"], 2_359_296)
 
@@ -250,6 +254,8 @@ class NoDecay(Config):
         self.assertEqual(len(warnings), 1, warnings)  # "bias" matches in other families
         self.assertIn('".*token_embedding.*" matches no parameter; the nearest are embedding.weight', warnings[0])
         self.assertIn("not a regular expression", self.fails("config", "check", self.write("bad.toml", self.MODEL + '["re:(x"]')))
+        check = self.ok("config", "check", self.write("run.toml", self.MODEL + '["nrom"]'), "--no-files").stderr
+        self.assertIn('"nrom" matches no parameter; the nearest are layers.*.attention_norm.weight, layers.*.mlp_norm.weight, norm.weight', check)
 
 
 class ImportReport(Config):
@@ -265,6 +271,95 @@ class ImportReport(Config):
         _, everything = self.imported(DATA / "smollm3_stage1.yaml", "--all")
         self.assertIn("general.project", everything)
         self.assertEqual(len(everything.splitlines()), len(lines) + int(folded[1]))
+
+    def imported_text(self, name, text):
+        source = self.write(name, text)
+        out, report = self.imported(source, "--all")
+        return self.values(out), report
+
+    def marked(self, report):
+        return [line.removeprefix("  ! not translated: ") for line in report.splitlines() if line.startswith("  ! ")]
+
+    def test_initial_weights_of_torchtitan(self):
+        head = '[model]\nname = "llama3"\nflavor = "debugmodel"\n[checkpoint]\ninitial_load_path = "/models/llama"\nenable = '
+        values, report = self.imported_text("a.toml", head + "true\ninitial_load_in_hf = true\n")
+        self.assertEqual(values["model"]["init"], "hf:/models/llama")
+        self.assertEqual(self.marked(report), [])
+        for rest, why in (("true\n", "random weights"), ("false\ninitial_load_in_hf = true\n", "checkpoint.enable is false")):
+            values, report = self.imported_text("a.toml", head + rest)
+            self.assertEqual(values["model"]["init"], "random")
+            self.assertRegex("\n".join(self.marked(report)), f"checkpoint.initial_load_path = .*{why}")
+        _, report = self.imported_text("a.toml", head + 'true\ninitial_load_in_hf = true\nexclude_from_loading = ["lr_scheduler"]\n'
+                                       '[debug]\nmoe_force_load_balance = true\n[fault_tolerance]\nsemi_sync_method = "diloco"\n')
+        self.assertEqual(len(self.marked(report)), 3, report)
+
+    def test_documents_of_megatron_and_nanotron(self):
+        values, report = self.imported_text("a.sh", "train --data-path a.ds --reset-position-ids --reset-attention-mask --seed 3")
+        self.assertEqual((values["data"][0]["attention"], values["data"][0]["positions"]), ("document", "document"))
+        stages = "data_stages:\n- start_training_step: 1\n- start_training_step: 5\nmodel:\n  model_config:\n    _use_doc_masking: "
+        for word, wanted in (("true", ["document"] * 2), ("false", ["auto"] * 2)):
+            values, _ = self.imported_text("a.yaml", stages + word + "\n    _use_other: true\n")
+            self.assertEqual([stage["attention"] for stage in values["data"]], wanted)
+        _, report = self.imported_text("a.yaml", stages + "true\n    _use_other: true\n")
+        self.assertTrue(any("_use_other" in line for line in self.marked(report)), report)
+
+    def test_a_switch_that_is_off_may_matter(self):
+        _, report = self.imported_text("ds.json", json.dumps({
+            "train_batch_size": 8, "prescale_gradients": False, "elasticity": {"enabled": False},
+            "optimizer": {"type": "Adam", "params": {"lr": 0.1, "bias_correction": False, "amsgrad": False, "adam_w_mode": True}}}))
+        self.assertEqual([line.split(" = ")[0] for line in self.marked(report) if " = " in line], ["optimizer.params.bias_correction"])
+        _, report = self.imported_text("args.json", json.dumps({
+            "output_dir": "out", "max_steps": 5, "average_tokens_across_devices": False, "adafactor": False, "do_eval": False}))
+        self.assertEqual([line.split(" = ")[0] for line in self.marked(report) if " = " in line], ["average_tokens_across_devices"])
+
+    def test_steps_that_are_not_known_are_told(self):
+        for warmup in ({"warmup_ratio": 0.03, "warmup_steps": 0}, {"warmup_steps": 0.03}):
+            arguments = {"output_dir": "out", "num_train_epochs": 3, "max_steps": -1, **warmup}
+            _, report = self.imported_text("args.json", json.dumps(arguments))
+            self.assertRegex(report, r"! not translated: warmup_\w+ = 0.03: the number of steps is not known: 1000 are assumed, and "
+                             "the warm-up is 30 of them; set training.steps")
+            _, report = self.imported_text("args.json", json.dumps(arguments | {"max_steps": 100}))
+            self.assertNotIn("not known", report)
+
+    def test_vocabularies_are_padded(self):
+        sizes = "train --num-layers 2 --hidden-size 64 --num-attention-heads 4 --tensor-model-parallel-size 2 "
+        for flags, multiple, size in (("--vocab-size 50257", 256, 50432), ("--vocab-size 50257 --make-vocab-size-divisible-by 1", 2, 50258),
+                                      ("--vocab-size 512", 256, 512)):
+            model = self.imported_text("a.sh", sizes + flags)[0]["model"]
+            self.assertEqual((model["vocab_multiple"], model["vocab_size"]), (multiple, size), flags)
+        model = self.imported_text("a.yaml", "model:\n  make_vocab_size_divisible_by: 64\n  model_config:\n    hidden_size: 64\n"
+                                   "    vocab_size: 1000\nparallelism:\n  tp: 2\n")[0]["model"]
+        self.assertEqual((model["vocab_multiple"], model["vocab_size"]), (128, 1024))
+        model = self.imported_text("a.yaml", "model:\n  model_config:\n    hidden_size: 64\n    vocab_size: 1001\n"
+                                   "parallelism:\n  tp: 2\n")[0]["model"]
+        self.assertEqual((model["vocab_multiple"], model["vocab_size"]), (2, 1002))
+
+    def test_megatrons_older_word_for_rotary_positions(self):
+        sizes = "train --num-layers 2 --hidden-size 64 --num-attention-heads 4 --vocab-size 512 --use-rotary-position-embeddings "
+        _, report = self.imported_text("a.sh", sizes + "--swiglu --normalization RMSNorm --disable-bias-linear")
+        self.assertEqual(self.marked(report), [])
+        _, report = self.imported_text("a.sh", sizes)  # our GPT-2 learns its positions
+        self.assertIn("--use-rotary-position-embeddings", "".join(self.marked(report)))
+
+    def test_what_has_no_counterpart_is_no_dead_end(self):
+        values, report = self.imported_text("a.yaml", "tokens:\n  train_steps: 77\noptimizer:\n  weight_decay: 0.1\n"
+                                            "  weight_decay_exclude_named_params: ['(?i).*NORM.*', '.*lm_head.*']\n")
+        self.assertEqual((values["training"]["steps"], values["optimizer"]["no_decay"]), (77, ["head.weight"]))
+        self.assertRegex(report, r'! not translated: optimizer.weight_decay_exclude_named_params: "\(\?i\).*" is not a regular expression')
+        for name, theirs, word in (("args.json", {"output_dir": "out", "lr_scheduler_type": "cosine_with_restarts"}, "warmup_stable_decay"),
+                                   ("ds.json", {"train_batch_size": 8, "scheduler": {"type": "OneCycle"}}, "warmuplr")):
+            values, report = self.imported_text(name, json.dumps(theirs | {"gradient_accumulation_steps": 3}))
+            self.assertEqual(values["training"]["grad_accum"], 3)
+            self.assertRegex(report, rf'! not translated: \S+ = "\w+" has no counterpart here \(known: .*{word}\); set lr_scheduler.decay')
+            self.assertNotIn("wsd", report)
+
+    def test_deepspeed_decays_every_parameter(self):
+        optimizer = {"type": "AdamW", "params": {"lr": 1e-4, "weight_decay": 0.1}}
+        values, _ = self.imported_text("ds.json", json.dumps({"train_batch_size": 8, "optimizer": optimizer}))
+        self.assertEqual(values["optimizer"]["no_decay"], [])
+        values, _ = self.imported_text("args.json", json.dumps({"output_dir": "out", "max_steps": 5, "weight_decay": 0.1,
+                                                                "deepspeed": {"optimizer": optimizer | {"params": {}}}}))
+        self.assertEqual(values["optimizer"]["no_decay"], ["norm", "bias"])
 
     def test_our_own_config_is_recognised(self):
         message = self.fails("config", "import", "examples/tiny.toml")
@@ -359,6 +454,8 @@ class Help(Config):
         self.assertRegex(out.read_text(), r"(?m)^steps = 1000 +# optimizer updates \[steps, at least 1\]$")
         self.assertIn("fits together, and can be trained", self.ok("config", "check", out, "-n", 2).stdout)
         self.assertIn("is there already", self.fails("config", "new", "--preset", "gpt2", "-o", out))
+        self.assertIn("is there already", self.fails("config", "import", DATA / "titan_debug.toml", "-o", out))
+        self.assertIn('preset = "tiny-llama"', out.read_text())
         folder = SOURCE / "trireme/config/testdata/hf/llama3.2-1b"
         self.assertIn(f'hf = "{folder}"', self.ok("config", "new", "--hf", folder).stdout)
 
@@ -372,6 +469,12 @@ class Messages(Config):
                       self.fails("config", "check", "examples/tiny.toml", "--interval", "5"))
         self.assertIn("--training.micro_batch_size?", self.fails("config", "check", "examples/tiny.toml", "--micro-batch-sise=5"))
         self.assertIn("trireme COMMAND --help", self.fails("config", "check", "examples/tiny.toml", "--xyzzy"))
+
+    def test_a_command_of_a_command(self):
+        self.assertEqual(self.fails("config", "shwo"),
+                         "error: unknown command 'config shwo'; did you mean 'config show'?\n  fix: trireme config --help lists them\n")
+        self.assertIn("unknown command 'data prepar'; did you mean 'data prepare'?", self.fails("data", "prepar"))
+        self.ok("config", "--help")
 
     def test_a_fraction_is_a_fraction(self):
         wanted = "error: training.steps = 5.5 is a fraction, not a whole number\n  --> "

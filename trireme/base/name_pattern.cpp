@@ -7,6 +7,7 @@
 
 #include <fnmatch.h>
 
+#include "trireme/base/edit_distance.hpp"
 #include "trireme/base/error.hpp"
 
 namespace trireme {
@@ -25,6 +26,31 @@ std::size_t longest_common_part(std::string_view a, std::string_view b) {
     std::swap(last, row);
   }
   return longest;
+}
+
+/// "attention" and "norm" of "attention_norm".
+std::vector<std::string_view> words_of_name(std::string_view name) {
+  constexpr std::size_t kLongest = 64;  // the distance of longer ones costs too much
+  std::vector<std::string_view> words;
+  for (std::size_t begin = 0; begin < name.size();) {
+    const std::size_t end = std::min(name.find_first_of("._*", begin), name.size());
+    if (end > begin) words.push_back(name.substr(begin, std::min(end - begin, kLongest)));
+    begin = end + 1;
+  }
+  return words;
+}
+
+/// The letters that a word of the one has in common with a word of the other, if most are in common: 3 of "nrom" and
+/// "norm".
+std::size_t letters_of_similar_words(std::string_view a, std::string_view b) {
+  std::size_t most = 0;
+  for (const std::string_view x : words_of_name(a)) {
+    for (const std::string_view y : words_of_name(b)) {
+      const std::size_t longer = std::max(x.size(), y.size()), distance = edit_distance(x, y);
+      if (2 * distance <= longer) most = std::max(most, longer - distance);
+    }
+  }
+  return most;
 }
 
 /// "layers.*.mlp.up.weight" of "layers.7.mlp.up.weight".
@@ -77,7 +103,7 @@ std::vector<std::string> nearest_names(const std::string& pattern, const std::ve
   for (const std::string& name : names) {
     const std::string kind = without_layer(name);
     if (std::ranges::find(scored, kind, &std::pair<std::size_t, std::string>::second) == scored.end())
-      scored.emplace_back(longest_common_part(letters, kind), kind);
+      scored.emplace_back(std::max(longest_common_part(letters, kind), letters_of_similar_words(letters, kind)), kind);
   }
   std::ranges::stable_sort(scored, std::ranges::greater(), &std::pair<std::size_t, std::string>::first);
   std::vector<std::string> nearest;

@@ -26,8 +26,8 @@ std::regex checked_regex(const std::string& expression);
 std::vector<NamePattern> name_patterns(const std::vector<std::string>& patterns);
 bool matches_any(const std::vector<NamePattern>& patterns, const std::string& name);
 
-/// The names that share the longest part with the pattern, at most three, for messages. Names that differ in a number
-/// alone are one: layers.*.mlp.down.weight.
+/// The names that share the longest part or the most similar word with the pattern, at most three, for messages. Names
+/// that differ in a number alone are one: layers.*.mlp.down.weight.
 std::vector<std::string> nearest_names(const std::string& pattern, const std::vector<std::string>& names);
 
 }  // namespace trireme

@@ -36,6 +36,8 @@ TEST(NamePattern, NearestNamesShareTheLongestPart) {
   EXPECT_EQ(nearest_names("re:.*token_embedding.*", names).front(), "embedding.weight");
   EXPECT_THAT(nearest_names("layernorm", names),
               ElementsAre("layers.*.attention_norm.weight", "layers.*.mlp.up.weight", "layers.*.mlp_norm.weight"));
+  EXPECT_THAT(nearest_names("nrom", names),
+              ElementsAre("layers.*.attention_norm.weight", "layers.*.mlp_norm.weight", "norm.weight"));
 }
 
 }  // namespace

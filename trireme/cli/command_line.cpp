@@ -1,4 +1,5 @@
 #include <functional>
+#include <span>
 
 #include <CLI/CLI.hpp>
 
@@ -74,7 +75,7 @@ void add_config_help(CLI::App& config, Choice& choice) {
   cmd = config.add_subcommand("new", "Write a commented config to begin with");
   cmd->add_option("--preset", fresh->preset, "a model by name (trireme config show --help lists them)");
   cmd->add_option("--hf", fresh->hf, "a Hugging Face folder: its model, weights and tokenizer");
-  cmd->add_option("-o,--output", fresh->output, "file to write; default: standard output");
+  cmd->add_option("-o,--output", fresh->output, "new file to write; default: standard output");
   cmd->footer("Example:\n  trireme config new --preset llama3-8b -o run.toml");
   cmd->callback(
       [fresh, &choice] { choice.run = [fresh](Console& console) { return number(run_config_new(*fresh, console)); }; });
@@ -118,7 +119,7 @@ void add_config(CLI::App& app, Choice& choice) {
       ->required();
   cmd->add_option("--from", import->from,
                   "nanotron, torchtitan, megatron, deepspeed, trainer or hf; default: by the file");
-  cmd->add_option("-o,--output", import->output, "file to write; default: standard output");
+  cmd->add_option("-o,--output", import->output, "new file to write; default: standard output");
   cmd->add_flag("--all", import->all, "list also the keys that change nothing here");
   cmd->footer("Example:\n  trireme config import config_tiny_llama.yaml -o run.toml");
   add_config_help(*config, choice);
@@ -190,14 +191,19 @@ void add_doctor(CLI::App& app, Choice& choice) {
 }
 
 /// A better message than CLI11's, which would only say that a command is missing.
-void check_command(const CLI::App& app, const std::vector<std::string>& words) {
+/// `above`: the commands that `app` is of, "config ".
+void check_command(const CLI::App& app, std::span<const std::string> words, const std::string& above = "") {
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
-  if (words.empty() || words.front().starts_with('-') || std::ranges::find(names, words.front()) != names.end()) return;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) {
+    names.push_back(command->get_name());
+    if (!words.empty() && words.front() == names.back())
+      return check_command(*command, words.subspan(1), text(above, names.back(), " "));
+  }
+  if (names.empty() || words.empty() || words.front().starts_with('-')) return;
   const std::string near = config::nearest(words.front(), names);
-  throw ConfigError(text("unknown command '", words.front(), "'",
-                         near.empty() ? "" : text("; did you mean '", near, "'?"),
-                         "\n  fix: trireme --help lists them"));
+  throw ConfigError(text("unknown command '", above, config::shortened(words.front()), "'",
+                         near.empty() ? "" : text("; did you mean '", above, near, "'?"), "\n  fix: trireme ", above,
+                         "--help lists them"));
 }
 
 /// An argument that no command takes: a setting without its section, perhaps.

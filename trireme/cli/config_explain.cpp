@@ -1,5 +1,5 @@
-#include "trireme/base/file_output.hpp"
 #include "trireme/cli/commands.hpp"
+#include "trireme/cli/config_output.hpp"
 #include "trireme/config/read/reference.hpp"
 #include "trireme/config/read/starter.hpp"
 
@@ -12,14 +12,7 @@ ExitCode run_config_explain(const ConfigExplainOptions& options, Console& consol
 
 ExitCode run_config_new(const ConfigNewOptions& options, Console& console) {
   const std::string toml = config::starter_toml(options.preset, options.hf);
-  if (options.output.empty()) {
-    console.out << toml;
-    return ExitCode::done;
-  }
-  require<ConfigError>(!std::filesystem::exists(options.output), options.output,
-                       " is there already\n  fix: another -o, or remove it first");
-  replace_file(options.output, toml);
-  console.out << "written to " << options.output << "\n";
+  write_config(options.output, toml, console);
   return ExitCode::done;
 }
 

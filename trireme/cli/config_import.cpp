@@ -1,7 +1,7 @@
 #include <filesystem>
 
-#include "trireme/base/file_output.hpp"
 #include "trireme/cli/commands.hpp"
+#include "trireme/cli/config_output.hpp"
 #include "trireme/config/foreign/import.hpp"
 #include "trireme/config/read/toml_file.hpp"
 
@@ -34,6 +34,7 @@ ExitCode run_config_import(const ConfigOptions& options, Console& console) {
   const auto from = config::framework_by_name(options.from);
   require<ConfigError>(options.from.empty() || from, "--from ", options.from,
                        " is no trainer that we know\n  fix: nanotron, torchtitan, megatron, deepspeed, trainer or hf");
+  require_no_file(options.output);
   // A model folder means its config.json.
   std::filesystem::path source = options.file;
   if (std::filesystem::is_directory(source)) source /= "config.json";
@@ -41,12 +42,7 @@ ExitCode run_config_import(const ConfigOptions& options, Console& console) {
       config::import_config(source.string(), config::read_config_file(source.string()), from);
   report_import(imported, options.all, console.err);
   const std::string toml = text("# from ", options.file, " (", name(imported.from), ")\n", imported.toml);
-  if (options.output.empty()) {
-    console.out << toml;
-    return ExitCode::done;
-  }
-  replace_file(options.output, toml);
-  console.out << "written to " << options.output << "\n";
+  write_config(options.output, toml, console);
   return ExitCode::done;
 }
 

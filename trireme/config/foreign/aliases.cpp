@@ -54,6 +54,10 @@ std::vector<Alias> make_aliases() {
       {nanotron, "data_stages.*.sequence_length", "data.*.seq_len", same},
       {nanotron, "data_stages.*.data.dataset.dataset_folder", "data.*.sources", folders},
       {nanotron, "data_stages.*.data.dataset.dataset_weights", "data.*.sources", weights},
+      {nanotron, "data_stages.*.data.dataset.return_positions", "data.*.positions", document_if_true},
+      {nanotron, "data_stages.*.dataset.return_positions", "data.*.positions", document_if_true},
+      {nanotron, "model.model_config._use_doc_masking", "data.*.attention", document_in_every_stage, 1},
+      {nanotron, "model.make_vocab_size_divisible_by", "model.vocab_multiple", times_tp, 1},
       {nanotron, "tokens.train_steps", "training.steps", same},
       {nanotron, "tokens.sequence_length", "training.seq_len", same},
       {nanotron, "tokens.micro_batch_size", "training.micro_batch_size", same},
@@ -66,7 +70,7 @@ std::vector<Alias> make_aliases() {
       {nanotron, "optimizer.weight_decay_exclude_named_params", "optimizer.no_decay", nanotron_no_decay, 1},
       {nanotron, "optimizer.learning_rate_scheduler.learning_rate", "optimizer.lr", same},
       {nanotron, "optimizer.learning_rate_scheduler.lr_warmup_steps", "lr_scheduler.warmup_steps", same},
-      {nanotron, "optimizer.learning_rate_scheduler.lr_decay_style", "lr_scheduler.decay", decay_style},
+      {nanotron, "optimizer.learning_rate_scheduler.lr_decay_style", "lr_scheduler.decay", nanotron_decay},
       {nanotron, "optimizer.learning_rate_scheduler.lr_decay_starting_step", "lr_scheduler.decay_start_step", same},
       {nanotron, "optimizer.learning_rate_scheduler.lr_decay_steps", "lr_scheduler.decay_steps", length_after_warmup,
        1},
@@ -75,7 +79,7 @@ std::vector<Alias> make_aliases() {
       {nanotron, "optimizer.zero_stage", "parallelism.zero", same},
       {nanotron, "optimizer.accumulate_grad_in_fp32", "precision.accumulate", float32_if_true},
       {nanotron, "parallelism.tp_mode", "parallelism.sequence_parallel", tp_mode},
-      {nanotron, "parallelism.pp_engine", "parallelism.pp_schedule", schedule},
+      {nanotron, "parallelism.pp_engine", "parallelism.pp_schedule", nanotron_engine},
       {nanotron, "parallelism.context_parallel_size", "parallelism.cp", same},
       {nanotron, "parallelism.expert_parallel_size", "parallelism.ep", same},
       {nanotron, "parallelism.recompute_layer", "activation_checkpoint.mode", full_if_true},
@@ -101,7 +105,7 @@ std::vector<Alias> make_aliases() {
       {torchtitan, "optimizer.beta1", "optimizer.betas", beta1, 1},
       {torchtitan, "optimizer.beta2", "optimizer.betas", beta2, 1},
       {torchtitan, "lr_scheduler.decay_ratio", "lr_scheduler.decay_steps", ratio_of_steps, 1},
-      {torchtitan, "lr_scheduler.decay_type", "lr_scheduler.decay", decay_style},
+      {torchtitan, "lr_scheduler.decay_type", "lr_scheduler.decay", torchtitan_decay},
       {torchtitan, "lr_scheduler.min_lr_factor", "lr_scheduler.min_lr", factor_of_lr, 1},
       {torchtitan, "lr_scheduler.lr_min", "lr_scheduler.min_lr", factor_of_lr, 1},
       {torchtitan, "parallelism.data_parallel_replicate_degree", "parallelism.replicate", same},
@@ -138,6 +142,7 @@ std::vector<Alias> make_aliases() {
       {megatron, "--ffn-hidden-size", "model.intermediate_size", same},
       {megatron, "--max-position-embeddings", "model.max_position_embeddings", same},
       {megatron, "--vocab-size", "model.vocab_size", same},
+      {megatron, "--make-vocab-size-divisible-by", "model.vocab_multiple", times_tp, 1},
       {megatron, "--norm-epsilon", "model.norm_eps", same},
       {megatron, "--rotary-base", "model.rope_theta", same},
       {megatron, "--init-method-std", "model.initializer_range", same},
@@ -151,6 +156,8 @@ std::vector<Alias> make_aliases() {
       {megatron, "--fp16", "model.dtype", float16_if_true},
       {megatron, "--tokenizer-model", "tokenizer.path", same},
       {megatron, "--data-path", "data.0.sources", weights_and_paths},
+      {megatron, "--reset-attention-mask", "data.0.attention", document_if_true},
+      {megatron, "--reset-position-ids", "data.0.positions", document_if_true},
       {megatron, "--train-iters", "training.steps", same},
       {megatron, "--seq-length", "training.seq_len", same},
       {megatron, "--micro-batch-size", "training.micro_batch_size", same},
@@ -163,7 +170,7 @@ std::vector<Alias> make_aliases() {
       {megatron, "--adam-eps", "optimizer.eps", same},
       {megatron, "--weight-decay", "optimizer.weight_decay", same},
       {megatron, "--lr-warmup-iters", "lr_scheduler.warmup_steps", same},
-      {megatron, "--lr-decay-style", "lr_scheduler.decay", decay_style},
+      {megatron, "--lr-decay-style", "lr_scheduler.decay", megatron_decay},
       {megatron, "--lr-decay-iters", "lr_scheduler.decay_end_step", same},
       {megatron, "--lr-decay-samples", "lr_scheduler.decay_end_step", samples_as_steps, 1},
       {megatron, "--lr-warmup-samples", "lr_scheduler.warmup_steps", samples_as_steps, 1},
@@ -249,7 +256,7 @@ std::vector<Alias> make_aliases() {
       {hf_trainer, "weight_decay", "optimizer.weight_decay", same},
       {hf_trainer, "warmup_steps", "lr_scheduler.warmup_steps", hf_warmup_steps, 1},
       {hf_trainer, "warmup_ratio", "lr_scheduler.warmup_steps", hf_warmup_ratio, 2},
-      {hf_trainer, "lr_scheduler_type", "lr_scheduler.decay", decay_style},
+      {hf_trainer, "lr_scheduler_type", "lr_scheduler.decay", hf_decay},
       {hf_trainer, "lr_scheduler_type", "lr_scheduler.warmup_steps", hf_constant, 3},
       {hf_trainer, "lr_scheduler_type", "lr_scheduler.decay_steps", hf_time_scale, 3},
       {hf_trainer, "lr_scheduler_kwargs.min_lr", "lr_scheduler.min_lr", same},
@@ -304,7 +311,9 @@ std::vector<AliasMatch> find_aliases(const std::string& path) {
   const auto add = [&](const Alias& alias, const std::string& index) {
     if (!found.empty() && found.front().alias->framework != alias.framework) return;
     std::string key = alias.key;
-    if (const std::size_t star = key.find('*'); star != std::string::npos) key.replace(star, 1, index);
+    // A foreign key without an index is of every stage: its translation fills in ours.
+    if (const std::size_t star = key.find('*'); star != std::string::npos && !index.empty())
+      key.replace(star, 1, index);
     found.push_back({&alias, key});
   };
   for (const Alias& alias : aliases())

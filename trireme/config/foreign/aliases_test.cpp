@@ -54,6 +54,8 @@ const std::vector<Renamed>& renamed_keys() {
       {"model.intermediate_size", "96", "--ffn-hidden-size 96"},
       {"model.head_dim", "16", "--kv-channels 16"},
       {"model.vocab_size", "100", "--vocab-size 100"},
+      {"model.vocab_multiple", "256", "--make-vocab-size-divisible-by 128", "parallelism.tp = 2"},
+      {"model.vocab_multiple", "2", "model.make_vocab_size_divisible_by = 1", "parallelism.tp = 2"},
       {"model.max_position_embeddings", "64", "--max-position-embeddings 64"},
       {"model.norm_eps", "1e-06", "--norm-epsilon 1e-6"},
       {"model.rope_theta", "500.0", "--rotary-base 500"},
@@ -91,6 +93,13 @@ const std::vector<Renamed>& renamed_keys() {
       {"data.0.sources.0.path", R"("a")", "data_stages.0.data.dataset.dataset_folder = 'a'"},
       {"data.0.sources.1.weight", "0.3",
        "data_stages.0.data.dataset = { dataset_folder = ['a', 'b'], dataset_weights = [0.7, 0.3] }"},
+      {"data.0.positions", R"("document")", "data_stages.0.data.dataset.return_positions = true"},
+      {"data.0.positions", R"("auto")", "data_stages.0.dataset.return_positions = false", "data.start_step = 1"},
+      {"data.0.positions", R"("document")", "data_stages.0.dataset.return_positions = true"},
+      {"data.1.attention", R"("document")", "model.model_config._use_doc_masking = true",
+       "data = [ { start_step = 1 }, { start_step = 2 } ]"},
+      {"data.0.positions", R"("document")", "--reset-position-ids"},
+      {"data.0.attention", R"("document")", "--reset-attention-mask"},
       {"data.0.start_step", "1", "data_stages.0.start_training_step = 1"},
       {"data.0.seq_len", "64", "data_stages.0.sequence_length = 64"},
       {"data.0.sources.0.path", R"("c4")", "training.dataset = 'c4'"},
@@ -360,8 +369,9 @@ TEST(Aliases, AllAreInTheTable) {
 
 TEST(Aliases, LeadToKeysThatExist) {
   Config config;
-  std::set<std::string> keys = {"data.*.start_step", "data.*.seq_len", "data.*.sources", "data.0.sources",
-                                "data.0.sources.0.path"};
+  std::set<std::string> keys = {"data.*.start_step", "data.*.seq_len", "data.*.attention",
+                                "data.*.positions",  "data.*.sources", "data.0.attention",
+                                "data.0.positions",  "data.0.sources", "data.0.sources.0.path"};
   for (const Field& field : fields(config)) keys.insert(field.key);
   std::set<std::tuple<Framework, std::string, std::string>> seen;
   for (const Alias& alias : aliases()) {

@@ -46,6 +46,7 @@ const std::vector<std::pair<std::string, Value>>& assumed(Framework framework) {
        {{"training.max_norm", {whole{0}}},
         {"optimizer.betas", adam},
         {"optimizer.weight_decay", {whole{0}}},
+        {"optimizer.no_decay", {Values{}}},  // one group: every parameter decays
         {"lr_scheduler.decay", {"constant"}},
         {"parallelism.zero", {whole{0}}},
         {"model.dtype", {"float32"}}}},

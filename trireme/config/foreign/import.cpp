@@ -8,6 +8,7 @@
 #include <set>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/name_pattern.hpp"
 #include "trireme/config/foreign/assumed.hpp"
 #include "trireme/config/foreign/harmless.hpp"
 #include "trireme/config/foreign/hf_config.hpp"
@@ -84,10 +85,15 @@ class Importer {
     } else {
       for (const Setting& s : read_all()) take(s);
       if (from_ == Framework::torchtitan) take_flavor();
+      if (from_ == Framework::torchtitan) take_initial_weights();
       if (from_ == Framework::megatron) finish_megatron();
+      pad_by_default("--hidden-size", "--make-vocab-size-divisible-by", 128);
+      pad_by_default("model.model_config.hidden_size", "model.make_vocab_size_divisible_by", 1);
     }
     keep_one_total();
     LoadedConfig loaded = load();
+    pad_vocabulary(loaded);
+    note_assumed_steps(loaded);
     add_assumed(loaded);
     add_sources(loaded);
     add_validation(loaded);
@@ -137,6 +143,8 @@ class Importer {
       flavor_[s.path] = s;
     } else if (from_ == Framework::torchtitan && s.path.starts_with("validation.")) {
       validation_[leaf_of(s.path)] = s;
+    } else if (from_ == Framework::torchtitan && s.path == "checkpoint.initial_load_path") {
+      initial_weights_ = s;
     } else if (take_folder_map(s)) {
       // nanotron's older key for weights
     } else if (from_ == Framework::torchtitan && s.path == "training.global_batch_size" &&
@@ -145,11 +153,12 @@ class Importer {
     } else if (from_ == Framework::hf_trainer && s.path == "max_steps" && s.value == Value{std::int64_t{-1}}) {
       // the HF Trainer's value for "by epochs"
     } else if (is_known(s.path)) {
-      if (!is_repeated(s)) taken_.push_back(s);
+      if (!is_repeated(s)) taken_.push_back(s.path == kNoDecay ? without_bad_expressions(s) : s);
     } else if (s.path == "model.model_config.initializer_range") {
       note(s, "nanotron draws initial weights by model.init_method.std", true);
     } else {
       note(s, "no counterpart", changes_nothing(from_, s));
+      if (from_ == Framework::torchtitan && s.path.starts_with("checkpoint.")) checkpoint_[leaf_of(s.path)] = s.value;
     }
   }
 
@@ -214,6 +223,30 @@ class Importer {
       taken_.push_back({"model.preset", {preset}, s.place});
   }
 
+  /// torchtitan begins with weights only if checkpoints are on. Those of Hugging Face are ours, too.
+  void take_initial_weights() {
+    if (!initial_weights_ || plain_text(initial_weights_->value).empty()) return;
+    const Setting& s = *initial_weights_;
+    const auto is = [&](const char* key, bool on) {
+      const auto it = checkpoint_.find(key);
+      return it != checkpoint_.end() && it->second == Value{on};
+    };
+    const bool off = is("enable", false) || is("enable_checkpoint", false);
+    if (off) {
+      note(s, "checkpoint.enable is false, so torchtitan loads no weights; to load them, set model.init");
+    } else if (!is("initial_load_in_hf", true)) {
+      note(s,
+           "a checkpoint of torchtitan cannot be read here: the run would begin with random weights; convert it to "
+           "Hugging Face's format, and set model.init = \"hf:FOLDER\"");
+    } else {
+      taken_.push_back({"model.init", {"hf:" + plain_text(s.value)}, s.place});
+      if (!is("enable", true) && !is("enable_checkpoint", true))
+        note(s,
+             "torchtitan loads it only with checkpoint.enable = true, which is not in this file; here model.init "
+             "loads it");
+    }
+  }
+
   /// The family implied by Megatron's flags: llama with SwiGLU, else GPT-2.
   void finish_megatron() {
     const auto find = [&](const char* flag) { return std::ranges::find(taken_, flag, &Setting::path); };
@@ -225,7 +258,11 @@ class Importer {
     if (gated) {
       // Megatron's defaults are GPT-2's; our llama differs from them, so a note reports flags that are missing.
       expect_flag("--normalization = RMSNorm", "Megatron would take LayerNorm, our llama has RMSNorm");
-      expect_flag("--position-embedding-type = rope", "Megatron would learn positions, our llama has RoPE");
+      // --use-rotary-position-embeddings is the older spelling.
+      if (!forget_note("--use-rotary-position-embeddings"))
+        expect_flag("--position-embedding-type = rope", "Megatron would learn positions, our llama has RoPE");
+      else
+        forget_note("--position-embedding-type = rope");
       expect_flag("--disable-bias-linear", "Megatron would have biases, our llama has none");
       if (find("--ffn-hidden-size") == taken_.end()) {
         // Two thirds of 4 h, rounded to a multiple of 64.
@@ -252,6 +289,34 @@ class Importer {
       return n.starts_with(beginning) && n.substr(beginning.size()).starts_with(" (line");
     };
     return std::erase_if(notes_, is_it) + std::erase_if(harmless_, is_it) > 0;
+  }
+
+  /// The vocabulary of a file with a model is padded there even if it does not say to what.
+  void pad_by_default(const char* model, const char* multiple, std::int64_t standard) {
+    const auto has = [&](const char* path) { return std::ranges::find(taken_, path, &Setting::path) != taken_.end(); };
+    if (has(model) && !has(multiple) && !open_.contains("model.vocab_multiple"))
+      taken_.push_back({multiple, {standard}, {file_, 0, 0, ""}});
+  }
+
+  /// Megatron and nanotron pad a vocabulary that is given; ours is padded only if it is the tokenizer's.
+  void pad_vocabulary(const LoadedConfig& loaded) {
+    const std::int64_t size = loaded.config.model.vocab_size, multiple = loaded.config.model.vocab_multiple;
+    if (size % multiple == 0) return;
+    for (Setting& s : taken_)
+      if (s.path == "--vocab-size" || s.path == "model.model_config.vocab_size")
+        s.value = {(size / multiple + 1) * multiple};
+  }
+
+  /// The HF Trainer counts epochs, which only the data knows; a warm-up that is a share of the run needs steps.
+  void note_assumed_steps(const LoadedConfig& loaded) {
+    if (from_ != Framework::hf_trainer || loaded.is_given("training.steps")) return;
+    for (const Setting& s : taken_) {
+      const double share = plain_number(s.value).value_or(0);
+      if ((s.path != "warmup_ratio" && s.path != "warmup_steps") || share <= 0 || share >= 1) continue;
+      note(s, text("the number of steps is not known: ", loaded.config.training.steps,
+                   " are assumed, and the warm-up is ", loaded.config.lr_scheduler.warmup_steps,
+                   " of them; set training.steps, and lr_scheduler.warmup_steps to ", brief(s.value), " of it"));
+    }
   }
 
   /// torchtitan validates only if it is switched on; its steps are of every replica.
@@ -290,19 +355,52 @@ class Importer {
       note(*length, "validation has the length of training");
   }
 
+  /// Python's regular expressions have a syntax that ours lack, such as (?i).
+  Setting without_bad_expressions(Setting s) {
+    auto* list = std::get_if<Values>(&s.value.data);
+    if (list == nullptr) return s;
+    std::erase_if(*list, [&](const Value& expression) {
+      try {
+        checked_regex(plain_text(expression));
+        return false;
+      } catch (const ConfigError& e) {
+        notes_.push_back(text(s.path, ": ", e.what(), "; add the parameters that it matches to optimizer.no_decay"));
+        return true;
+      }
+    });
+    return s;
+  }
+
   void note_no_decay(const LoadedConfig& loaded) {
-    const auto s = std::ranges::find(taken_, "optimizer.weight_decay_exclude_named_params", &Setting::path);
+    const auto s = std::ranges::find(taken_, kNoDecay, &Setting::path);
     if (s == taken_.end() || loaded.config.model.hidden_size == 0) return;
     for (const std::string& word : loaded.config.optimizer.no_decay)
       if (word.starts_with("re:"))
-        notes_.push_back(text("optimizer.weight_decay_exclude_named_params: \"", word.substr(3),
-                              "\" matches no parameter of nanotron's"));
+        notes_.push_back(text(kNoDecay, ": \"", word.substr(3), "\" matches no parameter of nanotron's"));
   }
 
-  LoadedConfig load() const {
+  LoadedConfig load() {
     LoadedConfig loaded = load_settings(file_, contents_, taken_, {});
+    while (leave_out(loaded.violations)) loaded = load_settings(file_, contents_, taken_, {});
     throw_if_any(loaded.violations);
     return loaded;
+  }
+
+  /// Settings whose values have no counterpart become notes; returns whether there were any.
+  bool leave_out(const std::vector<Violation>& violations) {
+    bool any = false;
+    for (const Violation& v : violations) {
+      const auto s = std::ranges::find(taken_, v.foreign, &Setting::path);
+      if (v.foreign.empty() || s == taken_.end()) continue;
+      const std::vector<AliasMatch> matches = find_aliases(s->path);
+      notes_.push_back(text(v.headline, s->place.line > 0 ? text(" (line ", s->place.line, ")") : "",
+                            matches.empty() ? "" : "; set " + matches.front().key));
+      // That trainer's default is not what the file says, either.
+      for (const AliasMatch& match : matches) open_.insert(match.key);
+      taken_.erase(s);
+      any = true;
+    }
+    return any;
   }
 
   void add_assumed(const LoadedConfig& loaded) {
@@ -336,11 +434,14 @@ class Importer {
   const std::string& contents_;
   Settings taken_;
   std::vector<std::string> notes_, harmless_;
+  static constexpr const char* kNoDecay = "optimizer.weight_decay_exclude_named_params";
   std::map<std::string, Setting> flavor_, validation_;
-  std::map<std::string, int> sources_;  // by data stage: number of sources from a map
-  std::set<std::string> open_;          // our keys whose value only the user's code knows
-  std::set<std::string> automatic_;     // foreign keys that are "auto"
-  std::optional<Value> total_;          // DeepSpeed's total_num_steps, if the run has another number
+  std::optional<Setting> initial_weights_;   // torchtitan's checkpoint.initial_load_path
+  std::map<std::string, Value> checkpoint_;  // its other keys in [checkpoint] without a counterpart
+  std::map<std::string, int> sources_;       // by data stage: number of sources from a map
+  std::set<std::string> open_;               // our keys whose value only the user's code knows
+  std::set<std::string> automatic_;          // foreign keys that are "auto"
+  std::optional<Value> total_;               // DeepSpeed's total_num_steps, if the run has another number
 };
 
 }  // namespace

@@ -20,8 +20,8 @@ struct Imported {
 /// Detects the trainer of a file from its extension and content. ConfigError if it is unknown, or our own.
 Framework recognise(const std::string& file, const std::string& contents);
 
-/// Defaults of the trainer that differ from ours are written out (assumed.hpp). ConfigError for a file that cannot be
-/// parsed, and for values without a counterpart.
+/// Defaults of the trainer that differ from ours are written out (assumed.hpp). A value without a counterpart is left
+/// out with a note. ConfigError for a file that cannot be parsed, and for values that are wrong there, too.
 Imported import_config(const std::string& file, const std::string& contents,
                        std::optional<Framework> from = std::nullopt);
 

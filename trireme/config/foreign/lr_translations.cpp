@@ -30,15 +30,28 @@ bool is_wsd(const Config& so_far) { return so_far.lr_scheduler.decay == "exponen
 
 }  // namespace
 
-Settings decay_style(const Setting& s, const std::string& key, const Config&) {
-  // polynomial: the HF Trainer's default power is 1, and its default lr_end 1e-7 (trainer_schedule.cpp).
+Settings nanotron_decay(const Setting& s, const std::string& key, const Config&) {
+  return by_table(s, key, {{"linear", {"linear"}}, {"cosine", {"cosine"}}, {"1-sqrt", {"1-sqrt"}}});
+}
+
+Settings torchtitan_decay(const Setting& s, const std::string& key, const Config&) {
+  return by_table(s, key, {{"linear", {"linear"}}, {"cosine", {"cosine"}}, {"sqrt", {"1-sqrt"}}});
+}
+
+Settings megatron_decay(const Setting& s, const std::string& key, const Config&) {
+  static const Words words = {{"constant", {"constant"}},
+                              {"linear", {"linear"}},
+                              {"cosine", {"cosine"}},
+                              {"inverse-square-root", {"inverse-sqrt"}},
+                              {"wsd", {"exponential"}}};
+  return by_table(s, key, words);
+}
+
+Settings hf_decay(const Setting& s, const std::string& key, const Config&) {
+  // polynomial: its default power is 1, and its default lr_end 1e-7 (trainer_schedule.cpp).
   static const Words words = {{"linear", {"linear"}},
                               {"cosine", {"cosine"}},
-                              {"1-sqrt", {"1-sqrt"}},
-                              {"sqrt", {"1-sqrt"}},
-                              {"inverse-square-root", {"inverse-sqrt"}},
                               {"inverse_sqrt", {"inverse-sqrt"}},
-                              {"wsd", {"exponential"}},
                               {"warmup_stable_decay", {"cosine"}},
                               {"cosine_with_min_lr", {"cosine"}},
                               {"polynomial", {"linear"}},
@@ -153,7 +166,8 @@ Settings hf_min_ratio(const Setting& s, const std::string& key, const Config& so
 }
 /// The power of its polynomial decay.
 Settings only_one(const Setting& s, const std::string&, const Config&) {
-  require<ConfigError>(number_or_throw(s) == 1, s.path, " = ", brief(s.value), " has no counterpart here: only 1 has");
+  require<NoCounterpart>(number_or_throw(s) == 1, s.path, " = ", brief(s.value),
+                         " has no counterpart here: only 1 has");
   return {};
 }
 

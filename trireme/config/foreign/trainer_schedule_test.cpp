@@ -257,10 +257,24 @@ TEST(TrainerSchedule, OneThatWeDoNotHaveIsRefused) {
               HasSubstr("without --lr-wsd-decay-iters"));
   EXPECT_THAT(message_of<ConfigError>([] { import_config("x.sh", "run --train-samples 100"); }),
               HasSubstr("needs --global-batch-size"));
-  EXPECT_THAT(message_of<ConfigError>([] {
-                import_config("x.json", R"({"output_dir": "x", "lr_scheduler_type": "cosine_with_restarts"})");
-              }),
-              HasSubstr("has no counterpart"));
+}
+
+TEST(TrainerSchedule, ANameWithoutACounterpartIsLeftOut) {
+  const Imported trainer =
+      import_config("x.json", R"({"output_dir": "x", "lr_scheduler_type": "cosine_with_restarts", "seed": 7})");
+  EXPECT_EQ(trainer.notes.front(),
+            "lr_scheduler_type = \"cosine_with_restarts\" has no counterpart here (known: constant, "
+            "constant_with_warmup, cosine, cosine_with_min_lr, inverse_sqrt, linear, polynomial, warmup_stable_decay); "
+            "set lr_scheduler.decay");
+  EXPECT_EQ(load(trainer.toml).config.run.seed, 7);
+  EXPECT_FALSE(load(trainer.toml).is_given("lr_scheduler.decay"));
+  const Imported deepspeed =
+      import_config("x.json", R"({"train_batch_size": 8, "optimizer": {"type": "Adam", "params": {"lr": 0.5}},
+                                  "scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 0.1}}})");
+  EXPECT_THAT(deepspeed.notes.back(), HasSubstr("set model.preset"));
+  EXPECT_THAT(deepspeed.notes.at(1), HasSubstr("scheduler.type = \"OneCycle\" has no counterpart here (known: "
+                                               "warmupcosinelr, warmupdecaylr, warmuplr)"));
+  EXPECT_EQ(load(deepspeed.toml).config.optimizer.lr, 0.5);
 }
 
 }  // namespace

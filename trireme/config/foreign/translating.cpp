@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "trireme/base/error.hpp"
+#include "trireme/config/foreign/translations.hpp"
 #include "trireme/config/read/convert.hpp"
 
 namespace trireme::config::translating {
@@ -52,7 +53,7 @@ Settings by_table(const Setting& s, const std::string& key, const Words& table) 
   if (it == table.end()) {
     std::string known;
     for (const auto& [word, value] : table) known += (known.empty() ? "" : ", ") + (word.empty() ? "\"\"" : word);
-    throw ConfigError(text(s.path, " = ", brief(s.value), " has no counterpart here (known: ", known, ")"));
+    throw NoCounterpart(text(s.path, " = ", brief(s.value), " has no counterpart here (known: ", known, ")"));
   }
   return one(s, key, it->second);
 }

@@ -20,7 +20,7 @@ std::int64_t whole_or_throw(const Setting& s);
 /// true, false, a flag without a value, or "true"/"1".
 bool truth_of(const Setting& s);
 Settings one(const Setting& s, const std::string& key, Value value);
-/// Translates a word by the table; ConfigError lists the words that have a counterpart.
+/// Translates a word by the table; NoCounterpart lists the words that have a counterpart.
 Settings by_table(const Setting& s, const std::string& key, const Words& table);
 
 }  // namespace trireme::config::translating

@@ -79,6 +79,9 @@ Settings one_if_true(const Setting& s, const std::string& key, const Config&) {
 Settings three_if_true(const Setting& s, const std::string& key, const Config&) {
   return if_true(s, key, {std::int64_t{3}});
 }
+Settings document_if_true(const Setting& s, const std::string& key, const Config&) {
+  return if_true(s, key, {"document"});
+}
 Settings first_step_if_true(const Setting& s, const std::string& key, const Config&) {
   return truth_of(s) ? profiled(s, key, 1, 2) : Settings{};
 }
@@ -102,10 +105,16 @@ Settings tp_mode(const Setting& s, const std::string& key, const Config&) {
   return by_table(s, key, {{"reduce_scatter", {true}}, {"all_reduce", {false}}});
 }
 
+Settings nanotron_engine(const Setting& s, const std::string& key, const Config&) {
+  return by_table(s, key, {{"afab", {"afab"}}, {"1f1b", {"1f1b"}}});
+}
+
 Settings schedule(const Setting& s, const std::string& key, const Config&) {
-  static const Words words = {{"afab", {"afab"}},         {"gpipe", {"afab"}},
-                              {"1f1b", {"1f1b"}},         {"interleaved1f1b", {"interleaved-1f1b"}},
-                              {"zbvzerobubble", {"zbv"}}, {"dualpipev", {"dualpipe-v"}}};
+  static const Words words = {{"gpipe", {"afab"}},
+                              {"1f1b", {"1f1b"}},
+                              {"interleaved1f1b", {"interleaved-1f1b"}},
+                              {"zbvzerobubble", {"zbv"}},
+                              {"dualpipev", {"dualpipe-v"}}};
   return by_table(s, key, words);
 }
 
@@ -134,8 +143,8 @@ Settings resume(const Setting& s, const std::string& key, const Config&) {
   if (const auto* on = std::get_if<bool>(&s.value.data)) return one(s, key, {*on ? "auto" : "never"});
   const auto step = number_of(s.value);
   if (!step) return same(s, key, {});
-  require<ConfigError>(*step == -1, s.path, " = ", brief(s.value),
-                       " has no counterpart here: set checkpoint.resume to the checkpoint's folder");
+  require<NoCounterpart>(*step == -1, s.path, " = ", brief(s.value),
+                         " has no counterpart here: only -1 and a checkpoint's folder have");
   return one(s, key, {"auto"});
 }
 
@@ -216,6 +225,24 @@ Settings elements_as_mb(const Setting& s, const std::string& key, const Config& 
   return one(s, key, {number_or_throw(s) * dtype_bytes(so_far.precision.accumulate) / 1e6});
 }
 
+/// A switch of nanotron's model is a key of each data stage here: `key` has a * for the stage.
+Settings document_in_every_stage(const Setting& s, const std::string& key, const Config& so_far) {
+  Settings out;
+  if (!truth_of(s)) return out;
+  const std::size_t star = key.find('*');
+  for (std::size_t stage = 0; stage < std::max<std::size_t>(1, so_far.data.size()); ++stage)
+    out.push_back({text(key.substr(0, star), stage, key.substr(star + 1)), {"document"}, s.place});
+  return out;
+}
+
+/// Megatron and nanotron pad the vocabulary so that each tensor parallel rank has a multiple.
+Settings times_tp(const Setting& s, const std::string& key, const Config& so_far) {
+  constexpr std::int64_t kMost = 1'000'000;
+  const std::int64_t multiple = whole_or_throw(s);
+  require<ConfigError>(0 < multiple && multiple <= kMost, s.path, " = ", multiple, " is not between 1 and ", kMost);
+  return one(s, key, {multiple * so_far.parallelism.tp});
+}
+
 Settings shard_degree(const Setting& s, const std::string& key, const Config& so_far) {
   const std::int64_t shard = whole_or_throw(s);
   require<ConfigError>(shard <= 1'000'000, s.path, " = ", shard, " is too large");
@@ -279,7 +306,7 @@ FlagWords words_of(Translation translation) {
   const auto is = [&](auto... known) { return ((translation == known) || ...); };
   if (is(weights_and_paths)) return FlagWords::many;
   return is(as_truth, not_of, bfloat16_if_true, float16_if_true, float32_if_true, selective_if_true, full_if_true,
-            one_if_true, three_if_true, profile)
+            document_if_true, one_if_true, three_if_true, profile)
              ? FlagWords::none
              : FlagWords::one;
 }

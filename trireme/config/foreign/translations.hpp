@@ -2,14 +2,20 @@
 // Translations of other trainers' values to ours: the functions used in the table of aliases.cpp.
 #include <string>
 
+#include "trireme/base/error.hpp"
 #include "trireme/config/read/setting.hpp"
 #include "trireme/config/schema/config.hpp"
 
 namespace trireme::config {
 
-/// Our settings for a foreign one; `key` is ours, with its index filled in. ConfigError for a value without a
-/// counterpart; an empty result means that the foreign value is our default. `so_far`: the config from the other
-/// settings.
+/// A value that is valid there and that we do not have. An import goes on without it.
+struct NoCounterpart : ConfigError {
+  using ConfigError::ConfigError;
+};
+
+/// Our settings for a foreign one; `key` is ours, with its index filled in. NoCounterpart for a value that we do not
+/// have, ConfigError for one that is wrong; an empty result means that the foreign value is our default. `so_far`: the
+/// config from the other settings.
 using Translation = Settings (*)(const Setting& foreign, const std::string& key, const Config& so_far);
 
 /// The number of values of a foreign flag: one; none, unless "true" or "false" follows; or all up to the next flag.
@@ -38,13 +44,15 @@ Settings selective_if_true(const Setting& s, const std::string& key, const Confi
 Settings full_if_true(const Setting& s, const std::string& key, const Config&);
 Settings one_if_true(const Setting& s, const std::string& key, const Config&);
 Settings three_if_true(const Setting& s, const std::string& key, const Config&);
+Settings document_if_true(const Setting& s, const std::string& key, const Config&);
 Settings first_step_if_true(const Setting& s, const std::string& key, const Config&);
 Settings profile(const Setting& s, const std::string& key, const Config&);  // the steps that Megatron profiles
 
 // Words by table.
 Settings dtype(const Setting& s, const std::string& key, const Config&);
 Settings tp_mode(const Setting& s, const std::string& key, const Config&);
-Settings schedule(const Setting& s, const std::string& key, const Config&);
+Settings nanotron_engine(const Setting& s, const std::string& key, const Config&);
+Settings schedule(const Setting& s, const std::string& key, const Config&);  // torchtitan
 Settings adam_is_adamw(const Setting& s, const std::string& key, const Config&);
 Settings hf_fsdp(const Setting& s, const std::string& key, const Config&);
 Settings resume(const Setting& s, const std::string& key, const Config&);
@@ -62,6 +70,8 @@ Settings beta1(const Setting& s, const std::string& key, const Config& so_far);
 Settings beta2(const Setting& s, const std::string& key, const Config& so_far);
 Settings tokens_as_sequences(const Setting& s, const std::string& key, const Config& so_far);
 Settings elements_as_mb(const Setting& s, const std::string& key, const Config& so_far);
+Settings document_in_every_stage(const Setting& s, const std::string& key, const Config& so_far);
+Settings times_tp(const Setting& s, const std::string& key, const Config& so_far);
 Settings shard_degree(const Setting& s, const std::string& key, const Config& so_far);
 Settings fsdp_if_sharded(const Setting& s, const std::string& key, const Config& so_far);
 Settings nanotron_no_decay(const Setting& s, const std::string& key, const Config& so_far);
@@ -72,7 +82,10 @@ Settings first_profiled(const Setting& s, const std::string& key, const Config& 
 Settings last_profiled(const Setting& s, const std::string& key, const Config& so_far);
 
 // Learning rate schedules (lr_translations.cpp).
-Settings decay_style(const Setting& s, const std::string& key, const Config&);
+Settings nanotron_decay(const Setting& s, const std::string& key, const Config&);
+Settings torchtitan_decay(const Setting& s, const std::string& key, const Config&);
+Settings megatron_decay(const Setting& s, const std::string& key, const Config&);
+Settings hf_decay(const Setting& s, const std::string& key, const Config&);
 Settings deepspeed_scheduler(const Setting& s, const std::string& key, const Config&);
 Settings factor_of_lr(const Setting& s, const std::string& key, const Config& so_far);
 Settings ratio_of_steps(const Setting& s, const std::string& key, const Config& so_far);       // torchtitan

@@ -183,6 +183,9 @@ class Loader {
         if (refines(match.alias->translate)) seen_[kind].erase(ours.path);
         require(assign(ours, kind), "alias ", s.path, " gives the unknown key ", ours.path);
       }
+    } catch (const NoCounterpart& e) {
+      violation(s, e.what(), "", "");
+      loaded_.violations.back().foreign = s.path;
     } catch (const ConfigError& e) {
       violation(s, e.what(), "", "");
     }

@@ -101,7 +101,7 @@ TEST(LoadConfig, TellsWhatIsWrong) {
       {"parallelism.dp = 2\nparallelism.data_parallel_shard_degree = 4",
        "parallelism.dp is given twice\n  --> run.toml:3  first at run.toml:2\n  fix: keep this one or run.toml:2"},
       {"parallelism.pipeline_parallel_schedule = \"Foo\"",
-       "parallelism.pipeline_parallel_schedule = \"Foo\" has no counterpart here (known: 1f1b, afab, dualpipev, gpipe, "
+       "parallelism.pipeline_parallel_schedule = \"Foo\" has no counterpart here (known: 1f1b, dualpipev, gpipe, "
        "interleaved1f1b, zbvzerobubble)\n  --> run.toml:2"},
       {"model.hf = \"no/such/folder\"", "cannot open no/such/folder: No such file or directory\n  --> run.toml:2"},
       {"model.flavor = \"8B\"\nmodel.name = \"llama3\"",

@@ -13,7 +13,8 @@ struct Violation {
   Place place;
   std::string detail;  // printed next to the place: the reason or the rule
   std::string fix;
-  std::string launch;  // how the ranks were started, if relevant
+  std::string launch;   // how the ranks were started, if relevant
+  std::string foreign;  // the other trainer's key, if its value is right there and has no counterpart here
   // The line of the file and the word in it, if showing them helps.
   std::string excerpt;
   int word_column = 0;  // from 1
