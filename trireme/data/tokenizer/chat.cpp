@@ -68,7 +68,9 @@ std::string_view trimmed(std::string_view words) {
 std::vector<ChatMessage> arranged(std::vector<ChatMessage> messages, const ChatTemplate& chat) {
   if (chat.trim)
     for (ChatMessage& message : messages) message.content = std::string(trimmed(message.content));
-  const bool has_system = messages.front().role == "system";
+  if (chat.skip_empty_system)
+    std::erase_if(messages, [](const ChatMessage& m) { return m.role == "system" && m.content.empty(); });
+  const bool has_system = !messages.empty() && messages.front().role == "system";
   if (!has_system && chat.default_system) messages.insert(messages.begin(), {"system", *chat.default_system});
   if (!has_system || !chat.system_in_user) return messages;
   if (messages.size() < 2 || messages[1].role != "user")
@@ -88,10 +90,11 @@ ChatTemplate ChatTemplate::load(const std::string& name_or_file) {
                      " does not exist\n  fix: auto, chatml, plain, or a JSON file with begin, roles and special");
   const nlohmann::json value = JsonView::parsed(file_text(name_or_file), name_or_file);
   const JsonView view(value, name_or_file);
-  view.only({"begin", "end", "roles", "special", "trim", "default_system", "system_in_user"});
+  view.only({"begin", "end", "roles", "special", "trim", "default_system", "skip_empty_system", "system_in_user"});
   ChatTemplate out{.name = name_or_file, .begin = view.string_or("begin", ""), .roles = {}, .special = {}};
   out.end = view.string_or("end", "");
   out.trim = view.flag("trim", false);
+  out.skip_empty_system = view.flag("skip_empty_system", false);
   if (view.has("default_system")) out.default_system = view.at("default_system").string();
   if (view.has("system_in_user")) out.system_in_user = turn_in(view.at("system_in_user"));
   const JsonView roles = view.at("roles");

@@ -39,6 +39,7 @@ struct ChatTemplate {
   std::string end = {};                            // behind the last message
   bool trim = false;                               // contents lose white space at both ends
   std::optional<std::string> default_system = {};  // what the system says if a conversation does not begin with it
+  bool skip_empty_system = false;                  // an empty message of the system is left out
   std::optional<Turn> system_in_user = {};         // there is no system's turn: its message, between these, begins the
                                                    // first one of the user
 

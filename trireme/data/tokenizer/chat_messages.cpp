@@ -66,11 +66,19 @@ std::string role_of_sharegpt(const std::string& from) {
   return found == kNames.end() ? from : std::string(found->second);
 }
 
+/// Calls of tools would be lost, and what is left of the message, often nothing, learnt as the answer.
+void refuse_calls(const Json& message) {
+  for (const char* key : {"tool_calls", "function_call"})
+    if (message.contains(key) && !message[key].empty() && message[key] != "")
+      throw BadDocument(text("a message has \"", key, "\": calls of tools are not supported"));
+}
+
 void add_list(const Json& value, const char* key, std::vector<ChatMessage>& messages) {
   if (!value.is_array()) throw BadDocument(text("what stands under \"", key, "\" is not a list"));
   for (const Json& message : value) {
     const bool sharegpt = message.is_object() && message.contains("from");
     const char *role = sharegpt ? "from" : "role", *content = sharegpt ? "value" : "content";
+    if (message.is_object()) refuse_calls(message);
     for (const char* name : {role, content})
       if (!message.is_object() || !message.contains(name))
         throw BadDocument(text("a message has no key \"", name, '"'));

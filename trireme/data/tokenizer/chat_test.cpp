@@ -187,6 +187,13 @@ TEST_F(Chat, BadLinesAreNamed) {
   EXPECT_THAT(fault(R"({"messages": [5]})"), HasSubstr("a message has no key \"role\""));
   EXPECT_THAT(fault(R"({"messages": [{"role": "user"}]})"), HasSubstr("a message has no key \"content\""));
   EXPECT_THAT(fault(R"({"messages": [{"role": "user", "content": null}]})"), HasSubstr("\"content\" is not a text"));
+  for (const std::string call : {R"("tool_calls": [{"id": 1}])", R"("function_call": {"name": "f"})"})
+    EXPECT_THAT(fault(R"({"messages": [{"role": "assistant", "content": null, )" + call + "}]}"),
+                HasSubstr("in.jsonl:1: a message has " + call.substr(0, call.find(':')) + ": calls of tools"));
+  EXPECT_EQ(
+      fault(
+          R"({"messages": [{"role": "assistant", "content": "a", "tool_calls": null}, {"role": "assistant", "content": "b", "tool_calls": [], "function_call": ""}]})"),
+      "none");
   EXPECT_THAT(fault(R"({"messages": [{"role": "robot", "content": ""}]})"), HasSubstr("the role \"robot\" is not one"));
   EXPECT_THAT(fault("{\"messages\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}"),
               HasSubstr("nested more than 64 deep"));
