@@ -5,6 +5,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/data/prepare/json_field.hpp"
+#include "trireme/files/shown_name.hpp"
 
 namespace trireme::data {
 
@@ -49,14 +50,17 @@ void DocumentParser::each(const TextBatch& batch, BadLines& bad,
     } catch (const BadDocument& fault) {
       const std::string what = text(file.shown(), ":", piece.line, ": ", fault.what());
       if (!options_.skip_bad)
-        throw DataError(text(what, "\n  fix: ",
-                             chat_ ? "one conversation a line, as messages, conversations, "
-                                     "instruction and output, or prompt and completion"
-                             : looks_like_chat(fault.what())
-                                 ? "--chat, for conversations"
-                                 : "one JSON object a line, with the text under the key that "
-                                   "--key names",
-                             "; --skip-bad leaves such lines out"));
+        throw DataError(text(
+            what, "\n  fix: ",
+            chat_                           ? "one conversation a line, as messages, conversations, "
+                                              "instruction and output, or prompt and completion"
+            : looks_like_chat(fault.what()) ? "--chat, for conversations"
+                                            : "one JSON object a line, with the text under the key that "
+                                              "--key names",
+            "; --skip-bad leaves such lines out",
+            file.of_folder
+                ? text(", --exclude ", files::shown_name(file.path.filename().string()), " this file of the folder")
+                : ""));
       bad.add({.count = 1, .first = what});
       continue;
     }
