@@ -226,6 +226,14 @@ class Chat(FirstContact):
         self.assertEqual(documents(self.at / "x.ds"), [said] * 5)
         self.assertEqual((self.at / "x.ds.loss").read_bytes(), (b"\0" * said.index(b"Because") + b"\1" * (len(self.SAID) + 3)) * 5)
 
+    def test_what_has_no_answer_is_counted(self):
+        asked = {"messages": [{"role": "User", "content": self.ASKED}]}
+        self.write("a.jsonl", "".join(json.dumps(line) + "\n" for line in (asked, self.KINDS["messages"], {"messages": []}, asked)))
+        out = self.ok("data", "prepare", "a.jsonl", "--chat", "--template", "plain", "-t", "bytes", "-o", "x")
+        self.assertIn("documents    1 · left out: 1 empty, 2 without an answer to learn\n", out)
+        self.write("b.jsonl", json.dumps({"messages": [asked["messages"][0], {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}]}))
+        self.assertIn('b.jsonl:1: a message has "tool_calls": calls of tools are not supported', self.fails(65, "data", "prepare", "b.jsonl", "--chat", "--template", "plain", "-t", "bytes", "-o", "y"))
+
     def test_without_the_option_it_is_named(self):
         self.write("a.jsonl", json.dumps(self.KINDS["ShareGPT"]))
         self.assertIn("fix: --chat, for conversations", self.fails(65, "data", "prepare", "a.jsonl", "-t", "bytes", "-o", "x"))

@@ -73,10 +73,14 @@ void encode_documents(const Tokenizer& tokenizer, std::optional<TokenId> end_of_
   batch.ids.clear();
   batch.loss_mask.clear();
   batch.ends.clear();
-  batch.empty = 0;
+  batch.empty = batch.unanswered = 0;
   batch.text_bytes = 0;
   batch.bad = {};
   parser.each(batch.text, batch.bad, [&](std::span<const TextPart> parts) {
+    if (!parts.empty() && std::ranges::none_of(parts, &TextPart::counts)) {
+      ++batch.unanswered;
+      return;
+    }
     const std::size_t begin = batch.ids.size();
     bool masked = false;
     TextPlace place = TextPlace::begins;
@@ -98,7 +102,7 @@ void encode_documents(const Tokenizer& tokenizer, std::optional<TokenId> end_of_
     }
     if (end_of_document) {
       batch.ids.push_back(*end_of_document);
-      if (masked) batch.loss_mask.push_back(1);
+      if (masked) batch.loss_mask.push_back(batch.loss_mask.back());  // it is learnt with the last answer
     }
     batch.ends.push_back(batch.ids.size());
   });

@@ -1,24 +1,17 @@
 #include "trireme/data/tokenizer/chat_of_model.hpp"
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
-#include "trireme/base/error.hpp"
 #include "trireme/data/tokenizer/json_view.hpp"
+#include "trireme/files/whole_file.hpp"
 
 namespace trireme::data {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string contents_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream out;
-  out << file.rdbuf();
-  require<DataError>(file.good() || file.eof(), path.string(), ": cannot be read");
-  return out.str();
-}
+// A tokenizer_config.json may list many thousand added tokens.
+constexpr std::uint64_t kMaxFileBytes = 1 << 26;
 
 /// bos_token and the like: a text, or an object with it under "content".
 std::string token_in(const JsonView& view, const char* key) {
@@ -226,13 +219,14 @@ ModelChat read_model_chat(const fs::path& tokenizer_path) {
   // The bytes tokenizer has no folder, and a tokenizer trained here stands among data.
   if (tokenizer_path == "bytes") return out;
   if (fs::is_regular_file(config)) {
-    const nlohmann::json value = JsonView::parsed(contents_of(config), config.string());
+    const nlohmann::json value =
+        JsonView::parsed(files::whole_file(config, kMaxFileBytes, "a tokenizer's configuration"), config.string());
     const JsonView view(value, config.string());
     out = {config.string(), template_in(view), token_in(view, "bos_token"), token_in(view, "eos_token")};
   }
   if (fs::is_regular_file(jinja)) {
     out.file = jinja.string();
-    out.jinja = contents_of(jinja);
+    out.jinja = files::whole_file(jinja, kMaxFileBytes, "a chat template");
   }
   return out;
 }
