@@ -248,8 +248,9 @@ void drop_repeated(TextInputs& inputs) {
     if (!identity) return false;
     const auto [before, is_new] = first.try_emplace(*identity, file.path);
     if (is_new) return false;
-    inputs.skipped.push_back(
-        {file.path, before->second == file.path ? "taken once" : text("the same file as ", before->second.string())});
+    inputs.skipped.push_back({file.path, before->second == file.path
+                                             ? "taken already"
+                                             : text("the same file as ", before->second.string())});
     return true;
   });
 }
