@@ -2,6 +2,7 @@
 """What a new user does with data in the first hour: a folder with all kinds of files, a pipe, a second try at the same place.
 
 usage: first_contact_data_test.py TRIREME"""
+import ctypes
 import gzip
 import json
 import os
@@ -88,6 +89,42 @@ class Prepare(FirstContact):
         self.assertEqual(documents(self.at / "x.ds"), [b"a text\n", b"print('b')\n", b"a text by another name\n", b"a line"])
         self.assertIn("files        4 · skipped 3: in/e.txt (binary), in/g.json (one JSON object over several lines), in/pictures/c.png (binary)\n", out)
 
+    def test_a_file_counts_once(self):
+        self.write("in/a.txt", "a text\n")
+        self.write("in/b.txt", "another\n")
+        (self.at / "in/c.txt").symlink_to("a.txt")
+        out = self.prepare("in/b.txt", "in/b.txt", "in")
+        self.assertEqual(documents(self.at / "x.ds"), [b"another\n", b"a text\n"])
+        self.assertIn("files        2 · skipped 3: in/b.txt (taken already), in/b.txt (taken already), in/c.txt (the same file as in/a.txt)\n", out)
+
+    def test_folders_that_are_not_gone_into_are_named(self):
+        self.write("in/a.txt", "a text\n")
+        self.write("in/closed/b.txt", "not seen")
+        self.write("elsewhere/c.txt", "not seen")
+        (self.at / "in/linked").symlink_to("../elsewhere")
+        (self.at / "in/closed").chmod(0)
+        self.addCleanup((self.at / "in/closed").chmod, 0o700)
+        # Root reads every folder, unless it gives up these capabilities: CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH.
+        libc = ctypes.CDLL(None)
+        give_up = lambda: [libc.prctl(24, capability, 0, 0, 0) for capability in (1, 2)]
+        if subprocess.run(["ls", "in/closed"], cwd=self.at, capture_output=True, preexec_fn=give_up).returncode == 0:
+            self.skipTest("this user reads every folder and cannot give that up")
+        for more, skipped in (((), " · skipped 2: in/closed (cannot be read: Permission denied), in/linked (a link to a folder)"),
+                              (("--exclude", "closed"), " · skipped 1: in/linked (a link to a folder)")):
+            run = subprocess.run([PROGRAM, "data", "prepare", "in", *more, "-t", "bytes", "-o", "x", "--overwrite"], cwd=self.at, capture_output=True, text=True, preexec_fn=give_up)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertEqual(documents(self.at / "x.ds"), [b"a text\n"])
+            self.assertIn(f"files        1{skipped}\n", run.stdout)
+
+    def test_a_file_of_settings_among_texts(self):
+        self.write("in/a.jsonl", '{"text": "a line"}\n')
+        self.write("in/settings.json", '{"name": "some settings"}\n')
+        err = self.refused(65, "in")
+        self.assertIn('in/settings.json:1: has no key "text"', err)
+        self.assertIn('--skip-bad leaves such lines out, --exclude "settings.json" this file of the folder', err)
+        self.prepare("in", "--exclude", "settings.json")
+        self.assertNotIn("--exclude", self.fails(65, "data", "prepare", "in/settings.json", "-t", "bytes", "-o", "y"))
+
     def test_patterns_choose_files(self):
         self.some_folder()
         self.prepare("in", "--include", "*.txt", "--include", "*.py", "--exclude", "code/*")
@@ -150,14 +187,14 @@ class Prepare(FirstContact):
 
     def test_output_that_exists_stays(self):
         self.write("a.txt", "one")
-        self.write("b.txt", "two")
+        self.write("b.txt", "three")
         for form, name in (("datatrove", "x.ds"), ("megatron", "x_text_document.idx")):
             words = ("data", "prepare", "-t", "bytes", "-o", "x", "--format", form)
             self.ok(*words, "a.txt")
             before = (self.at / name).read_bytes()
-            self.assertIn(f"{name} exists\n  fix: another -o, or --overwrite", self.fails(64, *words, "b.txt", "b.txt"))
+            self.assertIn(f"{name} exists\n  fix: another -o, or --overwrite", self.fails(64, *words, "b.txt"))
             self.assertEqual((self.at / name).read_bytes(), before)
-        self.ok(*words, "b.txt", "b.txt", "--overwrite")
+        self.ok(*words, "b.txt", "--overwrite")
         self.assertNotEqual((self.at / name).read_bytes(), before)
         self.assertIn("x.ds exists", self.fails(64, "data", "merge", "x_text_document", "-o", "x"))
         self.assertIn("a.txt exists", self.fails(64, "data", "train-bpe", "b.txt", "--vocab-size", 257, "-o", "a.txt"))
@@ -190,6 +227,14 @@ class Chat(FirstContact):
         said = f"User: {self.ASKED}\n\nAssistant: {self.SAID}\n\n".encode()
         self.assertEqual(documents(self.at / "x.ds"), [said] * 5)
         self.assertEqual((self.at / "x.ds.loss").read_bytes(), (b"\0" * said.index(b"Because") + b"\1" * (len(self.SAID) + 3)) * 5)
+
+    def test_what_has_no_answer_is_counted(self):
+        asked = {"messages": [{"role": "User", "content": self.ASKED}]}
+        self.write("a.jsonl", "".join(json.dumps(line) + "\n" for line in (asked, self.KINDS["messages"], {"messages": []}, asked)))
+        out = self.ok("data", "prepare", "a.jsonl", "--chat", "--template", "plain", "-t", "bytes", "-o", "x")
+        self.assertIn("documents    1 · left out: 1 empty, 2 without an answer to learn\n", out)
+        self.write("b.jsonl", json.dumps({"messages": [asked["messages"][0], {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}]}))
+        self.assertIn('b.jsonl:1: a message has "tool_calls": calls of tools are not supported', self.fails(65, "data", "prepare", "b.jsonl", "--chat", "--template", "plain", "-t", "bytes", "-o", "y"))
 
     def test_without_the_option_it_is_named(self):
         self.write("a.jsonl", json.dumps(self.KINDS["ShareGPT"]))

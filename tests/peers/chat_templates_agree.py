@@ -25,6 +25,7 @@ TALKS = [[U("Hello there"), A("Good day.")],
          [U("\u00bfQu\u00e9? <s>[INST]<|im_end|><|eot_id|><end_of_turn>"), A("\u4e16\u754c")]]
 SYSTEM = [[S("Be brief."), U("Who are you?"), A("Nobody.")]]
 PADDED = [[U("  padded \n"), A("so \n")]]
+NO_WORDS = [[S(""), U("Who are you?"), A("Nobody.")]]
 LOOP = "{% for m in messages %}"
 
 # name: (pre-tokenizer, special tokens, bos, eos, template, conversations besides TALKS)
@@ -66,9 +67,15 @@ KINDS = {
     "phi 3": (None, ["<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "<|endoftext|>"], None, "<|endoftext|>",
               LOOP + "{% if m['role'] == 'system' %}{{ '<|system|>\\n' + m['content'] + '<|end|>\\n' }}{% elif m['role'] == 'user' %}{{ '<|user|>\\n' + m['content'] + '<|end|>\\n' }}"
               "{% else %}{{ '<|assistant|>\\n' + m['content'] + '<|end|>\\n' }}{% endif %}{% endfor %}{% if not add_generation_prompt %}{{ eos_token }}{% endif %}", SYSTEM),
+    "phi 3.5": (None, ["<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "<|endoftext|>"], None, "<|endoftext|>",
+                "{% for message in messages %}{% if message['role'] == 'system' and message['content'] %}{{'<|system|>\n' + message['content'] + '<|end|>\n'}}"
+                "{% elif message['role'] == 'user' %}{{'<|user|>\n' + message['content'] + '<|end|>\n'}}{% elif message['role'] == 'assistant' %}"
+                "{{'<|assistant|>\n' + message['content'] + '<|end|>\n'}}{% endif %}{% endfor %}{% if not add_generation_prompt %}{{ eos_token }}{% endif %}", SYSTEM + NO_WORDS),
     "phi 4": (kinds.LLAMA3, ["<|im_start|>", "<|im_sep|>", "<|im_end|>"], None, "<|im_end|>",
               LOOP + "{{ '<|im_start|>' + m['role'] + '<|im_sep|>' + m['content'] + '<|im_end|>' }}{% endfor %}", SYSTEM),
 }
+# A literal's newline may be one: JSON's own \n is read as one.
+KINDS |= {f"{name}, real newlines": (*kind[:4], kind[4].replace("\\n", "\n"), kind[5]) for name, kind in KINDS.items() if "\\n" in kind[4]}
 
 
 def documents(path):
@@ -114,7 +121,8 @@ def check(name, folder, in_config, trained):
             assert ids == safe, (name, [reference.decode([i]) for i in ids], [reference.decode([i]) for i in safe])
         learnt = reference.decode([i for i, counts in zip(ids, mask) if counts])
         for message in talk:
-            assert (message["content"].strip() in learnt) == (message["role"] == "assistant"), (name, learnt, message)
+            if message["content"]:
+                assert (message["content"].strip() in learnt) == (message["role"] == "assistant"), (name, learnt, message)
     return len(talks)
 
 

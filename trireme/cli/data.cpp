@@ -103,11 +103,14 @@ std::vector<std::filesystem::path> outputs_of(const data::PrepareOptions& option
   return outputs;
 }
 
-std::string left_out(std::int64_t empty, const data::BadLines& bad) {
-  if (empty == 0 && bad.count == 0) return "";
-  std::string out = " · left out: ";
-  if (empty > 0) out += text(thousands(empty), " empty", bad.count > 0 ? ", " : "");
-  if (bad.count > 0) out += text(counted(bad.count, "bad line"), ", the first ", bad.first);
+std::string left_out(std::int64_t empty, std::int64_t unanswered, const data::BadLines& bad) {
+  std::string out;
+  const auto add = [&](std::int64_t count, const std::string& what) {
+    if (count > 0) out += (out.empty() ? " · left out: " : ", ") + what;
+  };
+  add(empty, thousands(empty) + " empty");
+  add(unanswered, thousands(unanswered) + " without an answer to learn");
+  add(bad.count, text(counted(bad.count, "bad line"), ", the first ", bad.first));
   return out;
 }
 
@@ -169,7 +172,7 @@ void prepare_now(const PrepareCommand& command, Console& console) {
   }
   const double seconds = seconds_since(begin) - trained_after;
   print_files(options.inputs, console.out);
-  console.out << "documents    " << thousands(made.documents) << left_out(made.empty, made.bad) << "\n"
+  console.out << "documents    " << thousands(made.documents) << left_out(made.empty, made.unanswered, made.bad) << "\n"
               << "tokens       " << thousands(made.tokens) << " · "
               << fixed(static_cast<double>(made.text_bytes) / static_cast<double>(made.tokens), 2) << " bytes a token\n"
               << "tokenizer    " << tokenizer->name() << " · " << thousands(tokenizer->vocab_size())
@@ -198,7 +201,7 @@ void train_bpe_now(const TrainBpeCommand& command, Console& console) {
   if (StopSignals::received() != 0) throw Interrupted("interrupted; nothing was written");
   replace_file(command.output, json);
   print_files(inputs, console.out);
-  console.out << "documents    " << thousands(counts.documents) << left_out(0, counts.bad) << "\n"
+  console.out << "documents    " << thousands(counts.documents) << left_out(0, 0, counts.bad) << "\n"
               << "time         " << rate(counts.read_bytes, seconds_since(begin)) << "\n"
               << "written      " << command.output << " · " << thousands(tokenizer.vocab_size())
               << " tokens · fingerprint " << tokenizer.fingerprint() << "\n";

@@ -2,17 +2,18 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <map>
-#include <sstream>
+#include <tuple>
 
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/human.hpp"
 #include "trireme/config/foreign/hf_config.hpp"
 #include "trireme/config/foreign/hf_config_write.hpp"
 #include "trireme/config/schema/derive.hpp"
 #include "trireme/data/tokenizer/chat.hpp"
+#include "trireme/files/whole_file.hpp"
 
 namespace trireme {
 namespace {
@@ -32,8 +33,7 @@ constexpr std::array<std::string_view, 11> kTokenizerFiles = {"tokenizer.json",
                                                               "tokenizer.model",
                                                               "generation_config.json"};  // the last one has token ids
 
-// Larger files are weights, whatever they are called.
-constexpr std::uintmax_t kMaxBytes = 100'000'000;
+constexpr std::uintmax_t kMaxBytes = 100'000'000;  // of one file
 
 bool is_of_tokenizer(const fs::path& file) {
   return std::ranges::find(kTokenizerFiles, file.filename().string()) != kTokenizerFiles.end() ||
@@ -47,26 +47,87 @@ bool is_of_weights(const fs::path& file) {
          file.filename().string().ends_with(".index.json");
 }
 
+bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
+
 std::string contents_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream out;
-  out << file.rdbuf();
-  require<CheckpointError>(file.good() || file.eof(), path.string(), ": cannot be read, to be kept beside the weights");
-  return out.str();
+  return files::whole_file(path, kMaxBytes, "a file that is kept beside the weights");
 }
 
 using Files = std::map<std::string, std::string>;
+using Names = std::vector<std::string>;
 
-/// Adds the files of `folder` that `wanted` takes.
-template <class Wanted>
-void add_files(const fs::path& folder, const Wanted& wanted, Files& files) {
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    const fs::path& path = entry.path();
-    const std::string name = path.filename().string();
-    if (!entry.is_regular_file() || name.starts_with('.') || is_of_weights(path) || name == "config.json") continue;
-    if (wanted(path) && entry.file_size() <= kMaxBytes) files[name] = contents_of(path);
+/// Files that are to be kept, as far as there is room.
+class FilesToKeep {
+ public:
+  FilesToKeep(std::uintmax_t room, Names& not_kept) : room_(room), not_kept_(not_kept) {}
+
+  /// The files of `folder` that `wanted` takes.
+  template <class Wanted>
+  void add_folder(const fs::path& folder, const Wanted& wanted) {
+    std::error_code error;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+      const fs::path& path = entry.path();
+      const bool is_own = is_hidden(path) || is_of_weights(path) || path.filename() == "config.json";
+      if (!is_own && entry.is_regular_file() && wanted(path)) add_file(path, path.filename().string());
+    }
   }
+
+  void add_file(const fs::path& path, const std::string& name) { found_.push_back({path, name, fs::file_size(path)}); }
+
+  /// The tokenizer first, without which the weights are of no use; then the largest are left out.
+  void read(Files& files) {
+    std::ranges::sort(found_, [](const Found& a, const Found& b) {
+      return std::tuple(!is_of_tokenizer(a.name), a.bytes, a.name) <
+             std::tuple(!is_of_tokenizer(b.name), b.bytes, b.name);
+    });
+    for (const auto& [path, name, bytes] : found_) {
+      if (bytes > kMaxBytes || bytes > room_) {
+        not_kept_.push_back(text(path.string(), " (", human_bytes(static_cast<double>(bytes)), ")"));
+        continue;
+      }
+      room_ -= bytes;
+      files[name] = contents_of(path);
+    }
+  }
+
+ private:
+  struct Found {
+    fs::path path;
+    std::string name;  // that it gets
+    std::uintmax_t bytes;
+  };
+  std::vector<Found> found_;
+  std::uintmax_t room_;
+  Names& not_kept_;
+};
+
+bool holds_only_weights(const fs::path& folder) {
+  std::error_code error, unknown;
+  fs::recursive_directory_iterator entries(folder, fs::directory_options::skip_permission_denied, error);
+  for (; !error && entries != fs::recursive_directory_iterator(); entries.increment(error))
+    if (entries->is_regular_file(unknown) && !is_hidden(entries->path()) && !is_of_weights(entries->path()))
+      return false;
+  return true;
+}
+
+void name_subfolders(const fs::path& folder, Names& not_kept) {
+  std::error_code error;
+  Names found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
+    if (entry.is_directory() && !is_hidden(entry.path()) && !holds_only_weights(entry.path()))
+      found.push_back(entry.path().string() + "/");
+  std::ranges::sort(found);
+  not_kept.insert(not_kept.end(), found.begin(), found.end());
+}
+
+std::string shown_not_kept(const FolderFacts& facts, const Names& not_kept) {
+  constexpr std::size_t kNamed = 5;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(not_kept.size(), kNamed); ++i) names += (i > 0 ? ", " : "") + not_kept[i];
+  if (not_kept.size() > kNamed) names += text(" and ", not_kept.size() - kNamed, " more");
+  return text("will not be copied to the saved weights: ", names, " (no subfolders, files of at most ",
+              human_bytes(static_cast<double>(kMaxBytes)), ", at most ",
+              human_bytes(static_cast<double>(facts.most_bytes)), " in all); copy what is needed yourself");
 }
 
 /// Whether the tokenizer of the run is the one of the source.
@@ -80,10 +141,10 @@ bool is_tokenizer_of(const fs::path& source, const FolderFacts& facts) {
 }
 
 /// Of a tokenizer that is not the source's. A file of another name than tokenizer.json stands among other things.
-void add_tokenizer(const fs::path& path, Files& files) {
-  if (fs::is_directory(path)) return add_files(path, is_of_tokenizer, files);
-  if (path.filename() == "tokenizer.json") return add_files(path.parent_path(), is_of_tokenizer, files);
-  if (path.extension() == ".json" && fs::is_regular_file(path)) files["tokenizer.json"] = contents_of(path);
+void add_tokenizer(const fs::path& path, FilesToKeep& to_keep) {
+  if (fs::is_directory(path)) return to_keep.add_folder(path, is_of_tokenizer);
+  if (path.filename() == "tokenizer.json") return to_keep.add_folder(path.parent_path(), is_of_tokenizer);
+  if (path.extension() == ".json" && fs::is_regular_file(path)) to_keep.add_file(path, "tokenizer.json");
 }
 
 bool speaks_chatml(const data::Tokenizer& tokenizer) {
@@ -174,16 +235,23 @@ std::string what_transformers_lacks(const ModelConfig& model, const std::string&
   }
 }
 
-SmallFiles files_beside_weights(const FolderFacts& facts) {
+SmallFiles files_beside_weights(const FolderFacts& facts, std::vector<std::string>& warnings) {
   Files files;
+  Names not_kept;
+  FilesToKeep to_keep(facts.most_bytes, not_kept);
   const bool has_source = !facts.source.empty() && fs::is_directory(facts.source);
   const bool own = has_source && is_tokenizer_of(facts.source, facts);
-  if (has_source) add_files(facts.source, [&](const fs::path& path) { return own || !is_of_tokenizer(path); }, files);
-  if (!own && !facts.tokenizer_path.empty()) add_tokenizer(facts.tokenizer_path, files);
+  if (has_source) to_keep.add_folder(facts.source, [&](const fs::path& path) { return own || !is_of_tokenizer(path); });
+  if (!own && !facts.tokenizer_path.empty()) add_tokenizer(facts.tokenizer_path, to_keep);
+  to_keep.read(files);
+  if (has_source) name_subfolders(facts.source, not_kept);
+  if (!not_kept.empty()) warnings.push_back(shown_not_kept(facts, not_kept));
   if (facts.tokenizer && files.contains("tokenizer.json") && !files.contains("tokenizer_config.json"))
     files["tokenizer_config.json"] = small_tokenizer_config(facts);
   if (what_transformers_lacks(facts.model, facts.dtype).empty()) files["config.json"] = config_json(facts, own);
-  return {files.begin(), files.end()};
+  SmallFiles out;
+  for (auto& [name, bytes] : files) out.emplace_back(name, std::move(bytes));
+  return out;
 }
 
 }  // namespace trireme

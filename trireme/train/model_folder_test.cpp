@@ -14,6 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::AllOf;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Key;
@@ -80,12 +81,16 @@ class ModelFolder : public testing::Test {
                                                    .dtype = "bfloat16",
                                                    .tokenizer = tokenizer,
                                                    .tokenizer_path = tokenizer_path.string(),
-                                                   .source = source_folder(model_)});
+                                                   .source = source_folder(model_),
+                                                   .most_bytes = most_bytes_},
+                                                  warnings_);
     return {files.begin(), files.end()};
   }
 
   TempFolder folder_;
   ModelConfig model_;
+  std::uintmax_t most_bytes_ = 256'000'000;
+  std::vector<std::string> warnings_;
 };
 
 TEST_F(ModelFolder, TheUsersFilesComeAlong) {
@@ -95,6 +100,28 @@ TEST_F(ModelFolder, TheUsersFilesComeAlong) {
                                    Key("generation_config.json"), Key("tokenizer.json"), Key("tokenizer_config.json")));
     EXPECT_EQ(found.at("tokenizer_config.json"), R"({"this": "tokenizer_config.json"})");
   }
+  EXPECT_THAT(warnings_, testing::IsEmpty());
+}
+
+TEST_F(ModelFolder, WhatIsNotKeptIsNamed) {
+  write("huge.txt", "");
+  fs::resize_file(folder_ / "model/huge.txt", 100'000'001);  // a hole, never read
+  for (const char* name : {"onnx", "logs", ".cache"}) fs::create_directory(folder_ / "model" / name);
+  write("model.onnx", "weights", "model/onnx");
+  write("events", "of a run", "model/logs");
+  write("notes", "hidden", "model/.cache");
+  write("data.csv", std::string(5000, 'x'));
+  write("more.csv", std::string(4000, 'x'));
+  EXPECT_THAT(files(folder_ / "model"), AllOf(Contains(Key("data.csv")), Not(Contains(Key("huge.txt")))));
+  const std::string at = (folder_ / "model/").string();
+  EXPECT_THAT(warnings_,
+              ElementsAre(AllOf(HasSubstr("weights: " + at + "huge.txt (95.4 MiB), " + at + "logs/ (no subfolders"),
+                                HasSubstr("at most 244 MiB in all"))));
+  warnings_.clear();
+  most_bytes_ = fs::file_size(folder_ / "model/tokenizer.json") + 4500;
+  EXPECT_THAT(files(folder_ / "model"),
+              AllOf(Contains(Key("tokenizer.json")), Contains(Key("more.csv")), Not(Contains(Key("data.csv")))));
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr(at + "data.csv (4.88 KiB), " + at + "huge.txt (")));
 }
 
 TEST_F(ModelFolder, OfTheConfigOnlyWhatChangedIsChanged) {

@@ -36,7 +36,8 @@ ModelConfig small_model(const std::string& family) {
 
 SmallFiles files_of(const ModelConfig& model, const std::string& dtype) {
   const std::optional<data::Tokenizer> none;
-  return files_beside_weights({.model = model, .dtype = dtype, .tokenizer = none, .tokenizer_path = ""});
+  std::vector<std::string> warnings;
+  return files_beside_weights({.model = model, .dtype = dtype, .tokenizer = none, .tokenizer_path = ""}, warnings);
 }
 
 /// The saved tensors are byte-identical for every layout, and load back unchanged.

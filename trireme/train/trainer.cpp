@@ -46,7 +46,8 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
                                             .dtype = config_.precision.param,
                                             .tokenizer = batches_->data().tokenizer(),
                                             .tokenizer_path = config_.tokenizer.path,
-                                            .source = source_folder(config_.model)});
+                                            .source = source_folder(config_.model)},
+                                           io_.warnings);
   io_.status(config_.model.init == "random" ? "building the model" : text("reading the weights, ", config_.model.init));
   model_ =
       std::make_unique<TrainingModel>(config_, context, static_cast<int>(batches_->num_microbatches()), io_.warnings);

@@ -5,6 +5,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/data/prepare/json_field.hpp"
+#include "trireme/files/shown_name.hpp"
 
 namespace trireme::data {
 
@@ -49,14 +50,17 @@ void DocumentParser::each(const TextBatch& batch, BadLines& bad,
     } catch (const BadDocument& fault) {
       const std::string what = text(file.shown(), ":", piece.line, ": ", fault.what());
       if (!options_.skip_bad)
-        throw DataError(text(what, "\n  fix: ",
-                             chat_ ? "one conversation a line, as messages, conversations, "
-                                     "instruction and output, or prompt and completion"
-                             : looks_like_chat(fault.what())
-                                 ? "--chat, for conversations"
-                                 : "one JSON object a line, with the text under the key that "
-                                   "--key names",
-                             "; --skip-bad leaves such lines out"));
+        throw DataError(text(
+            what, "\n  fix: ",
+            chat_                           ? "one conversation a line, as messages, conversations, "
+                                              "instruction and output, or prompt and completion"
+            : looks_like_chat(fault.what()) ? "--chat, for conversations"
+                                            : "one JSON object a line, with the text under the key that "
+                                              "--key names",
+            "; --skip-bad leaves such lines out",
+            file.of_folder
+                ? text(", --exclude ", files::shown_name(file.path.filename().string()), " this file of the folder")
+                : ""));
       bad.add({.count = 1, .first = what});
       continue;
     }
@@ -69,10 +73,14 @@ void encode_documents(const Tokenizer& tokenizer, std::optional<TokenId> end_of_
   batch.ids.clear();
   batch.loss_mask.clear();
   batch.ends.clear();
-  batch.empty = 0;
+  batch.empty = batch.unanswered = 0;
   batch.text_bytes = 0;
   batch.bad = {};
   parser.each(batch.text, batch.bad, [&](std::span<const TextPart> parts) {
+    if (!parts.empty() && std::ranges::none_of(parts, &TextPart::counts)) {
+      ++batch.unanswered;
+      return;
+    }
     const std::size_t begin = batch.ids.size();
     bool masked = false;
     TextPlace place = TextPlace::begins;
@@ -94,7 +102,7 @@ void encode_documents(const Tokenizer& tokenizer, std::optional<TokenId> end_of_
     }
     if (end_of_document) {
       batch.ids.push_back(*end_of_document);
-      if (masked) batch.loss_mask.push_back(1);
+      if (masked) batch.loss_mask.push_back(batch.loss_mask.back());  // it is learnt with the last answer
     }
     batch.ends.push_back(batch.ids.size());
   });

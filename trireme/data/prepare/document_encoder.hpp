@@ -51,6 +51,7 @@ struct EncodedBatch {
   std::vector<std::uint8_t> loss_mask;  // only with a chat template
   std::vector<std::size_t> ends;        // end offsets of the documents in ids
   std::int64_t empty = 0;               // documents without tokens, which are skipped
+  std::int64_t unanswered = 0;          // conversations without an answer to learn, which are skipped
   std::uint64_t text_bytes = 0;         // bytes of text that were tokenized
   BadLines bad;
 };

@@ -4,6 +4,8 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <iterator>
+#include <map>
 #include <system_error>
 
 #include <fcntl.h>
@@ -11,6 +13,7 @@
 #include <unistd.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/files/whole_file.hpp"
 
 namespace trireme::data {
 namespace {
@@ -176,7 +179,16 @@ bool matches(const std::vector<std::string>& patterns, const fs::path& below) {
 
 bool hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
 
-std::vector<fs::path> files_below(const fs::path& folder, const InputFilter& filter) {
+/// Why a folder below the named one is not gone into; empty: it is.
+std::string why_not_into(const fs::directory_entry& folder) {
+  std::error_code error;
+  if (folder.is_symlink(error)) return "a link to a folder";
+  const fs::directory_iterator opened(folder.path(), error);
+  return error ? text("cannot be read: ", error.message()) : "";
+}
+
+std::vector<fs::path> files_below(const fs::path& folder, const InputFilter& filter,
+                                  std::vector<SkippedFile>& skipped) {
   std::vector<fs::path> found;
   std::error_code error;
   fs::recursive_directory_iterator entries(folder, error);
@@ -188,8 +200,15 @@ std::vector<fs::path> files_below(const fs::path& folder, const InputFilter& fil
       continue;
     }
     const fs::path below = entries->path().lexically_relative(folder);
-    if (is_folder || matches(filter.exclude, below)) continue;
-    if (filter.include.empty() || matches(filter.include, below)) found.push_back(entries->path());
+    const bool excluded = matches(filter.exclude, below);
+    if (is_folder) {
+      if (std::string why = why_not_into(*entries); !why.empty()) {
+        entries.disable_recursion_pending();
+        if (!excluded) skipped.push_back({entries->path(), std::move(why)});
+      }
+    } else if (!excluded && (filter.include.empty() || matches(filter.include, below))) {
+      found.push_back(entries->path());
+    }
   }
   require<DataError>(!error, folder.string(), ": cannot be read: ", error.message());
   std::ranges::sort(found);
@@ -208,13 +227,32 @@ std::string why_not(const fs::path& path, InputFile& file) {
 }
 
 void add_folder(const fs::path& folder, const InputFilter& filter, TextInputs& inputs) {
-  for (const fs::path& path : files_below(folder, filter)) {
+  std::vector<SkippedFile> skipped;
+  for (const fs::path& path : files_below(folder, filter, skipped)) {
     InputFile file;
-    if (std::string why = why_not(path, file); !why.empty())
-      inputs.skipped.push_back({path, std::move(why)});
-    else
+    if (std::string why = why_not(path, file); !why.empty()) {
+      skipped.push_back({path, std::move(why)});
+    } else {
+      file.of_folder = true;
       inputs.files.push_back(std::move(file));
+    }
   }
+  std::ranges::sort(skipped, {}, &SkippedFile::path);
+  std::ranges::move(skipped, std::back_inserter(inputs.skipped));
+}
+
+void drop_repeated(TextInputs& inputs) {
+  std::map<files::FileIdentity, fs::path> first;
+  std::erase_if(inputs.files, [&](const InputFile& file) {
+    const auto identity = file.held ? std::nullopt : files::identity_of(file.path);
+    if (!identity) return false;
+    const auto [before, is_new] = first.try_emplace(*identity, file.path);
+    if (is_new) return false;
+    inputs.skipped.push_back({file.path, before->second == file.path
+                                             ? "taken already"
+                                             : text("the same file as ", before->second.string())});
+    return true;
+  });
 }
 
 }  // namespace
@@ -230,6 +268,7 @@ TextInputs find_inputs(const std::vector<std::string>& inputs, const InputFilter
     else
       found.files.push_back(named_file(input, twice));
   }
+  drop_repeated(found);
   if (!found.files.empty()) return found;
   std::string what = inputs.empty() ? "nothing to read" : inputs.front();
   what += ": there is no file of text";

@@ -20,12 +20,14 @@ struct SkippedFile {
 
 struct TextInputs {
   std::vector<InputFile> files;
-  std::vector<SkippedFile> skipped;  // of folders, not counting hidden files and those that the filter leaves out
+  std::vector<SkippedFile> skipped;  // of folders, not counting hidden files and those that the filter leaves out; and
+                                     // what was found before, under whatever name
   std::vector<std::string> named;    // by the user
 };
 
 /// `inputs` are files, folders, pipes, or "-": standard input. A folder means all files below it that hold text (Note
-/// [What is text]), sorted by path, except hidden ones and symlinks to folders; what it leaves out is listed.
+/// [What is text]), sorted by path, except hidden ones; what it leaves out is listed, also symlinks to folders and
+/// folders that cannot be read. A file counts once, however often it is named or linked.
 /// .jsonl, .ndjson and .json are JSON lines, or a list; others text. `twice`: a pipe is copied to a temporary file, so
 /// that it can be read again. DataError for missing inputs, for named files that are not text, and if there is no file
 /// at all.

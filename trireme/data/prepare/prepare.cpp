@@ -154,6 +154,7 @@ Prepared prepare(const PrepareOptions& options, const Tokenizer& tokenizer, cons
     }
     result.tokens += static_cast<std::int64_t>(batch.ids.size());
     result.empty += batch.empty;
+    result.unanswered += batch.unanswered;
     result.read_bytes += batch.text.bytes.size();
     result.text_bytes += batch.text_bytes;
     result.bad.add(batch.bad);
@@ -164,7 +165,8 @@ Prepared prepare(const PrepareOptions& options, const Tokenizer& tokenizer, cons
 
   require<DataError>(result.documents > 0, options.inputs.named.front(), ": no document with a token in ",
                      options.inputs.named.size() == 1 ? "it" : text("this and the other inputs"), " (", result.empty,
-                     " empty, ", result.bad.count, " bad)",
+                     " empty, ", result.unanswered > 0 ? text(result.unanswered, " without an answer to learn, ") : "",
+                     result.bad.count, " bad)",
                      result.bad.count > 0 ? text("\n  the first bad one: ", result.bad.first) : "");
   check_split(outputs, options);
   for (const auto& output : outputs) output->settle(hooks.stopped);

@@ -28,6 +28,7 @@ struct InputFile {
   Compression compression = Compression::none;
   std::uint64_t bytes = 0;                  // on disk; 0 if unknown
   std::shared_ptr<const HeldInput> held{};  // else the file is opened
+  bool of_folder = false;                   // found there, not named
 
   std::string shown() const { return path == "-" ? "standard input" : path.string(); }
 };

@@ -12,9 +12,12 @@
 #include "trireme/data/tokenizer/unicode.hpp"
 #include "trireme/files/random_reader.hpp"
 #include "trireme/files/shown_name.hpp"
+#include "trireme/files/whole_file.hpp"
 
 namespace trireme::data {
 namespace {
+
+constexpr std::uint64_t kMaxTemplateBytes = 1 << 20;
 
 ChatTemplate chatml() {
   ChatTemplate out{.name = "chatml", .begin = "", .roles = {}, .special = {"<|im_start|>", "<|im_end|>"}};
@@ -29,16 +32,6 @@ ChatTemplate plain() {
       .begin = "",
       .roles = {{"system", {"System: ", "\n\n"}}, {"user", {"User: ", "\n\n"}}, {"assistant", {"Assistant: ", "\n\n"}}},
       .special = {}};
-}
-
-std::string file_text(const std::string& path) {
-  const files::RandomReader file(path);
-  constexpr std::uint64_t kMaxBytes = 1 << 20;
-  require<DataError>(file.size() <= kMaxBytes, path, ": ", file.size(), " bytes; a chat template has at most ",
-                     kMaxBytes);
-  std::string words(static_cast<std::size_t>(file.size()), '\0');
-  file.read(0, std::as_writable_bytes(std::span(words)));
-  return words;
 }
 
 ChatTemplate::Turn turn_in(const JsonView& view) {
@@ -68,7 +61,9 @@ std::string_view trimmed(std::string_view words) {
 std::vector<ChatMessage> arranged(std::vector<ChatMessage> messages, const ChatTemplate& chat) {
   if (chat.trim)
     for (ChatMessage& message : messages) message.content = std::string(trimmed(message.content));
-  const bool has_system = messages.front().role == "system";
+  if (chat.skip_empty_system)
+    std::erase_if(messages, [](const ChatMessage& m) { return m.role == "system" && m.content.empty(); });
+  const bool has_system = !messages.empty() && messages.front().role == "system";
   if (!has_system && chat.default_system) messages.insert(messages.begin(), {"system", *chat.default_system});
   if (!has_system || !chat.system_in_user) return messages;
   if (messages.size() < 2 || messages[1].role != "user")
@@ -86,12 +81,14 @@ ChatTemplate ChatTemplate::load(const std::string& name_or_file) {
   if (name_or_file == "plain") return plain();
   require<DataError>(files::is_there(name_or_file), "the chat template ", files::shown_name(name_or_file),
                      " does not exist\n  fix: auto, chatml, plain, or a JSON file with begin, roles and special");
-  const nlohmann::json value = JsonView::parsed(file_text(name_or_file), name_or_file);
+  const nlohmann::json value =
+      JsonView::parsed(files::whole_file(name_or_file, kMaxTemplateBytes, "a chat template"), name_or_file);
   const JsonView view(value, name_or_file);
-  view.only({"begin", "end", "roles", "special", "trim", "default_system", "system_in_user"});
+  view.only({"begin", "end", "roles", "special", "trim", "default_system", "skip_empty_system", "system_in_user"});
   ChatTemplate out{.name = name_or_file, .begin = view.string_or("begin", ""), .roles = {}, .special = {}};
   out.end = view.string_or("end", "");
   out.trim = view.flag("trim", false);
+  out.skip_empty_system = view.flag("skip_empty_system", false);
   if (view.has("default_system")) out.default_system = view.at("default_system").string();
   if (view.has("system_in_user")) out.system_in_user = turn_in(view.at("system_in_user"));
   const JsonView roles = view.at("roles");
@@ -175,7 +172,10 @@ const std::vector<TextPart>& ChatParser::parse(std::string_view line) {
   parts_.clear();
   std::vector<ChatMessage> messages = read_messages(line);
   if (messages.empty()) return parts_;
+  for (ChatMessage& message : messages)  // unless the template itself has a role "human"
+    if (template_->turn(message.role) == nullptr) message.role = usual_role(message.role);
   const ChatTemplate::Turn* learns = template_->turn("assistant");
+  bool learn = false;
   add_template(template_->begin, false);
   for (const ChatMessage& message : arranged(std::move(messages), *template_)) {
     const ChatTemplate::Turn* turn = template_->turn(message.role);
@@ -185,11 +185,12 @@ const std::vector<TextPart>& ChatParser::parse(std::string_view line) {
         known += (known.empty() ? "" : ", ") + files::shown_name(name);
       throw BadDocument(text("the role ", files::shown_name(message.role), " is not one of the template's: ", known));
     }
+    learn = turn == learns && message.learn;
     add_template(turn->prefix, false);
-    add_plain(turn->lead + message.content, turn == learns);
-    add_template(turn->suffix, turn == learns);
+    add_plain(turn->lead + message.content, learn);
+    add_template(turn->suffix, learn);
   }
-  add_template(template_->end, true);
+  add_template(template_->end, learn);
   for (const Segment& segment : segments_) parts_.push_back({segment.text, segment.origin, segment.counts});
   return parts_;
 }

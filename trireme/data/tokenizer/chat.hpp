@@ -23,9 +23,10 @@ struct TextPart {
 };
 
 // Note [Chat templates]: a document is `begin`, then for each message the prefix of its role, its content and its
-// suffix, then `end`. The loss mask is 1 for the assistant's content and the suffix after it, and for `end`. The text
-// is cut at special tokens and where the mask changes, and what is between is tokenized as one: as transformers does
-// with the whole text, except where an answer begins. Message content never becomes a special token.
+// suffix, then `end`. The loss mask is 1 for the assistant's content, the suffix after it, and `end` behind that; but
+// 0 for answers that are not to be learnt. The text is cut at special tokens and where the mask changes, and what is
+// between is tokenized as one: as transformers does with the whole text, except where an answer begins. Message content
+// never becomes a special token.
 struct ChatTemplate {
   struct Turn {
     std::string prefix, suffix;
@@ -39,6 +40,7 @@ struct ChatTemplate {
   std::string end = {};                            // behind the last message
   bool trim = false;                               // contents lose white space at both ends
   std::optional<std::string> default_system = {};  // what the system says if a conversation does not begin with it
+  bool skip_empty_system = false;                  // an empty message of the system is left out
   std::optional<Turn> system_in_user = {};         // there is no system's turn: its message, between these, begins the
                                                    // first one of the user
 

@@ -59,11 +59,19 @@ std::string text_of(const Json& object, const char* key) {
   return all;
 }
 
-std::string role_of_sharegpt(const std::string& from) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kNames = {
-      {{"human", "user"}, {"gpt", "assistant"}, {"chatgpt", "assistant"}, {"bot", "assistant"}}};
-  const auto* const found = std::ranges::find(kNames, from, &std::pair<std::string_view, std::string_view>::first);
-  return found == kNames.end() ? from : std::string(found->second);
+/// Calls of tools would be lost, and what is left of the message, often nothing, learnt as the answer.
+void refuse_calls(const Json& message) {
+  for (const char* key : {"tool_calls", "function_call"})
+    if (message.contains(key) && !message[key].empty() && message[key] != "")
+      throw BadDocument(text("a message has \"", key, "\": calls of tools are not supported"));
+}
+
+bool is_learnt(const Json& message, const std::string& role) {
+  if (usual_role(role) != "assistant" || !message.contains("weight") || message["weight"].is_null()) return true;
+  const Json& weight = message["weight"];
+  if (weight != 0 && weight != 1)
+    throw BadDocument(text("the weight of a message is ", files::shown_name(weight.dump(), 30), ": neither 0 nor 1"));
+  return weight == 1;
 }
 
 void add_list(const Json& value, const char* key, std::vector<ChatMessage>& messages) {
@@ -71,12 +79,13 @@ void add_list(const Json& value, const char* key, std::vector<ChatMessage>& mess
   for (const Json& message : value) {
     const bool sharegpt = message.is_object() && message.contains("from");
     const char *role = sharegpt ? "from" : "role", *content = sharegpt ? "value" : "content";
+    if (message.is_object()) refuse_calls(message);
     for (const char* name : {role, content})
       if (!message.is_object() || !message.contains(name))
         throw BadDocument(text("a message has no key \"", name, '"'));
     if (!message[role].is_string()) throw BadDocument(text("what stands under \"", role, "\" is not a text"));
     const std::string who = message[role].get<std::string>();
-    messages.push_back({sharegpt ? role_of_sharegpt(who) : who, text_of(message, content)});
+    messages.push_back({who, text_of(message, content), is_learnt(message, who)});
   }
 }
 
@@ -89,9 +98,14 @@ void add_texts(const Json& value, const char* key, const char* role, std::vector
     messages.push_back({role, text_of(value, key)});
 }
 
+/// What stands under "system" comes first, once.
 void add_system(const Json& value, std::vector<ChatMessage>& messages) {
-  if (value.contains("system") && !value["system"].is_null() && value["system"] != "")
-    messages.push_back({"system", text_of(value, "system")});
+  if (!value.contains("system") || value["system"].is_null() || value["system"] == "") return;
+  std::string said = text_of(value, "system");
+  if (messages.empty() || usual_role(messages.front().role) != "system")
+    messages.insert(messages.begin(), {"system", std::move(said)});
+  else if (messages.front().content != said)
+    throw BadDocument("the system's message stands under \"system\" and is the first one, and the two differ");
 }
 
 std::string keys_of(const Json& value) {
@@ -113,17 +127,14 @@ std::vector<ChatMessage> read_messages(std::string_view line) {
   if (has("messages")) {
     add_list(value["messages"], "messages", messages);
   } else if (has("conversations")) {
-    add_system(value, messages);
     add_list(value["conversations"], "conversations", messages);
   } else if (has("instruction") && has("output")) {
-    add_system(value, messages);
     std::string asked = text_of(value, "instruction");
     if (has("input") && !value["input"].is_null())
       if (const std::string more = text_of(value, "input"); !more.empty()) asked += "\n\n" + more;
     messages.push_back({"user", std::move(asked)});
     messages.push_back({"assistant", text_of(value, "output")});
   } else if (has("prompt") && has("completion")) {
-    add_system(value, messages);
     add_texts(value, "prompt", "user", messages);
     add_texts(value, "completion", "assistant", messages);
   } else {
@@ -132,7 +143,25 @@ std::vector<ChatMessage> read_messages(std::string_view line) {
              "and completion; ",
              keys_of(value)));
   }
+  add_system(value, messages);
   return messages;
+}
+
+std::string usual_role(const std::string& name) {
+  using Names = std::pair<std::string_view, std::string_view>;
+  constexpr std::array<Names, 8> kNames = {{{"human", "user"},
+                                            {"gpt", "assistant"},
+                                            {"chatgpt", "assistant"},
+                                            {"bot", "assistant"},
+                                            {"system", "system"},
+                                            {"user", "user"},
+                                            {"assistant", "assistant"},
+                                            {"tool", "tool"}}};
+  std::string small = name;
+  for (char& c : small)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  const auto* const found = std::ranges::find(kNames, small, &Names::first);
+  return found == kNames.end() ? name : std::string(found->second);
 }
 
 }  // namespace trireme::data

@@ -1,23 +1,17 @@
 #include "trireme/data/tokenizer/chat_of_model.hpp"
 
-#include <fstream>
-#include <sstream>
+#include <algorithm>
 
-#include "trireme/base/error.hpp"
 #include "trireme/data/tokenizer/json_view.hpp"
+#include "trireme/files/whole_file.hpp"
 
 namespace trireme::data {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string contents_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream out;
-  out << file.rdbuf();
-  require<DataError>(file.good() || file.eof(), path.string(), ": cannot be read");
-  return out.str();
-}
+// A tokenizer_config.json may list many thousand added tokens.
+constexpr std::uint64_t kMaxFileBytes = 1 << 26;
 
 /// bos_token and the like: a text, or an object with it under "content".
 std::string token_in(const JsonView& view, const char* key) {
@@ -38,10 +32,30 @@ std::string template_in(const JsonView& view) {
 /// The text of a template, asked for what it holds.
 class JinjaText {
  public:
-  explicit JinjaText(const std::string& jinja) : jinja_(jinja) {}
+  explicit JinjaText(const std::string& jinja) : jinja_(with_newlines_spelled(jinja)) {}
 
   bool has(std::string_view words) const { return jinja_.find(words) != std::string::npos; }
   bool trims() const { return has("trim") || has("strip()"); }
+
+  /// Whether a message's content is trimmed at one place and not at another.
+  bool trims_some() const {
+    bool trimmed = false, whole = false;
+    for (const std::string_view content : {"message['content']", "message[\"content\"]", "message.content"})
+      for (std::size_t at = jinja_.find(content); at != std::string::npos; at = jinja_.find(content, at + 1)) {
+        std::string_view behind = std::string_view(jinja_).substr(at + content.size());
+        behind.remove_prefix(std::min(behind.find_first_not_of(" )|"), behind.size()));
+        (behind.starts_with("trim") || behind.starts_with(".strip()") ? trimmed : whole) = true;
+      }
+    return trimmed && whole;
+  }
+
+  /// Whether something is done in the last turn only. "not loop.last" stands in lists, for the commas.
+  bool asks_for_last() const {
+    constexpr std::string_view kLast = "loop.last", kNot = "not ";
+    for (std::size_t at = jinja_.find(kLast); at != std::string::npos; at = jinja_.find(kLast, at + 1))
+      if (!std::string_view(jinja_).substr(0, at).ends_with(kNot)) return true;
+    return false;
+  }
 
   /// The first literal with `words` in it, as it is meant: '[INST] ' has "[INST]".
   std::optional<std::string> literal_with(std::string_view words) const {
@@ -66,6 +80,13 @@ class JinjaText {
   }
 
  private:
+  /// A newline within a literal is spelled \n, or is one: JSON's own \n has become one.
+  static std::string with_newlines_spelled(const std::string& jinja) {
+    std::string out;
+    for (const char c : jinja) out += c == '\n' ? std::string("\\n") : std::string(1, c);
+    return out;
+  }
+
   /// With escape sequences replaced.
   static std::string meant(const std::string& literal) {
     std::string out;
@@ -80,7 +101,7 @@ class JinjaText {
     return out;
   }
 
-  const std::string& jinja_;
+  std::string jinja_;
 };
 
 using Roles = std::vector<std::pair<std::string, ChatTemplate::Turn>>;
@@ -131,6 +152,8 @@ ChatTemplate phi_of(const JinjaText& text, const ModelChat& model) {
                    .special = {}};
   out.trim = text.trims();
   if (text.has("eos_token")) out.end = model.eos;
+  out.skip_empty_system =  // Phi 3.5
+      text.has("'system' and message['content']") || text.has("\"system\" and message[\"content\"]");
   return out;
 }
 
@@ -142,6 +165,7 @@ ChatTemplate chatml_of(const JinjaText& text, const ModelChat& model) {
                                          separator ? "<|im_sep|>" : "\n", separator ? "<|im_end|>" : "<|im_end|>\n"),
                    .special = {}};
   out.trim = text.trims();
+  if (text.has("tool_response")) std::erase_if(out.roles, [](const auto& role) { return role.first == "tool"; });
   out.default_system = text.between("<|im_start|>system\\n", "<|im_end|>");
   return out;
 }
@@ -156,10 +180,12 @@ ChatTemplate llama2_of(const JinjaText&, const ModelChat& model) {
   return out;
 }
 
-/// Its versions differ in spaces.
+/// Its versions differ in spaces. Some put the system's message into the last turn of the user, or trim only answers:
+/// that is not of a known kind.
 std::optional<ChatTemplate> mistral_of(const JinjaText& text, const ModelChat& model) {
   const auto open = text.literal_with("[INST]"), close = text.literal_with("[/INST]");
   if (!open || !close || open->find("[/INST]") != std::string::npos) return std::nullopt;
+  if (text.trims_some() || (text.has("system") && text.asks_for_last())) return std::nullopt;
   const bool spaced = text.has("' ' + message") || text.has("\" \" + message");
   ChatTemplate out{.name = "mistral",
                    .begin = begin_of(text, model),
@@ -193,13 +219,14 @@ ModelChat read_model_chat(const fs::path& tokenizer_path) {
   // The bytes tokenizer has no folder, and a tokenizer trained here stands among data.
   if (tokenizer_path == "bytes") return out;
   if (fs::is_regular_file(config)) {
-    const nlohmann::json value = JsonView::parsed(contents_of(config), config.string());
+    const nlohmann::json value =
+        JsonView::parsed(files::whole_file(config, kMaxFileBytes, "a tokenizer's configuration"), config.string());
     const JsonView view(value, config.string());
     out = {config.string(), template_in(view), token_in(view, "bos_token"), token_in(view, "eos_token")};
   }
   if (fs::is_regular_file(jinja)) {
     out.file = jinja.string();
-    out.jinja = contents_of(jinja);
+    out.jinja = files::whole_file(jinja, kMaxFileBytes, "a chat template");
   }
   return out;
 }

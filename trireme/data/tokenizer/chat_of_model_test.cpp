@@ -78,6 +78,36 @@ TEST_F(ChatOfModel, ADefaultMessageOfTheSystemIsReadOff) {
   model.jinja =
       R"({{ '<|im_start|>system\n' + messages[0] + '<|im_end|>' }}{{ '<|im_start|>system\nBe kind.\n<|im_end|>\n' }})";
   EXPECT_EQ(known_template(model, tokenizer)->default_system, "Be kind.\n");
+  model.jinja = "{{ '<|im_start|>system\nBe kind.\n<|im_end|>\n' }}";  // as JSON's own \n is read
+  EXPECT_EQ(known_template(model, tokenizer)->default_system, "Be kind.\n");
+}
+
+TEST_F(ChatOfModel, MistralsLaterRulesAreNotKnown) {
+  const Tokenizer tokenizer = Tokenizer::load("bytes");
+  const auto is_known = [&](const std::string& user, const std::string& assistant) {
+    const ModelChat model{.file = "x",
+                          .jinja =
+                              "{% if messages[0]['role'] == 'system' %}{% set said = messages[0]['content'] %}"
+                              "{% endif %}{{ '[INST] ' + " +
+                              user + " + '[/INST]' }}{{ " + assistant + " + eos_token }}",
+                          .bos = "<s>",
+                          .eos = "</s>"};
+    return known_template(model, tokenizer).has_value();
+  };
+  EXPECT_TRUE(is_known("message['content']", "message['content']"));
+  EXPECT_TRUE(is_known("message['content']|trim", "(message['content']) | trim"));
+  EXPECT_TRUE(is_known("(', ' if not loop.last) + message['content']", "message['content']"));
+  EXPECT_FALSE(is_known("message['content']", "message['content']|trim"));
+  EXPECT_FALSE(is_known("message[\"content\"].strip()", "message[\"content\"]"));
+  EXPECT_FALSE(is_known("(said if loop.last) + message['content']", "message['content']"));
+}
+
+TEST_F(ChatOfModel, MessagesOfToolsNeedATurnOfTheirOwn) {
+  const Tokenizer tokenizer = Tokenizer::load("bytes");
+  ModelChat model{.file = "x", .jinja = "{{ '<|im_start|>' + m['role'] }}", .bos = "", .eos = ""};
+  EXPECT_NE(known_template(model, tokenizer)->turn("tool"), nullptr);
+  model.jinja += "{{ '<tool_response>' }}";  // Qwen 2.5: within a turn of the user
+  EXPECT_EQ(known_template(model, tokenizer)->turn("tool"), nullptr);
 }
 
 }  // namespace

@@ -3,28 +3,24 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <utility>
-
-#include <sys/stat.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/data/tokens/open_tokens.hpp"
+#include "trireme/files/whole_file.hpp"
 
 namespace trireme::data {
 namespace {
 
-using FileIdentity = std::pair<dev_t, ino_t>;  // the same for links and for every spelling of a path
+using files::FileIdentity;
 
 struct NamedFile {
   std::string source, file;
 };
 
 /// nullopt for a file that cannot be read: opening it reports the error.
-std::optional<FileIdentity> identity_of(std::filesystem::path file) {
+std::optional<FileIdentity> identity_of_tokens(std::filesystem::path file) {
   if (file.extension() == ".idx") file.replace_extension(".bin");  // Megatron's tokens
-  struct stat facts{};
-  if (::stat(file.c_str(), &facts) != 0) return std::nullopt;
-  return FileIdentity{facts.st_dev, facts.st_ino};
+  return files::identity_of(file);
 }
 
 template <class F>
@@ -32,7 +28,7 @@ void each_file(const std::vector<std::string>& sources, const F& f) {
   for (auto source = sources.begin(); source != sources.end(); ++source) {
     if (*source == "synthetic" || std::find(sources.begin(), source, *source) != source) continue;
     for (const std::filesystem::path& file : find_token_files(*source).files)
-      if (const auto identity = identity_of(file)) f(*identity, NamedFile{*source, file.string()});
+      if (const auto identity = identity_of_tokens(file)) f(*identity, NamedFile{*source, file.string()});
   }
 }
 
