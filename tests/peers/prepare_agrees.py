@@ -92,8 +92,9 @@ def check_chat(folder, name, path, texts, rng):
             for part, counts in (([start], 0), *parts, ([stop, *encode("\n")], int(learns))):
                 ids += part
                 mask += [counts] * len(part)
-        tokens.append(ids)
-        masks.append(mask)
+        if any(mask):  # a conversation without an answer is left out
+            tokens.append(ids)
+            masks.append(mask)
     (folder / "c.jsonl").write_text("\n".join(lines), encoding="utf-8")
     prepare(folder / "c.jsonl", "--chat", "-t", path, "-o", folder / "c")
     ours, our_masks = documents(folder / "c.ds")
