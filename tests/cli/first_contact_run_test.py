@@ -246,7 +246,8 @@ class Memory(TrainTest):
                 reached += 1
                 self.assertRegex(run.stderr, r"error: out of memory: rank 0 of 1 could not get .* (in step 1|while the model was built)")
                 self.assertRegex(run.stderr, r"\n  predicted .*MiB/rank.*\n  fix: .* \(predicted .* per rank\)")
-            self.assertFalse((folder / "runs").exists() and list((folder / "runs").iterdir()), run)
+            if "phase=save" not in run.stderr:  # after the step: what was done is kept
+                self.assertFalse((folder / "runs").exists() and list((folder / "runs").iterdir()), run)
         if reached == 0:
             self.skipTest("no limit of the address space let libtorch start and training fail")
 
