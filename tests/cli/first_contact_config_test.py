@@ -177,7 +177,10 @@ class Proof(Config):
 
     def test_the_debug_model_of_torchtitan(self):
         out, report = self.imported(DATA / "titan_debug.toml")
-        self.same(self.rates(out, 10), lambda step: self.titan(step, 8e-4, 10, 2, 0.8, "linear", 0))
+        rates, exempt = self.shown(out, 240, "--params")
+        self.assertEqual(len(rates), 240)
+        self.same(rates, lambda step: self.titan(step, 8e-4, 240, 2, 0.8, "linear", 0))
+        self.assertEqual(exempt, set())
         values = self.values(out, "-n", 8)
         self.assertEqual((values["model"]["hidden_size"], values["model"]["num_hidden_layers"]), (256, 6))
         self.assertEqual(values["training"]["global_batch_size"], 8 * 8)
@@ -229,10 +232,14 @@ class Proof(Config):
             iteration = step - 2
             if iteration < 0:
                 return 1e-6
-            gamma = math.log(iteration + 1) / math.log(50) if iteration < 50 else max(0, (180 - iteration) / (180 - 50))
+            gamma = math.log(iteration + 1) / math.log(50) if iteration < 50 else max(0, (300 - iteration) / (300 - 50))
             return 1e-6 + (3e-4 - 1e-6) * gamma
-        self.same(self.rates(out, 200), deepspeed)
-        values = self.values(out, "--model.preset", "gpt2", "-n", 8)
+        model = ("--model.preset", "gpt2")
+        rates, exempt = self.shown(out, 300, "--params", *model)
+        self.assertEqual(len(rates), 300)
+        self.same(rates, deepspeed)
+        self.assertEqual(exempt, set())  # it decays whatever it is given
+        values = self.values(out, *model, "-n", 8)
         self.assertEqual((values["training"]["global_batch_size"], values["training"]["grad_accum"]), (256, 256 // (4 * 8)))
 
 

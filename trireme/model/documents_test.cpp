@@ -5,23 +5,15 @@
 #include <gtest/gtest.h>
 
 #include "trireme/model/decoder.hpp"
+#include "trireme/testing/model_helpers.hpp"
 #include "trireme/testing/nn_helpers.hpp"
 
 namespace trireme {
 namespace {
 
-ModelConfig two_layers(const std::string& family, std::int64_t window) {
-  ModelConfig m;
-  m.model_type = family;
-  m.hidden_size = 16;
-  m.num_hidden_layers = 2;
-  m.num_attention_heads = 4;
-  m.num_key_value_heads = family == "gpt2" ? 4 : 2;
-  m.head_dim = 4;
-  m.intermediate_size = 24;
-  m.vocab_size = 37;
+ModelConfig model_with_window(const std::string& family, std::int64_t window) {
+  ModelConfig m = small_model(family);
   m.max_position_embeddings = 32;
-  m.hidden_act = family == "gpt2" ? "gelu_new" : "silu";
   m.sliding_window = window;
   return m;
 }
@@ -86,7 +78,7 @@ LossAndGradients computed(const ModelConfig& model, bool packed, bool apart) {
 
 TEST(Documents, PackedOrAloneTheirLossesAndGradientsAreTheSame) {
   for (const auto& [family, window] : {std::pair("llama", 0), std::pair("mistral", 4), std::pair("gpt2", 0)}) {
-    const ModelConfig model = two_layers(family, window);
+    const ModelConfig model = model_with_window(family, window);
     const LossAndGradients alone = computed(model, false, false), packed = computed(model, true, true);
     EXPECT_NEAR(packed.loss / alone.loss, 1, 1e-12) << family;
     ASSERT_EQ(packed.gradients.size(), alone.gradients.size());

@@ -17,6 +17,7 @@
 #include "trireme/model/hugging_face.hpp"
 #include "trireme/nn/init_scope.hpp"
 #include "trireme/nn/sampler.hpp"
+#include "trireme/testing/model_helpers.hpp"
 #include "trireme/testing/nn_helpers.hpp"
 #include "trireme/testing/temp_folder.hpp"
 #include "trireme/testing/test_helpers.hpp"
@@ -27,23 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
-
-ModelConfig small(const std::string& family) {
-  ModelConfig m;
-  m.model_type = family;
-  m.hidden_size = 16;
-  m.num_hidden_layers = 2;
-  m.num_attention_heads = 4;
-  m.num_key_value_heads = family == "gpt2" ? 4 : 2;
-  m.head_dim = 4;
-  m.intermediate_size = 24;
-  m.vocab_size = 37;
-  m.max_position_embeddings = 8;
-  m.tie_word_embeddings = family == "gpt2";
-  m.qk_norm = family == "qwen3";
-  m.hidden_act = family == "gpt2" ? "gelu_new" : "silu";
-  return m;
-}
 
 /// Writes a safetensors file of these tensors, without using the library.
 void write_safetensors(const fs::path& file, const std::map<std::string, at::Tensor>& tensors,
@@ -80,7 +64,7 @@ const std::vector<std::string> kFamilies{"gpt2", "llama", "mistral", "qwen2", "q
 TEST(Families, EveryElementHasOneNameOnBothSides) {
   for (const std::string& family : kFamilies)
     for (const bool tied : {false, true}) {
-      ModelConfig m = small(family);
+      ModelConfig m = small_model(family);
       m.tie_word_embeddings = tied;
       std::map<std::string, std::int64_t> rows;
       std::set<std::string> theirs;
@@ -100,12 +84,12 @@ TEST(Families, EveryElementHasOneNameOnBothSides) {
         EXPECT_EQ(elements, config::count_parameters(m).total()) << family;
       });
     }
-  EXPECT_THROW(weight_names(small("mixtral")), ConfigError);
+  EXPECT_THROW(weight_names(small_model("mixtral")), ConfigError);
 }
 
 TEST(HuggingFace, EachRankReadsItsPart) {
   for (const std::string& family : kFamilies) {
-    const ModelConfig m = small(family);
+    const ModelConfig m = small_model(family);
     const auto theirs = their_weights(m);
     const TempFolder folder;
     write_safetensors(folder.path() / "model.safetensors", theirs);
@@ -128,7 +112,7 @@ TEST(HuggingFace, EachRankReadsItsPart) {
 }
 
 TEST(HuggingFace, Gpt2sOwnFilesHaveShorterNamesAndConstants) {
-  const ModelConfig m = small("gpt2");
+  const ModelConfig m = small_model("gpt2");
   std::map<std::string, at::Tensor> file;
   const auto theirs = their_weights(m);
   for (const auto& [name, tensor] : theirs) file[name.substr(name.find('.') + 1)] = tensor;
@@ -147,7 +131,7 @@ TEST(HuggingFace, Gpt2sOwnFilesHaveShorterNamesAndConstants) {
 }
 
 TEST(HuggingFace, AConfigJsonOfAnotherModelIsNoted) {
-  ModelConfig m = small("llama");
+  ModelConfig m = small_model("llama");
   const TempFolder folder;
   write_safetensors(folder.path() / "model.safetensors", their_weights(m));
   std::ofstream(folder.path() / "config.json") << config::hf_config_json(m, "float32");
@@ -191,7 +175,7 @@ TEST(HuggingFace, NumbersAtTheEdgesSurviveEveryConversion) {
   const std::pair<at::ScalarType, const char*> dtypes[] = {
       {at::kDouble, "F64"}, {at::kFloat, "F32"}, {at::kHalf, "F16"}, {at::kBFloat16, "BF16"}};
   for (const std::string family : {"llama", "gpt2"}) {
-    const ModelConfig m = small(family);
+    const ModelConfig m = small_model(family);
     auto theirs = their_weights(m);
     for (const auto& [in_file, word] : dtypes) {
       for (auto& [name, tensor] : theirs) {
@@ -223,7 +207,7 @@ TEST(HuggingFace, NumbersAtTheEdgesSurviveEveryConversion) {
 }
 
 TEST(HuggingFace, WhatDoesNotFitIsNamedAllAtOnce) {
-  const ModelConfig m = small("llama");
+  const ModelConfig m = small_model("llama");
   auto file = their_weights(m);
   file.erase("model.norm.weight");
   file["model.layers.1.mlp.down_proj.weight"] = at::zeros({16, 25});
@@ -240,7 +224,7 @@ TEST(HuggingFace, WhatDoesNotFitIsNamedAllAtOnce) {
 }
 
 TEST(HuggingFace, AParameterWithoutANameIsNamed) {
-  ModelConfig m = small("gpt2");
+  ModelConfig m = small_model("gpt2");
   const TempFolder folder;
   write_safetensors(folder.path() / "model.safetensors", their_weights(m));
   m.qk_norm = true;
@@ -257,7 +241,7 @@ TEST(Decoder, SamplesTheSameTokenOnEveryLayout) {
     for (const bool sequence_parallel : {false, true})
       on_tp(ranks, [&](Mesh& mesh) {
         Group& group = mesh.group(Axis::tp);
-        Decoder decoder(small("llama"), {mesh, sequence_parallel});
+        Decoder decoder(small_model("llama"), {mesh, sequence_parallel});
         fill(decoder, mesh);
         const at::NoGradGuard off;
         const at::Tensor logits = decoder.sharded_logits(at::arange(8), whole_samples(2, 4));
@@ -270,7 +254,7 @@ TEST(Decoder, SamplesTheSameTokenOnEveryLayout) {
 
 TEST(Decoder, EvalDropsNothing) {
   on_tp(1, [&](Mesh& mesh) {
-    ModelConfig m = small("gpt2");
+    ModelConfig m = small_model("gpt2");
     m.embd_pdrop = m.resid_pdrop = m.attention_dropout = 0.5;
     Decoder decoder(m, {mesh});
     fill(decoder, mesh);
@@ -292,22 +276,22 @@ TEST(Decoder, EvalDropsNothing) {
 TEST(Decoder, RefusesWhatItCannotRun) {
   on_tp(2, [&](Mesh& mesh) {
     const Parallel parallel{mesh};
-    ModelConfig m = small("llama");
+    ModelConfig m = small_model("llama");
     m.num_attention_heads = m.num_key_value_heads = 3;
     EXPECT_THROW(Decoder(m, parallel), ConfigError);
-    m = small("llama");
+    m = small_model("llama");
     m.num_local_experts = 4;
     EXPECT_THROW(Decoder(m, parallel), ConfigError);
-    m = small("llama");
+    m = small_model("llama");
     m.hidden_act = "gelu";
     EXPECT_THROW(Decoder(m, parallel), ConfigError);
-    m = small("gpt2");
+    m = small_model("gpt2");
     m.hidden_act = "silu";
     EXPECT_THROW(Decoder(m, parallel), ConfigError);
-    m = small("llama");
+    m = small_model("llama");
     m.rope_scaling.rope_type = "longrope";
     EXPECT_THROW(rope_options(m), ConfigError);
-    Decoder decoder(small("llama"), parallel);
+    Decoder decoder(small_model("llama"), parallel);
     fill(decoder, mesh);
     EXPECT_THROW(decoder.hidden(at::zeros({5}, at::kLong), whole_samples(1, 4)), InternalError);
   });

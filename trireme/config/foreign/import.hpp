@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/config/foreign/aliases.hpp"
+#include "trireme/config/foreign/recognise.hpp"
 #include "trireme/config/read/setting.hpp"
 
 namespace trireme::config {
@@ -17,15 +17,9 @@ struct Imported {
   std::vector<std::string> harmless;  // what was left out and changes nothing (harmless.hpp)
 };
 
-/// Detects the trainer of a file from its extension and content. ConfigError if it is unknown, or our own.
-Framework recognise(const std::string& file, const std::string& contents);
-
 /// Defaults of the trainer that differ from ours are written out (assumed.hpp). A value without a counterpart is left
 /// out with a note. ConfigError for a file that cannot be parsed, and for values that are wrong there, too.
 Imported import_config(const std::string& file, const std::string& contents,
                        std::optional<Framework> from = std::nullopt);
-
-/// nanotron, torchtitan, megatron, deepspeed, trainer, hf: the values of --from.
-std::optional<Framework> framework_by_name(const std::string& name);
 
 }  // namespace trireme::config

@@ -1,0 +1,27 @@
+#pragma once
+// Helpers for tests of whole models.
+#include <string>
+
+#include "trireme/config/schema/config.hpp"
+
+namespace trireme {
+
+/// Two layers of a family, small enough to compare every gradient.
+inline ModelConfig small_model(const std::string& family) {
+  ModelConfig m;
+  m.model_type = family;
+  m.hidden_size = 16;
+  m.num_hidden_layers = 2;
+  m.num_attention_heads = 4;
+  m.num_key_value_heads = family == "gpt2" ? 4 : 2;
+  m.head_dim = 4;
+  m.intermediate_size = 24;
+  m.vocab_size = 37;
+  m.max_position_embeddings = 8;
+  m.tie_word_embeddings = family == "gpt2";
+  m.qk_norm = family == "qwen3";
+  m.hidden_act = family == "gpt2" ? "gelu_new" : "silu";
+  return m;
+}
+
+}  // namespace trireme
