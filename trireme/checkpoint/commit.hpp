@@ -1,0 +1,58 @@
+#pragma once
+// Saves a checkpoint so that it appears at once and survives any crash, and finds, prunes and cleans up checkpoints.
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trireme/checkpoint/manifest.hpp"
+#include "trireme/files/fs.hpp"
+
+namespace trireme::checkpoint {
+
+// Note [Commit protocol]
+//   rank 0    begin_save      FOLDER/step-N.tmp-ID is made
+//   each rank writes its file there, and fsyncs it
+//   rank 0    commit          small files and the manifest are written and fsynced, then the folder is; then it is
+//                             renamed to step-N and FOLDER is fsynced; `latest` is replaced
+// A folder step-N without a valid manifest is not a checkpoint; `latest` is only a hint for people.
+struct SaveTarget {
+  std::filesystem::path folder;  // "checkpoints" of the run
+  std::int64_t step = 0;
+  std::string id;  // Manifest::id
+
+  std::filesystem::path temporary() const;  // FOLDER/step-N.tmp-ID
+  std::filesystem::path final() const;      // FOLDER/step-N
+};
+
+using SmallFiles = std::vector<std::pair<std::string, std::string>>;  // base names and contents
+
+/// All throw CheckpointError with the path, the operation and the system's reason.
+void begin_save(files::Fs& fs, const SaveTarget& target);
+/// `manifest.files` lists the ranks' files; the small files are added. A checkpoint of this step that is already there
+/// is replaced if it is not valid, else an error.
+void commit(files::Fs& fs, const SaveTarget& target, Manifest manifest, const SmallFiles& small_files);
+/// Removes what was written of a save that failed. Does not throw: what cannot be removed is left to the next start.
+void abandon(files::Fs& fs, const SaveTarget& target) noexcept;
+
+struct FoundCheckpoint {
+  std::int64_t step = 0;
+  std::filesystem::path path;
+};
+/// The folders step-N in `folder`, newest first, whatever they contain. A folder that is not there has none.
+std::vector<FoundCheckpoint> checkpoints_in(const std::filesystem::path& folder);
+
+/// Why the folder is not a complete checkpoint (manifest, names, sizes and headers of all files, no extra ones), or
+/// "". Does not read the tensors.
+std::string why_not_valid(const std::filesystem::path& checkpoint);
+
+/// Keeps the `keep` newest valid checkpoints, at least two (0: all); removes older valid ones, by rename to
+/// .trash-step-N-ID first. Never follows a symlink, never removes a folder that is not a checkpoint. Returns what it
+/// removed.
+std::vector<std::filesystem::path> prune(files::Fs& fs, const std::filesystem::path& folder, std::int64_t keep);
+
+/// Removes unfinished saves and prunes. Only for the holder of the folder's lock.
+void remove_unfinished(files::Fs& fs, const std::filesystem::path& folder);
+
+}  // namespace trireme::checkpoint
