@@ -13,6 +13,8 @@
 #include "trireme/nn/init.hpp"
 #include "trireme/nn/init_scope.hpp"
 #include "trireme/schedule/generate.hpp"
+#include "trireme/train/checkpoint_saver.hpp"
+#include "trireme/train/load_state.hpp"
 
 namespace trireme::parity {
 namespace {
@@ -101,8 +103,13 @@ Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
   Executor executor(schedule::one_f_one_b(0, 1, cell.accumulation), zero, mesh);
   Group& dp = mesh.token_group();
   const std::int64_t each = c.batch / dp.size() / cell.accumulation;
+  if (!cell.load_from.empty()) {
+    const checkpoint::Reader reader(cell.load_from);
+    load_state(reader, zero);
+    state_is_loaded(zero, reader.manifest().training.optimizer_steps);
+  }
   Outcome out;
-  for (int step = 0; step < cell.steps; ++step) {
+  for (int step = cell.first_step; step < cell.steps; ++step) {
     const Samples samples = samples_of(cell, step);
     const auto first_row = [&](int m) { return (m * dp.size() + dp.rank()) * each; };
     std::int64_t count = 0;
@@ -121,7 +128,7 @@ Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
       loss_sum(decoder, samples, 0, each, step);
     }
     out.losses.push_back((dp.all_reduce(outcome.loss_sum.view({1})).wait()[0] / all[0]).item<double>());
-    if (step == 0) {
+    if (step == cell.first_step) {
       add_whole_buckets(out.gradients, zero, "", [&](std::size_t b) { return zero.gradients().shard(b); });
       out.gradient_norm = norm;
     } else {
@@ -129,6 +136,14 @@ Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
     }
   }
   zero.finish_gathers();
+  if (!cell.save_to.empty()) {
+    CheckpointSaver saver({.folder = cell.save_to, .keep = 0, .buffer_bytes = 1 << 24}, mesh);
+    checkpoint::Manifest manifest{.program = "test"};
+    manifest.training.step = manifest.training.optimizer_steps = zero.optimizer().steps();
+    saver.start(zero, manifest, {1, 2, 3});
+    saver.finish();
+    if (mesh.rank() == 0) require(saver.take_outcome()->failure.empty(), "not saved");
+  }
   add_whole_buckets(out.parameters, zero, "", [&](std::size_t b) { return zero.optimizer().master(b); });
   for (std::size_t k = 0; k < zero.optimizer().state_names().size(); ++k)
     add_whole_buckets(out.parameters, zero, zero.optimizer().state_names()[k] + " of ",

@@ -1,5 +1,6 @@
 #pragma once
 // Training steps on a layout, and the same steps on one rank with plain autograd, for comparison.
+#include <filesystem>
 #include <string>
 
 #include "tests/parity/parity.hpp"
@@ -15,6 +16,8 @@ struct TrainingCell {
   std::string optimizer = "adamw";
   double max_norm = 0;
   int steps = 5;
+  int first_step = 0;
+  std::filesystem::path load_from{}, save_to{};  // a checkpoint, and the folder for one; empty: none
 
   std::string str() const;
 };

@@ -33,7 +33,7 @@ std::string box_text(const Box& box) {
 /// Reads a manifest; every function throws CheckpointError with the rule.
 class Parser {
  public:
-  explicit Parser(const std::string& shown) : shown_(shown) {}
+  Parser(const std::string& shown, bool is_whole) : shown_(shown), is_whole_(is_whole) {}
 
   Manifest manifest(const Json& json) {
     const auto version = value<std::int64_t>(json, "version");
@@ -49,7 +49,7 @@ class Parser {
     for (const Json& file : member(json, "files")) out.files.push_back(stored_file(file));
     for (const Json& tensor : member(json, "tensors")) out.tensors.push_back(stored_tensor(tensor, out.files));
     const auto key = [](const StoredTensor& tensor) { return std::tie(tensor.name, tensor.kind); };
-    check(std::ranges::adjacent_find(out.tensors, std::greater_equal<>(), key) == out.tensors.end(),
+    check(!is_whole_ || std::ranges::adjacent_find(out.tensors, std::greater_equal<>(), key) == out.tensors.end(),
           "the tensors are not sorted, or one is there twice");
     return out;
   }
@@ -161,12 +161,13 @@ class Parser {
       covered += static_cast<std::int64_t>(bytes) * 8 / files::bits(out.dtype);
       out.slices.push_back(std::move(slice));
     }
-    check(covered == elements, out.name, " ", out.kind, ": the slices have ", covered, " elements, the tensor ",
-          elements);
+    check(!is_whole_ || covered == elements, out.name, " ", out.kind, ": the slices have ", covered,
+          " elements, the tensor ", elements);
     return out;
   }
 
   const std::string& shown_;
+  const bool is_whole_;
 };
 
 Json training_json(const TrainingState& state) {
@@ -214,7 +215,9 @@ std::string to_json(const Manifest& manifest) {
   return text(kBeforeHash, digits, kBeforeCheckpoint, out, kEnd);
 }
 
-Manifest parse_manifest(std::string_view json, const std::string& shown) {
+namespace {
+
+Manifest parse(std::string_view json, const std::string& shown, bool is_whole) {
   const std::size_t begin = kBeforeHash.size() + 32 + kBeforeCheckpoint.size();
   const bool framed = json.size() > begin + kEnd.size() && json.starts_with(kBeforeHash) && json.ends_with(kEnd) &&
                       json.substr(kBeforeHash.size() + 32).starts_with(kBeforeCheckpoint);
@@ -232,8 +235,14 @@ Manifest parse_manifest(std::string_view json, const std::string& shown) {
   } catch (const Json::exception& e) {
     throw CheckpointError(text(shown, ": ", files::json_fault(e.what())));
   }
-  return Parser(shown).manifest(parsed);
+  return Parser(shown, is_whole).manifest(parsed);
 }
+
+}  // namespace
+
+Manifest parse_manifest(std::string_view json, const std::string& shown) { return parse(json, shown, true); }
+
+Manifest parse_shard(std::string_view json, const std::string& shown) { return parse(json, shown, false); }
 
 const StoredTensor* find(const Manifest& manifest, std::string_view name, std::string_view kind) {
   const auto key = [](const StoredTensor& tensor) {

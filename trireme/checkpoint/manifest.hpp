@@ -84,6 +84,8 @@ std::string to_json(const Manifest& manifest);
 /// name (SecurityError), a slice outside of its tensor or file, slices that do not cover their tensor.
 /// `shown`: the name for messages.
 Manifest parse_manifest(std::string_view json, const std::string& shown);
+/// The same for the manifest of one rank's file: slices need not cover their tensors.
+Manifest parse_shard(std::string_view json, const std::string& shown);
 
 const StoredTensor* find(const Manifest& manifest, std::string_view name, std::string_view kind);
 std::uint64_t bytes_of(const StoredTensor& tensor, const Box& box);

@@ -1,12 +1,14 @@
 // `trireme train CONFIG -n N`
 #include <chrono>
 #include <filesystem>
+#include <sstream>
 
 #include "trireme/base/file_output.hpp"
 #include "trireme/base/process_limits.hpp"
 #include "trireme/base/stop_signals.hpp"
 #include "trireme/base/temporary_name.hpp"
 #include "trireme/cli/commands.hpp"
+#include "trireme/comm/group_text.hpp"
 #include "trireme/config/read/parse.hpp"
 #include "trireme/config/read/show.hpp"
 #include "trireme/config/read/toml_file.hpp"
@@ -20,9 +22,11 @@
 #include "trireme/runtime/rank/out_of_memory.hpp"
 #include "trireme/runtime/rank/parallel_context.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
+#include "trireme/train/choose_run.hpp"
 #include "trireme/train/component_options.hpp"
 #include "trireme/train/memory_check.hpp"
 #include "trireme/train/rank_setup.hpp"
+#include "trireme/train/resume.hpp"
 #include "trireme/train/trainer.hpp"
 
 namespace trireme::cli {
@@ -61,19 +65,23 @@ bool is_told_in_full(int code) {
          code != static_cast<int>(ExitCode::hang_or_mismatch);
 }
 
-report::RunFolder fresh_folder(const Config& config, const Variables& variables) {
+ChosenRun run_of(const Config& config, const Variables& variables) {
   const Grid grid = config::dense_grid(config.parallelism);
-  const report::RunFacts facts{.time = std::chrono::system_clock::now(),
-                               .job_id = job_id(variables),
-                               .layout = report::layout_word(grid.axes())};
-  report::run_name(config.run.name, facts);  // reports errors in run.name itself
   remove_leftovers_of_runs(config.run.dir);
-  try {
-    return report::make_run_folder(config.run.dir, config.run.name, facts);
-  } catch (const ConfigError& e) {
-    throw ConfigError(
-        text("run.dir = \"", config.run.dir, "\": ", e.what(), "\n  fix: a folder that can be written to"));
-  }
+  return choose_run(config, fingerprint_of_config(config),
+                    {.time = std::chrono::system_clock::now(),
+                     .job_id = job_id(variables),
+                     .layout = report::layout_word(grid.axes())});
+}
+
+/// The paths of rank 0, on every rank.
+std::vector<std::filesystem::path> broadcast_paths(std::vector<std::filesystem::path> paths, World& world) {
+  std::string lines;
+  for (const std::filesystem::path& path : paths) lines += path.string() + "\n";
+  std::istringstream all(broadcast_text(world.control(), lines));
+  paths.clear();
+  for (std::string line; std::getline(all, line);) paths.emplace_back(line);
+  return paths;
 }
 
 int train_as_rank(const TrainCommand& command, const Environment& env, const Variables& variables, Console& console) {
@@ -109,11 +117,14 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
   const ProcessSetup process(process_options(config, context, variables));
   report::RunFolder own_folder;  // made by this rank
   if (io.folder.empty()) {
-    if (env.rank == 0) own_folder = fresh_folder(config, variables);
+    if (env.rank == 0) own_folder = run_of(config, variables).folder;
     if (env.rank == 0 && own_folder.is_new)
       StopSignals::remove_when_leaving(own_folder.path / "metrics.jsonl", own_folder.path);
-    io.folder = broadcast_text(own_folder.path.string(), context);
+    io.folder = broadcast_text(context.world().control(), own_folder.path.string());
   }
+  std::vector<std::filesystem::path> resumes;
+  if (env.rank == 0) resumes = checkpoints_to_resume(io.folder, config.checkpoint.resume);
+  io.resume_from = broadcast_paths(std::move(resumes), context.world());
   io.stop_asked = StopSignals::asked;
   const auto end = [&](ExitCode code) {
     const bool removes = !own_folder.path.empty() && is_told_in_full(static_cast<int>(code));
@@ -174,7 +185,7 @@ int run_train(const TrainCommand& asked, Console& console) {
       check_memory(loaded.config, budget, cpu);
       how.out_of_memory_advice = memory_advice(loaded.config, budget, cpu);
     }
-    made = fresh_folder(loaded.config, variables);
+    made = run_of(loaded.config, variables).folder;
     command.run_folder = made.path.string();
     const std::filesystem::path ranks = made.path / "ranks", copy = ranks / "launched.toml";
     make_folder(ranks);

@@ -18,6 +18,10 @@ class ParamMesh {
   Shape local_shape(const ParamSpec& spec) const { return layout().local_shape(spec); }
   /// What this rank holds, without padding.
   std::vector<Piece> pieces(const ParamSpec& spec) const { return layout().pieces(spec, mesh_->rank()); }
+  /// The ranks of this stage, including this one, that hold this piece of this rank.
+  std::vector<int> holders(const ParamSpec& spec, std::size_t piece) const {
+    return layout().holders(spec, mesh_->rank(), piece);
+  }
   bool is_first_holder(const ParamSpec& spec, std::size_t piece) const {
     return layout().is_first_holder(spec, mesh_->rank(), piece);
   }

@@ -6,7 +6,6 @@
 #include "trireme/base/error.hpp"
 
 namespace trireme {
-namespace {
 
 std::optional<Box> intersect(const Box& a, const Box& b) {
   require<CheckpointError>(a.size() == b.size(), "slices of tensors with ", a.size(), " and ", b.size(), " dims");
@@ -18,6 +17,15 @@ std::optional<Box> intersect(const Box& a, const Box& b) {
   }
   return common;
 }
+
+Box relative_to(const Box& box, const Box& outer) {
+  Box result;
+  for (std::size_t dim = 0; dim < box.size(); ++dim)
+    result.push_back({box[dim].begin - outer[dim].begin, box[dim].end - outer[dim].begin});
+  return result;
+}
+
+namespace {
 
 /// The local coordinates of the global box `part`, in a tensor that holds the global box `global` at `local`.
 Box to_local(const Box& part, const Box& local, const Box& global) {

@@ -42,9 +42,12 @@ AxisSet ParamLayout::model_axes(const ParamSpec& spec) const {
   return axes - Axis::pp - sum_axes(spec);
 }
 
+std::vector<int> ParamLayout::holders(const ParamSpec& spec, int rank, std::size_t piece) const {
+  return same_piece_peers(spec.placement, spec.shape, grid(spec.placement.view), rank, piece, model_axes(spec));
+}
+
 bool ParamLayout::is_first_holder(const ParamSpec& spec, int rank, std::size_t piece) const {
-  return std::ranges::min(same_piece_peers(spec.placement, spec.shape, grid(spec.placement.view), rank, piece,
-                                           model_axes(spec))) == rank;
+  return std::ranges::min(holders(spec, rank, piece)) == rank;
 }
 
 std::vector<int> ParamLayout::partial_peers(const ParamSpec& spec, int rank, std::size_t piece) const {

@@ -28,8 +28,9 @@ class ParamLayout {
   AxisSet sum_axes(const ParamSpec& spec) const;
   /// The other axes of a pipeline stage: the ranks along them together hold the full parameter.
   AxisSet model_axes(const ParamSpec& spec) const;
-  /// Several ranks along the model axes may hold the same piece; the first of them counts it in norms and sends it
-  /// where the full parameter is assembled.
+  /// The ranks along the model axes, including `rank`, that hold this piece of `rank`.
+  std::vector<int> holders(const ParamSpec& spec, int rank, std::size_t piece) const;
+  /// The first of them counts it in norms and sends it where the full parameter is assembled.
   bool is_first_holder(const ParamSpec& spec, int rank, std::size_t piece) const;
   /// The ranks, including `rank`, whose partial gradients of a piece are summed before the sum over the tokens.
   std::vector<int> partial_peers(const ParamSpec& spec, int rank, std::size_t piece) const;

@@ -1,9 +1,11 @@
 #include "trireme/report/metrics_file.hpp"
 
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <fstream>
 #include <iomanip>
 #include <optional>
 #include <utility>
@@ -48,6 +50,7 @@ std::vector<Entry> entries(const StepRecord& record) {
   add("loss_z", record.loss_z, ".2f");
   add("grad_norm_z", record.grad_norm_z, ".2f");
   add("val/loss", record.val_loss);
+  add("checkpoint_blocked_s", record.checkpoint_s, ".3g");
   return list;
 }
 
@@ -97,6 +100,26 @@ std::vector<LogItem> log_items(const StepRecord& record) {
     items.push_back(std::move(item));
   }
   return items;
+}
+
+void drop_records_after(const std::filesystem::path& path, std::int64_t step) {
+  constexpr std::string_view kBegin = "{\"step\":";
+  std::ifstream file(path, std::ios::binary);
+  require<DataError>(file.good(), path.string(), ": cannot be read");
+  std::string kept;
+  bool dropped = false;
+  for (std::string line; std::getline(file, line);) {
+    std::int64_t of = 0;
+    const char* number = line.data() + kBegin.size();
+    const bool whole = !file.eof() && line.starts_with(kBegin) && line.ends_with('}') &&
+                       std::from_chars(number, line.data() + line.size(), of).ec == std::errc();
+    if (whole && of <= step)
+      kept += line + "\n";
+    else
+      dropped = true;
+  }
+  file.close();
+  if (dropped) replace_file(path, kept);
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path) : file_(path) {}

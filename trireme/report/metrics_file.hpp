@@ -23,6 +23,10 @@ std::string json_record(const StepRecord& record);
 /// log formats are for human-readable lines.
 std::vector<LogItem> log_items(const StepRecord& record);
 
+/// For a run that resumes: removes the records of later steps, which will be written again, and a line that was cut
+/// short. The file is replaced at once. DataError if it cannot be read or written.
+void drop_records_after(const std::filesystem::path& path, std::int64_t step);
+
 /// metrics.jsonl of a run. Appends to an existing file; a line is written, unbuffered, when the call returns.
 class MetricsFile {
  public:

@@ -1,10 +1,13 @@
 #include "trireme/report/run_folder.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cerrno>
 #include <cstddef>
+#include <functional>
 #include <optional>
+#include <regex>
 #include <string_view>
 #include <system_error>
 
@@ -20,6 +23,13 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kMostOfOneName = 10'000;
+
+struct Placeholder {
+  std::string_view word;
+  const char* expression;
+};
+constexpr std::array<Placeholder, 3> kPlaceholders{
+    {{"%date", "[0-9]{8}-[0-9]{4}"}, {"%jobid", "[^/]+"}, {"%layout", "[a-z0-9]+"}}};
 
 std::string two_digits(unsigned value) { return (value < 10 ? "0" : "") + std::to_string(value); }
 
@@ -73,24 +83,46 @@ std::optional<RunFolder> take(const fs::path& folder) {
   return RunFolder{folder, is_new};
 }
 
-/// The run in `dir` whose last step was recorded last.
-std::optional<fs::path> newest_run(const fs::path& dir) {
-  std::optional<fs::path> newest;
-  fs::file_time_type newest_time;
+/// Whether `name` is the pattern with any values for its placeholders, and perhaps "-2".
+bool fits_pattern(const std::string& name, const std::string& pattern) {
+  std::string expression;
+  for (std::size_t i = 0; i < pattern.size();) {
+    const auto word = std::ranges::find_if(
+        kPlaceholders, [&](const Placeholder& p) { return std::string_view(pattern).substr(i).starts_with(p.word); });
+    if (word != kPlaceholders.end()) {
+      expression += word->expression;
+      i += word->word.size();
+    } else {
+      if (std::isalnum(static_cast<unsigned char>(pattern[i])) == 0) expression += '\\';
+      expression += pattern[i++];
+    }
+  }
+  return std::regex_match(name, std::regex(expression + "(-[0-9]+)?"));
+}
+
+/// The runs in `dir` with a record of a step, those whose last one was recorded last first.
+std::vector<fs::path> runs_by_time(const fs::path& dir) {
+  std::vector<std::pair<fs::file_time_type, fs::path>> runs;
   std::error_code error;
   for (auto run = fs::directory_iterator(dir, error); !error && run != fs::directory_iterator(); run.increment(error)) {
     std::error_code none;
     const fs::path metrics = run->path() / "metrics.jsonl";
     if (run->path().filename() == "latest" || fs::file_size(metrics, none) == 0 || none) continue;
-    const fs::file_time_type time = fs::last_write_time(metrics, none);
-    if (none || (newest && time <= newest_time)) continue;
-    newest = run->path();
-    newest_time = time;
+    if (const fs::file_time_type time = fs::last_write_time(metrics, none); !none) runs.emplace_back(time, run->path());
   }
-  return newest;
+  std::ranges::sort(runs, std::greater<>());
+  std::vector<fs::path> out;
+  for (auto& [time, path] : runs) out.push_back(std::move(path));
+  return out;
 }
 
 }  // namespace
+
+std::vector<fs::path> runs_of(const fs::path& dir, const std::string& pattern) {
+  std::vector<fs::path> runs = runs_by_time(dir);
+  std::erase_if(runs, [&](const fs::path& run) { return !fits_pattern(run.filename(), pattern); });
+  return runs;
+}
 
 std::string point_latest_to(const fs::path& run) {
   const fs::path dir = run.parent_path();
@@ -128,8 +160,8 @@ void remove_if_nothing_was_done(const RunFolder& run) {
       fs::remove_all(run.path / name, error);
   }
   if (!is_latest) return;
-  if (const std::optional<fs::path> newest = newest_run(dir))
-    point_latest_to(*newest);
+  if (const std::vector<fs::path> runs = runs_by_time(dir); !runs.empty())
+    point_latest_to(runs.front());
   else
     fs::remove(dir / "latest", error);
 }

@@ -33,6 +33,10 @@ struct RunFolder {
 /// be created.
 RunFolder make_run_folder(const std::filesystem::path& dir, const std::string& pattern, const RunFacts& facts);
 
+/// The folders in `dir` that make_run_folder could have made for this pattern, at any time: those whose last step was
+/// recorded last come first.
+std::vector<std::filesystem::path> runs_of(const std::filesystem::path& dir, const std::string& pattern);
+
 /// Points the link `latest` next to `run` to it. Returns why that was not possible, or "": a run works without it.
 std::string point_latest_to(const std::filesystem::path& run);
 

@@ -31,6 +31,7 @@ struct StepRecord {
   std::optional<double> loss_z{};
   std::optional<double> grad_norm_z{};
   std::optional<double> val_loss{};
+  std::optional<double> checkpoint_s{};  // that training waited for a checkpoint, on rank 0; since the step before
 };
 
 }  // namespace trireme::report

@@ -36,12 +36,21 @@ Batches::Batches(const Config& config, const Mesh& mesh, at::Device device)
       dp_rank_(mesh.group(Axis::dp).rank()),
       data_(config),
       split_(config.training.global_batch_size, config.training.micro_batch_size, dp_, dp_rank_) {
+  prefetch_from(1);
+}
+
+void Batches::prefetch_from(std::int64_t step) {
   prefetch_ = std::make_unique<data::Prefetch>(
-      [this](std::int64_t step, std::int64_t microbatch, data::TokenBatch& out) {
-        data_.maker(step).make(data_.sampler().samples(step, split_.rows(microbatch)), data_.sampler().seq_len(step),
-                               out);
+      [this](std::int64_t s, std::int64_t microbatch, data::TokenBatch& out) {
+        data_.maker(s).make(data_.sampler().samples(s, split_.rows(microbatch)), data_.sampler().seq_len(s), out);
       },
-      num_microbatches());
+      num_microbatches(), step);
+}
+
+void Batches::continue_from(const data::DataPosition& position) {
+  prefetch_.reset();  // its thread reads the data
+  data_.continue_from(position);
+  prefetch_from(position.step + 1);
 }
 
 Batches::~Batches() = default;

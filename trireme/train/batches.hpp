@@ -32,16 +32,19 @@ class Batches {
   std::vector<Microbatch> empty(std::int64_t step) const;
 
   const TrainData& data() const { return data_; }
+  /// For a run that resumes, before the first take().
+  void continue_from(const data::DataPosition& position);
   std::int64_t num_validation_batches() const;
   Microbatch validation_batch(std::int64_t batch) const;
 
  private:
+  void prefetch_from(std::int64_t step);
   Microbatch tensors_of(const data::TokenBatch& batch, std::int64_t step, bool training) const;
 
   const Config config_;
   const at::Device device_;
   const int dp_, dp_rank_;
-  const TrainData data_;
+  TrainData data_;
   data::BatchSplit split_;
   std::unique_ptr<data::Prefetch> prefetch_;  // last member: it uses the others
 };

@@ -1,10 +1,5 @@
 #include "trireme/train/rank_setup.hpp"
 
-#include <algorithm>
-#include <cstring>
-
-#include <ATen/ops/zeros.h>
-
 #include "trireme/base/error.hpp"
 #include "trireme/files/safetensors_folder.hpp"
 #include "trireme/train/dtypes.hpp"
@@ -29,13 +24,6 @@ void check_inputs(const Config& config) {
     throw CheckpointError(text("model.init = \"", config.model.init, "\": ", e.what(),
                                "\n  fix: hf:FOLDER with model.safetensors, or with an index and shards"));
   }
-}
-
-std::string broadcast_text(const std::string& words, const ParallelContext& context) {
-  at::Tensor bytes = at::zeros({4096}, at::kByte);
-  std::memcpy(bytes.data_ptr(), words.data(), std::min<std::size_t>(words.size(), 4095));
-  bytes = context.world_pg().broadcast_(bytes.to(context.device()), 0).wait().cpu();
-  return static_cast<const char*>(bytes.const_data_ptr());
 }
 
 }  // namespace trireme

@@ -14,7 +14,4 @@ ProcessOptions process_options(Config config, const ParallelContext& context, co
 /// DataError, ConfigError, CheckpointError.
 void check_inputs(const Config& config);
 
-/// Broadcasts a string of rank 0 (up to 4,095 bytes) to every rank. Collective.
-std::string broadcast_text(const std::string& words, const ParallelContext& context);
-
 }  // namespace trireme

@@ -28,6 +28,11 @@ RunOutput::RunOutput(const Config& config, const std::filesystem::path& folder, 
       log_([this](std::string_view line) { console_.warning(std::string(line.substr(0, line.find('\n')))); }),
       events_(event_logger(config.metrics, folder / "tb", log_)) {}
 
+void RunOutput::continue_from(const std::vector<double>& losses, const std::vector<double>& norms) {
+  loss_z_ = report::ZScore({losses.begin(), losses.end()});
+  norm_z_ = report::ZScore({norms.begin(), norms.end()});
+}
+
 void RunOutput::step(report::StepRecord record) {
   record.loss_z = loss_z_.add(record.loss);
   record.grad_norm_z = norm_z_.add(record.grad_norm);

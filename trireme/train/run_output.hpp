@@ -22,6 +22,10 @@ class RunOutput {
             const TerminalFacts& terminal);
 
   report::TrainConsole& console() { return console_; }
+  /// Of the z-scores, oldest first; and those of a checkpoint.
+  const report::ZScore& loss_z() const { return loss_z_; }
+  const report::ZScore& norm_z() const { return norm_z_; }
+  void continue_from(const std::vector<double>& losses, const std::vector<double>& norms);
   /// Adds the z-scores, writes the record to all outputs, and warns of a spike. A record that cannot be written (a full
   /// disk) is a warning.
   void step(report::StepRecord record);

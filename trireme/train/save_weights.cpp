@@ -1,29 +1,25 @@
 #include "trireme/train/save_weights.hpp"
 
+#include <algorithm>
 #include <map>
 #include <set>
+#include <sstream>
 
 #include <ATen/ops/isfinite.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
+#include "trireme/comm/group_text.hpp"
 #include "trireme/comm/time_limit.hpp"
 #include "trireme/config/schema/weight_names.hpp"
 #include "trireme/files/safetensors_folder_write.hpp"
 #include "trireme/model/hugging_face.hpp"
 #include "trireme/nn/full_tensor.hpp"
+#include "trireme/train/dtypes.hpp"
+#include "trireme/zero/saved_state.hpp"
 
 namespace trireme {
 namespace {
-
-files::SafetensorsDtype file_dtype(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kDouble: return files::SafetensorsDtype::F64;
-    case at::kFloat: return files::SafetensorsDtype::F32;
-    case at::kHalf: return files::SafetensorsDtype::F16;
-    default: return files::SafetensorsDtype::BF16;
-  }
-}
 
 /// Hugging Face names by the library's names.
 std::map<std::string, std::vector<WeightName>> names_by_ours(const ModelConfig& model) {
@@ -64,35 +60,40 @@ std::vector<files::SafetensorsTensor> tensors_of(Zero& zero,
 
 }  // namespace
 
-std::string missing_space_for_weights(Zero& zero, const ModelConfig& model, const std::filesystem::path& folder) {
+std::string missing_space(Zero& zero, const Config& config, const std::filesystem::path& folder) {
   std::uint64_t needed = 0;
-  for (const files::SafetensorsTensor& tensor : tensors_of(zero, names_by_ours(model))) {
-    auto bytes = static_cast<std::uint64_t>(files::bits(tensor.dtype)) / 8;
-    for (const std::int64_t size : tensor.shape) bytes *= static_cast<std::uint64_t>(size);
-    needed += bytes;
+  const auto add = [&](const Shape& shape, std::size_t element_bytes) {
+    needed += static_cast<std::uint64_t>(numel(shape)) * element_bytes;
+  };
+  for (const ZeroPart* part : zero.parts()) {
+    std::size_t bytes = part->optimizer.master(0).element_size();
+    for (std::size_t k = 0; k < part->optimizer.state_names().size(); ++k)
+      bytes += part->optimizer.state(0, k).element_size();
+    for (const Param& param : part->partition.params()) add(param.spec.shape, bytes);
   }
+  for (const Param& param : zero.frozen()) add(param.spec.shape, param.value.element_size());
+  if (config.checkpoint.export_hf)
+    for_each_param(zero, [&](const Param& param) { add(param.spec.shape, param.value.element_size()); });
   std::filesystem::path existing = std::filesystem::absolute(folder);
   std::error_code error;
   while (!std::filesystem::exists(existing, error) && existing.has_relative_path()) existing = existing.parent_path();
   const std::filesystem::space_info space = std::filesystem::space(existing, error);
   if (error || space.available >= needed) return "";  // some file systems do not tell; writing will
-  return text(folder.string(), ": the weights need ", human_bytes(static_cast<double>(needed)), ", and ",
+  return text(folder.string(), ": a checkpoint needs ", human_bytes(static_cast<double>(needed)), ", and ",
               human_bytes(static_cast<double>(space.available)),
               " are free on this disk\n  fix: free some, or another run.dir");
 }
 
-std::vector<std::string> save_weights(Zero& zero, Mesh& mesh, const ModelConfig& model, const SmallFiles& beside,
-                                      const std::filesystem::path& folder) {
+void save_weights(Zero& zero, Mesh& mesh, const ModelConfig& model, const SmallFiles& beside,
+                  const std::filesystem::path& folder) {
   const at::NoGradGuard no_grad;
   const auto names = names_by_ours(model);
-  std::vector<std::string> not_finite;
   std::optional<files::SafetensorsFolderWriter> writer;
   const LongWork writing(mesh.world(), 0);
   const std::vector<files::SafetensorsTensor> tensors = tensors_of(zero, names);
   if (mesh.rank() == 0) writer.emplace(folder, tensors);
   const auto write = [&](const Param& param) {
     const at::Tensor full = gather_full_tensor(param.value.detach(), param.spec, mesh).value;
-    if (!at::isfinite(full).all().item<bool>()) not_finite.push_back(param.name);
     if (!writer) return;
     for (const WeightName& name : names.at(param.name)) {
       const at::Tensor theirs = their_tensor(name, full).contiguous().cpu();
@@ -112,7 +113,21 @@ std::vector<std::string> save_weights(Zero& zero, Mesh& mesh, const ModelConfig&
     writer->publish([&writing] { writing.progress(); });
   }
   mesh.world_group().barrier().wait();  // no rank exits, which would end the job, before the folder is complete
-  return not_finite;
+}
+
+std::vector<std::string> not_finite_weights(const Zero& zero, Mesh& mesh) {
+  std::string own;
+  for (const StateSlice& slice : slices_to_load(zero)) {
+    const std::string line = slice.name + "\n";
+    if (slice.kind == "weight" && !own.ends_with(line) && !at::isfinite(slice.values).all().item<bool>()) own += line;
+  }
+  std::string all;
+  for (const std::string& names : gather_texts(mesh.world().control(), own)) all += names;
+  std::istringstream lines(broadcast_text(mesh.world().control(), all));
+  std::vector<std::string> names;
+  for (std::string name; std::getline(lines, name);)
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  return names;
 }
 
 }  // namespace trireme

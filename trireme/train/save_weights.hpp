@@ -9,13 +9,16 @@
 
 namespace trireme {
 
-/// What the disk of `folder`, which need not exist yet, lacks for the weights, and the fix; empty if they fit.
-std::string missing_space_for_weights(Zero& zero, const ModelConfig& model, const std::filesystem::path& folder);
+/// What the disk of `folder`, which need not exist yet, lacks for a checkpoint, and the fix; empty if it fits.
+std::string missing_space(Zero& zero, const Config& config, const std::filesystem::path& folder);
 
 /// Saves the parameters of `zero`, trained and frozen, and the files `beside` them. Collective; rank 0 writes. One
-/// bucket is gathered at a time. The folder appears atomically, and an existing one is never overwritten:
-/// CheckpointError. Returns the names of the parameters that hold a NaN or an infinity, the same on all ranks.
-std::vector<std::string> save_weights(Zero& zero, Mesh& mesh, const ModelConfig& model, const SmallFiles& beside,
-                                      const std::filesystem::path& folder);
+/// bucket is gathered at a time. The folder appears atomically, unless it is there and empty; one with files in it is
+/// never overwritten: CheckpointError.
+void save_weights(Zero& zero, Mesh& mesh, const ModelConfig& model, const SmallFiles& beside,
+                  const std::filesystem::path& folder);
+
+/// The names of the parameters that hold a NaN or an infinity, the same on all ranks. Collective.
+std::vector<std::string> not_finite_weights(const Zero& zero, Mesh& mesh);
 
 }  // namespace trireme

@@ -1,12 +1,18 @@
 #include "trireme/train/step_agreement.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include <ATen/ops/full.h>
-#include <ATen/ops/max.h>
 #include <ATen/ops/zeros.h>
 
 namespace trireme {
+namespace {
+
+/// Elements of the sum over all ranks; the peaks follow, one per rank.
+enum Fact : std::int64_t { kLoss, kInterrupted, kPreempted, kFailed, kSave, kWriting, kFacts };
+
+}  // namespace
 
 TokenCount::TokenCount(const std::vector<Microbatch>& microbatches, bool failed, const Mesh& mesh, at::Device device) {
   double valid = failed ? std::numeric_limits<double>::quiet_NaN() : 0;
@@ -23,18 +29,24 @@ const at::Tensor& TokenCount::total() {
 StepAgreement agree(const at::Tensor& loss_sum, const StepFacts& own, const Mesh& mesh) {
   // One sum for everything: each rank writes its peak to an element of its own, so that the maximum is known too.
   const Group& world = mesh.world_group();
-  at::Tensor host = at::zeros({4 + world.size()}, at::kDouble);
-  if (own.stop) host[*own.stop == ExitCode::interrupted ? 1 : 2] = 1;
-  if (own.failed) host[3] = 1;
-  host[4 + world.rank()] = static_cast<double>(own.peak_bytes);
+  at::Tensor host = at::zeros({kFacts + world.size()}, at::kDouble);
+  auto* facts = host.mutable_data_ptr<double>();
+  if (own.stop) facts[*own.stop == ExitCode::interrupted ? kInterrupted : kPreempted] = 1;
+  facts[kFailed] = own.failed;
+  facts[kSave] = own.save;
+  facts[kWriting] = own.writing;
+  facts[kFacts + world.rank()] = static_cast<double>(own.peak_bytes);
   at::Tensor all = host.to(loss_sum.device());
-  if (mesh.coord(Axis::tp) == 0) all[0] = loss_sum;  // the same on all ranks of tp: counted once
+  if (mesh.coord(Axis::tp) == 0) all[kLoss] = loss_sum;  // the same on all ranks of tp: counted once
   all = mesh.world_group().all_reduce_(all).wait().cpu();
-  StepAgreement agreed{.loss_sum = all[0].item<double>()};
-  if (all[2].item<double>() > 0) agreed.stop = ExitCode::preempted;
-  if (all[1].item<double>() > 0) agreed.stop = ExitCode::interrupted;  // a person: not to be started again
-  agreed.failed = all[3].item<double>() > 0;
-  agreed.peak_bytes = static_cast<std::int64_t>(all.slice(0, 4).max().item<double>());
+  const auto* sums = all.const_data_ptr<double>();
+  StepAgreement agreed{.loss_sum = sums[kLoss],
+                       .failed = sums[kFailed] > 0,
+                       .save = sums[kSave] > 0,
+                       .writing = sums[kWriting] > 0,
+                       .peak_bytes = static_cast<std::int64_t>(*std::max_element(sums + kFacts, sums + all.numel()))};
+  if (sums[kPreempted] > 0) agreed.stop = ExitCode::preempted;
+  if (sums[kInterrupted] > 0) agreed.stop = ExitCode::interrupted;  // a person: not to be started again
   return agreed;
 }
 

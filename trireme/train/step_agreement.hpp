@@ -27,13 +27,15 @@ struct StepAgreement {
   double loss_sum = 0;             // of all tokens of the step
   std::optional<ExitCode> stop{};  // some rank was asked to stop, with this exit code
   bool failed = false;             // some rank has no data for the step
+  bool save = false;               // some rank was asked to save a checkpoint
+  bool writing = false;            // some rank is still writing one
   std::int64_t peak_bytes = 0;     // the highest of all ranks
 };
 
 /// What a rank contributes.
 struct StepFacts {
   std::optional<ExitCode> stop{};
-  bool failed = false;
+  bool failed = false, save = false, writing = false;
   std::int64_t peak_bytes = 0;
 };
 

@@ -5,11 +5,13 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
+#include "trireme/base/json_text.hpp"
 #include "trireme/config/schema/choices.hpp"
 #include "trireme/data/tokens/open_tokens.hpp"
 #include "trireme/data/tokens/sources_apart.hpp"
 #include "trireme/data/tokens/synthetic.hpp"
 #include "trireme/data/tokens/token_checks.hpp"
+#include "trireme/files/xxh3.hpp"
 
 namespace trireme {
 namespace {
@@ -31,6 +33,17 @@ std::optional<data::Tokenizer> load_tokenizer(const Config& config) {
                        "\" has ", tokenizer.vocab_size(), " tokens, model.vocab_size = ", config.model.vocab_size,
                        "\n  fix: model.vocab_size = ", tokenizer.vocab_size());
   return tokenizer;
+}
+
+/// Sizes, and a hash of the first and last tokens: reading all of them would take minutes.
+std::string identity_of(const data::TokenSource& source) {
+  constexpr std::int64_t kSome = 4096;
+  const std::int64_t size = source.num_tokens(), some = std::min(kSome, size);
+  std::vector<std::uint32_t> tokens(static_cast<std::size_t>(2 * some));
+  const std::span<std::uint32_t> all(tokens);
+  source.read(0, all.first(static_cast<std::size_t>(some)));
+  source.read(size - some, all.last(static_cast<std::size_t>(some)));
+  return text(size, " tokens, ", source.num_documents(), " documents, ", files::str(files::xxh3(std::as_bytes(all))));
 }
 
 }  // namespace
@@ -76,11 +89,8 @@ data::BatchOptions TrainData::batch_options(const DataStage& stage, bool has_los
 }
 
 TrainData::TrainData(const Config& config)
-    : config_(config),
-      warnings_(check_apart(config)),
-      tokenizer_(load_tokenizer(config)),
-      plan_(make_plan()),
-      sampler_(plan_) {
+    : config_(config), warnings_(check_apart(config)), tokenizer_(load_tokenizer(config)), plan_(make_plan()) {
+  sampler_.emplace(plan_);
   const auto masked = [](const data::SharedTokens& tokens) { return tokens->has_loss_mask(); };
   for (std::size_t i = 0; i < config.data.size(); ++i)
     makers_.emplace_back(batch_options(
@@ -101,6 +111,22 @@ TrainData::TrainData(const Config& config)
   }
 }
 
+void TrainData::continue_from(const data::DataPosition& position) { sampler_.emplace(plan_, position); }
+
+std::map<std::string, std::string> TrainData::identity() const {
+  std::map<std::string, std::string> out{{"held-out fraction", human_number(config_.validation.fraction)}};
+  if (tokenizer_) out["tokenizer"] = tokenizer_->fingerprint();
+  for (std::size_t i = 0; i < plan_.stages.size(); ++i) {
+    const data::SamplingStage& stage = plan_.stages[i];
+    const std::string name = text("stage ", i + 1);
+    out[name] = text("from step ", stage.start_step, ", ", stage.seq_len, " tokens per sample");
+    for (std::size_t j = 0; j < stage.sources.size(); ++j)
+      out[text(name, " source ", j + 1)] =
+          text(identity_of(*stage.sources[j].tokens), ", weight ", json_number(stage.sources[j].weight));
+  }
+  return out;
+}
+
 const data::BatchMaker& TrainData::maker(std::int64_t step) const {
   std::size_t stage = 0;
   while (stage + 1 < plan_.stages.size() && plan_.stages[stage + 1].start_step <= step) ++stage;
@@ -110,7 +136,7 @@ const data::BatchMaker& TrainData::maker(std::int64_t step) const {
 void TrainData::check_first_samples() const {
   constexpr std::int64_t kEnough = 64;
   data::TokenBatch batch;
-  maker(1).make(sampler_.samples(1, {0, std::min(kEnough, config_.training.global_batch_size)}), sampler_.seq_len(1),
+  maker(1).make(sampler_->samples(1, {0, std::min(kEnough, config_.training.global_batch_size)}), sampler_->seq_len(1),
                 batch);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // Training and validation data of a run, from its config. No torch, no ranks: a launcher checks it before anything
 // starts.
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,7 +20,12 @@ class TrainData {
   /// config's, or trained and validated on; ConfigError a vocabulary that is too small.
   explicit TrainData(const Config& config);
 
-  const data::Sampler& sampler() const { return sampler_; }
+  const data::Sampler& sampler() const { return *sampler_; }
+  /// For a run that resumes: the steps after this position follow. CheckpointError if the plan cannot be there.
+  void continue_from(const data::DataPosition& position);
+  /// What decides which samples a step sees, and what they contain, by name: "stage 1 source 2". Not the names of
+  /// files, which may move. A checkpoint stores it.
+  std::map<std::string, std::string> identity() const;
   /// Makes the batches of a step.
   const data::BatchMaker& maker(std::int64_t step) const;
   /// Makes those of validation.
@@ -43,7 +49,7 @@ class TrainData {
   const std::vector<std::string> warnings_;  // first: sources that overlap are refused before they are opened
   std::optional<data::Tokenizer> tokenizer_;
   data::SamplingPlan plan_;
-  data::Sampler sampler_;
+  std::optional<data::Sampler> sampler_;
   std::vector<data::BatchMaker> makers_;  // of each stage
   std::optional<data::ValidationSet> validation_;
   std::optional<data::BatchMaker> validation_maker_;

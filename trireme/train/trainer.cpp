@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <ctime>
 #include <iostream>
 #include <thread>
 
@@ -12,7 +13,9 @@
 #include "trireme/base/human.hpp"
 #include "trireme/base/stop_signals.hpp"
 #include "trireme/base/stopwatch.hpp"
+#include "trireme/comm/group_text.hpp"
 #include "trireme/comm/time_limit.hpp"
+#include "trireme/report/metrics_file.hpp"
 #include "trireme/train/component_options.hpp"
 #include "trireme/train/dtypes.hpp"
 #include "trireme/train/step_agreement.hpp"
@@ -25,10 +28,27 @@ Config resolved(Config config, at::Device device) {
   return config;
 }
 
+/// "2026-11-16T14:00:00Z"
+std::string utc_time() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char words[32];
+  std::strftime(words, sizeof words, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return words;
+}
+
+std::string describe(const Resumed& resumed) {
+  std::string out = text(resumed.path.string(), ", after step ", resumed.manifest.training.step);
+  for (const std::string& change : resumed.changes.noted) out += text(" · ", change);
+  return out;
+}
+
 }  // namespace
 
 Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& process, TrainIo io)
-    : config_(resolved(std::move(config), context.device())),
+    : given_(fingerprint_of_config(config)),
+      config_(resolved(std::move(config), context.device())),
       context_(context),
       mesh_(context.mesh()),
       io_(std::move(io)),
@@ -36,7 +56,8 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
       lr_(lr_options(config_)),
       non_finite_(config::parse_non_finite(config_.checks.non_finite)),
       tracer_(config_.profiler.steps, io_.folder / config_.profiler.dir, context.world(),
-              context.device().is_cuda() ? "nccl" : "gloo") {
+              context.device().is_cuda() ? "nccl" : "gloo"),
+      random_(RandomSource::of_process(static_cast<std::uint64_t>(config_.run.seed))) {
   if (config_.precision.param == "float16") scale_.emplace(loss_scale_options(config_));
   io_.status("opening the data");
   batches_ = std::make_unique<Batches>(config_, mesh_, context.device());
@@ -48,18 +69,58 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
                                             .tokenizer_path = config_.tokenizer.path,
                                             .source = source_folder(config_.model)},
                                            io_.warnings);
-  io_.status(config_.model.init == "random" ? "building the model" : text("reading the weights, ", config_.model.init));
-  model_ =
-      std::make_unique<TrainingModel>(config_, context, static_cast<int>(batches_->num_microbatches()), io_.warnings);
+  const bool resumes = !io_.resume_from.empty();
+  io_.status(resumes || config_.model.init == "random" ? "building the model"
+                                                       : text("reading the weights, ", config_.model.init));
+  model_ = std::make_unique<TrainingModel>(config_, context, static_cast<int>(batches_->num_microbatches()), resumes,
+                                           io_.warnings);
+  if (resumes) resume_from_checkpoint();
   start_bytes_ = peak_bytes_ = agree(at::zeros({}, at::TensorOptions(at::kDouble).device(context.device())),
                                      {.peak_bytes = memory_.take_peak()}, mesh_)
                                    .peak_bytes;
+  const std::filesystem::path checkpoints = io_.folder / "checkpoints";
   if (context.rank() == 0) {
-    const std::string missing = missing_space_for_weights(zero(), config_.model, io_.folder / "checkpoints");
+    const std::string missing = missing_space(zero(), config_, checkpoints);
     require<CheckpointError>(missing.empty(), missing);
   }
+  saver_ = std::make_unique<CheckpointSaver>(
+      SaverOptions{.folder = checkpoints,
+                   .keep = config_.checkpoint.keep,
+                   .buffer_bytes = static_cast<std::size_t>(config_.checkpoint.buffer_mb * 1e6),
+                   .small_files = beside_weights_},
+      mesh_);
   if (context.rank() == 0)
-    report_ = std::make_unique<TrainingReport>(config_, context, io_, batches_->data().describe());
+    report_ = std::make_unique<TrainingReport>(config_, context, io_, batches_->data().describe(),
+                                               resumed_ ? &resumed_->manifest.training : nullptr,
+                                               resumed_ ? describe(*resumed_) : "");
+}
+
+/// Everything that the steps depend on, apart from the config.
+void Trainer::resume_from_checkpoint() {
+  io_.status(text("reading the checkpoint, ", io_.resume_from.front().string()));
+  resumed_ = resume(zero(), mesh_,
+                    {.candidates = io_.resume_from,
+                     .config = given_,
+                     .data = batches_->data().identity(),
+                     .accepted = config_.checkpoint.accept_changes},
+                    io_.warnings);
+  const checkpoint::TrainingState& state = resumed_->manifest.training;
+  begin_ = state.step;
+  require<ConfigError>(begin_ < config_.training.steps, resumed_->path.string(), " is after step ", begin_,
+                       ", training.steps = ", config_.training.steps, ": nothing is left to do",
+                       "\n  fix: more training.steps, or --checkpoint.resume never for a new run");
+  skipped_ = state.skipped;
+  batches_->continue_from(resumed_->changes.new_data
+                              ? batches_->data().sampler().position(begin_)
+                              : data::DataPosition{.step = begin_, .consumed = state.samples_consumed});
+  if (scale_ && state.loss_scale)
+    scale_->set_state({.scale = state.loss_scale->scale,
+                       .good_steps = state.loss_scale->good_steps,
+                       .patience = state.loss_scale->patience});
+  // On another number of ranks the generators begin anew; nothing of ours draws from them (docs/checkpoints.md).
+  if (!resumed_->random.empty()) set_random_state(random_, random_state_from_bytes(resumed_->random));
+  if (context_.rank() == 0 && resumed_->path.parent_path() == io_.folder / "checkpoints")
+    report::drop_records_after(io_.folder / "metrics.jsonl", begin_);
 }
 
 Trainer::~Trainer() = default;
@@ -76,14 +137,15 @@ auto Trainer::take_or_empty(const Take& take, const Empty& empty) {
 }
 
 ExitCode Trainer::run() {
-  const std::int64_t steps = config_.training.steps, every = config_.validation.interval;
-  std::int64_t done = 0;
+  const std::int64_t steps = config_.training.steps, every = config_.validation.interval,
+                     interval = config_.checkpoint.interval;
+  std::int64_t done = begin_;
   std::optional<ExitCode> stop;
   const Stopwatch run_time;
   double validation_seconds = 0;
-  SavedWeights saved;
-  for (std::int64_t step = 1; step <= steps && !stop; ++step) {
-    if (step == 1) announce_stop(step);
+  announce_stop(begin_ + 1);
+  while (done < steps && !stop) {
+    const std::int64_t step = done + 1;
     const StepResult result = run_step(step);
     announce_stop(step + 1);  // the ranks have agreed to go on: a signal from now on is for the next step
     // A smaller loss scale helps only if just the scaled gradients overflowed.
@@ -95,19 +157,22 @@ ExitCode Trainer::run() {
     if (!result.finite && !scale_helps) ++skipped_;
     done = step;
     stop = result.stop;
-    if (stop && step < steps) saved = save(step);  // first of all: whoever asked may not wait
     std::optional<double> validation_loss;
-    if (every > 0 && (step % every == 0 || step == steps || stop)) {
+    if (every > 0 && (step % every == 0 || step == steps)) {
       const Stopwatch validation_time;
       validation_loss = validate(step);
       validation_seconds += validation_time.seconds();
     }
+    tell_outcome();
+    // Before the save: a run that resumes there has the records of all steps before.
     if (report_) report_->step(step, result, batches_->data().sampler().seq_len(step), peak_bytes_, validation_loss);
+    const bool due = result.save || (interval > 0 && step % interval == 0);
+    if (due && step < steps && !stop) start_save(step, Last::no);
   }
   tracer_.finish();
   const double seconds = run_time.seconds();
   const bool interrupted = stop && done < steps;
-  if (!interrupted) saved = save(done);
+  const SavedWeights saved = save(done);
   if (report_) report_->finish(interrupted, peak_bytes_, saved.folder, seconds, validation_seconds);
   check_trained(done, skipped_, saved);
   return interrupted ? *stop : ExitCode::done;
@@ -149,22 +214,30 @@ StepResult Trainer::run_step(std::int64_t step) {
   StepCheck check = mesh_.start_step_check();
 
   // Update. Whether it counts is known once the norm has been read.
+  saver_->before_update();
   PendingUpdate update =
       zero().update({.lr = result.lr, .max_norm = config_.training.max_norm, .loss_scale = result.scale});
   std::move(check).finish();
-  const StepAgreement agreed =
-      agree(outcome.loss_sum,
-            {.stop = io_.stop_asked(), .failed = data_error_ != nullptr, .peak_bytes = memory_.take_peak()}, mesh_);
+  const StepAgreement agreed = agree(outcome.loss_sum,
+                                     {.stop = io_.stop_asked(),
+                                      .failed = data_error_ != nullptr,
+                                      .save = io_.save_asked(),
+                                      .writing = saver_->is_writing(),
+                                      .peak_bytes = memory_.take_peak()},
+                                     mesh_);
   result.norm = std::move(update).settle();
   result.finite = std::isfinite(result.norm);
   if (scale_) scale_->update(!result.finite);
+  if (saver_->in_progress() && !agreed.writing) saver_->settle();
 
   // Result.
   result.valid_tokens = tokens.total().item<double>();
   result.loss = agreed.loss_sum / std::max(1.0, result.valid_tokens);
   result.stop = agreed.stop;
   result.data_failed = agreed.failed;
-  if (step == 1) result.start_bytes = start_bytes_;
+  result.save = agreed.save;
+  result.checkpoint_seconds = saver_->take_blocked_seconds();
+  if (step == begin_ + 1) result.start_bytes = start_bytes_;
   t.update = update_time.seconds();
   t.step = step_time.seconds();
   tracer_.step_done(outcome);
@@ -189,24 +262,70 @@ double Trainer::validate(std::int64_t done) {
   return sums[0].item<double>() / std::max(1.0, sums[1].item<double>());
 }
 
-SavedWeights Trainer::save(std::int64_t step) {
-  mesh_.tag({step, "save"});
-  if (report_) StopSignals::announce("saving the weights after step ", step, "");
-  const std::filesystem::path folder = io_.folder / "checkpoints" / text("step-", step);
-  zero().finish_gathers();
-  if (context_.rank() == 0) {
-    wait_for_space(folder);
-    make_folder(folder.parent_path());
-  }
-  return {folder, save_weights(zero(), mesh_, config_.model, beside_weights_, folder)};
+checkpoint::Manifest Trainer::manifest_of(std::int64_t step) const {
+  checkpoint::Manifest manifest{.program = io_.program, .time = utc_time(), .config = given_};
+  for (const Grid::AxisValue& axis : mesh_.grid().axes()) manifest.layout[name(axis.axis)] = axis.value;
+  manifest.layout["world"] = context_.world_size();
+  manifest.layout["zero"] = config_.parallelism.zero;
+  checkpoint::TrainingState& state = manifest.training;
+  state.step = step;
+  state.optimizer_steps = model_->zero().parts()[0]->optimizer.steps();
+  state.skipped = skipped_;
+  state.samples_consumed = batches_->data().sampler().position(step).consumed;
+  state.data = batches_->data().identity();
+  if (scale_)
+    state.loss_scale = {
+        .scale = scale_->scale(), .good_steps = scale_->state().good_steps, .patience = scale_->state().patience};
+  if (report_) report_->add_to(state);
+  return manifest;
 }
 
-/// The weights are only in memory: while the disk is too full for them, there is time to free some of it.
+/// `last`: the run ends, so it is also exported if that was asked for.
+void Trainer::start_save(std::int64_t step, Last last) {
+  mesh_.tag({step, "save"});
+  zero().finish_gathers();
+  const auto export_weights = [&](const std::filesystem::path& folder) {
+    save_weights(zero(), mesh_, config_.model, {}, folder);
+  };
+  const bool exports = last == Last::yes && config_.checkpoint.export_hf;
+  saver_->start(zero(), manifest_of(step), to_bytes(get_current_random_state(random_)),
+                exports ? export_weights : std::function<void(const std::filesystem::path&)>());
+  if (!config_.checkpoint.async || last == Last::yes) saver_->finish();
+}
+
+/// Rank 0 reports what became of the last save: if it failed, training goes on, and the next one may succeed.
+void Trainer::tell_outcome() {
+  const std::optional<SaveOutcome> outcome = saver_->take_outcome();
+  if (!outcome) return;
+  if (outcome->failure.empty())
+    report_->saved(outcome->step, outcome->bytes, outcome->blocked_seconds);
+  else
+    report_->warning(text("checkpoint ", outcome->step, " was not saved, training goes on: ", outcome->failure));
+  if (!outcome->warning.empty()) report_->warning(outcome->warning);
+}
+
+/// The last checkpoint of this run; one of the same step that is already there is not written again.
+SavedWeights Trainer::save(std::int64_t step) {
+  mesh_.tag({step, "save"});
+  if (report_) StopSignals::announce("saving a checkpoint after step ", step, "");
+  saver_->finish();
+  if (report_) tell_outcome();
+  const std::filesystem::path folder = io_.folder / "checkpoints" / text("step-", step);
+  if (context_.rank() == 0) wait_for_space(folder);
+  start_save(step, Last::yes);
+  std::string failure;
+  if (const std::optional<SaveOutcome> outcome = saver_->take_outcome()) failure = outcome->failure;
+  failure = first_failure(mesh_.world().control(), failure);
+  require<CheckpointError>(failure.empty(), failure);
+  return {folder, not_finite_weights(zero(), mesh_)};
+}
+
+/// The state is only in memory: while the disk is too full for it, there is time to free some of it.
 void Trainer::wait_for_space(const std::filesystem::path& folder) {
   const LongWork waiting(mesh_.world(), 0);
   const Stopwatch time;
   for (bool told = false;; told = true) {
-    const std::string missing = missing_space_for_weights(zero(), config_.model, folder);
+    const std::string missing = missing_space(zero(), config_, folder);
     if (missing.empty()) return;
     require<CheckpointError>(time.seconds() <= config_.comm.init_timeout_s, missing);
     if (!told)
@@ -220,7 +339,7 @@ void Trainer::wait_for_space(const std::filesystem::path& folder) {
 /// Some rank could not read its data, and all ranks are here: the weights are saved first.
 [[noreturn]] void Trainer::stop_without_data(std::int64_t done) {
   const std::string saved =
-      done > 0 ? text("\n  the weights after step ", done, " are in ", save(done).folder.string()) : "";
+      done > 0 ? text("\n  the checkpoint after step ", done, " is ", save(done).folder.string()) : "";
   if (data_error_ == nullptr) {
     std::this_thread::sleep_for(std::chrono::seconds(1));  // the rank with the reason reports first
     throw DataError(text("another rank could not read its data after step ", done, saved));

@@ -6,12 +6,15 @@
 #include <string>
 
 #include "trireme/base/error.hpp"
+#include "trireme/comm/random_state.hpp"
 #include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/lr_schedule.hpp"
 #include "trireme/optim/loss_scale.hpp"
 #include "trireme/runtime/process_setup.hpp"
 #include "trireme/train/batches.hpp"
+#include "trireme/train/checkpoint_saver.hpp"
 #include "trireme/train/device_memory.hpp"
+#include "trireme/train/resume.hpp"
 #include "trireme/train/save_weights.hpp"
 #include "trireme/train/step_tracer.hpp"
 #include "trireme/train/training_model.hpp"
@@ -21,11 +24,12 @@ namespace trireme {
 
 class Trainer {
  public:
-  /// Collective. `config` is derived and checked. ConfigError, DataError, CheckpointError before the first step.
+  /// Collective. `config` is derived and checked. With io.resume_from the training continues from one of these
+  /// checkpoints. ConfigError, DataError, CheckpointError before the first step.
   Trainer(Config config, ParallelContext& context, const ProcessSetup& process, TrainIo io);
   ~Trainer();
 
-  /// Runs all steps, or until a stop is requested: ExitCode::done, interrupted or preempted. The weights are saved in
+  /// Runs all steps, or until a stop is requested: ExitCode::done, interrupted or preempted. A checkpoint is saved in
   /// all cases. NonFiniteError depending on [checks], and for weights that are not finite or were never updated.
   ExitCode run();
 
@@ -40,9 +44,15 @@ class Trainer {
   auto take_or_empty(const Take& take, const Empty& empty);
   [[noreturn]] void stop_without_data(std::int64_t done);
   [[noreturn]] void stop_non_finite(std::int64_t step, const StepResult& result);
+  void resume_from_checkpoint();
+  checkpoint::Manifest manifest_of(std::int64_t step) const;
+  enum class Last { no, yes };
+  void start_save(std::int64_t step, Last last);
   SavedWeights save(std::int64_t step);
+  void tell_outcome();
   void wait_for_space(const std::filesystem::path& folder);
 
+  const KeyValues given_;  // the config as it was given
   Config config_;
   ParallelContext& context_;
   Mesh& mesh_;
@@ -55,12 +65,16 @@ class Trainer {
   std::unique_ptr<Batches> batches_;
   SmallFiles beside_weights_;  // only on rank 0
   std::unique_ptr<TrainingModel> model_;
+  RandomSource random_;
+  std::optional<Resumed> resumed_;
   std::unique_ptr<TrainingReport> report_;  // only on rank 0
-  std::int64_t start_bytes_ = 0;            // peak before the first step, of any rank
-  std::int64_t peak_bytes_ = 0;             // of any rank
-  std::int64_t skipped_ = 0;                // updates that no smaller loss scale would have saved
-  at::Tensor loss_gradient_;                // of the last step
-  std::exception_ptr data_error_;           // of this rank, for the step that needed the data
+  std::unique_ptr<CheckpointSaver> saver_;
+  std::int64_t begin_ = 0;         // steps that are done when this run begins
+  std::int64_t start_bytes_ = 0;   // peak before the first step, of any rank
+  std::int64_t peak_bytes_ = 0;    // of any rank
+  std::int64_t skipped_ = 0;       // updates that no smaller loss scale would have saved
+  at::Tensor loss_gradient_;       // of the last step
+  std::exception_ptr data_error_;  // of this rank, for the step that needed the data
 };
 
 }  // namespace trireme

@@ -13,8 +13,25 @@
 #include "trireme/train/dtypes.hpp"
 
 namespace trireme {
+namespace {
 
-TrainingModel::TrainingModel(const Config& config, ParallelContext& context, int microbatches,
+ParamValues no_values() {
+  return [](const Param&, Range, const at::Tensor& out) { out.zero_(); };
+}
+
+/// `weights` is what the values are read from, if they are, and must live as long.
+ParamValues initial_values(const Config& config, const Decoder& decoder, Mesh& mesh,
+                           std::unique_ptr<HuggingFaceWeights>& weights) {
+  const std::string& init = config.model.init;
+  if (init == "random") return random_values(mesh, init_options(config));
+  require<ConfigError>(init.starts_with("hf:"), "model.init = \"", init, "\": must be \"random\" or \"hf:FOLDER\"");
+  weights = std::make_unique<HuggingFaceWeights>(decoder, init.substr(3));
+  return weights->values(mesh);
+}
+
+}  // namespace
+
+TrainingModel::TrainingModel(const Config& config, ParallelContext& context, int microbatches, bool resumes,
                              std::vector<std::string>& warnings) {
   Mesh& mesh = context.mesh();
   const schedule::Program program = schedule::one_f_one_b(0, 1, microbatches);
@@ -27,13 +44,8 @@ TrainingModel::TrainingModel(const Config& config, ParallelContext& context, int
   decoder_->set_recompute(config::recompute_of(config.activation_checkpoint.mode));
 
   std::unique_ptr<HuggingFaceWeights> weights;
-  if (config.model.init.starts_with("hf:"))
-    weights = std::make_unique<HuggingFaceWeights>(*decoder_, config.model.init.substr(3));
-  else
-    require<ConfigError>(config.model.init == "random", "model.init = \"", config.model.init,
-                         "\": must be \"random\" or \"hf:FOLDER\"");
+  const ParamValues values = resumes ? no_values() : initial_values(config, *decoder_, mesh, weights);
   if (weights && !weights->note().empty()) warnings.push_back(weights->note());
-  const ParamValues values = weights ? weights->values(mesh) : random_values(mesh, init_options(config));
 
   const UnitPlan units = decoder_->unit_plan({.layers_per_unit = config::layers_per_unit(config),
                                               .head_weight_in_backward = loss_options_.gradients_in_backward});

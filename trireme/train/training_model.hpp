@@ -16,8 +16,10 @@ namespace trireme {
 
 class TrainingModel {
  public:
-  /// Collective. `config` has resolved dtypes; notes about the loaded weights are added to `warnings`.
-  TrainingModel(const Config& config, ParallelContext& context, int microbatches, std::vector<std::string>& warnings);
+  /// Collective. `config` has resolved dtypes; notes about the loaded weights are added to `warnings`. `resumes`: a
+  /// checkpoint will set the weights, which are zero until then.
+  TrainingModel(const Config& config, ParallelContext& context, int microbatches, bool resumes,
+                std::vector<std::string>& warnings);
 
   Decoder& decoder() { return *decoder_; }
   Zero& zero() { return *zero_; }

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/file_output.hpp"
+#include "trireme/base/human.hpp"
 #include "trireme/base/stopwatch.hpp"
 #include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/counts.hpp"
@@ -17,17 +19,37 @@
 namespace trireme {
 
 TrainingReport::TrainingReport(const Config& config, const ParallelContext& context, const TrainIo& io,
-                               const std::string& data)
-    : config_(config), context_(context), output_(config, io.folder, io.out, io.terminal) {
+                               const std::string& data, const checkpoint::TrainingState* resumed,
+                               const std::string& resumed_from)
+    : config_(config),
+      context_(context),
+      output_(config, io.folder, io.out, io.terminal),
+      first_step_(resumed != nullptr ? resumed->step + 1 : 1) {
+  if (resumed != nullptr) {
+    output_.continue_from(resumed->loss_window, resumed->norm_window);
+    tokens_ = resumed->tokens;
+  }
   replace_file(io.folder / "config.toml", io.config_text);
   const std::string no_link = report::point_latest_to(io.folder);
   io.status("");
-  print_header(io, data);
+  print_header(io, data, resumed_from);
   if (!no_link.empty()) output_.console().warning(no_link);
   output_.console().begin(config_.training.steps);
 }
 
-void TrainingReport::print_header(const TrainIo& io, const std::string& data) {
+void TrainingReport::add_to(checkpoint::TrainingState& state) const {
+  state.tokens = tokens_;
+  const auto values = [](const report::ZScore& z) { return std::vector<double>(z.values().begin(), z.values().end()); };
+  state.loss_window = values(output_.loss_z());
+  state.norm_window = values(output_.norm_z());
+}
+
+void TrainingReport::saved(std::int64_t step, std::uint64_t bytes, double blocked_seconds) {
+  output_.console().note(text("✓ checkpoint ", step, " (", human_bytes(static_cast<double>(bytes)), ", ",
+                              human_number(std::round(blocked_seconds * 1e4) / 10), " ms blocked)"));
+}
+
+void TrainingReport::print_header(const TrainIo& io, const std::string& data, const std::string& resumed_from) {
   const bool gpu = context_.device().is_cuda();
   const planner::MemoryPlan plan = planner::predict_memory(config_, config_.precision.param, gpu);
   predicted_bytes_ = plan.total();
@@ -43,7 +65,9 @@ void TrainingReport::print_header(const TrainIo& io, const std::string& data) {
   header.memory = planner::describe(plan);
   header.output = text(io.folder.string(), " · metrics.jsonl", config_.metrics.tensorboard ? " · tb/" : "",
                        " · checkpoints/ · config.toml");
-  output_.console().header(run_header_lines(config_, header));
+  std::vector<std::pair<std::string, std::string>> lines = run_header_lines(config_, header);
+  if (!resumed_from.empty()) lines.emplace_back("resume", resumed_from);
+  output_.console().header(lines);
   std::vector<std::string> warnings = io.warnings;
   if (const std::string lack = what_transformers_lacks(config_.model, config_.precision.param); !lack.empty())
     warnings.push_back("the weights will be saved without a config.json for transformers: " + lack);
@@ -75,6 +99,7 @@ void TrainingReport::step(std::int64_t step, const StepResult& result, std::int6
       .mem_peak_gib = static_cast<double>(peak_bytes) / 0x1p30,
       .skipped = !result.finite,
       .val_loss = validation_loss};
+  if (result.checkpoint_seconds > 0) record.checkpoint_s = result.checkpoint_seconds;
   // On a GPU a wait only orders streams and does not block the host.
   if (context_.device().is_cpu()) record.comm_exposed_frac = std::min(1.0, t.waited / t.step);
   record.tflops_per_rank =
@@ -82,7 +107,8 @@ void TrainingReport::step(std::int64_t step, const StepResult& result, std::int6
   if (result.start_bytes) record.mem_start_gib = static_cast<double>(*result.start_bytes) / 0x1p30;
   if (config_.precision.param == "float16") record.loss_scale = result.scale;
   note(step, result,
-       step == 1 || step % config_.metrics.interval == 0 || step == record.steps || validation_loss.has_value());
+       step == first_step_ || step % config_.metrics.interval == 0 || step == record.steps ||
+           validation_loss.has_value());
   output_.step(record);
 }
 
@@ -90,7 +116,7 @@ void TrainingReport::step(std::int64_t step, const StepResult& result, std::int6
 void TrainingReport::note(std::int64_t step, const StepResult& result, bool is_shown) {
   if (!result.finite) ++skipped_since_shown_;
   if (!is_shown) return;
-  std::string note = step == 1 ? "first step" : "";
+  std::string note = step == first_step_ ? "first step" : "";
   if (skipped_since_shown_ > 0)
     note += text(note.empty() ? "" : "; ", skipped_since_shown_, skipped_since_shown_ == 1 ? " update" : " updates",
                  " skipped: gradients that are not finite");

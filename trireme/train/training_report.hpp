@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trireme/base/error.hpp"
+#include "trireme/checkpoint/manifest.hpp"
 #include "trireme/config/schema/config.hpp"
 #include "trireme/runtime/rank/parallel_context.hpp"
 #include "trireme/train/run_output.hpp"
@@ -25,6 +26,8 @@ struct TrainIo {
   std::vector<std::string> warnings{};  // to be displayed
   std::function<void(const std::string&)> status = [](const std::string&) {};  // what the start is doing; "": over
   std::function<std::optional<ExitCode>()> stop_asked = [] { return std::nullopt; };  // by a signal: the exit code
+  std::function<bool()> save_asked = [] { return false; };  // by a signal, since the last call
+  std::vector<std::filesystem::path> resume_from{};         // checkpoints, newest first; empty: a new training
 };
 
 /// The result of a step, the same on all ranks.
@@ -36,13 +39,23 @@ struct StepResult {
   std::optional<ExitCode> stop{};             // asked to stop, with this exit code
   std::optional<std::int64_t> start_bytes{};  // in the first step: peak memory before it, of any rank
   bool data_failed = false;                   // a rank could not read its data: nothing was updated
+  bool save = false;                          // asked to save a checkpoint
+  double checkpoint_seconds = 0;              // waited for one, on this rank, since the step before
   StepTiming timing;
 };
 
 class TrainingReport {
  public:
-  /// Prints the header. `data`: a description of the training data.
-  TrainingReport(const Config& config, const ParallelContext& context, const TrainIo& io, const std::string& data);
+  /// Prints the header. `data`: a description of the training data. `resumed`: the state that the run continues from,
+  /// and where it is from, for display; null for a new one.
+  TrainingReport(const Config& config, const ParallelContext& context, const TrainIo& io, const std::string& data,
+                 const checkpoint::TrainingState* resumed = nullptr, const std::string& resumed_from = "");
+
+  /// What a checkpoint stores of the report.
+  void add_to(checkpoint::TrainingState& state) const;
+  /// A save that is over, for the next line.
+  void saved(std::int64_t step, std::uint64_t bytes, double blocked_seconds);
+  void warning(const std::string& words) { output_.console().warning(words); }
 
   /// At the very end of a step, after validation and saving: step_time_s ends here.
   void step(std::int64_t step, const StepResult& result, std::int64_t seq_len, std::int64_t peak_bytes,
@@ -51,13 +64,14 @@ class TrainingReport {
               double validation_seconds);
 
  private:
-  void print_header(const TrainIo& io, const std::string& data);
+  void print_header(const TrainIo& io, const std::string& data, const std::string& resumed_from);
   void note(std::int64_t step, const StepResult& result, bool is_shown);
 
   const Config config_;
   const ParallelContext& context_;
   RunOutput output_;
   double predicted_bytes_ = 0;
+  const std::int64_t first_step_;
   std::int64_t tokens_ = 0, skipped_since_shown_ = 0;
   std::int64_t last_end_ns_ = 0;  // of the last step; 0: there was none
   StepTiming total_;

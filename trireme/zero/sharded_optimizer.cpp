@@ -49,6 +49,13 @@ void ShardedOptimizer::set_weights(std::size_t b, std::int64_t begin, const at::
   if (!part.is_model) params_.shard(b).narrow(0, begin, values.numel()).copy_(master);
 }
 
+void ShardedOptimizer::continue_after(std::int64_t steps) {
+  const at::NoGradGuard no_grad;
+  steps_ = steps;
+  for (std::size_t b = 0; b < parts_.size(); ++b)
+    if (!parts_[b].is_model) params_.shard(b).copy_(parts_[b].master);
+}
+
 void ShardedOptimizer::step(double lr, const kernels::GradientFactor& factor) {
   const at::NoGradGuard no_grad;
   ++steps_;

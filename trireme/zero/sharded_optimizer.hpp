@@ -32,6 +32,9 @@ class ShardedOptimizer {
   /// Sets master and model weights, from element `begin` of this rank's shard of bucket b.
   void set_weights(std::size_t b, std::int64_t begin, const at::Tensor& values);
 
+  /// After the master weights and states were set from a checkpoint: the model's weights become the master weights.
+  void continue_after(std::int64_t steps);
+
   std::int64_t steps() const { return steps_; }
   const std::vector<std::string>& state_names() const { return optimizer_->state_names(); }
   const at::Tensor& master(std::size_t b) const { return parts_[b].master; }

@@ -63,10 +63,6 @@ std::vector<Violation> validate_for_training(const LoadedConfig& loaded) {
   if (std::ranges::all_of(c.data, [](const DataStage& stage) { return stage.sources.empty(); }))
     add(file, "no data to train on: no [[data]] has sources",
         "[[data]] with sources = [ { path = \"...\" } ], or path = \"synthetic\"");
-  if (c.checkpoint.resume != "auto" && c.checkpoint.resume != "never")
-    add(loaded.place_of("checkpoint.resume"),
-        text("checkpoint.resume = \"", c.checkpoint.resume, "\": a run cannot be resumed yet"),
-        "model.init = \"hf:RUN/checkpoints/step-N\" starts a new run from its weights");
   for (const auto& [row, value] : without_effect(c))
     if (row->then == NotYet::Then::refused)
       add(loaded.place_of(row->key), text(row->key, " = ", value, " is not implemented yet: ", row->meanwhile),

@@ -176,6 +176,8 @@ struct CheckpointConfig {
   std::int64_t keep = 2;
   std::string resume = "auto";
   bool async = true;
+  double buffer_mb = 2048;
+  std::vector<std::string> accept_changes;
   bool export_hf = false;
   std::string format = "trireme";
 };

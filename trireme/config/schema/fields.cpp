@@ -22,16 +22,10 @@ constexpr double kMaxCount = 1e12;        // of anything counted
 const std::vector<std::string> kDtypes = {"auto", "float64", "float32", "bfloat16", "float16"};
 const std::vector<std::string> kRealDtypes = {"float64", "float32", "bfloat16", "float16"};
 
-constexpr const char* kSavedOnce = "the weights are saved once, at the end";
 constexpr const char* kTracedSteps = "exactly the steps in profiler.steps are traced";
 constexpr NotYet kNotYet[] = {
     {"model.router_aux_loss_coef", NotYet::Then::ignored, "a mixture of experts cannot be trained"},
     {"optimizer.skip_z", NotYet::Then::refused, "no update is skipped for its norm"},
-    {"checkpoint.interval", NotYet::Then::ignored, kSavedOnce},
-    {"checkpoint.keep", NotYet::Then::ignored, kSavedOnce},
-    {"checkpoint.async", NotYet::Then::ignored, kSavedOnce},
-    {"checkpoint.export_hf", NotYet::Then::ignored, "the weights are always saved as a Hugging Face folder"},
-    {"checkpoint.format", NotYet::Then::ignored, "the weights are saved as a Hugging Face folder"},
     {"profiler.memory_snapshot", NotYet::Then::ignored, "no snapshot is taken"},
     {"profiler.wait", NotYet::Then::ignored, kTracedSteps},
     {"profiler.warmup", NotYet::Then::ignored, kTracedSteps},
@@ -103,7 +97,8 @@ std::string scalar_text(const std::vector<T>& values) {
   return out + "]";
 }
 
-Field one_of(std::string key, std::string* value, const char* meaning, std::vector<std::string> choices) {
+/// Of a list, each element.
+Field one_of(std::string key, FieldValue value, const char* meaning, std::vector<std::string> choices) {
   Field field{std::move(key), value, meaning};
   field.choices = std::move(choices);
   return field;
@@ -311,8 +306,12 @@ std::vector<Field> fields(Config& c) {
       {"checkpoint.keep", &c.checkpoint.keep, "newest checkpoints to keep; 0 = all", 0, kMaxCount},
       filled({"checkpoint.resume", &c.checkpoint.resume, "auto, never, or the path of a checkpoint"}),
       {"checkpoint.async", &c.checkpoint.async, "write in the background"},
-      {"checkpoint.export_hf", &c.checkpoint.export_hf, "also write a Hugging Face folder at the end"},
-      one_of("checkpoint.format", &c.checkpoint.format, "layout of a checkpoint's folder", {"trireme", "seed"}),
+      {"checkpoint.buffer_mb", &c.checkpoint.buffer_mb,
+       "memory of a rank for a save in the background; a larger state makes the next update wait", 4, 1e9},
+      one_of("checkpoint.accept_changes", &c.checkpoint.accept_changes,
+             "what may differ from the checkpoint that a run resumes from", {"data", "tokenizer", "seed", "optimizer"}),
+      {"checkpoint.export_hf", &c.checkpoint.export_hf, "the last checkpoint is a Hugging Face folder too"},
+      one_of("checkpoint.format", &c.checkpoint.format, "layout of a checkpoint's folder", {"trireme", "nanotron"}),
 
       {"metrics.interval", &c.metrics.interval, "steps between lines", 1, kMaxCount},
       one_of("metrics.console", &c.metrics.console, "what the terminal shows; auto = bar on a terminal, else plain",

@@ -83,6 +83,8 @@ TEST(Fields, HaveTheDefaultsOfTheSchema) {
       {"checkpoint.keep", "2"},
       {"checkpoint.resume", "\"auto\""},
       {"checkpoint.async", "true"},
+      {"checkpoint.buffer_mb", "2048"},
+      {"checkpoint.accept_changes", "[]"},
       {"checkpoint.export_hf", "false"},
       {"checkpoint.format", "\"trireme\""},
       {"metrics.interval", "10"},

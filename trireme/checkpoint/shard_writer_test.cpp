@@ -1,0 +1,151 @@
+#include "trireme/checkpoint/shard_writer.hpp"
+
+#include <cerrno>
+#include <cstring>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/files/safetensors.hpp"
+#include "trireme/testing/temp_folder.hpp"
+#include "trireme/testing/test_helpers.hpp"
+
+namespace trireme::checkpoint {
+namespace {
+
+using files::SafetensorsDtype;
+
+const std::string kId(32, '7');
+
+/// Bytes that differ everywhere.
+std::string numbered_bytes(std::size_t size) {
+  std::string bytes(size, '\0');
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<char>(i * 31 + i / 251);
+  return bytes;
+}
+
+std::span<const std::byte> as_span(const std::string& bytes) { return std::as_bytes(std::span(bytes)); }
+
+TEST(SplitBox, CoversTheBoxInOrder) {
+  EXPECT_EQ(split_box({{2, 5}, {0, 4}}, 100), (std::vector<Box>{{{2, 5}, {0, 4}}}));
+  EXPECT_EQ(split_box({{2, 5}, {0, 4}}, 8), (std::vector<Box>{{{2, 4}, {0, 4}}, {{4, 5}, {0, 4}}}));
+  EXPECT_EQ(split_box({{2, 4}, {0, 4}}, 3),
+            (std::vector<Box>{{{2, 3}, {0, 3}}, {{2, 3}, {3, 4}}, {{3, 4}, {0, 3}}, {{3, 4}, {3, 4}}}));
+  EXPECT_EQ(split_box({}, 1), (std::vector<Box>{{}})) << "a scalar";
+  // Row-major order: the concatenation of the parts is the box itself.
+  std::vector<std::int64_t> seen;
+  for (const Box& part : split_box({{0, 3}, {0, 5}, {0, 7}}, 11))
+    for (std::int64_t i = part[0].begin; i < part[0].end; ++i)
+      for (std::int64_t j = part[1].begin; j < part[1].end; ++j)
+        for (std::int64_t k = part[2].begin; k < part[2].end; ++k) seen.push_back((i * 5 + j) * 7 + k);
+  ASSERT_EQ(seen.size(), 105u);
+  for (std::size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], static_cast<std::int64_t>(i));
+}
+
+/// Larger than a block, ends within one, and is appended in odd parts: a safetensors file with the right hashes.
+TEST(ShardWriter, WritesASafetensorsFile) {
+  const TempFolder folder;
+  BlockPool pool(2 * BlockPool::kBlockBytes);
+  const std::vector<PlannedSlice> slices{
+      {"a", kWeight, SafetensorsDtype::F32, {4096, 512}, {{1, 1401}, {0, 512}}},
+      {"a", "exp_avg", SafetensorsDtype::F32, {4096, 512}, {{0, 1400}, {0, 512}}},
+      {"b.c", kWeight, SafetensorsDtype::BF16, {7, 3}, {{0, 7}, {1, 2}}},
+      {"rank-3", kRandom, SafetensorsDtype::U8, {5}, {{0, 5}}},
+  };
+  const std::size_t sizes[] = {1400 * 512 * 4, 1400 * 512 * 4, 14, 5};
+  const std::string bytes = numbered_bytes(2 * sizes[0] + 19);
+  ShardWriter writer(files::real_fs(), pool, {.folder = folder.path(), .rank = 3, .id = kId}, slices);
+  for (std::size_t at = 0, part = 1; at < bytes.size(); at += part, part = part * 3 + 1)
+    writer.append(as_span(bytes).subspan(at, std::min(part, bytes.size() - at)));
+  writer.end();
+  const Manifest shard = writer.finish();
+
+  const files::Safetensors file(folder.path() / "rank-00003.safetensors");
+  EXPECT_EQ(file.metadata().at("checkpoint"), kId);
+  ASSERT_EQ(file.size(), 4u);
+  ASSERT_EQ(shard.tensors.size(), 4u);
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < 4; ++i) {
+    const std::string expected = bytes.substr(at, sizes[i]);
+    at += sizes[i];
+    const auto found = file.bytes(file.entry(i));
+    ASSERT_EQ(found.size(), expected.size());
+    EXPECT_EQ(std::memcmp(found.data(), expected.data(), expected.size()), 0) << file.entry(i).name;
+    const StoredSlice& slice = shard.tensors[i].slices.at(0);
+    EXPECT_EQ(slice.hash, files::xxh3(as_span(expected))) << i;
+    EXPECT_EQ(slice.offset, shard.files[0].header_bytes + file.entry(i).begin);
+  }
+  EXPECT_EQ(file.entry(0).name, "a/weight/1:1401,0:512");
+  EXPECT_EQ(std::filesystem::file_size(folder.path() / "rank-00003.safetensors"), shard.files[0].bytes);
+  EXPECT_LE(pool.most_bytes(), 2 * BlockPool::kBlockBytes) << "more memory than it was given";
+}
+
+/// A file system on which writing fails from the n-th call on.
+class FullFs final : public files::Fs {
+ public:
+  FullFs(int good_writes, int error) : left_(good_writes), error_(error) {}
+  int make_folder(const std::filesystem::path& folder) override { return fs_.make_folder(folder); }
+  int create(const std::filesystem::path& file, bool direct, int& fd) override { return fs_.create(file, direct, fd); }
+  int write(int fd, std::uint64_t offset, std::span<const std::byte> bytes) override {
+    return left_-- > 0 ? fs_.write(fd, offset, bytes) : error_;
+  }
+  int truncate(int fd, std::uint64_t size) override { return fs_.truncate(fd, size); }
+  int sync(int fd) override { return fs_.sync(fd); }
+  int close(int fd) override { return fs_.close(fd); }
+  int rename(const std::filesystem::path& a, const std::filesystem::path& b) override { return fs_.rename(a, b); }
+  int sync_folder(const std::filesystem::path& folder) override { return fs_.sync_folder(folder); }
+  int remove_file(const std::filesystem::path& file) override { return fs_.remove_file(file); }
+  int remove_folder(const std::filesystem::path& folder) override { return fs_.remove_folder(folder); }
+
+ private:
+  files::Fs& fs_ = files::real_fs();
+  int left_, error_;
+};
+
+/// A full disk is reported once, at the end, and nobody waits for memory for ever.
+TEST(ShardWriter, ADiskThatIsFullIsReported) {
+  const TempFolder folder;
+  BlockPool pool(BlockPool::kBlockBytes);
+  const std::int64_t rows = 20 * (BlockPool::kBlockBytes / 4096);
+  FullFs fs(3, ENOSPC);
+  ShardWriter writer(fs, pool, {.folder = folder.path(), .rank = 0, .id = kId},
+                     {{"a", kWeight, SafetensorsDtype::F32, {rows, 1024}, {{0, rows}, {0, 1024}}}});
+  const std::string row(4096, 'x');
+  for (std::int64_t i = 0; i < rows; ++i) writer.append(as_span(row));
+  writer.end();
+  EXPECT_THAT(message_of<CheckpointError>([&] { writer.finish(); }),
+              testing::AllOf(testing::HasSubstr("rank-00000.safetensors"), testing::HasSubstr("No space left")));
+}
+
+TEST(ShardWriter, MayBeGivenUp) {
+  const TempFolder folder;
+  BlockPool pool(BlockPool::kBlockBytes);
+  {
+    ShardWriter writer(files::real_fs(), pool, {.folder = folder.path(), .rank = 0, .id = kId},
+                       {{"a", kWeight, SafetensorsDtype::U8, {100}, {{0, 100}}}});
+    writer.append(as_span("not all of it"));
+  }
+  EXPECT_NE(pool.take(), nullptr) << "its memory is free again";
+}
+
+Manifest shard_of(const std::string& file, const Box& box) {
+  Manifest shard;
+  shard.files.push_back({.name = file, .bytes = 1000, .header_bytes = 100});
+  shard.tensors.push_back({.name = "w", .kind = kWeight, .shape = {8, 4}, .slices = {{.box = box, .offset = 100}}});
+  return shard;
+}
+
+TEST(MergeShards, TensorsAreCompleteAndSorted) {
+  Manifest whole;
+  merge_shards(whole, {shard_of("a", {{0, 3}, {0, 4}}), shard_of("b", {{3, 8}, {0, 4}})});
+  ASSERT_EQ(whole.tensors.size(), 1u);
+  EXPECT_EQ(whole.tensors[0].slices.at(1).file, 1u);
+  EXPECT_EQ(whole.files.at(1).name, "b");
+  Manifest hole;
+  EXPECT_THAT(message_of<InternalError>([&] { merge_shards(hole, {shard_of("a", {{0, 3}, {0, 4}})}); }),
+              testing::HasSubstr("w weight: the ranks wrote 48 of 128 bytes"));
+}
+
+}  // namespace
+}  // namespace trireme::checkpoint

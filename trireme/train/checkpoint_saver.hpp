@@ -1,0 +1,93 @@
+#pragma once
+// Saves checkpoints during training: a copy of the state is taken between two updates and written in the background.
+#include <filesystem>
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/checkpoint/commit.hpp"
+#include "trireme/checkpoint/shard_writer.hpp"
+#include "trireme/comm/mesh.hpp"
+#include "trireme/zero/saved_state.hpp"
+
+namespace trireme {
+
+struct SaverOptions {
+  std::filesystem::path folder;  // "checkpoints" of the run
+  std::int64_t keep = 2;         // newest checkpoints; 0: all
+  std::size_t buffer_bytes = std::size_t{1}
+                             << 31;      // the most memory of the copy; a larger state makes the next update wait
+  checkpoint::SmallFiles small_files{};  // of every checkpoint; only on rank 0
+  files::Fs* fs = nullptr;               // null: the operating system's
+};
+
+/// A save that is over.
+struct SaveOutcome {
+  std::int64_t step = 0;
+  std::filesystem::path path{};
+  std::uint64_t bytes = 0;
+  double blocked_seconds = 0;  // of training, on this rank
+  std::string failure{};       // not empty: it was not saved
+  std::string warning{};       // older checkpoints could not be removed
+};
+
+// Note [A save in the background]
+//   start()           rank 0 makes the folder; a thread of each rank begins to copy its slices into blocks of memory,
+//                     and another one to hash and write them
+//   before_update()   the copy must be complete before the weights change
+//   is_writing()      goes into the step's agreement; when no rank is writing any more, all call settle()
+//   settle()          rank 0 gets what each file contains, and commits in the background
+// No rank waits for another one, and nothing is sent except in start() and settle().
+class CheckpointSaver {
+ public:
+  CheckpointSaver(SaverOptions options, Mesh& mesh);
+  /// A save in progress is given up.
+  ~CheckpointSaver();
+
+  /// Collective. `manifest`: everything but files and tensors; read on rank 0. `random`: this rank's generators.
+  /// A save in progress is waited for first. `export_weights`: called with the temporary folder before anything else is
+  /// in it; collective.
+  void start(const Zero& zero, checkpoint::Manifest manifest, const std::vector<std::uint8_t>& random,
+             const std::function<void(const std::filesystem::path&)>& export_weights = {});
+
+  /// Before the state changes.
+  void before_update();
+
+  /// A save was started and not settled: the same on all ranks.
+  bool in_progress() const { return save_ != nullptr; }
+  /// Whether this rank's file is not yet on disk.
+  bool is_writing() const;
+
+  /// Collective, when no rank is writing.
+  void settle();
+  /// Collective: waits until the save in progress, if any, is over.
+  void finish();
+
+  /// Rank 0: the save that was committed, or has failed, since the last call.
+  std::optional<SaveOutcome> take_outcome();
+  /// Time that training has waited for saves on this rank, since the last call.
+  double take_blocked_seconds();
+
+ private:
+  struct Save;
+
+  SaveOutcome commit(const checkpoint::SaveTarget& target, checkpoint::Manifest manifest,
+                     const std::vector<std::string>& results, double blocked_seconds);
+  void fail(const checkpoint::SaveTarget& target, const std::string& why);
+  void wait_for_commit();
+  void add_blocked(double seconds);
+
+  const SaverOptions options_;
+  Mesh& mesh_;
+  files::Fs& fs_;
+  checkpoint::BlockPool pool_;
+  std::unique_ptr<Save> save_;           // until it is settled
+  std::future<SaveOutcome> committing_;  // on rank 0
+  std::optional<SaveOutcome> outcome_;
+  double blocked_seconds_ = 0, blocked_of_save_ = 0;
+};
+
+}  // namespace trireme

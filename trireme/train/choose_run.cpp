@@ -1,0 +1,61 @@
+#include "trireme/train/choose_run.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "trireme/base/error.hpp"
+#include "trireme/checkpoint/commit.hpp"
+#include "trireme/checkpoint/reader.hpp"
+
+namespace trireme {
+namespace {
+
+/// The manifest of the newest complete checkpoint of a run.
+std::optional<checkpoint::Manifest> newest_manifest(const std::filesystem::path& run) {
+  for (const checkpoint::FoundCheckpoint& found : checkpoint::checkpoints_in(run / "checkpoints")) try {
+      return checkpoint::Reader(found.path).manifest();
+    } catch (const Error&) {  // damaged, or not ours: an older one may be good
+    }
+  return std::nullopt;
+}
+
+std::int64_t planned_steps(const checkpoint::Manifest& manifest) {
+  const auto found = manifest.config.find("training.steps");
+  std::int64_t steps = 0;
+  if (found != manifest.config.end())
+    std::from_chars(found->second.data(), found->second.data() + found->second.size(), steps);
+  return steps;
+}
+
+std::optional<std::filesystem::path> run_that_goes_on(const Config& config, const KeyValues& given) {
+  const bool own_name = config.run.name.find('%') == std::string::npos;
+  for (const std::filesystem::path& run : report::runs_of(config.run.dir, config.run.name)) {
+    const std::optional<checkpoint::Manifest> newest = newest_manifest(run);
+    if (!newest) continue;
+    if (!own_name && !is_same_run(newest->config, given)) continue;
+    const std::int64_t steps = own_name ? config.training.steps : planned_steps(*newest);
+    if (newest->training.step >= steps) return std::nullopt;  // the newest one is complete: a new one begins
+    return run;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+ChosenRun choose_run(const Config& config, const KeyValues& given, const report::RunFacts& facts) {
+  report::run_name(config.run.name, facts);  // reports errors in run.name itself
+  if (config.checkpoint.resume == "auto")
+    if (const std::optional<std::filesystem::path> run = run_that_goes_on(config, given))
+      return {.folder = {*run, /*is_new=*/false}, .goes_on = true};
+  try {
+    return {.folder = report::make_run_folder(config.run.dir, config.run.name, facts)};
+  } catch (const ConfigError& e) {
+    throw ConfigError(
+        text("run.dir = \"", config.run.dir, "\": ", e.what(), "\n  fix: a folder that can be written to"));
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,105 @@
+#include "trireme/train/load_state.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <ATen/ops/from_blob.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/layout/copies.hpp"
+#include "trireme/train/dtypes.hpp"
+
+namespace trireme {
+namespace {
+
+using TensorKey = std::pair<std::string, std::string>;  // name and kind
+using Wanted = std::map<TensorKey, std::vector<StateSlice>>;
+
+Wanted wanted_by_tensor(const Zero& zero, const LoadOptions& options) {
+  Wanted wanted;
+  for (StateSlice& slice : slices_to_load(zero))
+    if (options.states || slice.kind == checkpoint::kWeight)
+      wanted[{slice.name, slice.kind}].push_back(std::move(slice));
+  return wanted;
+}
+
+std::vector<std::string> differences_of(const checkpoint::Manifest& manifest, const Wanted& wanted,
+                                        const LoadOptions& options) {
+  std::vector<std::string> out;
+  for (const auto& [key, slices] : wanted) {
+    const auto& [name, kind] = key;
+    const checkpoint::StoredTensor* stored = checkpoint::find(manifest, name, kind);
+    if (stored == nullptr)
+      out.push_back(text(name, " (", kind, ") is not in the checkpoint"));
+    else if (stored->shape != slices.front().shape)
+      out.push_back(text(name, " (", kind, ") has shape ", tuple_text(stored->shape), " in the checkpoint, ",
+                         tuple_text(slices.front().shape), " in the model"));
+  }
+  for (const checkpoint::StoredTensor& stored : manifest.tensors)
+    if (stored.kind != checkpoint::kRandom && (options.states || stored.kind == checkpoint::kWeight) &&
+        !wanted.contains({stored.name, stored.kind}))
+      out.push_back(text(stored.name, " (", stored.kind, ") of the checkpoint has no place in the model"));
+  return out;
+}
+
+/// A slice to read, and the memory that needs a part of it.
+struct Reading {
+  const checkpoint::StoredTensor* tensor;
+  const checkpoint::StoredSlice* slice;
+  const std::vector<StateSlice>* wanted;
+};
+
+/// In the order of the files.
+std::vector<Reading> readings(const checkpoint::Manifest& manifest, const Wanted& wanted) {
+  std::vector<Reading> out;
+  for (const auto& [key, slices] : wanted) {
+    const checkpoint::StoredTensor* tensor = checkpoint::find(manifest, key.first, key.second);
+    for (const checkpoint::StoredSlice& slice : tensor->slices)
+      if (std::ranges::any_of(slices, [&](const StateSlice& s) { return intersect(slice.box, s.box).has_value(); }))
+        out.push_back({tensor, &slice, &slices});
+  }
+  std::ranges::sort(out, {}, [](const Reading& r) { return std::pair(r.slice->file, r.slice->offset); });
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> tensor_differences(const checkpoint::Manifest& manifest, const Zero& zero,
+                                            const LoadOptions& options) {
+  return differences_of(manifest, wanted_by_tensor(zero, options), options);
+}
+
+void load_state(const checkpoint::Reader& reader, const Zero& zero, const LoadOptions& options) {
+  const at::NoGradGuard no_grad;
+  const Wanted wanted = wanted_by_tensor(zero, options);
+  const std::vector<std::string> differences = differences_of(reader.manifest(), wanted, options);
+  std::string listed;
+  for (const std::string& difference : differences) listed += "\n  " + difference;
+  require<CheckpointError>(differences.empty(), reader.shown(), ": ", differences.size(),
+                           differences.size() == 1 ? " tensor does" : " tensors do", " not fit the model", listed,
+                           "\n  fix: the model settings that the checkpoint was made with (trireme checkpoint inspect "
+                           "shows them)");
+  std::vector<std::byte> bytes;
+  std::map<const StateSlice*, std::int64_t> set;
+  for (const Reading& reading : readings(reader.manifest(), wanted)) {
+    const Box& box = reading.slice->box;
+    bytes.resize(checkpoint::bytes_of(*reading.tensor, box));
+    reader.read_slice(*reading.tensor, *reading.slice, bytes);
+    Shape sizes;
+    for (const Range& side : box) sizes.push_back(side.size());
+    const at::Tensor stored = at::from_blob(bytes.data(), sizes, scalar_type(reading.tensor->dtype));
+    for (const StateSlice& slice : *reading.wanted)
+      if (const std::optional<Box> common = intersect(box, slice.box)) {
+        const at::Tensor target = box_view(slice.values, relative_to(*common, slice.box));
+        target.copy_(box_view(stored, relative_to(*common, box)));
+        set[&slice] += target.numel();
+      }
+  }
+  for (const auto& [key, slices] : wanted)
+    for (const StateSlice& slice : slices)
+      require<CheckpointError>(set[&slice] == slice.values.numel(), reader.shown(), ": ", key.first, " (", key.second,
+                               ") ", str(slice.box), ": its slices overlap or leave a hole");
+}
+
+}  // namespace trireme

@@ -1,0 +1,38 @@
+#pragma once
+// Continues a training from a checkpoint: which ones there are, which one is good, and what it restores.
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/checkpoint/manifest.hpp"
+#include "trireme/comm/mesh.hpp"
+#include "trireme/train/changes_since.hpp"
+#include "trireme/zero/zero.hpp"
+
+namespace trireme {
+
+/// The checkpoints that a run in `folder` may continue from, newest first: its own; if it has none, those of
+/// checkpoint.resume, if that is a path: of a checkpoint, of a folder of them, or of a run. CheckpointError if there
+/// are none there.
+std::vector<std::filesystem::path> checkpoints_to_resume(const std::filesystem::path& folder,
+                                                         const std::string& resume);
+
+struct ResumeRequest {
+  std::vector<std::filesystem::path> candidates;  // newest first; the same on all ranks
+  KeyValues config, data;                         // now: see changes_since()
+  std::vector<std::string> accepted;              // checkpoint.accept_changes
+};
+
+struct Resumed {
+  std::filesystem::path path;
+  checkpoint::Manifest manifest;
+  Changes changes;
+  std::vector<std::uint8_t> random;  // this rank's generators; empty: the checkpoint is of another number of ranks
+};
+
+/// Collective. Sets weights and states from the first candidate that is complete and undamaged; `warnings` get why
+/// others are not used. CheckpointError if none is left, and if the run has changed so that it would be another one.
+Resumed resume(Zero& zero, Mesh& mesh, const ResumeRequest& request, std::vector<std::string>& warnings);
+
+}  // namespace trireme

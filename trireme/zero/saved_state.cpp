@@ -1,0 +1,115 @@
+#include "trireme/zero/saved_state.hpp"
+
+#include "trireme/base/error.hpp"
+#include "trireme/base/fnv.hpp"
+#include "trireme/layout/flat_boxes.hpp"
+
+namespace trireme {
+namespace {
+
+/// The tensors of one parameter in a shard, by kind.
+struct ShardTensor {
+  std::string kind;
+  at::Tensor flat;  // the whole shard
+};
+
+std::vector<ShardTensor> tensors_of_shard(const ShardedOptimizer& optimizer, std::size_t bucket) {
+  std::vector<ShardTensor> out{{"weight", optimizer.master(bucket)}};
+  for (std::size_t k = 0; k < optimizer.state_names().size(); ++k)
+    out.push_back({optimizer.state_names()[k], optimizer.state(bucket, k)});
+  return out;
+}
+
+/// Elements `range` of this rank's part of a parameter, whose first one is element `offset` of the flat tensors.
+void add_slices(const Param& param, const std::vector<Piece>& pieces, Range range, std::int64_t offset,
+                const std::vector<ShardTensor>& tensors, std::vector<StateSlice>& out) {
+  for (const FlatBox& box : flat_boxes(pieces, param.value.sizes().vec(), range))
+    for (const ShardTensor& tensor : tensors)
+      out.push_back(
+          {.name = param.name,
+           .kind = tensor.kind,
+           .shape = param.spec.shape,
+           .box = box.global,
+           .values = box_view(tensor.flat.narrow(0, offset + box.block_begin, numel(box.block)).view(box.block),
+                              box.in_block)});
+}
+
+/// Of ranks with equal copies, the one that saves this one. A hash spreads the parameters over them.
+template <class Ranks>
+auto writer_of(const Param& param, const Ranks& ranks) {
+  return ranks[fnv1a(param.name) % ranks.size()];
+}
+
+/// The pieces of a parameter that this rank saves rather than another one along the model axes.
+std::vector<Piece> own_pieces_of(const Param& param, const ParamMesh& mesh) {
+  std::vector<Piece> own;
+  const std::vector<Piece> held = mesh.pieces(param.spec);
+  for (std::size_t i = 0; i < held.size(); ++i)
+    if (writer_of(param, mesh.holders(param.spec, i)) == mesh.mesh().rank()) own.push_back(held[i]);
+  return own;
+}
+
+/// The part of the shard of bucket b that this one of its replicas saves.
+Range range_of_replica(const Partition& partition, std::size_t b) {
+  const std::int64_t size = partition.own(b).size(), replicas = partition.replicas().size(),
+                     replica = partition.replicas().rank();
+  return {size * replica / replicas, size * (replica + 1) / replicas};
+}
+
+}  // namespace
+
+std::vector<StateSlice> slices_to_save(const Zero& zero) {
+  std::vector<StateSlice> out;
+  for (const ZeroPart* part : zero.parts()) {
+    const Partition& partition = part->partition;
+    for (std::size_t b = partition.num_buckets(); b-- > 0;) {  // buckets are in backward order
+      const std::vector<ShardTensor> tensors = tensors_of_shard(part->optimizer, b);
+      const Range mine = range_of_replica(partition, b);
+      for (const FlatPiece& piece : partition.own_pieces(b)) {
+        const Range in_shard{std::max(piece.offset, mine.begin),
+                             std::min(piece.offset + piece.of_item.size(), mine.end)};
+        if (in_shard.begin >= in_shard.end) continue;
+        const Param& param = partition.params()[piece.item];
+        const std::int64_t shift = piece.of_item.begin - piece.offset;
+        add_slices(param, own_pieces_of(param, partition.mesh()), {in_shard.begin + shift, in_shard.end + shift},
+                   in_shard.begin, tensors, out);
+      }
+    }
+  }
+  for (const Param& param : zero.frozen()) {
+    const ParamMesh mesh = zero.parts()[0]->partition.mesh();
+    if (writer_of(param, mesh.sum_group(param.spec).world_ranks()) != mesh.mesh().rank()) continue;
+    const at::Tensor flat = param.value.detach().view({-1});
+    add_slices(param, own_pieces_of(param, mesh), {0, flat.numel()}, 0, {{"weight", flat}}, out);
+  }
+  return out;
+}
+
+std::vector<StateSlice> slices_to_load(const Zero& zero) {
+  std::vector<StateSlice> out;
+  for (const ZeroPart* part : zero.parts()) {
+    const Partition& partition = part->partition;
+    for (std::size_t b = partition.num_buckets(); b-- > 0;)
+      for (const FlatPiece& piece : partition.own_pieces(b)) {
+        const Param& param = partition.params()[piece.item];
+        add_slices(param, partition.mesh().pieces(param.spec), piece.of_item, piece.offset,
+                   tensors_of_shard(part->optimizer, b), out);
+      }
+  }
+  for (const Param& param : zero.frozen()) {
+    const at::Tensor flat = param.value.detach().view({-1});
+    add_slices(param, zero.parts()[0]->partition.mesh().pieces(param.spec), {0, flat.numel()}, 0, {{"weight", flat}},
+               out);
+  }
+  return out;
+}
+
+void state_is_loaded(Zero& zero, std::int64_t optimizer_steps) {
+  for (ZeroPart* part : zero.parts()) {
+    part->optimizer.continue_after(optimizer_steps);
+    for (std::size_t b = part->partition.num_buckets(); b-- > 0;) part->params.gather_kept(b);
+  }
+  zero.finish_gathers();
+}
+
+}  // namespace trireme
