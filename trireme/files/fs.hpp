@@ -7,8 +7,8 @@
 
 namespace trireme::files {
 
-/// Every operation returns 0 or an errno. What is created must not exist, not even as a symlink; files get the mode 0644,
-/// folders 0755. Thread-safe, also for several writes to one descriptor.
+/// Every operation returns 0 or an errno. What is created must not exist, not even as a symlink; files get the mode
+/// 0644, folders 0755. Thread-safe, also for several writes to one descriptor.
 class Fs {
  public:
   virtual ~Fs() = default;
