@@ -14,9 +14,13 @@ namespace trireme::checkpoint {
 // Note [Commit protocol]
 //   rank 0    begin_save      FOLDER/step-N.tmp-ID is made
 //   each rank writes its file there, and fsyncs it
-//   rank 0    commit          small files and the manifest are written and fsynced, then the folder is; then it is
-//                             renamed to step-N and FOLDER is fsynced; `latest` is replaced
+//   rank 0    commit          small files and the manifest are written and fsynced, then the folder is; all files are
+//                             there and have the right size and header; the folder is renamed to step-N and FOLDER is
+//                             fsynced; `latest` is replaced
 // A folder step-N without a valid manifest is not a checkpoint; `latest` is only a hint for people.
+// A prune renames step-N to .trash-step-N-ID and fsyncs FOLDER before it removes the first file: no crash leaves a
+// step-N with a part of its files.
+// crash_states_test.cpp replays what a power cut can leave of any of these operations.
 struct SaveTarget {
   std::filesystem::path folder;  // "checkpoints" of the run
   std::int64_t step = 0;
@@ -28,10 +32,12 @@ struct SaveTarget {
 
 using SmallFiles = std::vector<std::pair<std::string, std::string>>;  // base names and contents
 
-/// All throw CheckpointError with the path, the operation and the system's reason.
+/// All throw CheckpointError with the path, the operation and the system's reason. After an error the save is to be
+/// abandoned and made again with another id: a file whose fsync failed is never used.
+/// Makes FOLDER too, if it is not there; the folder that it is in must be.
 void begin_save(files::Fs& fs, const SaveTarget& target);
 /// `manifest.files` lists the ranks' files; the small files are added. A checkpoint of this step that is already there
-/// is replaced if it is not valid, else an error.
+/// is replaced if it is not valid, else an error. When this returns, no crash can undo it.
 void commit(files::Fs& fs, const SaveTarget& target, Manifest manifest, const SmallFiles& small_files);
 /// Removes what was written of a save that failed. Does not throw: what cannot be removed is left to the next start.
 void abandon(files::Fs& fs, const SaveTarget& target) noexcept;
@@ -47,12 +53,13 @@ std::vector<FoundCheckpoint> checkpoints_in(const std::filesystem::path& folder)
 /// "". Does not read the tensors.
 std::string why_not_valid(const std::filesystem::path& checkpoint);
 
-/// Keeps the `keep` newest valid checkpoints, at least two (0: all); removes older valid ones, by rename to
-/// .trash-step-N-ID first. Never follows a symlink, never removes a folder that is not a checkpoint. Returns what it
-/// removed.
+/// Keeps the `keep` newest valid checkpoints, at least two (0: all); removes older valid ones. Never follows a symlink.
+/// Never removes a folder that is not a valid checkpoint, one that has a folder in it, or one that this user may not
+/// write to. Returns what it removed. Only for the holder of the folder's lock, as are all functions with an Fs.
 std::vector<std::filesystem::path> prune(files::Fs& fs, const std::filesystem::path& folder, std::int64_t keep);
 
-/// Removes unfinished saves and prunes. Only for the holder of the folder's lock.
+/// Removes what saves and prunes that were interrupted have left. CheckpointError lists what cannot be removed; the
+/// rest is.
 void remove_unfinished(files::Fs& fs, const std::filesystem::path& folder);
 
 }  // namespace trireme::checkpoint

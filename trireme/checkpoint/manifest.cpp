@@ -21,8 +21,6 @@ constexpr const char* kHowToRead =
     "files[file]; the files are safetensors files too";
 // What the text of the checkpoint is put between: the bytes that its hash does not cover are compared with these.
 constexpr std::string_view kBeforeHash = "{\"xxh3\": \"", kBeforeCheckpoint = "\",\n\"checkpoint\": ", kEnd = "}\n";
-// A slice takes about 70 bytes of text: enough for a million of them.
-constexpr std::size_t kMaxManifestBytes = std::size_t{1} << 27;
 
 std::string box_text(const Box& box) {
   std::string out;

@@ -23,11 +23,19 @@ int opened_for_reading(const std::filesystem::path& path) {
            error == EMFILE ? "\n  fix: ulimit -n 65536 (each file of a data set stays open), or merge its files" : ""));
 }
 
-bool same(const timespec& a, const timespec& b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; }
+FileStamp stamp_of(const struct stat& facts) {
+  return {.device = facts.st_dev,
+          .inode = facts.st_ino,
+          .size = static_cast<std::uint64_t>(facts.st_size),
+          .changed_s = facts.st_mtim.tv_sec,
+          .changed_ns = facts.st_mtim.tv_nsec};
+}
 
 }  // namespace
 
-RandomReader::RandomReader(const std::filesystem::path& path) : shown_(path.string()), fd_(opened_for_reading(path)) {
+RandomReader::RandomReader(const std::filesystem::path& path) : RandomReader(opened_for_reading(path), path.string()) {}
+
+RandomReader::RandomReader(int fd, std::string shown) : shown_(std::move(shown)), fd_(fd) {
   struct stat facts{};
   const int error = ::fstat(fd_, &facts) == 0 ? 0 : errno;
   if (error != 0 || !S_ISREG(facts.st_mode)) {
@@ -35,21 +43,16 @@ RandomReader::RandomReader(const std::filesystem::path& path) : shown_(path.stri
     throw DataError(error != 0 ? text(shown_, ": fstat failed: ", errno_text(error))
                                : text(shown_, " is not a regular file\n  fix: name a file"));
   }
-  size_ = static_cast<std::uint64_t>(facts.st_size);
-  changed_ = facts.st_mtim;
+  stamp_ = stamp_of(facts);
 }
 
 RandomReader::RandomReader(RandomReader&& other) noexcept
-    : shown_(std::move(other.shown_)),
-      fd_(std::exchange(other.fd_, -1)),
-      size_(other.size_),
-      changed_(other.changed_) {}
+    : shown_(std::move(other.shown_)), fd_(std::exchange(other.fd_, -1)), stamp_(other.stamp_) {}
 
 RandomReader& RandomReader::operator=(RandomReader&& other) noexcept {
   std::swap(shown_, other.shown_);
   std::swap(fd_, other.fd_);
-  std::swap(size_, other.size_);
-  std::swap(changed_, other.changed_);
+  std::swap(stamp_, other.stamp_);
   return *this;
 }
 
@@ -58,8 +61,8 @@ RandomReader::~RandomReader() {
 }
 
 void RandomReader::read(std::uint64_t offset, std::span<std::byte> out) const {
-  require(offset <= size_ && out.size() <= size_ - offset, shown_, ": ", out.size(), " bytes from byte ", offset,
-          " on leave a file of ", size_, " bytes");
+  require(offset <= size() && out.size() <= size() - offset, shown_, ": ", out.size(), " bytes from byte ", offset,
+          " on leave a file of ", size(), " bytes");
   for (std::size_t done = 0; done < out.size();) {
     const ssize_t got = ::pread(fd_, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
     if (got > 0) {
@@ -73,7 +76,7 @@ void RandomReader::read(std::uint64_t offset, std::span<std::byte> out) const {
     struct stat facts{};
     ::fstat(fd_, &facts);
     throw DataError(text(shown_, ": ends at byte ", offset + done, " while bytes ", offset, " to ", offset + out.size(),
-                         " are read: it had ", size_, " bytes when it was opened and has ", facts.st_size, " now",
+                         " are read: it had ", size(), " bytes when it was opened and has ", facts.st_size, " now",
                          "\n  fix: put the file back as it was, and do not write to data that a run reads"));
   }
   check_unchanged();  // after the read: proves that the bytes were read before any change
@@ -81,11 +84,10 @@ void RandomReader::read(std::uint64_t offset, std::span<std::byte> out) const {
 
 void RandomReader::check_unchanged() const {
   struct stat facts{};
-  if (::fstat(fd_, &facts) == 0 && static_cast<std::uint64_t>(facts.st_size) == size_ && same(facts.st_mtim, changed_))
-    return;
+  if (::fstat(fd_, &facts) == 0 && stamp_of(facts) == stamp_) return;
   throw DataError(
-      text(shown_, ": was changed while it was being read: it had ", size_, " bytes when it was opened and has ",
-           facts.st_size, " now, written to at ", facts.st_mtim.tv_sec, " s of Unix time, before at ", changed_.tv_sec,
+      text(shown_, ": was changed while it was being read: it had ", size(), " bytes when it was opened and has ",
+           facts.st_size, " now, written to at ", facts.st_mtim.tv_sec, " s of Unix time, before at ", stamp_.changed_s,
            "\n  fix: put the file back as it was and start again; write new data under another name and rename it"));
 }
 

@@ -7,11 +7,20 @@
 #include <string>
 #include <type_traits>
 
-#include <time.h>
+#include <sys/types.h>
 
 #include "trireme/files/little_endian.hpp"
 
 namespace trireme::files {
+
+/// Differs after a file was replaced, truncated, or written to in place.
+struct FileStamp {
+  dev_t device = 0;
+  ino_t inode = 0;
+  std::uint64_t size = 0;
+  std::int64_t changed_s = 0, changed_ns = 0;  // the modification time
+  bool operator==(const FileStamp&) const = default;
+};
 
 // Note [Files that change while they are read]: docs/adr/0008. Size and modification time are recorded at open and
 // compared after each read: a file that was truncated or written in place is a DataError at the next read. A file that
@@ -20,12 +29,15 @@ class RandomReader {
  public:
   /// Follows symlinks. Throws DataError if it is not a readable regular file.
   explicit RandomReader(const std::filesystem::path& path);
+  /// Takes ownership of `fd`, even if it throws; `shown` is the file name for messages.
+  RandomReader(int fd, std::string shown);
   RandomReader(RandomReader&& other) noexcept;
   RandomReader& operator=(RandomReader&& other) noexcept;
   ~RandomReader();
 
   const std::string& shown() const { return shown_; }
-  std::uint64_t size() const { return size_; }
+  std::uint64_t size() const { return stamp_.size; }
+  const FileStamp& stamp() const { return stamp_; }
 
   /// Reads bytes [offset, offset + out.size()), which must lie within size(). Thread-safe. Throws DataError if the file
   /// has changed since it was opened, or cannot be read.
@@ -43,8 +55,7 @@ class RandomReader {
 
   std::string shown_;
   int fd_;
-  std::uint64_t size_ = 0;
-  timespec changed_{};
+  FileStamp stamp_;
 };
 
 /// Whether the path exists, even if it is not readable: opening it then reports why.

@@ -10,6 +10,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/file_output.hpp"
 #include "trireme/base/temporary_name.hpp"
+#include "trireme/files/fs.hpp"
 
 namespace trireme::files {
 namespace {
@@ -24,12 +25,7 @@ void remove_old(const std::filesystem::path& path) {
 
 }  // namespace
 
-void settle_folder(const std::filesystem::path& folder) {
-  const int fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return;
-  ::fsync(fd);
-  ::close(fd);
-}
+void settle_folder(const std::filesystem::path& folder) { static_cast<void>(real_fs().sync_folder(folder)); }
 
 StagedFile::StagedFile(std::filesystem::path path, std::string shown)
     : path_(std::move(path)), shown_(shown.empty() ? path_.string() : std::move(shown)) {

@@ -1,0 +1,239 @@
+#include "trireme/checkpoint/commit.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/checkpoint/reader.hpp"
+#include "trireme/checkpoint/step_folder.hpp"
+#include "trireme/files/open_beneath.hpp"
+
+namespace trireme::checkpoint {
+namespace {
+
+namespace stdfs = std::filesystem;
+
+const char* fix_for(int error) {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT: return "\n  fix: free space on that disk, or keep fewer checkpoints; earlier checkpoints are intact";
+    case EACCES:
+    case EPERM:
+    case EROFS: return "\n  fix: save to a folder that this user may write to";
+    default: return "\n  fix: check the disk or the network that the folder is on; earlier checkpoints are intact";
+  }
+}
+
+void check_done(int error, const stdfs::path& path, const std::string& operation) {
+  require<CheckpointError>(error == 0, path.string(), ": cannot ", operation, ": ", errno_text(error), fix_for(error));
+}
+
+void write_new_file(files::Fs& fs, const stdfs::path& file, std::string_view contents) {
+  int fd = -1;
+  check_done(fs.create(file, /*direct=*/false, fd), file, "be created");
+  const int written = fs.write(fd, 0, std::as_bytes(std::span(contents)));
+  const int synced = written == 0 ? fs.sync(fd) : 0;
+  const int closed = fs.close(fd);
+  check_done(written, file, text("be written (", contents.size(), " bytes)"));
+  check_done(synced, file, "be brought to the disk");
+  check_done(closed, file, "be closed");
+}
+
+bool exists_at_all(const stdfs::path& path) {
+  struct stat facts{};
+  return ::lstat(path.c_str(), &facts) == 0;
+}
+
+bool is_real_folder(const stdfs::path& path) {
+  struct stat facts{};
+  return ::lstat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
+}
+
+/// The names in a folder, sorted. An errno where it cannot be listed.
+int list_names(const stdfs::path& folder, std::vector<std::string>& names) {
+  std::error_code failed;
+  for (auto entry = stdfs::directory_iterator(folder, failed); !failed && entry != stdfs::directory_iterator();
+       entry.increment(failed))
+    names.push_back(entry->path().filename().string());
+  std::ranges::sort(names);
+  return failed.value();
+}
+
+/// Removes a file, a symlink (not what it leads to), or a folder with what is in it. Goes on after an error, and
+/// returns the first.
+int remove_tree(files::Fs& fs, const stdfs::path& path) {
+  if (!exists_at_all(path)) return 0;
+  if (!is_real_folder(path)) return fs.remove_file(path);
+  std::vector<std::string> names;
+  int error = list_names(path, names);
+  // First, so that what is left after a crash is not taken for a checkpoint, whatever it is called.
+  std::ranges::stable_partition(names, [](const std::string& name) { return name == kManifestName; });
+  for (const std::string& name : names)
+    if (const int each = remove_tree(fs, path / name); error == 0) error = each;
+  const int last = fs.remove_folder(path);
+  return error != 0 ? error : last;
+}
+
+/// Whether all that is in the folder can and may be removed: nothing is begun that cannot be finished.
+bool may_be_removed(const stdfs::path& checkpoint) {
+  // Another user's checkpoint in a shared folder: it could be renamed, but its files would stay.
+  if (::faccessat(AT_FDCWD, checkpoint.c_str(), R_OK | W_OK | X_OK, AT_EACCESS) != 0) return false;
+  std::vector<std::string> names;
+  if (list_names(checkpoint, names) != 0) return false;
+  // A checkpoint has no folders: somebody has put something of their own here.
+  return std::ranges::none_of(names, [&](const std::string& name) { return is_real_folder(checkpoint / name); });
+}
+
+std::vector<stdfs::path> unfinished_in(const stdfs::path& folder, bool only_trash) {
+  std::vector<std::string> names;
+  const int error = list_names(folder, names);
+  require<CheckpointError>(error == 0 || error == ENOENT, folder.string(), ": cannot be listed: ", errno_text(error));
+  std::vector<stdfs::path> out;
+  for (const std::string& name : names)
+    if (is_unfinished_name(name) && (!only_trash || name.starts_with(".trash-"))) out.push_back(folder / name);
+  return out;
+}
+
+/// A hint for people: that it cannot be written is no reason to give up a checkpoint that is complete.
+void replace_latest(files::Fs& fs, const SaveTarget& target) {
+  const stdfs::path temporary = target.folder / temporary_latest_name(target.id);
+  try {
+    write_new_file(fs, temporary, step_name(target.step) + "\n");
+    if (fs.rename(temporary, target.folder / "latest") == 0) return;
+  } catch (const CheckpointError&) {
+  }
+  fs.remove_file(temporary);
+}
+
+void check_target(const SaveTarget& target) {
+  require(is_id(target.id) && target.step >= 0, "a save of step ", target.step, " with the id '", target.id, "'");
+}
+
+void check_not_there(const SaveTarget& target) {
+  require<CheckpointError>(!exists_at_all(target.final()) || !why_not_valid(target.final()).empty(),
+                           target.final().string(), ": this step is already saved",
+                           "\n  fix: remove it first, or save to another folder");
+}
+
+}  // namespace
+
+stdfs::path SaveTarget::temporary() const { return folder / temporary_step_name(step, id); }
+stdfs::path SaveTarget::final() const { return folder / step_name(step); }
+
+void begin_save(files::Fs& fs, const SaveTarget& target) {
+  check_target(target);
+  const int made = fs.make_folder(target.folder);
+  if (made == 0) {
+    // A new folder is durable when each folder above it is; those that are older need not even be readable.
+    const stdfs::path above = stdfs::absolute(target.folder).lexically_normal().parent_path();
+    check_done(fs.sync_folder(above), above, "be brought to the disk");
+    for (stdfs::path next = above; next.has_relative_path(); next = next.parent_path())
+      fs.sync_folder(next.parent_path());
+  } else {
+    check_done(made == EEXIST ? 0 : made, target.folder, "be made");
+  }
+  check_not_there(target);
+  check_done(fs.make_folder(target.temporary()), target.temporary(), "be made");
+}
+
+void commit(files::Fs& fs, const SaveTarget& target, Manifest manifest, const SmallFiles& small_files) {
+  check_target(target);
+  require(manifest.id == target.id && manifest.training.step == target.step, target.temporary().string(),
+          ": its manifest is of step ", manifest.training.step, " with the id '", manifest.id, "'");
+  for (const auto& [name, contents] : small_files) {
+    require(files::is_base_name(name) && !is_rank_file(name) && name != kManifestName, "a small file named '", name,
+            "'");
+    write_new_file(fs, target.temporary() / name, contents);
+    manifest.files.push_back({.name = name,
+                              .bytes = contents.size(),
+                              .header_bytes = contents.size(),
+                              .header_hash = files::xxh3(std::as_bytes(std::span(contents)))});
+  }
+  write_new_file(fs, target.temporary() / kManifestName, to_json(manifest));
+  check_done(fs.sync_folder(target.temporary()), target.temporary(), "be brought to the disk");
+  const std::string fault = why_not_valid(target.temporary());
+  require<CheckpointError>(fault.empty(), "the save of step ", target.step, " is not complete: ", fault,
+                           "\n  fix: if a rank's file is missing: save to a file system that all hosts share");
+
+  check_not_there(target);
+  const stdfs::path old = target.folder / trash_name(target.step, target.id);
+  if (exists_at_all(target.final()))
+    check_done(fs.rename(target.final(), old), target.final(), "be replaced (it is not a valid checkpoint)");
+  check_done(fs.rename(target.temporary(), target.final()), target.final(), "be renamed to");
+  if (const int error = fs.sync_folder(target.folder); error != 0) {
+    fs.rename(target.final(), target.temporary());  // nobody knows what is on the disk: it was not saved
+    check_done(error, target.folder, "be brought to the disk");
+  }
+  remove_tree(fs, old);  // what stays is left to the next start
+  replace_latest(fs, target);
+}
+
+void abandon(files::Fs& fs, const SaveTarget& target) noexcept {
+  try {
+    remove_tree(fs, target.temporary());
+  } catch (const std::exception&) {
+  }
+}
+
+std::vector<FoundCheckpoint> checkpoints_in(const stdfs::path& folder) {
+  std::vector<std::string> names;
+  const int error = list_names(folder, names);
+  require<CheckpointError>(error == 0 || error == ENOENT, folder.string(), ": cannot be listed: ", errno_text(error));
+  std::vector<FoundCheckpoint> out;
+  for (const std::string& name : names)
+    if (const auto step = step_in_name(name)) out.push_back({*step, folder / name});
+  std::ranges::sort(out, std::greater(), &FoundCheckpoint::step);
+  return out;
+}
+
+std::string why_not_valid(const stdfs::path& checkpoint) {
+  try {
+    const Reader reader(checkpoint);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+std::vector<stdfs::path> prune(files::Fs& fs, const stdfs::path& folder, std::int64_t keep) {
+  constexpr std::int64_t kLeast = 2;  // if the newest turns out to be damaged, there is another
+  if (keep <= 0) return {};
+  for (const stdfs::path& trash : unfinished_in(folder, /*only_trash=*/true)) remove_tree(fs, trash);
+  std::vector<std::pair<stdfs::path, stdfs::path>> removed;  // and their new names
+  std::int64_t valid = 0;
+  for (const FoundCheckpoint& found : checkpoints_in(folder)) {
+    std::string id;
+    try {
+      id = Reader(found.path).manifest().id;
+    } catch (const Error&) {
+      continue;
+    }
+    if (++valid <= std::max(keep, kLeast) || !is_id(id) || !may_be_removed(found.path)) continue;
+    const stdfs::path trash = folder / trash_name(found.step, id);
+    check_done(fs.rename(found.path, trash), found.path, "be renamed for its removal");
+    removed.emplace_back(found.path, trash);
+  }
+  if (removed.empty()) return {};
+  // Before the first file is removed: after a crash, step-N must not come back with a part of its files.
+  check_done(fs.sync_folder(folder), folder, "be brought to the disk");
+  std::vector<stdfs::path> out;
+  for (const auto& [path, trash] : removed) {
+    check_done(remove_tree(fs, trash), trash, "be removed");
+    out.push_back(path);
+  }
+  return out;
+}
+
+void remove_unfinished(files::Fs& fs, const stdfs::path& folder) {
+  std::string failed;
+  for (const stdfs::path& each : unfinished_in(folder, /*only_trash=*/false))
+    if (const int error = remove_tree(fs, each); error != 0)
+      failed += text(failed.empty() ? "" : "\n  ", each.string(), ": cannot be removed: ", errno_text(error));
+  require<CheckpointError>(failed.empty(), failed, "\n  fix: remove it by hand; it is not used");
+}
+
+}  // namespace trireme::checkpoint

@@ -1,0 +1,296 @@
+#include "trireme/checkpoint/reader.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <numeric>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/checkpoint/step_folder.hpp"
+#include "trireme/files/little_endian.hpp"
+#include "trireme/files/open_beneath.hpp"
+#include "trireme/files/safetensors_header.hpp"
+#include "trireme/files/shown_name.hpp"
+#include "trireme/layout/box_copy.hpp"
+
+namespace trireme::checkpoint {
+namespace {
+
+// Small enough to be hashed while it is in the cache of the core that read it.
+constexpr std::size_t kReadBytes = std::size_t{1} << 20;
+
+constexpr const char* kFix = "\n  fix: fetch the files again from where they came, or use another checkpoint";
+constexpr const char* kLinkFix =
+    "\n  fix: put the file itself there; do not use a checkpoint that you did not make yourself";
+
+/// files/ calls the same faults DataError: there they are in token files.
+template <class F>
+auto as_checkpoint_error(const F& body) {
+  try {
+    return body();
+  } catch (const DataError& error) {
+    throw CheckpointError(error.what());
+  }
+}
+
+OwnedFd opened_folder(const std::filesystem::path& checkpoint, const std::string& shown) {
+  struct stat facts{};
+  const bool there = ::lstat(checkpoint.c_str(), &facts) == 0;
+  require<CheckpointError>(there, shown, ": ", errno_text(errno));
+  require<SecurityError>(!S_ISLNK(facts.st_mode), shown,
+                         " is a symlink, which may lead anywhere\n  fix: name the folder", " that it leads to");
+  require<CheckpointError>(S_ISDIR(facts.st_mode), shown, " is not a folder\n  fix: name the folder of a checkpoint");
+  OwnedFd fd(::open(checkpoint.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  require<CheckpointError>(static_cast<bool>(fd), shown, ": cannot be opened: ", errno_text(errno));
+  return fd;
+}
+
+/// Reads [offset, offset + size) in parts, each given to `take`, and returns the hash.
+template <class F>
+files::Xxh3 read_hashed(const files::RandomReader& file, std::uint64_t offset, std::uint64_t size,
+                        const F& buffer_for) {
+  files::Xxh3Stream stream;
+  for (std::uint64_t done = 0; done < size;) {
+    const auto part = static_cast<std::size_t>(std::min<std::uint64_t>(kReadBytes, size - done));
+    const std::span<std::byte> buffer = buffer_for(done, part);
+    file.read(offset + done, buffer);
+    stream.add(buffer);
+    done += part;
+  }
+  return stream.result();
+}
+
+files::Xxh3 hash_of(const files::RandomReader& file, std::uint64_t offset, std::uint64_t size) {
+  std::vector<std::byte> buffer(static_cast<std::size_t>(std::min<std::uint64_t>(kReadBytes, size)));
+  return read_hashed(file, offset, size,
+                     [&](std::uint64_t, std::size_t part) { return std::span(buffer).first(part); });
+}
+
+/// The checkpoint that the header of a safetensors file names; "" if it has none, or is damaged.
+std::string id_in(const files::RandomReader& file) {
+  try {
+    std::uint64_t length = 0;
+    if (file.size() < sizeof length) return "";
+    file.read_numbers(0, std::span(&length, 1));
+    if (length > files::kMaxHeaderBytes || length > file.size() - sizeof length) return "";
+    std::string header(static_cast<std::size_t>(length), '\0');
+    file.read(sizeof length, std::as_writable_bytes(std::span(header)));
+    const files::SafetensorsHeader parsed(header, file.size() - sizeof length - length, file.shown());
+    const auto id = parsed.metadata().find("checkpoint");
+    return id == parsed.metadata().end() ? "" : id->second;
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+/// Two slices with an element in common. Sorted by the first dim, a slice meets few others.
+const StoredSlice* overlapping(const StoredTensor& tensor) {
+  std::vector<const StoredSlice*> sorted;
+  for (const StoredSlice& slice : tensor.slices) sorted.push_back(&slice);
+  if (tensor.shape.empty()) return sorted.size() > 1 ? sorted.back() : nullptr;
+  std::ranges::sort(sorted, {}, [](const StoredSlice* slice) { return slice->box.front().begin; });
+  for (std::size_t i = 0; i < sorted.size(); ++i)
+    for (std::size_t j = i + 1; j < sorted.size() && sorted[j]->box.front().begin < sorted[i]->box.front().end; ++j)
+      if (intersection(sorted[i]->box, sorted[j]->box)) return sorted[j];
+  return nullptr;
+}
+
+std::string name_of(const StoredTensor& tensor, const Box& box) {
+  return text(files::shown_name(tensor.name), " ", files::shown_name(tensor.kind), " ", str(box));
+}
+
+}  // namespace
+
+std::string rank_file_name(int rank) {
+  char digits[16];
+  std::snprintf(digits, sizeof digits, "%05d", rank);
+  return text("rank-", digits, ".safetensors");
+}
+
+bool is_rank_file(std::string_view name) {
+  constexpr std::string_view kBegin = "rank-", kEnd = ".safetensors";
+  if (!name.starts_with(kBegin) || !name.ends_with(kEnd) || name.size() <= kBegin.size() + kEnd.size()) return false;
+  const std::string_view digits = name.substr(kBegin.size(), name.size() - kBegin.size() - kEnd.size());
+  return digits.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+struct Reader::Faults {
+  std::vector<std::string> lines{};
+  bool security = false;
+
+  template <class... Parts>
+  void add(const Parts&... parts) {
+    lines.push_back(text(parts...));
+  }
+};
+
+Reader::Reader(const std::filesystem::path& checkpoint) {
+  const std::filesystem::path path = checkpoint.has_filename() ? checkpoint : checkpoint.parent_path();
+  shown_ = path.string();
+  folder_ = opened_folder(path, shown_);
+  read_manifest();
+  Faults faults;
+  const std::optional<std::int64_t> step = step_in_name(path.filename().string());
+  if (step && *step != manifest_.training.step)
+    faults.add(kManifestName, ": is of step ", manifest_.training.step, ", not ", *step);
+  check_slices(faults);
+  for (const StoredFile& file : manifest_.files) check_file(file, faults);
+  check_extra_files(path, faults);
+  if (faults.lines.empty()) return;
+  std::string message = text(shown_, ": ", faults.lines.size(), faults.lines.size() == 1 ? " fault" : " faults");
+  for (const std::string& line : faults.lines) message += "\n  " + line;
+  if (faults.security) throw SecurityError(message + kLinkFix);
+  throw CheckpointError(message + kFix);
+}
+
+files::RandomReader Reader::opened(const StoredFile& file) const {
+  const std::string shown = text(shown_, "/", file.name);
+  const int fd = files::open_beneath(folder_.get(), file.name);
+  const int error = errno;
+  require<SecurityError>(fd >= 0 || error != ELOOP, shown, ": is a symlink", kLinkFix);
+  require<CheckpointError>(fd >= 0, shown, ": cannot be opened: ", errno_text(error), kFix);
+  files::RandomReader reader = as_checkpoint_error([&] { return files::RandomReader(fd, shown); });
+  const auto index = static_cast<std::size_t>(&file - manifest_.files.data());
+  require<CheckpointError>(reader.stamp() == stamps_.at(index), shown,
+                           ": was changed since the checkpoint was opened: it had ", stamps_[index].size,
+                           " bytes and has ", reader.size(), "\n  fix: start again, when nobody writes to it");
+  return reader;
+}
+
+void Reader::read_manifest() {
+  const std::string shown = text(shown_, "/", kManifestName);
+  const int fd = files::open_beneath(folder_.get(), kManifestName);
+  const int error = errno;
+  require<SecurityError>(fd >= 0 || error != ELOOP, shown, ": is a symlink", kLinkFix);
+  require<CheckpointError>(fd >= 0 || error != ENOENT, shown_, " is not a checkpoint: it has no ", kManifestName,
+                           ", which is written last\n  fix: use an earlier checkpoint; this one was not completed");
+  require<CheckpointError>(fd >= 0, shown, ": cannot be opened: ", errno_text(error));
+  std::string json;
+  as_checkpoint_error([&] {
+    const files::RandomReader file(fd, shown);
+    require<CheckpointError>(file.size() <= kMaxManifestBytes, shown, ": ", file.size(), " bytes; at most ",
+                             kMaxManifestBytes, kFix);
+    json.resize(static_cast<std::size_t>(file.size()));
+    file.read(0, std::as_writable_bytes(std::span(json)));
+  });
+  manifest_ = parse_manifest(json, shown);
+  stamps_.resize(manifest_.files.size());
+}
+
+void Reader::check_file(const StoredFile& file, Faults& faults) {
+  const int fd = files::open_beneath(folder_.get(), file.name);
+  if (fd < 0) {
+    faults.security = faults.security || errno == ELOOP;
+    faults.add(file.name, ": ", errno == ENOENT ? "is missing" : errno == ELOOP ? "is a symlink" : errno_text(errno));
+    return;
+  }
+  try {
+    const files::RandomReader reader(fd, file.name);
+    stamps_[static_cast<std::size_t>(&file - manifest_.files.data())] = reader.stamp();
+    const bool right = reader.size() >= file.header_bytes && hash_of(reader, 0, file.header_bytes) == file.header_hash;
+    const std::string id = right || !is_rank_file(file.name) ? "" : id_in(reader);
+    if (!id.empty() && id != manifest_.id)
+      faults.add(file.name, ": is of another checkpoint (", files::shown_name(id), ", not ", manifest_.id, ")");
+    else if (reader.size() != file.bytes)
+      faults.add(file.name, ": has ", reader.size(), " bytes, not ", file.bytes);
+    else if (!right)
+      faults.add(file.name, ": its first ", file.header_bytes, " bytes do not have the hash ", str(file.header_hash));
+  } catch (const DataError& error) {
+    const std::string what = error.what();
+    faults.lines.push_back(what.substr(0, what.find('\n')));
+  }
+}
+
+void Reader::check_extra_files(const std::filesystem::path& checkpoint, Faults& faults) const {
+  std::vector<std::string> extra;
+  std::error_code failed;
+  for (auto entry = std::filesystem::directory_iterator(checkpoint, failed);
+       !failed && entry != std::filesystem::directory_iterator(); entry.increment(failed)) {
+    const std::string name = entry->path().filename().string();
+    if (is_rank_file(name) && std::ranges::find(manifest_.files, name, &StoredFile::name) == manifest_.files.end())
+      extra.push_back(name);
+  }
+  require<CheckpointError>(!failed, shown_, ": cannot be listed: ", failed.message());
+  std::ranges::sort(extra);
+  for (const std::string& name : extra) faults.add(name, ": is not of this checkpoint: the manifest does not list it");
+}
+
+void Reader::check_slices(Faults& faults) const {
+  struct Bytes {
+    std::size_t file;
+    std::uint64_t begin, end;
+    auto key() const { return std::pair(file, begin); }
+  };
+  std::vector<Bytes> all;
+  for (std::size_t i = 0; i < manifest_.files.size(); ++i) {
+    const StoredFile& file = manifest_.files[i];
+    if (std::ranges::count(manifest_.files, file.name, &StoredFile::name) != 1 || file.name == kManifestName)
+      faults.add(file.name, ": the manifest lists it twice, or lists itself");
+    all.push_back({i, 0, file.header_bytes});
+    all.push_back({i, file.bytes, file.bytes});
+  }
+  for (const StoredTensor& tensor : manifest_.tensors) {
+    if (const StoredSlice* twice = overlapping(tensor))
+      faults.add(kManifestName, ": ", name_of(tensor, twice->box), " overlaps another slice");
+    for (const StoredSlice& slice : tensor.slices)
+      all.push_back({slice.file, slice.offset, slice.offset + bytes_of(tensor, slice.box)});
+  }
+  std::ranges::sort(all, {}, &Bytes::key);
+  for (std::size_t i = 1; i < all.size(); ++i)
+    if (all[i].file == all[i - 1].file && all[i].begin != all[i - 1].end)
+      faults.add(manifest_.files[all[i].file].name, ": by the manifest, the bytes from ", all[i - 1].end, " to ",
+                 all[i].begin, " are in ", all[i].begin > all[i - 1].end ? "no slice" : "two slices");
+}
+
+void Reader::read_slice(const StoredTensor& tensor, const StoredSlice& slice, std::span<std::byte> out) const {
+  require(slice.file < manifest_.files.size() && out.size() == bytes_of(tensor, slice.box), shown_, ": ",
+          name_of(tensor, slice.box), " is read into ", out.size(), " bytes");
+  const StoredFile& stored = manifest_.files[slice.file];
+  const files::Xxh3 hash = as_checkpoint_error([&] {
+    return read_hashed(opened(stored), slice.offset, out.size(), [&](std::uint64_t done, std::size_t part) {
+      return out.subspan(static_cast<std::size_t>(done), part);
+    });
+  });
+  require<CheckpointError>(hash == slice.hash, shown_, "/", stored.name, ": the bytes from ", slice.offset, " to ",
+                           slice.offset + out.size(), ", ", name_of(tensor, slice.box), ", have the hash ", str(hash),
+                           ", not ", str(slice.hash), ": they are damaged", kFix);
+}
+
+void Reader::read(const StoredTensor& tensor, const Box& box, std::span<std::byte> out) const {
+  bool inside = box.size() == tensor.shape.size() && out.size() == bytes_of(tensor, box);
+  for (std::size_t d = 0; inside && d < box.size(); ++d)
+    inside = box[d].begin >= 0 && box[d].begin <= box[d].end && box[d].end <= tensor.shape[d];
+  require(inside, shown_, ": ", name_of(tensor, box), " of ", tuple_text(tensor.shape), " is read into ", out.size(),
+          " bytes");
+  if (out.empty()) return;
+  const auto element = static_cast<std::size_t>(files::bits(tensor.dtype)) / 8;
+  std::vector<std::byte> buffer;
+  for (const StoredSlice& slice : tensor.slices) {
+    const std::optional<Box> common = intersection(slice.box, box);
+    if (!common) continue;
+    const auto bytes = static_cast<std::size_t>(bytes_of(tensor, slice.box));
+    if (const auto offset = contiguous_offset(slice.box, box)) {
+      read_slice(tensor, slice, out.subspan(static_cast<std::size_t>(*offset) * element, bytes));
+      continue;
+    }
+    buffer.resize(bytes);
+    read_slice(tensor, slice, buffer);
+    copy_box(buffer, slice.box, out, box, *common, element);
+  }
+}
+
+std::string Reader::small_file(std::string_view name) const {
+  const auto file = std::ranges::find(manifest_.files, name, &StoredFile::name);
+  require<CheckpointError>(file != manifest_.files.end() && file->header_bytes == file->bytes, shown_, ": has no file ",
+                           files::shown_name(name));
+  std::string out(static_cast<std::size_t>(file->bytes), '\0');
+  as_checkpoint_error([&] { opened(*file).read(0, std::as_writable_bytes(std::span(out))); });
+  require<CheckpointError>(files::xxh3(std::as_bytes(std::span(out))) == file->header_hash, shown_, "/", file->name,
+                           ": was changed since the checkpoint was opened", kFix);
+  return out;
+}
+
+}  // namespace trireme::checkpoint

@@ -1,0 +1,54 @@
+#pragma once
+// Reads a checkpoint: nothing is returned that does not have the hash in the manifest.
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trireme/base/owned_fd.hpp"
+#include "trireme/checkpoint/manifest.hpp"
+#include "trireme/files/random_reader.hpp"
+
+namespace trireme::checkpoint {
+
+/// "rank-00003.safetensors", and whether a name is of this form (with any number of digits).
+std::string rank_file_name(int rank);
+bool is_rank_file(std::string_view name);
+
+/// An open checkpoint. Everything that can be checked without reading tensors is checked by the constructor. All
+/// functions are thread-safe.
+class Reader {
+ public:
+  /// CheckpointError with all faults: a file that is missing, has another size or another header, or is of another
+  /// checkpoint; a rank's file that the manifest does not list; bytes or elements in no slice or in two; a folder
+  /// step-N that holds another step. SecurityError for symlinks and for names that leave the folder; `checkpoint`
+  /// itself may not be a symlink either.
+  explicit Reader(const std::filesystem::path& checkpoint);
+
+  const std::string& shown() const { return shown_; }
+  const Manifest& manifest() const { return manifest_; }
+
+  /// All bytes of a slice, verified. CheckpointError names the file, the tensor, its kind, the box and the bytes.
+  void read_slice(const StoredTensor& tensor, const StoredSlice& slice, std::span<std::byte> out) const;
+  /// Any box of a tensor, row-major. Slices that it touches are read whole and verified.
+  void read(const StoredTensor& tensor, const Box& box, std::span<std::byte> out) const;
+  /// The contents of a small file, such as config.json, verified. CheckpointError if there is none of this name.
+  std::string small_file(std::string_view name) const;
+
+ private:
+  struct Faults;
+
+  files::RandomReader opened(const StoredFile& file) const;
+  void read_manifest();
+  void check_file(const StoredFile& file, Faults& faults);
+  void check_extra_files(const std::filesystem::path& checkpoint, Faults& faults) const;
+  void check_slices(Faults& faults) const;
+
+  std::string shown_;
+  OwnedFd folder_;
+  Manifest manifest_;
+  std::vector<files::FileStamp> stamps_;  // of manifest_.files
+};
+
+}  // namespace trireme::checkpoint
