@@ -102,7 +102,9 @@ TEST(CheckpointLayouts, ARunMayChangeItsLayoutAtEveryStep) {
     for (int step = 0; step < reference.steps; ++step) {
       const TrainingCell cell = checkpoint_cell(kLayouts[static_cast<std::size_t>(step)], gpt2);
       SCOPED_TRACE(cell.str());
-      if (!from.empty()) EXPECT_EQ(differing(loaded_on(cell, from), before), 0) << "other bits after loading";
+      if (!from.empty()) {
+        EXPECT_EQ(differing(loaded_on(cell, from), before), 0) << "other bits after loading";
+      }
       const Outcome outcome = continue_on(cell, step, from, folder.path());
       // Losses of plain steps: loss 0, loss 1, norm 1, loss 2, norm 2, ...
       expect_loss(outcome.losses.at(0), plain.losses.at(static_cast<std::size_t>(step == 0 ? 0 : 2 * step - 1)),

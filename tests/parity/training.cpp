@@ -138,7 +138,7 @@ Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
   zero.finish_gathers();
   if (!cell.save_to.empty()) {
     CheckpointSaver saver({.folder = cell.save_to, .keep = 0, .buffer_bytes = 1 << 24}, mesh);
-    checkpoint::Manifest manifest{.program = "test"};
+    checkpoint::Manifest manifest;
     manifest.training.step = manifest.training.optimizer_steps = zero.optimizer().steps();
     saver.start(zero, manifest, {1, 2, 3});
     saver.finish();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "trireme/base/error.hpp"
+#include "trireme/checkpoint/reader.hpp"
 #include "trireme/files/safetensors_write.hpp"
 
 namespace trireme::checkpoint {
@@ -46,13 +47,8 @@ std::vector<Box> split_box(const Box& box, std::int64_t max_elements) {
   return out;
 }
 
-std::string shard_name(int rank) {
-  const std::string number = std::to_string(rank);
-  return text("rank-", std::string(number.size() < 5 ? 5 - number.size() : 0, '0'), number, ".safetensors");
-}
-
 ShardWriter::ShardWriter(files::Fs& fs, BlockPool& pool, const ShardOptions& options, std::vector<PlannedSlice> slices)
-    : fs_(fs), pool_(pool), path_(options.folder / shard_name(options.rank)), slices_(std::move(slices)) {
+    : fs_(fs), pool_(pool), path_(options.folder / rank_file_name(options.rank)), slices_(std::move(slices)) {
   std::vector<files::SafetensorsTensor> tensors;
   for (const PlannedSlice& slice : slices_) tensors.push_back({key_of(slice), slice.dtype, sizes_of(slice.box)});
   const std::string header =

@@ -32,9 +32,6 @@ inline constexpr std::uint64_t kMaxSliceBytes = std::uint64_t{16} << 20;
 /// The box as boxes of at most `max_elements` elements, consecutive in row-major order.
 std::vector<Box> split_box(const Box& box, std::int64_t max_elements);
 
-/// "rank-00003.safetensors"
-std::string shard_name(int rank);
-
 struct ShardOptions {
   std::filesystem::path folder;
   int rank = 0;

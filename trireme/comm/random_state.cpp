@@ -121,6 +121,17 @@ bool RandomState::operator==(const RandomState& other) const {
                     [](const at::Tensor& a, const at::Tensor& b) { return at::equal(a, b); });
 }
 
+void seed_generators(RandomSource& source, std::uint64_t seed, std::int64_t steps, int rank) {
+  const RandomStream stream(seed, "generators of a rank");
+  const std::uint64_t own = stream.bits(static_cast<std::uint64_t>(steps) << 24 | static_cast<std::uint64_t>(rank));
+  const auto set = [&](at::Generator generator) {
+    const std::scoped_lock lock(generator.mutex());
+    generator.set_current_seed(own);
+  };
+  set(source.torch);
+  for (const at::Generator& generator : source.torch_cuda) set(generator);
+}
+
 RandomState get_current_random_state(const RandomSource& source) {
   RandomState state{source.random.state(), source.numpy.state(), state_of(source.torch)};
   for (const at::Generator& generator : source.torch_cuda) state.torch_cuda.push_back(state_of(generator));

@@ -63,6 +63,10 @@ struct RandomSource {
   RandomSource(std::uint64_t seed, at::Generator cpu, std::vector<at::Generator> cuda);
 };
 
+/// The rule for runs that begin, or resume on another number of ranks: libtorch's generators of a rank get a seed that
+/// follows from the run's seed, the number of finished steps and the rank. libtorch itself seeds them at random.
+void seed_generators(RandomSource& source, std::uint64_t seed, std::int64_t steps, int rank);
+
 struct RandomState {
   StreamState random, numpy;
   at::Tensor torch{};                    // state of the CPU generator

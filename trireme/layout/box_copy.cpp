@@ -55,6 +55,13 @@ std::optional<std::int64_t> contiguous_offset(const Box& inner, const Box& outer
   return place(inner, outer, strides_of(outer));
 }
 
+Box relative_to(const Box& box, const Box& outer) {
+  Box result;
+  for (std::size_t d = 0; d < box.size(); ++d)
+    result.push_back({box[d].begin - outer[d].begin, box[d].end - outer[d].begin});
+  return result;
+}
+
 void copy_box(std::span<const std::byte> from, const Box& from_box, std::span<std::byte> to, const Box& to_box,
               const Box& common, std::size_t element_bytes) {
   const auto bytes = [&](std::int64_t elements) { return static_cast<std::size_t>(elements) * element_bytes; };

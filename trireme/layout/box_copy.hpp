@@ -13,6 +13,9 @@ namespace trireme {
 /// have its one element.
 std::optional<Box> intersection(const Box& a, const Box& b);
 
+/// `box` in coordinates that count from the begin of `outer`.
+Box relative_to(const Box& box, const Box& outer);
+
 /// Row-major arrays of the elements of `from_box` and `to_box`: the elements of `common`, which is inside both, are
 /// copied. InternalError if a size does not match its box.
 void copy_box(std::span<const std::byte> from, const Box& from_box, std::span<std::byte> to, const Box& to_box,

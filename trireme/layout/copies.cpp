@@ -4,28 +4,15 @@
 #include <utility>
 
 #include "trireme/base/error.hpp"
+#include "trireme/layout/box_copy.hpp"
 
 namespace trireme {
-
-std::optional<Box> intersect(const Box& a, const Box& b) {
-  require<CheckpointError>(a.size() == b.size(), "slices of tensors with ", a.size(), " and ", b.size(), " dims");
-  Box common;
-  for (std::size_t dim = 0; dim < a.size(); ++dim) {
-    const Range range{std::max(a[dim].begin, b[dim].begin), std::min(a[dim].end, b[dim].end)};
-    if (range.begin >= range.end) return std::nullopt;
-    common.push_back(range);
-  }
-  return common;
-}
-
-Box relative_to(const Box& box, const Box& outer) {
-  Box result;
-  for (std::size_t dim = 0; dim < box.size(); ++dim)
-    result.push_back({box[dim].begin - outer[dim].begin, box[dim].end - outer[dim].begin});
-  return result;
-}
-
 namespace {
+
+std::optional<Box> common_box(const Box& a, const Box& b) {
+  require<CheckpointError>(a.size() == b.size(), "slices of tensors with ", a.size(), " and ", b.size(), " dims");
+  return intersection(a, b);
+}
 
 /// The local coordinates of the global box `part`, in a tensor that holds the global box `global` at `local`.
 Box to_local(const Box& part, const Box& local, const Box& global) {
@@ -56,7 +43,7 @@ void append_difference(Box box, const Box& hole, std::vector<Box>& boxes) {
 
 std::optional<Overlap> intersect(const SlicesPair& from, const SlicesPair& to) {
   const Box from_global = box_of(from.global_slices), to_global = box_of(to.global_slices);
-  const std::optional<Box> common = intersect(from_global, to_global);
+  const std::optional<Box> common = common_box(from_global, to_global);
   if (!common) return std::nullopt;
   return Overlap{to_local(*common, box_of(from.local_slices), from_global),
                  to_local(*common, box_of(to.local_slices), to_global), *common};
@@ -76,7 +63,7 @@ std::vector<Copy> plan_copies(const std::vector<std::vector<SlicesPair>>& from, 
         const Box source_global = box_of(source.global_slices);
         std::vector<Box> still_missing;
         for (const Box& box : missing) {
-          const std::optional<Box> common = intersect(source_global, box);
+          const std::optional<Box> common = common_box(source_global, box);
           if (!common) {
             still_missing.push_back(box);
             continue;

@@ -13,11 +13,6 @@ struct Overlap {
   bool operator==(const Overlap&) const = default;
 };
 
-/// nullopt when they share no element. CheckpointError if they have different numbers of dims.
-std::optional<Box> intersect(const Box& a, const Box& b);
-/// `box` in coordinates that count from the begin of `outer`.
-Box relative_to(const Box& box, const Box& outer);
-
 /// For slices with explicit bounds (from `validated` or `pieces`); nullopt when they share no element.
 std::optional<Overlap> intersect(const SlicesPair& from, const SlicesPair& to);
 

@@ -1,6 +1,7 @@
 #include "trireme/train/changes_since.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 #include <set>
 
 #include "trireme/base/error.hpp"

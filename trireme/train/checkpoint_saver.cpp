@@ -16,7 +16,7 @@
 #include "trireme/base/stopwatch.hpp"
 #include "trireme/comm/group_text.hpp"
 #include "trireme/comm/time_limit.hpp"
-#include "trireme/layout/copies.hpp"
+#include "trireme/layout/box_copy.hpp"
 #include "trireme/train/dtypes.hpp"
 
 namespace trireme {
@@ -159,7 +159,7 @@ void CheckpointSaver::start(const Zero& zero, checkpoint::Manifest manifest, con
   if (save_) finish();
   wait_for_commit();
   const Stopwatch time;
-  checkpoint::SaveTarget target{.folder = options_.folder, .step = manifest.training.step};
+  checkpoint::SaveTarget target{.folder = options_.folder, .step = manifest.training.step, .id = {}};
   if (mesh_.rank() == 0) {
     target.id = hex_digits(random_bytes(16));
     try {

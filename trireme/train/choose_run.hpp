@@ -9,8 +9,8 @@
 namespace trireme {
 
 // Note [Which run goes on]: with checkpoint.resume = "auto" the newest run in run.dir whose name fits run.name, and
-// that has a checkpoint but not all of its steps. If run.name has a placeholder (%date), every start has another name, so
-// only a run with the same config is meant; without one the name is the user's own, and what has changed is checked
+// that has a checkpoint but not all of its steps. If run.name has a placeholder (%date), every start has another name,
+// so only a run with the same config is meant; without one the name is the user's own, and what has changed is checked
 // when the checkpoint is read. A run that is still running is left alone.
 struct ChosenRun {
   report::RunFolder folder;

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include <ATen/ops/from_blob.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/layout/copies.hpp"
+#include "trireme/layout/box_copy.hpp"
 #include "trireme/train/dtypes.hpp"
 
 namespace trireme {
@@ -24,23 +23,17 @@ Wanted wanted_by_tensor(const Zero& zero, const LoadOptions& options) {
   return wanted;
 }
 
-std::vector<std::string> differences_of(const checkpoint::Manifest& manifest, const Wanted& wanted,
-                                        const LoadOptions& options) {
-  std::vector<std::string> out;
-  for (const auto& [key, slices] : wanted) {
-    const auto& [name, kind] = key;
-    const checkpoint::StoredTensor* stored = checkpoint::find(manifest, name, kind);
-    if (stored == nullptr)
-      out.push_back(text(name, " (", kind, ") is not in the checkpoint"));
-    else if (stored->shape != slices.front().shape)
-      out.push_back(text(name, " (", kind, ") has shape ", tuple_text(stored->shape), " in the checkpoint, ",
-                         tuple_text(slices.front().shape), " in the model"));
-  }
-  for (const checkpoint::StoredTensor& stored : manifest.tensors)
-    if (stored.kind != checkpoint::kRandom && (options.states || stored.kind == checkpoint::kWeight) &&
-        !wanted.contains({stored.name, stored.kind}))
-      out.push_back(text(stored.name, " (", stored.kind, ") of the checkpoint has no place in the model"));
-  return out;
+/// The shapes of the full tensors of a model; with ZeRO a rank need not hold a part of each.
+std::map<TensorKey, Shape> tensors_of_model(const Zero& zero, const LoadOptions& options) {
+  std::map<TensorKey, Shape> shapes;
+  for (const ZeroPart* part : zero.parts())
+    for (const Param& param : part->partition.params()) {
+      shapes[{param.name, checkpoint::kWeight}] = param.spec.shape;
+      if (!options.states) continue;
+      for (const std::string& state : part->optimizer.state_names()) shapes[{param.name, state}] = param.spec.shape;
+    }
+  for (const Param& param : zero.frozen()) shapes[{param.name, checkpoint::kWeight}] = param.spec.shape;
+  return shapes;
 }
 
 /// A slice to read, and the memory that needs a part of it.
@@ -56,7 +49,7 @@ std::vector<Reading> readings(const checkpoint::Manifest& manifest, const Wanted
   for (const auto& [key, slices] : wanted) {
     const checkpoint::StoredTensor* tensor = checkpoint::find(manifest, key.first, key.second);
     for (const checkpoint::StoredSlice& slice : tensor->slices)
-      if (std::ranges::any_of(slices, [&](const StateSlice& s) { return intersect(slice.box, s.box).has_value(); }))
+      if (std::ranges::any_of(slices, [&](const StateSlice& s) { return intersection(slice.box, s.box).has_value(); }))
         out.push_back({tensor, &slice, &slices});
   }
   std::ranges::sort(out, {}, [](const Reading& r) { return std::pair(r.slice->file, r.slice->offset); });
@@ -67,13 +60,28 @@ std::vector<Reading> readings(const checkpoint::Manifest& manifest, const Wanted
 
 std::vector<std::string> tensor_differences(const checkpoint::Manifest& manifest, const Zero& zero,
                                             const LoadOptions& options) {
-  return differences_of(manifest, wanted_by_tensor(zero, options), options);
+  std::vector<std::string> out;
+  const std::map<TensorKey, Shape> model = tensors_of_model(zero, options);
+  for (const auto& [key, shape] : model) {
+    const auto& [name, kind] = key;
+    const checkpoint::StoredTensor* stored = checkpoint::find(manifest, name, kind);
+    if (stored == nullptr)
+      out.push_back(text(name, " (", kind, ") is not in the checkpoint"));
+    else if (stored->shape != shape)
+      out.push_back(text(name, " (", kind, ") has shape ", tuple_text(stored->shape), " in the checkpoint, ",
+                         tuple_text(shape), " in the model"));
+  }
+  for (const checkpoint::StoredTensor& stored : manifest.tensors)
+    if (stored.kind != checkpoint::kRandom && (options.states || stored.kind == checkpoint::kWeight) &&
+        !model.contains({stored.name, stored.kind}))
+      out.push_back(text(stored.name, " (", stored.kind, ") of the checkpoint has no place in the model"));
+  return out;
 }
 
 void load_state(const checkpoint::Reader& reader, const Zero& zero, const LoadOptions& options) {
   const at::NoGradGuard no_grad;
   const Wanted wanted = wanted_by_tensor(zero, options);
-  const std::vector<std::string> differences = differences_of(reader.manifest(), wanted, options);
+  const std::vector<std::string> differences = tensor_differences(reader.manifest(), zero, options);
   std::string listed;
   for (const std::string& difference : differences) listed += "\n  " + difference;
   require<CheckpointError>(differences.empty(), reader.shown(), ": ", differences.size(),
@@ -90,7 +98,7 @@ void load_state(const checkpoint::Reader& reader, const Zero& zero, const LoadOp
     for (const Range& side : box) sizes.push_back(side.size());
     const at::Tensor stored = at::from_blob(bytes.data(), sizes, scalar_type(reading.tensor->dtype));
     for (const StateSlice& slice : *reading.wanted)
-      if (const std::optional<Box> common = intersect(box, slice.box)) {
+      if (const std::optional<Box> common = intersection(box, slice.box)) {
         const at::Tensor target = box_view(slice.values, relative_to(*common, slice.box));
         target.copy_(box_view(stored, relative_to(*common, box)));
         set[&slice] += target.numel();

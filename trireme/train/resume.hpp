@@ -27,8 +27,8 @@ struct ResumeRequest {
 struct Resumed {
   std::filesystem::path path;
   checkpoint::Manifest manifest;
-  Changes changes;
-  std::vector<std::uint8_t> random;  // this rank's generators; empty: the checkpoint is of another number of ranks
+  Changes changes{};
+  std::vector<std::uint8_t> random{};  // this rank's generators; empty: the checkpoint is of another number of ranks
 };
 
 /// Collective. Sets weights and states from the first candidate that is complete and undamaged; `warnings` get why

@@ -75,6 +75,8 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
   model_ = std::make_unique<TrainingModel>(config_, context, static_cast<int>(batches_->num_microbatches()), resumes,
                                            io_.warnings);
   if (resumes) resume_from_checkpoint();
+  if (!resumed_ || resumed_->random.empty())
+    seed_generators(random_, static_cast<std::uint64_t>(config_.run.seed), begin_, context.rank());
   start_bytes_ = peak_bytes_ = agree(at::zeros({}, at::TensorOptions(at::kDouble).device(context.device())),
                                      {.peak_bytes = memory_.take_peak()}, mesh_)
                                    .peak_bytes;
@@ -117,7 +119,6 @@ void Trainer::resume_from_checkpoint() {
     scale_->set_state({.scale = state.loss_scale->scale,
                        .good_steps = state.loss_scale->good_steps,
                        .patience = state.loss_scale->patience});
-  // On another number of ranks the generators begin anew; nothing of ours draws from them (docs/checkpoints.md).
   if (!resumed_->random.empty()) set_random_state(random_, random_state_from_bytes(resumed_->random));
   if (context_.rank() == 0 && resumed_->path.parent_path() == io_.folder / "checkpoints")
     report::drop_records_after(io_.folder / "metrics.jsonl", begin_);
@@ -263,8 +264,11 @@ double Trainer::validate(std::int64_t done) {
 }
 
 checkpoint::Manifest Trainer::manifest_of(std::int64_t step) const {
-  checkpoint::Manifest manifest{.program = io_.program, .time = utc_time(), .config = given_};
-  for (const Grid::AxisValue& axis : mesh_.grid().axes()) manifest.layout[name(axis.axis)] = axis.value;
+  checkpoint::Manifest manifest;
+  manifest.program = io_.program;
+  manifest.time = utc_time();
+  manifest.config = given_;
+  for (const auto& [axis, degree] : mesh_.grid().axes()) manifest.layout[name(axis)] = degree;
   manifest.layout["world"] = context_.world_size();
   manifest.layout["zero"] = config_.parallelism.zero;
   checkpoint::TrainingState& state = manifest.training;
