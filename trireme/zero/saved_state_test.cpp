@@ -109,15 +109,15 @@ TEST(SavedState, EveryElementIsSavedOnce) {
 TEST(SavedState, RanksSaveEqualAmounts) {
   std::map<int, std::int64_t> elements;
   std::mutex mutex;
-  constexpr std::int64_t kWidth = 1000;
+  constexpr std::int64_t kWide = 1000;
   with_zero(
       {.dp = 4, .tp = 1, .stage = 0},
       [&](const Zero& zero, int rank) {
         const std::lock_guard lock(mutex);
         for (const StateSlice& slice : slices_to_save(zero)) elements[rank] += slice.values.numel();
       },
-      kWidth);
-  const std::int64_t total = 3 * (36 + 24 + 12 + 37 + 1) * kWidth + 45;
+      kWide);
+  const std::int64_t total = 3 * (36 + 24 + 12 + 37 + 1) * kWide + 45;
   ASSERT_EQ(elements.size(), 4u);
   for (const auto& [rank, count_of_rank] : elements) EXPECT_NEAR(count_of_rank, total / 4, total / 50) << rank;
 }
