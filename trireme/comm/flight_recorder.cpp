@@ -167,6 +167,12 @@ std::uint64_t FlightRecorder::progress() const {
   return box_->progress;
 }
 
+void FlightRecorder::checkpoint_committed() {
+  const std::scoped_lock lock(mutex_);
+  ++box_->checkpoints;
+  box_->seen_ns = steady_ns();
+}
+
 void FlightRecorder::add_to_checksum(std::uint64_t amount) {
   const std::scoped_lock lock(mutex_);
   checksum_ += amount;

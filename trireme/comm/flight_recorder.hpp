@@ -20,16 +20,17 @@ namespace trireme {
 /// The last calls of a rank as trivially copyable data. A launcher gives each rank one in shared memory and reads it
 /// after the rank has died or stopped; it may be read during a write, so readers must validate everything.
 struct FlightRecord {
-  static constexpr std::uint32_t kMagic = 0x54524d33;
+  static constexpr std::uint32_t kMagic = 0x54524d34;
   static constexpr int kCalls = 64;
   std::uint32_t magic = kMagic;
   std::int32_t rank = 0, world_size = 1, pid = 0;
   char host[64] = "";
   char place[64] = "";  // "tp0 pp1 dp0"
   Tag tag;
-  std::uint64_t calls = 0;     // number of calls so far; call i is in ring[i % kCalls]
-  std::uint64_t progress = 0;  // of long work between calls (comm/time_limit.hpp)
-  std::int64_t seen_ns = 0;    // steady clock of the last change
+  std::uint64_t calls = 0;        // number of calls so far; call i is in ring[i % kCalls]
+  std::uint64_t progress = 0;     // of long work between calls (comm/time_limit.hpp)
+  std::uint64_t checkpoints = 0;  // committed so far: what a launcher that restarts the job takes for progress
+  std::int64_t seen_ns = 0;       // steady clock of the last change
   CallRecord ring[kCalls];
 };
 static_assert(std::is_trivially_copyable_v<FlightRecord>);
@@ -65,6 +66,9 @@ class FlightRecorder {
   std::optional<CallLimit> limit() const;
   void add_progress();
   std::uint64_t progress() const;
+
+  /// A checkpoint is complete: from here on a restarted job does not begin where this one did.
+  void checkpoint_committed();
 
   /// Records the start of a call: adds number, time and tag to `record` and stores it; if calls are compared at the end
   /// of the step, adds it to the checksum.
