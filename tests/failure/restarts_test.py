@@ -59,6 +59,16 @@ class Restarts(ranks.RankTest):
             self.assertIn("exited with code 72", self.ends(own, 0, 60))
             self.assertTrue((self.folder / "own-2/r0001.log").exists())
 
+    def test_a_job_over_hosts(self):
+        (self.folder / "hosts").write_text("localhost slots=2\n")
+        logs = self.folder / "logs0"
+        job = self.start(ranks.options.trireme, "launch", "--hostfile", "hosts", "--master", f"127.0.0.1:{ranks.free_port()}", "--max-restarts",
+                         1, "--logs", logs, "--", ranks.options.program, "attempts", "exit=72", "ok")
+        self.assertIn("restart 1 of at most 1", self.ends(job, 0, 60))
+        order, jobs = self.seen(job)
+        self.assertEqual(order, [(0, 0), (1, 0), (0, 1), (1, 1)])
+        self.assertEqual(len(jobs), 2)
+
     def test_who_cannot_restart(self):
         several = self.start(ranks.options.trireme, "launch", "-n", 1, "--nnodes", 2, "--node-rank", 0, "--master", "127.0.0.1:1",
                              "--max-restarts", 2, "--", "true")
