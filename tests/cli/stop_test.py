@@ -12,7 +12,8 @@ import time
 import train_test
 from train_test import KILLED, TrainTest, finish, fresh_folder
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+USER_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)  # after which a run goes on
 CODE = {number: 130 if number == signal.SIGINT else 75 for number in SIGNALS}
 RECEIVERS = ((), ("-n", "2"))  # a single rank, a launcher
 LONG = ("--training.steps", "1000000")
@@ -22,7 +23,7 @@ LARGE = ("--model.hidden_size", "768", "--model.intermediate_size", "3072")
 
 def default_signals():
     """What a shell's background job ignores would stay ignored."""
-    for number in SIGNALS:
+    for number in (*SIGNALS, *USER_SIGNALS):
         signal.signal(number, signal.SIG_DFL)
 
 
@@ -75,7 +76,7 @@ class Signals(TrainTest):
         return self.subTest(signal=number.name, receiver="launcher" if how else "rank")
 
     def test_before_main(self):
-        for how, number in self.each(signals=(signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)):
+        for how, number in self.each(signals=(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)):
             with self.labelled(how, number):
                 folder = fresh_folder()
                 process = start(folder, "t.toml", *how, *LONG)
@@ -107,7 +108,7 @@ class Signals(TrainTest):
                 self.assertEqual(finish(process, folder).code, CODE[number])
 
     def test_while_the_ranks_of_a_launcher_meet(self):
-        for how, number in self.each(receivers=(("-n", "2"),), signals=(signal.SIGINT, signal.SIGUSR1)):
+        for how, number in self.each(receivers=(("-n", "2"),), signals=(signal.SIGINT, signal.SIGHUP)):
             with self.labelled(how, number):
                 folder = fresh_folder()
                 process = start(folder, "t.toml", *how, *LONG)
@@ -157,10 +158,10 @@ class Signals(TrainTest):
         self.fail("the weights are always written faster than the test can see: they must be larger")
 
     def test_in_the_save(self):
-        for how, number in zip(RECEIVERS, (signal.SIGUSR1, signal.SIGINT)):
+        for how, number in zip(RECEIVERS, (signal.SIGHUP, signal.SIGINT)):
             with self.labelled(how, number):
                 process, folder, writer = self.stopped_in_the_save(how, LONG, number)
-                for more in SIGNALS:
+                for more in (*SIGNALS, *USER_SIGNALS):
                     if more != number:
                         process.send_signal(more)
                 os.kill(writer, signal.SIGCONT)
@@ -191,6 +192,56 @@ class Signals(TrainTest):
                 run = finish(process, folder, timeout=10)
                 self.assertEqual(run.code, KILLED if how else -signal.SIGKILL, run)
                 self.assertEqual(steps_done(folder), 0)
+
+    def stop(self, process, folder):
+        process.send_signal(signal.SIGTERM)
+        run = finish(process, folder)
+        self.assertEqual(run.code, 75, run)
+        return run
+
+    def test_user_signals_at_the_start(self):
+        for how, number in self.each(signals=USER_SIGNALS):
+            with self.labelled(how, number):
+                folder = fresh_folder()
+                os.mkfifo(folder / "fifo.toml")
+                process = start(folder, "fifo.toml", *how, *LONG)
+                wait(process, lambda: catches(process.pid, number))
+                process.send_signal(number)
+                (folder / "fifo.toml").write_text((folder / "t.toml").read_text())
+                if how:  # before their main
+                    wait(process, lambda: rank_pid(process, 1), 0.001)
+                    process.send_signal(number)
+                wait(process, lambda: steps_done(folder) >= 1)
+                self.stop(process, folder)
+
+    def test_user_signals_in_a_step(self):
+        for how in RECEIVERS:
+            with self.labelled(how, signal.SIGUSR1):
+                folder = fresh_folder()
+                process = start(folder, "t.toml", *how, *LONG)
+                wait(process, lambda: steps_done(folder) >= 2)
+                for number in USER_SIGNALS:
+                    process.send_signal(number)
+                calls = [folder / place for place in (["runs/latest/ranks/hang/rank0.txt", "runs/latest/ranks/hang/rank1.txt"] if how
+                                                      else ["hang/rank0.txt"])]
+                wait(process, lambda: all(path.exists() for path in calls))
+                before = steps_done(folder)
+                wait(process, lambda: steps_done(folder) >= before + 2)
+                run = self.stop(process, folder)
+                self.assertRegex(run.stderr, r"SIGUSR1: finishing step \d+, then saving and going on")
+                self.assertIn("SIGUSR2: the last calls of this rank: ", run.stderr)
+                self.saved(run)
+
+    def test_a_user_signal_that_stops(self):
+        for how in RECEIVERS:
+            with self.labelled(how, signal.SIGUSR1):
+                folder = fresh_folder()
+                process = start(folder, "t.toml", *how, "--requeue", *LONG)
+                wait(process, lambda: steps_done(folder) >= 1)
+                process.send_signal(signal.SIGUSR1)
+                run = finish(process, folder)
+                self.assertEqual(run.code, 75, run)
+                self.saved(run)
 
 
 if __name__ == "__main__":

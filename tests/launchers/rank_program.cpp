@@ -1,9 +1,11 @@
 // A small program that runs as ranks, for the tests of launchers and failures. Every launcher must run it unchanged.
 //   rank_program [-n N] [--tp T] [--pp P] [--backend B] [--cuda] [--timeout S] [--init-timeout S] [--check MODE]
-//                [--hang FOLDER] [--store-file F] [--claim KEY=VALUE]
+//                [--hang FOLDER] [--store-file F] [--claim KEY=VALUE] [--max-restarts K]
 //                [sum | conformance [SIZE...] | steps SECONDS-OR-FILE | mismatch KIND RANK CALL | mpu PORT [ADDRESS] |
-//                 traffic]
+//                 traffic | attempts ACTION...]
+#include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
@@ -49,6 +51,8 @@ Words read_words(int argc, char** argv) {
       words.main.flags.store_file = value();
     else if (word == "--logs")
       words.main.log_folder = value();
+    else if (word == "--max-restarts")
+      words.main.max_restarts = std::stoi(value());
     else if (word == "--tp")
       words.sizes.tensor_parallel_size = std::stoi(value());
     else if (word == "--pp")
@@ -130,6 +134,23 @@ void mismatch(ParallelContext& context, const std::string& kind, int who, int at
   say(text("rank=", context.rank(), " did not notice"));
 }
 
+/// What the last rank does in attempt 0, 1, ... of the job; later attempts do as the last one named. `ok`, `kill`,
+/// `exit=CODE`, and `commit+...`: after rank 0 has committed a checkpoint.
+void attempts(ParallelContext& context, const std::vector<std::string>& actions) {
+  const auto attempt = static_cast<std::size_t>(context.environment().attempt);
+  std::string action = actions.at(std::min(attempt, actions.size() - 1));
+  say(text("rank=", context.rank(), " attempt=", attempt, " job=", context.environment().job_id));
+  if (action.starts_with("commit+")) {
+    action = action.substr(7);
+    if (context.rank() == 0) context.world().recorder().checkpoint_committed();
+  }
+  context.world_pg().barrier().wait();
+  const bool acts = context.rank() == context.world_size() - 1;
+  if (acts && action == "kill") ::raise(SIGKILL);
+  if (acts && action.starts_with("exit=")) ::_exit(std::stoi(action.substr(5)));
+  if (action != "ok") std::this_thread::sleep_for(std::chrono::seconds(60));
+}
+
 void run(const Words& words, const Environment& env) {
   ParallelSizes sizes = words.sizes;
   sizes.data_parallel_size = env.world_size / (sizes.tensor_parallel_size * sizes.pipeline_parallel_size);
@@ -155,6 +176,8 @@ void run(const Words& words, const Environment& env) {
     mismatch(context, words.arguments.at(0), std::stoi(words.arguments.at(1)), std::stoi(words.arguments.at(2)));
   } else if (words.mode == "traffic") {
     traffic(context);
+  } else if (words.mode == "attempts") {
+    attempts(context, words.arguments);
   } else if (words.mode == "steps") {
     steps(context, words.arguments.at(0), words.on_gpu);
   } else {

@@ -18,6 +18,8 @@ namespace {
 std::atomic<int> noted_signal = 0;
 std::atomic<bool> leave_at_once = false;
 std::array<std::atomic<std::int64_t>, NSIG> first_request_ns{};
+std::atomic<bool> user_signal_stops = false;
+std::atomic<bool> save_noted = false, record_noted = false;
 static_assert(std::atomic<std::int64_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 // Set one after the other: a signal between them mixes the words of two moments, which are both true.
@@ -49,12 +51,12 @@ std::string_view short_name(int signal) {
   return name == nullptr ? "?" : name;
 }
 
-void answer(int signal) {
+void answer(int signal, std::string_view end) {
   const char* before = words_before;
   if (before == nullptr) return;
   SignalLine line;
   line << (bar_to_erase ? "\r\x1B[K" : "") << "SIG" << short_name(signal) << ": " << before << number_between.load()
-       << words_after.load() << (repeats_kill(signal) ? "; again to stop now, without saving\n" : "\n");
+       << words_after.load() << end << "\n";
   line.write();
 }
 
@@ -76,44 +78,74 @@ std::atomic<bool> leaves_folder = false;
   ::_exit(static_cast<int>(stop_code(signal)));
 }
 
-void on_stop_signal(int signal, siginfo_t* info, void* /*context*/) {
-  const int error = errno;
+void on_stop_signal(int signal, const siginfo_t& info) {
   if (leave_at_once) leave(signal);
   const std::int64_t now = monotonic_ns();
   std::int64_t first = 0;
   if (first_request_ns[static_cast<std::size_t>(signal)].compare_exchange_strong(first, now)) {
     int none = 0;
-    const bool asked = info->si_code != SI_QUEUE || info->si_value.sival_int != kStopAfterFailure;
-    if (noted_signal.compare_exchange_strong(none, signal) && asked) answer(signal);
+    const bool asked = info.si_code != SI_QUEUE || info.si_value.sival_int != kStopAfterFailure;
+    const char* again = repeats_kill(signal) ? "; again to stop now, without saving" : "";
+    if (noted_signal.compare_exchange_strong(none, signal) && asked) answer(signal, again);
   } else if (repeats_kill(signal) && std::chrono::nanoseconds(now - first) >= kOneRequest) {
     ::kill(::getpid(), SIGKILL);
   }
+}
+
+/// Signals that ask for no stop: the first, and whatever comes later than kOneRequest after the last that counted.
+void on_user_signal(int signal) {
+  std::atomic<std::int64_t>& counted = first_request_ns[static_cast<std::size_t>(signal)];
+  const std::int64_t now = monotonic_ns();
+  std::int64_t last = counted;
+  const bool is_new = last == 0 || std::chrono::nanoseconds(now - last) >= kOneRequest;
+  if (!is_new || !counted.compare_exchange_strong(last, now)) return;
+  (signal == SIGUSR1 ? save_noted : record_noted) = true;
+  if (signal == SIGUSR1 && noted_signal == 0) answer(signal, " and going on");
+}
+
+void on_any_signal(int signal, siginfo_t* info, void* /*context*/) {
+  const int error = errno;
+  const bool stops = is_stop_signal(signal) || (signal == SIGUSR1 && user_signal_stops);
+  stops ? on_stop_signal(signal, *info) : on_user_signal(signal);
   errno = error;
+}
+
+template <class Action>
+void for_each_handled(Action action) {
+  for (const int signal : kStopSignals) action(signal);
+  for (const int signal : kUserSignals) action(signal);
 }
 
 }  // namespace
 
-StopSignals::StopSignals(Then then) {
+StopSignals::StopSignals(Then then, UserSignal user) {
   noted_signal = 0;
   for (auto& each : first_request_ns) each = 0;
   leave_at_once = then == Then::leave;
   words_before = nullptr;
   leaves_folder = false;
+  user_signal_stops = user == UserSignal::stops;
+  save_noted = record_noted = false;
   struct sigaction action{};
-  action.sa_sigaction = on_stop_signal;
+  action.sa_sigaction = on_any_signal;
   action.sa_flags = SA_RESTART | SA_SIGINFO;
-  for (const int signal : kStopSignals) {
+  for_each_handled([&](int signal) {
     struct sigaction before{};
     ::sigaction(signal, nullptr, &before);
     if (before.sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);
-  }
+  });
+  // A launcher blocks them for a rank that will handle them: until here they would have killed it.
+  sigset_t held;
+  ::sigemptyset(&held);
+  for (const int signal : kUserSignals) ::sigaddset(&held, signal);
+  ::pthread_sigmask(SIG_UNBLOCK, &held, nullptr);
 }
 
 // Unloading libtorch takes a while: a signal during process exit would turn a success into a failure.
 StopSignals::~StopSignals() {
   struct sigaction action{};
   action.sa_handler = SIG_IGN;
-  for (const int signal : kStopSignals) ::sigaction(signal, &action, nullptr);
+  for_each_handled([&](int signal) { ::sigaction(signal, &action, nullptr); });
 }
 
 void StopSignals::remove_when_leaving(const std::string& file, const std::string& folder) {
@@ -140,5 +172,9 @@ std::optional<ExitCode> StopSignals::asked() {
   const int signal = noted_signal;
   return signal == 0 ? std::nullopt : std::optional(stop_code(signal));
 }
+
+bool StopSignals::save_asked() { return save_noted.exchange(false); }
+
+bool StopSignals::record_asked() { return record_noted.exchange(false); }
 
 }  // namespace trireme

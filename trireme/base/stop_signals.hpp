@@ -12,8 +12,15 @@
 
 namespace trireme {
 
-/// Ctrl-C; schedulers (Slurm: also `sbatch --signal=USR1`), container runtimes and other launchers; a lost terminal.
-inline constexpr std::array kStopSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+/// Ctrl-C; schedulers, container runtimes and other launchers; a lost terminal.
+inline constexpr std::array kStopSignals = {SIGINT, SIGTERM, SIGHUP};
+constexpr bool is_stop_signal(int signal) { return signal == SIGINT || signal == SIGTERM || signal == SIGHUP; }
+
+/// Requests to a process that goes on: save (`sbatch --signal=USR1@120`, `scancel -s USR1`), and write the last calls.
+inline constexpr std::array kUserSignals = {SIGUSR1, SIGUSR2};
+
+/// What SIGUSR1 asks for: a scheduler may send it before it ends a job, or a person at any time.
+enum class UserSignal { saves, stops };
 
 /// torchrun, mpirun, `timeout` and Slurm signal a process and also its group: within this time it is one request.
 inline constexpr std::chrono::milliseconds kOneRequest(1000);
@@ -33,12 +40,13 @@ constexpr ExitCode stop_code(int signal) { return signal == SIGINT ? ExitCode::i
 
 /// While in scope, kStopSignals (unless ignored, as under nohup) do not end the process as the system would: either
 /// they are noted, for work that polls received(), or, as long as there is nothing to save, they end it at once with
-/// stop_code(). A repeated SIGINT or SIGTERM kills it. After destruction the signals are ignored: it should be the last
-/// thing that a process does. One instance per process at a time.
+/// stop_code(). A repeated SIGINT or SIGTERM kills it. kUserSignals are noted from the beginning, for save_asked() and
+/// record_asked(). After destruction all are ignored: it should be the last thing that a process does. One instance per
+/// process at a time.
 class StopSignals {
  public:
   enum class Then { note, leave };
-  explicit StopSignals(Then then);
+  explicit StopSignals(Then then, UserSignal user = UserSignal::saves);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
@@ -59,6 +67,12 @@ class StopSignals {
   static int received();
   /// Its exit code.
   static std::optional<ExitCode> asked();
+
+  /// True once for each SIGUSR1 (UserSignal::saves): save, and go on. Several within kOneRequest are one, and so are
+  /// those that came since the last call.
+  static bool save_asked();
+  /// The same for SIGUSR2: write down the last calls.
+  static bool record_asked();
 };
 
 }  // namespace trireme

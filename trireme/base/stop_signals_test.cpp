@@ -25,7 +25,8 @@ using testing::KilledBySignal;
 
 TEST(StopSignals, TheFirstIsNoted) {
   for (const int signal : kStopSignals) EXPECT_EXIT(note_all({signal}, {}), ExitedWithCode(signal), "");
-  EXPECT_EXIT(note_all({SIGUSR1, SIGINT, SIGTERM}, {}), ExitedWithCode(SIGUSR1), "");
+  EXPECT_EXIT(note_all({SIGHUP, SIGINT, SIGTERM}, {}), ExitedWithCode(SIGHUP), "");
+  EXPECT_EXIT(note_all({SIGUSR1, SIGUSR2, SIGINT}, {}), ExitedWithCode(SIGINT), "");
   EXPECT_EXIT(note_all({}, {}), ExitedWithCode(0), "");
 }
 
@@ -33,7 +34,8 @@ TEST(StopSignals, TheSameAgainKillsAfterASecond) {
   const auto half = kOneRequest / 2 + std::chrono::milliseconds(50);
   EXPECT_EXIT(note_all({SIGTERM, SIGTERM}, half), ExitedWithCode(SIGTERM), "");
   EXPECT_EXIT(note_all({SIGTERM, SIGTERM, SIGTERM}, half), KilledBySignal(SIGKILL), "");
-  EXPECT_EXIT(note_all({SIGUSR1, SIGUSR1, SIGUSR1, SIGINT}, half), ExitedWithCode(SIGUSR1), "");
+  EXPECT_EXIT(note_all({SIGHUP, SIGHUP, SIGHUP, SIGINT}, half), ExitedWithCode(SIGHUP), "");
+  EXPECT_EXIT(note_all({SIGUSR1, SIGUSR1, SIGUSR1}, half), ExitedWithCode(0), "");
 }
 
 TEST(StopSignals, LeavesWhileThereIsNothingToSave) {
@@ -50,6 +52,66 @@ TEST(StopSignals, LeavesWhileThereIsNothingToSave) {
         StopSignals::note_from_now_on();
         std::raise(SIGTERM);
         ::_exit(StopSignals::asked() == ExitCode::preempted ? 0 : 1);
+      },
+      ExitedWithCode(0), "");
+}
+
+/// Whether `asked` says what it should after each signal of its own kind, in a process of its own.
+[[noreturn]] void ask_after(int signal, bool (*asked)(), bool (*other)()) {
+  const StopSignals stop(StopSignals::Then::leave);  // also while there is nothing to save
+  if (asked()) ::_exit(1);
+  std::raise(signal);
+  if (!asked() || asked()) ::_exit(2);
+  std::raise(signal);  // within kOneRequest: torchrun and mpirun signal a process and its group
+  if (asked()) ::_exit(3);
+  std::this_thread::sleep_for(kOneRequest + std::chrono::milliseconds(20));
+  std::raise(signal);
+  if (!asked() || other()) ::_exit(4);
+  ::_exit(StopSignals::received() != 0 || StopSignals::asked() ? 5 : 0);
+}
+
+TEST(StopSignals, UserSignalsAskOnceEachAndStopNothing) {
+  EXPECT_EXIT(ask_after(SIGUSR1, StopSignals::save_asked, StopSignals::record_asked), ExitedWithCode(0), "^$");
+  EXPECT_EXIT(ask_after(SIGUSR2, StopSignals::record_asked, StopSignals::save_asked), ExitedWithCode(0), "^$");
+}
+
+TEST(StopSignals, ARequestToSaveIsAnswered) {
+  EXPECT_EXIT(
+      {
+        const StopSignals stop(StopSignals::Then::note);
+        StopSignals::announce("finishing step ", 12, ", then saving");
+        std::raise(SIGUSR1);
+        ::_exit(0);
+      },
+      ExitedWithCode(0), "^SIGUSR1: finishing step 12, then saving and going on\n$");
+}
+
+TEST(StopSignals, AUserSignalMayStop) {  // trireme train --requeue
+  EXPECT_EXIT(
+      {
+        const StopSignals stop(StopSignals::Then::note, UserSignal::stops);
+        std::raise(SIGUSR1);
+        ::_exit(StopSignals::asked() == ExitCode::preempted && !StopSignals::save_asked() ? 0 : 1);
+      },
+      ExitedWithCode(0), "");
+  EXPECT_EXIT(
+      {
+        const StopSignals stop(StopSignals::Then::leave, UserSignal::stops);
+        std::raise(SIGUSR1);
+      },
+      ExitedWithCode(75), "stopped by SIGUSR1 during the start");
+}
+
+TEST(StopSignals, WhatALauncherHeldBackArrives) {
+  EXPECT_EXIT(
+      {
+        sigset_t held;
+        ::sigemptyset(&held);
+        ::sigaddset(&held, SIGUSR1);
+        ::sigprocmask(SIG_BLOCK, &held, nullptr);
+        std::raise(SIGUSR1);
+        const StopSignals stop(StopSignals::Then::leave);
+        ::_exit(StopSignals::save_asked() ? 0 : 1);
       },
       ExitedWithCode(0), "");
 }
@@ -72,6 +134,7 @@ TEST(StopSignals, ThenTheyAreIgnored) {
           const StopSignals stop(StopSignals::Then::leave);
         }
         for (const int signal : kStopSignals) std::raise(signal);
+        for (const int signal : kUserSignals) std::raise(signal);
         ::_exit(0);
       },
       ExitedWithCode(0), "");

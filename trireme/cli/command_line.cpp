@@ -125,6 +125,10 @@ void add_config(CLI::App& app, Choice& choice) {
   add_config_help(*config, choice);
 }
 
+constexpr const char* kRestartsHelp =
+    "start the ranks again, at most so often, when one is killed or exits with 70, 71 or 72; it ends after 3 restarts "
+    "without a new checkpoint";
+
 void add_train(CLI::App& app, Choice& choice) {
   auto options = std::make_shared<TrainCommand>();
   CLI::App* cmd = app.add_subcommand("train", "Train the model of a config, on N ranks of this host or as one of many");
@@ -132,15 +136,18 @@ void add_train(CLI::App& app, Choice& choice) {
   const CLI::Option* ranks = cmd->add_option("-n,--ranks", options->ranks,
                                              "start so many ranks here; without it: as torchrun, srun or mpirun says");
   cmd->add_option("--master", options->master, "HOST:PORT where the ranks meet, when no launcher says");
+  cmd->add_option("--max-restarts", options->max_restarts, kRestartsHelp)->capture_default_str();
+  cmd->add_flag("--requeue", options->requeue,
+                "SIGUSR1 saves and exits with 75, as SIGTERM does; without it: saves and goes on");
   cmd->add_option("--run-folder", options->run_folder, "")->group("");
   cmd->add_option("--config-copy", options->config_copy, "")->group("");
   cmd->add_option("--terminal-width", options->terminal_width, "")->group("");
   cmd->add_flag("--terminal-color", options->terminal_color, "")->group("");
   cmd->footer(
       "Any key can be set: --section.key VALUE. The run's folder is runs/NAME, and runs/latest points to it.\n"
-      "Ctrl-C finishes the step, saves the weights and exits with 130; SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 do the "
-      "same\n"
-      "and exit with 75; Ctrl-C again, a second later, stops at once.\n\n"
+      "Ctrl-C finishes the step, saves the weights and exits with 130; SIGTERM and SIGHUP do the same and exit with "
+      "75;\nCtrl-C again, a second later, stops at once. SIGUSR1 saves and goes on; SIGUSR2 writes the last calls of a "
+      "rank\nto hang/ and goes on.\n\n"
       "Example:\n  trireme train examples/tiny.toml -n 4 --training.steps 50");
   cmd->callback([options, ranks, &choice] {
     require<ConfigError>(ranks->count() == 0 || options->ranks >= 1, "-n ", options->ranks, ": must be at least 1");
@@ -169,6 +176,8 @@ void add_launch(CLI::App& app, Choice& choice) {
   cmd->add_option("--ssh", options->ssh, "how to run a command on a host, with --hostfile")->capture_default_str();
   cmd->add_option("--logs", options->logs, "folder for the output of each rank; default: a new one under runs/");
   cmd->add_option("--threads", options->threads, "threads of a rank; default: OMP_NUM_THREADS, else cores / ranks");
+  cmd->add_option("--max-restarts", options->max_restarts, kRestartsHelp)->capture_default_str();
+  cmd->add_option("--attempt", options->attempt, "")->group("");
   cmd->add_option("--world-size", options->world_size, "")->group("");
   cmd->add_option("--first-rank", options->first_rank, "")->group("");
   cmd->add_flag("--control-stdin", options->control_stdin, "")->group("");

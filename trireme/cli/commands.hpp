@@ -78,6 +78,8 @@ struct TrainCommand {
   config::Settings overrides;      // --a.b value
   int ranks = 0;                   // on this host; 0: not given
   std::string master;              // HOST:PORT
+  int max_restarts = 0;            // of the ranks that are started here
+  bool requeue = false;            // SIGUSR1 stops the run
   std::vector<std::string> words;  // the whole command line, for starting ranks with it
   std::string version;             // "trireme 0.1.0"
   std::string run_folder;          // set if a launcher has already created it
@@ -97,6 +99,8 @@ struct LaunchCommand {
   std::string ssh = "ssh -o BatchMode=yes";
   std::string logs;  // folder for the ranks' output; empty: a new one under runs/
   int threads = 0;
+  int max_restarts = 0;
+  int attempt = 0;                     // counted by a parent launcher
   int world_size = 0, first_rank = 0;  // for hosts with different numbers of ranks
   bool control_stdin = false;          // stdin is a lifeline from a parent launcher
   std::vector<std::string> program;

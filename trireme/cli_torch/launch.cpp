@@ -2,6 +2,7 @@
 #include <chrono>
 #include <ctime>
 #include <filesystem>
+#include <optional>
 #include <sstream>
 
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include "trireme/cli/commands.hpp"
 #include "trireme/runtime/launcher/job.hpp"
 #include "trireme/runtime/launcher/launch_hosts.hpp"
+#include "trireme/runtime/launcher/restarts.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
 
 namespace trireme::cli {
@@ -57,15 +59,24 @@ int launch_from_hostfile(const LaunchCommand& c, std::ostream& err) {
   options.folder = std::filesystem::current_path();
   options.master_port = kDefaultPort;
   if (!c.master.empty()) parse_address("--master", c.master, options.master_addr, options.master_port);
-  options.job_id = text(options.hosts.front().name, "-", getpid(), "-", std::time(nullptr));
   options.remote_shell = words_of(c.ssh);
   options.variables = process_variables();
   // Set, and empty: the user wants an open store, for programs that cannot give a secret.
   const auto given = options.variables.find("TRIREME_SECRET");
   options.secret = given == options.variables.end() ? hex_digits(random_bytes(32)) : given->second;
-  options.launch_words = {"--logs", c.logs.empty() ? fresh_run_folder() + "/ranks" : c.logs};
-  if (c.threads > 0) options.launch_words.insert(options.launch_words.end(), {"--threads", std::to_string(c.threads)});
-  return launcher::launch_over_hosts(options, err);
+  const std::string job = text(options.hosts.front().name, "-", getpid(), "-", std::time(nullptr));
+  const std::string first_logs = c.logs.empty() ? fresh_run_folder() + "/ranks" : c.logs;
+  const auto logs = [&](int attempt) { return launcher::attempt_folder(first_logs, attempt); };
+  const auto run = [&](int attempt, std::optional<launcher::SignalRelay>& relay) -> launcher::AttemptEnd {
+    options.job_id = text(job, "-", attempt);
+    options.launch_words = {"--logs", logs(attempt), "--attempt", std::to_string(attempt)};
+    if (c.threads > 0)
+      options.launch_words.insert(options.launch_words.end(), {"--threads", std::to_string(c.threads)});
+    if (!relay) relay.emplace();
+    options.relay = &*relay;
+    return {launcher::launch_over_hosts(options, err), std::nullopt};  // the flight records are on the hosts
+  };
+  return launcher::run_with_restarts({.most = c.max_restarts, .logs = logs}, err, run);
 }
 
 }  // namespace
@@ -80,6 +91,8 @@ int run_launch(const LaunchCommand& c, Console& console) {
   job.world_size = c.world_size;
   job.first_rank = c.first_rank;
   job.threads = c.threads;
+  job.max_restarts = c.max_restarts;
+  job.first_attempt = c.attempt;
   job.log_folder = c.logs;
   if (c.logs.empty()) {
     const std::string run = fresh_run_folder();

@@ -158,7 +158,7 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
 }  // namespace
 
 int run_train(const TrainCommand& asked, Console& console) {
-  const StopSignals signals(StopSignals::Then::leave);
+  const StopSignals signals(StopSignals::Then::leave, asked.requeue ? UserSignal::stops : UserSignal::saves);
   need_descriptors(descriptors_of_rank(1), "trireme train");
   TrainCommand command = asked;
   // Once: /dev/stdin and other pipes cannot be read again, and a file may change before the ranks have started.
@@ -170,6 +170,7 @@ int run_train(const TrainCommand& asked, Console& console) {
                .log_folder = {},
                .quiet = true,
                .saves_on_stop = true};
+  how.max_restarts = command.max_restarts;
   how.flags.local_ranks = command.ranks;
   how.flags.master = command.master;
   report::RunFolder made;  // here, for ranks that are to be started

@@ -34,6 +34,17 @@ TEST(FlightRecorder, CallsOfTheStepHaveALength) {
 }
 
 /// A call that ends after its step has ended does not disturb the records of the next one.
+TEST(FlightRecorder, CountsCheckpointsWhereALauncherCanRead) {
+  FlightRecord shared;
+  FlightRecorder recorder(0, 1, &shared);
+  EXPECT_EQ(shared.checkpoints, 0u);
+  recorder.checkpoint_committed();
+  recorder.checkpoint_committed();
+  EXPECT_EQ(shared.checkpoints, 2u);
+  const FlightRecorder next_attempt(0, 1, &shared);
+  EXPECT_EQ(shared.checkpoints, 0u) << "each attempt counts its own";
+}
+
 TEST(FlightRecorder, ACallMayEndInTheNextStep) {
   run_ranks(2, [](World& world) {
     Mesh mesh(Grid::dense({.dp = 2}), world);

@@ -11,6 +11,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "trireme/base/stop_signals.hpp"
 #include "trireme/comm/mismatch.hpp"
 
 namespace trireme {
@@ -98,6 +99,10 @@ void Watchdog::run() {
       if (ready == 0) break;
     }
     check_watched();
+    if (StopSignals::record_asked())
+      std::cerr << text("SIGUSR2: the last calls of this rank: ",
+                        dump_calls(recorder_->snapshot(), options_.hang_folder), "\n")
+                << std::flush;
     with_store(false, [this] {
       show_state();
       if (!answered_ && store_->check({"watchdog/alarm"})) answer_alarm();

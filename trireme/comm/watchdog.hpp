@@ -21,7 +21,8 @@
 namespace trireme {
 
 /// A background thread writes the current call of this rank to the store, about once per second, and checks whether any
-/// rank has raised an alarm; then every rank publishes the calls of its step and writes its flight record to a file.
+/// rank has raised an alarm; then every rank publishes the calls of its step and writes its flight record to a file. On
+/// SIGUSR2 (base/stop_signals.hpp) it only writes that file.
 class Watchdog {
  public:
   /// `lifeline_fd`: a pipe from the launcher (runtime/launcher/launch.hpp). On EOF, or on an 'S', the process writes

@@ -1,12 +1,18 @@
 #include "trireme/comm/watchdog.hpp"
 
+#include <chrono>
+#include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <limits>
+#include <optional>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
+#include "trireme/base/stop_signals.hpp"
 #include "trireme/testing/temp_folder.hpp"
 
 namespace trireme {
@@ -86,6 +92,22 @@ TEST(Watchdog, DoesNotUseARecordThatIsOutOfRange) {
   const std::string told = call.explained();
   for (int r = 1; r < 7; ++r) EXPECT_THAT(told, HasSubstr(text("missing: rank ", r, " does not answer")));
   EXPECT_THAT(told, Not(HasSubstr("likely cause"))) << "the good one of rank 7 is used";
+}
+
+TEST(Watchdog, WritesTheLastCallsWhenAskedAndGoesOn) {
+  const LateCall call(3);
+  std::optional<StopSignals> signals(std::in_place, StopSignals::Then::note);
+  CommOptions options;
+  options.hang_folder = call.folder.path().string();
+  const Watchdog watchdog(call.store, call.recorder, call.world_size, options);
+  const auto written = [&] { return std::filesystem::exists(call.folder / "rank0.txt"); };
+  EXPECT_FALSE(written());
+  std::raise(SIGUSR2);
+  for (int i = 0; i < 1000 && !written(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_THAT(file_contents(call.folder / "rank0.txt"), HasSubstr("barrier"));
+  EXPECT_EQ(StopSignals::received(), 0);
+  signals.reset();
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) std::signal(signal, SIG_DFL);
 }
 
 TEST(CallRecord, IsValidInsideItsRangesOnly) {

@@ -43,7 +43,7 @@ class LaunchBench {
     options.err_fd = err.get();
     std::ostringstream said;
     const auto start = std::chrono::steady_clock::now();
-    const int code = launcher::launch(options, said);
+    const int code = launcher::launch(options, said).code;
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return {code, said.str(), file_contents(folder / "out"), file_contents(folder / "err"), seconds};
   }

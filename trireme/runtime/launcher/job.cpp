@@ -1,5 +1,7 @@
 #include "trireme/runtime/launcher/job.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -10,6 +12,7 @@
 #include "trireme/base/process_limits.hpp"
 #include "trireme/comm/flight_recorder.hpp"
 #include "trireme/runtime/launcher/launch.hpp"
+#include "trireme/runtime/launcher/restarts.hpp"
 #include "trireme/runtime/rank/rendezvous.hpp"
 
 namespace trireme::launcher {
@@ -28,17 +31,16 @@ FlightRecord box_at(const void* memory) {
   return box;
 }
 
-}  // namespace
-
-int run_job(const Job& job, std::ostream& err) {
+AttemptEnd run_attempt(const Job& job, int attempt, std::optional<SignalRelay>& relay, std::ostream& err) {
   LaunchOptions options{.program = job.program,
                         .ranks = job.ranks,
                         .num_nodes = job.num_nodes,
                         .node_rank = job.node_rank,
                         .world_size = job.world_size,
                         .first_rank = job.first_rank,
+                        .attempt = job.first_attempt + attempt,
                         .threads = job.threads,
-                        .log_folder = job.log_folder,
+                        .log_folder = attempt_folder(job.log_folder, attempt),
                         .variables = job.variables,
                         .black_box_bytes = sizeof(FlightRecord),
                         .control_fd = job.control_fd,
@@ -66,17 +68,37 @@ int run_job(const Job& job, std::ostream& err) {
   std::optional<StoreNotes> notes;
   if (job.node_rank != 0)
     notes.emplace(text("node ", job.node_rank, " of ", job.num_nodes), options.master_addr, options.master_port);
-  const std::string hang =
-      std::filesystem::absolute(job.hang_folder.empty() ? std::filesystem::path(job.log_folder) / "hang"
-                                                        : std::filesystem::path(job.hang_folder));
+  const std::string hang = std::filesystem::absolute(
+      job.hang_folder.empty() ? std::filesystem::path(options.log_folder) / "hang"
+                              : std::filesystem::path(attempt_folder(job.hang_folder, attempt)));
   options.variables["TRIREME_HANG_FOLDER"] = hang;
   options.last_call = [](const void* memory) { return last_call(box_at(memory)); };
-  options.on_stop = [&hang](int, const void* memory) {
+  std::uint64_t checkpoints = 0;
+  options.on_stop = [&](int, const void* memory) {
     if (memory == nullptr) return;
     const FlightRecord box = box_at(memory);
-    if (box.magic == FlightRecord::kMagic) dump_calls(box, hang);
+    if (box.magic != FlightRecord::kMagic) return;
+    dump_calls(box, hang);
+    checkpoints = std::max(checkpoints, box.checkpoints);
   };
-  return launch(options, err);
+  if (!relay) relay.emplace();
+  options.relay = &*relay;
+  return {launch(options, err), checkpoints};
+}
+
+}  // namespace
+
+int run_job(const Job& job, std::ostream& err) {
+  require<ConfigError>(
+      job.max_restarts == 0 || job.num_nodes == 1, "--max-restarts ", job.max_restarts, " on ", job.num_nodes,
+      " nodes: this launcher sees only the ranks of its own host\n",
+      "  fix: --hostfile, or leave it to who started the nodes (torchrun --max-restarts, the scheduler)");
+  return run_with_restarts(
+      {.most = job.max_restarts,
+       .saves_on_stop = job.saves_on_stop,
+       .logs = [&](int attempt) { return attempt_folder(job.log_folder, attempt); },
+       .unit = job.restart_unit},
+      err, [&](int attempt, std::optional<SignalRelay>& relay) { return run_attempt(job, attempt, relay, err); });
 }
 
 }  // namespace trireme::launcher

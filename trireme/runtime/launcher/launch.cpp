@@ -47,6 +47,7 @@ Variables variables_of_rank(const LaunchOptions& options, Numbers numbers, int l
   variables["TORCHELASTIC_USE_AGENT_STORE"] = "True";  // makes Python's env:// connect as a client, also on rank 0
   variables["TRIREME_LAUNCH"] = "1";
   variables["TRIREME_JOB_ID"] = options.job_id;
+  for (const char* name : {"TRIREME_ATTEMPT", "TORCHELASTIC_RESTART_COUNT"}) set(name, options.attempt);
   variables.erase("TRIREME_BLACK_BOX_FD");
   if (box.fd() >= 0) set("TRIREME_BLACK_BOX_FD", box.fd());
   if (options.threads > 0) {
@@ -76,7 +77,7 @@ std::string log_name(int rank) {
   return name;
 }
 
-int launch(const LaunchOptions& options, std::ostream& err) {
+LaunchEnd launch(const LaunchOptions& options, std::ostream& err) {
   const Numbers numbers = checked_numbers(options);
   if (!options.log_folder.empty()) make_folder(options.log_folder);
   std::vector<SharedMemory> boxes;
@@ -95,6 +96,7 @@ int launch(const LaunchOptions& options, std::ostream& err) {
   SupervisorResult end =
       supervise(members, {.out_fd = options.out_fd,
                           .err_fd = options.err_fd,
+                          .relay = options.relay,
                           .control_fd = options.control_fd,
                           .saves_on_stop = options.saves_on_stop,
                           .warn = [&](const std::string& what) { err << "warning: " << what << "\n"; }});
@@ -117,7 +119,7 @@ int launch(const LaunchOptions& options, std::ostream& err) {
   if (options.on_stop && (end.failed >= 0 || end.stopped_from_above))
     for (int i = 0; i < options.ranks; ++i)
       options.on_stop(numbers.first_rank + i, boxes[static_cast<std::size_t>(i)].memory());
-  return end.code;
+  return end_of(end, names);
 }
 
 }  // namespace trireme::launcher

@@ -107,7 +107,7 @@ std::string host_command(const HostsOptions& options, int node) {
   return "exec sh -c " + shell_quoted("IFS= read -r TRIREME_SECRET && export TRIREME_SECRET && " + command);
 }
 
-int launch_over_hosts(const HostsOptions& options, std::ostream& err) {
+LaunchEnd launch_over_hosts(const HostsOptions& options, std::ostream& err) {
   require<ConfigError>(!options.hosts.empty(), "launch: no hosts");
   require<ConfigError>(!options.program.empty(), "launch: no program to start");
   require<ConfigError>(!options.remote_shell.empty(), "launch: no command that reaches other hosts");
@@ -125,7 +125,8 @@ int launch_over_hosts(const HostsOptions& options, std::ostream& err) {
                                              .other_cause = std::chrono::milliseconds(600),
                                              .grace = std::chrono::milliseconds(2500),
                                              .out_fd = options.out_fd,
-                                             .err_fd = options.err_fd});
+                                             .err_fd = options.err_fd,
+                                             .relay = options.relay});
   end.last_output.clear();  // already printed as it arrived
   const bool failed = end.failed >= 0;
   const bool unreachable = failed && end.deaths[static_cast<std::size_t>(end.failed)].code == kSshFailed;
@@ -134,7 +135,7 @@ int launch_over_hosts(const HostsOptions& options, std::ostream& err) {
     end.code = static_cast<int>(ExitCode::peer_lost);
   }
   err << report_of(end, names) << std::flush;
-  return end.code;
+  return end_of(end, names);
 }
 
 }  // namespace trireme::launcher

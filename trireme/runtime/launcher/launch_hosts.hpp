@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "trireme/runtime/launcher/hostfile.hpp"
+#include "trireme/runtime/launcher/launch.hpp"
 #include "trireme/runtime/rank/variables.hpp"
 
 namespace trireme::launcher {
@@ -25,6 +26,7 @@ struct HostsOptions {
   std::string this_host{};                                              // empty: from the system
   Variables variables{};                                                // ours; some are passed to the hosts, see below
   int out_fd = STDOUT_FILENO, err_fd = STDERR_FILENO;                   // output of all hosts
+  SignalRelay* relay = nullptr;                                         // see SupervisorOptions
 };
 
 /// `word` quoted for a POSIX shell.
@@ -41,8 +43,8 @@ Variables variables_for_hosts(const Variables& variables);
 /// --world-size W --first-rank F --master H:P --control-stdin ... -- PROGRAM`. With a secret it first reads a line.
 std::string host_command(const HostsOptions& options, int node);
 
-/// Runs until all hosts are done. The first that fails stops the others. Signals are forwarded. The exit code is that
+/// Runs until all hosts are done. The first that fails stops the others. Signals are forwarded. The code is that
 /// of the host that failed first (71 if it cannot be reached), as with launch().
-int launch_over_hosts(const HostsOptions& options, std::ostream& err);
+LaunchEnd launch_over_hosts(const HostsOptions& options, std::ostream& err);
 
 }  // namespace trireme::launcher

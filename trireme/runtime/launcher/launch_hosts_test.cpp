@@ -110,7 +110,7 @@ class HostsBench {
     options.out_fd = options.err_fd = out.get();
     std::ostringstream said;
     const auto start = std::chrono::steady_clock::now();
-    const int code = launch_over_hosts(options, said);
+    const int code = launch_over_hosts(options, said).code;
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return {code, said.str(), file_contents(folder / "out"), "", seconds};
   }

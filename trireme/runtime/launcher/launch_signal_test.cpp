@@ -131,11 +131,40 @@ TEST(LaunchSignal, AnotherSignalIsNoRepetition) {  // Slurm: SIGUSR1, and SIGTER
 }
 
 TEST(LaunchSignal, RanksThatSaveHadNotBegunWhenASignalKillsThem) {
-  for (const auto& [signal, code] : {std::pair(SIGTERM, 75), std::pair(SIGUSR1, 75), std::pair(SIGINT, 130)}) {
+  for (const auto& [signal, code] : {std::pair(SIGTERM, 75), std::pair(SIGHUP, 75), std::pair(SIGINT, 130)}) {
     LaunchBench bench(std::string(":") + kReady);
     bench.options.saves_on_stop = true;
     EXPECT_EQ(run_and_signal(bench, {signal}).code, code);
   }
+}
+
+TEST(LaunchSignal, ARequestToSaveWaitsUntilTheRankCanTakeIt) {
+  // Until StopSignals exists in a rank, SIGUSR1 is pending there: it would kill it.
+  LaunchBench bench("", 1);
+  bench.options.saves_on_stop = true;
+  bench.options.program = {"python3", "-c", R"(
+import os, signal, time
+folder = os.environ["DIR"]
+open(folder + "/ready0", "w").close()
+while not {signal.SIGUSR1, signal.SIGUSR2} <= set(signal.sigpending()): time.sleep(0.01)
+got = []
+for number in (signal.SIGUSR1, signal.SIGUSR2): signal.signal(number, lambda n, _: got.append(n))
+signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGUSR1, signal.SIGUSR2))
+time.sleep(0.05)
+print(len(got))
+)"};
+  const LaunchResult result = run_and_signal(bench, {SIGUSR1, SIGUSR2});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.out, "2\n");
+}
+
+TEST(LaunchSignal, OneThatStopsByItOnPurposeIsTold) {  // trireme train --requeue
+  LaunchBench bench(std::string("trap 'exit 75' USR1") + kReady);
+  const LaunchResult result = run_and_signal(bench, {SIGUSR1});
+  EXPECT_EQ(result.code, 75);
+  EXPECT_THAT(result.err, StartsWith("stopped by SIGUSR1:"));
+  LaunchBench other(std::string("trap : USR1 USR2; trap 'exit 75' TERM") + kReady);
+  EXPECT_THAT(run_and_signal(other, {SIGUSR1, SIGUSR2, SIGTERM}).err, StartsWith("stopped by SIGTERM:"));
 }
 
 TEST(LaunchSignal, ItReachesThroughAWrapper) {

@@ -196,7 +196,7 @@ TEST(LaunchOutput, AndForRankZeroTooWhereBothGoToOnePlace) {
   const OwnedFd both(::open((bench.folder / "both").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   bench.options.out_fd = bench.options.err_fd = both.get();
   std::ostringstream said;
-  ASSERT_EQ(launch(bench.options, said), 0);
+  ASSERT_EQ(launch(bench.options, said).code, 0);
   EXPECT_THAT(bench.log(0), testing::StartsWith("o1\ne1\no2\ne2\n"));
   EXPECT_EQ(file_contents(bench.folder / "both"), bench.log(0));
 }
@@ -274,7 +274,7 @@ TEST(LaunchOutput, AReaderThatWaitsMakesRankZeroWait) {
       total += static_cast<std::size_t>(got);
   });
   std::ostringstream said;
-  EXPECT_EQ(launch(bench.options, said), 0);
+  EXPECT_EQ(launch(bench.options, said).code, 0);
   pipe.write.reset();
   reader.join();
   EXPECT_EQ(total, 20'000'000u);
@@ -295,7 +295,7 @@ TEST(LaunchOutput, AReaderThatStopsDoesNotStopTheRanks) {  // Ctrl-S, a hung ssh
     }
   });
   std::ostringstream said;
-  EXPECT_EQ(launch(bench.options, said), 0);
+  EXPECT_EQ(launch(bench.options, said).code, 0);
   pipe.write.reset();
   reader.join();
   EXPECT_EQ(bench.log(0).size(), 5'000'004u) << "the log is complete";
@@ -312,7 +312,7 @@ TEST(LaunchOutput, AReaderThatLeavesDoesNotStopTheRanks) {
   LaunchBench bench("echo one; sleep 0.05; echo two; touch $DIR/done", 1);
   bench.options.out_fd = pipe.write.get();
   std::ostringstream said;
-  EXPECT_EQ(launch(bench.options, said), 0);
+  EXPECT_EQ(launch(bench.options, said).code, 0);
   EXPECT_TRUE(fs::exists(bench.folder / "done"));
   EXPECT_EQ(bench.log(0), "one\ntwo\n");
 }
@@ -330,7 +330,7 @@ TEST(LaunchOutput, AReaderThatWaitsDoesNotKeepTheLauncherFromItsRanks) {
   });
   bench.options.program[2] = "[ $RANK = 0 ] && echo $$ > $DIR/pid; " + bench.options.program[2];
   std::ostringstream said;
-  EXPECT_EQ(launch(bench.options, said), 71);
+  EXPECT_EQ(launch(bench.options, said).code, 71);
   pipe.write.reset();
   reader.join();
 }

@@ -9,7 +9,7 @@
 
 namespace trireme::launcher {
 
-/// kStopSignals, and what wakes stopped ranks.
+/// kStopSignals, kUserSignals, and what wakes stopped ranks.
 inline constexpr std::array kRelayedSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT};
 
 /// Handles kRelayedSignals, except those that were ignored (nohup, a shell's background jobs). Blocks SIGPIPE in the

@@ -45,7 +45,10 @@ struct Living {
 class Supervisor {
  public:
   Supervisor(const std::vector<SupervisedProcess>& members, const SupervisorOptions& options)
-      : options_(options), out_(options.out_fd), err_(options.err_fd) {
+      : options_(options),
+        relay_(options.relay != nullptr ? *options.relay : own_relay_.emplace()),
+        out_(options.out_fd),
+        err_(options.err_fd) {
     EchoQueue* err = same_file(options.out_fd, options.err_fd) ? &out_ : &err_;
     for (const SupervisedProcess& member : members)
       living_.push_back(
@@ -96,7 +99,10 @@ class Supervisor {
       plan.keep.push_back(lifeline.read.get());
       plan.variables["TRIREME_LIFELINE_FD"] = std::to_string(lifeline.read.get());
     }
-    living.pid = start_process(plan, relay_.original_mask());
+    sigset_t mask = relay_.original_mask();
+    for (const int signal : kUserSignals)
+      if (options_.saves_on_stop) ::sigaddset(&mask, signal);  // until StopSignals handles them: they ask for no stop
+    living.pid = start_process(plan, mask);
     orphan_reaper_.watch(living.pid);
     living.pidfd = OwnedFd(static_cast<int>(::syscall(SYS_pidfd_open, living.pid, 0)));
     living.lifeline = std::move(lifeline.write);
@@ -156,14 +162,15 @@ class Supervisor {
         kill_at_ = options_.lifeline == Lifeline::standard_input ? now + options_.grace : now;
       }
     }
-    if (count_living() == 0 && signal != SIGCONT) {  // only output that is not being read is left
+    if (count_living() == 0 && is_stop_signal(signal)) {  // only output that is not being read is left
       out_.drop();
       err_.drop();
     }
-    if (signal != SIGCONT) {
+    if (is_stop_signal(signal)) {
+      end_.stop_was_asked = true;
       if (!first_event_) first_event_ = now;
-      passed_on_.push_back(signal);
     }
+    if (signal != SIGCONT) passed_on_.push_back(signal);
     for (const Living& each : living_)
       if (each.pid > 0) pass_on(each, signal);
   }
@@ -178,7 +185,7 @@ class Supervisor {
         if (byte == bytes[i]) on_signal(number, now);
     if (size > 0 && std::string_view(bytes, static_cast<std::size_t>(size)).find('S') == std::string_view::npos) return;
     if (stopping_ || count_living() == 0) return;
-    end_.stopped_from_above = true;
+    end_.stopped_from_above = end_.stop_was_asked = true;
     if (!first_event_) first_event_ = now;
     begin_stop(now);
   }
@@ -275,14 +282,21 @@ class Supervisor {
     return saved || (death.code > 128 && passed(death.code - 128)) || (death.code == kPeerLost && ending);
   }
 
+  /// The forwarded signal that a rank answers with an exit code; SIGUSR1 only if there was no other (`--requeue`).
+  int last_request() const {
+    int found = 0;
+    for (const int signal : passed_on_)
+      if (is_stop_signal(signal) || (signal == SIGUSR1 && found == 0)) found = signal;
+    return found;
+  }
+
   void note_exit(std::size_t member, Time now) {
     const ProcessExit& death = end_.deaths[member];
     if (stopping_ || (death.signal == 0 && death.code == 0)) return;
     if (!first_event_) first_event_ = now;
     if (orderly(death)) {
       ++orderly_deaths_;
-      if (end_.stop_signal == 0 && !passed_on_.empty())
-        end_.stop_signal = death.signal != 0 ? death.signal : passed_on_.back();
+      if (end_.stop_signal == 0) end_.stop_signal = death.signal != 0 ? death.signal : last_request();
       if (orderly_code_ == 0 && death.signal == 0 && death.code != kPeerLost) orderly_code_ = death.code;
       return;
     }
@@ -335,7 +349,8 @@ class Supervisor {
   }
 
   const SupervisorOptions& options_;
-  SignalRelay relay_{};
+  std::optional<SignalRelay> own_relay_{};
+  SignalRelay& relay_;
   OrphanReaper orphan_reaper_{};
   EchoQueue out_, err_;
   std::vector<Living> living_{};

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "trireme/runtime/launcher/rank_process.hpp"
+#include "trireme/runtime/launcher/signal_relay.hpp"
 
 namespace trireme::launcher {
 
@@ -33,8 +34,9 @@ struct SupervisorOptions {
   std::chrono::milliseconds other_cause{200};  // after a "peer lost" exit, wait that long for the exit that caused it
   std::chrono::milliseconds grace{400};        // from the stop request to SIGKILL
   int out_fd = STDOUT_FILENO, err_fd = STDERR_FILENO;
-  int control_fd = -1;         // the lifeline from a parent launcher; -1: none
-  bool saves_on_stop = false;  // the processes handle kStopSignals: one that is killed by such a signal had not begun
+  SignalRelay* relay = nullptr;  // of a caller that lives longer; null: one for this run
+  int control_fd = -1;           // the lifeline from a parent launcher; -1: none
+  bool saves_on_stop = false;    // the processes have StopSignals: one that is killed by such a signal had not begun
   std::function<void(const std::string&)> warn{};
 };
 
@@ -47,6 +49,7 @@ struct ProcessExit {
 struct SupervisorResult {
   int code = 0;                            // exit code of the launcher
   int failed = -1;                         // the process that caused the stop; -1: none failed
+  bool stop_was_asked = false;             // by a forwarded signal or through control_fd, whatever came of it
   int stop_signal = 0;                     // forwarded signal that ended the processes; 0: none
   bool killed_by_user = false;             // by a repeated request: nothing was saved
   bool stopped_from_above = false;         // through control_fd

@@ -10,16 +10,16 @@ namespace trireme::launcher {
 namespace {
 
 std::string how_it_died(const ProcessExit& death) {
-  if (death.signal == 0) return text("exited with code ", death.code);
-  return text("was killed by signal ", death.signal, " (", signal_name(death.signal), ")");
+  const std::string who = text("(pid ", death.pid, ") ");
+  if (death.signal == 0) return text(who, "exited with code ", death.code);
+  return text(who, "was killed by signal ", death.signal, " (", signal_name(death.signal), ")");
 }
 
 std::string seconds_text(double seconds) { return text(std::fixed, std::setprecision(2), seconds, " s"); }
 
 std::string failure_text(const SupervisorResult& end, const ProcessNames& names) {
   const auto failed = static_cast<std::size_t>(end.failed);
-  const ProcessExit& death = end.deaths[failed];
-  std::string report = text("error: ", names.each[failed], " (pid ", death.pid, ") ", how_it_died(death),
+  std::string report = text("error: ", names.each[failed], " ", how_it_died(end.deaths[failed]),
                             names.last_call.empty() ? "" : ": ", names.last_call, "\n");
   if (!names.hint.empty()) report += text("  ", names.hint, "\n");
   if (!end.last_output.empty()) report += "  last words:\n";
@@ -32,6 +32,13 @@ std::string failure_text(const SupervisorResult& end, const ProcessNames& names)
 }
 
 }  // namespace
+
+LaunchEnd end_of(const SupervisorResult& end, const ProcessNames& names) {
+  LaunchEnd told{.code = end.code, .stop_was_asked = end.stop_was_asked};
+  if (const auto failed = static_cast<std::size_t>(end.failed); end.failed >= 0)
+    told.failure = text(names.each[failed], " ", how_it_died(end.deaths[failed]));
+  return told;
+}
 
 std::string report_of(const SupervisorResult& end, const ProcessNames& names) {
   std::string report;

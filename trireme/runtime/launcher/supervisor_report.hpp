@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/runtime/launcher/launch.hpp"
 #include "trireme/runtime/launcher/supervisor.hpp"
 
 namespace trireme::launcher {
@@ -13,6 +14,9 @@ struct ProcessNames {
   // Of the process that failed:
   std::string last_call{}, hint{}, log_file{};
 };
+
+/// What the caller of a launcher needs to know.
+LaunchEnd end_of(const SupervisorResult& end, const ProcessNames& names);
 
 /// "" if all went well.
 std::string report_of(const SupervisorResult& end, const ProcessNames& names);

@@ -105,6 +105,8 @@ std::optional<Environment> from_torchrun(const Asked& asked) {
   need_master(asked, env);
   const std::string hosted = asked.value("TORCHELASTIC_USE_AGENT_STORE");
   env.store_is_hosted = hosted == "True" || hosted == "true" || hosted == "1";
+  const bool ours = env.launcher == "trireme launch";
+  env.attempt = asked.number(ours ? "TRIREME_ATTEMPT" : "TORCHELASTIC_RESTART_COUNT").value_or(0);
   if (asked.value("TORCHELASTIC_RUN_ID") != "none") env.job_id = asked.value("TORCHELASTIC_RUN_ID");
   return env;
 }

@@ -20,6 +20,7 @@ struct Environment {
   std::string store_file{};              // without an address: a file that all hosts see. Empty too: one rank, no store
   bool store_folder_is_private = false;  // its folder is ours: nobody else may have access to it
   std::string job_id{};                  // keeps ranks of other jobs from joining; may be empty
+  int attempt = 0;                       // how often the launcher has restarted the job; the store keeps them apart
   std::string secret{};                  // of the store, TRIREME_SECRET; never printed
   std::string how{};                     // a one-line summary
 };

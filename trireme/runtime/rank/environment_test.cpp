@@ -110,6 +110,15 @@ TEST(Environment, OurOwnLauncherHasItsName) {
   EXPECT_THAT(env.how, HasSubstr("(hosted by the launcher)"));
 }
 
+TEST(Environment, TheAttemptIsThatOfTheLauncher) {
+  EXPECT_EQ(detect_from({}).attempt, 0);
+  const Variables restarted = changed_variables(kTorchrunVariables, {{"TORCHELASTIC_RESTART_COUNT", "2"}});
+  EXPECT_EQ(detect_from(restarted).attempt, 2);
+  const Variables ours = changed_variables(restarted, {{"TRIREME_LAUNCH", "1"}, {"TRIREME_ATTEMPT", "5"}});
+  EXPECT_EQ(detect_from(ours).attempt, 5);
+  EXPECT_THAT(environment_error(changed_variables(ours, {{"TRIREME_ATTEMPT", "x"}})), HasSubstr("TRIREME_ATTEMPT"));
+}
+
 TEST(Environment, UnevenHostsOfOurOwnLauncher) {
   const Variables second = {
       {"RANK", "4"},          {"WORLD_SIZE", "7"},       {"LOCAL_RANK", "0"},  {"LOCAL_WORLD_SIZE", "3"},

@@ -148,8 +148,7 @@ ParallelContext::ParallelContext(const ParallelSizes& sizes, const Environment& 
   // A launcher sets the folder for the flight records of its ranks.
   CommOptions comm = options.comm;
   if (is_set(variables, "TRIREME_HANG_FOLDER")) comm.hang_folder = value_of(variables, "TRIREME_HANG_FOLDER");
-  const std::string attempt = value_of(variables, "TORCHELASTIC_RESTART_COUNT");
-  const StorePtr store = join_store(environment, options.comm, attempt.empty() ? "0" : attempt);
+  const StorePtr store = join_store(environment, options.comm);
   check_startup(store, environment.rank, environment.world_size, whole_fingerprint(sizes, options), options.comm);
   reserve.reset();  // all ranks of this host have held theirs
   world_ = std::make_unique<C10dWorld>(

@@ -58,7 +58,13 @@ int run_rank_main(const RankMain& how, const std::function<int(const Environment
   // c10d logs the stack of every connection that breaks, before our own sentence with the rank and the call.
   if (!is_set(how.variables, "TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = kLogErrors;
   return guarded([&] {
-    const Environment env = detect_environment(how.variables, how.flags, visible_gpus());
+    Environment env = detect_environment(how.variables, how.flags, visible_gpus());
+    if (how.max_restarts > 0 && env.launcher == "alone" && env.start_local_ranks == 0)
+      env.start_local_ranks = how.flags.local_ranks;  // a single rank, that somebody has to start again
+    require<ConfigError>(how.max_restarts == 0 || env.start_local_ranks > 0 || env.launcher == "trireme launch",
+                         "--max-restarts ", how.max_restarts, ": this process does not start the ranks (",
+                         env.how.empty() ? env.launcher : env.how, ")\n",
+                         "  fix: -n N, or the restarts of the launcher (torchrun --max-restarts, sbatch --requeue)");
     if (env.start_local_ranks > 0) {
       if (!how.quiet) std::cerr << "launch: " << env.how << std::endl;
       launcher::Job job{.program = how.words, .variables = how.variables, .ranks = env.start_local_ranks};
@@ -67,6 +73,7 @@ int run_rank_main(const RankMain& how, const std::function<int(const Environment
       job.master_addr = env.master_addr;
       job.master_port = env.master_port;
       job.log_folder = how.log_folder;
+      job.max_restarts = how.max_restarts;
       job.saves_on_stop = how.saves_on_stop;
       job.out_of_memory_advice = how.out_of_memory_advice;
       job.drops_logs = how.drops_logs;

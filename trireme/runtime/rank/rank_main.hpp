@@ -18,8 +18,9 @@ struct RankMain {
   Variables variables{};
   EnvironmentFlags flags{};                    // flags.local_ranks: -n N starts N ranks of this program
   std::string log_folder{};                    // for ranks that this process starts
+  int max_restarts = 0;                        // of a job whose ranks this process starts
   bool quiet = false;                          // do not print to stderr how it was started
-  bool saves_on_stop = false;                  // `body` handles kStopSignals with StopSignals
+  bool saves_on_stop = false;                  // `body` has StopSignals
   std::string out_of_memory_advice{};          // for a rank that the kernel kills for want of memory
   std::function<bool(int code)> drops_logs{};  // whether the caller removes the log folder after this exit code
 };

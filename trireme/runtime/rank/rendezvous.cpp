@@ -154,7 +154,7 @@ HostedStore host_store(const StoreAddress& at, const std::string& job_id) {
   return hosted;
 }
 
-StorePtr join_store(const Environment& env, const CommOptions& options, const std::string& attempt) {
+StorePtr join_store(const Environment& env, const CommOptions& options) {
   StorePtr store;
   if (!env.master_addr.empty()) {
     store = env.rank == 0 && !env.store_is_hosted ? host_and_join(env, options.init_timeout_s)
@@ -170,7 +170,7 @@ StorePtr join_store(const Environment& env, const CommOptions& options, const st
   }
   store->setTimeout(milliseconds(options.init_timeout_s));
   if (!env.secret.empty() && !asks_for_secret(env)) store = c10::make_intrusive<SignedStore>(store, env.secret);
-  return c10::make_intrusive<c10d::PrefixStore>(text("trireme/", env.job_id, "/", attempt), store);
+  return c10::make_intrusive<c10d::PrefixStore>(text("trireme/", env.job_id, "/", env.attempt), store);
 }
 
 }  // namespace trireme

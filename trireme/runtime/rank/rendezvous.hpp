@@ -37,7 +37,7 @@ class StoreNotes {
 };
 
 /// Connects to the store of the job in `environment`: rank 0 hosts it if no launcher does, the others connect within
-/// init_timeout_s. `attempt`: a restarted job must not read keys of the previous attempt.
-StorePtr join_store(const Environment& environment, const CommOptions& options, const std::string& attempt = "0");
+/// init_timeout_s. A restarted job does not see the keys of the attempt before.
+StorePtr join_store(const Environment& environment, const CommOptions& options);
 
 }  // namespace trireme
