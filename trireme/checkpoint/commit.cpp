@@ -137,7 +137,8 @@ void begin_save(files::Fs& fs, const SaveTarget& target) {
     check_done(made == EEXIST ? 0 : made, target.folder, "be made");
   }
   check_not_there(target);
-  check_done(fs.make_folder(target.temporary()), target.temporary(), "be made");
+  const int temporary = fs.make_folder(target.temporary());
+  check_done(temporary == EEXIST ? 0 : temporary, target.temporary(), "be made");
 }
 
 void commit(files::Fs& fs, const SaveTarget& target, Manifest manifest, const SmallFiles& small_files) {

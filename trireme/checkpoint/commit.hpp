@@ -12,8 +12,8 @@
 namespace trireme::checkpoint {
 
 // Note [Commit protocol]
-//   rank 0    begin_save      FOLDER/step-N.tmp-ID is made
-//   each rank writes its file there, and fsyncs it
+//   each rank begin_save      FOLDER/step-N.tmp-ID is made by the first of them: none waits for another
+//             writes its file there, and fsyncs it
 //   rank 0    commit          small files and the manifest are written and fsynced, then the folder is; all files are
 //                             there and have the right size and header; the folder is renamed to step-N and FOLDER is
 //                             fsynced; `latest` is replaced
@@ -34,7 +34,7 @@ using SmallFiles = std::vector<std::pair<std::string, std::string>>;  // base na
 
 /// All throw CheckpointError with the path, the operation and the system's reason. After an error the save is to be
 /// abandoned and made again with another id: a file whose fsync failed is never used.
-/// Makes FOLDER too, if it is not there; the folder that it is in must be.
+/// Makes FOLDER too, if it is not there; the folder that it is in must be. May be called by every rank.
 void begin_save(files::Fs& fs, const SaveTarget& target);
 /// `manifest.files` lists the ranks' files; the small files are added. A checkpoint of this step that is already there
 /// is replaced if it is not valid, else an error. When this returns, no crash can undo it.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/process_limits.hpp"
 #include "trireme/checkpoint/reader.hpp"
 #include "trireme/files/safetensors_write.hpp"
 
@@ -47,12 +48,16 @@ std::vector<Box> split_box(const Box& box, std::int64_t max_elements) {
   return out;
 }
 
-ShardWriter::ShardWriter(files::Fs& fs, BlockPool& pool, const ShardOptions& options, std::vector<PlannedSlice> slices)
-    : fs_(fs), pool_(pool), path_(options.folder / rank_file_name(options.rank)), slices_(std::move(slices)) {
+ShardWriter::ShardWriter(files::Fs& fs, BlockPool& pool, SaveTarget target, int rank, std::vector<PlannedSlice> slices)
+    : fs_(fs),
+      pool_(pool),
+      target_(std::move(target)),
+      path_(target_.temporary() / rank_file_name(rank)),
+      slices_(std::move(slices)) {
   std::vector<files::SafetensorsTensor> tensors;
   for (const PlannedSlice& slice : slices_) tensors.push_back({key_of(slice), slice.dtype, sizes_of(slice.box)});
   const std::string header =
-      files::safetensors_header(tensors, {{"format", "pt"}, {"checkpoint", options.id}}, path_.filename().string());
+      files::safetensors_header(tensors, {{"format", "pt"}, {"checkpoint", target_.id}}, path_.filename().string());
   file_.name = path_.filename().string();
   file_.header_bytes = header.size();
   file_.header_hash = files::xxh3(std::as_bytes(std::span(header)));
@@ -99,15 +104,28 @@ void ShardWriter::end() {
   changed_.notify_all();
 }
 
-void ShardWriter::fail(const char* what, int error) {
+void ShardWriter::fail(const std::string& why) {
   const std::lock_guard lock(mutex_);
-  if (failure_.empty()) failure_ = text(path_.string(), ": ", what, ": ", errno_text(error));
+  if (failure_.empty()) failure_ = why;
   failed_ = true;
+}
+
+void ShardWriter::fail(const char* what, int error) {
+  fail(text(path_.string(), ": ", what, ": ", write_error_text(error), "\n  fix: ", write_error_fix(error)));
+}
+
+void ShardWriter::open() {
+  try {
+    begin_save(fs_, target_);
+  } catch (const CheckpointError& e) {
+    return fail(e.what());
+  }
+  if (const int error = fs_.create(path_, /*direct=*/true, fd_)) fail("cannot be created", error);
 }
 
 /// Until end(): also after a failure, so that the appending thread gets its blocks back.
 void ShardWriter::write_blocks() {
-  if (const int error = fs_.create(path_, /*direct=*/true, fd_)) fail("cannot be created", error);
+  open();
   for (;;) {
     Filled filled;
     {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "trireme/checkpoint/block_pool.hpp"
+#include "trireme/checkpoint/commit.hpp"
 #include "trireme/checkpoint/manifest.hpp"
 #include "trireme/files/fs.hpp"
 
@@ -32,16 +33,11 @@ inline constexpr std::uint64_t kMaxSliceBytes = std::uint64_t{16} << 20;
 /// The box as boxes of at most `max_elements` elements, consecutive in row-major order.
 std::vector<Box> split_box(const Box& box, std::int64_t max_elements);
 
-struct ShardOptions {
-  std::filesystem::path folder;
-  int rank = 0;
-  std::string id;  // Manifest::id
-};
-
 /// One thread appends the bytes of all slices, in order; another hashes and writes them.
 class ShardWriter {
  public:
-  ShardWriter(files::Fs& fs, BlockPool& pool, const ShardOptions& options, std::vector<PlannedSlice> slices);
+  /// Writes to target.temporary(), and makes it first (begin_save).
+  ShardWriter(files::Fs& fs, BlockPool& pool, SaveTarget target, int rank, std::vector<PlannedSlice> slices);
   /// Without finish(): stops writing and closes the file, which is incomplete.
   ~ShardWriter();
   ShardWriter(const ShardWriter&) = delete;
@@ -70,10 +66,13 @@ class ShardWriter {
   void write_blocks();
   int write_block(Filled& filled);
   void hash_slices(std::span<const std::byte> bytes);
+  void open();
+  void fail(const std::string& why);
   void fail(const char* what, int error);
 
   files::Fs& fs_;
   BlockPool& pool_;
+  const SaveTarget target_;
   const std::filesystem::path path_;
   std::vector<PlannedSlice> slices_;
   StoredFile file_;

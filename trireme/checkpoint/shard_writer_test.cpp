@@ -8,6 +8,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/files/safetensors.hpp"
+#include "trireme/testing/recording_fs.hpp"
 #include "trireme/testing/temp_folder.hpp"
 #include "trireme/testing/test_helpers.hpp"
 
@@ -17,6 +18,10 @@ namespace {
 using files::SafetensorsDtype;
 
 const std::string kId(32, '7');
+
+SaveTarget target_in(const TempFolder& folder) {
+  return {.folder = folder.path() / "checkpoints", .step = 7, .id = kId};
+}
 
 /// Bytes that differ everywhere.
 std::string numbered_bytes(std::size_t size) {
@@ -55,13 +60,13 @@ TEST(ShardWriter, WritesASafetensorsFile) {
   };
   const std::size_t sizes[] = {1400 * 512 * 4, 1400 * 512 * 4, 14, 5};
   const std::string bytes = numbered_bytes(2 * sizes[0] + 19);
-  ShardWriter writer(files::real_fs(), pool, {.folder = folder.path(), .rank = 3, .id = kId}, slices);
+  ShardWriter writer(files::real_fs(), pool, target_in(folder), 3, slices);
   for (std::size_t at = 0, part = 1; at < bytes.size(); at += part, part = part * 3 + 1)
     writer.append(as_span(bytes).subspan(at, std::min(part, bytes.size() - at)));
   writer.end();
   const Manifest shard = writer.finish();
 
-  const files::Safetensors file(folder.path() / "rank-00003.safetensors");
+  const files::Safetensors file(target_in(folder).temporary() / "rank-00003.safetensors");
   EXPECT_EQ(file.metadata().at("checkpoint"), kId);
   ASSERT_EQ(file.size(), 4u);
   ASSERT_EQ(shard.tensors.size(), 4u);
@@ -77,39 +82,17 @@ TEST(ShardWriter, WritesASafetensorsFile) {
     EXPECT_EQ(slice.offset, shard.files[0].header_bytes + file.entry(i).begin);
   }
   EXPECT_EQ(file.entry(0).name, "a/weight/1:1401,0:512");
-  EXPECT_EQ(std::filesystem::file_size(folder.path() / "rank-00003.safetensors"), shard.files[0].bytes);
+  EXPECT_EQ(std::filesystem::file_size(target_in(folder).temporary() / "rank-00003.safetensors"), shard.files[0].bytes);
   EXPECT_LE(pool.most_bytes(), 2 * BlockPool::kBlockBytes) << "more memory than it was given";
 }
-
-/// A file system on which writing fails from the n-th call on.
-class FullFs final : public files::Fs {
- public:
-  FullFs(int good_writes, int error) : left_(good_writes), error_(error) {}
-  int make_folder(const std::filesystem::path& folder) override { return fs_.make_folder(folder); }
-  int create(const std::filesystem::path& file, bool direct, int& fd) override { return fs_.create(file, direct, fd); }
-  int write(int fd, std::uint64_t offset, std::span<const std::byte> bytes) override {
-    return left_-- > 0 ? fs_.write(fd, offset, bytes) : error_;
-  }
-  int truncate(int fd, std::uint64_t size) override { return fs_.truncate(fd, size); }
-  int sync(int fd) override { return fs_.sync(fd); }
-  int close(int fd) override { return fs_.close(fd); }
-  int rename(const std::filesystem::path& a, const std::filesystem::path& b) override { return fs_.rename(a, b); }
-  int sync_folder(const std::filesystem::path& folder) override { return fs_.sync_folder(folder); }
-  int remove_file(const std::filesystem::path& file) override { return fs_.remove_file(file); }
-  int remove_folder(const std::filesystem::path& folder) override { return fs_.remove_folder(folder); }
-
- private:
-  files::Fs& fs_ = files::real_fs();
-  int left_, error_;
-};
 
 /// A full disk is reported once, at the end, and nobody waits for memory for ever.
 TEST(ShardWriter, ADiskThatIsFullIsReported) {
   const TempFolder folder;
   BlockPool pool(BlockPool::kBlockBytes);
   const std::int64_t rows = 20 * (BlockPool::kBlockBytes / 4096);
-  FullFs fs(3, ENOSPC);
-  ShardWriter writer(fs, pool, {.folder = folder.path(), .rank = 0, .id = kId},
+  FailingFs fs({.number = 3, .error = ENOSPC, .kind = FsKind::write});
+  ShardWriter writer(fs, pool, target_in(folder), 0,
                      {{"a", kWeight, SafetensorsDtype::F32, {rows, 1024}, {{0, rows}, {0, 1024}}}});
   const std::string row(4096, 'x');
   for (std::int64_t i = 0; i < rows; ++i) writer.append(as_span(row));
@@ -122,7 +105,7 @@ TEST(ShardWriter, MayBeGivenUp) {
   const TempFolder folder;
   BlockPool pool(BlockPool::kBlockBytes);
   {
-    ShardWriter writer(files::real_fs(), pool, {.folder = folder.path(), .rank = 0, .id = kId},
+    ShardWriter writer(files::real_fs(), pool, target_in(folder), 0,
                        {{"a", kWeight, SafetensorsDtype::U8, {100}, {{0, 100}}}});
     writer.append(as_span("not all of it"));
   }

@@ -137,6 +137,10 @@ void add_train(CLI::App& app, Choice& choice) {
                                              "start so many ranks here; without it: as torchrun, srun or mpirun says");
   cmd->add_option("--master", options->master, "HOST:PORT where the ranks meet, when no launcher says");
   cmd->add_option("--max-restarts", options->max_restarts, kRestartsHelp)->capture_default_str();
+  auto resume = std::make_shared<std::string>();
+  cmd->add_option("--resume", *resume,
+                  "a checkpoint, or the folder of a run, to go on from; or never. Default: auto, the newest run of "
+                  "this config that was stopped");
   cmd->add_flag("--requeue", options->requeue,
                 "SIGUSR1 saves and exits with 75, as SIGTERM does; without it: saves and goes on");
   cmd->add_option("--run-folder", options->run_folder, "")->group("");
@@ -145,13 +149,16 @@ void add_train(CLI::App& app, Choice& choice) {
   cmd->add_flag("--terminal-color", options->terminal_color, "")->group("");
   cmd->footer(
       "Any key can be set: --section.key VALUE. The run's folder is runs/NAME, and runs/latest points to it.\n"
-      "Ctrl-C finishes the step, saves the weights and exits with 130; SIGTERM and SIGHUP do the same and exit with "
+      "Ctrl-C finishes the step, saves a checkpoint and exits with 130; SIGTERM and SIGHUP do the same and exit with "
       "75;\nCtrl-C again, a second later, stops at once. SIGUSR1 saves and goes on; SIGUSR2 writes the last calls of a "
       "rank\nto hang/ and goes on.\n\n"
       "Example:\n  trireme train examples/tiny.toml -n 4 --training.steps 50");
-  cmd->callback([options, ranks, &choice] {
+  cmd->callback([options, ranks, resume, &choice] {
     require<ConfigError>(ranks->count() == 0 || options->ranks >= 1, "-n ", options->ranks, ": must be at least 1");
     options->overrides = choice.overrides;
+    if (!resume->empty())
+      options->overrides.push_back(
+          {.path = "checkpoint.resume", .value = {*resume}, .place = {.file = "", .note = text("--resume ", *resume)}});
     options->words = choice.words;
     options->version = "trireme " TRIREME_VERSION;
     choice.output_is_optional = true;

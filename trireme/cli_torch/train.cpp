@@ -74,6 +74,13 @@ ChosenRun run_of(const Config& config, const Variables& variables) {
                      .layout = report::layout_word(grid.axes())});
 }
 
+/// ranks/, or the first of ranks-2/, ranks-3/ ... that is not there: a run that goes on keeps its old logs.
+std::filesystem::path free_log_folder(const std::filesystem::path& run) {
+  std::filesystem::path folder = run / "ranks";
+  for (int i = 2; std::filesystem::exists(folder); ++i) folder = run / text("ranks-", i);
+  return folder;
+}
+
 /// The paths of rank 0, on every rank.
 std::vector<std::filesystem::path> broadcast_paths(std::vector<std::filesystem::path> paths, World& world) {
   std::string lines;
@@ -126,6 +133,7 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
   if (env.rank == 0) resumes = checkpoints_to_resume(io.folder, config.checkpoint.resume);
   io.resume_from = broadcast_paths(std::move(resumes), context.world());
   io.stop_asked = StopSignals::asked;
+  io.save_asked = StopSignals::save_asked;
   const auto end = [&](ExitCode code) {
     const bool removes = !own_folder.path.empty() && is_told_in_full(static_cast<int>(code));
     if (removes) report::remove_if_nothing_was_done(own_folder);
@@ -188,7 +196,7 @@ int run_train(const TrainCommand& asked, Console& console) {
     }
     made = run_of(loaded.config, variables).folder;
     command.run_folder = made.path.string();
-    const std::filesystem::path ranks = made.path / "ranks", copy = ranks / "launched.toml";
+    const std::filesystem::path ranks = free_log_folder(made.path), copy = ranks / "launched.toml";
     make_folder(ranks);
     replace_file(copy, command.config_text);
     how.words.insert(how.words.end(), {"--run-folder", command.run_folder, "--config-copy", copy.string()});

@@ -108,5 +108,24 @@ TEST(MetricsFile, ReportsWhatItCannotOpenOrWrite) {
   EXPECT_THROW(full.append(cpu_step(1, 400, 6.5)), DataError);
 }
 
+TEST(MetricsFile, RecordsOfLaterStepsAreDropped) {
+  const TempFolder folder;
+  const std::filesystem::path path = folder / "metrics.jsonl";
+  {
+    MetricsFile file(path);
+    for (std::int64_t step = 1; step <= 12; ++step)
+      file.append({.step = step, .loss = 1.0 / static_cast<double>(step)});
+  }
+  const std::string all = file_contents(path);
+  drop_records_after(path, 12);
+  EXPECT_EQ(file_contents(path), all) << "nothing to drop";
+  std::ofstream(path, std::ios::app) << "{\"step\":9,\"lo";  // killed in the middle of a record
+  drop_records_after(path, 10);
+  EXPECT_EQ(file_contents(path), all.substr(0, all.find("{\"step\":11")));
+  drop_records_after(path, 0);
+  EXPECT_EQ(file_contents(path), "");
+  EXPECT_THROW(drop_records_after(folder / "none", 1), DataError);
+}
+
 }  // namespace
 }  // namespace trireme::report

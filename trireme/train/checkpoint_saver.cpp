@@ -106,9 +106,7 @@ struct CheckpointSaver::Save {
       : target(std::move(to)), parts(std::move(all)) {
     std::vector<checkpoint::PlannedSlice> plan;
     for (const Part& part : parts) plan.push_back(part.plan);
-    writer = std::make_unique<checkpoint::ShardWriter>(
-        fs, pool, checkpoint::ShardOptions{.folder = target.temporary(), .rank = rank, .id = target.id},
-        std::move(plan));
+    writer = std::make_unique<checkpoint::ShardWriter>(fs, pool, target, rank, std::move(plan));
     written = std::async(std::launch::async, [this, from = HostCopies(parts)]() mutable { return run(from); });
   }
   ~Save() { writer->cancel(); }  // `written` waits for its thread
@@ -150,7 +148,8 @@ CheckpointSaver::CheckpointSaver(SaverOptions options, Mesh& mesh)
     : options_(std::move(options)),
       mesh_(mesh),
       fs_(options_.fs != nullptr ? *options_.fs : files::real_fs()),
-      pool_(options_.buffer_bytes) {}
+      pool_(options_.buffer_bytes),
+      nonce_(broadcast_text(mesh.world().control(), hex_digits(random_bytes(16)))) {}
 
 CheckpointSaver::~CheckpointSaver() = default;
 
@@ -159,21 +158,16 @@ void CheckpointSaver::start(const Zero& zero, checkpoint::Manifest manifest, con
   if (save_) finish();
   wait_for_commit();
   const Stopwatch time;
-  checkpoint::SaveTarget target{.folder = options_.folder, .step = manifest.training.step, .id = {}};
-  if (mesh_.rank() == 0) {
-    target.id = hex_digits(random_bytes(16));
-    try {
-      checkpoint::begin_save(fs_, target);
-    } catch (const CheckpointError& e) {
-      fail(target, e.what());
-      target.id.clear();
-    }
+  // The same on all ranks, and of no other save, without a word between them.
+  const std::string unique = text(nonce_, " ", saves_++, " ", manifest.training.step);
+  const std::string id = str(files::xxh3(std::as_bytes(std::span(unique))));
+  const checkpoint::SaveTarget target{.folder = options_.folder, .step = manifest.training.step, .id = id};
+  if (export_weights) {
+    if (mesh_.rank() == 0) checkpoint::begin_save(fs_, target);
+    export_weights(target.temporary());
   }
-  target.id = broadcast_text(mesh_.world().control(), target.id);
-  if (target.id.empty()) return;
-  if (export_weights) export_weights(target.temporary());
   std::vector<Part> parts = parts_of(slices_to_save(zero));
-  parts.push_back(random_part(mesh_.rank(), random));
+  if (!random.empty()) parts.push_back(random_part(mesh_.rank(), random));
   manifest.id = target.id;
   save_ = std::make_unique<Save>(fs_, pool_, target, mesh_.rank(), std::move(parts));
   save_->manifest = std::move(manifest);

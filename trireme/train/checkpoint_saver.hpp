@@ -35,14 +35,15 @@ struct SaveOutcome {
 };
 
 // Note [A save in the background]
-//   start()           rank 0 makes the folder; a thread of each rank begins to copy its slices into blocks of memory,
-//                     and another one to hash and write them
+//   start()           a thread of each rank begins to copy its slices into blocks of memory, and another one to hash
+//                     and write them
 //   before_update()   the copy must be complete before the weights change
 //   is_writing()      goes into the step's agreement; when no rank is writing any more, all call settle()
 //   settle()          rank 0 gets what each file contains, and commits in the background
-// No rank waits for another one, and nothing is sent except in start() and settle().
+// No rank waits for another one, and nothing is sent except in settle() and finish().
 class CheckpointSaver {
  public:
+  /// Collective.
   CheckpointSaver(SaverOptions options, Mesh& mesh);
   /// A save in progress is given up.
   ~CheckpointSaver();
@@ -84,6 +85,8 @@ class CheckpointSaver {
   Mesh& mesh_;
   files::Fs& fs_;
   checkpoint::BlockPool pool_;
+  const std::string nonce_;  // of this run, the same on all ranks
+  std::int64_t saves_ = 0;
   std::unique_ptr<Save> save_;           // until it is settled
   std::future<SaveOutcome> committing_;  // on rank 0
   std::optional<SaveOutcome> outcome_;

@@ -48,6 +48,7 @@ std::vector<Reading> readings(const checkpoint::Manifest& manifest, const Wanted
   std::vector<Reading> out;
   for (const auto& [key, slices] : wanted) {
     const checkpoint::StoredTensor* tensor = checkpoint::find(manifest, key.first, key.second);
+    if (tensor == nullptr) continue;
     for (const checkpoint::StoredSlice& slice : tensor->slices)
       if (std::ranges::any_of(slices, [&](const StateSlice& s) { return intersection(slice.box, s.box).has_value(); }))
         out.push_back({tensor, &slice, &slices});
@@ -65,6 +66,7 @@ std::vector<std::string> tensor_differences(const checkpoint::Manifest& manifest
   for (const auto& [key, shape] : model) {
     const auto& [name, kind] = key;
     const checkpoint::StoredTensor* stored = checkpoint::find(manifest, name, kind);
+    if (stored == nullptr && numel(shape) == 0) continue;  // nothing to save
     if (stored == nullptr)
       out.push_back(text(name, " (", kind, ") is not in the checkpoint"));
     else if (stored->shape != shape)

@@ -14,8 +14,8 @@
 #include "trireme/config/schema/weight_names.hpp"
 #include "trireme/files/safetensors_folder_write.hpp"
 #include "trireme/model/hugging_face.hpp"
-#include "trireme/nn/full_tensor.hpp"
 #include "trireme/train/dtypes.hpp"
+#include "trireme/zero/collective_state_dict.hpp"
 #include "trireme/zero/saved_state.hpp"
 
 namespace trireme {
@@ -26,18 +26,6 @@ std::map<std::string, std::vector<WeightName>> names_by_ours(const ModelConfig& 
   std::map<std::string, std::vector<WeightName>> names;
   for (WeightName& name : weight_names(model)) names[name.ours].push_back(std::move(name));
   return names;
-}
-
-/// Calls f(parameter) once per parameter, in the order in which they are written: per part, the buckets in forward
-/// order; then the frozen ones.
-template <class F>
-void for_each_param(Zero& zero, const F& f) {
-  for (ZeroPart* part : zero.parts())
-    for (std::size_t b = part->partition.num_buckets(); b-- > 0;) {
-      const FlatBucket& bucket = part->partition.bucket(b);
-      for (std::size_t s = bucket.slots.size(); s-- > 0;) f(part->partition.params()[bucket.slots[s].item]);
-    }
-  for (const Param& param : zero.frozen()) f(param);
 }
 
 /// InternalError for a weight of the model that would not be written.
@@ -92,22 +80,14 @@ void save_weights(Zero& zero, Mesh& mesh, const ModelConfig& model, const SmallF
   const LongWork writing(mesh.world(), 0);
   const std::vector<files::SafetensorsTensor> tensors = tensors_of(zero, names);
   if (mesh.rank() == 0) writer.emplace(folder, tensors);
-  const auto write = [&](const Param& param) {
-    const at::Tensor full = gather_full_tensor(param.value.detach(), param.spec, mesh).value;
+  for_each_full_param(zero, [&](const Param& param, const at::Tensor& full) {
     if (!writer) return;
     for (const WeightName& name : names.at(param.name)) {
       const at::Tensor theirs = their_tensor(name, full).contiguous().cpu();
       writer->append(name.theirs, {static_cast<const std::byte*>(theirs.const_data_ptr()), theirs.nbytes()});
       writing.progress();
     }
-  };
-  for (ZeroPart* part : zero.parts())
-    for (std::size_t b = part->partition.num_buckets(); b-- > 0;)
-      part->params.with_whole(b, [&] {
-        const FlatBucket& bucket = part->partition.bucket(b);
-        for (std::size_t s = bucket.slots.size(); s-- > 0;) write(part->partition.params()[bucket.slots[s].item]);
-      });
-  for (const Param& param : zero.frozen()) write(param);
+  });
   if (writer) {
     for (const auto& [name, contents] : beside) writer->add_file(name, contents);
     writer->publish([&writing] { writing.progress(); });

@@ -173,7 +173,8 @@ ExitCode Trainer::run() {
   tracer_.finish();
   const double seconds = run_time.seconds();
   const bool interrupted = stop && done < steps;
-  const SavedWeights saved = save(done);
+  // A scheduler that takes the machine away does not wait for more than the checkpoint.
+  const SavedWeights saved = save(done, stop == ExitCode::preempted && interrupted ? Export::no : Export::yes);
   if (report_) report_->finish(interrupted, peak_bytes_, saved.folder, seconds, validation_seconds);
   check_trained(done, skipped_, saved);
   return interrupted ? *stop : ExitCode::done;
@@ -284,16 +285,16 @@ checkpoint::Manifest Trainer::manifest_of(std::int64_t step) const {
   return manifest;
 }
 
-/// `last`: the run ends, so it is also exported if that was asked for.
-void Trainer::start_save(std::int64_t step, Last last) {
+void Trainer::start_save(std::int64_t step, Last last, Export exports) {
   mesh_.tag({step, "save"});
   zero().finish_gathers();
   const auto export_weights = [&](const std::filesystem::path& folder) {
     save_weights(zero(), mesh_, config_.model, {}, folder);
   };
-  const bool exports = last == Last::yes && config_.checkpoint.export_hf;
   saver_->start(zero(), manifest_of(step), to_bytes(get_current_random_state(random_)),
-                exports ? export_weights : std::function<void(const std::filesystem::path&)>());
+                exports == Export::yes && config_.checkpoint.export_hf
+                    ? export_weights
+                    : std::function<void(const std::filesystem::path&)>());
   if (!config_.checkpoint.async || last == Last::yes) saver_->finish();
 }
 
@@ -308,15 +309,15 @@ void Trainer::tell_outcome() {
   if (!outcome->warning.empty()) report_->warning(outcome->warning);
 }
 
-/// The last checkpoint of this run; one of the same step that is already there is not written again.
-SavedWeights Trainer::save(std::int64_t step) {
+/// The last checkpoint of this run.
+SavedWeights Trainer::save(std::int64_t step, Export exports) {
   mesh_.tag({step, "save"});
   if (report_) StopSignals::announce("saving a checkpoint after step ", step, "");
   saver_->finish();
   if (report_) tell_outcome();
   const std::filesystem::path folder = io_.folder / "checkpoints" / text("step-", step);
   if (context_.rank() == 0) wait_for_space(folder);
-  start_save(step, Last::yes);
+  start_save(step, Last::yes, exports);
   std::string failure;
   if (const std::optional<SaveOutcome> outcome = saver_->take_outcome()) failure = outcome->failure;
   failure = first_failure(mesh_.world().control(), failure);

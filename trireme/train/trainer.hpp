@@ -47,8 +47,9 @@ class Trainer {
   void resume_from_checkpoint();
   checkpoint::Manifest manifest_of(std::int64_t step) const;
   enum class Last { no, yes };
-  void start_save(std::int64_t step, Last last);
-  SavedWeights save(std::int64_t step);
+  enum class Export { no, yes };  // a Hugging Face folder, if checkpoint.export_hf
+  void start_save(std::int64_t step, Last last, Export exports = Export::no);
+  SavedWeights save(std::int64_t step, Export exports = Export::no);
   void tell_outcome();
   void wait_for_space(const std::filesystem::path& folder);
 

@@ -178,7 +178,7 @@ struct CheckpointConfig {
   bool async = true;
   double buffer_mb = 2048;
   std::vector<std::string> accept_changes;
-  bool export_hf = false;
+  bool export_hf = true;
   std::string format = "trireme";
 };
 

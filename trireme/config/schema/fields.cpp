@@ -310,7 +310,8 @@ std::vector<Field> fields(Config& c) {
        "memory of a rank for a save in the background; a larger state makes the next update wait", 4, 1e9},
       one_of("checkpoint.accept_changes", &c.checkpoint.accept_changes,
              "what may differ from the checkpoint that a run resumes from", {"data", "tokenizer", "seed", "optimizer"}),
-      {"checkpoint.export_hf", &c.checkpoint.export_hf, "the last checkpoint is a Hugging Face folder too"},
+      {"checkpoint.export_hf", &c.checkpoint.export_hf,
+       "the checkpoint of the last step is a Hugging Face folder too, which transformers loads"},
       one_of("checkpoint.format", &c.checkpoint.format, "layout of a checkpoint's folder", {"trireme", "nanotron"}),
 
       {"metrics.interval", &c.metrics.interval, "steps between lines", 1, kMaxCount},

@@ -85,7 +85,7 @@ TEST(Fields, HaveTheDefaultsOfTheSchema) {
       {"checkpoint.async", "true"},
       {"checkpoint.buffer_mb", "2048"},
       {"checkpoint.accept_changes", "[]"},
-      {"checkpoint.export_hf", "false"},
+      {"checkpoint.export_hf", "true"},
       {"checkpoint.format", "\"trireme\""},
       {"metrics.interval", "10"},
       {"metrics.console", "\"auto\""},

@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+"""`trireme train` stopped, killed, and started again: the same bits on the same layout, the same losses on any other.
+
+usage: resume_test.py TRIREME [CLASS[.test]...]      TRIREME_KILLS: how often Killed kills its run, 10 if it is not set"""
+import json
+import os
+import pathlib
+import random
+import signal
+import time
+
+import train_test
+from train_test import CHECKPOINT, CONFIG, F64, QUIET, TrainTest, finish, fresh_folder, shared, train
+
+MANIFEST = "checkpoint_metadata.json"
+EVERY_2 = ("--checkpoint.interval", "2")
+
+
+def manifest_of(checkpoint):
+    return json.loads((checkpoint / MANIFEST).read_text())["checkpoint"]
+
+
+def state_of(checkpoint):
+    """Everything that a later step depends on: the hashes of all tensors, and the rest of the state."""
+    manifest = manifest_of(checkpoint)
+    return manifest["training"], {(t["name"], t["kind"]): [(s[0], s[3]) for s in t["slices"]] for t in manifest["tensors"]}
+
+
+def records(run_folder):
+    """Of each step what must not depend on where a run was interrupted."""
+    rows = [json.loads(line) for line in (run_folder / "metrics.jsonl").read_text().splitlines()]
+    return [{key: row.get(key) for key in ("step", "loss_hex", "grad_norm_hex", "lr", "tokens", "skipped", "loss_z", "grad_norm_z",
+                                           "val/loss", "loss_scale")} for row in rows]
+
+
+def checkpoints(run_folder):
+    return sorted((p for p in (run_folder / "checkpoints").glob("step-*") if (p / MANIFEST).exists()), key=lambda p: int(p.name[5:]))
+
+
+def damage(path, at=-100):
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+class ResumeTest(TrainTest):
+    def same(self, run_folder, other):
+        """Two runs ended with the same state, and recorded the same steps."""
+        self.assertEqual(records(run_folder), records(other))
+        self.assertEqual([p.name for p in checkpoints(run_folder)], [p.name for p in checkpoints(other)])
+        self.assertEqual(state_of(checkpoints(run_folder)[-1]), state_of(checkpoints(other)[-1]))
+
+
+class Killed(ResumeTest):
+    words = (*EVERY_2, "--validation.interval", "5", "--validation.fraction", "0.1", "--parallelism.zero", "1")
+
+    def start(self, folder, *more):
+        # Sessions of their own: killing the group is killing the job.
+        return train_test.start(folder, [train_test.options.trireme, "train", "t.toml", "-n", 2, *self.words, *more])
+
+    def test_kill_9_anywhere(self):
+        """A run that is killed again and again, whole or in part, while it starts, steps, saves, prunes and resumes; then started with
+        the same command. TRIREME_KILLS more of it."""
+        kills = int(os.environ.get("TRIREME_KILLS", "10"))
+        steps = 30 + 6 * kills
+        reference = self.ok(train(*self.words, "--training.steps", steps, n=2)).path()
+        rng = random.Random(os.environ.get("TRIREME_SEED", "18"))
+        folder = fresh_folder()
+        resumed = 0
+        for kill in range(kills):
+            process = self.start(folder, "--training.steps", steps)
+            # Half of the time the moments are counted from the first step of this attempt.
+            path = folder / "runs/t-dp2/metrics.jsonl"
+            before = path.stat().st_mtime_ns if path.exists() else 0
+            if rng.random() < 0.7:
+                end = time.monotonic() + 30
+                while process.poll() is None and time.monotonic() < end and not (path.exists() and path.stat().st_size
+                                                                                 and path.stat().st_mtime_ns > before):
+                    time.sleep(0.002)
+                time.sleep(rng.uniform(0, 0.3))
+            else:
+                time.sleep(rng.uniform(0, 1.5))
+            victims = [process.pid] + train_test.ranks.descendants(process.pid)
+            if rng.random() < 0.5:
+                victims = [rng.choice(victims)]
+            for pid in victims:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            run = finish(process, folder)
+            self.assertNotEqual(run.code, CHECKPOINT, run)
+            if run.code == 0:
+                break  # it was faster than the kill
+        run = finish(self.start(folder, "--training.steps", steps), folder, timeout=300)
+        if "resume" in run.stdout:
+            resumed += 1
+        self.ok(run)
+        self.assertGreater(resumed, 0, "it never came to a checkpoint: the test shows nothing")
+        self.assertEqual(sorted(p.name for p in (folder / "runs").iterdir()), ["latest", "t-dp2"], "one run")
+        self.same(folder / "runs/t-dp2", reference)
+        self.assertEqual([p.name for p in (folder / "runs/t-dp2/checkpoints").iterdir() if "tmp" in p.name or "trash" in p.name], [],
+                         "nothing unfinished is left")
+
+    def test_restarts_by_itself(self):
+        reference = self.ok(shared(*self.words, "--training.steps", "40", n=2)).path()
+        folder = fresh_folder()
+        process = self.start(folder, "--training.steps", "40", "--max-restarts", "3")
+        end = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < end and not checkpoints(folder / "runs/t-dp2"):
+            time.sleep(0.005)
+        victims = [pid for pid in train_test.ranks.descendants(process.pid) if "RANK=1" in pathlib.Path(f"/proc/{pid}/environ").read_text()]
+        os.kill(victims[0], signal.SIGKILL)
+        run = self.ok(finish(process, folder))
+        self.assertIn("resume", run.stdout)
+        self.assertRegex(run.stderr, "restart")
+        self.same(folder / "runs/t-dp2", reference)
+
+
+class Stopped(ResumeTest):
+    def test_the_same_command_goes_on(self):
+        for words in ((), ("--run.name", "mine"), ("--checkpoint.async", "false")):
+            with self.subTest(words=words):
+                reference = self.ok(train(*words, *EVERY_2, "--training.steps", "12", n=2)).path()
+                folder = fresh_folder()
+                self.ok(train(*words, *EVERY_2, "--training.steps", "6", n=2, folder=folder))
+                stopped = folder / "runs" / os.readlink(folder / "runs/latest")
+                (stopped / "metrics.jsonl").open("a").write('{"step":7,"loss":1}\n{"step":8,"lo')  # killed in the middle of a record
+                run = self.ok(train(*words, *EVERY_2, "--training.steps", "12", "--resume", stopped, n=2, folder=folder))
+                self.assertRegex(run.stdout, r"(?m)^resume +\S+/checkpoints/step-6, after step 6 · training.steps: 6 in the checkpoint, 12 now")
+                self.assertEqual([r["step"] for r in records(run.path())], list(range(7, 13)), "a new run")
+                del reference
+
+    def test_sigusr1_saves_and_goes_on(self):
+        folder = fresh_folder()
+        process = train_test.start(folder, [train_test.options.trireme, "train", "t.toml", "-n", 2, "--training.steps", 1000000])
+        end = time.monotonic() + 60
+        path = folder / "runs/latest/metrics.jsonl"
+        while process.poll() is None and time.monotonic() < end and not (path.exists() and path.stat().st_size):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGUSR1)
+        while process.poll() is None and time.monotonic() < end and not checkpoints(folder / "runs/latest"):
+            time.sleep(0.01)
+        [saved] = checkpoints(folder / "runs/latest")
+        self.assertIsNone(process.poll(), "it goes on")
+        process.send_signal(signal.SIGTERM)
+        run = finish(process, folder)
+        self.assertEqual(run.code, train_test.PREEMPTED, run)
+        self.assertGreater(int(checkpoints(folder / "runs/latest")[-1].name[5:]), int(saved.name[5:]))
+
+    def test_which_run_goes_on(self):
+        folder = fresh_folder()
+        first = self.ok(train(*EVERY_2, "--training.steps", "4", n=2, folder=folder))
+        self.assertNotIn("resume", first.stdout)
+        self.assertNotIn("resume", self.ok(train(*EVERY_2, "--training.steps", "4", n=2, folder=folder)).stdout, "it was complete")
+        self.assertEqual(os.readlink(folder / "runs/latest"), "t-dp2-2")
+        process = train_test.start(folder, [train_test.options.trireme, "train", "t.toml", "-n", 2, *EVERY_2, "--training.steps", 300])
+        end = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < end and not checkpoints(folder / "runs/t-dp2-3"):
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGKILL)
+        finish(process, folder)
+        # Another config is another run; never means never; the same one goes on, on any number of ranks.
+        self.assertNotIn("resume", self.ok(train(*EVERY_2, "--training.steps", "3", "--optimizer.lr", "1e-3", folder=folder)).stdout)
+        self.assertNotIn("resume", self.ok(train(*EVERY_2, "--training.steps", "3", "--resume", "never", folder=folder)).stdout)
+        run = self.ok(train(*EVERY_2, "--training.steps", "300", *QUIET, folder=folder))
+        self.assertEqual(os.readlink(folder / "runs/latest"), "t-dp2-3")
+        self.assertEqual([r["step"] for r in records(run.path())], list(range(1, 301)))
+
+
+class OtherLayouts(ResumeTest):
+    def test_losses_are_those_of_one_rank(self):
+        """One rank, then four with ZeRO 3, then two with tensor parallelism: as one rank without a stop, to 1e-12."""
+        reference = self.ok(shared(*F64, *QUIET, "--training.steps", "9"))
+        folder = fresh_folder()
+        layouts = ((1, ()), (4, ("--parallelism.tp", "2", "--parallelism.zero", "3")), (2, ("--parallelism.tp", "2")))
+        common = (*F64, *QUIET, "--run.name", "one", "--lr_scheduler.decay_end_step", "9")
+        reference = self.ok(shared(*common, "--training.steps", "9"))
+        for steps, (n, words) in zip((3, 6, 9), layouts):
+            run = self.ok(train(*common, *words, "--training.steps", steps, n=n, folder=folder))
+        self.assertEqual(os.readlink(folder / "runs/latest"), "one")
+        self.close(run.losses(), reference.losses(), 1e-12)
+        self.close([r["grad_norm"] for r in run.metrics()], [r["grad_norm"] for r in reference.metrics()], 1e-12)
+
+
+class Refused(ResumeTest):
+    def stopped(self, *words):
+        folder = fresh_folder()
+        self.ok(train("--run.name", "r", "--training.steps", "4", *EVERY_2, *QUIET, *words, folder=folder))
+        return folder
+
+    def again(self, folder, *words, **more):
+        return train("--run.name", "r", "--training.steps", "8", *EVERY_2, *QUIET, *words, folder=folder, **more)
+
+    def test_a_run_that_has_changed(self):
+        folder = self.stopped()
+        for words, parts in ((("--model.hidden_size", "48"), ("model.hidden_size: 32 in the checkpoint, 48 now",)),
+                             (("--model.num_hidden_layers", "3", "--run.seed", "7"),
+                              ("model.num_hidden_layers: 2 in the checkpoint, 3 now", "run.seed: 42 in the checkpoint, 7 now")),
+                             (("--training.seq_len", "8"), ("stage 1: from step 1, 16 tokens per sample in the checkpoint",)),
+                             (("--optimizer.name", "sgd"), ('optimizer.name: "adamw" in the checkpoint, "sgd" now',))):
+            with self.subTest(words=words):
+                self.one_error(self.again(folder, *words), CHECKPOINT, *parts, "fix: ")
+        (folder / "book.ds").unlink()
+        (folder / "book.ds").write_bytes((folder / "held.ds").read_bytes()[:4000])
+        for extra in folder.glob("book.ds.*"):
+            extra.unlink()
+        self.one_error(self.again(folder), CHECKPOINT, "stage 1 source 1: ", "tokens", "fix: ")
+        run = self.ok(self.again(folder, "--checkpoint.accept_changes", "data", "--metrics.console", "plain"))
+        self.assertRegex(run.stdout, r"(?m)^resume +\S+/step-4, after step 4 · .*stage 1 source 1")
+
+    def test_accepted(self):
+        folder = self.stopped()
+        run = self.ok(self.again(folder, "--optimizer.name", "sgd", "--run.seed", "7", "--checkpoint.accept_changes", "optimizer,seed"))
+        self.assertEqual(len(run.metrics()), 8)
+        self.assertEqual(manifest_of(run.path() / "checkpoints/step-8")["training"]["optimizer_steps"], 4, "its state began anew")
+
+    def test_another_tokenizer(self):
+        folder = self.stopped()
+        text = (folder / "t.toml").read_text().replace('path = "bytes"', 'path = "bpe.tokenizer.json"').replace("book.ds", "bpe.ds")
+        (folder / "t.toml").write_text(text.replace("vocab_size = 257", "vocab_size = 300"))
+        self.one_error(self.again(folder), CHECKPOINT, "model.vocab_size: 257 in the checkpoint, 300 now", "tokenizer: ", "fix: ")
+
+    def test_another_version(self):
+        folder = self.stopped()
+        path = folder / "runs/r/checkpoints/step-4" / MANIFEST
+        path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
+        run = self.again(folder)  # its hash is wrong too, which is told first; the checkpoint before it is used
+        self.ok(run)
+        self.assertIn("step-4", run.stdout + run.stderr)
+
+    def test_a_damaged_checkpoint(self):
+        """The newest is damaged: the one before is used, and the result is the same. None is left: exit code 66."""
+        folder = self.stopped()
+        reference = self.ok(shared("--run.name", "r", "--training.steps", "8", *EVERY_2, *QUIET)).path()
+        damage(folder / "runs/r/checkpoints/step-4/rank-00000.safetensors")
+        run = self.ok(self.again(folder, "--lr_scheduler.decay_end_step", "8", "--metrics.console", "plain"))
+        self.assertRegex(run.stdout + run.stderr, r"step-4[\s\S]*rank-00000.safetensors[\s\S]*the checkpoint before it is tried")
+        self.assertRegex(run.stdout, r"(?m)^resume +\S+/step-2, after step 2")
+        self.assertEqual([r["step"] for r in records(run.path())], list(range(1, 9)))
+        del reference
+        for saved in checkpoints(run.path()):
+            damage(saved / "rank-00000.safetensors", 20)
+        self.one_error(self.again(folder, "--training.steps", "12"), CHECKPOINT, "no other checkpoint is left", "fix: ")
+
+    def test_paths(self):
+        folder = self.stopped()
+        self.one_error(train("--resume", "runs/no", folder=folder), CHECKPOINT, 'checkpoint.resume = "runs/no": no such folder', "fix: ")
+        self.one_error(train("--resume", ".", folder=folder), CHECKPOINT, "no checkpoint there", "fix: ")
+        self.one_error(train("--run.name", "new", "--training.steps", "4", "--resume", "runs/r", folder=folder), CONFIG, "nothing is left to do",
+                       "fix: ")
+        self.ok(train("--run.name", "new", "--training.steps", "5", "--resume", "runs/r/checkpoints/step-2", folder=folder))
+        self.assertEqual([r["step"] for r in records(folder / "runs/new")], [3, 4, 5])
+
+
+if __name__ == "__main__":
+    train_test.main()

@@ -1,0 +1,144 @@
+#include "trireme/train/checkpoint_saver.hpp"
+
+#include <cerrno>
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/rand.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/checkpoint/reader.hpp"
+#include "trireme/testing/recording_fs.hpp"
+#include "trireme/testing/temp_folder.hpp"
+#include "trireme/testing/test_helpers.hpp"
+#include "trireme/testing/zero_helpers.hpp"
+#include "trireme/train/load_state.hpp"
+
+namespace trireme {
+namespace {
+
+using testing::HasSubstr;
+
+/// A model on a mesh whose steps change everything.
+struct SavedNet {
+  explicit SavedNet(Mesh& mesh, int stage = 1)
+      : net(std::make_shared<test::UnitNet>(3, at::kFloat)),
+        zero(params_of(*net), net->units(), mesh, {.stage = stage, .bucket_mb = 0.003, .persistence_threshold = 10},
+             {}) {
+    if (stage >= 3) net->units(&zero.chunk());
+  }
+
+  void step(std::int64_t number) {
+    zero.chunk().begin_microbatch(true);
+    net->loss(test::rows(number)).backward();
+    zero.chunk().end_microbatch();
+    zero.finish_gradients();
+    std::move(zero.update({.lr = 0.1})).settle();
+    zero.finish_gathers();
+  }
+
+  std::shared_ptr<test::UnitNet> net;
+  Zero zero;
+};
+
+checkpoint::Manifest after_step(std::int64_t step) {
+  checkpoint::Manifest manifest;
+  manifest.training.step = manifest.training.optimizer_steps = step;
+  return manifest;
+}
+
+std::vector<at::Tensor> copies_of(const Zero& zero) {
+  std::vector<at::Tensor> out;
+  for (const StateSlice& slice : slices_to_load(zero)) out.push_back(slice.values.clone());
+  return out;
+}
+
+/// The values at the time of start(), although training goes on while they are written.
+TEST(CheckpointSaver, SavesTheStateOfItsStep) {
+  const TempFolder folder;
+  run_ranks(2, [&](World& world) {
+    Mesh mesh(Grid::dense({.dp = 2}), world);
+    SavedNet run(mesh);
+    CheckpointSaver saver({.folder = folder.path() / "checkpoints", .keep = 0, .buffer_bytes = 1}, mesh);
+    std::vector<std::vector<at::Tensor>> expected;
+    for (std::int64_t step = 1; step <= 3; ++step) {
+      run.step(step);
+      expected.push_back(copies_of(run.zero));
+      saver.start(run.zero, after_step(step), {1, 2, 3});
+      EXPECT_TRUE(saver.in_progress());
+      saver.before_update();
+    }
+    saver.finish();
+    EXPECT_FALSE(saver.in_progress());
+    for (std::int64_t step = 1; step <= 3; ++step) {
+      SavedNet other(mesh, 3);  // on another stage
+      const checkpoint::Reader reader(folder.path() / text("checkpoints/step-", step));
+      load_state(reader, other.zero);
+      state_is_loaded(other.zero, step);
+      EXPECT_EQ(other.zero.optimizer().steps(), step);
+      SavedNet same(mesh);
+      load_state(reader, same.zero);
+      const std::vector<at::Tensor> loaded = copies_of(same.zero),
+                                    &wanted = expected[static_cast<std::size_t>(step - 1)];
+      ASSERT_EQ(loaded.size(), wanted.size());
+      for (std::size_t i = 0; i < loaded.size(); ++i) EXPECT_TRUE(at::equal(loaded[i], wanted[i])) << "step " << step;
+    }
+  });
+}
+
+/// Each file operation of a save fails in turn: training goes on, the checkpoint before stays, the reason is reported,
+/// nothing half written remains, and the next save succeeds.
+TEST(CheckpointSaver, AFailedSaveCostsNothing) {
+  int failures = 0;
+  for (const int error : {ENOSPC, EIO})
+    for (int call = 0;; ++call) {
+      const TempFolder folder;
+      bool failed = false;
+      run_ranks(2, [&](World& world) {
+        Mesh mesh(Grid::dense({.dp = 2}), world);
+        SavedNet run(mesh);
+        run.step(1);
+        FailingFs failing({.number = call / 2, .error = error});
+        const SaverOptions good{.folder = folder.path() / "checkpoints", .buffer_bytes = 1 << 23};
+        SaverOptions bad = good;
+        if (mesh.rank() == call % 2) bad.fs = &failing;  // either rank
+        {
+          CheckpointSaver saver(good, mesh);
+          saver.start(run.zero, after_step(1), {});
+          saver.finish();
+        }
+        CheckpointSaver saver(bad, mesh);
+        saver.start(run.zero, after_step(2), {});
+        saver.before_update();
+        run.step(2);
+        saver.finish();
+        if (mesh.rank() == 0) {
+          const std::optional<SaveOutcome> outcome = saver.take_outcome();
+          ASSERT_TRUE(outcome.has_value());
+          failed = !outcome->failure.empty();
+          if (failed) {
+            EXPECT_THAT(outcome->failure, HasSubstr(errno_text(error))) << call;
+            EXPECT_EQ(checkpoint::checkpoints_in(good.folder).size(), 1u) << call;
+            EXPECT_EQ(checkpoint::why_not_valid(good.folder / "step-1"), "");
+          } else {
+            EXPECT_EQ(checkpoint::why_not_valid(good.folder / "step-2"), "") << call;
+          }
+        }
+        mesh.world_group().barrier().wait();
+        CheckpointSaver again(good, mesh);
+        again.start(run.zero, after_step(3), {});
+        again.finish();
+        if (mesh.rank() == 0) {
+          EXPECT_EQ(again.take_outcome()->failure, "") << call;
+          EXPECT_EQ(checkpoint::why_not_valid(good.folder / "step-3"), "") << call;
+        }
+      });
+      failures += failed ? 1 : 0;
+      if (call == 50) break;  // more than a save has
+    }
+  EXPECT_GT(failures, 20);
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,23 @@
+#pragma once
+// Full parameters from the shards of all ranks. Every function here is a collective: all ranks call it.
+#include <functional>
+#include <map>
+#include <string>
+
+#include "trireme/zero/zero.hpp"
+
+namespace trireme {
+
+/// Calls f(param, full) for every parameter, trained and frozen, on all ranks and in the same order: per part the
+/// buckets in forward order, then the frozen ones. Only one bucket, and one full parameter, is gathered at a time.
+void for_each_full_param(Zero& zero, const std::function<void(const Param& param, const at::Tensor& full)>& f);
+
+/// The same without gathering anything: f(param) in that order.
+void for_each_param(const Zero& zero, const std::function<void(const Param& param)>& f);
+
+enum class StateOn { rank_0, all_ranks };
+/// The parameters by name, in host memory, where they are wanted; elsewhere empty. A rank that calls it alone fails
+/// after comm.timeout_s with the ranks that are missing, as in any collective.
+std::map<std::string, at::Tensor> collective_state_dict(Zero& zero, StateOn where = StateOn::rank_0);
+
+}  // namespace trireme
