@@ -107,26 +107,28 @@ inline checkpoint::SaveTarget example_target(const std::filesystem::path& folder
   return {.folder = folder, .step = example.step, .id = example_id(example.number)};
 }
 
-/// Saves it as the ranks of a run would; CheckpointError as in commit().
+/// Saves it as the ranks of a run would, whose files grow at the same time; CheckpointError as in commit().
 inline void save_example(files::Fs& fs, const std::filesystem::path& folder, const ExampleCheckpoint& example) {
   const ExampleFiles made = example_files(example);
   const checkpoint::SaveTarget target = example_target(folder, example);
   begin_save(fs, target);
-  for (const auto& [name, contents] : made.ranks) {
-    const std::filesystem::path file = target.temporary() / name;
-    const std::span<const std::byte> bytes = std::as_bytes(std::span(contents));
-    int fd = -1;
-    int error = fs.create(file, false, fd);
-    if (error == 0) {
-      const std::size_t half = bytes.size() / 2;
-      error = fs.write(fd, 0, bytes.first(half));
-      if (error == 0) error = fs.write(fd, half, bytes.subspan(half));
-      if (error == 0) error = fs.sync(fd);
-      const int closed = fs.close(fd);
-      if (error == 0) error = closed;
-    }
-    require<CheckpointError>(error == 0, file.string(), ": ", errno_text(error));
+  std::vector<int> open(made.ranks.size(), -1);
+  int failed = 0;
+  const auto each_rank = [&](const auto& operation) {
+    for (std::size_t rank = 0; rank < open.size() && failed == 0; ++rank)
+      failed = operation(open[rank], made.ranks[rank].first, std::as_bytes(std::span(made.ranks[rank].second)));
+  };
+  using Bytes = std::span<const std::byte>;
+  each_rank([&](int& fd, const std::string& name, Bytes) { return fs.create(target.temporary() / name, false, fd); });
+  each_rank([&](int fd, const std::string&, Bytes all) { return fs.write(fd, 0, all.first(all.size() / 2)); });
+  each_rank(
+      [&](int fd, const std::string&, Bytes all) { return fs.write(fd, all.size() / 2, all.subspan(all.size() / 2)); });
+  each_rank([&](int fd, const std::string&, Bytes) { return fs.sync(fd); });
+  for (const int fd : open) {
+    const int closed = fd >= 0 ? fs.close(fd) : 0;
+    if (failed == 0) failed = closed;
   }
+  require<CheckpointError>(failed == 0, target.temporary().string(), ": ", errno_text(failed));
   commit(fs, target, made.manifest, made.small);
 }
 
