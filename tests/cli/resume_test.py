@@ -7,6 +7,7 @@ import os
 import pathlib
 import random
 import signal
+import subprocess
 import time
 
 import train_test
@@ -34,13 +35,26 @@ def records(run_folder):
 
 
 def checkpoints(run_folder):
-    return sorted((p for p in (run_folder / "checkpoints").glob("step-*") if (p / MANIFEST).exists()), key=lambda p: int(p.name[5:]))
+    found = (p for p in (run_folder / "checkpoints").glob("step-*") if p.name[5:].isdigit() and (p / MANIFEST).exists())
+    return sorted(found, key=lambda p: int(p.name[5:]))
 
 
 def damage(path, at=-100):
     content = bytearray(path.read_bytes())
     content[at] ^= 1
     path.write_bytes(content)
+
+
+def ranks_of(process):
+    """The ranks of a launcher, without its helpers."""
+    found = []
+    for pid in train_test.ranks.descendants(process.pid):
+        try:
+            if "\0RANK=" in pathlib.Path(f"/proc/{pid}/environ").read_text():
+                found.append(pid)
+        except OSError:
+            pass
+    return found
 
 
 class ResumeTest(TrainTest):
@@ -62,7 +76,7 @@ class Killed(ResumeTest):
         """A run that is killed again and again, whole or in part, while it starts, steps, saves, prunes and resumes; then started with
         the same command. TRIREME_KILLS more of it."""
         kills = int(os.environ.get("TRIREME_KILLS", "10"))
-        steps = 30 + 6 * kills
+        steps = 40 + 25 * kills
         reference = self.ok(train(*self.words, "--training.steps", steps, n=2)).path()
         rng = random.Random(os.environ.get("TRIREME_SEED", "18"))
         folder = fresh_folder()
@@ -80,7 +94,7 @@ class Killed(ResumeTest):
                 time.sleep(rng.uniform(0, 0.3))
             else:
                 time.sleep(rng.uniform(0, 1.5))
-            victims = [process.pid] + train_test.ranks.descendants(process.pid)
+            victims = [process.pid, *ranks_of(process)]
             if rng.random() < 0.5:
                 victims = [rng.choice(victims)]
             for pid in victims:
@@ -90,13 +104,14 @@ class Killed(ResumeTest):
                     pass
             run = finish(process, folder)
             self.assertNotEqual(run.code, CHECKPOINT, run)
+            resumed += "\nresume " in run.stdout
             if run.code == 0:
                 break  # it was faster than the kill
-        run = finish(self.start(folder, "--training.steps", steps), folder, timeout=300)
-        if "resume" in run.stdout:
-            resumed += 1
-        self.ok(run)
-        self.assertGreater(resumed, 0, "it never came to a checkpoint: the test shows nothing")
+        if run.code != 0:
+            run = self.ok(finish(self.start(folder, "--training.steps", steps), folder, timeout=300))
+            resumed += "\nresume " in run.stdout
+        print(f"kills: {kill + 1}, resumed: {resumed}, steps: {steps}", flush=True)
+        self.assertGreater(resumed, kills // 3, "it hardly came to a checkpoint: the test shows nothing")
         self.assertEqual(sorted(p.name for p in (folder / "runs").iterdir()), ["latest", "t-dp2"], "one run")
         self.same(folder / "runs/t-dp2", reference)
         self.assertEqual([p.name for p in (folder / "runs/t-dp2/checkpoints").iterdir() if "tmp" in p.name or "trash" in p.name], [],
@@ -109,8 +124,7 @@ class Killed(ResumeTest):
         end = time.monotonic() + 60
         while process.poll() is None and time.monotonic() < end and not checkpoints(folder / "runs/t-dp2"):
             time.sleep(0.005)
-        victims = [pid for pid in train_test.ranks.descendants(process.pid) if "RANK=1" in pathlib.Path(f"/proc/{pid}/environ").read_text()]
-        os.kill(victims[0], signal.SIGKILL)
+        os.kill(ranks_of(process)[-1], signal.SIGKILL)
         run = self.ok(finish(process, folder))
         self.assertIn("resume", run.stdout)
         self.assertRegex(run.stderr, "restart")
@@ -118,18 +132,15 @@ class Killed(ResumeTest):
 
 
 class Stopped(ResumeTest):
-    def test_the_same_command_goes_on(self):
-        for words in ((), ("--run.name", "mine"), ("--checkpoint.async", "false")):
+    def test_goes_on_in_a_new_run(self):
+        for words in ((), ("--checkpoint.async", "false")):
             with self.subTest(words=words):
-                reference = self.ok(train(*words, *EVERY_2, "--training.steps", "12", n=2)).path()
                 folder = fresh_folder()
                 self.ok(train(*words, *EVERY_2, "--training.steps", "6", n=2, folder=folder))
-                stopped = folder / "runs" / os.readlink(folder / "runs/latest")
-                (stopped / "metrics.jsonl").open("a").write('{"step":7,"loss":1}\n{"step":8,"lo')  # killed in the middle of a record
-                run = self.ok(train(*words, *EVERY_2, "--training.steps", "12", "--resume", stopped, n=2, folder=folder))
-                self.assertRegex(run.stdout, r"(?m)^resume +\S+/checkpoints/step-6, after step 6 · training.steps: 6 in the checkpoint, 12 now")
-                self.assertEqual([r["step"] for r in records(run.path())], list(range(7, 13)), "a new run")
-                del reference
+                run = self.ok(train(*words, *EVERY_2, "--training.steps", "12", "--resume", "runs/t-dp2", n=2, folder=folder))
+                self.assertRegex(run.stdout, r"(?m)^resume +runs/t-dp2/checkpoints/step-6, after step 6 · .*training.steps: 6 in the checkpoint, 12 now")
+                self.assertEqual(os.readlink(folder / "runs/latest"), "t-dp2-2")
+                self.assertEqual([r["step"] for r in records(run.path())], list(range(7, 13)))
 
     def test_sigusr1_saves_and_goes_on(self):
         folder = fresh_folder()
@@ -186,11 +197,11 @@ class OtherLayouts(ResumeTest):
 class Refused(ResumeTest):
     def stopped(self, *words):
         folder = fresh_folder()
-        self.ok(train("--run.name", "r", "--training.steps", "4", *EVERY_2, *QUIET, *words, folder=folder))
+        self.ok(train("--run.name", "r", "--training.steps", "4", *EVERY_2, *words, folder=folder))
         return folder
 
     def again(self, folder, *words, **more):
-        return train("--run.name", "r", "--training.steps", "8", *EVERY_2, *QUIET, *words, folder=folder, **more)
+        return train("--run.name", "r", *(() if "--training.steps" in words else ("--training.steps", "8")), *EVERY_2, *words, folder=folder, **more)
 
     def test_a_run_that_has_changed(self):
         folder = self.stopped()
@@ -201,12 +212,14 @@ class Refused(ResumeTest):
                              (("--optimizer.name", "sgd"), ('optimizer.name: "adamw" in the checkpoint, "sgd" now',))):
             with self.subTest(words=words):
                 self.one_error(self.again(folder, *words), CHECKPOINT, *parts, "fix: ")
-        (folder / "book.ds").unlink()
-        (folder / "book.ds").write_bytes((folder / "held.ds").read_bytes()[:4000])
-        for extra in folder.glob("book.ds.*"):
-            extra.unlink()
+        for name in ("book.ds", "book.ds.metadata", "book.ds.index"):
+            (folder / name).unlink(missing_ok=True)
+        text = folder / "other.txt"
+        text.write_text("another book " * 500)
+        subprocess.run([train_test.options.trireme, "data", "prepare", text, "-t", "bytes", "-o", "book"], cwd=folder, check=True,
+                       stdout=subprocess.DEVNULL)
         self.one_error(self.again(folder), CHECKPOINT, "stage 1 source 1: ", "tokens", "fix: ")
-        run = self.ok(self.again(folder, "--checkpoint.accept_changes", "data", "--metrics.console", "plain"))
+        run = self.ok(self.again(folder, "--checkpoint.accept_changes", "data"))
         self.assertRegex(run.stdout, r"(?m)^resume +\S+/step-4, after step 4 · .*stage 1 source 1")
 
     def test_accepted(self):
@@ -217,7 +230,7 @@ class Refused(ResumeTest):
 
     def test_another_tokenizer(self):
         folder = self.stopped()
-        text = (folder / "t.toml").read_text().replace('path = "bytes"', 'path = "bpe.tokenizer.json"').replace("book.ds", "bpe.ds")
+        text = (folder / "t.toml").read_text().replace('path = "bytes"', 'path = "bpe-tokenizer.json"').replace("book.ds", "bpe.ds")
         (folder / "t.toml").write_text(text.replace("vocab_size = 257", "vocab_size = 300"))
         self.one_error(self.again(folder), CHECKPOINT, "model.vocab_size: 257 in the checkpoint, 300 now", "tokenizer: ", "fix: ")
 
@@ -232,13 +245,11 @@ class Refused(ResumeTest):
     def test_a_damaged_checkpoint(self):
         """The newest is damaged: the one before is used, and the result is the same. None is left: exit code 66."""
         folder = self.stopped()
-        reference = self.ok(shared("--run.name", "r", "--training.steps", "8", *EVERY_2, *QUIET)).path()
         damage(folder / "runs/r/checkpoints/step-4/rank-00000.safetensors")
-        run = self.ok(self.again(folder, "--lr_scheduler.decay_end_step", "8", "--metrics.console", "plain"))
+        run = self.ok(self.again(folder))
         self.assertRegex(run.stdout + run.stderr, r"step-4[\s\S]*rank-00000.safetensors[\s\S]*the checkpoint before it is tried")
         self.assertRegex(run.stdout, r"(?m)^resume +\S+/step-2, after step 2")
         self.assertEqual([r["step"] for r in records(run.path())], list(range(1, 9)))
-        del reference
         for saved in checkpoints(run.path()):
             damage(saved / "rank-00000.safetensors", 20)
         self.one_error(self.again(folder, "--training.steps", "12"), CHECKPOINT, "no other checkpoint is left", "fix: ")

@@ -229,6 +229,8 @@ std::vector<stdfs::path> prune(files::Fs& fs, const stdfs::path& folder, std::in
   return out;
 }
 
+bool has_unfinished(const stdfs::path& folder) { return !unfinished_in(folder, /*only_trash=*/false).empty(); }
+
 void remove_unfinished(files::Fs& fs, const stdfs::path& folder) {
   std::string failed;
   for (const stdfs::path& each : unfinished_in(folder, /*only_trash=*/false))

@@ -58,6 +58,8 @@ std::string why_not_valid(const std::filesystem::path& checkpoint);
 /// write to. Returns what it removed. Only for the holder of the folder's lock, as are all functions with an Fs.
 std::vector<std::filesystem::path> prune(files::Fs& fs, const std::filesystem::path& folder, std::int64_t keep);
 
+/// Whether there is something that remove_unfinished() would remove.
+bool has_unfinished(const std::filesystem::path& folder);
 /// Removes what saves and prunes that were interrupted have left. CheckpointError lists what cannot be removed; the
 /// rest is.
 void remove_unfinished(files::Fs& fs, const std::filesystem::path& folder);

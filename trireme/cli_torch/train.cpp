@@ -6,7 +6,6 @@
 #include "trireme/base/file_output.hpp"
 #include "trireme/base/process_limits.hpp"
 #include "trireme/base/stop_signals.hpp"
-#include "trireme/base/temporary_name.hpp"
 #include "trireme/cli/commands.hpp"
 #include "trireme/comm/group_text.hpp"
 #include "trireme/config/read/parse.hpp"
@@ -51,14 +50,6 @@ std::string job_id(const Variables& variables) {
   return "";
 }
 
-/// Of runs that were killed while they saved: no later run writes to their folders.
-void remove_leftovers_of_runs(const std::filesystem::path& runs) {
-  std::error_code failed;
-  for (auto run = std::filesystem::directory_iterator(runs, failed);
-       !failed && run != std::filesystem::directory_iterator(); run.increment(failed))
-    remove_leftovers_in(run->path() / "checkpoints");
-}
-
 /// Errors of these kinds say all there is to know: whoever reads them does not need the logs of the ranks.
 bool is_told_in_full(int code) {
   return code != static_cast<int>(ExitCode::internal) && code != static_cast<int>(ExitCode::peer_lost) &&
@@ -67,7 +58,7 @@ bool is_told_in_full(int code) {
 
 ChosenRun run_of(const Config& config, const Variables& variables) {
   const Grid grid = config::dense_grid(config.parallelism);
-  remove_leftovers_of_runs(config.run.dir);
+  remove_unfinished_of_runs(config.run.dir);
   return choose_run(config, fingerprint_of_config(config),
                     {.time = std::chrono::system_clock::now(),
                      .job_id = job_id(variables),

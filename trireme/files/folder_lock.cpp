@@ -225,6 +225,13 @@ class Taker {
 
 }  // namespace
 
+bool is_surely_free(const stdfs::path& folder) {
+  const std::optional<Holder> holder = holder_of(folder / kLock);
+  if (!holder) return true;
+  const FolderLockOptions::Place here = this_place();
+  return !holder->is_elsewhere(here) && holder->is_dead(here);
+}
+
 FolderLock::FolderLock(stdfs::path folder, FolderLockOptions options)
     : folder_(std::move(folder)), options_(std::move(options)), id_(hex_digits(random_bytes(16))), owner_(::getpid()) {
   Taker(folder_, options_, id_).take();

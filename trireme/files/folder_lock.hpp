@@ -35,6 +35,10 @@ struct FolderLockOptions {
   std::optional<Place> place{};
 };
 
+/// Whether nobody holds the lock of the folder, for all that can be known without waiting: there is none, or its holder
+/// was a process of this host that is dead.
+bool is_surely_free(const std::filesystem::path& folder);
+
 class FolderLock {
  public:
   /// ConfigError with the holder's host and pid if the folder is locked, and if the lock cannot be made. Waits, at most

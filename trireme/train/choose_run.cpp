@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <filesystem>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/stopwatch.hpp"
 #include "trireme/checkpoint/commit.hpp"
 #include "trireme/checkpoint/reader.hpp"
+#include "trireme/files/folder_lock.hpp"
 
 namespace trireme {
 namespace {
@@ -30,20 +34,49 @@ std::int64_t planned_steps(const checkpoint::Manifest& manifest) {
   return steps;
 }
 
+/// Waits a little: the ranks of a launcher that was killed need a moment to notice.
+bool is_still_running(const std::filesystem::path& run) {
+  constexpr double kMoment = 5;
+  const Stopwatch time;
+  for (;;) try {
+      const files::FolderLock lock(run);
+      return false;
+    } catch (const ConfigError&) {
+      if (time.seconds() > kMoment) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+}
+
 std::optional<std::filesystem::path> run_that_goes_on(const Config& config, const KeyValues& given) {
   const bool own_name = config.run.name.find('%') == std::string::npos;
   for (const std::filesystem::path& run : report::runs_of(config.run.dir, config.run.name)) {
     const std::optional<checkpoint::Manifest> newest = newest_manifest(run);
+    // A run of the user's own name whose checkpoints are all damaged is not begun anew without a word.
+    if (!newest && own_name && !checkpoint::checkpoints_in(run / "checkpoints").empty()) return run;
     if (!newest) continue;
     if (!own_name && !is_same_run(newest->config, given)) continue;
     const std::int64_t steps = own_name ? config.training.steps : planned_steps(*newest);
     if (newest->training.step >= steps) return std::nullopt;  // the newest one is complete: a new one begins
-    return run;
+    if (!is_still_running(run)) return run;
   }
   return std::nullopt;
 }
 
 }  // namespace
+
+void remove_unfinished_of_runs(const std::filesystem::path& dir) {
+  std::error_code failed;
+  for (auto run = std::filesystem::directory_iterator(dir, failed);
+       !failed && run != std::filesystem::directory_iterator(); run.increment(failed))
+    try {
+      const std::filesystem::path checkpoints = run->path() / "checkpoints";
+      if (run->is_symlink() || !checkpoint::has_unfinished(checkpoints) || !files::is_surely_free(run->path()))
+        continue;
+      const files::FolderLock lock(run->path());
+      checkpoint::remove_unfinished(files::real_fs(), checkpoints);
+    } catch (const Error&) {  // not ours to remove
+    }
+}
 
 ChosenRun choose_run(const Config& config, const KeyValues& given, const report::RunFacts& facts) {
   report::run_name(config.run.name, facts);  // reports errors in run.name itself

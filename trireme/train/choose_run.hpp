@@ -17,6 +17,10 @@ struct ChosenRun {
   bool goes_on = false;
 };
 
+/// Removes what runs in `dir` that were killed while they saved have left: no later run writes to their folders. Runs
+/// that may be running are left alone.
+void remove_unfinished_of_runs(const std::filesystem::path& dir);
+
 /// `config`: derived. Makes the folder of a new run. ConfigError if that is not possible.
 ChosenRun choose_run(const Config& config, const KeyValues& given, const report::RunFacts& facts);
 

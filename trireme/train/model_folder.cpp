@@ -9,6 +9,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
+#include "trireme/checkpoint/manifest.hpp"
 #include "trireme/config/foreign/hf_config.hpp"
 #include "trireme/config/foreign/hf_config_write.hpp"
 #include "trireme/config/schema/derive.hpp"
@@ -44,7 +45,7 @@ bool is_of_weights(const fs::path& file) {
   constexpr std::array<std::string_view, 9> kEndings = {".safetensors", ".bin", ".pt",      ".pth", ".gguf",
                                                         ".h5",          ".ot",  ".msgpack", ".onnx"};
   return std::ranges::find(kEndings, file.extension().string()) != kEndings.end() ||
-         file.filename().string().ends_with(".index.json");
+         file.filename().string().ends_with(".index.json") || file.filename() == checkpoint::kManifestName;
 }
 
 bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }

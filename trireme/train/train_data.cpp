@@ -89,7 +89,11 @@ data::BatchOptions TrainData::batch_options(const DataStage& stage, bool has_los
 }
 
 TrainData::TrainData(const Config& config)
-    : config_(config), warnings_(check_apart(config)), tokenizer_(load_tokenizer(config)), plan_(make_plan()) {
+    : config_(config),
+      warnings_(check_apart(config)),
+      tokenizer_(load_tokenizer(config)),
+      plan_(make_plan()),
+      identity_(make_identity()) {
   sampler_.emplace(plan_);
   const auto masked = [](const data::SharedTokens& tokens) { return tokens->has_loss_mask(); };
   for (std::size_t i = 0; i < config.data.size(); ++i)
@@ -113,7 +117,7 @@ TrainData::TrainData(const Config& config)
 
 void TrainData::continue_from(const data::DataPosition& position) { sampler_.emplace(plan_, position); }
 
-std::map<std::string, std::string> TrainData::identity() const {
+std::map<std::string, std::string> TrainData::make_identity() const {
   std::map<std::string, std::string> out{{"held-out fraction", human_number(config_.validation.fraction)}};
   if (tokenizer_) out["tokenizer"] = tokenizer_->fingerprint();
   for (std::size_t i = 0; i < plan_.stages.size(); ++i) {

@@ -25,7 +25,7 @@ class TrainData {
   void continue_from(const data::DataPosition& position);
   /// What decides which samples a step sees, and what they contain, by name: "stage 1 source 2". Not the names of
   /// files, which may move. A checkpoint stores it.
-  std::map<std::string, std::string> identity() const;
+  const std::map<std::string, std::string>& identity() const { return identity_; }
   /// Makes the batches of a step.
   const data::BatchMaker& maker(std::int64_t step) const;
   /// Makes those of validation.
@@ -43,12 +43,14 @@ class TrainData {
 
  private:
   data::SamplingPlan make_plan() const;
+  std::map<std::string, std::string> make_identity() const;
   data::BatchOptions batch_options(const DataStage& stage, bool has_loss_mask) const;
 
   const Config config_;
   const std::vector<std::string> warnings_;  // first: sources that overlap are refused before they are opened
   std::optional<data::Tokenizer> tokenizer_;
   data::SamplingPlan plan_;
+  std::map<std::string, std::string> identity_;
   std::optional<data::Sampler> sampler_;
   std::vector<data::BatchMaker> makers_;  // of each stage
   std::optional<data::ValidationSet> validation_;

@@ -85,6 +85,12 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
     const std::string missing = missing_space(zero(), config_, checkpoints);
     require<CheckpointError>(missing.empty(), missing);
   }
+  if (context.rank() == 0) {
+    lock_ = std::make_unique<files::FolderLock>(io_.folder);
+    checkpoint::remove_unfinished(files::real_fs(), checkpoints);
+    if (resumed_ && resumed_->path.parent_path() == checkpoints)
+      report::drop_records_after(io_.folder / "metrics.jsonl", begin_);
+  }
   saver_ = std::make_unique<CheckpointSaver>(
       SaverOptions{.folder = checkpoints,
                    .keep = config_.checkpoint.keep,
@@ -120,8 +126,6 @@ void Trainer::resume_from_checkpoint() {
                        .good_steps = state.loss_scale->good_steps,
                        .patience = state.loss_scale->patience});
   if (!resumed_->random.empty()) set_random_state(random_, random_state_from_bytes(resumed_->random));
-  if (context_.rank() == 0 && resumed_->path.parent_path() == io_.folder / "checkpoints")
-    report::drop_records_after(io_.folder / "metrics.jsonl", begin_);
 }
 
 Trainer::~Trainer() = default;
@@ -316,7 +320,7 @@ SavedWeights Trainer::save(std::int64_t step, Export exports) {
   saver_->finish();
   if (report_) tell_outcome();
   const std::filesystem::path folder = io_.folder / "checkpoints" / text("step-", step);
-  if (context_.rank() == 0) wait_for_space(folder);
+  wait_for_space(folder);
   start_save(step, Last::yes, exports);
   std::string failure;
   if (const std::optional<SaveOutcome> outcome = saver_->take_outcome()) failure = outcome->failure;
@@ -325,20 +329,24 @@ SavedWeights Trainer::save(std::int64_t step, Export exports) {
   return {folder, not_finite_weights(zero(), mesh_)};
 }
 
-/// The state is only in memory: while the disk is too full for it, there is time to free some of it.
+/// The state is only in memory: while the disk is too full for it, there is time to free some of it. Collective.
 void Trainer::wait_for_space(const std::filesystem::path& folder) {
   const LongWork waiting(mesh_.world(), 0);
-  const Stopwatch time;
-  for (bool told = false;; told = true) {
-    const std::string missing = missing_space(zero(), config_, folder);
-    if (missing.empty()) return;
-    require<CheckpointError>(time.seconds() <= config_.comm.init_timeout_s, missing);
-    if (!told)
+  std::string missing;
+  if (context_.rank() == 0) {
+    const Stopwatch time;
+    missing = missing_space(zero(), config_, folder);
+    if (!missing.empty())
       std::cerr << "warning: " << missing << "\n  waits up to " << config_.comm.init_timeout_s << " s for space"
                 << std::endl;
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    waiting.progress();
+    while (!missing.empty() && time.seconds() <= config_.comm.init_timeout_s) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      waiting.progress();
+      missing = missing_space(zero(), config_, folder);
+    }
   }
+  missing = broadcast_text(mesh_.world().control(), missing);
+  require<CheckpointError>(missing.empty(), missing);
 }
 
 /// Some rank could not read its data, and all ranks are here: the weights are saved first.

@@ -9,6 +9,7 @@
 #include "trireme/comm/random_state.hpp"
 #include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/lr_schedule.hpp"
+#include "trireme/files/folder_lock.hpp"
 #include "trireme/optim/loss_scale.hpp"
 #include "trireme/runtime/process_setup.hpp"
 #include "trireme/train/batches.hpp"
@@ -58,6 +59,7 @@ class Trainer {
   ParallelContext& context_;
   Mesh& mesh_;
   TrainIo io_;
+  std::unique_ptr<files::FolderLock> lock_;  // only on rank 0: no other run writes to this run's folder
   DeviceMemory memory_;
   LrSchedule lr_;
   config::NonFinite non_finite_;

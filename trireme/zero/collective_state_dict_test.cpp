@@ -16,7 +16,7 @@ Zero sharded(test::UnitNet& net, Mesh& mesh) {
   return {params_of(net),
           net.units(),
           mesh,
-          {.stage = 3, .reduce = at::kDouble, .accumulate = at::kDouble, .persistence_threshold = 0},
+          {.stage = 3, .persistence_threshold = 0, .accumulate = at::kDouble, .reduce = at::kDouble},
           {.master = at::kDouble, .states = at::kDouble}};
 }
 
