@@ -6,6 +6,7 @@ usage: convert_agrees.py TRIREME [CLASS[.test]...]
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -199,6 +200,14 @@ class Nanotron(ConvertTest):
                     self.assertIs(type(loaded), type(model))
                     self.assertTrue(torch.equal(logits(loaded), logits(model)))
 
+    def test_the_files_beside_say_the_new_dtype(self):
+        make("llama", self.folder / "llama", torch.float32)
+        there = self.converted(self.folder / "llama", self.folder / "there", "--to", "nanotron", "--dtype", "bfloat16")
+        back = self.converted(there, self.folder / "back", "--to", "hf")
+        self.assertEqual(transformers.AutoModelForCausalLM.from_pretrained(back).dtype, torch.bfloat16)
+        same = self.converted(self.folder / "llama", self.folder / "same", "--to", "hf")
+        self.assertEqual((same / "config.json").read_bytes(), (self.folder / "llama/config.json").read_bytes())
+
     def test_a_folder_of_checkpoints(self):
         make("llama", self.folder / "llama")
         self.converted(self.folder / "llama", self.folder / "all/10", "--to", "nanotron")
@@ -255,6 +264,12 @@ class HuggingFace(ConvertTest):
             self.assertEqual(process.returncode, code, told)
             self.assertIn("interrupted; nothing was written", told)
             self.assertEqual([path.name for path in self.folder.iterdir()], ["large"])
+        with self.subTest("memory does not grow with the model, nor with a tensor"):
+            size, most = (self.folder / "large/model.safetensors").stat().st_size, 64 << 20
+            self.assertGreater(size, most)
+            run = subprocess.run([TRIREME, "convert", self.folder / "large", self.folder / "out", "--to", "nanotron"], capture_output=True,
+                                 text=True, timeout=60, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (most, most)))
+            self.assertEqual(run.returncode, 0, run)
 
     def test_nothing_is_overwritten(self):
         make("llama", self.folder / "llama")

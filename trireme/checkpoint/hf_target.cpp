@@ -1,7 +1,5 @@
 #include <map>
 
-#include <nlohmann/json.hpp>
-
 #include "trireme/base/error.hpp"
 #include "trireme/checkpoint/model_target.hpp"
 #include "trireme/checkpoint/read_blocks.hpp"
@@ -10,24 +8,6 @@
 #include "trireme/files/safetensors_folder_write.hpp"
 
 namespace trireme::checkpoint {
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-/// config.json with the dtype of the weights, under the names that it has there.
-std::string with_dtype(const std::string& config_json, files::SafetensorsDtype dtype) {
-  Json json = Json::parse(config_json);  // the source has read it
-  const bool named = json.contains("dtype") || json.contains("torch_dtype");
-  bool changed = false;
-  for (const char* key : {"dtype", "torch_dtype"})
-    if ((!named || json.contains(key)) && json.value(key, Json()) != files::torch_name(dtype)) {
-      json[key] = files::torch_name(dtype);
-      changed = true;
-    }
-  return changed ? json.dump(2) + "\n" : config_json;
-}
-
-}  // namespace
 
 void write_hugging_face(const ModelSource& source, const std::filesystem::path& folder,
                         std::optional<files::SafetensorsDtype> dtype) {
@@ -59,8 +39,7 @@ void write_hugging_face(const ModelSource& source, const std::filesystem::path& 
       writer.append(name.theirs, bytes);
     });
   }
-  for (const auto& [name, contents] : source.files())
-    writer.add_file(name, name == "config.json" ? with_dtype(contents, theirs.front().dtype) : contents);
+  for (auto& [name, contents] : files_for(source, dtype)) writer.add_file(name, contents);
   writer.publish();
 }
 

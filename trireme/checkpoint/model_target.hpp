@@ -20,4 +20,7 @@ struct NanotronLayout {
 void write_nanotron(const ModelSource& source, const std::filesystem::path& folder, const NanotronLayout& layout,
                     std::optional<files::SafetensorsDtype> dtype);
 
+/// The small files of the source; config.json names the new dtype, if there is one.
+FilesBeside files_for(const ModelSource& source, std::optional<files::SafetensorsDtype> dtype);
+
 }  // namespace trireme::checkpoint

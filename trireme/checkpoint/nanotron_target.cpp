@@ -55,7 +55,7 @@ class NanotronWriter {
   void write() {
     const std::string model_config = nanotron_model_config(source_.model(), tokens_of(source_.files()));
     for (const ModelTensor& tensor : source_.tensors()) write_tensor(tensor);
-    for (const auto& [name, contents] : source_.files()) write_text(name, contents);
+    for (const auto& [name, contents] : files_for(source_, dtype_)) write_text(name, contents);
     write_text("model_config.json", model_config);
     write_text("checkpoint_metadata.json", metadata_json(layout_));
     folder_.publish();
