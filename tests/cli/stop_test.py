@@ -245,5 +245,20 @@ class Signals(TrainTest):
                 self.saved(run)
 
 
+class Restarts(TrainTest):
+    def test_a_rank_that_was_killed(self):
+        """All attempts have one run folder, and each its own logs."""
+        folder = fresh_folder()
+        process = start(folder, "t.toml", "-n", "2", "--max-restarts", "1", "--training.steps", "40")
+        wait(process, lambda: steps_done(folder) >= 1)
+        os.kill(rank_pid(process, 1), signal.SIGKILL)
+        run = self.ok(finish(process, folder))
+        self.assertRegex(run.stderr, r"restart 1 of at most 1 in 1\.0 s: attempt 0 ended after .* was killed by signal 9")
+        self.assertEqual(len(list((folder / "runs").glob("*/metrics.jsonl"))), 1 + (folder / "runs/latest").is_symlink())
+        for logs in ("ranks", "ranks-2"):
+            self.assertTrue((run.path() / logs / "r0001.log").exists(), logs)
+        self.assertTrue((run.path() / "checkpoints/step-40/model.safetensors").exists())
+
+
 if __name__ == "__main__":
     train_test.main()

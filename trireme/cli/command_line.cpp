@@ -125,6 +125,28 @@ void add_config(CLI::App& app, Choice& choice) {
   add_config_help(*config, choice);
 }
 
+void add_convert(CLI::App& app, Choice& choice) {
+  auto options = std::make_shared<ConvertCommand>();
+  CLI::App* cmd = app.add_subcommand(
+      "convert", "Convert the weights of a model between Hugging Face folders and nanotron checkpoints");
+  cmd->add_option("source", options->source, "a Hugging Face folder, or a nanotron checkpoint")->required();
+  cmd->add_option("output", options->output, "new folder to write")->required();
+  cmd->add_option("--to", options->to, "hf or nanotron")->required();
+  cmd->add_option("--dtype", options->dtype,
+                  "bfloat16, float16, float32 or float64, rounded to nearest; default: as in the source");
+  cmd->add_option("--tp", options->tp, "nanotron: tensor-parallel ranks to shard the weights for")
+      ->capture_default_str();
+  cmd->add_option("--pp", options->pp, "nanotron: pipeline ranks to name the files for")->capture_default_str();
+  cmd->add_option("--layout", options->layout,
+                  "nanotron: file names as its code writes them (code), or as its documentation does (documented)")
+      ->capture_default_str();
+  cmd->footer(
+      "config.json and the tokenizer's files come along. The folder appears when it is complete; nothing is "
+      "overwritten.\n\nExample:\n  trireme convert models/llama checkpoints/llama --to nanotron --tp 2");
+  cmd->callback(
+      [options, &choice] { choice.run = [options](Console& console) { return run_convert(*options, console); }; });
+}
+
 constexpr const char* kRestartsHelp =
     "start the ranks again, at most so often, when one is killed or exits with 70, 71 or 72; it ends after 3 restarts "
     "without a new checkpoint";
@@ -254,6 +276,7 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
   add_schedule(app, choice);
   add_config(app, choice);
   add_data(app, [&choice](std::function<int(Console&)> run) { choice.run = std::move(run); });
+  add_convert(app, choice);
   add_train(app, choice);
   add_launch(app, choice);
   add_doctor(app, choice);

@@ -73,6 +73,15 @@ struct ConfigNewOptions {
 };
 ExitCode run_config_new(const ConfigNewOptions& options, Console& console);
 
+struct ConvertCommand {
+  std::string source, output;  // folders
+  std::string to;              // hf, nanotron
+  std::string dtype;           // empty: that of the source
+  int tp = 1, pp = 1;          // of a nanotron checkpoint
+  std::string layout = "code";
+};
+int run_convert(const ConvertCommand& command, Console& console);
+
 struct TrainCommand {
   std::string file;
   config::Settings overrides;      // --a.b value

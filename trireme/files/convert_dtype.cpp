@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "trireme/base/error.hpp"
@@ -58,6 +59,14 @@ struct Small {
 using Bfloat16 = Small<8, 7>;
 using Float16 = Small<5, 10>;
 
+/// The most frequent conversion, in integers: adding half of the last place that stays carries into it.
+Bfloat16 nearest_bfloat16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
+  const std::uint32_t rounded = bits + 0x7fff + (bits >> 16 & 1);
+  return {static_cast<std::uint16_t>(is_nan ? bits >> 16 | 0x40 : rounded >> 16)};
+}
+
 double wide(double value) { return value; }
 double wide(float value) { return value; }
 double wide(Bfloat16 value) { return value.wide(); }
@@ -80,7 +89,11 @@ void convert_all(std::span<const std::byte> in, std::span<std::byte> out) {
   for (std::size_t i = 0; i < count; ++i) {
     From from;
     std::memcpy(&from, in.data() + i * sizeof from, sizeof from);
-    const To to = nearest<To>(wide(from));
+    To to;
+    if constexpr (std::is_same_v<From, float> && std::is_same_v<To, Bfloat16>)
+      to = nearest_bfloat16(from);
+    else
+      to = nearest<To>(wide(from));
     std::memcpy(out.data() + i * sizeof to, &to, sizeof to);
   }
 }

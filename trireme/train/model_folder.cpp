@@ -9,17 +9,18 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
-#include "trireme/checkpoint/manifest.hpp"
 #include "trireme/config/foreign/hf_config.hpp"
 #include "trireme/config/foreign/hf_config_write.hpp"
 #include "trireme/config/schema/derive.hpp"
 #include "trireme/data/tokenizer/chat.hpp"
+#include "trireme/files/weights_files.hpp"
 #include "trireme/files/whole_file.hpp"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
+using files::is_of_weights;
 using Json = nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, 11> kTokenizerFiles = {"tokenizer.json",
@@ -39,13 +40,6 @@ constexpr std::uintmax_t kMaxBytes = 100'000'000;  // of one file
 bool is_of_tokenizer(const fs::path& file) {
   return std::ranges::find(kTokenizerFiles, file.filename().string()) != kTokenizerFiles.end() ||
          file.extension() == ".tiktoken";
-}
-
-bool is_of_weights(const fs::path& file) {
-  constexpr std::array<std::string_view, 9> kEndings = {".safetensors", ".bin", ".pt",      ".pth", ".gguf",
-                                                        ".h5",          ".ot",  ".msgpack", ".onnx"};
-  return std::ranges::find(kEndings, file.extension().string()) != kEndings.end() ||
-         file.filename().string().ends_with(".index.json") || file.filename() == checkpoint::kManifestName;
 }
 
 bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }

@@ -45,6 +45,22 @@ std::regex compiled(const std::string& expression) {
 
 }  // namespace
 
+std::string nanotron_name(const std::string& ours) {
+  const std::string_view layers = "layers.";
+  std::string layer, pattern = ours;
+  if (ours.starts_with(layers)) {
+    layer = ours.substr(layers.size(), ours.find('.', layers.size()) - layers.size());
+    pattern = text(layers, "*", ours.substr(layers.size() + layer.size()));
+  }
+  for (const auto& [theirs, name] : kNames) {
+    if (pattern != name) continue;
+    std::string found = theirs;
+    if (!layer.empty()) found.replace(found.find('*'), 1, layer);
+    return found;
+  }
+  throw InternalError(text("nanotron has no parameter for ", ours));
+}
+
 NoDecay translate_no_decay(const std::vector<std::string>& expressions, const ModelConfig& model) {
   NoDecay out;
   const auto add = [&](const std::string& pattern) {

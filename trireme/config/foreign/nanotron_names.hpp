@@ -1,11 +1,15 @@
 #pragma once
-// nanotron's names of parameters, for its regular expressions of parameters without weight decay.
+// nanotron's names of parameters.
 #include <string>
 #include <vector>
 
 #include "trireme/config/schema/config.hpp"
 
 namespace trireme::config {
+
+/// nanotron's parameter with the same values: "model.decoder.3.pp_block.attn.qkv_proj.weight" for
+/// "layers.3.attention.qkv.weight". InternalError for a parameter that its llama and qwen2 do not have.
+std::string nanotron_name(const std::string& ours);
 
 struct NoDecay {
   std::vector<std::string> patterns;   // for our names: globs

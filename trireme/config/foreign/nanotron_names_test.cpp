@@ -56,5 +56,13 @@ TEST(NanotronNames, WhatMatchesNothingIsTold) {
   EXPECT_THAT(message_of<ConfigError>([] { translate_no_decay({"(x"}, two_layers(false)); }), HasSubstr("\"(x\""));
 }
 
+TEST(NanotronNames, OfOurParameters) {
+  EXPECT_EQ(nanotron_name("embedding.weight"), "model.token_position_embeddings.pp_block.token_embedding.weight");
+  EXPECT_EQ(nanotron_name("layers.12.attention.qkv.bias"), "model.decoder.12.pp_block.attn.qkv_proj.bias");
+  EXPECT_EQ(nanotron_name("norm.weight"), "model.final_layer_norm.pp_block.weight");
+  EXPECT_THROW(nanotron_name("positions.weight"), InternalError);
+  for (const std::string& name : parameter_names(two_layers(false))) EXPECT_NE(nanotron_name(name), "");
+}
+
 }  // namespace
 }  // namespace trireme::config

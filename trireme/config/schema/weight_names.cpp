@@ -95,6 +95,22 @@ std::vector<WeightName> weight_names(const ModelConfig& model) {
   return family->hf.names == config::HfNames::gpt2 ? gpt2_names(model) : llama_names(model);
 }
 
+std::vector<ParameterShape> parameter_shapes(const ModelConfig& model) {
+  std::vector<ParameterShape> parameters;
+  for (const WeightName& weight : weight_names(model)) {
+    if (weight.first_row == 0) parameters.push_back({weight.ours, {0}});
+    parameters.back().shape[0] += weight.rows;
+  }
+  for (auto& [name, shape] : parameters) {
+    if (name.ends_with(".bias") || name.ends_with("norm.weight")) continue;
+    const bool from_heads = name.ends_with(".attention.out.weight"), from_mlp = name.ends_with(".mlp.down.weight");
+    shape.push_back(from_heads ? model.num_attention_heads * model.head_dim
+                    : from_mlp ? model.intermediate_size
+                               : model.hidden_size);
+  }
+  return parameters;
+}
+
 std::vector<std::string> parameter_names(const ModelConfig& model) {
   std::vector<std::string> names;
   for (const WeightName& weight : weight_names(model))

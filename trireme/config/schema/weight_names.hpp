@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "trireme/config/schema/config.hpp"
+#include "trireme/layout/slices.hpp"
 
 namespace trireme {
 
@@ -19,6 +20,15 @@ struct WeightName {
 
 /// All weights of a model, layer by layer, named as in the files that transformers writes.
 std::vector<WeightName> weight_names(const ModelConfig& model);
+
+/// A parameter of ours with its full shape.
+struct ParameterShape {
+  std::string name;
+  Shape shape;
+  bool operator==(const ParameterShape&) const = default;
+};
+/// In the order of parameter_names().
+std::vector<ParameterShape> parameter_shapes(const ModelConfig& model);
 
 /// Our names alone, each once: embedding.weight, layers.0.attention_norm.weight, ... Expects derived values.
 std::vector<std::string> parameter_names(const ModelConfig& model);

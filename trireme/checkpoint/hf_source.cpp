@@ -1,0 +1,162 @@
+#include "trireme/checkpoint/hf_source.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+#include "trireme/base/error.hpp"
+#include "trireme/checkpoint/transpose.hpp"
+#include "trireme/config/foreign/hf_config.hpp"
+#include "trireme/config/read/parse.hpp"
+#include "trireme/config/schema/derive.hpp"
+#include "trireme/files/convert_dtype.hpp"
+
+namespace trireme::checkpoint {
+namespace {
+
+/// Non-weight tensors that the files may contain: constants that old versions of transformers wrote.
+bool is_constant(std::string_view name) {
+  for (const char* end : {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"})
+    if (name.ends_with(end)) return true;
+  return false;
+}
+
+/// The first few of the lines, for an error message.
+std::string first_of(const std::vector<std::string>& lines) {
+  std::string out;
+  for (std::size_t i = 0; i < lines.size() && i < 5; ++i) out += "\n  " + lines[i];
+  if (lines.size() > 5) out += text("\n  and ", lines.size() - 5, " more");
+  return out;
+}
+
+Shape shape_of_part(const WeightName& name, Shape shape) {
+  shape[0] = name.rows;
+  if (name.transposed) std::swap(shape[0], shape[1]);
+  return shape;
+}
+
+class HfSource final : public ModelSource {
+ public:
+  HfSource(const std::filesystem::path& path, ModelConfig model, FilesBeside beside, std::string note)
+      : model_(std::move(model)), beside_(std::move(beside)), weights_(path, model_), note_(std::move(note)) {
+    if (!weights_.note().empty()) note_ += text(note_.empty() ? "" : "; ", weights_.note());
+    for (auto& [name, shape] : parameter_shapes(model_)) {
+      const std::vector<HfPart>& parts = weights_.parts(name);
+      for (const HfPart& part : parts)
+        require<CheckpointError>(part.found.entry.dtype == parts[0].found.entry.dtype, shown(), ": ", part.name.theirs,
+                                 " is of dtype ", files::name(part.found.entry.dtype), ", and ", parts[0].name.theirs,
+                                 ", with which it is one parameter here, of ", files::name(parts[0].found.entry.dtype));
+      tensors_.push_back({std::move(name), parts[0].found.entry.dtype, std::move(shape)});
+    }
+  }
+
+  const std::string& shown() const override { return weights_.shown(); }
+  const ModelConfig& model() const override { return model_; }
+  const std::vector<ModelTensor>& tensors() const override { return tensors_; }
+  const FilesBeside& files() const override { return beside_; }
+  std::string note() const override { return note_; }
+
+  void read(const ModelTensor& tensor, const Box& box, std::span<std::byte> out) const override {
+    const std::size_t element = static_cast<std::size_t>(files::bits(tensor.dtype)) / 8;
+    const std::size_t width = element * static_cast<std::size_t>(box.size() > 1 ? box[1].size() : 1);
+    for (const HfPart& part : weights_.parts(tensor.name)) {
+      const Range rows{std::max(box[0].begin, part.name.first_row),
+                       std::min(box[0].end, part.name.first_row + part.name.rows)};
+      if (rows.begin >= rows.end) continue;
+      Box theirs = box;
+      theirs[0] = {rows.begin - part.name.first_row, rows.end - part.name.first_row};
+      if (part.name.transposed) std::swap(theirs[0], theirs[1]);
+      std::vector<std::int64_t> starts, sizes;
+      for (const Range& range : theirs) {
+        starts.push_back(range.begin);
+        sizes.push_back(range.size());
+      }
+      const auto place = out.subspan(static_cast<std::size_t>(rows.begin - box[0].begin) * width,
+                                     static_cast<std::size_t>(rows.size()) * width);
+      if (!part.name.transposed) {
+        part.found.file.read(part.found.entry, starts, sizes, place);
+        continue;
+      }
+      std::vector<std::byte> turned(place.size());
+      part.found.file.read(part.found.entry, starts, sizes, turned);
+      transpose(turned, static_cast<std::size_t>(sizes[0]), static_cast<std::size_t>(sizes[1]), element, place);
+    }
+  }
+
+ private:
+  ModelConfig model_;
+  FilesBeside beside_;
+  HfWeights weights_;
+  std::string note_;
+  std::vector<ModelTensor> tensors_{};
+};
+
+}  // namespace
+
+HfWeights::HfWeights(const std::filesystem::path& path, const ModelConfig& model) : folder_(path) {
+  std::map<std::string, Shape> shapes;
+  for (auto& [name, shape] : parameter_shapes(model)) shapes.emplace(name, std::move(shape));
+  std::vector<std::string> wrong;
+  for (const WeightName& name : weight_names(model)) {
+    const auto found = find(name.theirs);
+    if (!found) {
+      wrong.push_back(text(name.theirs, " is missing"));
+      continue;
+    }
+    const Shape wanted = shape_of_part(name, shapes.at(name.ours));
+    if (found->entry.shape != wanted)
+      wrong.push_back(
+          text(name.theirs, " has shape ", tuple_text(found->entry.shape), ", the model's is ", tuple_text(wanted)));
+    else if (!files::is_weight_dtype(found->entry.dtype))
+      wrong.push_back(text(name.theirs, " is of dtype ", files::name(found->entry.dtype),
+                           ": weights must be F64, F32, F16 or BF16, not quantised"));
+    else
+      parts_[name.ours].push_back({name, *found});
+  }
+  for (const std::string& name : unused())
+    if (!(model.tie_word_embeddings && name == "lm_head.weight"))
+      wrong.push_back(text(name, " has no place in a ", model.model_type, " model of this config"));
+  require<CheckpointError>(wrong.empty(), shown(), ": ", wrong.size(),
+                           wrong.size() == 1 ? " tensor does" : " tensors do", " not fit the model", first_of(wrong),
+                           "\n  fix: take model settings from the folder's own config.json (model.hf)");
+  if (!model.tie_word_embeddings) return;
+  const auto head = find("lm_head.weight");
+  const HfPart& embedding = parts("embedding.weight")[0];
+  if (head && !std::ranges::equal(head->file.bytes(head->entry), embedding.found.file.bytes(embedding.found.entry)))
+    note_ = text(shown(), ": lm_head.weight differs from the embedding and is not used, because ",
+                 "model.tie_word_embeddings = true");
+}
+
+/// GPT-2's original files omit the prefix "transformer.".
+std::optional<files::SafetensorsFolder::Found> HfWeights::find(const std::string& theirs) {
+  for (const std::string& candidate : {theirs, theirs.substr(theirs.find('.') + 1)})
+    if (auto found = folder_.find(candidate)) {
+      used_.insert(candidate);
+      return found;
+    }
+  return std::nullopt;
+}
+
+std::vector<std::string> HfWeights::unused() const {
+  std::vector<std::string> names;
+  for (const std::string_view name : folder_.names())
+    if (!used_.contains(name) && !is_constant(name)) names.emplace_back(name);
+  return names;
+}
+
+ModelConfig model_of_config_json(const std::string& shown, const std::string& json) {
+  config::LoadedConfig loaded =
+      config::load_settings("", "", config::parse_hf_config(shown, json).settings, config::Settings{});
+  config::derive(loaded);
+  return loaded.config.model;
+}
+
+std::unique_ptr<ModelSource> open_hf_source(const std::filesystem::path& path) {
+  std::string note;
+  FilesBeside beside = files_beside(path, note);
+  const auto config = beside.find("config.json");
+  require<CheckpointError>(config != beside.end(), path.string(), ": has weights, but no config.json");
+  ModelConfig model = model_of_config_json((path / "config.json").string(), config->second);
+  return std::make_unique<HfSource>(path, std::move(model), std::move(beside), std::move(note));
+}
+
+}  // namespace trireme::checkpoint
