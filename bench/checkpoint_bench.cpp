@@ -1,5 +1,5 @@
-// Saves and loads the state of a model of a given size through the trainer's own code, with ranks as threads, and prints
-// one JSON line: bytes, seconds of the save and of the load, seconds that training was blocked, memory of the writer.
+// Saves and loads the state of a model of a given size through the trainer's own code, with ranks as threads, and
+// prints one JSON line: bytes, seconds of the save and of the load, seconds that training was blocked.
 //
 // usage: trireme_checkpoint_bench FOLDER [MEGABYTES] [RANKS] [BUFFER_MB]
 #include <cstdlib>

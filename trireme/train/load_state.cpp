@@ -1,9 +1,14 @@
 #include "trireme/train/load_state.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <functional>
+#include <future>
 #include <map>
+#include <span>
 
 #include <ATen/ops/from_blob.h>
+#include <c10/core/InferenceMode.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/layout/box_copy.hpp"
@@ -57,6 +62,46 @@ std::vector<Reading> readings(const checkpoint::Manifest& manifest, const Wanted
   return out;
 }
 
+/// Copies the elements of `common` from the row-major bytes of `box`; returns their number.
+std::int64_t copy_part(std::span<const std::byte> bytes, files::SafetensorsDtype dtype, const Box& box,
+                       const StateSlice& slice, const Box& common) {
+  std::int64_t elements = 1;
+  for (const Range& side : common) elements *= side.size();
+  const at::ScalarType stored_type = scalar_type(dtype);
+  if (slice.values.is_cpu() && slice.values.is_contiguous() && slice.values.scalar_type() == stored_type) {
+    copy_box(bytes, box, {static_cast<std::byte*>(slice.values.data_ptr()), slice.values.nbytes()}, slice.box, common,
+             slice.values.element_size());
+    return elements;
+  }
+  const c10::InferenceMode no_autograd;
+  Shape sizes;
+  for (const Range& side : box) sizes.push_back(side.size());
+  const at::Tensor stored = at::from_blob(const_cast<std::byte*>(bytes.data()), sizes, stored_type);
+  at::Tensor target = box_view(slice.values, relative_to(common, slice.box));
+  target.copy_(box_view(stored, relative_to(common, box)));
+  return elements;
+}
+
+/// Calls f(i, buffer) for all i < count, in a few threads: one alone does not keep a disk busy. The first exception is
+/// rethrown.
+void for_each_in_threads(std::size_t count, const std::function<void(std::size_t, std::vector<std::byte>&)>& f) {
+  constexpr std::size_t kThreads = 4;
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    try {
+      std::vector<std::byte> buffer;
+      for (std::size_t i; (i = next++) < count;) f(i, buffer);
+    } catch (...) {
+      next = count;
+      throw;
+    }
+  };
+  std::vector<std::future<void>> threads;
+  for (std::size_t t = 0; t < std::min(kThreads, count); ++t) threads.push_back(std::async(std::launch::async, work));
+  for (const std::future<void>& thread : threads) thread.wait();
+  for (std::future<void>& thread : threads) thread.get();
+}
+
 }  // namespace
 
 std::vector<std::string> tensor_differences(const checkpoint::Manifest& manifest, const Zero& zero,
@@ -81,7 +126,6 @@ std::vector<std::string> tensor_differences(const checkpoint::Manifest& manifest
 }
 
 void load_state(const checkpoint::Reader& reader, const Zero& zero, const LoadOptions& options) {
-  const at::NoGradGuard no_grad;
   const Wanted wanted = wanted_by_tensor(zero, options);
   const std::vector<std::string> differences = tensor_differences(reader.manifest(), zero, options);
   std::string listed;
@@ -90,26 +134,23 @@ void load_state(const checkpoint::Reader& reader, const Zero& zero, const LoadOp
                            differences.size() == 1 ? " tensor does" : " tensors do", " not fit the model", listed,
                            "\n  fix: the model settings that the checkpoint was made with (trireme checkpoint inspect "
                            "shows them)");
-  std::vector<std::byte> bytes;
-  std::map<const StateSlice*, std::int64_t> set;
-  for (const Reading& reading : readings(reader.manifest(), wanted)) {
+  std::map<const StateSlice*, std::atomic<std::int64_t>> set;
+  for (const auto& [key, slices] : wanted)
+    for (const StateSlice& slice : slices) set[&slice] = 0;
+  const std::vector<Reading> all = readings(reader.manifest(), wanted);
+  for_each_in_threads(all.size(), [&](std::size_t i, std::vector<std::byte>& bytes) {
+    const Reading& reading = all[i];
     const Box& box = reading.slice->box;
     bytes.resize(checkpoint::bytes_of(*reading.tensor, box));
     reader.read_slice(*reading.tensor, *reading.slice, bytes);
-    Shape sizes;
-    for (const Range& side : box) sizes.push_back(side.size());
-    const at::Tensor stored = at::from_blob(bytes.data(), sizes, scalar_type(reading.tensor->dtype));
     for (const StateSlice& slice : *reading.wanted)
-      if (const std::optional<Box> common = intersection(box, slice.box)) {
-        const at::Tensor target = box_view(slice.values, relative_to(*common, slice.box));
-        target.copy_(box_view(stored, relative_to(*common, box)));
-        set[&slice] += target.numel();
-      }
-  }
+      if (const std::optional<Box> common = intersection(box, slice.box))
+        set.at(&slice) += copy_part(bytes, reading.tensor->dtype, box, slice, *common);
+  });
   for (const auto& [key, slices] : wanted)
     for (const StateSlice& slice : slices)
-      require<CheckpointError>(set[&slice] == slice.values.numel(), reader.shown(), ": ", key.first, " (", key.second,
-                               ") ", str(slice.box), ": its slices overlap or leave a hole");
+      require<CheckpointError>(set.at(&slice) == slice.values.numel(), reader.shown(), ": ", key.first, " (",
+                               key.second, ") ", str(slice.box), ": its slices overlap or leave a hole");
 }
 
 }  // namespace trireme
