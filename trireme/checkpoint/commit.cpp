@@ -127,15 +127,14 @@ stdfs::path SaveTarget::final() const { return folder / step_name(step); }
 void begin_save(files::Fs& fs, const SaveTarget& target) {
   check_target(target);
   const int made = fs.make_folder(target.folder);
-  if (made == 0) {
-    // A new folder is durable when each folder above it is; those that are older need not even be readable.
-    const stdfs::path above = stdfs::absolute(target.folder).lexically_normal().parent_path();
-    check_done(fs.sync_folder(above), above, "be brought to the disk");
-    for (stdfs::path next = above; next.has_relative_path(); next = next.parent_path())
-      fs.sync_folder(next.parent_path());
-  } else {
-    check_done(made == EEXIST ? 0 : made, target.folder, "be made");
-  }
+  check_done(made == EEXIST ? 0 : made, target.folder, "be made");
+  // FOLDER is durable when each folder above it is, and whoever made those may not have seen to it. Old ones need not
+  // even be readable: only for a new FOLDER an error counts.
+  const stdfs::path above = stdfs::absolute(target.folder).lexically_normal().parent_path();
+  const int synced = fs.sync_folder(above);
+  check_done(made == 0 ? synced : 0, above, "be brought to the disk");
+  for (stdfs::path next = above; next.has_relative_path(); next = next.parent_path())
+    fs.sync_folder(next.parent_path());
   check_not_there(target);
   const int temporary = fs.make_folder(target.temporary());
   check_done(temporary == EEXIST ? 0 : temporary, target.temporary(), "be made");

@@ -156,8 +156,7 @@ TEST(CrashStates, FindACommitWithoutSyncOfTheFolder) {
 
 TEST(CrashStates, FindACommitWithoutSyncOfTheTemporaryFolder) {
   RecordedSave save;
-  std::erase_if(save.log,
-                [&](const FsOp& op) { return op.kind == FsKind::sync_folder && op.path != save.folder.path(); });
+  std::erase_if(save.log, [&](const FsOp& op) { return save.is_of(op, FsKind::sync_folder, "step-30.tmp"); });
   save.committed -= 1;
   EXPECT_THAT(explore(save, 2'000, 1).fault, ::testing::HasSubstr("/step-30"));
 }

@@ -128,22 +128,35 @@ struct Reader::Faults {
 };
 
 Reader::Reader(const std::filesystem::path& checkpoint) {
+  Faults faults;
+  check_all(checkpoint, faults);
+  if (faults.lines.empty()) return;
+  std::string message = text(shown_, ": ", faults.lines.size(), faults.lines.size() == 1 ? " fault" : " faults");
+  for (const std::string& line : faults.lines) message += "\n  " + line;
+  throw CheckpointError(message + kFix);
+}
+
+Reader::Reader(const std::filesystem::path& checkpoint, std::vector<std::string>& faults) {
+  Faults found;
+  check_all(checkpoint, found);
+  faults.insert(faults.end(), found.lines.begin(), found.lines.end());
+}
+
+void Reader::check_all(const std::filesystem::path& checkpoint, Faults& faults) {
   const std::filesystem::path path = checkpoint.has_filename() ? checkpoint : checkpoint.parent_path();
   shown_ = path.string();
   folder_ = opened_folder(path, shown_);
   read_manifest();
-  Faults faults;
   const std::optional<std::int64_t> step = step_in_name(path.filename().string());
   if (step && *step != manifest_.training.step)
     faults.add(kManifestName, ": is of step ", manifest_.training.step, ", not ", *step);
   check_slices(faults);
   for (const StoredFile& file : manifest_.files) check_file(file, faults);
   check_extra_files(path, faults);
-  if (faults.lines.empty()) return;
-  std::string message = text(shown_, ": ", faults.lines.size(), faults.lines.size() == 1 ? " fault" : " faults");
+  if (!faults.security) return;
+  std::string message = shown_ + ": symlinks are not followed";
   for (const std::string& line : faults.lines) message += "\n  " + line;
-  if (faults.security) throw SecurityError(message + kLinkFix);
-  throw CheckpointError(message + kFix);
+  throw SecurityError(message + kLinkFix);
 }
 
 files::RandomReader Reader::opened(const StoredFile& file) const {
@@ -189,7 +202,7 @@ void Reader::check_file(const StoredFile& file, Faults& faults) {
   }
   try {
     const files::RandomReader reader(fd, file.name);
-    stamps_[static_cast<std::size_t>(&file - manifest_.files.data())] = reader.stamp();
+    if (reader.size() == file.bytes) stamps_[static_cast<std::size_t>(&file - manifest_.files.data())] = reader.stamp();
     const bool right = reader.size() >= file.header_bytes && hash_of(reader, 0, file.header_bytes) == file.header_hash;
     const std::string id = right || !is_rank_file(file.name) ? "" : id_in(reader);
     if (!id.empty() && id != manifest_.id)

@@ -25,10 +25,15 @@ class Reader {
   /// step-N that holds another step. SecurityError for symlinks and for names that leave the folder; `checkpoint`
   /// itself may not be a symlink either.
   explicit Reader(const std::filesystem::path& checkpoint);
+  /// To find out all that is wrong: faults that leave the manifest and other files usable are added to `faults` instead
+  /// of thrown, each a line that begins with the name of the file.
+  Reader(const std::filesystem::path& checkpoint, std::vector<std::string>& faults);
 
   const std::string& shown() const { return shown_; }
   const Manifest& manifest() const { return manifest_; }
 
+  /// Whether the slices of manifest().files[file] can be read; always, unless there were faults.
+  bool is_readable(std::size_t file) const { return stamps_.at(file) != files::FileStamp{}; }
   /// All bytes of a slice, verified. CheckpointError names the file, the tensor, its kind, the box and the bytes.
   void read_slice(const StoredTensor& tensor, const StoredSlice& slice, std::span<std::byte> out) const;
   /// Any box of a tensor, row-major. Slices that it touches are read whole and verified.
@@ -42,13 +47,15 @@ class Reader {
   files::RandomReader opened(const StoredFile& file) const;
   void read_manifest();
   void check_file(const StoredFile& file, Faults& faults);
+  void check_all(const std::filesystem::path& checkpoint, Faults& faults);
   void check_extra_files(const std::filesystem::path& checkpoint, Faults& faults) const;
   void check_slices(Faults& faults) const;
 
   std::string shown_;
   OwnedFd folder_;
   Manifest manifest_;
-  std::vector<files::FileStamp> stamps_;  // of manifest_.files
+  std::vector<files::FileStamp>
+      stamps_;  // of manifest_.files; empty for those that are not there, or have another size
 };
 
 }  // namespace trireme::checkpoint

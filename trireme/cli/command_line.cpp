@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "trireme/base/process_limits.hpp"
+#include "trireme/cli/checkpoint.hpp"
 #include "trireme/cli/commands.hpp"
 #include "trireme/cli/data.hpp"
 #include "trireme/config/read/flags.hpp"
@@ -275,8 +276,10 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
   Choice choice;
   add_schedule(app, choice);
   add_config(app, choice);
-  add_data(app, [&choice](std::function<int(Console&)> run) { choice.run = std::move(run); });
+  const auto chosen = [&choice](std::function<int(Console&)> run) { choice.run = std::move(run); };
+  add_data(app, chosen);
   add_convert(app, choice);
+  add_checkpoint(app, chosen);
   add_train(app, choice);
   add_launch(app, choice);
   add_doctor(app, choice);

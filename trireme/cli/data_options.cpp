@@ -3,18 +3,11 @@
 
 #include <CLI/CLI.hpp>
 
+#include "trireme/cli/command_group.hpp"
 #include "trireme/cli/data.hpp"
 
 namespace trireme::cli {
 namespace {
-
-using Chosen = std::function<void(std::function<int(Console&)>)>;
-
-template <class Command>
-void runs(CLI::App& cmd, const Chosen& chosen, const std::shared_ptr<Command>& command,
-          int (*run)(const Command&, Console&)) {
-  cmd.callback([command, chosen, run] { chosen([command, run](Console& console) { return run(*command, console); }); });
-}
 
 void add_text(CLI::App& cmd, TextOptions& words) {
   cmd.add_option(

@@ -235,20 +235,21 @@ bool is_surely_free(const stdfs::path& folder) {
 FolderLock::FolderLock(stdfs::path folder, FolderLockOptions options)
     : folder_(std::move(folder)), options_(std::move(options)), id_(hex_digits(random_bytes(16))), owner_(::getpid()) {
   Taker(folder_, options_, id_).take();
-  refresher_ = std::thread([this] { refresh_until_stopped(); });
+  refresher_->thread = std::thread([this] { refresh_until_stopped(); });
 }
 
 FolderLock::~FolderLock() {
   if (::getpid() != owner_) {
-    refresher_.detach();  // threads are not copied by fork: there is none
+    // The thread was not copied by fork, but what it waits for was: destroying that would wait for the thread.
+    static_cast<void>(refresher_.release());
     return;
   }
   {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
+    const std::lock_guard lock(refresher_->mutex);
+    refresher_->stop = true;
   }
-  wake_.notify_all();
-  refresher_.join();
+  refresher_->wake.notify_all();
+  refresher_->thread.join();
   try {
     Taker(folder_, options_, hex_digits(random_bytes(16))).replace(path(), id_, [&] {
       return ::unlink(path().c_str()) == 0;
@@ -273,8 +274,9 @@ void FolderLock::check() const {
 }
 
 void FolderLock::refresh_until_stopped() {
-  std::unique_lock lock(mutex_);
-  while (!wake_.wait_for(lock, std::chrono::duration<double>(options_.refresh_s), [&] { return stop_; })) {
+  std::unique_lock lock(refresher_->mutex);
+  const auto pause = std::chrono::duration<double>(options_.refresh_s);
+  while (!refresher_->wake.wait_for(lock, pause, [&] { return refresher_->stop; })) {
     try {
       if (still_ours()) ::utimensat(AT_FDCWD, path().c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
     } catch (const std::exception&) {  // a network file system that is away for a moment

@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -57,16 +58,19 @@ class FolderLock {
   std::filesystem::path path() const;  // of the lock file
 
  private:
+  struct Refresher {
+    std::mutex mutex{};
+    std::condition_variable wake{};
+    bool stop = false;
+    std::thread thread{};
+  };
   void refresh_until_stopped();
 
   std::filesystem::path folder_;
   FolderLockOptions options_;
   std::string id_;
   pid_t owner_;  // the process that took it
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool stop_ = false;
-  std::thread refresher_;
+  std::unique_ptr<Refresher> refresher_ = std::make_unique<Refresher>();
 };
 
 }  // namespace trireme::files

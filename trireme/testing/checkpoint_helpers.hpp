@@ -75,7 +75,8 @@ inline ExampleFiles example_files(const ExampleCheckpoint& example) {
   for (const char* kind : {"exp_avg", "exp_avg_sq", checkpoint::kWeight}) {
     add("layers.0.attention.qkv.weight", kind, SafetensorsDtype::F32, {32, 24}, tiles);
   }
-  add("layers.0.norm.weight", checkpoint::kWeight, SafetensorsDtype::BF16, {12}, {{0, Box{{0, 12}}}});
+  for (const char* name : {"layers.0.norm.weight", "layers.1.norm.weight"})
+    add(name, checkpoint::kWeight, SafetensorsDtype::BF16, {12}, {{0, Box{{0, 12}}}});
   for (std::size_t rank = 0; rank < ranks; ++rank)
     add(text("rank-", rank, "/cpu"), checkpoint::kRandom, SafetensorsDtype::U8, {100}, {{rank, Box{{0, 100}}}});
   add("scale", checkpoint::kWeight, SafetensorsDtype::F64, {}, {{ranks - 1, Box{}}});

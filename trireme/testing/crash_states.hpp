@@ -120,6 +120,10 @@ class CrashStates {
   }
 
   void add(const FsOp& op) {
+    if (op.path.lexically_relative(root_).string().starts_with("..")) {  // above the root, which is there
+      last_change_.push_back(changes_.size());
+      return;
+    }
     const std::string name = op.path.filename();
     const auto folder = [&] { return number_of(op.path.parent_path()); };
     using Kind = Change::Kind;
