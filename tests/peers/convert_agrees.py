@@ -307,6 +307,7 @@ class Hostile(ConvertTest):
                      unsharded_shape=f"({6 * HIDDEN}, {HIDDEN})"),
             f"of the {3 * HIDDEN * HIDDEN} elements": dict(local_global_slices_pairs=f"0,1,None|0,{HIDDEN},None#32,33,None|0,{HIDDEN},None"),
             "qkv_proj/model_weight": dict(local_global_slices_pairs="0,9999999999,None#1"),
+            f"hold {3 * HIDDEN * HIDDEN // 2} of the {3 * HIDDEN * HIDDEN} elements": dict(local_global_slices_pairs=""),
             "lacks local_global_slices_pairs": dict(local_global_slices_pairs=None),
             "unsharded_shape": dict(unsharded_shape=None),
         }.items():
