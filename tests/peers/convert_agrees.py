@@ -267,8 +267,11 @@ class HuggingFace(ConvertTest):
         with self.subTest("memory does not grow with the model, nor with a tensor"):
             size, most = (self.folder / "large/model.safetensors").stat().st_size, 64 << 20
             self.assertGreater(size, most)
-            run = subprocess.run([TRIREME, "convert", self.folder / "large", self.folder / "out", "--to", "nanotron"], capture_output=True,
-                                 text=True, timeout=60, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (most, most)))
+            limited = dict(capture_output=True, text=True, timeout=60,
+                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (most, most)))
+            if subprocess.run([TRIREME, "--version"], **limited).returncode != 0:
+                self.skipTest("a sanitizer needs more memory than that")
+            run = subprocess.run([TRIREME, "convert", self.folder / "large", self.folder / "out", "--to", "nanotron"], **limited)
             self.assertEqual(run.returncode, 0, run)
 
     def test_nothing_is_overwritten(self):
