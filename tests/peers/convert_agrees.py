@@ -267,8 +267,11 @@ class HuggingFace(ConvertTest):
         with self.subTest("memory does not grow with the model, nor with a tensor"):
             size, most = (self.folder / "large/model.safetensors").stat().st_size, 64 << 20
             self.assertGreater(size, most)
-            run = subprocess.run([TRIREME, "convert", self.folder / "large", self.folder / "out", "--to", "nanotron"], capture_output=True,
-                                 text=True, timeout=60, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (most, most)))
+            limited = dict(capture_output=True, text=True, timeout=60,
+                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (most, most)))
+            if subprocess.run([TRIREME, "--version"], **limited).returncode != 0:
+                self.skipTest("a sanitizer needs more memory than that")
+            run = subprocess.run([TRIREME, "convert", self.folder / "large", self.folder / "out", "--to", "nanotron"], **limited)
             self.assertEqual(run.returncode, 0, run)
 
     def test_nothing_is_overwritten(self):
@@ -307,6 +310,7 @@ class Hostile(ConvertTest):
                      unsharded_shape=f"({6 * HIDDEN}, {HIDDEN})"),
             f"of the {3 * HIDDEN * HIDDEN} elements": dict(local_global_slices_pairs=f"0,1,None|0,{HIDDEN},None#32,33,None|0,{HIDDEN},None"),
             "qkv_proj/model_weight": dict(local_global_slices_pairs="0,9999999999,None#1"),
+            f"hold {3 * HIDDEN * HIDDEN // 2} of the {3 * HIDDEN * HIDDEN} elements": dict(local_global_slices_pairs=""),
             "lacks local_global_slices_pairs": dict(local_global_slices_pairs=None),
             "unsharded_shape": dict(unsharded_shape=None),
         }.items():

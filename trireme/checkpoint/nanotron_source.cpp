@@ -28,6 +28,7 @@ namespace fs = std::filesystem;
 
 constexpr int kMaxDepth = 32;
 constexpr std::size_t kMaxFiles = 1'000'000;
+constexpr std::size_t kMaxSlices = 8192;  // of a tensor, over all ranks: comparing them takes the square
 
 struct Shard {
   std::unique_ptr<files::Safetensors> open;  // an entry refers to its file
@@ -88,19 +89,16 @@ class Collector {
     require<CheckpointError>(files::is_weight_dtype(data.dtype), shown.string(), ": data is of dtype ",
                              files::name(data.dtype), ": weights must be F64, F32, F16 or BF16");
     Shard shard{.open = std::move(file), .data = data};
-    shard.pairs = pairs_of(shard, parsed->is_shard);
-    if (shard.pairs.empty()) {
-      const Slices all = slices_of(whole_box(data.shape));
-      shard.pairs = {{all, all}};
-    }
+    const Slices all = slices_of(whole_box(data.shape));
+    shard.pairs = pairs_of(shard, parsed->is_shard).value_or(std::vector{SlicesPair{all, all}});
     shards_[module + parsed->parameter].push_back(std::move(shard));
   }
 
-  /// Of the metadata; empty if a tensor that is not sharded says nothing about slices.
-  static std::vector<SlicesPair> pairs_of(const Shard& shard, bool needed) {
+  /// Of the metadata; nullopt if a tensor that is not sharded says nothing about slices.
+  static std::optional<std::vector<SlicesPair>> pairs_of(const Shard& shard, bool needed) {
     const auto& metadata = shard.file().metadata();
     const auto pairs = metadata.find("local_global_slices_pairs"), shape = metadata.find("unsharded_shape");
-    if (!needed && pairs == metadata.end()) return {};
+    if (!needed && pairs == metadata.end()) return std::nullopt;
     require<CheckpointError>(pairs != metadata.end() && shape != metadata.end(), shard.file().shown(),
                              ": is a shard, but its metadata lacks local_global_slices_pairs or unsharded_shape");
     try {
@@ -136,6 +134,8 @@ std::string fault_of(const std::vector<Shard>& shards, const Shape& shape) {
       for (const Range& range : box) size *= range.size();
       elements += size;
       if (size > 0) boxes.emplace_back(box, &shard);
+      if (boxes.size() > kMaxSlices)
+        return text(shard.file().shown(), ": a tensor of more than ", kMaxSlices, " slices");
     }
   }
   // Boxes that overlap do so in the first dim: only neighbours in its order have to be compared.

@@ -1,5 +1,6 @@
 #include "trireme/comm/flight_recorder.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -13,13 +14,19 @@
 namespace trireme {
 namespace {
 
-/// Rank 1 arrives 50 ms late: the call of rank 0 has lasted that long, in every check mode.
+/// Rank 1 arrives 30 ms after rank 0 has begun the call: it has lasted that long, in every check mode.
 TEST(FlightRecorder, CallsOfTheStepHaveALength) {
-  for (const CheckMode check : {CheckMode::off, CheckMode::fast, CheckMode::strict})
+  for (const CheckMode check : {CheckMode::off, CheckMode::fast, CheckMode::strict}) {
+    std::atomic<const FlightRecorder*> of_rank_0 = nullptr;
     run_gloo_threads(2,
-                     [](World& world) {
+                     [&](World& world) {
                        Mesh mesh(Grid::dense({.dp = 2}), world);
-                       if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                       if (world.rank() == 0) of_rank_0 = &world.recorder();
+                       const auto has_begun = [&] {
+                         return of_rank_0 != nullptr && !of_rank_0.load()->step_calls().empty();
+                       };
+                       while (world.rank() == 1 && !has_begun()) std::this_thread::yield();
+                       if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(30));
                        mesh.world_group().all_reduce(at::ones({4})).wait();
                        mesh.world_group().barrier().wait();
                        const std::vector<CallRecord> calls = world.recorder().step_calls();
@@ -31,9 +38,9 @@ TEST(FlightRecorder, CallsOfTheStepHaveALength) {
                        EXPECT_GE(calls[1].started_ns, calls[0].finished_ns);
                      },
                      {.check = check});
+  }
 }
 
-/// A call that ends after its step has ended does not disturb the records of the next one.
 TEST(FlightRecorder, CountsCheckpointsWhereALauncherCanRead) {
   FlightRecord shared;
   FlightRecorder recorder(0, 1, &shared);
