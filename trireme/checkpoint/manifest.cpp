@@ -37,7 +37,7 @@ class Parser {
     const auto version = value<std::int64_t>(json, "version");
     require<CheckpointError>(version == kVersion, shown_, ": a checkpoint of version ", version,
                              "; this program reads version ", kVersion, "\n  fix: the program that wrote it (",
-                             json.value("program", "unknown"), ")");
+                             json.contains("program") ? value<std::string>(json, "program") : "unknown", ")");
     Manifest out{.id = value<std::string>(json, "id"),
                  .program = value<std::string>(json, "program"),
                  .time = value<std::string>(json, "time"),
@@ -135,6 +135,14 @@ class Parser {
     return out;
   }
 
+  std::int64_t number_of_elements(const Shape& shape) const {
+    try {
+      return numel(shape);
+    } catch (const ConfigError& error) {  // elsewhere a shape comes from a config
+      throw CheckpointError(text(shown_, ": ", error.what()));
+    }
+  }
+
   StoredTensor stored_tensor(const Json& json, const std::vector<StoredFile>& files) const {
     StoredTensor out{.name = value<std::string>(json, "name"),
                      .kind = value<std::string>(json, "kind"),
@@ -142,7 +150,7 @@ class Parser {
     const auto dtype = files::safetensors_dtype(value<std::string>(json, "dtype"));
     check(dtype && files::bits(*dtype) % 8 == 0, out.name, ": unknown dtype");
     out.dtype = *dtype;
-    const std::int64_t elements = numel(out.shape);
+    const std::int64_t elements = number_of_elements(out.shape);
     std::int64_t covered = 0;
     for (const Json& entry : member(json, "slices")) {
       check(entry.is_array() && entry.size() == 4, out.name, ": a slice is not [box, file, offset, xxh3]");
@@ -156,7 +164,10 @@ class Parser {
       check(slice.offset >= file.header_bytes && slice.offset <= file.bytes && bytes <= file.bytes - slice.offset,
             out.name, " ", out.kind, " ", str(slice.box), ": bytes ", slice.offset, " to ", slice.offset + bytes,
             " are not in ", file.name, ", which has ", file.bytes);
-      covered += static_cast<std::int64_t>(bytes) * 8 / files::bits(out.dtype);
+      const auto count = static_cast<std::int64_t>(bytes / static_cast<std::uint64_t>(files::bits(out.dtype) / 8));
+      check(count <= elements - covered, out.name, " ", out.kind, ": the slices have more than its ", elements,
+            " elements");
+      covered += count;
       out.slices.push_back(std::move(slice));
     }
     check(!is_whole_ || covered == elements, out.name, " ", out.kind, ": the slices have ", covered,
