@@ -113,7 +113,7 @@ class Signals(TrainTest):
             with self.labelled(how, number):
                 folder = fresh_folder()
                 process = start(folder, "t.toml", *how, *LONG)
-                wait(process, lambda: rank_pid(process, 1), 0.001)
+                wait(process, lambda: rank_pid(process, 0) and rank_pid(process, 1), 0.001)
                 late, first = rank_pid(process, 1), rank_pid(process, 0)
                 os.kill(late, signal.SIGSTOP)
                 wait(process, lambda: catches(first, number))

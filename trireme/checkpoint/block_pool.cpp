@@ -22,8 +22,16 @@ BlockPool::Block BlockPool::take() {
     return block;
   }
   Block block(static_cast<std::byte*>(std::aligned_alloc(files::Fs::kDirectAlign, kBlockBytes)));
-  if (!block) throw std::bad_alloc();
-  ++made_;
+  if (block) {
+    ++made_;
+    return block;
+  }
+  // With less memory it only takes longer, as long as there is a block that comes back.
+  if (made_ == 0) throw std::bad_alloc();
+  max_blocks_ = made_;
+  returned_.wait(lock, [this] { return !free_.empty(); });
+  block = std::move(free_.back());
+  free_.pop_back();
   return block;
 }
 

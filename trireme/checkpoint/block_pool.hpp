@@ -20,20 +20,19 @@ class BlockPool {
   /// At least one block.
   explicit BlockPool(std::size_t max_bytes);
 
-  /// Waits until there is one. Blocks are reused: new memory costs more time than the copy into it.
+  /// Waits until there is one; std::bad_alloc if there is no memory for the first. Blocks are reused: new memory costs
+  /// more time than the copy into it.
   Block take();
   void give_back(Block block);
 
-  std::size_t max_bytes() const { return max_blocks_ * kBlockBytes; }
   /// The most that was held at a time.
   std::size_t most_bytes() const;
 
  private:
-  const std::size_t max_blocks_;
   mutable std::mutex mutex_;
   std::condition_variable returned_;
   std::vector<Block> free_;
-  std::size_t made_ = 0;
+  std::size_t max_blocks_, made_ = 0;
 };
 
 }  // namespace trireme::checkpoint

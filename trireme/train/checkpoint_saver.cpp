@@ -1,6 +1,7 @@
 #include "trireme/train/checkpoint_saver.hpp"
 
 #include <chrono>
+#include <new>
 #include <utility>
 
 #include <ATen/ops/empty.h>
@@ -23,6 +24,8 @@ namespace trireme {
 namespace {
 
 constexpr std::chrono::milliseconds kTurn(200);
+
+bool is_no_memory(const std::exception& e) { return dynamic_cast<const std::bad_alloc*>(&e) != nullptr; }
 
 /// A slice of at most kMaxSliceBytes.
 struct Part {
@@ -123,7 +126,7 @@ struct CheckpointSaver::Save {
     } catch (const std::exception& e) {
       writer->cancel();
       copied.set_value();
-      return text(kFailed, e.what());
+      return text(is_no_memory(e) ? kNoMemory : kFailed, e.what());
     }
     try {
       return text(kWritten, checkpoint::to_json(writer->finish()));
@@ -134,14 +137,14 @@ struct CheckpointSaver::Save {
 
   bool is_over() const { return written.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
 
-  static constexpr char kWritten = '+', kFailed = '-';
+  static constexpr char kWritten = '+', kFailed = '-', kNoMemory = 'm';
   checkpoint::SaveTarget target;
   checkpoint::Manifest manifest{};  // on rank 0
   std::vector<Part> parts;
   std::unique_ptr<checkpoint::ShardWriter> writer;
   std::promise<void> copied;
   std::shared_future<void> is_copied = copied.get_future().share();
-  std::future<std::string> written;  // kWritten and the shard's manifest, or kFailed and the reason
+  std::future<std::string> written;  // kWritten and the shard's manifest, or another one and the reason
 };
 
 CheckpointSaver::CheckpointSaver(SaverOptions options, Mesh& mesh)
@@ -192,9 +195,9 @@ void CheckpointSaver::settle() {
   add_blocked(time.seconds());
   if (mesh_.rank() != 0) return;
   for (std::size_t r = 0; r < results.size(); ++r)
-    if (results[r].front() == Save::kFailed) {
+    if (const char result = results[r].front(); result != Save::kWritten) {
       checkpoint::abandon(fs_, save->target);
-      return fail(save->target, text("rank ", r, ": ", results[r].substr(1)));
+      return fail(save->target, text("rank ", r, ": ", results[r].substr(1)), result == Save::kNoMemory);
     }
   committing_ = std::async(std::launch::async, [this, target = save->target, manifest = std::move(save->manifest),
                                                 shards = std::move(results), blocked = blocked_of_save_]() mutable {
@@ -214,6 +217,7 @@ SaveOutcome CheckpointSaver::commit(const checkpoint::SaveTarget& target, checkp
   } catch (const std::exception& e) {
     checkpoint::abandon(fs_, target);
     outcome.failure = e.what();
+    outcome.no_memory = is_no_memory(e);
     return outcome;
   }
   mesh_.world().recorder().checkpoint_committed();
@@ -225,8 +229,8 @@ SaveOutcome CheckpointSaver::commit(const checkpoint::SaveTarget& target, checkp
   return outcome;
 }
 
-void CheckpointSaver::fail(const checkpoint::SaveTarget& target, const std::string& why) {
-  outcome_ = SaveOutcome{.step = target.step, .path = target.final(), .failure = why};
+void CheckpointSaver::fail(const checkpoint::SaveTarget& target, const std::string& why, bool no_memory) {
+  outcome_ = SaveOutcome{.step = target.step, .path = target.final(), .failure = why, .no_memory = no_memory};
 }
 
 void CheckpointSaver::wait_for_commit() {

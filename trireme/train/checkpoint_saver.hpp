@@ -31,6 +31,7 @@ struct SaveOutcome {
   std::uint64_t bytes = 0;
   double blocked_seconds = 0;  // of training, on this rank
   std::string failure{};       // not empty: it was not saved
+  bool no_memory = false;      // that was why
   std::string warning{};       // older checkpoints could not be removed
 };
 
@@ -77,7 +78,7 @@ class CheckpointSaver {
 
   SaveOutcome commit(const checkpoint::SaveTarget& target, checkpoint::Manifest manifest,
                      const std::vector<std::string>& results, double blocked_seconds);
-  void fail(const checkpoint::SaveTarget& target, const std::string& why);
+  void fail(const checkpoint::SaveTarget& target, const std::string& why, bool no_memory = false);
   void wait_for_commit();
   void add_blocked(double seconds);
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <ctime>
 #include <iostream>
+#include <new>
 #include <thread>
 
 #include <ATen/ops/zeros.h>
@@ -322,9 +323,9 @@ SavedWeights Trainer::save(std::int64_t step, Export exports) {
   const std::filesystem::path folder = io_.folder / "checkpoints" / text("step-", step);
   wait_for_space(folder);
   start_save(step, Last::yes, exports);
-  std::string failure;
-  if (const std::optional<SaveOutcome> outcome = saver_->take_outcome()) failure = outcome->failure;
-  failure = first_failure(mesh_.world().control(), failure);
+  const SaveOutcome outcome = saver_->take_outcome().value_or(SaveOutcome{});
+  const std::string failure = first_failure(mesh_.world().control(), outcome.failure);
+  if (outcome.no_memory) throw std::bad_alloc();  // on rank 0, which says what could be done
   require<CheckpointError>(failure.empty(), failure);
   return {folder, not_finite_weights(zero(), mesh_)};
 }
