@@ -3,6 +3,7 @@
 
 usage: resume.py TRIREME      (a machine with a GPU; not part of `make test`)"""
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -32,7 +33,7 @@ export_hf = false
 
 def train(folder, name, *words):
     (folder / f"{name}.toml").write_text(CONFIG.replace("NAME", name))
-    run = subprocess.run([sys.argv[1], "train", f"{name}.toml", "--metrics.console", "plain", *words], cwd=folder, capture_output=True, text=True)
+    run = subprocess.run([os.path.abspath(sys.argv[1]), "train", f"{name}.toml", "--metrics.console", "plain", *words], cwd=folder, capture_output=True, text=True)
     if run.returncode:
         sys.exit(f"error: exit code {run.returncode}\n{run.stdout[-2000:]}\n{run.stderr[-2000:]}")
     return [json.loads(line) for line in (folder / f"runs/{name}/metrics.jsonl").read_text().splitlines()], run.stdout
