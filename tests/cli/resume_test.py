@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -73,49 +74,59 @@ class Killed(ResumeTest):
         return train_test.start(folder, [train_test.options.trireme, "train", "t.toml", "-n", 2, *self.words, *more])
 
     def test_kill_9_anywhere(self):
-        """A run that is killed again and again, whole or in part, while it starts, steps, saves, prunes and resumes; then started with
-        the same command. TRIREME_KILLS more of it."""
-        kills = int(os.environ.get("TRIREME_KILLS", "10"))
-        steps = 40 + 25 * kills
-        reference = self.ok(train(*self.words, "--training.steps", steps, n=2)).path()
-        rng = random.Random(os.environ.get("TRIREME_SEED", "18"))
+        """Runs that are killed ten times each, whole or in part, while they start, step, save, prune and resume, and started again with
+        the same command, end as one that was not killed. TRIREME_KILLS kills in all."""
+        kills, each = int(os.environ.get("TRIREME_KILLS", "10")), 10
+        reference = self.ok(train(*self.words, "--training.steps", self.steps, n=2)).path()
+        killed = resumed = 0
+        for chain in range((kills + each - 1) // each):
+            rng = random.Random(f"{os.environ.get('TRIREME_SEED', '18')} {chain}")
+            with self.subTest(chain=chain):
+                run, more_killed, more_resumed = self.killed_often(rng, each)
+                self.same(run.path(), reference)
+                self.assertEqual([p.name for p in run.path().glob("checkpoints/*") if "tmp" in p.name or "trash" in p.name], [],
+                                 "nothing unfinished is left")
+                with_checkpoints = [p.name for p in (run.folder / "runs").iterdir() if p.name != "latest" and checkpoints(p)]
+                self.assertEqual(len(with_checkpoints), 1, f"one run, from the first checkpoint on: {with_checkpoints}")
+            shutil.rmtree(run.folder)
+            killed, resumed = killed + more_killed, resumed + more_resumed
+        print(f"kills: {killed}, resumed: {resumed}, all with the same bits", flush=True)
+        self.assertGreater(resumed, kills // 3, "it hardly came to a checkpoint: the test shows nothing")
+
+    steps = 290
+
+    def killed_often(self, rng, kills):
+        """The run that ended at last, the number of kills, and how often it resumed from a checkpoint."""
         folder = fresh_folder()
         resumed = 0
-        for kill in range(kills):
-            process = self.start(folder, "--training.steps", steps)
-            # Half of the time the moments are counted from the first step of this attempt.
-            path = folder / "runs/latest/metrics.jsonl"
-            before = path.stat().st_mtime_ns if path.exists() else 0
-            if rng.random() < 0.7:
-                end = time.monotonic() + 30
-                while process.poll() is None and time.monotonic() < end and not (path.exists() and path.stat().st_size
-                                                                                 and path.stat().st_mtime_ns > before):
-                    time.sleep(0.002)
-                time.sleep(rng.uniform(0, 0.3))
-            else:
-                time.sleep(rng.uniform(0, 1.5))
-            victims = [process.pid, *ranks_of(process)]
-            if rng.random() < 0.5:
-                victims = [rng.choice(victims)]
-            for pid in victims:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-            run = finish(process, folder)
+        for kill in range(kills + 1):
+            process = self.start(folder, "--training.steps", self.steps)
+            if kill < kills:
+                self.sleep_for_a_while(rng, process, folder / "runs/latest/metrics.jsonl")
+                victims = [process.pid, *ranks_of(process)]
+                for pid in victims if rng.random() < 0.5 else [rng.choice(victims)]:
+                    try:
+                        os.kill(pid, signal.SIGKILL)
+                    except ProcessLookupError:
+                        pass
+            run = finish(process, folder, timeout=300)
             self.assertNotEqual(run.code, CHECKPOINT, run)
             resumed += "\nresume " in run.stdout
             if run.code == 0:
-                break  # it was faster than the kill
-        if run.code != 0:
-            run = self.ok(finish(self.start(folder, "--training.steps", steps), folder, timeout=300))
-            resumed += "\nresume " in run.stdout
-        print(f"kills: {kill + 1}, resumed: {resumed}, steps: {steps}", flush=True)
-        self.assertGreater(resumed, kills // 3, "it hardly came to a checkpoint: the test shows nothing")
-        with_checkpoints = [p.name for p in (folder / "runs").iterdir() if p.name != "latest" and checkpoints(p)]
-        self.assertEqual(len(with_checkpoints), 1, f"one run, from the first checkpoint on: {with_checkpoints}")
-        self.same(run.path(), reference)
-        self.assertEqual([p.name for p in run.path().glob("checkpoints/*") if "tmp" in p.name or "trash" in p.name], [], "nothing unfinished is left")
+                return run, kill, resumed
+        self.fail(f"it was not killed, and did not end well\n{run}")
+
+    def sleep_for_a_while(self, rng, process, path):
+        """Mostly until a little after the first step of this attempt, else for a time that may end before it."""
+        if rng.random() < 0.7:
+            before = path.stat().st_mtime_ns if path.exists() else 0
+            end = time.monotonic() + 30
+            while process.poll() is None and time.monotonic() < end and not (path.exists() and path.stat().st_size
+                                                                             and path.stat().st_mtime_ns > before):
+                time.sleep(0.002)
+            time.sleep(rng.uniform(0, 0.3))
+        else:
+            time.sleep(rng.uniform(0, 1.5))
 
     def test_restarts_by_itself(self):
         reference = self.ok(shared(*self.words, "--training.steps", "40", n=2)).path()
@@ -177,6 +188,19 @@ class Stopped(ResumeTest):
         run = self.ok(train(*EVERY_2, "--training.steps", "300", *QUIET, folder=folder))
         self.assertEqual(os.readlink(folder / "runs/latest"), "t-dp2-3")
         self.assertEqual([r["step"] for r in records(run.path())], list(range(1, 301)))
+
+
+    def test_a_run_that_is_running_is_left_alone(self):
+        folder = fresh_folder()
+        first = train_test.start(folder, [train_test.options.trireme, "train", "t.toml", "--run.name", "r", *EVERY_2, "--training.steps", 1000000])
+        end = time.monotonic() + 60
+        while first.poll() is None and time.monotonic() < end and not checkpoints(folder / "runs/r"):
+            time.sleep(0.01)
+        second = self.ok(train("--run.name", "r", *EVERY_2, "--training.steps", "3", folder=folder))
+        self.assertNotIn("\nresume ", second.stdout)
+        self.assertEqual([r["step"] for r in records(folder / "runs/r-2")], [1, 2, 3])
+        first.send_signal(signal.SIGTERM)
+        self.assertEqual(finish(first, folder).code, train_test.PREEMPTED)
 
 
 class OtherLayouts(ResumeTest):

@@ -403,6 +403,27 @@ class SmallDisk(TrainTest):
         self.assertRegex(run.stderr, "warning: .*a checkpoint needs [45][0-9][0-9].* free on this disk\n  fix: .*\n  waits up to [0-9]+ s for space")
         self.assertRegex(run.stdout, "(?m)^2[0-9]{5} bytes saved")
 
+    def test_a_disk_that_is_full_for_a_while(self):
+        """Saves fail meanwhile, training goes on, and the checkpoints before and after are there."""
+        run = self.with_disk("2m", f"""
+            {options.trireme} train t.toml -n 2 --training.steps 1000000 --checkpoint.interval 3 > said 2> errors &
+            until ls runs/latest/checkpoints/step-3 > /dev/null 2>&1 || ! kill -0 $!; do sleep 0.02; done
+            head -c 3m /dev/zero > runs/other 2> /dev/null
+            until grep -q 'was not saved' said || ! kill -0 $!; do sleep 0.02; done
+            rm runs/other
+            last=$(cat runs/latest/checkpoints/latest)
+            until [ "$(cat runs/latest/checkpoints/latest)" != "$last" ] || ! kill -0 $!; do sleep 0.02; done
+            kill -TERM $!
+            wait $!
+            code=$?
+            cat said errors >&2
+            {options.trireme} checkpoint verify runs/latest > /dev/null && ls runs/latest/checkpoints
+            exit $code""")
+        self.assertEqual(run.code, PREEMPTED, run)
+        self.assertRegex(run.stderr, r"checkpoint \d+ was not saved, training goes on: .*No space left on device")
+        self.assertEqual([name for name in run.stdout.split() if "." in name], [], "nothing half written")
+        self.assertEqual(len(run.stdout.split()), 3, "two checkpoints and latest")
+
     def test_a_disk_that_is_too_small_for_the_weights_is_told_at_the_start(self):
         run = self.with_disk("300k", f"exec {options.trireme} train t.toml -n 2")
         self.assertEqual(run.code, CHECKPOINT, run)

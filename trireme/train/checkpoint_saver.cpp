@@ -213,6 +213,7 @@ SaveOutcome CheckpointSaver::commit(const checkpoint::SaveTarget& target, checkp
     for (const std::string& result : results) shards.push_back(checkpoint::parse_shard(result.substr(1), "a shard"));
     checkpoint::merge_shards(manifest, shards);
     outcome.bytes = checkpoint::total_bytes(manifest);
+    if (options_.before_commit) options_.before_commit();
     checkpoint::commit(fs_, target, std::move(manifest), options_.small_files);
   } catch (const std::exception& e) {
     checkpoint::abandon(fs_, target);

@@ -19,9 +19,10 @@ struct SaverOptions {
   std::filesystem::path folder;  // "checkpoints" of the run
   std::int64_t keep = 2;         // newest checkpoints; 0: all
   std::size_t buffer_bytes = std::size_t{1}
-                             << 31;      // the most memory of the copy; a larger state makes the next update wait
-  checkpoint::SmallFiles small_files{};  // of every checkpoint; only on rank 0
-  files::Fs* fs = nullptr;               // null: the operating system's
+                             << 31;       // the most memory of the copy; a larger state makes the next update wait
+  checkpoint::SmallFiles small_files{};   // of every checkpoint; only on rank 0
+  std::function<void()> before_commit{};  // on rank 0: throws if this run may not write to the folder any more
+  files::Fs* fs = nullptr;                // null: the operating system's
 };
 
 /// A save that is over.

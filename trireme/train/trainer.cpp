@@ -88,7 +88,11 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
   }
   if (context.rank() == 0) {
     lock_ = std::make_unique<files::FolderLock>(io_.folder);
-    checkpoint::remove_unfinished(files::real_fs(), checkpoints);
+    try {
+      checkpoint::remove_unfinished(files::real_fs(), checkpoints);
+    } catch (const CheckpointError& e) {
+      io_.warnings.emplace_back(e.what());
+    }
     if (resumed_ && resumed_->path.parent_path() == checkpoints)
       report::drop_records_after(io_.folder / "metrics.jsonl", begin_);
   }
@@ -96,7 +100,11 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
       SaverOptions{.folder = checkpoints,
                    .keep = config_.checkpoint.keep,
                    .buffer_bytes = static_cast<std::size_t>(config_.checkpoint.buffer_mb * 1e6),
-                   .small_files = beside_weights_},
+                   .small_files = beside_weights_,
+                   .before_commit =
+                       [this] {
+                         if (lock_) lock_->check();
+                       }},
       mesh_);
   if (context.rank() == 0)
     report_ = std::make_unique<TrainingReport>(config_, context, io_, batches_->data().describe(),
