@@ -1,14 +1,25 @@
-// Saves the small checkpoint of the tests: make_checkpoint FOLDER STEP NUMBER. NUMBER decides its values and its id.
+// Saves the small checkpoint of the tests: make_checkpoint FOLDER STEP NUMBER [VOCABULARY]. NUMBER decides its values and
+// its id. With a VOCABULARY it is one of a small llama.
 #include <cstdio>
 #include <string>
 
 #include "trireme/testing/checkpoint_helpers.hpp"
+#include "trireme/testing/model_checkpoint.hpp"
+#include "trireme/testing/model_helpers.hpp"
 
 int main(int argc, char** argv) {
-  if (argc != 4) return 64;
+  if (argc != 4 && argc != 5) return 64;
   try {
-    trireme::save_example(trireme::files::real_fs(), argv[1],
-                          {.step = std::stoll(argv[2]), .number = std::stoull(argv[3])});
+    trireme::files::Fs& fs = trireme::files::real_fs();
+    const std::int64_t step = std::stoll(argv[2]);
+    const std::uint64_t number = std::stoull(argv[3]);
+    if (argc == 4) {
+      trireme::save_example(fs, argv[1], {.step = step, .number = number});
+    } else {
+      trireme::ModelConfig model = trireme::small_model("llama");
+      model.vocab_size = std::stoll(argv[4]);
+      trireme::save_model(fs, argv[1], model, step, number);
+    }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
     return 1;

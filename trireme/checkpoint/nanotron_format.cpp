@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.hpp"
+#include "trireme/config/schema/parameter_placement.hpp"
 #include "trireme/files/json_bounds.hpp"
 
 namespace trireme::checkpoint {
@@ -82,14 +83,9 @@ std::optional<NanotronFile> parse_nanotron_file(std::string_view name) {
   return file.parameter.empty() ? std::nullopt : std::optional(file);
 }
 
-std::optional<Placement> nanotron_placement(const ModelConfig& m, const std::string& ours) {
-  const auto cut = [](Cut how) { return Placement{.cuts = {std::move(how)}}; };
-  if (ours.ends_with("norm.weight")) return std::nullopt;
-  if (ours.find(".attention.qkv.") != std::string::npos)
-    return cut(fused_qkv(Axis::tp, 0, m.num_attention_heads, m.num_key_value_heads, m.head_dim));
-  if (ours.ends_with(".mlp.gate_up.weight")) return cut(gate_up(Axis::tp, 0, m.intermediate_size));
-  if (ours.ends_with(".attention.out.weight") || ours.ends_with(".mlp.down.weight")) return cut({Axis::tp, 1});
-  return cut({Axis::tp, 0});  // the embedding and the head, by rows of the vocabulary
+std::optional<Placement> nanotron_placement(const ModelConfig& model, const std::string& ours) {
+  Placement placement = parameter_placement(model, ours);
+  return placement.cuts.empty() ? std::nullopt : std::optional(std::move(placement));
 }
 
 void check_for_nanotron(const ModelConfig& m, int tp) {

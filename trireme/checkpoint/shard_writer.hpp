@@ -49,6 +49,8 @@ class ShardWriter {
   void end();
   /// The file is not needed any more: what was appended is dropped, and append() returns at once.
   void cancel() { failed_ = true; }
+  /// Whether it could not be written, or was cancelled: more bytes are of no use, finish() says why.
+  bool has_failed() const { return failed_; }
   /// Bytes written so far, for a caller that watches the progress.
   std::uint64_t written() const { return written_; }
 

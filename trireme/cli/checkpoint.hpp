@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/checkpoint/manifest.hpp"
 #include "trireme/cli/commands.hpp"
 
 namespace CLI {
@@ -28,6 +29,9 @@ struct MeantCheckpoint {
 MeantCheckpoint meant_checkpoint(const std::filesystem::path& path);
 /// A line for each of the others that are not valid, and one for those that are; "" if there are none.
 std::string others_text(const MeantCheckpoint& meant);
+
+/// "4 ranks: dp 2 × tp 2 · zero 1"
+std::string layout_text(const checkpoint::Manifest& manifest);
 
 struct CheckpointInspectCommand {
   std::string path;

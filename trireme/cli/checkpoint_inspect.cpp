@@ -99,19 +99,6 @@ std::string tensor_table(const Manifest& manifest, bool each) {
   return table({"tensor", "shape", "dtype", "kinds", "bytes", "slices"}, rows);
 }
 
-std::string layout_text(const Manifest& manifest) {
-  std::string out;
-  for (const char* axis : {"pp", "dp", "cp", "tp", "ep", "edp"})
-    if (const auto degree = manifest.layout.find(axis); degree != manifest.layout.end() && degree->second > 1)
-      out += text(out.empty() ? "" : " × ", axis, " ", degree->second);
-  const auto value = [&](const char* key) {
-    const auto found = manifest.layout.find(key);
-    return found == manifest.layout.end() ? std::int64_t{0} : found->second;
-  };
-  return text(value("world"), value("world") == 1 ? " rank" : " ranks", out.empty() ? "" : ": " + out, " · zero ",
-              value("zero"));
-}
-
 /// Settings that are not the defaults, in TOML.
 std::string settings_text(const Manifest& manifest) {
   Config defaults;
@@ -164,6 +151,19 @@ std::string json_text(const MeantCheckpoint& meant, const Manifest& manifest) {
 }
 
 }  // namespace
+
+std::string layout_text(const Manifest& manifest) {
+  std::string out;
+  for (const char* axis : {"pp", "dp", "cp", "tp", "ep", "edp"})
+    if (const auto degree = manifest.layout.find(axis); degree != manifest.layout.end() && degree->second > 1)
+      out += text(out.empty() ? "" : " × ", axis, " ", degree->second);
+  const auto value = [&](const char* key) {
+    const auto found = manifest.layout.find(key);
+    return found == manifest.layout.end() ? std::int64_t{0} : found->second;
+  };
+  return text(value("world"), value("world") == 1 ? " rank" : " ranks", out.empty() ? "" : ": " + out, " · zero ",
+              value("zero"));
+}
 
 int run_checkpoint_inspect(const CheckpointInspectCommand& command, Console& console) {
   const MeantCheckpoint meant = meant_checkpoint(command.path);

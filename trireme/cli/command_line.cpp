@@ -148,6 +148,26 @@ void add_convert(CLI::App& app, Choice& choice) {
       [options, &choice] { choice.run = [options](Console& console) { return run_convert(*options, console); }; });
 }
 
+void add_reshape(CLI::App& app, Choice& choice) {
+  auto options = std::make_shared<ReshapeCommand>();
+  CLI::App* cmd = app.add_subcommand("reshape", "Write a checkpoint again, as the files of another layout");
+  cmd->add_option("checkpoint", options->checkpoint,
+                  "a checkpoint, or the folder of a run: then its newest valid checkpoint")
+      ->required();
+  cmd->add_option("--to", options->to,
+                  "the layout: any of pp, dp, cp, tp, ep, zero, replicate, virtual_stages; others stay as they are")
+      ->required();
+  cmd->add_option("-o,--output", options->output, "new folder; the checkpoint is step-N in it")->required();
+  cmd->footer(
+      "`trireme train` loads any checkpoint on any layout: this is only for tools that read the file of a rank.\n"
+      "Every byte is verified. The folder appears when it is complete; nothing is overwritten.\n\n"
+      "Example:\n  trireme reshape runs/latest --to tp=1,pp=2 -o reshaped");
+  cmd->callback([options, &choice] {
+    options->version = "trireme " TRIREME_VERSION;
+    choice.run = [options](Console& console) { return run_reshape(*options, console); };
+  });
+}
+
 constexpr const char* kRestartsHelp =
     "start the ranks again, at most so often, when one is killed or exits with 70, 71 or 72; it ends after 3 restarts "
     "without a new checkpoint";
@@ -280,6 +300,7 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
   add_data(app, chosen);
   add_convert(app, choice);
   add_checkpoint(app, chosen);
+  add_reshape(app, choice);
   add_train(app, choice);
   add_launch(app, choice);
   add_doctor(app, choice);

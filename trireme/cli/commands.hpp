@@ -82,6 +82,14 @@ struct ConvertCommand {
 };
 int run_convert(const ConvertCommand& command, Console& console);
 
+struct ReshapeCommand {
+  std::string checkpoint;  // or the folder of a run
+  std::string to;          // "tp=1,pp=2"
+  std::string output;      // folder
+  std::string version;     // "trireme 0.1.0"
+};
+int run_reshape(const ReshapeCommand& command, Console& console);
+
 struct TrainCommand {
   std::string file;
   config::Settings overrides;      // --a.b value

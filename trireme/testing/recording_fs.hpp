@@ -121,6 +121,17 @@ class RecordingFs final : public ForwardingFs {
   std::mutex log_mutex_;
 };
 
+/// Brings nothing to the disk: for tests that make thousands of files, on a machine whose disk is busy.
+class UnsyncedFs final : public ForwardingFs {
+ public:
+  using ForwardingFs::ForwardingFs;
+
+ private:
+  int done(FsOp op, const std::function<int()>& forward) override {
+    return op.kind == FsKind::sync || op.kind == FsKind::sync_folder ? 0 : forward();
+  }
+};
+
 /// One call fails: the n-th (from 0) of a kind, or of any. The operation is not done, except for a `partial` write,
 /// whose first half is. For one thread.
 struct FailingCall {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <ctime>
 #include <iostream>
 #include <new>
 #include <thread>
@@ -14,6 +13,7 @@
 #include "trireme/base/human.hpp"
 #include "trireme/base/stop_signals.hpp"
 #include "trireme/base/stopwatch.hpp"
+#include "trireme/base/wall_clock.hpp"
 #include "trireme/comm/group_text.hpp"
 #include "trireme/comm/time_limit.hpp"
 #include "trireme/report/metrics_file.hpp"
@@ -27,16 +27,6 @@ namespace {
 Config resolved(Config config, at::Device device) {
   resolve_dtypes(config, device);
   return config;
-}
-
-/// "2026-11-16T14:00:00Z"
-std::string utc_time() {
-  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char words[32];
-  std::strftime(words, sizeof words, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return words;
 }
 
 std::string describe(const Resumed& resumed) {
@@ -280,7 +270,7 @@ double Trainer::validate(std::int64_t done) {
 checkpoint::Manifest Trainer::manifest_of(std::int64_t step) const {
   checkpoint::Manifest manifest;
   manifest.program = io_.program;
-  manifest.time = utc_time();
+  manifest.time = utc_text(std::chrono::system_clock::now());
   manifest.config = given_;
   for (const auto& [axis, degree] : mesh_.grid().axes()) manifest.layout[name(axis)] = degree;
   manifest.layout["world"] = context_.world_size();

@@ -1,8 +1,8 @@
 #include "trireme/zero/saved_state.hpp"
 
 #include "trireme/base/error.hpp"
-#include "trireme/base/fnv.hpp"
 #include "trireme/layout/flat_boxes.hpp"
+#include "trireme/layout/saver_of.hpp"
 
 namespace trireme {
 namespace {
@@ -34,18 +34,12 @@ void add_slices(const Param& param, const std::vector<Piece>& pieces, Range rang
                               box.in_block)});
 }
 
-/// Of ranks with equal copies, the one that saves this one. A hash spreads the parameters over them.
-template <class Ranks>
-auto writer_of(const Param& param, const Ranks& ranks) {
-  return ranks[fnv1a(param.name) % ranks.size()];
-}
-
 /// The pieces of a parameter that this rank saves rather than another one along the model axes.
 std::vector<Piece> own_pieces_of(const Param& param, const ParamMesh& mesh) {
   std::vector<Piece> own;
   const std::vector<Piece> held = mesh.pieces(param.spec);
   for (std::size_t i = 0; i < held.size(); ++i)
-    if (writer_of(param, mesh.holders(param.spec, i)) == mesh.mesh().rank()) own.push_back(held[i]);
+    if (saver_of(param.name, mesh.holders(param.spec, i)) == mesh.mesh().rank()) own.push_back(held[i]);
   return own;
 }
 
@@ -78,7 +72,7 @@ std::vector<StateSlice> slices_to_save(const Zero& zero) {
   }
   for (const Param& param : zero.frozen()) {
     const ParamMesh mesh = zero.parts()[0]->partition.mesh();
-    if (writer_of(param, mesh.sum_group(param.spec).world_ranks()) != mesh.mesh().rank()) continue;
+    if (saver_of(param.name, mesh.sum_group(param.spec).world_ranks()) != mesh.mesh().rank()) continue;
     const at::Tensor flat = param.value.detach().view({-1});
     add_slices(param, own_pieces_of(param, mesh), {0, flat.numel()}, 0, {{"weight", flat}}, out);
   }

@@ -239,6 +239,15 @@ std::vector<Violation> validate(const LoadedConfig& loaded, const Started& start
   return std::move(rules).take();
 }
 
+std::vector<Violation> validate_layout(const LoadedConfig& loaded) {
+  std::vector<std::string> warnings;
+  const Started unknown;
+  Rules rules(loaded, unknown, warnings);
+  check_model_over_ranks(rules);
+  check_layout(rules);
+  return std::move(rules).take();
+}
+
 std::vector<std::string> check_config(LoadedConfig& loaded, const Started& started) {
   derive(loaded, started);
   std::vector<std::string> warnings;

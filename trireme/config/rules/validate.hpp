@@ -12,6 +12,10 @@ namespace trireme::config {
 /// settings to `warnings`.
 std::vector<Violation> validate(const LoadedConfig& loaded, const Started& started, std::vector<std::string>& warnings);
 
+/// The rules about the layout alone: the grid, the stages, and the sizes of the model over the ranks, which must be
+/// positive. For a config of which nothing else is known.
+std::vector<Violation> validate_layout(const LoadedConfig& loaded);
+
 /// Derives, validates, and throws ConfigError with all violations; returns the warnings.
 std::vector<std::string> check_config(LoadedConfig& loaded, const Started& started = {});
 
