@@ -20,7 +20,7 @@ constexpr const char* kHowToRead =
     "each slice [box, file, offset, xxh3] of a tensor is the row-major bytes of that box of it, at this byte offset of "
     "files[file]; the files are safetensors files too";
 // What the text of the checkpoint is put between: the bytes that its hash does not cover are compared with these.
-constexpr std::string_view kBeforeHash = "{\"xxh3\": \"", kBeforeCheckpoint = "\",\n\"checkpoint\": ", kEnd = "}\n";
+constexpr std::string_view kBeforeHash = kManifestBegin, kBeforeCheckpoint = "\",\n\"checkpoint\": ", kEnd = "}\n";
 
 std::string box_text(const Box& box) {
   std::string out;

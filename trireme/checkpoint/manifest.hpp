@@ -15,6 +15,7 @@ namespace trireme::checkpoint {
 
 inline constexpr int kVersion = 1;
 inline constexpr const char* kManifestName = "checkpoint_metadata.json";
+inline constexpr std::string_view kManifestBegin = "{\"xxh3\": \"";     // nanotron's file of this name begins otherwise
 inline constexpr std::size_t kMaxManifestBytes = std::size_t{1} << 27;  // a slice takes about 70: a million of them
 
 /// A box of a tensor: its elements, in row-major order, are contiguous in a file.

@@ -11,6 +11,8 @@
 #include "trireme/base/owned_fd.hpp"
 #include "trireme/checkpoint/hf_source.hpp"
 #include "trireme/checkpoint/nanotron_source.hpp"
+#include "trireme/checkpoint/own_source.hpp"
+#include "trireme/checkpoint/step_folder.hpp"
 #include "trireme/files/mapped_file.hpp"
 #include "trireme/files/open_beneath.hpp"
 #include "trireme/files/safetensors_index.hpp"
@@ -61,11 +63,15 @@ FilesBeside files_beside(const fs::path& folder, std::string& note, const std::v
 std::unique_ptr<ModelSource> open_model(const fs::path& path) {
   std::error_code failed;
   require<CheckpointError>(fs::exists(path, failed), path.string(), ": there is no such folder");
+  // First: the last checkpoint of a run is a Hugging Face folder too, whose weights are rounded.
+  if (is_own_checkpoint(path)) return open_own_source(path);
   const auto has = [&](const char* name) { return fs::exists(fs::symlink_status(path / name, failed)); };
   if (has(files::kSafetensorsFile) || has(files::kSafetensorsIndexFile)) return open_hf_source(path);
   if (has("latest.txt") || has("model_config.json") || has("model")) return open_nanotron_source(path);
+  if (step_in_name(path.filename().string())) return open_own_source(path);  // says what is wrong with it
   throw CheckpointError(text(path.string(), ": neither a Hugging Face folder (", files::kSafetensorsFile, " or ",
-                             files::kSafetensorsIndexFile, ") nor a nanotron checkpoint (model/, model_config.json)"));
+                             files::kSafetensorsIndexFile, ") nor a checkpoint of a run (", kManifestName,
+                             ") or of nanotron (model/, model_config.json)"));
 }
 
 Box whole_box(const Shape& shape) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,12 +36,14 @@ class ModelSource {
   virtual void read(const ModelTensor& tensor, const Box& box, std::span<std::byte> out) const = 0;
   /// config.json and the tokenizer's files, as far as there are any.
   virtual const FilesBeside& files() const = 0;
+  /// The dtype that the weights are written in unless the user names one; nullopt: each keeps its own.
+  virtual std::optional<files::SafetensorsDtype> usual_dtype() const { return std::nullopt; }
   /// What the user should know about the folder; may be empty.
   virtual std::string note() const { return ""; }
 };
 
-/// Opens a Hugging Face folder or a nanotron checkpoint, by what is in it. CheckpointError if it is neither, and for
-/// all that is wrong with it; SecurityError for links that lead out of it.
+/// Opens a Hugging Face folder, a checkpoint of ours or one of nanotron, by what is in it. CheckpointError if it is
+/// none of them, and for all that is wrong with it; SecurityError for links that lead out of it.
 std::unique_ptr<ModelSource> open_model(const std::filesystem::path& path);
 
 /// The small files of a folder that go with the weights: regular files up to 100 MB that are neither hidden nor

@@ -128,13 +128,16 @@ void add_config(CLI::App& app, Choice& choice) {
 
 void add_convert(CLI::App& app, Choice& choice) {
   auto options = std::make_shared<ConvertCommand>();
-  CLI::App* cmd = app.add_subcommand(
-      "convert", "Convert the weights of a model between Hugging Face folders and nanotron checkpoints");
-  cmd->add_option("source", options->source, "a Hugging Face folder, or a nanotron checkpoint")->required();
+  CLI::App* cmd =
+      app.add_subcommand("convert", "Convert the weights of a model to a Hugging Face folder or a nanotron checkpoint");
+  cmd->add_option("source", options->source,
+                  "a Hugging Face folder, a nanotron checkpoint, or a run, one of its checkpoints, or their folder")
+      ->required();
   cmd->add_option("output", options->output, "new folder to write")->required();
   cmd->add_option("--to", options->to, "hf or nanotron")->required();
   cmd->add_option("--dtype", options->dtype,
-                  "bfloat16, float16, float32 or float64, rounded to nearest; default: as in the source");
+                  "bfloat16, float16, float32 or float64, rounded to nearest; default: as in the source; of a run: its "
+                  "precision.param");
   cmd->add_option("--tp", options->tp, "nanotron: tensor-parallel ranks to shard the weights for")
       ->capture_default_str();
   cmd->add_option("--pp", options->pp, "nanotron: pipeline ranks to name the files for")->capture_default_str();
@@ -143,7 +146,8 @@ void add_convert(CLI::App& app, Choice& choice) {
       ->capture_default_str();
   cmd->footer(
       "config.json and the tokenizer's files come along. The folder appears when it is complete; nothing is "
-      "overwritten.\n\nExample:\n  trireme convert models/llama checkpoints/llama --to nanotron --tp 2");
+      "overwritten.\n\nExample:\n  trireme convert models/llama checkpoints/llama --to nanotron --tp 2\n"
+      "  trireme convert runs/latest models/trained --to hf");
   cmd->callback(
       [options, &choice] { choice.run = [options](Console& console) { return run_convert(*options, console); }; });
 }

@@ -4,8 +4,10 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
 #include "trireme/base/stop_signals.hpp"
+#include "trireme/checkpoint/commit.hpp"
 #include "trireme/checkpoint/model_source.hpp"
 #include "trireme/checkpoint/model_target.hpp"
+#include "trireme/cli/checkpoint.hpp"
 #include "trireme/cli/commands.hpp"
 #include "trireme/cli/data.hpp"
 #include "trireme/files/convert_dtype.hpp"
@@ -28,6 +30,7 @@ class WatchedSource final : public checkpoint::ModelSource {
   const ModelConfig& model() const override { return source_->model(); }
   const std::vector<checkpoint::ModelTensor>& tensors() const override { return source_->tensors(); }
   const checkpoint::FilesBeside& files() const override { return source_->files(); }
+  std::optional<files::SafetensorsDtype> usual_dtype() const override { return source_->usual_dtype(); }
   std::string note() const override { return source_->note(); }
   void read(const checkpoint::ModelTensor& tensor, const Box& box, std::span<std::byte> out) const override {
     if (StopSignals::received() != 0) throw Interrupted("interrupted; nothing was written");
@@ -42,6 +45,13 @@ class WatchedSource final : public checkpoint::ModelSource {
   mutable data::DataProgress progress_{};
 };
 
+/// The newest valid checkpoint, if the path is the folder of a run or of its checkpoints; else the path.
+std::filesystem::path meant_source(const std::filesystem::path& path) {
+  const bool is_of_run = !checkpoint::checkpoints_in(path / "checkpoints").empty() ||
+                         (std::filesystem::is_directory(path) && !checkpoint::checkpoints_in(path).empty());
+  return is_of_run ? meant_checkpoint(path).path : path;
+}
+
 void convert_now(const ConvertCommand& command, Console& console) {
   const bool nanotron = command.to == "nanotron";
   require<ConfigError>(nanotron || command.to == "hf", "--to ", command.to, ": must be hf or nanotron");
@@ -52,7 +62,8 @@ void convert_now(const ConvertCommand& command, Console& console) {
   std::optional<files::SafetensorsDtype> dtype;
   if (!command.dtype.empty()) dtype = files::weight_dtype(command.dtype, "--dtype");
   ProgressLine line(console.err, console.err_terminal.tty, console.err_terminal.width, "converting");
-  const WatchedSource source(checkpoint::open_model(command.source), line);
+  const WatchedSource source(checkpoint::open_model(meant_source(command.source)), line);
+  if (!dtype) dtype = source.usual_dtype();
   if (!source.note().empty()) console.err << "warning: " << source.note() << "\n";
   if (nanotron && !source.model().rope_scaling.rope_type.empty() && source.model().rope_scaling.rope_type != "default")
     console.err << "warning: nanotron's own layers compute RoPE without rope_scaling ("

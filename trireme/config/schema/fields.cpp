@@ -26,6 +26,7 @@ constexpr const char* kTracedSteps = "exactly the steps in profiler.steps are tr
 constexpr NotYet kNotYet[] = {
     {"model.router_aux_loss_coef", NotYet::Then::ignored, "a mixture of experts cannot be trained"},
     {"optimizer.skip_z", NotYet::Then::refused, "no update is skipped for its norm"},
+    {"checkpoint.format", NotYet::Then::refused, "checkpoints are written in the layout \"trireme\""},
     {"profiler.memory_snapshot", NotYet::Then::ignored, "no snapshot is taken"},
     {"profiler.wait", NotYet::Then::ignored, kTracedSteps},
     {"profiler.warmup", NotYet::Then::ignored, kTracedSteps},

@@ -1,0 +1,87 @@
+#include "trireme/checkpoint/own_source.hpp"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "trireme/base/error.hpp"
+#include "trireme/checkpoint/hf_source.hpp"
+#include "trireme/checkpoint/reader.hpp"
+#include "trireme/config/schema/weight_names.hpp"
+#include "trireme/files/convert_dtype.hpp"
+
+namespace trireme::checkpoint {
+namespace {
+
+/// The dtype that a config.json names; nullopt: none.
+std::optional<files::SafetensorsDtype> dtype_named_in(const std::string& config_json) {
+  const auto json = nlohmann::json::parse(config_json);  // it has been read as a model's
+  for (const char* key : {"dtype", "torch_dtype"})
+    if (const auto found = json.find(key); found != json.end() && found->is_string())
+      return files::weight_dtype(found->get<std::string>(), "config.json");
+  return std::nullopt;
+}
+
+class OwnSource final : public ModelSource {
+ public:
+  explicit OwnSource(const std::filesystem::path& path) : reader_(path) {
+    for (const StoredFile& file : reader_.manifest().files)
+      if (file.header_bytes == file.bytes) beside_.emplace(file.name, reader_.small_file(file.name));
+    const auto config = beside_.find("config.json");
+    require<CheckpointError>(config != beside_.end(), shown(),
+                             ": has no config.json: the run's model is none that transformers has");
+    model_ = model_of_config_json(shown() + "/config.json", config->second);
+    dtype_ = dtype_named_in(config->second);
+    std::vector<std::string> wrong;
+    for (auto& [name, shape] : parameter_shapes(model_)) {
+      const StoredTensor* stored = find(reader_.manifest(), name, kWeight);
+      if (stored == nullptr)
+        wrong.push_back(name + " is missing");
+      else if (stored->shape != shape)
+        wrong.push_back(
+            text(name, " has shape ", tuple_text(stored->shape), ", by config.json it is ", tuple_text(shape)));
+      else
+        tensors_.push_back({std::move(name), stored->dtype, std::move(shape)});
+    }
+    for (const StoredTensor& stored : reader_.manifest().tensors)
+      if (stored.kind == kWeight && std::ranges::find(tensors_, stored.name, &ModelTensor::name) == tensors_.end() &&
+          wrong.empty())
+        wrong.push_back(text(stored.name, " has no place in a ", model_.model_type, " model of this config.json"));
+    std::string lines;
+    for (std::size_t i = 0; i < std::min<std::size_t>(wrong.size(), 5); ++i) lines += "\n  " + wrong[i];
+    require<CheckpointError>(wrong.empty(), shown(), ": ", wrong.size(),
+                             wrong.size() == 1 ? " tensor does" : " tensors do", " not fit the model", lines);
+  }
+
+  const std::string& shown() const override { return reader_.shown(); }
+  const ModelConfig& model() const override { return model_; }
+  const std::vector<ModelTensor>& tensors() const override { return tensors_; }
+  const FilesBeside& files() const override { return beside_; }
+  std::optional<files::SafetensorsDtype> usual_dtype() const override { return dtype_; }
+  void read(const ModelTensor& tensor, const Box& box, std::span<std::byte> out) const override {
+    reader_.read(*find(reader_.manifest(), tensor.name, kWeight), box, out);
+  }
+
+ private:
+  Reader reader_;
+  ModelConfig model_{};
+  FilesBeside beside_{};
+  std::optional<files::SafetensorsDtype> dtype_{};
+  std::vector<ModelTensor> tensors_{};
+};
+
+}  // namespace
+
+bool is_own_checkpoint(const std::filesystem::path& folder) {
+  std::array<char, kManifestBegin.size()> begin{};
+  std::ifstream file(folder / kManifestName, std::ios::binary);
+  return file.read(begin.data(), begin.size()) && std::string_view(begin.data(), begin.size()) == kManifestBegin;
+}
+
+std::unique_ptr<ModelSource> open_own_source(const std::filesystem::path& path) {
+  return std::make_unique<OwnSource>(path);
+}
+
+}  // namespace trireme::checkpoint
