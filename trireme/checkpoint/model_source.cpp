@@ -10,6 +10,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/owned_fd.hpp"
 #include "trireme/checkpoint/hf_source.hpp"
+#include "trireme/checkpoint/manifest.hpp"
 #include "trireme/checkpoint/nanotron_source.hpp"
 #include "trireme/checkpoint/own_source.hpp"
 #include "trireme/checkpoint/step_folder.hpp"
