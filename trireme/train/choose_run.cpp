@@ -17,6 +17,9 @@
 namespace trireme {
 namespace {
 
+// Of the runs that may be meant: to look at thousands would take longer than the start of a run may.
+constexpr std::size_t kNewestRuns = 16;
+
 /// The manifest of the newest complete checkpoint of a run.
 std::optional<checkpoint::Manifest> newest_manifest(const std::filesystem::path& run) {
   for (const checkpoint::FoundCheckpoint& found : checkpoint::checkpoints_in(run / "checkpoints")) try {
@@ -49,7 +52,9 @@ bool is_still_running(const std::filesystem::path& run) {
 
 std::optional<std::filesystem::path> run_that_goes_on(const Config& config, const KeyValues& given) {
   const bool own_name = config.run.name.find('%') == std::string::npos;
-  for (const std::filesystem::path& run : report::runs_of(config.run.dir, config.run.name)) {
+  std::vector<std::filesystem::path> runs = report::runs_of(config.run.dir, config.run.name);
+  runs.resize(std::min(runs.size(), kNewestRuns));
+  for (const std::filesystem::path& run : runs) {
     const std::optional<checkpoint::Manifest> newest = newest_manifest(run);
     // A run of the user's own name whose checkpoints are all damaged is not begun anew without a word.
     if (!newest && own_name && !checkpoint::checkpoints_in(run / "checkpoints").empty()) return run;
