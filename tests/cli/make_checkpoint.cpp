@@ -1,6 +1,5 @@
-// Saves the small checkpoint of the tests: make_checkpoint FOLDER STEP NUMBER [VOCABULARY]. NUMBER decides its
-// values and
-// its id. With a VOCABULARY it is one of a small llama.
+// Saves the small checkpoint of the tests: make_checkpoint FOLDER STEP NUMBER [VOCABULARY]. NUMBER decides its values
+// and its id. With a VOCABULARY it is one of a small llama.
 #include <cstdio>
 #include <string>
 

@@ -21,6 +21,8 @@ namespace {
 
 // Small enough to be hashed while it is in the cache of the core that read it.
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
+// Without the page cache nobody reads ahead: large enough to keep a disk busy.
+constexpr std::size_t kDirectBytes = std::size_t{4} << 20;
 
 constexpr const char* kFix = "\n  fix: fetch the files again from where they came, or use another checkpoint";
 constexpr const char* kLinkFix =
@@ -258,15 +260,32 @@ void Reader::check_slices(Faults& faults) const {
                  all[i].begin, " are in ", all[i].begin > all[i - 1].end ? "no slice" : "two slices");
 }
 
+/// The hash of what it has read.
+files::Xxh3 Reader::read_bytes(const StoredFile& file, std::uint64_t offset, std::span<std::byte> out) const {
+  const files::RandomReader reader = opened(file);
+  if (direct_ && out.size() >= kReadBytes) {
+    files::Xxh3Stream stream;
+    thread_local const files::DirectScratch scratch(
+        kDirectBytes);  // new memory costs more time than the copy out of it
+    std::size_t done = 0;
+    while (done < out.size()) {
+      const std::span<std::byte> part = out.subspan(done, std::min(kDirectBytes, out.size() - done));
+      if (!reader.read_direct(offset + done, part, scratch)) break;
+      stream.add(part);
+      done += part.size();
+    }
+    if (done == out.size()) return stream.result();
+  }
+  return read_hashed(reader, offset, out.size(), [&](std::uint64_t done, std::size_t part) {
+    return out.subspan(static_cast<std::size_t>(done), part);
+  });
+}
+
 void Reader::read_slice(const StoredTensor& tensor, const StoredSlice& slice, std::span<std::byte> out) const {
   require(slice.file < manifest_.files.size() && out.size() == bytes_of(tensor, slice.box), shown_, ": ",
           name_of(tensor, slice.box), " is read into ", out.size(), " bytes");
   const StoredFile& stored = manifest_.files[slice.file];
-  const files::Xxh3 hash = as_checkpoint_error([&] {
-    return read_hashed(opened(stored), slice.offset, out.size(), [&](std::uint64_t done, std::size_t part) {
-      return out.subspan(static_cast<std::size_t>(done), part);
-    });
-  });
+  const files::Xxh3 hash = as_checkpoint_error([&] { return read_bytes(stored, slice.offset, out); });
   require<CheckpointError>(hash == slice.hash, shown_, "/", stored.name, ": the bytes from ", slice.offset, " to ",
                            slice.offset + out.size(), ", ", name_of(tensor, slice.box), ", have the hash ", str(hash),
                            ", not ", str(slice.hash), ": they are damaged", kFix);

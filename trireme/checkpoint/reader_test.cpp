@@ -8,6 +8,9 @@
 
 #include "trireme/testing/checkpoint_helpers.hpp"
 #include "trireme/testing/files_helpers.hpp"
+#include "trireme/testing/model_checkpoint.hpp"
+#include "trireme/testing/model_helpers.hpp"
+#include "trireme/testing/recording_fs.hpp"
 
 namespace trireme::checkpoint {
 namespace {
@@ -76,6 +79,35 @@ TEST(CheckpointReader, IsThreadSafe) {
       });
   }
   for (const std::string& each : got) EXPECT_EQ(each, wanted);
+}
+
+/// With slices above and below the size that is read directly, on a disk and in memory.
+TEST(CheckpointReader, WithoutThePageCache) {
+  for (const std::filesystem::path& place : {std::filesystem::temp_directory_path(), memory_folder()}) {
+    const TempFolder folder(place);
+    ModelConfig m = small_model("llama");
+    m.vocab_size = 100'003;
+    UnsyncedFs fs;
+    const std::filesystem::path path = save_model(fs, folder.path() / "in", m);
+    const Reader cached(path);
+    Reader direct(path);
+    direct.read_each_once();
+    EXPECT_TRUE(full_tensors(direct) == full_tensors(cached));
+    const StoredTensor& tensor = *find(direct.manifest(), "embedding.weight", kWeight);
+    const std::uint64_t at = tensor.slices[0].offset + bytes_of(tensor, tensor.slices[0].box) - 1;
+    {
+      std::fstream file(path / rank_file_name(0), std::ios::in | std::ios::out | std::ios::binary);
+      file.seekg(static_cast<std::streamoff>(at));
+      const char other = static_cast<char>(file.get() ^ 1);
+      file.seekp(static_cast<std::streamoff>(at));
+      file.put(other);
+    }
+    Reader damaged(path);
+    damaged.read_each_once();
+    EXPECT_THAT(message_of<CheckpointError>([&] { full_tensors(damaged); }),
+                AllOf(HasSubstr("\"embedding.weight\" \"weight\""), HasSubstr("damaged")));
+    EXPECT_THAT(message_of<CheckpointError>([&] { full_tensors(direct); }), HasSubstr("was changed"));
+  }
 }
 
 TEST(CheckpointReader, ListsAllFaults) {

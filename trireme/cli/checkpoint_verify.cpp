@@ -102,7 +102,8 @@ int run_checkpoint_verify(const CheckpointVerifyCommand& command, Console& conso
   const MeantCheckpoint meant = meant_checkpoint(command.path);
   const Stopwatch watch;
   std::vector<std::string> faults;
-  const checkpoint::Reader reader(meant.path, faults);
+  checkpoint::Reader reader(meant.path, faults);
+  reader.read_each_once();
   ProgressLine line(console.err, console.err_terminal.tty && !command.quiet, console.err_terminal.width, "reading");
   SliceVerifier slices(reader, line);
   slices.run(command.workers > 0 ? static_cast<unsigned>(command.workers)

@@ -34,7 +34,7 @@ void reshape_now(const ReshapeCommand& command, Console& console) {
               << "wrote " << made.path.string() << ": " << layout_text(made.manifest) << ", "
               << human_bytes(static_cast<double>(total_bytes(made.manifest))) << "\n";
   if (made.dropped_random)
-    console.out << "note  the states of libtorch's generators are left out: they belong to the number of ranks\n";
+    console.out << "note  the states of libtorch's generators are left out: the number of ranks changes\n";
 }
 
 }  // namespace

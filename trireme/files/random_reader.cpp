@@ -1,6 +1,9 @@
 #include "trireme/files/random_reader.hpp"
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -81,6 +84,32 @@ void RandomReader::read(std::uint64_t offset, std::span<std::byte> out) const {
   }
   check_unchanged();  // after the read: proves that the bytes were read before any change
 }
+
+bool RandomReader::read_direct(std::uint64_t offset, std::span<std::byte> out, const DirectScratch& scratch) const {
+  require(offset <= size() && out.size() <= size() - offset, shown_, ": ", out.size(), " bytes from byte ", offset,
+          " on leave a file of ", size(), " bytes");
+  const std::uint64_t begin = offset / DirectScratch::kAlign * DirectScratch::kAlign;
+  const std::size_t before = offset - begin, wanted = before + out.size();
+  const std::size_t asked = (wanted + DirectScratch::kAlign - 1) / DirectScratch::kAlign * DirectScratch::kAlign;
+  require(asked <= scratch.memory().size(), shown_, ": ", out.size(), " bytes are too many for the scratch memory");
+  const int flags = ::fcntl(fd_, F_GETFL);
+  if (flags < 0 || ::fcntl(fd_, F_SETFL, flags | O_DIRECT) != 0) return false;
+  std::size_t done = 0;
+  for (ssize_t got = 1; done < wanted && got > 0; done += static_cast<std::size_t>(std::max<ssize_t>(got, 0))) do
+      got = ::pread(fd_, scratch.memory().data() + done, asked - done, static_cast<off_t>(begin + done));
+    while (got < 0 && errno == EINTR);
+  ::fcntl(fd_, F_SETFL, flags);
+  if (done < wanted) return false;
+  std::memcpy(out.data(), scratch.memory().data() + before, out.size());
+  check_unchanged();
+  return true;
+}
+
+DirectScratch::DirectScratch(std::size_t bytes)
+    : size_((bytes + kAlign - 1) / kAlign * kAlign + kAlign),  // a range of `bytes` touches at most one unit more
+      memory_(static_cast<std::byte*>(::operator new(size_, std::align_val_t{kAlign}))) {}
+
+DirectScratch::~DirectScratch() { ::operator delete(memory_, std::align_val_t{kAlign}); }
 
 void RandomReader::check_unchanged() const {
   struct stat facts{};

@@ -22,6 +22,22 @@ struct FileStamp {
   bool operator==(const FileStamp&) const = default;
 };
 
+/// Aligned memory for direct reads of up to `bytes` bytes.
+class DirectScratch {
+ public:
+  explicit DirectScratch(std::size_t bytes);
+  ~DirectScratch();
+  DirectScratch(const DirectScratch&) = delete;
+  DirectScratch& operator=(const DirectScratch&) = delete;
+
+  static constexpr std::size_t kAlign = 4096;  // of addresses, offsets and sizes
+  std::span<std::byte> memory() const { return {memory_, size_}; }
+
+ private:
+  std::size_t size_;
+  std::byte* memory_;
+};
+
 // Note [Files that change while they are read]: docs/adr/0008. Size and modification time are recorded at open and
 // compared after each read: a file that was truncated or written in place is a DataError at the next read. A file that
 // was replaced by a rename stays readable for those that have it open.
@@ -42,6 +58,12 @@ class RandomReader {
   /// Reads bytes [offset, offset + out.size()), which must lie within size(). Thread-safe. Throws DataError if the file
   /// has changed since it was opened, or cannot be read.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
+
+  /// The same without the page cache: large reads cost less of a core, and push nothing else out of memory, but who
+  /// reads the same bytes again reads them from the disk again. `scratch`: made for out.size() bytes or more. False,
+  /// and nothing was read, if the file system cannot, or after an error, which read() then reports. Not while other
+  /// threads read.
+  bool read_direct(std::uint64_t offset, std::span<std::byte> out, const DirectScratch& scratch) const;
 
   /// The same for little-endian numbers.
   template <class T>

@@ -35,6 +35,35 @@ void make_older(const std::filesystem::path& path) {
   std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) - std::chrono::hours(1));
 }
 
+TEST(RandomReader, ReadsAnyRangeWithoutThePageCache) {
+  const TempFolder folder;
+  std::string bytes(3 * 4096 + 123, '\0');
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 31 + i / 251);
+  write_file(folder / "a", bytes);
+  const RandomReader file(folder / "a");
+  const DirectScratch scratch(bytes.size());
+  std::string out(1, '\0');
+  if (!file.read_direct(0, std::as_writable_bytes(std::span(out)), scratch))
+    GTEST_SKIP() << "this file system has no direct I/O";
+  for (const std::size_t offset : {0UL, 1UL, 4095UL, 4096UL, 5000UL, 12287UL, 12288UL, 12410UL})
+    for (const std::size_t count : {0UL, 1UL, 4095UL, 4096UL, 4097UL, 8193UL, bytes.size()}) {
+      out.assign(std::min(count, bytes.size() - offset), '\0');
+      EXPECT_TRUE(file.read_direct(offset, std::as_writable_bytes(std::span(out)), scratch)) << offset;
+      EXPECT_EQ(out, bytes.substr(offset, out.size())) << offset << " " << out.size();
+    }
+  EXPECT_EQ(read_text(file, 4000, 200), bytes.substr(4000, 200)) << "the other way works as before";
+  std::string too_many(2 * 4096 + 1, '\0');
+  EXPECT_THROW(file.read_direct(0, std::as_writable_bytes(std::span(too_many)), DirectScratch(4096)), InternalError);
+  EXPECT_THROW(file.read_direct(bytes.size(), std::as_writable_bytes(std::span(out)), scratch), InternalError);
+
+  std::filesystem::resize_file(folder / "a", 4096);
+  EXPECT_FALSE(file.read_direct(0, std::as_writable_bytes(std::span(too_many)), scratch)) << "read() says why";
+  EXPECT_THAT(read_refusal(file, 0, 8193), HasSubstr("ends at byte 4096"));
+  std::filesystem::resize_file(folder / "a", bytes.size());
+  make_older(folder / "a");
+  EXPECT_THROW(file.read_direct(0, std::as_writable_bytes(std::span(too_many)), scratch), DataError);
+}
+
 TEST(RandomReader, ReadsAnyRange) {
   const TempFolder folder;
   write_file(folder / "a", "hello, world");

@@ -1,5 +1,6 @@
 #include "trireme/train/resume.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 
@@ -38,6 +39,11 @@ void refuse(const fs::path& path, const std::vector<std::string>& changes) {
   throw CheckpointError(text(path.string(), ": the run has changed since, and would not be the same one", listed,
                              "\n  fix: change it back; or --checkpoint.resume never, for a new run; or accept it: "
                              "--checkpoint.accept_changes data, tokenizer, seed or optimizer"));
+}
+
+/// Ranks with the same shards read the same slices: those of one host share them in the page cache.
+bool no_rank_has_a_copy(const Zero& zero) {
+  return std::ranges::all_of(zero.parts(), [](const ZeroPart* p) { return p->partition.replicas().size() == 1; });
 }
 
 std::vector<std::uint8_t> random_of(const checkpoint::Reader& reader, int rank, int world) {
@@ -79,6 +85,7 @@ Resumed resume(Zero& zero, Mesh& mesh, const ResumeRequest& request, std::vector
     std::string failure =
         first_failure(control, failure_of([&] { reader = std::make_unique<checkpoint::Reader>(path); }));
     if (failure.empty()) {
+      if (no_rank_has_a_copy(zero)) reader->read_each_once();
       Resumed out{.path = path, .manifest = reader->manifest()};
       out.changes = changes_since(out.manifest, request.config, request.data, request.accepted);
       refuse(path, out.changes.refused);
