@@ -42,8 +42,8 @@ class ModelSource {
   virtual std::string note() const { return ""; }
 };
 
-/// Opens a Hugging Face folder, a checkpoint of ours or one of nanotron, by what is in it. CheckpointError if it is none
-/// of them, and for all that is wrong with it; SecurityError for links that lead out of it.
+/// Opens a Hugging Face folder, a checkpoint of ours or one of nanotron, by what is in it. CheckpointError if it is
+/// none of them, and for all that is wrong with it; SecurityError for links that lead out of it.
 std::unique_ptr<ModelSource> open_model(const std::filesystem::path& path);
 
 /// The small files of a folder that go with the weights: regular files up to 100 MB that are neither hidden nor
