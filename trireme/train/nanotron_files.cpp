@@ -1,13 +1,12 @@
 #include "trireme/train/nanotron_files.hpp"
 
 #include <algorithm>
-#include <optional>
+#include <exception>
 
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.hpp"
 #include "trireme/checkpoint/nanotron_format.hpp"
-#include "trireme/comm/time_limit.hpp"
 #include "trireme/files/safetensors_write.hpp"
 #include "trireme/train/dtypes.hpp"
 #include "trireme/train/pt_file.hpp"

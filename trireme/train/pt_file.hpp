@@ -1,7 +1,6 @@
 #pragma once
 // Writes a .pt file, which torch.load(weights_only=True) opens, tensor by tensor.
 #include <map>
-#include <vector>
 
 #include <ATen/core/Dict.h>
 #include <ATen/core/ivalue.h>
@@ -16,7 +15,7 @@ class PtContents {
   using Dict = c10::impl::GenericDict;
   static Dict dict();
 
-  /// Stands for the part's tensor, in which case its bytes are read when the file is written.
+  /// Stands for the part's tensor, whose bytes are read when the file is written: until then the part must live.
   at::Tensor placeholder(const SavedPart& part);
 
   /// The tensors come in the order in which the value has them.
