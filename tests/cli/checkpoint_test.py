@@ -48,7 +48,7 @@ class Checkpoint(unittest.TestCase):
     def test_inspect_says_what_is_in_it(self):
         text = self.ok("inspect", self.run_folder)
         for words in ("checkpoints/step-20", "older        step-10", "2026-11-16T14:00:00Z by trireme test", "20 · 40,960 tokens",
-                      "2 ranks: dp 2 · zero 1", "in 3 files", "training.steps = 400", "model.hidden_size = 24"):
+                      "2 ranks: dp 2 · zero 1", "in 4 files", "training.steps = 400", "model.hidden_size = 24"):
             self.assertIn(words, text)
         rows = [line.split() for line in text.splitlines()]
         self.assertIn("layers.{0-1}.norm.weight (12,) BF16 weight 48 B 2".split(), rows)
@@ -78,7 +78,7 @@ class Checkpoint(unittest.TestCase):
         text = self.ok("verify", self.run_folder)
         self.assertIn("ok: every byte is as it was saved", text)
         rows = [line.split() for line in text.splitlines()]
-        for file in ("rank-00000.safetensors", "rank-00001.safetensors", "config.json"):
+        for file in ("rank-00000.safetensors", "rank-00001.safetensors", "config.json", "inner/most/notes.json"):
             self.assertTrue(any(row[:1] == [file] and row[-1] == "ok" for row in rows), text)
         self.assertEqual(self.ok("verify", self.run_folder, "-q"), "")
 
@@ -92,7 +92,7 @@ class Checkpoint(unittest.TestCase):
         run = self.fails(66, "verify", step)
         self.assertIn("step-20: 5 faults", run.stderr)
         for words in ("config.json: is missing", "rank-00009.safetensors: is not of this checkpoint", '"rank-0/cpu" "random" [0:100]',
-                      '"scale" "weight" []', "rank-00001.safetensors: its first "):
+                      '"scale" "weight" []', "rank-00001.safetensors: the 1080 bytes that are in no tensor "):
             self.assertIn(words, run.stderr)
         self.assertIn("2 faults", run.stdout)
         for words in (["inspect"], ["verify", "-q"]):

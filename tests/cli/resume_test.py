@@ -218,6 +218,93 @@ class OtherLayouts(ResumeTest):
         self.close([r["grad_norm"] for r in run.metrics()], [r["grad_norm"] for r in reference.metrics()], 1e-12)
 
 
+NANOTRON = ("--checkpoint.format", "nanotron")
+
+
+class Nanotron(ResumeTest):
+    """checkpoint.format = "nanotron": its files, and the same promises as of the other layout."""
+
+    def files_of(self, checkpoint):
+        return {str(p.relative_to(checkpoint)) for p in checkpoint.rglob("*") if p.is_file()} - {"config.json", "model.safetensors"}
+
+    def test_the_files(self):
+        one = {"checkpoint_metadata.json", "optimizer/optimizer_config.json", "optimizer/optimizer_tp-0-of-1_dp-0-of-1_pp-0-of-1.pt",
+               "lr_scheduler/lr_scheduler_tp-0-of-1_dp-0-of-1_pp-0-of-1.pt", "random/tp-0-of-1_dp-0-of-1_pp-0-of-1.pt"}
+        modules = ["embedding", "head", "norm"] + [f"layers/{i}/{m}" for i in (0, 1) for m in (
+            "attention/qkv", "attention/out", "attention_norm", "mlp/gate_up", "mlp/down", "mlp_norm")]
+        run = self.ok(train(*NANOTRON, "--training.steps", "2"))
+        self.assertEqual(self.files_of(checkpoints(run.path())[-1]), one | {f"model/{m}/model_weight.safetensors" for m in modules})
+        config = json.loads((checkpoints(run.path())[-1] / "optimizer/optimizer_config.json").read_text())
+        self.assertEqual((config["type"], config["parallelizer"], config["configs"]["lr"]), ("adamw", {"tp_size": 1, "dp_size": 1, "pp_size": 1}, 0.01))
+        run = self.ok(train(*NANOTRON, "--training.steps", "2", "--parallelism.tp", "2", n=4))
+        places = [f"tp-{t}-of-2_dp-{d}-of-2_pp-0-of-1.pt" for t in (0, 1) for d in (0, 1)]
+        self.assertEqual(self.files_of(checkpoints(run.path())[-1]),
+                         {"checkpoint_metadata.json", "optimizer/optimizer_config.json"}
+                         | {f"{folder}_{place}" for folder in ("optimizer/optimizer", "lr_scheduler/lr_scheduler") for place in places}
+                         | {f"random/{place}" for place in places}
+                         | {f"model/{m}/model_weight.safetensors" for m in modules if "norm" in m}
+                         | {f"model/{m}/model_weight_pp-rank-0-of-1_tp-rank-{t}-of-2.safetensors" for m in modules if "norm" not in m for t in (0, 1)})
+
+    def test_killed_and_started_again(self):
+        """The same bits, with and without a background, and old checkpoints are removed."""
+        words = (*NANOTRON, *EVERY_2, "--parallelism.zero", "1", "--training.steps", "16")
+        reference = self.ok(shared(*words, n=2)).path()
+        self.assertEqual([p.name for p in checkpoints(reference)], ["step-14", "step-16"])
+        for more in ((), ("--checkpoint.async", "false")):
+            folder = fresh_folder()
+            process = train_test.start(folder, [train_test.options.trireme, "train", "t.toml", "-n", 2, *words, *more])
+            end = time.monotonic() + 60
+            while process.poll() is None and time.monotonic() < end and not checkpoints(folder / "runs/latest"):
+                time.sleep(0.005)
+            os.killpg(process.pid, signal.SIGKILL)
+            finish(process, folder)
+            run = self.ok(train(*words, *more, n=2, folder=folder))
+            self.assertRegex(run.stdout, r"(?m)^resume +\S+/step-")
+            self.same(run.path(), reference)
+            self.assertEqual(sorted(p.name for p in run.path().glob("checkpoints/*")), ["latest", "step-14", "step-16"])
+
+    def test_other_layouts(self):
+        """On one rank, then on four with ZeRO 3, then on two in the other format, and back: the losses of one rank, to 1e-12."""
+        common = (*F64, *QUIET, "--run.name", "one", "--lr_scheduler.decay_end_step", "12")
+        reference = self.ok(shared(*common, "--training.steps", "12"))
+        folder = fresh_folder()
+        layouts = ((1, NANOTRON), (4, (*NANOTRON, "--parallelism.tp", "2", "--parallelism.zero", "3")), (2, ("--parallelism.tp", "2")), (2, NANOTRON))
+        for steps, (n, words) in zip((3, 6, 9, 12), layouts):
+            run = self.ok(train(*common, *words, "--training.steps", steps, n=n, folder=folder))
+        self.close(run.losses(), reference.losses(), 1e-12)
+        self.close([r["grad_norm"] for r in run.metrics()], [r["grad_norm"] for r in reference.metrics()], 1e-12)
+
+    def test_damage(self):
+        """The newest is damaged, in a tensor, between two, or lacks a file: the one before is used. None is left: exit code 66."""
+        folder = fresh_folder()
+        words = (*NANOTRON, *EVERY_2, "--run.name", "r", "--checkpoint.keep", "0")
+        self.ok(train(*words, "--training.steps", "8", folder=folder))
+        rank = "tp-0-of-1_dp-0-of-1_pp-0-of-1.pt"
+        saved = folder / "runs/r/checkpoints"
+        damage(saved / f"step-8/optimizer/optimizer_{rank}", 60_000)
+        damage(saved / f"step-6/optimizer/optimizer_{rank}", -30)
+        (saved / f"step-4/lr_scheduler/lr_scheduler_{rank}").unlink()
+        run = self.ok(train(*words, "--training.steps", "10", folder=folder))
+        said = run.stdout + run.stderr
+        self.assertRegex(said, rf"step-8/optimizer/optimizer_{rank}: the bytes from[\s\S]*they are damaged")
+        self.assertRegex(said, rf"step-6: 1 fault\n[^\n]*optimizer/optimizer_{rank}: the \d+ bytes that are in no tensor")
+        self.assertRegex(said, rf"step-4: 1 fault\n[^\n]*lr_scheduler/lr_scheduler_{rank}: is missing")
+        self.assertRegex(run.stdout, r"(?m)^resume +\S+/step-2, after step 2")
+        for each in checkpoints(folder / "runs/r"):
+            damage(each / f"random/{rank}", 500)
+        self.one_error(train(*words, "--training.steps", "12", folder=folder), CHECKPOINT, "no other checkpoint is left", f"random/{rank}", "fix: ")
+
+    def test_a_folder_of_the_user_stays(self):
+        folder = fresh_folder()
+        words = (*NANOTRON, *EVERY_2, "--run.name", "r")
+        self.ok(train(*words, "--training.steps", "4", folder=folder))
+        notes = folder / "runs/r/checkpoints/step-2/model/notes"
+        notes.mkdir()
+        self.ok(train(*words, "--training.steps", "10", folder=folder))
+        self.assertEqual([p.name for p in checkpoints(folder / "runs/r")], ["step-2", "step-8", "step-10"])
+        self.assertTrue(notes.exists())
+
+
 class Refused(ResumeTest):
     def stopped(self, *words):
         folder = fresh_folder()

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <set>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -79,13 +80,26 @@ int remove_tree(files::Fs& fs, const stdfs::path& path) {
 }
 
 /// Whether all that is in the folder can and may be removed: nothing is begun that cannot be finished.
-bool may_be_removed(const stdfs::path& checkpoint) {
+/// `own`: the folders that are a part of the checkpoint; `within`: the path of this one in it.
+bool may_be_removed(const stdfs::path& folder, const stdfs::path& within, const std::set<stdfs::path>& own) {
   // Another user's checkpoint in a shared folder: it could be renamed, but its files would stay.
-  if (::faccessat(AT_FDCWD, checkpoint.c_str(), R_OK | W_OK | X_OK, AT_EACCESS) != 0) return false;
+  if (::faccessat(AT_FDCWD, folder.c_str(), R_OK | W_OK | X_OK, AT_EACCESS) != 0) return false;
   std::vector<std::string> names;
-  if (list_names(checkpoint, names) != 0) return false;
-  // A checkpoint has no folders: somebody has put something of their own here.
-  return std::ranges::none_of(names, [&](const std::string& name) { return is_real_folder(checkpoint / name); });
+  if (list_names(folder, names) != 0) return false;
+  for (const std::string& name : names)
+    if (is_real_folder(folder / name) &&
+        !(own.contains(within / name) && may_be_removed(folder / name, within / name, own)))
+      return false;  // somebody has put something of their own here
+  return true;
+}
+
+/// The folders that the files of a checkpoint are in, relative to it; those inside others come later.
+std::set<stdfs::path> folders_of(const Manifest& manifest) {
+  std::set<stdfs::path> out;
+  for (const StoredFile& file : manifest.files)
+    for (stdfs::path inner = stdfs::path(file.name).parent_path(); !inner.empty(); inner = inner.parent_path())
+      out.insert(inner);
+  return out;
 }
 
 std::vector<stdfs::path> unfinished_in(const stdfs::path& folder, bool only_trash) {
@@ -145,8 +159,9 @@ void commit(files::Fs& fs, const SaveTarget& target, Manifest manifest, const Sm
   require(manifest.id == target.id && manifest.training.step == target.step, target.temporary().string(),
           ": its manifest is of step ", manifest.training.step, " with the id '", manifest.id, "'");
   for (const auto& [name, contents] : small_files) {
-    require(files::is_base_name(name) && !is_rank_file(name) && name != kManifestName, "a small file named '", name,
+    require(files::is_path_beneath(name) && !is_rank_file(name) && name != kManifestName, "a small file named '", name,
             "'");
+    make_folders(fs, target.temporary(), name);
     write_new_file(fs, target.temporary() / name, contents);
     manifest.files.push_back({.name = name,
                               .bytes = contents.size(),
@@ -154,6 +169,8 @@ void commit(files::Fs& fs, const SaveTarget& target, Manifest manifest, const Sm
                               .header_hash = files::xxh3(std::as_bytes(std::span(contents)))});
   }
   write_new_file(fs, target.temporary() / kManifestName, to_json(manifest));
+  for (const stdfs::path& inner : folders_of(manifest))
+    check_done(fs.sync_folder(target.temporary() / inner), target.temporary() / inner, "be brought to the disk");
   check_done(fs.sync_folder(target.temporary()), target.temporary(), "be brought to the disk");
   const std::string fault = why_not_valid(target.temporary());
   require<CheckpointError>(fault.empty(), "the save of step ", target.step, " is not complete: ", fault,
@@ -170,6 +187,15 @@ void commit(files::Fs& fs, const SaveTarget& target, Manifest manifest, const Sm
   }
   remove_tree(fs, old);  // what stays is left to the next start
   replace_latest(fs, target);
+}
+
+void make_folders(files::Fs& fs, const stdfs::path& folder, const std::string& name) {
+  stdfs::path made = folder;
+  for (const stdfs::path& part : stdfs::path(name).parent_path()) {
+    made /= part;
+    const int error = fs.make_folder(made);
+    check_done(error == EEXIST ? 0 : error, made, "be made");
+  }
 }
 
 void abandon(files::Fs& fs, const SaveTarget& target) noexcept {
@@ -207,12 +233,15 @@ std::vector<stdfs::path> prune(files::Fs& fs, const stdfs::path& folder, std::in
   std::int64_t valid = 0;
   for (const FoundCheckpoint& found : checkpoints_in(folder)) {
     std::string id;
+    std::set<stdfs::path> folders;
     try {
-      id = Reader(found.path).manifest().id;
+      const Reader reader(found.path);
+      id = reader.manifest().id;
+      folders = folders_of(reader.manifest());
     } catch (const Error&) {
       continue;
     }
-    if (++valid <= std::max(keep, kLeast) || !is_id(id) || !may_be_removed(found.path)) continue;
+    if (++valid <= std::max(keep, kLeast) || !is_id(id) || !may_be_removed(found.path, "", folders)) continue;
     const stdfs::path trash = folder / trash_name(found.step, id);
     check_done(fs.rename(found.path, trash), found.path, "be renamed for its removal");
     removed.emplace_back(found.path, trash);

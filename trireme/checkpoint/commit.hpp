@@ -13,10 +13,10 @@ namespace trireme::checkpoint {
 
 // Note [Commit protocol]
 //   each rank begin_save      FOLDER/step-N.tmp-ID is made by the first of them: none waits for another
-//             writes its file there, and fsyncs it
-//   rank 0    commit          small files and the manifest are written and fsynced, then the folder is; all files are
-//                             there and have the right size and header; the folder is renamed to step-N and FOLDER is
-//                             fsynced; `latest` is replaced
+//             writes its files there, and fsyncs them
+//   rank 0    commit          small files and the manifest are written and fsynced, then the folders are; all files
+//                             are there and have the right size and header; the folder is renamed to step-N and
+//                             FOLDER is fsynced; `latest` is replaced
 // A folder step-N without a valid manifest is not a checkpoint; `latest` is only a hint for people.
 // A prune renames step-N to .trash-step-N-ID and fsyncs FOLDER before it removes the first file: no crash leaves a
 // step-N with a part of its files.
@@ -30,7 +30,7 @@ struct SaveTarget {
   std::filesystem::path final() const;      // FOLDER/step-N
 };
 
-using SmallFiles = std::vector<std::pair<std::string, std::string>>;  // base names and contents
+using SmallFiles = std::vector<std::pair<std::string, std::string>>;  // names, as StoredFile::name, and contents
 
 /// All throw CheckpointError with the path, the operation and the system's reason. After an error the save is to be
 /// abandoned and made again with another id: a file whose fsync failed is never used.
@@ -39,6 +39,8 @@ void begin_save(files::Fs& fs, const SaveTarget& target);
 /// `manifest.files` lists the ranks' files; the small files are added. A checkpoint of this step that is already there
 /// is replaced if it is not valid, else an error. When this returns, no crash can undo it.
 void commit(files::Fs& fs, const SaveTarget& target, Manifest manifest, const SmallFiles& small_files);
+/// The folders on the way to FOLDER/NAME, a path of base names, as far as they are not there.
+void make_folders(files::Fs& fs, const std::filesystem::path& folder, const std::string& name);
 /// Removes what was written of a save that failed. Does not throw: what cannot be removed is left to the next start.
 void abandon(files::Fs& fs, const SaveTarget& target) noexcept;
 
@@ -54,8 +56,9 @@ std::vector<FoundCheckpoint> checkpoints_in(const std::filesystem::path& folder)
 std::string why_not_valid(const std::filesystem::path& checkpoint);
 
 /// Keeps the `keep` newest valid checkpoints, at least two (0: all); removes older valid ones. Never follows a symlink.
-/// Never removes a folder that is not a valid checkpoint, one that has a folder in it, or one that this user may not
-/// write to. Returns what it removed. Only for the holder of the folder's lock, as are all functions with an Fs.
+/// Never removes a folder that is not a valid checkpoint, one that has a folder of somebody else in it, or one that
+/// this user may not write to. Returns what it removed. Only for the holder of the folder's lock, as are all functions
+/// with an Fs.
 std::vector<std::filesystem::path> prune(files::Fs& fs, const std::filesystem::path& folder, std::int64_t keep);
 
 /// Whether there is something that remove_unfinished() would remove.

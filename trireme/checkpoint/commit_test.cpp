@@ -49,8 +49,9 @@ TEST(Commit, ACheckpointAppearsWithAllItsFiles) {
   const std::filesystem::path checkpoints = folder / "checkpoints";
   save_steps(checkpoints, {10, 20});
   EXPECT_THAT(sorted_names(checkpoints), ElementsAre("latest", "step-10", "step-20"));
-  EXPECT_THAT(sorted_names(checkpoints / "step-20"), ElementsAre("checkpoint_metadata.json", "config.json",
+  EXPECT_THAT(sorted_names(checkpoints / "step-20"), ElementsAre("checkpoint_metadata.json", "config.json", "inner",
                                                                  "rank-00000.safetensors", "rank-00001.safetensors"));
+  EXPECT_THAT(sorted_names(checkpoints / "step-20/inner"), ElementsAre("most"));
   EXPECT_EQ(file_contents(checkpoints / "latest"), "step-20\n");
   EXPECT_EQ(why_not_valid(checkpoints / "step-20"), "");
   const auto found = checkpoints_in(checkpoints);

@@ -19,8 +19,8 @@ using Contents = std::map<std::string, std::string>;
 
 Contents contents_of(const std::filesystem::path& folder) {
   Contents out;
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    out[entry.path().filename()] = file_contents(entry.path());
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+    if (entry.is_regular_file()) out[entry.path().lexically_relative(folder)] = file_contents(entry.path());
   return out;
 }
 
@@ -154,8 +154,8 @@ TEST_F(Corruption, NamesThatLeaveTheFolderAreRefused) {
   write_file(outside / "file", good_.at("config.json"));
   for (const std::string& name :
        {std::string("../") + outside.path().filename().string() + "/file", (outside / "file").string(),
-        std::string("../latest"), std::string(".."), std::string("."), std::string("a/b"), std::string("a\nb"),
-        std::string(5000, 'x'), std::string("")}) {
+        std::string("../latest"), std::string(".."), std::string("."), std::string("a/../b"), std::string("/a"),
+        std::string("a//b"), std::string("a/"), std::string("a\nb"), std::string(5000, 'x'), std::string("")}) {
     Manifest manifest = manifest_;
     for (StoredFile& file : manifest.files)
       if (file.name == "config.json") file.name = name;
@@ -166,6 +166,7 @@ TEST_F(Corruption, NamesThatLeaveTheFolderAreRefused) {
 TEST_F(Corruption, LinksAreNotFollowed) {
   const TempFolder outside(memory_folder());
   for (const auto& [name, contents] : good_) {
+    std::filesystem::create_directories((outside / name).parent_path());
     write_file(outside / name, contents);  // what the link leads to would be right
     std::filesystem::remove(path_ / name);
     std::filesystem::create_symlink(outside / name, path_ / name);
@@ -173,6 +174,12 @@ TEST_F(Corruption, LinksAreNotFollowed) {
     std::filesystem::remove(path_ / name);
     write_file(path_ / name, contents);
   }
+  ASSERT_EQ(verdict(), "");
+  std::filesystem::rename(path_ / "inner", outside / "folder");
+  std::filesystem::create_directory_symlink(outside / "folder", path_ / "inner");
+  EXPECT_THAT(verdict(), AllOf(HasSubstr("security: "), HasSubstr("inner/most/notes.json"), HasSubstr("is a symlink")));
+  std::filesystem::remove(path_ / "inner");
+  std::filesystem::rename(outside / "folder", path_ / "inner");
   ASSERT_EQ(verdict(), "");
   std::filesystem::rename(path_, outside / "step-10");
   std::filesystem::create_directory_symlink(outside / "step-10", path_);

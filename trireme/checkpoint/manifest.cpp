@@ -106,8 +106,9 @@ class Parser {
                    .bytes = value<std::uint64_t>(json, "bytes"),
                    .header_bytes = value<std::uint64_t>(json, "header_bytes"),
                    .header_hash = hash(member(json, "header_xxh3"), "header_xxh3")};
-    require<SecurityError>(files::is_base_name(out.name), shown_, ": the file name ", json_string(out.name),
-                           " is not a plain name\n  fix: do not use a checkpoint that you did not make yourself");
+    require<SecurityError>(
+        files::is_path_beneath(out.name), shown_, ": the file name ", json_string(out.name),
+        " is not a plain name or path\n  fix: do not use a checkpoint that you did not make yourself");
     check(out.header_bytes <= out.bytes, out.name, ": the header is longer than the file");
     return out;
   }
@@ -161,9 +162,9 @@ class Parser {
       check(slice.file < files.size(), out.name, ": file number ", slice.file, " of ", files.size());
       const StoredFile& file = files[slice.file];
       const std::uint64_t bytes = bytes_of(out, slice.box);
-      check(slice.offset >= file.header_bytes && slice.offset <= file.bytes && bytes <= file.bytes - slice.offset,
-            out.name, " ", out.kind, " ", str(slice.box), ": bytes ", slice.offset, " to ", slice.offset + bytes,
-            " are not in ", file.name, ", which has ", file.bytes);
+      check(slice.offset <= file.bytes && bytes <= file.bytes - slice.offset, out.name, " ", out.kind, " ",
+            str(slice.box), ": bytes ", slice.offset, " to ", slice.offset + bytes, " are not in ", file.name,
+            ", which has ", file.bytes);
       const auto count = static_cast<std::int64_t>(bytes / static_cast<std::uint64_t>(files::bits(out.dtype) / 8));
       check(count <= elements - covered, out.name, " ", out.kind, ": the slices have more than its ", elements,
             " elements");

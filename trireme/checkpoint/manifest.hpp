@@ -30,19 +30,20 @@ struct StoredSlice {
 /// A full tensor. Its slices cover every element exactly once.
 struct StoredTensor {
   std::string name;  // of the parameter: "layers.3.attention.qkv.weight"
-  std::string kind;  // kWeight, an optimizer's state ("exp_avg"), or kRandom
+  std::string kind;  // kWeight, an optimizer's state ("exp_avg"), kModel or kRandom
   files::SafetensorsDtype dtype = files::SafetensorsDtype::F32;
   Shape shape;
   std::vector<StoredSlice> slices{};
   bool operator==(const StoredTensor&) const = default;
 };
 inline constexpr const char* kWeight = "weight";  // in the precision of the optimizer: the master, if there is one
+inline constexpr const char* kModel = "model";    // in the precision of the model; only in nanotron's layout
 inline constexpr const char* kRandom = "random";  // the state of a rank's generator; the name is "rank-3/cpu"
 
-/// A file of the folder. Its first `header_bytes` bytes have this hash; slices cover the rest. For a small file
-/// (config.json) that is the whole file.
+/// A file of the folder. Slices cover it except for `header_bytes` bytes, which, one after the other, have this hash: a
+/// header, or what a .pt file has between its tensors. For a small file (config.json) that is the whole file.
 struct StoredFile {
-  std::string name;  // a base name
+  std::string name;  // a base name, or a path of base names: "optimizer/optimizer_config.json"
   std::uint64_t bytes = 0, header_bytes = 0;
   files::Xxh3 header_hash{};
   bool operator==(const StoredFile&) const = default;

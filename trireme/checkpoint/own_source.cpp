@@ -11,6 +11,7 @@
 #include "trireme/checkpoint/reader.hpp"
 #include "trireme/config/schema/weight_names.hpp"
 #include "trireme/files/convert_dtype.hpp"
+#include "trireme/files/open_beneath.hpp"
 
 namespace trireme::checkpoint {
 namespace {
@@ -28,7 +29,8 @@ class OwnSource final : public ModelSource {
  public:
   explicit OwnSource(const std::filesystem::path& path) : reader_(path) {
     for (const StoredFile& file : reader_.manifest().files)
-      if (file.header_bytes == file.bytes) beside_.emplace(file.name, reader_.small_file(file.name));
+      if (file.header_bytes == file.bytes && files::is_base_name(file.name))
+        beside_.emplace(file.name, reader_.small_file(file.name));
     const auto config = beside_.find("config.json");
     require<CheckpointError>(config != beside_.end(), shown(),
                              ": has no config.json: the run's model is none that transformers has");

@@ -65,10 +65,20 @@ files::Xxh3 read_hashed(const files::RandomReader& file, std::uint64_t offset, s
   return stream.result();
 }
 
-files::Xxh3 hash_of(const files::RandomReader& file, std::uint64_t offset, std::uint64_t size) {
-  std::vector<std::byte> buffer(static_cast<std::size_t>(std::min<std::uint64_t>(kReadBytes, size)));
-  return read_hashed(file, offset, size,
-                     [&](std::uint64_t, std::size_t part) { return std::span(buffer).first(part); });
+/// The hash of the ranges, one after the other; nullopt if they reach beyond the file.
+template <class Ranges>
+std::optional<files::Xxh3> hash_of(const files::RandomReader& file, const Ranges& ranges) {
+  std::vector<std::byte> buffer;
+  files::Xxh3Stream stream;
+  for (const auto& [begin, end] : ranges) {
+    if (end > file.size()) return std::nullopt;
+    for (std::uint64_t at = begin; at < end; at += buffer.size()) {
+      buffer.resize(static_cast<std::size_t>(std::min<std::uint64_t>(kReadBytes, end - at)));
+      file.read(at, buffer);
+      stream.add(buffer);
+    }
+  }
+  return stream.result();
 }
 
 /// The checkpoint that the header of a safetensors file names; "" if it has none, or is damaged.
@@ -163,7 +173,7 @@ void Reader::check_all(const std::filesystem::path& checkpoint, Faults& faults) 
 
 files::RandomReader Reader::opened(const StoredFile& file) const {
   const std::string shown = text(shown_, "/", file.name);
-  const int fd = files::open_beneath(folder_.get(), file.name);
+  const int fd = files::open_path_beneath(folder_.get(), file.name);
   const int error = errno;
   require<SecurityError>(fd >= 0 || error != ELOOP, shown, ": is a symlink", kLinkFix);
   require<CheckpointError>(fd >= 0, shown, ": cannot be opened: ", errno_text(error), kFix);
@@ -196,7 +206,7 @@ void Reader::read_manifest() {
 }
 
 void Reader::check_file(const StoredFile& file, Faults& faults) {
-  const int fd = files::open_beneath(folder_.get(), file.name);
+  const int fd = files::open_path_beneath(folder_.get(), file.name);
   if (fd < 0) {
     faults.security = faults.security || errno == ELOOP;
     faults.add(file.name, ": ", errno == ENOENT ? "is missing" : errno == ELOOP ? "is a symlink" : errno_text(errno));
@@ -205,14 +215,16 @@ void Reader::check_file(const StoredFile& file, Faults& faults) {
   try {
     const files::RandomReader reader(fd, file.name);
     if (reader.size() == file.bytes) stamps_[static_cast<std::size_t>(&file - manifest_.files.data())] = reader.stamp();
-    const bool right = reader.size() >= file.header_bytes && hash_of(reader, 0, file.header_bytes) == file.header_hash;
+    const auto& header = headers_[static_cast<std::size_t>(&file - manifest_.files.data())];
+    const bool right = hash_of(reader, header) == file.header_hash;
     const std::string id = right || !is_rank_file(file.name) ? "" : id_in(reader);
     if (!id.empty() && id != manifest_.id)
       faults.add(file.name, ": is of another checkpoint (", files::shown_name(id), ", not ", manifest_.id, ")");
     else if (reader.size() != file.bytes)
       faults.add(file.name, ": has ", reader.size(), " bytes, not ", file.bytes);
     else if (!right)
-      faults.add(file.name, ": its first ", file.header_bytes, " bytes do not have the hash ", str(file.header_hash));
+      faults.add(file.name, ": the ", file.header_bytes, " bytes that are in no tensor do not have the hash ",
+                 str(file.header_hash));
   } catch (const DataError& error) {
     const std::string what = error.what();
     faults.lines.push_back(what.substr(0, what.find('\n')));
@@ -233,31 +245,36 @@ void Reader::check_extra_files(const std::filesystem::path& checkpoint, Faults& 
   for (const std::string& name : extra) faults.add(name, ": is not of this checkpoint: the manifest does not list it");
 }
 
-void Reader::check_slices(Faults& faults) const {
-  struct Bytes {
-    std::size_t file;
-    std::uint64_t begin, end;
-    auto key() const { return std::pair(file, begin); }
-  };
-  std::vector<Bytes> all;
+void Reader::check_slices(Faults& faults) {
+  std::vector<std::vector<ByteRange>> slices(manifest_.files.size());
   for (std::size_t i = 0; i < manifest_.files.size(); ++i) {
     const StoredFile& file = manifest_.files[i];
     if (std::ranges::count(manifest_.files, file.name, &StoredFile::name) != 1 || file.name == kManifestName)
       faults.add(file.name, ": the manifest lists it twice, or lists itself");
-    all.push_back({i, 0, file.header_bytes});
-    all.push_back({i, file.bytes, file.bytes});
   }
   for (const StoredTensor& tensor : manifest_.tensors) {
     if (const StoredSlice* twice = overlapping(tensor))
       faults.add(kManifestName, ": ", name_of(tensor, twice->box), " overlaps another slice");
     for (const StoredSlice& slice : tensor.slices)
-      all.push_back({slice.file, slice.offset, slice.offset + bytes_of(tensor, slice.box)});
+      slices[slice.file].push_back({slice.offset, slice.offset + bytes_of(tensor, slice.box)});
   }
-  std::ranges::sort(all, {}, &Bytes::key);
-  for (std::size_t i = 1; i < all.size(); ++i)
-    if (all[i].file == all[i - 1].file && all[i].begin != all[i - 1].end)
-      faults.add(manifest_.files[all[i].file].name, ": by the manifest, the bytes from ", all[i - 1].end, " to ",
-                 all[i].begin, " are in ", all[i].begin > all[i - 1].end ? "no slice" : "two slices");
+  headers_.resize(manifest_.files.size());
+  for (std::size_t i = 0; i < manifest_.files.size(); ++i) {
+    const StoredFile& file = manifest_.files[i];
+    std::ranges::sort(slices[i], {}, &ByteRange::begin);
+    std::uint64_t at = 0, outside = 0;
+    slices[i].push_back({file.bytes, file.bytes});
+    for (const auto& [begin, end] : slices[i]) {
+      if (begin < at)
+        faults.add(file.name, ": by the manifest, the bytes from ", begin, " to ", at, " are in two slices");
+      if (begin > at) headers_[i].push_back({at, begin});
+      outside += begin > at ? begin - at : 0;
+      at = std::max(at, end);
+    }
+    if (outside != file.header_bytes)
+      faults.add(file.name, ": by the manifest, ", outside, " bytes are in no slice, where ", file.header_bytes,
+                 " should be");
+  }
 }
 
 /// The hash of what it has read.

@@ -53,7 +53,7 @@ class Reader {
   void check_file(const StoredFile& file, Faults& faults);
   void check_all(const std::filesystem::path& checkpoint, Faults& faults);
   void check_extra_files(const std::filesystem::path& checkpoint, Faults& faults) const;
-  void check_slices(Faults& faults) const;
+  void check_slices(Faults& faults);
 
   files::Xxh3 read_bytes(const StoredFile& file, std::uint64_t offset, std::span<std::byte> out) const;
 
@@ -61,6 +61,10 @@ class Reader {
   bool direct_ = false;
   OwnedFd folder_;
   Manifest manifest_;
+  struct ByteRange {
+    std::uint64_t begin, end;
+  };
+  std::vector<std::vector<ByteRange>> headers_;  // of manifest_.files: their bytes that are in no slice, in order
   std::vector<files::FileStamp>
       stamps_;  // of manifest_.files; empty for those that are not there, or have another size
 };

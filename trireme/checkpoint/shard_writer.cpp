@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -48,37 +49,45 @@ std::vector<Box> split_box(const Box& box, std::int64_t max_elements) {
   return out;
 }
 
-ShardWriter::ShardWriter(files::Fs& fs, BlockPool& pool, SaveTarget target, int rank, std::vector<PlannedSlice> slices)
+std::string rank_file_header(const std::vector<PlannedSlice>& slices, const std::string& id) {
+  std::vector<files::SafetensorsTensor> tensors;
+  for (const PlannedSlice& slice : slices) tensors.push_back({key_of(slice), slice.dtype, sizes_of(slice.box)});
+  return files::safetensors_header(tensors, {{"format", "pt"}, {"checkpoint", id}}, "the file of a rank");
+}
+
+ShardWriter::ShardWriter(files::Fs& fs, BlockPool& pool, SaveTarget target, std::string name)
     : fs_(fs),
       pool_(pool),
       target_(std::move(target)),
-      path_(target_.temporary() / rank_file_name(rank)),
-      slices_(std::move(slices)) {
-  std::vector<files::SafetensorsTensor> tensors;
-  for (const PlannedSlice& slice : slices_) tensors.push_back({key_of(slice), slice.dtype, sizes_of(slice.box)});
-  const std::string header =
-      files::safetensors_header(tensors, {{"format", "pt"}, {"checkpoint", target_.id}}, path_.filename().string());
-  file_.name = path_.filename().string();
-  file_.header_bytes = header.size();
-  file_.header_hash = files::xxh3(std::as_bytes(std::span(header)));
-  std::uint64_t end = header.size();
-  for (const files::SafetensorsTensor& tensor : tensors) ends_.push_back(end += files::bytes_of(tensor));
-  file_.bytes = end;
-  thread_ = std::thread([this] { write_blocks(); });
-  append(std::as_bytes(std::span(header)));
+      name_(std::move(name)),
+      path_(target_.temporary() / name_),
+      thread_([this] { write_blocks(); }) {}
+
+ShardWriter::~ShardWriter() { give_up(); }
+
+void ShardWriter::give_up() {
+  if (!thread_.joinable()) return;
+  cancel();
+  end();
+  thread_.join();
 }
 
-ShardWriter::~ShardWriter() {
-  if (thread_.joinable()) {
-    cancel();
-    end();
-    thread_.join();
-  }
+void ShardWriter::append(std::span<const std::byte> bytes) { append(bytes, /*is_slice=*/false); }
+
+void ShardWriter::append(const PlannedSlice& slice, std::span<const std::byte> bytes) {
+  const std::uint64_t wanted = files::bytes_of({slice.name, slice.dtype, sizes_of(slice.box)});
+  require(bytes.size() == wanted, path_.string(), ": ", bytes.size(), " of the ", wanted, " bytes of ", slice.name);
+  if (bytes.empty()) return;
+  slices_.emplace_back(slice, appended_);
+  append(bytes, /*is_slice=*/true);
 }
 
-void ShardWriter::append(std::span<const std::byte> bytes) {
+void ShardWriter::append(std::span<const std::byte> bytes, bool is_slice) {
   appended_ += bytes.size();
-  require(appended_ <= file_.bytes, path_.string(), ": more bytes than its slices have");
+  {
+    const std::lock_guard lock(mutex_);
+    sections_.push_back({appended_, is_slice});
+  }
   while (!bytes.empty() && !failed_) {
     if (!current_.block) current_ = {pool_.take(), 0};
     const std::size_t part = std::min(bytes.size(), BlockPool::kBlockBytes - current_.bytes);
@@ -96,8 +105,6 @@ void ShardWriter::hand_over() {
 }
 
 void ShardWriter::end() {
-  require(failed_ || appended_ == file_.bytes, path_.string(), ": ", appended_, " of ", file_.bytes,
-          " bytes were appended");
   if (current_.block) hand_over();
   const std::lock_guard lock(mutex_);
   ended_ = true;
@@ -116,7 +123,9 @@ void ShardWriter::fail(const char* what, int error) {
 
 void ShardWriter::open() {
   try {
-    begin_save(fs_, target_);
+    // Once is enough for all files of all ranks: it makes the folders above durable, one by one.
+    if (!std::filesystem::exists(std::filesystem::symlink_status(target_.temporary()))) begin_save(fs_, target_);
+    make_folders(fs_, target_.temporary(), name_);
   } catch (const CheckpointError& e) {
     return fail(e.what());
   }
@@ -148,7 +157,7 @@ void ShardWriter::write_blocks() {
 
 int ShardWriter::write_block(Filled& filled) {
   const std::span<std::byte> bytes(filled.block.get(), filled.bytes);
-  hash_slices(bytes);
+  hash_sections(bytes);
   // Direct I/O writes whole units: the last one is filled up, and the file cut to its size.
   const std::size_t unit = files::Fs::kDirectAlign, padded = (filled.bytes + unit - 1) / unit * unit;
   std::memset(filled.block.get() + filled.bytes, 0, padded - filled.bytes);
@@ -157,14 +166,25 @@ int ShardWriter::write_block(Filled& filled) {
   return padded == filled.bytes ? 0 : fs_.truncate(fd_, written_);
 }
 
-void ShardWriter::hash_slices(std::span<const std::byte> bytes) {
-  const std::uint64_t begin = written_;
-  for (std::uint64_t at = std::max(begin, file_.header_bytes); hashes_.size() < ends_.size();) {
-    const std::uint64_t slice_end = ends_[hashes_.size()], end = std::min(slice_end, begin + bytes.size());
-    if (at > end) break;  // the block has only a part of the header
-    hash_.add(bytes.subspan(at - begin, end - at));
+void ShardWriter::hash_sections(std::span<const std::byte> bytes) {
+  const std::uint64_t begin = written_, block_end = begin + bytes.size();
+  for (std::uint64_t at = begin; at < block_end;) {
+    Section section;
+    {
+      const std::lock_guard lock(mutex_);
+      section = sections_.front();
+      if (section.end <= block_end) sections_.pop_front();
+    }
+    const std::uint64_t end = std::min(section.end, block_end);
+    const std::span<const std::byte> part = bytes.subspan(at - begin, end - at);
     at = end;
-    if (end < slice_end) break;
+    if (!section.is_slice) {
+      header_hash_.add(part);
+      header_bytes_ += part.size();
+      continue;
+    }
+    hash_.add(part);
+    if (end < section.end) break;
     hashes_.push_back(hash_.result());
     hash_.reset();
   }
@@ -173,40 +193,45 @@ void ShardWriter::hash_slices(std::span<const std::byte> bytes) {
 Manifest ShardWriter::finish() {
   thread_.join();
   require<CheckpointError>(failure_.empty(), failure_);
-  require(written_ == file_.bytes && hashes_.size() == slices_.size(), path_.string(), ": finish() before end()");
+  require(written_ == appended_ && hashes_.size() == slices_.size(), path_.string(), ": finish() before end()");
   Manifest shard;
-  shard.files.push_back(file_);
+  shard.files.push_back(
+      {.name = name_, .bytes = written_, .header_bytes = header_bytes_, .header_hash = header_hash_.result()});
   std::map<std::pair<std::string, std::string>, std::size_t> places;
   for (std::size_t i = 0; i < slices_.size(); ++i) {
-    const PlannedSlice& slice = slices_[i];
+    const auto& [slice, offset] = slices_[i];
     const auto [place, is_new] = places.try_emplace({slice.name, slice.kind}, shard.tensors.size());
     if (is_new)
       shard.tensors.push_back({.name = slice.name, .kind = slice.kind, .dtype = slice.dtype, .shape = slice.shape});
-    shard.tensors[place->second].slices.push_back(
-        {.box = slice.box, .file = 0, .offset = i == 0 ? file_.header_bytes : ends_[i - 1], .hash = hashes_[i]});
+    shard.tensors[place->second].slices.push_back({.box = slice.box, .file = 0, .offset = offset, .hash = hashes_[i]});
   }
   return shard;
 }
 
+void add_shard(Manifest& shard, const Manifest& part) {
+  const std::size_t first = shard.files.size();
+  shard.files.insert(shard.files.end(), part.files.begin(), part.files.end());
+  for (StoredTensor tensor : part.tensors) {
+    for (StoredSlice& slice : tensor.slices) slice.file += first;
+    shard.tensors.push_back(std::move(tensor));
+  }
+}
+
 void merge_shards(Manifest& manifest, const std::vector<Manifest>& shards) {
+  Manifest all;
+  for (const Manifest& shard : shards) add_shard(all, shard);
+  manifest.files = std::move(all.files);
   std::map<std::pair<std::string, std::string>, StoredTensor> tensors;
-  for (const Manifest& shard : shards) {
-    const std::size_t first = manifest.files.size();
-    manifest.files.insert(manifest.files.end(), shard.files.begin(), shard.files.end());
-    for (const StoredTensor& part : shard.tensors) {
-      StoredTensor& whole =
-          tensors
-              .try_emplace({part.name, part.kind},
-                           StoredTensor{.name = part.name, .kind = part.kind, .dtype = part.dtype, .shape = part.shape})
-              .first->second;
-      require(whole.shape == part.shape && whole.dtype == part.dtype, part.name, " ", part.kind, ": ",
-              tuple_text(part.shape), " ", files::name(part.dtype), " on one rank, ", tuple_text(whole.shape), " ",
-              files::name(whole.dtype), " on another");
-      for (StoredSlice slice : part.slices) {
-        slice.file += first;
-        whole.slices.push_back(std::move(slice));
-      }
-    }
+  for (StoredTensor& part : all.tensors) {
+    StoredTensor& whole =
+        tensors
+            .try_emplace({part.name, part.kind},
+                         StoredTensor{.name = part.name, .kind = part.kind, .dtype = part.dtype, .shape = part.shape})
+            .first->second;
+    require(whole.shape == part.shape && whole.dtype == part.dtype, part.name, " ", part.kind, ": ",
+            tuple_text(part.shape), " ", files::name(part.dtype), " on one rank, ", tuple_text(whole.shape), " ",
+            files::name(whole.dtype), " on another");
+    std::ranges::move(part.slices, std::back_inserter(whole.slices));
   }
   for (auto& [key, tensor] : tensors) {
     std::uint64_t bytes = 0;

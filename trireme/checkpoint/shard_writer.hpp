@@ -1,5 +1,5 @@
 #pragma once
-// Writes the file of one rank: slices of tensors, hashed and written by a thread while the next ones are copied.
+// Writes a file of a checkpoint: slices of tensors, hashed and written by a thread while the next ones are copied.
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
@@ -33,24 +33,32 @@ inline constexpr std::uint64_t kMaxSliceBytes = std::uint64_t{16} << 20;
 /// The box as boxes of at most `max_elements` elements, consecutive in row-major order.
 std::vector<Box> split_box(const Box& box, std::int64_t max_elements);
 
-/// One thread appends the bytes of all slices, in order; another hashes and writes them.
+/// The header of a safetensors file whose tensors are these slices: rank_file_name() in the layout of our own.
+std::string rank_file_header(const std::vector<PlannedSlice>& slices, const std::string& id);
+
+/// One thread appends the bytes of the file, in order; another hashes and writes them.
 class ShardWriter {
  public:
-  /// Writes to target.temporary(), and makes it first (begin_save).
-  ShardWriter(files::Fs& fs, BlockPool& pool, SaveTarget target, int rank, std::vector<PlannedSlice> slices);
+  /// Writes to target.temporary() / name (StoredFile::name), and makes its folders first (begin_save).
+  ShardWriter(files::Fs& fs, BlockPool& pool, SaveTarget target, std::string name);
   /// Without finish(): stops writing and closes the file, which is incomplete.
   ~ShardWriter();
   ShardWriter(const ShardWriter&) = delete;
   ShardWriter& operator=(const ShardWriter&) = delete;
 
-  /// Waits while the pool has no block. After a failed write the bytes are dropped: finish() reports it.
+  /// Bytes that are in no slice: of the file's format. Waits while the pool has no block. After a failed write the
+  /// bytes are dropped: finish() reports it.
   void append(std::span<const std::byte> bytes);
+  /// All bytes of a slice.
+  void append(const PlannedSlice& slice, std::span<const std::byte> bytes);
   /// No bytes follow: the last block is handed over. Afterwards the appended memory is no longer needed.
   void end();
   /// The file is not needed any more: what was appended is dropped, and append() returns at once.
   void cancel() { failed_ = true; }
   /// Whether it could not be written, or was cancelled: more bytes are of no use, finish() says why.
   bool has_failed() const { return failed_; }
+  /// The same, for the appending thread: afterwards nothing is written any more. Without effect after finish().
+  void give_up();
   /// Bytes written so far, for a caller that watches the progress.
   std::uint64_t written() const { return written_; }
 
@@ -64,10 +72,17 @@ class ShardWriter {
     std::size_t bytes = 0;
   };
 
+  /// A slice, or what is between two of them.
+  struct Section {
+    std::uint64_t end;  // in the file
+    bool is_slice;
+  };
+
+  void append(std::span<const std::byte> bytes, bool is_slice);
   void hand_over();
   void write_blocks();
   int write_block(Filled& filled);
-  void hash_slices(std::span<const std::byte> bytes);
+  void hash_sections(std::span<const std::byte> bytes);
   void open();
   void fail(const std::string& why);
   void fail(const char* what, int error);
@@ -75,18 +90,18 @@ class ShardWriter {
   files::Fs& fs_;
   BlockPool& pool_;
   const SaveTarget target_;
+  const std::string name_;
   const std::filesystem::path path_;
-  std::vector<PlannedSlice> slices_;
-  StoredFile file_;
-  std::vector<std::uint64_t> ends_;  // of each slice in the file
 
   // The appending thread's.
   Filled current_;
+  std::vector<std::pair<PlannedSlice, std::uint64_t>> slices_;  // and their places in the file
   std::uint64_t appended_ = 0;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Filled> queue_;
+  std::deque<Section> sections_;  // that are not hashed yet
   bool ended_ = false;
   std::string failure_;
   std::atomic<bool> failed_ = false;
@@ -95,9 +110,13 @@ class ShardWriter {
   // The writing thread's.
   int fd_ = -1;
   std::vector<files::Xxh3> hashes_;
-  files::Xxh3Stream hash_;
+  files::Xxh3Stream hash_, header_hash_;
+  std::uint64_t header_bytes_ = 0;
   std::thread thread_;
 };
+
+/// Adds the files and tensors of a part: of another file, or of another rank.
+void add_shard(Manifest& shard, const Manifest& part);
 
 /// The files and tensors of all shards, sorted. InternalError names a tensor that is not complete, or that two ranks
 /// have different ideas of.

@@ -48,7 +48,7 @@ TEST(SplitBox, CoversTheBoxInOrder) {
   for (std::size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], static_cast<std::int64_t>(i));
 }
 
-/// Larger than a block, ends within one, and is appended in odd parts: a safetensors file with the right hashes.
+/// Larger than a block, and ends within one: a safetensors file with the right hashes.
 TEST(ShardWriter, WritesASafetensorsFile) {
   const TempFolder folder;
   BlockPool pool(2 * BlockPool::kBlockBytes);
@@ -60,9 +60,10 @@ TEST(ShardWriter, WritesASafetensorsFile) {
   };
   const std::size_t sizes[] = {1400 * 512 * 4, 1400 * 512 * 4, 14, 5};
   const std::string bytes = numbered_bytes(2 * sizes[0] + 19);
-  ShardWriter writer(files::real_fs(), pool, target_in(folder), 3, slices);
-  for (std::size_t at = 0, part = 1; at < bytes.size(); at += part, part = part * 3 + 1)
-    writer.append(as_span(bytes).subspan(at, std::min(part, bytes.size() - at)));
+  ShardWriter writer(files::real_fs(), pool, target_in(folder), "rank-00003.safetensors");
+  writer.append(as_span(rank_file_header(slices, kId)));
+  for (std::size_t i = 0, begin = 0; i < slices.size(); begin += sizes[i++])
+    writer.append(slices[i], as_span(bytes).subspan(begin, sizes[i]));
   writer.end();
   const Manifest shard = writer.finish();
 
@@ -92,8 +93,7 @@ TEST(ShardWriter, ADiskThatIsFullIsReported) {
   BlockPool pool(BlockPool::kBlockBytes);
   const std::int64_t rows = 20 * (BlockPool::kBlockBytes / 4096);
   FailingFs fs({.number = 3, .error = ENOSPC, .kind = FsKind::write});
-  ShardWriter writer(fs, pool, target_in(folder), 0,
-                     {{"a", kWeight, SafetensorsDtype::F32, {rows, 1024}, {{0, rows}, {0, 1024}}}});
+  ShardWriter writer(fs, pool, target_in(folder), "rank-00000.safetensors");
   const std::string row(4096, 'x');
   for (std::int64_t i = 0; i < rows; ++i) writer.append(as_span(row));
   writer.end();
@@ -101,12 +101,45 @@ TEST(ShardWriter, ADiskThatIsFullIsReported) {
               testing::AllOf(testing::HasSubstr("rank-00000.safetensors"), testing::HasSubstr("No space left")));
 }
 
+/// Slices and other bytes in turn, in a folder of the checkpoint, across the ends of blocks: the hash of a file is that
+/// of all that is in no slice.
+TEST(ShardWriter, WritesWhatIsBetweenSlices) {
+  const TempFolder folder;
+  BlockPool pool(BlockPool::kBlockBytes);
+  ShardWriter writer(files::real_fs(), pool, target_in(folder), "inner/most/file.pt");
+  const std::string all = numbered_bytes(3 * BlockPool::kBlockBytes + 100);
+  std::string between;
+  std::size_t at = 0;
+  const auto take = [&](std::size_t size) { return as_span(all).subspan(std::exchange(at, at + size), size); };
+  const std::size_t sizes[] = {7, BlockPool::kBlockBytes, 1, BlockPool::kBlockBytes + 50};
+  for (std::int64_t i = 0; i < 4; ++i) {
+    between += all.substr(at, 10);
+    writer.append(take(10));
+    const auto size = static_cast<std::int64_t>(sizes[i]);
+    writer.append({"a", text("kind-", i), SafetensorsDtype::U8, {size}, {{0, size}}}, take(sizes[i]));
+  }
+  between += all.substr(at);
+  writer.append(take(all.size() - at));
+  writer.end();
+  const Manifest shard = writer.finish();
+  ASSERT_EQ(shard.files.size(), 1u);
+  EXPECT_EQ(shard.files[0].name, "inner/most/file.pt");
+  EXPECT_EQ(shard.files[0].bytes, all.size());
+  EXPECT_EQ(shard.files[0].header_bytes, between.size());
+  EXPECT_EQ(shard.files[0].header_hash, files::xxh3(as_span(between)));
+  ASSERT_EQ(shard.tensors.size(), 4u);
+  for (std::size_t i = 0, begin = 10; i < 4; begin += sizes[i++] + 10) {
+    const StoredSlice& slice = shard.tensors[i].slices.at(0);
+    EXPECT_EQ(slice.offset, begin);
+    EXPECT_EQ(slice.hash, files::xxh3(as_span(all).subspan(begin, sizes[i]))) << i;
+  }
+}
+
 TEST(ShardWriter, MayBeGivenUp) {
   const TempFolder folder;
   BlockPool pool(BlockPool::kBlockBytes);
   {
-    ShardWriter writer(files::real_fs(), pool, target_in(folder), 0,
-                       {{"a", kWeight, SafetensorsDtype::U8, {100}, {{0, 100}}}});
+    ShardWriter writer(files::real_fs(), pool, target_in(folder), "rank-00000.safetensors");
     writer.append(as_span("not all of it"));
   }
   EXPECT_NE(pool.take(), nullptr) << "its memory is free again";

@@ -47,8 +47,10 @@ class WatchedSource final : public checkpoint::ModelSource {
 
 /// The newest valid checkpoint, if the path is the folder of a run or of its checkpoints; else the path.
 std::filesystem::path meant_source(const std::filesystem::path& path) {
-  const bool is_of_run = !checkpoint::checkpoints_in(path / "checkpoints").empty() ||
-                         (std::filesystem::is_directory(path) && !checkpoint::checkpoints_in(path).empty());
+  std::error_code failed;
+  const bool is_of_run =
+      std::filesystem::is_directory(path, failed) &&
+      (!checkpoint::checkpoints_in(path / "checkpoints").empty() || !checkpoint::checkpoints_in(path).empty());
   return is_of_run ? meant_checkpoint(path).path : path;
 }
 

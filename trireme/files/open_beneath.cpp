@@ -6,9 +6,11 @@
 
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "trireme/base/owned_fd.hpp"
 #include "trireme/files/shown_name.hpp"
 
 namespace trireme::files {
@@ -43,6 +45,46 @@ int open_beneath(int folder_fd, const std::string& base_name, bool try_openat2) 
     if (fd >= 0 || (errno != ENOSYS && errno != EPERM)) return static_cast<int>(fd);
   }
   return ::openat(folder_fd, base_name.c_str(), kFlags | O_NOFOLLOW);  // equivalent for a base name
+}
+
+bool is_path_beneath(std::string_view path) {
+  constexpr int kMaxDepth = 32;
+  for (int depth = 0; depth < kMaxDepth; ++depth) {
+    const std::size_t slash = path.find('/');
+    if (!is_base_name(path.substr(0, slash))) return false;
+    if (slash == std::string_view::npos) return true;
+    path.remove_prefix(slash + 1);
+  }
+  return false;
+}
+
+int open_path_beneath(int folder_fd, const std::string& path) {
+  if (!is_path_beneath(path)) {
+    errno = EINVAL;
+    return -1;
+  }
+  OwnedFd inner;
+  std::size_t begin = 0;
+  for (std::size_t slash; (slash = path.find('/', begin)) != std::string::npos; begin = slash + 1) {
+    const std::string name = path.substr(begin, slash - begin);
+    OwnedFd next(
+        ::openat(inner ? inner.get() : folder_fd, name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!next) {
+      // O_DIRECTORY comes first for the kernel: a symlink is "not a directory".
+      struct stat facts{};
+      const int error = errno;
+      const bool link = ::fstatat(inner ? inner.get() : folder_fd, name.c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
+                        S_ISLNK(facts.st_mode);
+      errno = link ? ELOOP : error;
+      return -1;
+    }
+    inner = std::move(next);
+  }
+  const int fd = open_beneath(inner ? inner.get() : folder_fd, path.substr(begin));
+  const int error = errno;
+  inner = OwnedFd();
+  errno = error;
+  return fd;
 }
 
 int open_in_folder(int folder_fd, const std::string& base_name, bool try_openat2) {

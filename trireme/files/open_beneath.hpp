@@ -13,6 +13,12 @@ bool is_base_name(std::string_view name);
 /// containers lack openat2.
 int open_beneath(int folder_fd, const std::string& base_name, bool try_openat2 = true);
 
+/// Whether it is a path that stays in the folder: base names joined by /, at most 32.
+bool is_path_beneath(std::string_view path);
+
+/// Opens the regular file at such a path, as open_beneath(): no folder on the way may be a symlink either.
+int open_path_beneath(int folder_fd, const std::string& path);
+
 // Note [Links in a model folder]: an index names its files, and both index and folder may be untrusted.
 // Symlinks are therefore not followed, except for two kinds, which cannot reach a file outside:
 //   - to a base name: another file in the same folder, which is not a symlink itself

@@ -100,7 +100,8 @@ inline ExampleFiles example_files(const ExampleCheckpoint& example) {
                               .header_hash = files::xxh3(std::as_bytes(std::span(header)))});
     out.ranks.emplace_back(name, header + data[rank]);
   }
-  out.small = {{"config.json", text("{\"step\": ", example.step, "}\n")}};
+  out.small = {{"config.json", text("{\"step\": ", example.step, "}\n")},
+               {"inner/most/notes.json", text("{\"notes\": ", example.step, "}\n")}};
   return out;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 // For tests: file systems that record every operation, or let one of them fail.
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -133,7 +134,7 @@ class UnsyncedFs final : public ForwardingFs {
 };
 
 /// One call fails: the n-th (from 0) of a kind, or of any. The operation is not done, except for a `partial` write,
-/// whose first half is. For one thread.
+/// whose first half is, if there is only one thread.
 struct FailingCall {
   int number = 0;
   int error = 0;
@@ -159,7 +160,7 @@ class FailingFs final : public ForwardingFs {
   }
 
   FailingCall fails_;
-  int calls_ = 0;
+  std::atomic<int> calls_ = 0;
   std::optional<FsOp> failed_;
 };
 

@@ -1,24 +1,18 @@
 #include "trireme/train/checkpoint_saver.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <new>
 #include <utility>
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
-#include <c10/core/Event.h>
-#include <c10/core/InferenceMode.h>
-#include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/sha256.hpp"
 #include "trireme/base/stopwatch.hpp"
 #include "trireme/comm/group_text.hpp"
 #include "trireme/comm/time_limit.hpp"
-#include "trireme/layout/box_copy.hpp"
-#include "trireme/train/dtypes.hpp"
 
 namespace trireme {
 namespace {
@@ -27,112 +21,55 @@ constexpr std::chrono::milliseconds kTurn(200);
 
 bool is_no_memory(const std::exception& e) { return dynamic_cast<const std::bad_alloc*>(&e) != nullptr; }
 
-/// A slice of at most kMaxSliceBytes.
-struct Part {
-  checkpoint::PlannedSlice plan;
-  at::Tensor values;
-};
-
-std::vector<Part> parts_of(const std::vector<StateSlice>& slices) {
-  std::vector<Part> out;
-  for (const StateSlice& slice : slices) {
-    const auto most = static_cast<std::int64_t>(checkpoint::kMaxSliceBytes / slice.values.element_size());
-    for (const Box& box : checkpoint::split_box(slice.box, most))
-      out.push_back({{.name = slice.name,
-                      .kind = slice.kind,
-                      .dtype = file_dtype(slice.values.scalar_type()),
-                      .shape = slice.shape,
-                      .box = box},
-                     box_view(slice.values, relative_to(box, slice.box))});
-  }
-  return out;
-}
-
-/// The generators of a rank.
-Part random_part(int rank, const std::vector<std::uint8_t>& random) {
-  const auto size = static_cast<std::int64_t>(random.size());
-  const at::Tensor values = at::zeros({size}, at::kByte);
-  std::copy(random.begin(), random.end(), values.mutable_data_ptr<std::uint8_t>());
-  return {{.name = text("rank-", rank),
-           .kind = checkpoint::kRandom,
-           .dtype = files::SafetensorsDtype::U8,
-           .shape = {size},
-           .box = {{0, size}}},
-          values};
-}
-
-/// Copies of tensors in host memory, made by a thread of their own. On a GPU they are made on a stream of their own,
-/// after everything that the device had to do when this was created.
-class HostCopies {
- public:
-  explicit HostCopies(const std::vector<Part>& parts) {
-    for (const Part& part : parts)
-      if (!part.values.is_cpu()) device_ = part.values.device();
-    if (!device_) return;
-    const c10::impl::VirtualGuardImpl guard(device_->type());
-    ready_ = std::make_shared<c10::Event>(device_->type());
-    ready_->record(guard.getStream(*device_));
-  }
-
-  /// Contiguous; valid until the next call.
-  at::Tensor of(const at::Tensor& values) {
-    const c10::InferenceMode no_autograd;
-    if (values.is_cpu()) return values.contiguous();
-    const c10::impl::VirtualGuardImpl guard(device_->type());
-    if (!stream_) {
-      stream_ = guard.getStreamFromGlobalPool(*device_);
-      ready_->block(*stream_);
-      pinned_ = at::empty({static_cast<std::int64_t>(checkpoint::kMaxSliceBytes)},
-                          at::TensorOptions(at::kByte).pinned_memory(true));
-    }
-    const c10::StreamGuard on(*stream_);
-    const at::Tensor host = pinned_.narrow(0, 0, static_cast<std::int64_t>(values.nbytes()))
-                                .view(values.scalar_type())
-                                .view(values.sizes());
-    host.copy_(values, /*non_blocking=*/true);
-    stream_->synchronize();
-    return host;
-  }
-
- private:
-  std::optional<at::Device> device_;  // of a GPU
-  std::shared_ptr<c10::Event> ready_;
-  std::optional<c10::Stream> stream_;
-  at::Tensor pinned_;
+/// Files of this rank that are written before the save goes on in the background.
+struct WrittenBefore {
+  checkpoint::Manifest shard{};
+  std::string failure{};
 };
 
 }  // namespace
 
 /// The save in progress on this rank.
 struct CheckpointSaver::Save {
-  Save(files::Fs& fs, checkpoint::BlockPool& pool, checkpoint::SaveTarget to, int rank, std::vector<Part> all)
-      : target(std::move(to)), parts(std::move(all)) {
-    std::vector<checkpoint::PlannedSlice> plan;
-    for (const Part& part : parts) plan.push_back(part.plan);
-    writer = std::make_unique<checkpoint::ShardWriter>(fs, pool, target, rank, std::move(plan));
-    written = std::async(std::launch::async, [this, from = HostCopies(parts)]() mutable { return run(from); });
+  Save(files::Fs& fs, checkpoint::BlockPool& pool, checkpoint::SaveTarget to, std::vector<RankFile> all,
+       std::optional<at::Device> device, WrittenBefore written_before)
+      : target(std::move(to)), rank_files(std::move(all)), before(std::move(written_before)) {
+    for (const RankFile& file : rank_files)
+      writers.push_back(std::make_unique<checkpoint::ShardWriter>(fs, pool, target, file.name));
+    written = std::async(std::launch::async, [this, from = HostCopies(device)]() mutable { return run(from); });
   }
-  ~Save() { writer->cancel(); }  // `written` waits for its thread
+  ~Save() { cancel(); }  // `written` waits for its thread
+
+  void cancel() {
+    for (const auto& writer : writers) writer->cancel();
+  }
 
   /// In a thread: no tensor changes meanwhile, because the update that would change one waits for `copied`.
   std::string run(HostCopies& host) {
     try {
-      for (const Part& part : parts) {
-        const at::Tensor values = host.of(part.values);
-        writer->append({static_cast<const std::byte*>(values.const_data_ptr()), values.nbytes()});
+      require<CheckpointError>(before.failure.empty(), before.failure);
+      for (std::size_t i = 0; i < writers.size(); ++i) {
+        rank_files[i].write(*writers[i], host);
+        writers[i]->end();
       }
-      writer->end();
       copied.set_value();
     } catch (const std::exception& e) {
-      writer->cancel();
+      give_up();
       copied.set_value();
       return text(is_no_memory(e) ? kNoMemory : kFailed, e.what());
     }
     try {
-      return text(kWritten, checkpoint::to_json(writer->finish()));
+      for (const auto& writer : writers) checkpoint::add_shard(before.shard, writer->finish());
+      return text(kWritten, checkpoint::to_json(before.shard));
     } catch (const std::exception& e) {
+      give_up();
       return text(kFailed, e.what());
     }
+  }
+
+  /// No file is written any more when this rank says that it has failed: what there is, is removed then.
+  void give_up() {
+    for (const auto& writer : writers) writer->give_up();
   }
 
   bool is_over() const { return written.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
@@ -140,8 +77,9 @@ struct CheckpointSaver::Save {
   static constexpr char kWritten = '+', kFailed = '-', kNoMemory = 'm';
   checkpoint::SaveTarget target;
   checkpoint::Manifest manifest{};  // on rank 0
-  std::vector<Part> parts;
-  std::unique_ptr<checkpoint::ShardWriter> writer;
+  std::vector<RankFile> rank_files;
+  WrittenBefore before;
+  std::vector<std::unique_ptr<checkpoint::ShardWriter>> writers{};
   std::promise<void> copied;
   std::shared_future<void> is_copied = copied.get_future().share();
   std::future<std::string> written;  // kWritten and the shard's manifest, or another one and the reason
@@ -156,7 +94,7 @@ CheckpointSaver::CheckpointSaver(SaverOptions options, Mesh& mesh)
 
 CheckpointSaver::~CheckpointSaver() = default;
 
-void CheckpointSaver::start(const Zero& zero, checkpoint::Manifest manifest, const std::vector<std::uint8_t>& random,
+void CheckpointSaver::start(Zero& zero, checkpoint::Manifest manifest, const std::vector<std::uint8_t>& random,
                             const std::function<void(const std::filesystem::path&)>& export_weights) {
   if (save_) finish();
   wait_for_commit();
@@ -169,10 +107,27 @@ void CheckpointSaver::start(const Zero& zero, checkpoint::Manifest manifest, con
     if (mesh_.rank() == 0) checkpoint::begin_save(fs_, target);
     export_weights(target.temporary());
   }
-  std::vector<Part> parts = parts_of(slices_to_save(zero));
-  if (!random.empty()) parts.push_back(random_part(mesh_.rank(), random));
+  std::vector<SavedPart> parts = saved_parts(zero), random_parts;
+  std::optional<at::Device> device;
+  for (const SavedPart& part : parts) device = part.values.device();
+  if (!random.empty()) random_parts.push_back(random_part(mesh_.rank(), random));
+  std::vector<RankFile> rank_files;
+  WrittenBefore written;
+  if (options_.format == CheckpointFormat::nanotron) {
+    rank_files = nanotron_rank_files(mesh_, std::move(parts), std::move(random_parts),
+                                     manifest.training.optimizer_steps, options_.lr_state(manifest.training.step));
+    // Weights that are cut over ranks are gathered, which cannot be done in the background.
+    try {
+      written.shard = write_nanotron_model(zero, mesh_, fs_, pool_, target);
+    } catch (const CheckpointError& e) {
+      written.failure = e.what();
+    }
+  } else {
+    std::ranges::move(random_parts, std::back_inserter(parts));
+    rank_files = own_rank_files(mesh_.rank(), target.id, std::move(parts));
+  }
   manifest.id = target.id;
-  save_ = std::make_unique<Save>(fs_, pool_, target, mesh_.rank(), std::move(parts));
+  save_ = std::make_unique<Save>(fs_, pool_, target, std::move(rank_files), device, std::move(written));
   save_->manifest = std::move(manifest);
   blocked_of_save_ = 0;
   add_blocked(time.seconds());

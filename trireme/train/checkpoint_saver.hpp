@@ -11,9 +11,11 @@
 #include "trireme/checkpoint/commit.hpp"
 #include "trireme/checkpoint/shard_writer.hpp"
 #include "trireme/comm/mesh.hpp"
-#include "trireme/zero/saved_state.hpp"
+#include "trireme/train/nanotron_files.hpp"
 
 namespace trireme {
+
+enum class CheckpointFormat { trireme, nanotron };
 
 struct SaverOptions {
   std::filesystem::path folder;  // "checkpoints" of the run
@@ -23,6 +25,8 @@ struct SaverOptions {
   checkpoint::SmallFiles small_files{};   // of every checkpoint; only on rank 0
   std::function<void()> before_commit{};  // on rank 0: throws if this run may not write to the folder any more
   files::Fs* fs = nullptr;                // null: the operating system's
+  CheckpointFormat format = CheckpointFormat::trireme;
+  std::function<LrState(std::int64_t step)> lr_state{};  // only for nanotron's layout
 };
 
 /// A save that is over.
@@ -42,7 +46,8 @@ struct SaveOutcome {
 //   before_update()   the copy must be complete before the weights change
 //   is_writing()      goes into the step's agreement; when no rank is writing any more, all call settle()
 //   settle()          rank 0 gets what each file contains, and commits in the background
-// No rank waits for another one, and nothing is sent except in settle() and finish().
+// No rank waits for another one, and nothing is sent except in settle() and finish(); in nanotron's layout start()
+// gathers the weights and writes them.
 class CheckpointSaver {
  public:
   /// Collective.
@@ -53,7 +58,7 @@ class CheckpointSaver {
   /// Collective. `manifest`: everything but files and tensors; read on rank 0. `random`: this rank's generators.
   /// A save in progress is waited for first. `export_weights`: called with the temporary folder before anything else is
   /// in it; collective.
-  void start(const Zero& zero, checkpoint::Manifest manifest, const std::vector<std::uint8_t>& random,
+  void start(Zero& zero, checkpoint::Manifest manifest, const std::vector<std::uint8_t>& random,
              const std::function<void(const std::filesystem::path&)>& export_weights = {});
 
   /// Before the state changes.

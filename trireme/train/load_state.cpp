@@ -119,8 +119,8 @@ std::vector<std::string> tensor_differences(const checkpoint::Manifest& manifest
                          tuple_text(shape), " in the model"));
   }
   for (const checkpoint::StoredTensor& stored : manifest.tensors)
-    if (stored.kind != checkpoint::kRandom && (options.states || stored.kind == checkpoint::kWeight) &&
-        !model.contains({stored.name, stored.kind}))
+    if (stored.kind != checkpoint::kRandom && stored.kind != checkpoint::kModel &&
+        (options.states || stored.kind == checkpoint::kWeight) && !model.contains({stored.name, stored.kind}))
       out.push_back(text(stored.name, " (", stored.kind, ") of the checkpoint has no place in the model"));
   return out;
 }

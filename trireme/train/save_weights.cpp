@@ -60,8 +60,8 @@ std::string missing_space(Zero& zero, const Config& config, const std::filesyste
     for (const Param& param : part->partition.params()) add(param.spec.shape, bytes);
   }
   for (const Param& param : zero.frozen()) add(param.spec.shape, param.value.element_size());
-  if (config.checkpoint.export_hf)
-    for_each_param(zero, [&](const Param& param) { add(param.spec.shape, param.value.element_size()); });
+  for (const bool once_more : {config.checkpoint.export_hf, config.checkpoint.format == "nanotron"})
+    if (once_more) for_each_param(zero, [&](const Param& param) { add(param.spec.shape, param.value.element_size()); });
   std::filesystem::path existing = std::filesystem::absolute(folder);
   std::error_code error;
   while (!std::filesystem::exists(existing, error) && existing.has_relative_path()) existing = existing.parent_path();

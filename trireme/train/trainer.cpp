@@ -86,6 +86,9 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
     if (resumed_ && resumed_->path.parent_path() == checkpoints)
       report::drop_records_after(io_.folder / "metrics.jsonl", begin_);
   }
+  const bool nanotron = config_.checkpoint.format == "nanotron";
+  if (nanotron && context.rank() == 0)
+    beside_weights_.push_back(nanotron_optimizer_config(config_.optimizer, mesh_.grid()));
   saver_ = std::make_unique<CheckpointSaver>(
       SaverOptions{.folder = checkpoints,
                    .keep = config_.checkpoint.keep,
@@ -94,6 +97,11 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
                    .before_commit =
                        [this] {
                          if (lock_) lock_->check();
+                       },
+                   .format = nanotron ? CheckpointFormat::nanotron : CheckpointFormat::trireme,
+                   .lr_state =
+                       [this](std::int64_t step) {
+                         return LrState{.last_step = step, .last_lr = lr_(step), .base_lr = config_.optimizer.lr};
                        }},
       mesh_);
   if (context.rank() == 0)

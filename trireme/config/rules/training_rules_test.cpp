@@ -83,10 +83,6 @@ TEST(TrainingRules, WhatARunWouldLackIsRefused) {
       {"optimizer.skip_z = 3.0\n",
        "optimizer.skip_z = 3.0 is not implemented yet: no update is skipped for its norm\n  --> run.toml:2\n  fix: "
        "leave it out"},
-      {"checkpoint.format = 'nanotron'\n",
-       "checkpoint.format = \"nanotron\" is not implemented yet: checkpoints are written in the layout \"trireme\"\n  "
-       "--> "
-       "run.toml:2\n  fix: leave it out"},
       {"checks.replicas_every = 10\n",
        "checks.replicas_every = 10 is not implemented yet: replicas are never compared\n  --> run.toml:2\n  fix: leave "
        "it out"},

@@ -26,7 +26,6 @@ constexpr const char* kTracedSteps = "exactly the steps in profiler.steps are tr
 constexpr NotYet kNotYet[] = {
     {"model.router_aux_loss_coef", NotYet::Then::ignored, "a mixture of experts cannot be trained"},
     {"optimizer.skip_z", NotYet::Then::refused, "no update is skipped for its norm"},
-    {"checkpoint.format", NotYet::Then::refused, "checkpoints are written in the layout \"trireme\""},
     {"profiler.memory_snapshot", NotYet::Then::ignored, "no snapshot is taken"},
     {"profiler.wait", NotYet::Then::ignored, kTracedSteps},
     {"profiler.warmup", NotYet::Then::ignored, kTracedSteps},
@@ -313,7 +312,8 @@ std::vector<Field> fields(Config& c) {
              "what may differ from the checkpoint that a run resumes from", {"data", "tokenizer", "seed", "optimizer"}),
       {"checkpoint.export_hf", &c.checkpoint.export_hf,
        "the checkpoint of the last step is a Hugging Face folder too, which transformers loads"},
-      one_of("checkpoint.format", &c.checkpoint.format, "layout of a checkpoint's folder", {"trireme", "nanotron"}),
+      one_of("checkpoint.format", &c.checkpoint.format,
+             "layout of a checkpoint's folder: our own, or as nanotron documents it", {"trireme", "nanotron"}),
 
       {"metrics.interval", &c.metrics.interval, "steps between lines", 1, kMaxCount},
       one_of("metrics.console", &c.metrics.console, "what the terminal shows; auto = bar on a terminal, else plain",

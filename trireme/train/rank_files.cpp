@@ -1,0 +1,56 @@
+#include "trireme/train/rank_files.hpp"
+
+#include <algorithm>
+
+#include <ATen/ops/zeros.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/checkpoint/reader.hpp"
+#include "trireme/layout/box_copy.hpp"
+#include "trireme/train/dtypes.hpp"
+
+namespace trireme {
+
+std::span<const std::byte> bytes_of(const at::Tensor& host) {
+  return {static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes()};
+}
+
+std::vector<SavedPart> saved_parts(const Zero& zero) {
+  std::vector<SavedPart> out;
+  for (const StateSlice& slice : slices_to_save(zero)) {
+    const auto most = static_cast<std::int64_t>(checkpoint::kMaxSliceBytes / slice.values.element_size());
+    for (const Box& box : checkpoint::split_box(slice.box, most))
+      out.push_back({{.name = slice.name,
+                      .kind = slice.kind,
+                      .dtype = file_dtype(slice.values.scalar_type()),
+                      .shape = slice.shape,
+                      .box = box},
+                     box_view(slice.values, relative_to(box, slice.box))});
+  }
+  return out;
+}
+
+SavedPart random_part(int rank, const std::vector<std::uint8_t>& random) {
+  const auto size = static_cast<std::int64_t>(random.size());
+  const at::Tensor values = at::zeros({size}, at::kByte);
+  std::copy(random.begin(), random.end(), values.mutable_data_ptr<std::uint8_t>());
+  return {{.name = text("rank-", rank),
+           .kind = checkpoint::kRandom,
+           .dtype = files::SafetensorsDtype::U8,
+           .shape = {size},
+           .box = {{0, size}}},
+          values};
+}
+
+std::vector<RankFile> own_rank_files(int rank, const std::string& id, std::vector<SavedPart> parts) {
+  const auto write = [id, parts = std::move(parts)](checkpoint::ShardWriter& writer, HostCopies& host) {
+    std::vector<checkpoint::PlannedSlice> plan;
+    for (const SavedPart& part : parts) plan.push_back(part.plan);
+    const std::string header = checkpoint::rank_file_header(plan, id);
+    writer.append(std::as_bytes(std::span(header)));
+    for (const SavedPart& part : parts) writer.append(part.plan, bytes_of(host.of(part.values)));
+  };
+  return {{.name = checkpoint::rank_file_name(rank), .write = write}};
+}
+
+}  // namespace trireme

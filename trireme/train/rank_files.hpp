@@ -1,0 +1,36 @@
+#pragma once
+// What the files of one rank in a checkpoint contain, and how they are written: the layout of our own.
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "trireme/checkpoint/shard_writer.hpp"
+#include "trireme/train/host_copies.hpp"
+#include "trireme/zero/saved_state.hpp"
+
+namespace trireme {
+
+/// A slice of at most checkpoint::kMaxSliceBytes, and the memory that holds it.
+struct SavedPart {
+  checkpoint::PlannedSlice plan;
+  at::Tensor values;
+};
+
+/// What slices_to_save() says.
+std::vector<SavedPart> saved_parts(const Zero& zero);
+/// The generators of a rank.
+SavedPart random_part(int rank, const std::vector<std::uint8_t>& random);
+
+/// A file of this rank. `write` appends all of it, in a thread, while no tensor changes.
+struct RankFile {
+  std::string name;  // StoredFile::name
+  std::function<void(checkpoint::ShardWriter& writer, HostCopies& host)> write;
+};
+
+/// One file with everything: rank_file_name(). `id`: of the checkpoint.
+std::vector<RankFile> own_rank_files(int rank, const std::string& id, std::vector<SavedPart> parts);
+
+/// The bytes of a tensor in host memory.
+std::span<const std::byte> bytes_of(const at::Tensor& host);
+
+}  // namespace trireme
