@@ -70,14 +70,16 @@ class Reshaper {
 
  private:
   Manifest write_rank(int rank) {
-    std::vector<PlannedSlice> plan = slices_.of_rank(rank);
-    ShardWriter writer(fs_, pool_, target_, rank, plan);
+    const std::vector<PlannedSlice> plan = slices_.of_rank(rank);
+    const std::string header = rank_file_header(plan, target_.id);
+    ShardWriter writer(fs_, pool_, target_, rank_file_name(rank));
+    writer.append(std::as_bytes(std::span(header)));
     for (const PlannedSlice& slice : plan) {
       if (writer.has_failed()) break;
       const StoredTensor& tensor = *find(source_.manifest(), slice.name, slice.kind);
       buffer_.resize(static_cast<std::size_t>(bytes_of(tensor, slice.box)));
       source_.read(tensor, slice.box, buffer_);
-      writer.append(buffer_);
+      writer.append(slice, buffer_);
       options_.progress(done_ += buffer_.size(), of_);
     }
     writer.end();

@@ -51,14 +51,16 @@ inline std::filesystem::path save_model(files::Fs& fs, const std::filesystem::pa
                                 .training = {.step = step, .optimizer_steps = step, .tokens = 100 * step}};
   const checkpoint::SaveTarget target{.folder = folder, .step = step, .id = manifest.id};
   checkpoint::BlockPool pool(2 * checkpoint::BlockPool::kBlockBytes);
-  checkpoint::ShardWriter writer(fs, pool, target, 0, slices);
+  checkpoint::ShardWriter writer(fs, pool, target, checkpoint::rank_file_name(0));
+  const std::string header = checkpoint::rank_file_header(slices, target.id);
+  writer.append(std::as_bytes(std::span(header)));
   std::mt19937_64 random(seed);
   std::vector<std::uint64_t> values;
   for (const PlannedSlice& slice : slices) {
     const std::size_t bytes = checkpoint::bytes_of_box(slice.box, slice.dtype);
     values.resize(bytes / sizeof(std::uint64_t) + 1);
     for (std::uint64_t& value : values) value = random();
-    writer.append(std::as_bytes(std::span(values)).first(bytes));
+    writer.append(slice, std::as_bytes(std::span(values)).first(bytes));
   }
   writer.end();
   checkpoint::merge_shards(manifest, {writer.finish()});
