@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <c10/util/Exception.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "trireme/base/error.hpp"
@@ -41,6 +42,15 @@ void on_process_exit(int status, void* /*unused*/) {
   ::_exit(static_cast<int>(ExitCode::out_of_memory));
 }
 
+/// A thread that has no memory for its stack is refused with the same code as one too many.
+bool memory_is_limited() {
+  const auto is_limited = [](auto resource) {
+    rlimit limit{};
+    return ::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  };
+  return is_limited(RLIMIT_AS) || is_limited(RLIMIT_DATA);
+}
+
 /// The number behind "tried to allocate ": "28319744 bytes", "2.50 GiB".
 std::optional<std::int64_t> bytes_in(std::string_view words) {
   constexpr std::string_view kBefore = "ried to allocate ";
@@ -58,8 +68,11 @@ std::optional<std::int64_t> bytes_in(std::string_view words) {
 
 std::optional<RefusedMemory> refused_memory(const std::exception& e) {
   if (dynamic_cast<const std::bad_alloc*>(&e) != nullptr) return RefusedMemory{.by = "the C++ library"};
-  if (const auto* system = dynamic_cast<const std::system_error*>(&e))
-    return system->code().value() == ENOMEM ? std::optional(RefusedMemory{.by = "the system"}) : std::nullopt;
+  if (const auto* system = dynamic_cast<const std::system_error*>(&e)) {
+    if (system->code().value() == ENOMEM) return RefusedMemory{.by = "the system"};
+    if (system->code().value() == EAGAIN && memory_is_limited()) return RefusedMemory{.by = "the system for a thread"};
+    return std::nullopt;
+  }
   const auto* torch = dynamic_cast<const c10::Error*>(&e);
   const std::string words = torch != nullptr ? torch->what_without_backtrace() : e.what();
   for (const auto& [text, by] : kWords)

@@ -6,6 +6,7 @@
 
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 namespace trireme {
 namespace {
@@ -22,6 +23,18 @@ TEST(OutOfMemory, IsRecognized) {
             "2.50 GiB (2,684,354,560 bytes) by the CUDA allocator");
   EXPECT_EQ(found(std::runtime_error("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling")), "more memory by cuBLAS");
   EXPECT_EQ(found(std::runtime_error("the sizes do not match")), "");
+}
+
+/// `ulimit -v`: a thread that cannot be started has no memory for its stack.
+TEST(OutOfMemoryDeathTest, AThreadWithoutMemory) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        const rlimit limit{.rlim_cur = rlim_t{1} << 45, .rlim_max = RLIM_INFINITY};
+        ::setrlimit(RLIMIT_AS, &limit);
+        std::exit(refused_memory(std::system_error(EAGAIN, std::generic_category())).has_value() ? 5 : 6);
+      },
+      testing::ExitedWithCode(5), "");
 }
 
 /// The words of the libtorch that is used, not those that somebody remembers.
