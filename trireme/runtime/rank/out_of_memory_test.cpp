@@ -30,7 +30,9 @@ TEST(OutOfMemoryDeathTest, AThreadWithoutMemory) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
-        const rlimit limit{.rlim_cur = rlim_t{1} << 45, .rlim_max = RLIM_INFINITY};
+        rlimit limit{};
+        ::getrlimit(RLIMIT_AS, &limit);
+        limit.rlim_cur = rlim_t{1} << 45;
         ::setrlimit(RLIMIT_AS, &limit);
         std::exit(refused_memory(std::system_error(EAGAIN, std::generic_category())).has_value() ? 5 : 6);
       },
