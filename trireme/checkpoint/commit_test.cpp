@@ -179,6 +179,10 @@ struct IoError {
   int error;
   bool partial = false;
 };
+/// In the names of the tests.
+void PrintTo(const IoError& error, std::ostream* out) {
+  *out << (error.error == ENOSPC ? "ENOSPC" : error.error == EIO ? "EIO" : "EDQUOT") << (error.partial ? ", half" : "");
+}
 class IoErrors : public ::testing::TestWithParam<IoError> {};
 
 TEST_P(IoErrors, OfASaveHurtNothing) {
