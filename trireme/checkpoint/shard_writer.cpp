@@ -4,6 +4,7 @@
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <new>
 #include <utility>
 
 #include "trireme/base/error.hpp"
@@ -126,7 +127,10 @@ void ShardWriter::open() {
     // Once is enough for all files of all ranks: it makes the folders above durable, one by one.
     if (!std::filesystem::exists(std::filesystem::symlink_status(target_.temporary()))) begin_save(fs_, target_);
     make_folders(fs_, target_.temporary(), name_);
-  } catch (const CheckpointError& e) {
+  } catch (const std::bad_alloc&) {
+    no_memory_ = true;
+    return fail("no memory");
+  } catch (const std::exception& e) {
     return fail(e.what());
   }
   if (const int error = fs_.create(path_, /*direct=*/true, fd_)) fail("cannot be created", error);
@@ -192,6 +196,7 @@ void ShardWriter::hash_sections(std::span<const std::byte> bytes) {
 
 Manifest ShardWriter::finish() {
   thread_.join();
+  if (no_memory_) throw std::bad_alloc();
   require<CheckpointError>(failure_.empty(), failure_);
   require(written_ == appended_ && hashes_.size() == slices_.size(), path_.string(), ": finish() before end()");
   Manifest shard;

@@ -63,7 +63,7 @@ class ShardWriter {
   std::uint64_t written() const { return written_; }
 
   /// After end(): waits until the file is on disk. Its StoredFile and its slices, as the only file of a manifest.
-  /// CheckpointError with the file and the reason if it could not be written.
+  /// CheckpointError with the file and the reason if it could not be written, std::bad_alloc for want of memory.
   Manifest finish();
 
  private:
@@ -104,6 +104,7 @@ class ShardWriter {
   std::deque<Section> sections_;  // that are not hashed yet
   bool ended_ = false;
   std::string failure_;
+  bool no_memory_ = false;  // that was the failure; finish() reads it when the thread is over
   std::atomic<bool> failed_ = false;
   std::atomic<std::uint64_t> written_ = 0;
 

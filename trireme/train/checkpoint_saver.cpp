@@ -63,7 +63,7 @@ struct CheckpointSaver::Save {
       return text(kWritten, checkpoint::to_json(before.shard));
     } catch (const std::exception& e) {
       give_up();
-      return text(kFailed, e.what());
+      return text(is_no_memory(e) ? kNoMemory : kFailed, e.what());
     }
   }
 
