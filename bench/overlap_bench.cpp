@@ -73,14 +73,14 @@ class Side {
         ZeroOptions{.stage = stage, .bucket_mb = 1, .max_reuse_distance = 0, .persistence_threshold = 1000},
         UpdateOptions{});
     decoder_->use_units(&zero_->chunk(), units);
-    executor_ = std::make_unique<Executor>(schedule::one_f_one_b(0, 1, 1), *zero_, mesh_);
+    executor_ = std::make_unique<Executor>(schedule::make_schedule("1f1b", 1, 1), *zero_, mesh_);
   }
 
   double step() {
     const at::Tensor ids = at::remainder(at::arange(512) * 7 + mesh_.rank(), 1024);
     const auto begin = std::chrono::steady_clock::now();
     executor_->run({.step = 1,
-                    .forward = [&](int) { return decoder_->loss(ids, ids, whole_samples(4, 128)).loss; },
+                    .forward = whole_model([&](int) { return decoder_->loss(ids, ids, whole_samples(4, 128)).loss; }),
                     .loss_gradient = [] { return at::scalar_tensor(1.0 / 1024); }});
     zero_->finish_gradients();
     mesh_.end_step();

@@ -78,6 +78,18 @@ class Cli(unittest.TestCase):
         self.assertEqual(run.returncode, 64)
         return run.stderr
 
+    def test_schedule_of_a_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "mine.txt"
+            path.write_text(self.ok("schedule", "zb1p", "--stages", "3", "--microbatches", "4", "--text").split("zb1p:")[0])
+            self.assertIn("zb1p: 3 ranks, 4 microbatches", self.ok("schedule", "--file", str(path)))
+            path.write_text(path.read_text().replace("1F0 ", "", 1))
+            said = self.fails(64, "schedule", "--file", str(path))
+            self.assertRegex(said, r"mine.txt: schedule deadlock: pp rank 0 never gets past step \d+ \(0I0\), which waits for")
+            self.assertIn("fix: ", said)
+        self.assertIn("one of afab, 1f1b", self.fails(64, "schedule"))
+        self.assertIn("cannot be read", self.fails(64, "schedule", "--file", "/no/such/file"))
+
     def test_schedule_text_is_the_steps(self):
         self.assertIn("rank 1: 1F0 1B0 1F1 1B1", self.ok("schedule", "1f1b", "--stages", "2", "--microbatches", "2", "--text"))
 

@@ -441,9 +441,9 @@ class Check(Config):
         self.assertIn("vocab", self.fails("config", "check", run, "--model.vocab_size", 100, code=65))
 
     def test_what_cannot_be_trained_yet_is_told(self):
-        words = ("config", "check", self.config("synthetic"), "--parallelism.pp", "2")
-        self.assertIn("a pipeline cannot be trained yet\n  --> --parallelism.pp 2", self.fails(*words))
-        self.assertIn("trireme train would refuse it: parallelism.pp = 2", self.ok(*words, "--no-files").stderr)
+        words = ("config", "check", self.config("synthetic"), "--parallelism.cp", "2")
+        self.assertIn("a context cut over ranks cannot be trained yet\n  --> --parallelism.cp 2", self.fails(*words))
+        self.assertIn("trireme train would refuse it: parallelism.cp = 2", self.ok(*words, "--no-files").stderr)
 
 
 class Help(Config):

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -196,11 +197,79 @@ class Stopped(ResumeTest):
         end = time.monotonic() + 60
         while first.poll() is None and time.monotonic() < end and not checkpoints(folder / "runs/r"):
             time.sleep(0.01)
-        second = self.ok(train("--run.name", "r", *EVERY_2, "--training.steps", "3", folder=folder))
-        self.assertNotIn("\nresume ", second.stdout)
-        self.assertEqual([r["step"] for r in records(folder / "runs/r-2")], [1, 2, 3])
-        first.send_signal(signal.SIGTERM)
+        second = train_test.start(folder, first.args)
+        while second.poll() is None and time.monotonic() < end and not checkpoints(folder / "runs/r-2"):
+            time.sleep(0.01)
+        for process in (first, second):
+            process.send_signal(signal.SIGTERM)
         self.assertEqual(finish(first, folder).code, train_test.PREEMPTED)
+        second = finish(second, folder)
+        self.assertEqual(second.code, train_test.PREEMPTED, second)
+        self.assertNotIn("\nresume ", second.stdout)
+        self.assertIn(f"note: runs/r is not continued: another run writes to this folder: pid {first.pid} on host", second.stderr)
+        self.assertEqual(records(folder / "runs/r-2")[0]["step"], 1)
+
+
+    def test_a_name_that_looks_like_a_second_run(self):
+        """gpt-2 is another experiment, not the second run of gpt."""
+        folder = fresh_folder()
+        for name, rate in (("gpt", "0.01"), ("gpt-2", "0.05")):
+            self.ok(train("--run.name", name, "--optimizer.lr", rate, *EVERY_2, "--training.steps", "4", folder=folder))
+        other = {p: p.read_bytes() for p in (folder / "runs/gpt-2").rglob("*") if p.is_file()}
+        run = self.ok(train("--run.name", "gpt", "--optimizer.lr", "0.01", *EVERY_2, "--training.steps", "8", folder=folder))
+        self.assertRegex(run.stdout, r"(?m)^resume +runs/gpt/checkpoints/step-4, after step 4")
+        self.assertNotIn("optimizer.lr", run.stdout)
+        self.assertEqual({p: p.read_bytes() for p in (folder / "runs/gpt-2").rglob("*") if p.is_file()}, other)
+
+    def restarted(self, folder, name, resume, killed_when, *words):
+        """A run under `trireme launch --max-restarts 1` whose rank is killed once `killed_when(run)` holds."""
+        process = train_test.start(folder, [train_test.options.trireme, "launch", "-n", 1, "--max-restarts", 1, "--logs", folder / f"logs-{name}",
+                                            "--", train_test.options.trireme, "train", "t.toml", "--run.name", name, "--resume", resume,
+                                            "--training.steps", 150, *QUIET, *words])
+        path = folder / "runs" / name
+        end = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < end and not (path.exists() and killed_when(path)):
+            time.sleep(0.005)
+        os.kill(ranks_of(process)[-1], signal.SIGKILL)
+        run = self.ok(finish(process, folder))
+        self.assertIn("restart 1 of at most 1", run.stderr)
+        self.assertFalse((folder / f"runs/{name}-2").exists(), "it goes on in the folder of the first attempt")
+        return run, [r["step"] for r in records(path)]
+
+    def test_a_restart_keeps_its_folder(self):
+        """Whatever checkpoint.resume says; and a step is recorded once, also if it was done again because nothing was saved."""
+        folder = fresh_folder()
+        self.ok(train("--run.name", "base", "--training.steps", "4", folder=folder))
+        recorded = lambda run: (run / "metrics.jsonl").exists() and (run / "metrics.jsonl").read_text().count("\n") >= 3
+        _, steps = self.restarted(folder, "path", "runs/base", recorded, "--checkpoint.interval", "0")
+        self.assertEqual(steps, list(range(5, 151)))
+        run, steps = self.restarted(folder, "never", "never", checkpoints, *EVERY_2)
+        self.assertEqual(steps, list(range(1, 151)))
+        self.assertLess(int(re.search(r"(?m)^done +(\d+) steps", run.stdout)[1]), 150, "from its own checkpoint")
+
+    def test_the_same_command_again_goes_on(self):
+        """Also one that began from a checkpoint of another run: a scheduler that starts it again does not know better."""
+        folder = fresh_folder()
+        self.ok(train("--run.name", "base", "--training.steps", "4", folder=folder))
+        words = ("--run.name", "r", "--resume", "runs/base", *EVERY_2, "--training.steps", "150", *QUIET)
+        process = train_test.start(folder, [train_test.options.trireme, "train", "t.toml", *words])
+        end = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < end and not checkpoints(folder / "runs/r"):
+            time.sleep(0.005)
+        process.kill()
+        finish(process, folder)
+        run = self.ok(train(*words, folder=folder))
+        self.assertLess(int(re.search(r"(?m)^done +(\d+) steps", run.stdout)[1]), 146, "from its own checkpoint")
+        self.assertEqual([r["step"] for r in records(folder / "runs/r")], list(range(5, 151)))
+
+    def test_what_is_unfinished_is_removed_first(self):
+        """Before anything that may fail, for want of space for instance: the next attempt needs what the interrupted save has taken."""
+        folder = fresh_folder()
+        self.ok(train("--run.name", "r", "--training.steps", "4", folder=folder))
+        unfinished = folder / "runs/r/checkpoints/step-9.tmp-0123456789abcdef0123456789abcdef"
+        unfinished.mkdir()
+        self.one_error(train("--run-folder", "runs/r", "--training.steps", "4", n=1, folder=folder), CONFIG, "nothing is left to do")
+        self.assertFalse(unfinished.exists())
 
 
 class OtherLayouts(ResumeTest):
@@ -244,6 +313,34 @@ class Nanotron(ResumeTest):
                          | {f"random/{place}" for place in places}
                          | {f"model/{m}/model_weight.safetensors" for m in modules if "norm" in m}
                          | {f"model/{m}/model_weight_pp-rank-0-of-1_tp-rank-{t}-of-2.safetensors" for m in modules if "norm" not in m for t in (0, 1)})
+        self.reshaped(run)
+        self.with_files_of_another(checkpoints(run.path())[-1])
+
+    def program(self, *words):
+        return subprocess.run([train_test.options.trireme, *map(str, words)], capture_output=True, text=True)
+
+    def reshaped(self, run):
+        """Into the other layout: without what only this one has."""
+        told = self.program("reshape", run.path(), "--to", "tp=1,dp=2", "-o", run.folder / "reshaped")
+        self.assertEqual(told.returncode, 0, told)
+        target = run.folder / "reshaped/step-2"
+        self.assertEqual(self.files_of(target), {"checkpoint_metadata.json", "rank-00000.safetensors", "rank-00001.safetensors"})
+        self.assertEqual(self.program("checkpoint", "verify", target).returncode, 0)
+        weights = lambda saved: {(t["name"], t["kind"]) for t in manifest_of(saved)["tensors"] if t["kind"] not in ("model", "random")}
+        self.assertEqual(weights(target), weights(checkpoints(run.path())[-1]))
+
+    def with_files_of_another(self, checkpoint):
+        """Files with tensors that the manifest does not list are of another checkpoint; what else is there is the user's."""
+        (checkpoint / "model/notes.txt").write_text("mine")
+        self.assertEqual(self.program("checkpoint", "verify", checkpoint).returncode, 0)
+        for name in ("model/norm/model_weight_pp-rank-0-of-1_tp-rank-1-of-2.safetensors", "optimizer/optimizer_tp-9-of-10_dp-0-of-2_pp-0-of-1.pt",
+                     "model/layers/2/norm/model_weight.safetensors"):
+            (checkpoint / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(checkpoint / "model/norm/model_weight.safetensors", checkpoint / name)
+            told = self.program("checkpoint", "verify", checkpoint)
+            self.assertEqual(told.returncode, CHECKPOINT, told)
+            self.assertIn(f'"{name}": is not of this checkpoint', told.stdout + told.stderr)
+            (checkpoint / name).unlink()
 
     def test_killed_and_started_again(self):
         """The same bits, with and without a background, and old checkpoints are removed."""
@@ -320,6 +417,8 @@ class Refused(ResumeTest):
                              (("--model.num_hidden_layers", "3", "--run.seed", "7"),
                               ("model.num_hidden_layers: 2 in the checkpoint, 3 now", "run.seed: 42 in the checkpoint, 7 now")),
                              (("--training.seq_len", "8"), ("stage 1: from step 1, 16 tokens per sample in the checkpoint",)),
+                             (("--data.0.attention", "document"), ("16 tokens per sample, attention of documents now",)),
+                             (("--data.0.positions", "document"), ("16 tokens per sample, positions of documents now",)),
                              (("--optimizer.name", "sgd"), ('optimizer.name: "adamw" in the checkpoint, "sgd" now',))):
             with self.subTest(words=words):
                 self.one_error(self.again(folder, *words), CHECKPOINT, *parts, "fix: ")
@@ -345,20 +444,35 @@ class Refused(ResumeTest):
         (folder / "t.toml").write_text(text.replace("vocab_size = 257", "vocab_size = 300"))
         self.one_error(self.again(folder), CHECKPOINT, "model.vocab_size: 257 in the checkpoint, 300 now", "tokenizer: ", "fix: ")
 
-    def test_another_version(self):
+    def test_a_manifest_that_was_edited(self):
         folder = self.stopped()
         path = folder / "runs/r/checkpoints/step-4" / MANIFEST
-        path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
-        run = self.again(folder)  # its hash is wrong too, which is told first; the checkpoint before it is used
-        self.ok(run)
-        self.assertIn("step-4", run.stdout + run.stderr)
+        path.write_text(path.read_text().replace('"step": 4', '"step": 3'))
+        run = self.ok(self.again(folder))
+        self.assertRegex(run.stdout + run.stderr, r"step-4\S*: its hash is wrong[\s\S]*the checkpoint before it is tried")
+        self.assertRegex(run.stdout, r"(?m)^resume +\S+/step-2, after step 2")
+
+    def test_a_checkpoint_that_is_a_symlink(self):
+        """It may lead anywhere: the one before is used. Given by name, it is refused."""
+        folder = self.stopped()
+        checkpoint = folder / "runs/r/checkpoints/step-4"
+        checkpoint.rename(folder / "elsewhere")
+        checkpoint.symlink_to(folder / "elsewhere")
+        self.one_error(train("--run.name", "new", "--training.steps", "8", "--resume", checkpoint, folder=folder), 77, "is a symlink", "fix: ")
+        run = self.ok(self.again(folder))
+        self.assertRegex(run.stdout, r"(?m)^resume +\S+/step-2, after step 2")
+        self.assertIn("step-4 is now called step-4.damaged", run.stdout)
+        self.assertTrue((folder / "elsewhere" / MANIFEST).exists())
 
     def test_a_damaged_checkpoint(self):
         """The newest is damaged: the one before is used, and the result is the same. None is left: exit code 66."""
         folder = self.stopped()
         damage(folder / "runs/r/checkpoints/step-4/rank-00000.safetensors")
-        run = self.ok(self.again(folder))
+        run = self.ok(self.again(folder, "--checkpoint.keep", "0"))
         self.assertRegex(run.stdout + run.stderr, r"step-4[\s\S]*rank-00000.safetensors[\s\S]*the checkpoint before it is tried")
+        self.assertIn("step-4 is now called step-4.damaged", run.stdout)
+        self.assertTrue((run.path() / "checkpoints/step-4.damaged/rank-00000.safetensors").exists(), "nothing is lost")
+        self.assertEqual([p.name for p in checkpoints(run.path())], ["step-2", "step-4", "step-6", "step-8"], "and it was saved again")
         self.assertRegex(run.stdout, r"(?m)^resume +\S+/step-2, after step 2")
         self.assertEqual([r["step"] for r in records(run.path())], list(range(1, 9)))
         for saved in checkpoints(run.path()):

@@ -13,6 +13,7 @@ import os
 import pathlib
 import random
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -431,6 +432,20 @@ class SmallDisk(TrainTest):
         self.assertNotIn("step=1", run.stdout)
 
 
+    def test_weights_for_transformers_that_do_not_fit_cost_no_checkpoint(self):
+        """No file may become larger than 520 kB: those of four ranks fit, with 3/4 of the bytes, model.safetensors does not."""
+        folder = fresh_folder()
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (520_000, 520_000))
+        run = finish(start(folder, [options.trireme, "train", "t.toml", "-n", 4, "--model.vocab_size", 2000, *QUIET], preexec_fn=limit), folder)
+        self.assertEqual(run.code, CHECKPOINT, run)
+        self.assertRegex(run.stderr, r"step-4 is saved, but without the weights for transformers: [\s\S]*File too large[\s\S]*trireme convert")
+        self.assertEqual(sorted(p.name for p in (run.path() / "checkpoints").iterdir()), ["latest", "step-4"], "and nothing half written")
+        self.assertEqual(sorted(p.name for p in (run.path() / "checkpoints/step-4").iterdir() if "rank-" not in p.name),
+                         ["checkpoint_metadata.json", "config.json"])
+        verified = subprocess.run([options.trireme, "checkpoint", "verify", run.path()], capture_output=True, text=True)
+        self.assertEqual(verified.returncode, 0, verified)
+
+
 class Launchers(TrainTest):
     """The same bits whoever starts the ranks."""
 
@@ -568,6 +583,15 @@ class Stops(TrainTest):
         self.assertIn("error: all 4 updates were skipped: no gradient was finite, and nothing was trained\n"
                       "  the weights are the initial ones, saved in ", run.stderr)
 
+    def test_a_step_that_fails_right_after_a_checkpoint(self):
+        """The checkpoint of the step before is there already: it is not saved again, and the reason is told."""
+        for n in (None, 2):
+            with self.subTest(n=n):
+                run = train(*BLOW_UP, "--checkpoint.interval", "1", n=n)
+                self.assertEqual(run.code, NON_FINITE, run)
+                [step] = set(re.findall(r"those after step (\d+), saved in \S+/step-\1\n", run.stderr))
+                self.assertTrue((run.path() / f"checkpoints/step-{step}/checkpoint_metadata.json").exists(), run)
+
     def test_weights_that_are_not_finite_are_told_of(self):
         folder = shared(*QUIET).saved()
         bad = pathlib.Path(tempfile.mkdtemp(dir=scratch)) / "bad"
@@ -585,9 +609,14 @@ class Stops(TrainTest):
         for line in lines:
             self.assertLessEqual(line.count("note="), 1, line)
 
+    def loss_scale(self, run, step):
+        return json.loads((run.path() / f"checkpoints/step-{step}/checkpoint_metadata.json").read_text())["checkpoint"]["training"]["loss_scale"]
+
     def test_a_loss_that_is_not_finite_stops_float16_too(self):
         run = train(*BLOW_UP, "--model.dtype", "float16", "--loss_scale.initial", "1", *QUIET)
         self.assertEqual(run.code, NON_FINITE, run)
+        step = int(re.search(r"those after step (\d+), saved in ", run.stderr)[1])
+        self.assertEqual(self.loss_scale(run, step)["good_steps"], step, "of the step that was saved, not of the one that failed")
 
     def test_data_that_breaks_in_the_middle_saves_first(self):
         """A token beyond the vocabulary in the samples of one rank: all ranks save what the steps before have trained."""
@@ -597,13 +626,14 @@ class Stops(TrainTest):
         middle = len(content) // 4 * 2
         content[middle:middle + 2] = b"\xff\xff"
         (folder / "book.ds").write_bytes(content)
-        run = train("--training.steps", 2000, n=2, folder=folder)
+        run = train("--training.steps", 2000, "--model.dtype", "float16", n=2, folder=folder)
         self.assertEqual(run.code, DATA, run)
         steps = len(run.metrics()) if (run.path() / "metrics.jsonl").exists() else 0
         self.assertGreater(steps, 0, run)
         self.assertIn("vocabulary", run.stderr)
         self.assertIn(f"the checkpoint after step {steps} is ", run.stderr)
-        self.assertTrue((run.path() / f"checkpoints/step-{steps}/checkpoint_metadata.json").exists(), run)
+        state = self.loss_scale(run, steps)
+        self.assertEqual((state["good_steps"], state["patience"]), (steps, 2), "of the steps that were done")
 
     def test_a_token_file_that_changes_saves_first(self):
         folder = fresh_folder()
@@ -754,7 +784,7 @@ class Refused(TrainTest):
         self.refused(n=0, says=["-n 0: must be at least 1"])
 
     def test_pipeline(self):
-        self.refused("--parallelism.pp", "2", says=["parallelism.pp = 2: a pipeline cannot be trained yet", "fix: set parallelism.pp = 1"])
+        self.refused("--parallelism.cp", "2", says=["parallelism.cp = 2: a context cut over ranks cannot be trained yet", "fix: set parallelism.cp = 1"])
 
     def test_batch_sizes(self):
         self.refused("--training.global_batch_size", "9", says=[

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Breaks the code, one way at a time, and asks which test notices: a suite that cannot fail proves nothing.
 
-usage: mutants.py BUILD_FOLDER [NAME...]   NAME: of a mutant, or layers, or training
+usage: mutants.py BUILD_FOLDER [NAME...]   NAME: of a mutant, or layers, training or pipelines
        mutants.py --check      only that every mutant still has its place in the sources
 Works in a clone of the last commit inside BUILD_FOLDER, so that the sources here stay as they are. Prints a table of mutants and
 the test that kills each; exit code 1 if one survives."""
@@ -73,13 +73,13 @@ LAYERS = {
 }
 TRAINING = {
     "never_divided": ("the loss is not divided by the number of tokens", "train/trainer.cpp",
-                      "loss_gradient_ = result.scale / tokens.total().clamp_min(1);", "loss_gradient_ = result.scale * at::ones_like(tokens.total());"),
+                      "{ return scale / tokens.total().clamp_min(1); }", "{ return scale * at::ones_like(tokens.total()); }"),
     "divided_twice": ("the loss is divided by the number of tokens twice", "train/trainer.cpp",
-                      "loss_gradient_ = result.scale / tokens.total().clamp_min(1);",
-                      "loss_gradient_ = result.scale / tokens.total().clamp_min(1) / tokens.total().clamp_min(1);"),
+                      "{ return scale / tokens.total().clamp_min(1); }",
+                      "{ return scale / tokens.total().clamp_min(1) / tokens.total().clamp_min(1); }"),
     "mean_of_microbatches": ("the loss of each microbatch is averaged over its own tokens", "train/training_model.cpp",
-                             "return decoder_->loss(microbatch.ids_T, microbatch.targets_T, context, loss_options_).loss;",
-                             "return decoder_->loss(microbatch.ids_T, microbatch.targets_T, context, loss_options_).loss / "
+                             "return decoder.loss_of_hidden(hidden, microbatch.targets_T, loss_options_).loss;",
+                             "return decoder.loss_of_hidden(hidden, microbatch.targets_T, loss_options_).loss / "
                              "std::max<std::int64_t>(1, microbatch.valid);"),
     "dp_without_cp": ("gradients are summed only where cp > 1", "layout/param_layout.cpp",
                       "return grad_sum_axes(spec.placement, token_axes(spec.placement.view));",
@@ -125,7 +125,26 @@ TRAINING = {
     "norm_of_one_part": ("the norm counts the first part of the model only", "zero/zero.cpp",
                          "squares = squares.defined() ? squares + own : own;", "squares = squares.defined() ? squares : own;"),
 }
-MUTANTS = {**LAYERS, **TRAINING}
+PIPELINES = {
+    "tie_not_summed": ("the gradients of a tied embedding and head on two stages are not added up", "zero/zero.cpp", "  tied_.sum();\n", ""),
+    "tie_counted_twice": ("the copy of a tied weight counts in the norm too", "zero/grad_norm.cpp", "  if (param.spec.is_tied_copy) return out;\n", ""),
+    "last_microbatch_dropped": ("the last microbatch has no backward", "engine/executor.cpp",
+                                "if (!roots.empty())", "if (!roots.empty() && action.microbatch + 1 < schedule_.microbatches)"),
+    "activation_reused": ("what is received overwrites the microbatch before it", "engine/transfer.cpp",
+                          "const at::Tensor x = at::empty(shape.sizes, at::TensorOptions(shape.dtype).device(device_));",
+                          "static thread_local std::map<std::pair<int, bool>, at::Tensor> kept;\n"
+                          "    at::Tensor& memory = kept[{id.edge, gradients}];\n"
+                          "    if (!memory.defined() || memory.sizes() != shape.sizes) memory = at::empty(shape.sizes, at::TensorOptions(shape.dtype).device(device_));\n"
+                          "    const at::Tensor x = memory.detach();"),
+    "scaled_per_stage": ("every stage divides the gradient by the number of stages", "engine/executor.cpp",
+                         "for (Tensors& of_edge : receive_for(action))",
+                         "std::vector<Tensors> received = receive_for(action);\n"
+                         "  for (Tensors& of_edge : received)\n    for (at::Tensor& gradient : of_edge) gradient.div_(schedule_.ranks());\n"
+                         "  for (Tensors& of_edge : received)"),
+    "sum_in_every_microbatch": ("gradients are summed over dp in every microbatch", "zero/grad_reducer.hpp",
+                                "return last_ || every_microbatch_;", "return true;"),
+}
+MUTANTS = {**LAYERS, **TRAINING, **PIPELINES}
 TARGETS = ["trireme_kernels_test", "trireme_nn_test", "trireme_model_test", "trireme_parity_test", "trireme_parity_peer", "trireme_zero_test", "trireme_engine_test",
            "trireme", "trireme_samples_tool"]
 
@@ -170,7 +189,7 @@ def main():
     if sys.argv[1] == "--check":
         return
     clone = Path(sys.argv[1]).resolve() / "mutants"
-    sets = {"layers": list(LAYERS), "training": list(TRAINING)}
+    sets = {"layers": list(LAYERS), "training": list(TRAINING), "pipelines": list(PIPELINES)}
     wanted = [name for word in sys.argv[2:] or sets for name in sets.get(word, [word])]
     torch = run([ROOT / "tools/find_torch"]).stdout.strip()
     if not clone.exists():

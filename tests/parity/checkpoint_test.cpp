@@ -17,26 +17,33 @@ struct SavedOn {
   int dp, tp, stage, replicate = 1;
   bool sequence_parallel = false;
   std::int64_t layers_per_unit = 1;
+  int pp = 1;
+  const char* schedule = "1f1b";
 };
-const std::vector<SavedOn> kLayouts{{1, 1, 0},
-                                    {2, 1, 0},
-                                    {1, 2, 0},
-                                    {4, 1, 1},
-                                    {2, 2, 1, 1, true},
-                                    {1, 4, 1},
-                                    {4, 1, 2, 2},
-                                    {2, 2, 2},
-                                    {4, 1, 3},
-                                    {2, 2, 3, 1, true, 2},
-                                    {4, 1, 3, 2, false, 0},
-                                    {3, 1, 3}};
+const std::vector<SavedOn> kLayouts{
+    {1, 1, 0},
+    {2, 1, 0},
+    {1, 2, 0},
+    {4, 1, 1},
+    {2, 2, 1, 1, true},
+    {1, 4, 1},
+    {4, 1, 2, 2},
+    {2, 2, 2},
+    {4, 1, 3},
+    {2, 2, 3, 1, true, 2},
+    {4, 1, 3, 2, false, 0},
+    {3, 1, 3},
+    {.dp = 1, .tp = 1, .stage = 1, .pp = 2},
+    {.dp = 2, .tp = 1, .stage = 3, .pp = 2, .schedule = "interleaved-1f1b"},
+    {.dp = 1, .tp = 2, .stage = 2, .sequence_parallel = true, .pp = 2, .schedule = "zbv"},
+    {.dp = 1, .tp = 1, .stage = 0, .pp = 4, .schedule = "zb1p"}};
 
 TrainingCell checkpoint_cell(const SavedOn& layout, bool gpt2) {
   TrainingCell cell;
   ModelConfig& m = cell.base.model;
   m.model_type = gpt2 ? "gpt2" : "llama";
   m.hidden_size = 20;
-  m.num_hidden_layers = 2;
+  m.num_hidden_layers = 4;
   m.num_attention_heads = 4;
   m.num_key_value_heads = gpt2 ? 4 : 1;  // fewer than tp: shared by several ranks
   m.head_dim = gpt2 ? 5 : 6;
@@ -49,6 +56,10 @@ TrainingCell checkpoint_cell(const SavedOn& layout, bool gpt2) {
   cell.base.length = 8;
   cell.base.degrees.dp = layout.dp;
   cell.base.degrees.tp = layout.tp;
+  cell.base.degrees.pp = layout.pp;
+  cell.schedule = layout.schedule;
+  cell.virtual_stages = cell.schedule == "interleaved-1f1b" ? 2 : 1;
+  if (layout.pp > 1) cell.accumulation = 3;
   cell.base.sequence_parallel = layout.sequence_parallel;
   cell.layers_per_unit = layout.layers_per_unit;
   cell.zero.stage = layout.stage;

@@ -1,5 +1,6 @@
 #include "tests/parity/training.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <mutex>
 
@@ -7,12 +8,15 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/comm/thread_world.hpp"
+#include "trireme/config/schema/pipeline.hpp"
 #include "trireme/engine/executor.hpp"
 #include "trireme/model/decoder.hpp"
+#include "trireme/model/stage.hpp"
 #include "trireme/nn/full_tensor.hpp"
 #include "trireme/nn/init.hpp"
 #include "trireme/nn/init_scope.hpp"
 #include "trireme/schedule/generate.hpp"
+#include "trireme/schedule/replay.hpp"
 #include "trireme/train/checkpoint_saver.hpp"
 #include "trireme/train/load_state.hpp"
 
@@ -45,6 +49,21 @@ InitOptions init_options(const TrainingCell& cell) {
   return {.seed = kSeed, .scheme = InitScheme::gpt2, .range = 0.2, .layers = cell.base.model.num_hidden_layers};
 }
 
+/// A part of the model for rows [first, first + count) of a step.
+ChunkOutput forward(Decoder& part, const Samples& samples, std::int64_t first, std::int64_t count, int step,
+                    const std::vector<Tensors>& inputs, bool gradients_in_backward) {
+  ForwardContext context = whole_samples(count, samples.ids_BT.size(1), first);
+  context.seed = kSeed;
+  context.step = step;
+  const at::Tensor hidden =
+      part.hidden(inputs.empty() ? samples.ids_BT.narrow(0, first, count).reshape(-1) : inputs[0][0], context);
+  if (!part.part().has_head) return std::vector<Tensors>{{hidden}};
+  return part
+      .loss_of_hidden(hidden, samples.targets_BT.narrow(0, first, count).reshape(-1),
+                      {.tile_tokens = 7, .gradients_in_backward = gradients_in_backward})
+      .loss;
+}
+
 /// The summed loss of rows [first, first + count) of a step.
 at::Tensor loss_sum(Decoder& decoder, const Samples& samples, std::int64_t first, std::int64_t count, int step) {
   ForwardContext context = whole_samples(count, samples.ids_BT.size(1), first);
@@ -56,22 +75,54 @@ at::Tensor loss_sum(Decoder& decoder, const Samples& samples, std::int64_t first
       .loss;
 }
 
+/// The full tensors of this pipeline rank's parameters. Tied copies have a name of their own.
 void add_whole_buckets(Named& out, const Zero& zero, const std::string& prefix,
-                       const std::function<at::Tensor(std::size_t b)>& own_part) {
-  const Partition& partition = zero.partition();
-  std::map<std::string, at::Tensor> by_name;
-  for (std::size_t b = 0; b < partition.num_buckets(); ++b) {
-    const at::Tensor bucket = partition.shards().all_gather(own_part(b).detach().contiguous()).wait();
-    for (const FlatSlot& slot : partition.bucket(b).slots) {
-      const Param& param = partition.params()[slot.item];
-      by_name[param.name] =
-          gather_full_tensor(bucket.narrow(0, slot.offset, slot.numel).view(param.value.sizes()).clone(), param.spec,
-                             partition.mesh())
-              .value;
+                       const std::function<at::Tensor(const ZeroPart& part, std::size_t b)>& own_part) {
+  for (const ZeroPart* part : zero.parts()) {
+    const Partition& partition = part->partition;
+    std::map<std::string, at::Tensor> by_name;
+    for (std::size_t b = 0; b < partition.num_buckets(); ++b) {
+      const at::Tensor bucket = partition.shards().all_gather(own_part(*part, b).detach().contiguous()).wait();
+      for (const FlatSlot& slot : partition.bucket(b).slots) {
+        const Param& param = partition.params()[slot.item];
+        by_name[param.name] =
+            gather_full_tensor(bucket.narrow(0, slot.offset, slot.numel).view(param.value.sizes()).clone(), param.spec,
+                               partition.mesh())
+                .value;
+      }
+    }
+    for (std::size_t i = partition.params().size(); i-- > 0;) {  // in registration order
+      const Param& param = partition.params()[i];
+      out.emplace_back(text(param.spec.is_tied_copy ? "copy of " : "", prefix, param.name), by_name.at(param.name));
     }
   }
-  for (std::size_t i = partition.params().size(); i-- > 0;)  // in registration order
-    out.emplace_back(prefix + partition.params()[i].name, by_name.at(partition.params()[i].name));
+}
+
+/// What stands before the names: "", "exp_avg of ".
+std::vector<std::string> prefixes_of(const Named& named) {
+  std::vector<std::string> prefixes{""};
+  for (const auto& [name, tensor] : named)
+    if (const std::size_t end = name.find(" of "); end != std::string::npos && !name.starts_with("copy"))
+      if (const std::string prefix = name.substr(0, end + 4); std::ranges::find(prefixes, prefix) == prefixes.end())
+        prefixes.push_back(prefix);
+  return prefixes;
+}
+
+/// The tensors of all pipeline ranks in the order of `names`; copies must be equal.
+Named joined(const std::vector<Named>& of_ranks, const std::vector<std::string>& names) {
+  std::map<std::string, at::Tensor> all;
+  for (const Named& named : of_ranks)
+    for (const auto& [name, tensor] : named)
+      require(all.emplace(name, tensor).second, name, " is on two pipeline ranks");
+  Named out;
+  if (all.empty()) return out;  // no step was made
+  for (const auto& name : names) {
+    require(all.contains(name), name, " is on no pipeline rank");
+    out.emplace_back(name, all.at(name));
+    if (const auto copy = all.find("copy of " + name); copy != all.end())
+      require(copy->second.equal(all.at(name)), name, ": the copies of a tied parameter differ");
+  }
+  return out;
 }
 
 double norm_of(const Named& tensors) {
@@ -83,13 +134,29 @@ double norm_of(const Named& tensors) {
 Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
   const Cell& c = cell.base;
   const InitScope scope(at::kCPU, at::kDouble);
-  Decoder decoder(c.model, {mesh, c.sequence_parallel});
-  decoder.set_recompute(c.recompute);
-  set_paths(decoder);
+  const schedule::Schedule schedule =
+      schedule::make_schedule(cell.schedule, c.degrees.pp, cell.accumulation, cell.virtual_stages);
+  ParallelismConfig parallelism;
+  parallelism.pp = c.degrees.pp;
+  parallelism.pp_schedule = cell.schedule;
+  parallelism.virtual_stages = cell.virtual_stages;
   ZeroOptions options = cell.zero;
   options.accumulate = options.reduce = at::kDouble;
-  const UnitPlan units = decoder.unit_plan({.layers_per_unit = cell.layers_per_unit});
-  Zero zero(params_of(decoder), units, mesh, options,
+  const bool in_backward =
+      schedule::microbatches_in_flight(schedule.programs[static_cast<std::size_t>(mesh.coord(Axis::pp))]) > 1;
+  std::vector<std::unique_ptr<Decoder>> decoders;
+  std::vector<ModelChunk> chunks;
+  for (const DecoderPart& part : decoder_parts(c.model, pipeline_chunks(c.model, parallelism), mesh)) {
+    decoders.push_back(std::make_unique<Decoder>(c.model, Parallel{mesh, c.sequence_parallel}, part));
+    decoders.back()->set_recompute(c.recompute);
+    chunks.push_back(
+        {params_of(*decoders.back()),
+         decoders.back()->unit_plan({.layers_per_unit = cell.layers_per_unit, .head_weight_in_backward = in_backward}),
+         part.chunk});
+  }
+  std::vector<UnitPlan> units;
+  for (const ModelChunk& chunk : chunks) units.push_back(chunk.units);
+  Zero zero(std::move(chunks), mesh, options,
             {.optimizer = {.kind = parse_optimizer(cell.optimizer),
                            .beta1 = kBeta1,
                            .beta2 = kBeta2,
@@ -99,8 +166,9 @@ Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
              .master = at::kDouble,
              .states = at::kDouble},
             random_values(mesh, init_options(cell)));
-  decoder.use_units(&zero.chunk(), units);
-  Executor executor(schedule::one_f_one_b(0, 1, cell.accumulation), zero, mesh);
+  for (std::size_t i = 0; i < decoders.size(); ++i) decoders[i]->use_units(&zero.chunk(i), units[i]);
+  Executor executor(schedule, zero, mesh);
+  Executor validation(schedule::forward_only(schedule, cell.accumulation), mesh, at::kCPU);
   Group& dp = mesh.token_group();
   const std::int64_t each = c.batch / dp.size() / cell.accumulation;
   if (!cell.load_from.empty()) {
@@ -116,20 +184,31 @@ Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
     for (int m = 0; m < cell.accumulation; ++m)
       count += samples.targets_BT.narrow(0, first_row(m), each).ne(-100).sum().item<std::int64_t>();
     const at::Tensor all = dp.all_reduce(at::tensor({count})).wait().to(at::kDouble);
-    const StepOutcome outcome =
-        executor.run({.step = step,
-                      .forward = [&](int m) { return loss_sum(decoder, samples, first_row(m), each, step); },
-                      .loss_gradient = [&] { return 1 / all[0]; }});
+    const StepWork work{.step = step,
+                        .forward =
+                            [&](int chunk, int m, const std::vector<Tensors>& inputs) {
+                              Decoder& decoder = *decoders[static_cast<std::size_t>(
+                                  std::ranges::find(executor.chunks(), chunk) - executor.chunks().begin())];
+                              return forward(decoder, samples, first_row(m), each, step, inputs, in_backward);
+                            },
+                        .loss_gradient = [&] { return 1 / all[0]; },
+                        .shape_key = {}};
+    const StepOutcome outcome = executor.run(work);
+    require(
+        outcome.peak_live == schedule::replay(schedule).ranks[static_cast<std::size_t>(mesh.coord(Axis::pp))].peak_live,
+        "more live microbatches than in the schedule");
     zero.finish_gradients();
     mesh.end_step();
     const double norm = zero.update({.lr = lr_of(cell, step), .max_norm = cell.max_norm}).settle();
     if (step == 1) {  // inspecting the model between two steps changes nothing
       const at::NoGradGuard no_grad;
-      loss_sum(decoder, samples, 0, each, step);
+      validation.run(work);
     }
-    out.losses.push_back((dp.all_reduce(outcome.loss_sum.view({1})).wait()[0] / all[0]).item<double>());
+    const at::Tensor of_stage = dp.all_reduce(outcome.loss_sum.view({1})).wait();
+    out.losses.push_back((mesh.group(Axis::pp).all_reduce(of_stage).wait()[0] / all[0]).item<double>());
     if (step == cell.first_step) {
-      add_whole_buckets(out.gradients, zero, "", [&](std::size_t b) { return zero.gradients().shard(b); });
+      add_whole_buckets(out.gradients, zero, "",
+                        [](const ZeroPart& part, std::size_t b) { return part.gradients.shard(b); });
       out.gradient_norm = norm;
     } else {
       out.losses.push_back(norm);  // compared like a loss
@@ -139,35 +218,56 @@ Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
   if (!cell.save_to.empty()) {
     CheckpointSaver saver({.folder = cell.save_to, .keep = 0, .buffer_bytes = 1 << 24}, mesh);
     checkpoint::Manifest manifest;
-    manifest.training.step = manifest.training.optimizer_steps = zero.optimizer().steps();
+    manifest.training.step = manifest.training.optimizer_steps = zero.parts()[0]->optimizer.steps();
     saver.start(zero, manifest, {1, 2, 3});
     saver.finish();
     if (mesh.rank() == 0) require(saver.take_outcome()->failure.empty(), "not saved");
   }
-  add_whole_buckets(out.parameters, zero, "", [&](std::size_t b) { return zero.optimizer().master(b); });
-  for (std::size_t k = 0; k < zero.optimizer().state_names().size(); ++k)
-    add_whole_buckets(out.parameters, zero, zero.optimizer().state_names()[k] + " of ",
-                      [&](std::size_t b) { return zero.optimizer().state(b, k); });
+  add_whole_buckets(out.parameters, zero, "",
+                    [](const ZeroPart& part, std::size_t b) { return part.optimizer.master(b); });
+  const std::vector<std::string> states = zero.parts()[0]->optimizer.state_names();
+  for (std::size_t k = 0; k < states.size(); ++k)
+    add_whole_buckets(out.parameters, zero, states[k] + " of ",
+                      [k](const ZeroPart& part, std::size_t b) { return part.optimizer.state(b, k); });
   return out;
 }
 
 }  // namespace
 
 std::string TrainingCell::str() const {
-  return text(base.str(), " dp=", base.degrees.dp, " zero=", zero.stage, " replicate=", zero.replicate,
+  return text(base.str(), " pp=", base.degrees.pp, " ", schedule, virtual_stages > 1 ? text("x", virtual_stages) : "",
+              " dp=", base.degrees.dp, " zero=", zero.stage, " replicate=", zero.replicate,
               " accumulation=", accumulation, " ", optimizer, " clip=", max_norm, " unit=", layers_per_unit,
               " persistence=", zero.persistence_threshold);
 }
 
 Outcome train_as_threads(const TrainingCell& cell) {
-  Outcome first;
   const Grid grid = Grid::dense(cell.base.degrees);
+  std::vector<Outcome> of_stages(static_cast<std::size_t>(cell.base.degrees.pp));
   run_ranks(grid.size(), [&](World& world) {
     Mesh mesh(grid, world);
     Outcome outcome = train_rank(cell, mesh);
-    if (mesh.rank() == 0) first = std::move(outcome);
+    if (mesh.rank() == mesh.group(Axis::pp).world_ranks()[static_cast<std::size_t>(mesh.coord(Axis::pp))] &&
+        mesh.group(Axis::pp).world_ranks()[0] == 0)
+      of_stages[static_cast<std::size_t>(mesh.coord(Axis::pp))] = std::move(outcome);
   });
-  return first;
+  Outcome all = of_stages[0];
+  std::vector<Named> gradients, parameters;
+  std::vector<std::string> gradient_names, parameter_names;
+  run_ranks(1, [&](World& world) {
+    Mesh mesh(Grid::dense({}), world);
+    const InitScope scope(at::kMeta, at::kDouble);
+    for (const Param& param : params_of(Decoder(cell.base.model, {mesh, false}))) gradient_names.push_back(param.name);
+  });
+  for (const std::string& prefix : prefixes_of(all.parameters))
+    for (const std::string& name : gradient_names) parameter_names.push_back(prefix + name);
+  for (Outcome& stage : of_stages) {
+    gradients.push_back(std::move(stage.gradients));
+    parameters.push_back(std::move(stage.parameters));
+  }
+  all.gradients = joined(gradients, gradient_names);
+  all.parameters = joined(parameters, parameter_names);
+  return all;
 }
 
 Outcome train_plainly(const TrainingCell& cell) {

@@ -11,6 +11,8 @@ namespace trireme::parity {
 struct TrainingCell {
   Cell base;  // model, degrees, sequence parallelism, recompute; its batch is the global batch
   int accumulation = 1;
+  std::string schedule = "1f1b";  // with base.degrees.pp
+  int virtual_stages = 1;
   ZeroOptions zero{};
   std::int64_t layers_per_unit = 1;
   std::string optimizer = "adamw";

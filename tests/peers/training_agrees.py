@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""20 steps of training in fp64: the losses and gradient norms of `trireme train` equal those of PyTorch's own data parallelism.
+"""20 steps of training in fp64: the losses and gradient norms of `trireme train` equal those of PyTorch's own data and pipeline parallelism.
 
 A GPT-2 (tied) and a Llama (grouped keys, untied, some labels masked) of transformers are trained by DistributedDataParallel and by FSDP2
-with two Gloo ranks, and by one process alone; then by `trireme train`, from the same folders and token files, on several layouts.
+with two Gloo ranks, and by one process alone, the Llama also by torch.distributed.pipelining (1F1B and interleaved); then by `trireme train`, from
+the same folders and token files, on several layouts, pipelines included.
 
 usage: training_agrees.py TRIREME SAMPLES_TOOL      SAMPLES_TOOL: tests/peers/samples_tool.cpp, built
        training_agrees.py --references SAMPLES_TOOL      without ours
@@ -27,6 +28,7 @@ import torch.distributed
 import torch.multiprocessing
 import transformers
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
 from torch.nn.parallel import DistributedDataParallel
 
 from transformers_in_fp64 import random_model
@@ -48,9 +50,9 @@ def check(ok, *what):
 # --- what is trained ---------------------------------------------------------------------------------------------------------------
 def configs():
     """name: config, max_norm (some steps are clipped and some are not), whether labels are masked"""
-    gpt2 = transformers.GPT2Config(n_embd=60, n_head=4, n_inner=122, n_layer=3, vocab_size=VOCABULARY, n_positions=97, resid_pdrop=0.0,
+    gpt2 = transformers.GPT2Config(n_embd=60, n_head=4, n_inner=122, n_layer=2, vocab_size=VOCABULARY, n_positions=97, resid_pdrop=0.0,
                                    embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False)
-    llama = transformers.LlamaConfig(hidden_size=66, intermediate_size=102, num_hidden_layers=2, num_attention_heads=6, head_dim=18,
+    llama = transformers.LlamaConfig(hidden_size=66, intermediate_size=102, num_hidden_layers=4, num_attention_heads=6, head_dim=18,
                                      num_key_value_heads=2, vocab_size=VOCABULARY, max_position_embeddings=128, rms_norm_eps=1e-5,
                                      tie_word_embeddings=False, use_cache=False)
     return {"gpt2_tied": (gpt2, 1.0, False), "llama_gqa": (llama, 1.48, True)}
@@ -136,9 +138,63 @@ def train(case, kind="plain", steps=STEPS, lr_factor=1.0, decay_all=False, mean_
     return record
 
 
+class PartOfLlama(torch.nn.Module):
+    """A contiguous part of its layers; the first has the embedding, the last the head."""
+    def __init__(self, whole, part, parts):
+        super().__init__()
+        count = len(whole.model.layers) // parts
+        self.embedding = whole.model.embed_tokens if part == 0 else None
+        self.rotary = whole.model.rotary_emb
+        self.layers = whole.model.layers[part * count:(part + 1) * count]
+        self.head = torch.nn.Sequential(whole.model.norm, whole.lm_head) if part == parts - 1 else None
+
+    def forward(self, x):
+        x = self.embedding(x) if self.embedding is not None else x
+        rotation = self.rotary(x, torch.arange(LENGTH).unsqueeze(0))
+        mask = torch.full((1, 1, LENGTH, LENGTH), -math.inf).triu(1)
+        for layer in self.layers:
+            x = layer(x, attention_mask=mask, position_embeddings=rotation)
+            x = x[0] if isinstance(x, tuple) else x
+        return self.head(x) if self.head is not None else x
+
+
+def train_pipelined(case, kind):
+    """As train(), by torch.distributed.pipelining."""
+    model, (inputs, labels) = copy.deepcopy(case["model"]), case["samples"]
+    rank, parts = torch.distributed.get_rank(), RANKS * (2 if kind == "interleaved" else 1)
+    own = list(range(rank, parts, RANKS))
+    stages = [PipelineStage(PartOfLlama(model, part, parts), part, parts, torch.device("cpu")) for part in own]
+    named = [(n, p) for stage in stages for n, p in stage.submod.named_parameters()]
+    optimizer = torch.optim.AdamW([{"params": [p for n, p in named if (p.dim() > 1) == decayed], "weight_decay": DECAY if decayed else 0.0}
+                                   for decayed in (True, False)], betas=BETAS, eps=EPS)
+    valid = 0
+
+    def loss_of(logits, targets):
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum") / valid
+
+    options = {"n_microbatches": ROWS // MICRO_BATCH, "loss_fn": loss_of, "scale_grads": False}
+    schedule = ScheduleInterleaved1F1B(stages, **options) if kind == "interleaved" else Schedule1F1B(stages[0], **options)
+    record = []
+    for step in range(STEPS):
+        valid, losses = (labels[step] != -100).sum(), []
+        schedule.step(*([inputs[step]] if rank == 0 else []), **({"target": labels[step], "losses": losses} if rank == RANKS - 1 else {}))
+        sums = torch.stack([sum(losses, torch.zeros(())).detach(), sum(p.grad.square().sum() for _, p in named)])
+        torch.distributed.all_reduce(sums)
+        norm = sums[1].sqrt()
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(step + 1)
+            for p in group["params"]:
+                p.grad.mul_((case["max_norm"] / (norm + 1e-6)).clamp_max(1.0))
+        optimizer.step()
+        optimizer.zero_grad()
+        record.append((sums[0].item(), norm.item()))
+    return record
+
+
 def train_as_rank(rank, cases, scratch):
     torch.distributed.init_process_group("gloo", init_method=f"file://{scratch}/meeting", rank=rank, world_size=RANKS)
     records = {name: {kind: train(case, kind) for kind in ("ddp", "fsdp2")} for name, case in cases.items()}
+    records["llama_gqa"] |= {kind: train_pipelined(cases["llama_gqa"], kind) for kind in ("1f1b", "interleaved")}
     if rank == 0:
         (scratch / "records.json").write_text(json.dumps(records))
     torch.distributed.barrier()
@@ -159,11 +215,14 @@ def train_references(cases, scratch):
 
 
 # --- ours --------------------------------------------------------------------------------------------------------------------------
-# name: settings of [parallelism], micro_batch_size, its reference. The batches are the same, so the layout must not matter.
+# name: settings of [parallelism], micro_batch_size, its reference (if that has the model). The batches are the same, so the layout must not matter.
 LAYOUTS = {
     "dp2_zero0": ({"dp": 2, "zero": 0}, MICRO_BATCH, "ddp"),
     "dp2_zero3": ({"dp": 2, "zero": 3, "persistence_threshold": 0, "max_reuse_distance": 0}, MICRO_BATCH, "fsdp2"),
     "tp2": ({"dp": 1, "tp": 2, "zero": 0}, 4, "ddp"),
+    "pp2_zero1": ({"dp": 1, "pp": 2, "zero": 1}, MICRO_BATCH, "ddp"),
+    "pp2": ({"dp": 1, "pp": 2, "zero": 0}, MICRO_BATCH, "1f1b"),
+    "pp2_interleaved": ({"dp": 1, "pp": 2, "pp_schedule": "interleaved-1f1b", "virtual_stages": 2, "zero": 0}, MICRO_BATCH, "interleaved"),
 }
 
 
@@ -211,9 +270,9 @@ def check_references(name, case, records):
     check(max(losses[-3:]) < min(losses[:3]) - 0.2, name, "does not learn:", losses)
     clipped = sum(norm > case["max_norm"] for norm in norms)
     check(3 <= clipped <= STEPS - 3, name, "is clipped in", clipped, "of", STEPS, "steps: norms", norms)
-    worst = max(difference(records[kind], plain) for kind in ("ddp", "fsdp2"))
+    worst = max(difference(record, plain) for record in records.values())
     check(worst[0] <= REFERENCE_BOUND, name, "trained by PyTorch on two ranks and on one differs:", *worst)
-    print(f"{name}: loss {losses[0]:.3f} to {losses[-1]:.3f}, {clipped} of {STEPS} steps clipped; DDP, FSDP2 and one process differ by "
+    print(f"{name}: loss {losses[0]:.3f} to {losses[-1]:.3f}, {clipped} of {STEPS} steps clipped; {', '.join(records)} differ by "
           f"{worst[0]:.1e}", flush=True)
 
 
@@ -246,15 +305,17 @@ def main():
         print(f"references: {time.perf_counter() - began:.1f} s", flush=True)
         if program == "--references":
             return
-        worst = (0.0, "")
+        worst, runs = (0.0, ""), 0
         for name, case in cases.items():
             for layout, (parallelism, micro_batch, reference) in LAYOUTS.items():
+                if reference not in records[name]:
+                    continue
                 run = scratch / "runs" / f"{name}_{layout}"
                 text = config_text(run, scratch / name, case["tokens"], parallelism, micro_batch, case["max_norm"])
                 found = difference(train_ours(program, run, text), records[name][reference])
                 check(found[0] <= BOUND, f"{name} on {layout} compared with {reference} differs by {found[0]:.1e}, in", found[1])
-                worst = max(worst, found)
-        print(f"torch {torch.__version__}: {len(cases)} models, {len(LAYOUTS)} layouts, {STEPS} steps; largest relative difference of "
+                worst, runs = max(worst, found), runs + 1
+        print(f"torch {torch.__version__}: {len(cases)} models, {runs} runs, {STEPS} steps; largest relative difference of "
               f"a loss or a norm: {worst[0]:.1e}; {time.perf_counter() - began:.1f} s")
 
 

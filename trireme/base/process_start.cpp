@@ -2,9 +2,13 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
+#include <sstream>
 
 #include <fcntl.h>
 #include <unistd.h>
+
+#include "trireme/base/error.hpp"
 
 namespace trireme {
 
@@ -17,6 +21,20 @@ void prepare_process() {
 
   // Read by oneDNN when it compiles its first kernel. ONEDNN_JIT_PROFILE would win, and is left to the user.
   ::setenv("DNNL_JIT_PROFILE", "0", /*overwrite=*/0);
+}
+
+std::string process_start_ticks(pid_t pid) {
+  std::ifstream in(text("/proc/", pid, "/stat"));
+  std::string line;
+  std::getline(in, line);
+  const std::size_t name_end = line.rfind(')');  // the name may hold anything
+  if (name_end == std::string::npos) return "";
+  std::istringstream fields(line.substr(name_end + 1));
+  std::string word;
+  std::string state;
+  for (int field = 3; field <= 22 && fields >> word; ++field)
+    if (field == 3) state = word;
+  return state == "Z" || state == "X" ? "" : word;
 }
 
 }  // namespace trireme

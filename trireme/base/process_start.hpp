@@ -1,5 +1,8 @@
 #pragma once
-// What every program does first.
+// How processes start: what every program does first, and when a process began.
+#include <string>
+
+#include <sys/types.h>
 
 namespace trireme {
 
@@ -9,5 +12,9 @@ namespace trireme {
 /// - Keeps oneDNN from writing /tmp/perf-PID.map for each process, unless a variable asks for it.
 /// To be called in main(), before there are threads. rank_main() calls it.
 void prepare_process();
+
+/// When a process was started, in ticks since the boot: with its pid that names one process. "" if there is none, or
+/// only a zombie, which does nothing any more.
+std::string process_start_ticks(pid_t pid);
 
 }  // namespace trireme

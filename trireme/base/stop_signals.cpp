@@ -66,12 +66,13 @@ std::int64_t monotonic_ns() {
   return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
 
-// Complete when `leaves_folder` is set; names that are too long are left where they are.
-std::array<char, 4096> file_to_remove{}, folder_to_remove{};
-std::atomic<bool> leaves_folder = false;
+// The first `num_to_remove` are complete; names that are too long are left where they are.
+std::array<std::array<char, 4096>, 8> to_remove{};
+std::atomic<std::size_t> num_to_remove = 0;
 
 [[noreturn]] void leave(int signal) {
-  if (leaves_folder && ::unlink(file_to_remove.data()) == 0) ::rmdir(folder_to_remove.data());
+  for (std::size_t i = num_to_remove; i-- > 0;)
+    if (::unlink(to_remove[i].data()) != 0) ::rmdir(to_remove[i].data());
   SignalLine line;
   line << "stopped by SIG" << short_name(signal) << " during the start: nothing was done, so nothing is lost\n";
   line.write();
@@ -123,7 +124,7 @@ StopSignals::StopSignals(Then then, UserSignal user) {
   for (auto& each : first_request_ns) each = 0;
   leave_at_once = then == Then::leave;
   words_before = nullptr;
-  leaves_folder = false;
+  num_to_remove = 0;
   user_signal_stops = user == UserSignal::stops;
   save_noted = record_noted = false;
   struct sigaction action{};
@@ -148,12 +149,11 @@ StopSignals::~StopSignals() {
   for_each_handled([&](int signal) { ::sigaction(signal, &action, nullptr); });
 }
 
-void StopSignals::remove_when_leaving(const std::string& file, const std::string& folder) {
-  leaves_folder = false;
-  if (file.size() >= file_to_remove.size() || folder.size() >= folder_to_remove.size()) return;
-  *std::ranges::copy(file, file_to_remove.begin()).out = '\0';
-  *std::ranges::copy(folder, folder_to_remove.begin()).out = '\0';
-  leaves_folder = true;
+void StopSignals::remove_when_leaving(const std::string& path) {
+  const std::size_t next = num_to_remove;
+  if (next == to_remove.size() || path.size() >= to_remove[next].size()) return;
+  *std::ranges::copy(path, to_remove[next].begin()).out = '\0';
+  num_to_remove = next + 1;
 }
 
 void StopSignals::note_from_now_on() { leave_at_once = false; }

@@ -51,8 +51,8 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// Then::leave also removes this file and the folder that it is in, if nothing else is there.
-  static void remove_when_leaving(const std::string& file, const std::string& folder);
+  /// Then::leave also removes this file, or this folder if it is empty then: what was named last first. At most eight.
+  static void remove_when_leaving(const std::string& path);
 
   /// From now on there is something to save.
   static void note_from_now_on();

@@ -2,10 +2,14 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
+
+#include "trireme/testing/temp_folder.hpp"
 
 namespace trireme {
 namespace {
@@ -114,6 +118,27 @@ TEST(StopSignals, WhatALauncherHeldBackArrives) {
         ::_exit(StopSignals::save_asked() ? 0 : 1);
       },
       ExitedWithCode(0), "");
+}
+
+TEST(StopSignals, LeavingRemovesWhatTheStartHasMade) {
+  const TempFolder folder;
+  for (const bool with_more : {false, true}) {
+    const std::filesystem::path made = folder / "run";
+    std::filesystem::create_directory(made);
+    for (const char* name : {"metrics.jsonl", ".lock"}) std::ofstream(made / name) << "";
+    if (with_more) std::ofstream(made / "notes") << "";
+    EXPECT_EXIT(
+        {
+          const StopSignals stop(StopSignals::Then::leave);
+          StopSignals::remove_when_leaving(made);
+          StopSignals::remove_when_leaving(made / "metrics.jsonl");
+          StopSignals::remove_when_leaving(made / ".lock");
+          std::raise(SIGTERM);
+        },
+        ExitedWithCode(75), "");
+    EXPECT_FALSE(std::filesystem::exists(made / ".lock"));
+    EXPECT_EQ(std::filesystem::exists(made), with_more) << "what somebody else has put there stays";
+  }
 }
 
 TEST(StopSignals, WhatWasIgnoredStaysIgnored) {

@@ -198,9 +198,19 @@ void make_folders(files::Fs& fs, const stdfs::path& folder, const std::string& n
   }
 }
 
-void abandon(files::Fs& fs, const SaveTarget& target) noexcept {
+void abandon(files::Fs& fs, const SaveTarget& target) noexcept { remove_folder(fs, target.temporary()); }
+
+void move_files_up(files::Fs& fs, const stdfs::path& folder) {
+  std::vector<std::string> names;
+  check_done(list_names(folder, names), folder, "be listed");
+  for (const std::string& name : names)
+    check_done(fs.rename(folder / name, folder.parent_path() / name), folder / name, "be renamed");
+  check_done(fs.remove_folder(folder), folder, "be removed");
+}
+
+void remove_folder(files::Fs& fs, const stdfs::path& folder) noexcept {
   try {
-    remove_tree(fs, target.temporary());
+    remove_tree(fs, folder);
   } catch (const std::exception&) {
   }
 }
@@ -255,6 +265,14 @@ std::vector<stdfs::path> prune(files::Fs& fs, const stdfs::path& folder, std::in
     out.push_back(path);
   }
   return out;
+}
+
+stdfs::path set_aside(files::Fs& fs, const stdfs::path& checkpoint) {
+  stdfs::path aside = checkpoint.string() + ".damaged";
+  for (int i = 2; exists_at_all(aside); ++i) aside = text(checkpoint.string(), ".damaged-", i);
+  check_done(fs.rename(checkpoint, aside), checkpoint, text("be renamed to ", aside.filename().string()));
+  check_done(fs.sync_folder(checkpoint.parent_path()), checkpoint.parent_path(), "be brought to the disk");
+  return aside;
 }
 
 bool has_unfinished(const stdfs::path& folder) { return !unfinished_in(folder, /*only_trash=*/false).empty(); }

@@ -44,6 +44,11 @@ void make_folders(files::Fs& fs, const std::filesystem::path& folder, const std:
 /// Removes what was written of a save that failed. Does not throw: what cannot be removed is left to the next start.
 void abandon(files::Fs& fs, const SaveTarget& target) noexcept;
 
+/// Renames the files of a folder into the one above, and removes it. CheckpointError.
+void move_files_up(files::Fs& fs, const std::filesystem::path& folder);
+/// Removes a folder with what is in it, as far as that is possible. Does not throw.
+void remove_folder(files::Fs& fs, const std::filesystem::path& folder) noexcept;
+
 struct FoundCheckpoint {
   std::int64_t step = 0;
   std::filesystem::path path;
@@ -60,6 +65,10 @@ std::string why_not_valid(const std::filesystem::path& checkpoint);
 /// this user may not write to. Returns what it removed. Only for the holder of the folder's lock, as are all functions
 /// with an Fs.
 std::vector<std::filesystem::path> prune(files::Fs& fs, const std::filesystem::path& folder, std::int64_t keep);
+
+/// Renames a checkpoint that cannot be used to step-N.damaged (or step-N.damaged-2, ...), so that its step can be saved
+/// again. Returns the new name. CheckpointError if that is not possible.
+std::filesystem::path set_aside(files::Fs& fs, const std::filesystem::path& checkpoint);
 
 /// Whether there is something that remove_unfinished() would remove.
 bool has_unfinished(const std::filesystem::path& folder);

@@ -20,14 +20,6 @@ bool is_constant(std::string_view name) {
   return false;
 }
 
-/// The first few of the lines, for an error message.
-std::string first_of(const std::vector<std::string>& lines) {
-  std::string out;
-  for (std::size_t i = 0; i < lines.size() && i < 5; ++i) out += "\n  " + lines[i];
-  if (lines.size() > 5) out += text("\n  and ", lines.size() - 5, " more");
-  return out;
-}
-
 Shape shape_of_part(const WeightName& name, Shape shape) {
   shape[0] = name.rows;
   if (name.transposed) std::swap(shape[0], shape[1]);
@@ -44,7 +36,8 @@ class HfSource final : public ModelSource {
       for (const HfPart& part : parts)
         require<CheckpointError>(part.found.entry.dtype == parts[0].found.entry.dtype, shown(), ": ", part.name.theirs,
                                  " is of dtype ", files::name(part.found.entry.dtype), ", and ", parts[0].name.theirs,
-                                 ", with which it is one parameter here, of ", files::name(parts[0].found.entry.dtype));
+                                 ", with which it is one parameter here, of ", files::name(parts[0].found.entry.dtype),
+                                 "\n  fix: save both in one dtype");
       tensors_.push_back({std::move(name), parts[0].found.entry.dtype, std::move(shape)});
     }
   }
@@ -115,9 +108,7 @@ HfWeights::HfWeights(const std::filesystem::path& path, const ModelConfig& model
   for (const std::string& name : unused())
     if (!(model.tie_word_embeddings && name == "lm_head.weight"))
       wrong.push_back(text(name, " has no place in a ", model.model_type, " model of this config"));
-  require<CheckpointError>(wrong.empty(), shown(), ": ", wrong.size(),
-                           wrong.size() == 1 ? " tensor does" : " tensors do", " not fit the model", first_of(wrong),
-                           "\n  fix: take model settings from the folder's own config.json (model.hf)");
+  require_fit(shown(), wrong, "take model settings from the folder's own config.json (model.hf)");
   if (!model.tie_word_embeddings) return;
   const auto head = find("lm_head.weight");
   const HfPart& embedding = parts("embedding.weight")[0];
@@ -154,7 +145,8 @@ std::unique_ptr<ModelSource> open_hf_source(const std::filesystem::path& path) {
   std::string note;
   FilesBeside beside = files_beside(path, note);
   const auto config = beside.find("config.json");
-  require<CheckpointError>(config != beside.end(), path.string(), ": has weights, but no config.json");
+  require<CheckpointError>(config != beside.end(), path.string(), ": has weights, but no config.json",
+                           "\n  fix: put the config.json of the model there");
   ModelConfig model = model_of_config_json((path / "config.json").string(), config->second);
   return std::make_unique<HfSource>(path, std::move(model), std::move(beside), std::move(note));
 }

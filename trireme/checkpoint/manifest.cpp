@@ -250,7 +250,15 @@ Manifest parse(std::string_view json, const std::string& shown, bool is_whole) {
 
 }  // namespace
 
-Manifest parse_manifest(std::string_view json, const std::string& shown) { return parse(json, shown, true); }
+Manifest parse_manifest(std::string_view json, const std::string& shown) {
+  try {
+    return parse(json, shown, true);
+  } catch (const CheckpointError& e) {
+    const std::string what = e.what();
+    if (what.find("\n  fix: ") != std::string::npos) throw;
+    throw CheckpointError(what + "\n  fix: fetch the file again from where it came, or use another checkpoint");
+  }
+}
 
 Manifest parse_shard(std::string_view json, const std::string& shown) { return parse(json, shown, false); }
 

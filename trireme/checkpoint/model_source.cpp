@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/listed.hpp"
 #include "trireme/base/owned_fd.hpp"
 #include "trireme/checkpoint/hf_source.hpp"
 #include "trireme/checkpoint/manifest.hpp"
@@ -31,7 +32,8 @@ std::vector<std::string> names_in(const fs::path& folder) {
   std::error_code failed;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, failed))
     names.push_back(entry.path().filename().string());
-  require<CheckpointError>(!failed, folder.string(), ": cannot be read: ", failed.message());
+  require<CheckpointError>(!failed, folder.string(), ": cannot be read: ", failed.message(),
+                           "\n  fix: make it readable for this user");
   std::ranges::sort(names);
   return names;
 }
@@ -41,7 +43,8 @@ std::vector<std::string> names_in(const fs::path& folder) {
 FilesBeside files_beside(const fs::path& folder, std::string& note, const std::vector<std::string>& also_not) {
   FilesBeside found;
   const OwnedFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  require<CheckpointError>(bool(fd), folder.string(), ": cannot be opened: ", errno_text(errno));
+  require<CheckpointError>(bool(fd), folder.string(), ": cannot be opened: ", errno_text(errno),
+                           "\n  fix: make it readable for this user");
   for (const std::string& name : names_in(folder)) {
     const bool left_out = name.starts_with('.') || files::is_of_weights(name) || !files::is_base_name(name) ||
                           std::ranges::find(also_not, name) != also_not.end();
@@ -63,7 +66,8 @@ FilesBeside files_beside(const fs::path& folder, std::string& note, const std::v
 
 std::unique_ptr<ModelSource> open_model(const fs::path& path) {
   std::error_code failed;
-  require<CheckpointError>(fs::exists(path, failed), path.string(), ": there is no such folder");
+  require<CheckpointError>(fs::exists(path, failed), path.string(), ": there is no such folder",
+                           "\n  fix: name the folder of a model or of a checkpoint");
   // First: the last checkpoint of a run is a Hugging Face folder too, whose weights are rounded.
   if (is_own_checkpoint(path)) return open_own_source(path);
   const auto has = [&](const char* name) { return fs::exists(fs::symlink_status(path / name, failed)); };
@@ -72,7 +76,12 @@ std::unique_ptr<ModelSource> open_model(const fs::path& path) {
   if (step_in_name(path.filename().string())) return open_own_source(path);  // says what is wrong with it
   throw CheckpointError(text(path.string(), ": neither a Hugging Face folder (", files::kSafetensorsFile, " or ",
                              files::kSafetensorsIndexFile, ") nor a checkpoint of a run (", kManifestName,
-                             ") or of nanotron (model/, model_config.json)"));
+                             ") or of nanotron (model/, model_config.json)\n  fix: name one of these"));
+}
+
+void require_fit(const std::string& shown, const std::vector<std::string>& wrong, const std::string& fix) {
+  require<CheckpointError>(wrong.empty(), shown, ": ", wrong.size(), wrong.size() == 1 ? " tensor does" : " tensors do",
+                           " not fit the model", listed(wrong), "\n  fix: ", fix);
 }
 
 Box whole_box(const Shape& shape) {

@@ -52,6 +52,9 @@ std::unique_ptr<ModelSource> open_model(const std::filesystem::path& path);
 FilesBeside files_beside(const std::filesystem::path& folder, std::string& note,
                          const std::vector<std::string>& also_not = {});
 
+/// CheckpointError that lists what is wrong with the tensors, if anything is, and the fix.
+void require_fit(const std::string& shown, const std::vector<std::string>& wrong, const std::string& fix);
+
 /// The whole of a tensor.
 Box whole_box(const Shape& shape);
 std::size_t bytes_of_box(const Box& box, files::SafetensorsDtype dtype);

@@ -13,6 +13,7 @@
 #include "trireme/checkpoint/nanotron_source.hpp"
 #include "trireme/config/foreign/hf_config_write.hpp"
 #include "trireme/files/safetensors_folder_write.hpp"
+#include "trireme/testing/model_helpers.hpp"
 #include "trireme/testing/temp_folder.hpp"
 #include "trireme/testing/test_helpers.hpp"
 
@@ -23,17 +24,10 @@ namespace fs = std::filesystem;
 using testing::HasSubstr;
 using enum files::SafetensorsDtype;
 
-ModelConfig tiny_model(const std::string& family) {
-  ModelConfig model;
-  model.model_type = family;
-  model.hidden_size = 16;
-  model.num_hidden_layers = 2;
-  model.num_attention_heads = 4;
-  model.num_key_value_heads = family == "gpt2" ? 4 : 2;
-  model.head_dim = 4;
-  model.intermediate_size = 24;
+/// Its vocabulary divides by the tp of the tests, as nanotron demands.
+ModelConfig even_model(const std::string& family) {
+  ModelConfig model = small_model(family);
   model.vocab_size = 10;
-  if (family == "gpt2") model.hidden_act = "gelu_new";
   return model;
 }
 
@@ -91,7 +85,7 @@ void check_boxes(const ModelSource& source) {
 TEST(ModelSource, AnyBoxOfAnyFormat) {
   for (const char* family : {"gpt2", "llama", "qwen2"}) {
     const TempFolder temp;
-    write_folder(temp / "hf", tiny_model(family));
+    write_folder(temp / "hf", even_model(family));
     const auto source = open_model(temp / "hf");
     check_boxes(*source);
     EXPECT_EQ(source->files().at("tokenizer.json"), "{}");
@@ -110,7 +104,7 @@ TEST(ModelSource, AnyBoxOfAnyFormat) {
 
 TEST(ModelSource, AFusedParameterHasOneDtype) {
   const TempFolder temp;
-  const ModelConfig model = tiny_model("llama");
+  const ModelConfig model = even_model("llama");
   write_folder(temp / "hf", model);
   const auto source = open_model(temp / "hf");
   // The same folder with a k_proj of another dtype.
@@ -133,7 +127,7 @@ TEST(ModelSource, AFusedParameterHasOneDtype) {
 
 TEST(ModelSource, NoFolderIsLeftAfterAnError) {
   const TempFolder temp;
-  write_folder(temp / "hf", tiny_model("llama"));
+  write_folder(temp / "hf", even_model("llama"));
   struct Failing final : ModelSource {
     std::unique_ptr<ModelSource> inner;
     const std::string& shown() const override { return inner->shown(); }

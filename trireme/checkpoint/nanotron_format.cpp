@@ -51,10 +51,12 @@ Json parsed_object(const std::string& shown, const std::string& json) {
   files::check_json_bounds(json, shown);
   try {
     Json value = Json::parse(json);
-    require<CheckpointError>(value.is_object(), shown, ": is not a JSON object");
+    require<CheckpointError>(value.is_object(), shown,
+                             ": is not a JSON object\n  fix: fetch the file again from where it came");
     return value;
   } catch (const nlohmann::json::exception& e) {
-    throw CheckpointError(text(shown, ": ", files::json_fault(e.what())));
+    throw CheckpointError(
+        text(shown, ": ", files::json_fault(e.what()), "\n  fix: fetch the file again from where it came"));
   }
 }
 
@@ -81,6 +83,11 @@ std::optional<NanotronFile> parse_nanotron_file(std::string_view name) {
     if (!take_rank(words, "tp", file.tp_rank, file.tp) || !words.empty()) return std::nullopt;
   }
   return file.parameter.empty() ? std::nullopt : std::optional(file);
+}
+
+bool is_of_nanotron_layout(std::string_view name) {
+  constexpr std::array kFolders = {"model/", "optimizer/", "lr_scheduler/", "random/"};
+  return std::ranges::any_of(kFolders, [&](const char* folder) { return name.starts_with(folder); });
 }
 
 std::optional<Placement> nanotron_placement(const ModelConfig& model, const std::string& ours) {
@@ -131,9 +138,11 @@ std::string config_json_of_nanotron(const std::string& shown, const std::string&
   const Json theirs = parsed_object(shown, model_config);
   const auto is_true = [&](const char* field) { return theirs.contains(field) && theirs[field] == true; };
   require<CheckpointError>(is_true("is_llama_config") || is_true("is_qwen2_config"), shown,
-                           ": neither is_llama_config nor is_qwen2_config is true: only these models are read");
+                           ": neither is_llama_config nor is_qwen2_config is true: only these models are read",
+                           "\n  fix: convert it to a Hugging Face folder with nanotron's own tools");
   const bool bias = is_true("attention_bias");
-  require<CheckpointError>(!bias || is_true("is_qwen2_config"), shown, ": attention_bias in a llama is not supported");
+  require<CheckpointError>(!bias || is_true("is_qwen2_config"), shown, ": attention_bias in a llama is not supported",
+                           "\n  fix: convert it to a Hugging Face folder with nanotron's own tools");
   Json json;
   json["architectures"] = {bias ? "Qwen2ForCausalLM" : "LlamaForCausalLM"};
   json["model_type"] = bias ? "qwen2" : "llama";
@@ -148,7 +157,8 @@ std::string config_json_of_nanotron(const std::string& shown, const std::string&
       if (!value.is_null()) json[field] = value;
     } else if (!field.starts_with('_') && !is_one_of(kHarmless)) {
       require<CheckpointError>(is_off(value), shown, ": ", field, " = ", value.dump().substr(0, 60),
-                               " may change what the model computes, and is not supported");
+                               " may change what the model computes, and is not supported",
+                               "\n  fix: convert it to a Hugging Face folder with nanotron's own tools");
     }
   }
   json["use_cache"] = true;

@@ -31,6 +31,10 @@ std::string file_name(const NanotronFile& file);
 /// nullopt for any other name.
 std::optional<NanotronFile> parse_nanotron_file(std::string_view name);
 
+/// Whether a file of a checkpoint of ours (StoredFile::name) is in a folder that only nanotron's layout has:
+/// docs/checkpoints.md.
+bool is_of_nanotron_layout(std::string_view name);
+
 /// How nanotron shards a parameter of ours over its tensor-parallel ranks; nullopt: every rank has all of it.
 std::optional<Placement> nanotron_placement(const ModelConfig& model, const std::string& ours);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include <dirent.h>
@@ -19,6 +18,7 @@
 #include "trireme/files/open_beneath.hpp"
 #include "trireme/files/safetensors.hpp"
 #include "trireme/files/whole_file.hpp"
+#include "trireme/layout/box_copy.hpp"
 #include "trireme/layout/copies.hpp"
 
 namespace trireme::checkpoint {
@@ -29,6 +29,10 @@ namespace fs = std::filesystem;
 constexpr int kMaxDepth = 32;
 constexpr std::size_t kMaxFiles = 1'000'000;
 constexpr std::size_t kMaxSlices = 8192;  // of a tensor, over all ranks: comparing them takes the square
+
+constexpr const char* kReadableFix = "\n  fix: make it readable for this user";
+constexpr const char* kForeignFix = "\n  fix: leave in model/ only what nanotron has saved";
+constexpr const char* kFetchFix = "\n  fix: fetch the files again from where they came";
 
 struct Shard {
   std::unique_ptr<files::Safetensors> open;  // an entry refers to its file
@@ -41,7 +45,7 @@ using Shards = std::map<std::string, std::vector<Shard>>;  // by nanotron's name
 
 OwnedFd open_folder(int at, const std::string& name, const fs::path& shown) {
   OwnedFd fd(::openat(at, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  require<CheckpointError>(bool(fd), shown.string(), ": cannot be opened: ", errno_text(errno));
+  require<CheckpointError>(bool(fd), shown.string(), ": cannot be opened: ", errno_text(errno), kReadableFix);
   return fd;
 }
 
@@ -49,11 +53,12 @@ OwnedFd open_folder(int at, const std::string& name, const fs::path& shown) {
 class Collector {
  public:
   void walk(const OwnedFd& folder, const fs::path& shown, const std::string& module, int depth = 0) {
-    require<CheckpointError>(depth < kMaxDepth, shown.string(), ": folders are nested more than ", kMaxDepth, " deep");
+    require<CheckpointError>(depth < kMaxDepth, shown.string(), ": folders are nested more than ", kMaxDepth, " deep",
+                             kForeignFix);
     for (const std::string& name : names(folder, shown)) {
       struct stat facts{};
       require<CheckpointError>(::fstatat(folder.get(), name.c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0,
-                               (shown / name).string(), ": cannot be read: ", errno_text(errno));
+                               (shown / name).string(), ": cannot be read: ", errno_text(errno), kReadableFix);
       require<SecurityError>(!S_ISLNK(facts.st_mode), (shown / name).string(),
                              ": is a link, which may lead anywhere: nanotron writes none\n  fix: put the file there");
       if (S_ISDIR(facts.st_mode))
@@ -68,7 +73,7 @@ class Collector {
   static std::vector<std::string> names(const OwnedFd& folder, const fs::path& shown) {
     const int again = ::openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR* entries = again < 0 ? nullptr : ::fdopendir(again);
-    require<CheckpointError>(entries != nullptr, shown.string(), ": cannot be read: ", errno_text(errno));
+    require<CheckpointError>(entries != nullptr, shown.string(), ": cannot be read: ", errno_text(errno), kReadableFix);
     std::vector<std::string> names;
     while (const dirent* entry = ::readdir(entries))
       if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
@@ -80,14 +85,16 @@ class Collector {
   void add(const OwnedFd& folder, const std::string& name, const fs::path& shown, const std::string& module) {
     const std::optional<NanotronFile> parsed = parse_nanotron_file(name);
     require<CheckpointError>(parsed.has_value(), shown.string(),
-                             ": is not named as a tensor: model_NAME[_pp-rank-P-of-N_tp-rank-T-of-N].safetensors");
-    require<CheckpointError>(++count_ <= kMaxFiles, shown.string(), ": more than ", kMaxFiles, " files");
+                             ": is not named as a tensor: model_NAME[_pp-rank-P-of-N_tp-rank-T-of-N].safetensors",
+                             kForeignFix);
+    require<CheckpointError>(++count_ <= kMaxFiles, shown.string(), ": more than ", kMaxFiles, " files", kForeignFix);
     const int fd = files::open_beneath(folder.get(), name);
-    require<CheckpointError>(fd >= 0, shown.string(), ": cannot be opened: ", errno_text(errno));
+    require<CheckpointError>(fd >= 0, shown.string(), ": cannot be opened: ", errno_text(errno), kReadableFix);
     auto file = std::make_unique<files::Safetensors>(files::MappedFile(fd, shown.string()));
     const files::SafetensorsEntry data = file->at("data");
     require<CheckpointError>(files::is_weight_dtype(data.dtype), shown.string(), ": data is of dtype ",
-                             files::name(data.dtype), ": weights must be F64, F32, F16 or BF16");
+                             files::name(data.dtype),
+                             ": weights must be F64, F32, F16 or BF16\n  fix: save them in one of these");
     Shard shard{.open = std::move(file), .data = data};
     const Slices all = slices_of(whole_box(data.shape));
     shard.pairs = pairs_of(shard, parsed->is_shard).value_or(std::vector{SlicesPair{all, all}});
@@ -100,7 +107,8 @@ class Collector {
     const auto pairs = metadata.find("local_global_slices_pairs"), shape = metadata.find("unsharded_shape");
     if (!needed && pairs == metadata.end()) return std::nullopt;
     require<CheckpointError>(pairs != metadata.end() && shape != metadata.end(), shard.file().shown(),
-                             ": is a shard, but its metadata lacks local_global_slices_pairs or unsharded_shape");
+                             ": is a shard, but its metadata lacks local_global_slices_pairs or unsharded_shape",
+                             kFetchFix);
     try {
       const ShardedInfo info = validated({.global_ranks = {},
                                           .local_global_slices_pairs = parse_slices_pairs(pairs->second),
@@ -108,7 +116,7 @@ class Collector {
                                          shard.data.shape);
       return info.local_global_slices_pairs;
     } catch (const CheckpointError& e) {
-      throw CheckpointError(text(shard.file().shown(), ": ", e.what()));
+      throw CheckpointError(text(shard.file().shown(), ": ", e.what(), kFetchFix));
     }
   }
 
@@ -118,7 +126,8 @@ class Collector {
 
 /// Why the shards are not exactly one tensor of this shape; empty if they are.
 std::string fault_of(const std::vector<Shard>& shards, const Shape& shape) {
-  std::vector<std::pair<Box, const Shard*>> boxes;
+  std::vector<Box> boxes;
+  std::vector<const Shard*> holders;  // of each box
   std::int64_t elements = 0;
   for (const Shard& shard : shards) {
     if (shard.data.dtype != shards[0].data.dtype)
@@ -133,42 +142,20 @@ std::string fault_of(const std::vector<Shard>& shards, const Shape& shape) {
       std::int64_t size = 1;
       for (const Range& range : box) size *= range.size();
       elements += size;
-      if (size > 0) boxes.emplace_back(box, &shard);
+      if (size > 0) {
+        boxes.push_back(box);
+        holders.push_back(&shard);
+      }
       if (boxes.size() > kMaxSlices)
         return text(shard.file().shown(), ": a tensor of more than ", kMaxSlices, " slices");
     }
   }
-  // Boxes that overlap do so in the first dim: only neighbours in its order have to be compared.
-  std::ranges::sort(boxes, {}, [](const auto& each) { return each.first.empty() ? 0 : each.first[0].begin; });
-  for (std::size_t i = 0; i < boxes.size(); ++i)
-    for (std::size_t j = i + 1; j < boxes.size(); ++j) {
-      const auto& [a, of_a] = boxes[i];
-      const auto& [b, of_b] = boxes[j];
-      if (!a.empty() && b[0].begin >= a[0].end) break;
-      bool overlap = true;
-      for (std::size_t d = 0; d < a.size(); ++d) overlap = overlap && a[d].begin < b[d].end && b[d].begin < a[d].end;
-      if (overlap)
-        return text(of_a->file().shown(), " and ", of_b->file().shown(), " both hold elements of ", str(a), " and ",
-                    str(b));
-    }
+  if (const auto two = overlapping(boxes))
+    return text(holders[two->first]->file().shown(), " and ", holders[two->second]->file().shown(),
+                " both hold elements of ", str(boxes[two->first]), " and ", str(boxes[two->second]));
   if (elements == numel(shape)) return "";
   return text(shards[0].file().shown(), " and its other shards hold ", elements, " of the ", numel(shape),
               " elements of a tensor of shape ", tuple_text(shape));
-}
-
-/// Copies a dense box into its place in a larger one; dims from `dim` on.
-void place_box(std::span<const std::byte>& from, const Box& at, const Box& whole, std::size_t dim, std::size_t element,
-               std::byte* to) {
-  std::size_t stride = element;  // of an index of this dim
-  for (std::size_t d = dim + 1; d < whole.size(); ++d) stride *= static_cast<std::size_t>(whole[d].size());
-  if (dim + 1 >= at.size()) {
-    const std::size_t bytes = at.empty() ? element : static_cast<std::size_t>(at[dim].size()) * element;
-    std::memcpy(to + (at.empty() ? 0 : static_cast<std::size_t>(at[dim].begin) * element), from.data(), bytes);
-    from = from.subspan(bytes);
-    return;
-  }
-  for (std::int64_t i = at[dim].begin; i < at[dim].end; ++i)
-    place_box(from, at, whole, dim + 1, element, to + static_cast<std::size_t>(i) * stride);
 }
 
 class NanotronSource final : public ModelSource {
@@ -196,10 +183,7 @@ class NanotronSource final : public ModelSource {
     for (const auto& [theirs, all] : shards_)
       if (std::ranges::none_of(by_name_, [&](const auto& each) { return each.second == &all; }))
         wrong.push_back(text(theirs, " has no place in a ", model_.model_type, " model of this config"));
-    std::string lines;
-    for (std::size_t i = 0; i < std::min<std::size_t>(wrong.size(), 5); ++i) lines += "\n  " + wrong[i];
-    require<CheckpointError>(wrong.empty(), shown_, ": ", wrong.size(),
-                             wrong.size() == 1 ? " tensor does" : " tensors do", " not fit the model", lines);
+    require_fit(shown_, wrong, "the model_config.json that was saved with these weights");
   }
 
   const std::string& shown() const override { return shown_; }
@@ -225,8 +209,7 @@ class NanotronSource final : public ModelSource {
         }
         bytes.resize(bytes_of_box(common->from_local, tensor.dtype));
         shard.file().read(shard.data, starts, sizes, bytes);
-        std::span<const std::byte> from = bytes;
-        place_box(from, common->to_local, local, 0, element, out.data());
+        copy_box(bytes, common->global, out, box, common->global, element);
       }
   }
 
@@ -246,7 +229,7 @@ fs::path latest_checkpoint(const fs::path& path) {
   while (!step.empty() && (step.back() == '\n' || step.back() == ' ')) step.pop_back();
   require<CheckpointError>(
       !step.empty() && step.size() < 19 && step.find_first_not_of("0123456789") == std::string::npos,
-      (path / "latest.txt").string(), ": must hold the number of a step");
+      (path / "latest.txt").string(), ": must hold the number of a step\n  fix: name the folder of the step itself");
   return path / step;
 }
 
@@ -259,19 +242,21 @@ std::unique_ptr<ModelSource> open_nanotron_source(const fs::path& path) {
   FilesBeside beside = files_beside(folder, note, {"checkpoint_metadata.json", "config.yaml", "latest.txt"});
   Collector collector;
   const OwnedFd root(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  require<CheckpointError>(bool(root), folder.string(), ": cannot be opened: ", errno_text(errno));
+  require<CheckpointError>(bool(root), folder.string(), ": cannot be opened: ", errno_text(errno), kReadableFix);
   struct stat facts{};
   const bool there = ::fstatat(root.get(), "model", &facts, AT_SYMLINK_NOFOLLOW) == 0;
-  require<CheckpointError>(there, folder.string(), ": has no folder model/: is it a nanotron checkpoint?");
-  require<SecurityError>(!S_ISLNK(facts.st_mode), (folder / "model").string(), ": is a link, which may lead anywhere");
+  require<CheckpointError>(there, folder.string(), ": has no folder model/: is it a nanotron checkpoint?",
+                           "\n  fix: name a folder that nanotron has saved");
+  require<SecurityError>(!S_ISLNK(facts.st_mode), (folder / "model").string(), ": is a link, which may lead anywhere",
+                         "\n  fix: put the folder itself there");
   collector.walk(open_folder(root.get(), "model", folder / "model"), folder / "model", "");
   Shards shards = collector.take();
-  require<CheckpointError>(!shards.empty(), (folder / "model").string(), ": is empty");
+  require<CheckpointError>(!shards.empty(), (folder / "model").string(), ": is empty", kFetchFix);
 
   const auto theirs = beside.find("model_config.json");
   if (!beside.contains("config.json")) {
-    require<CheckpointError>(theirs != beside.end(), folder.string(),
-                             ": has neither model_config.json nor config.json");
+    require<CheckpointError>(theirs != beside.end(), folder.string(), ": has neither model_config.json nor config.json",
+                             "\n  fix: put the model_config.json there that nanotron has saved with the weights");
     const auto dtype = shards.begin()->second[0].data.dtype;
     beside["config.json"] =
         config_json_of_nanotron((folder / "model_config.json").string(), theirs->second, files::torch_name(dtype));

@@ -33,7 +33,8 @@ class OwnSource final : public ModelSource {
         beside_.emplace(file.name, reader_.small_file(file.name));
     const auto config = beside_.find("config.json");
     require<CheckpointError>(config != beside_.end(), shown(),
-                             ": has no config.json: the run's model is none that transformers has");
+                             ": has no config.json: the run's model is none that transformers has",
+                             "\n  fix: a checkpoint of a model that it has; training itself goes on from any");
     model_ = model_of_config_json(shown() + "/config.json", config->second);
     dtype_ = dtype_named_in(config->second);
     std::vector<std::string> wrong;
@@ -51,10 +52,7 @@ class OwnSource final : public ModelSource {
       if (stored.kind == kWeight && std::ranges::find(tensors_, stored.name, &ModelTensor::name) == tensors_.end() &&
           wrong.empty())
         wrong.push_back(text(stored.name, " has no place in a ", model_.model_type, " model of this config.json"));
-    std::string lines;
-    for (std::size_t i = 0; i < std::min<std::size_t>(wrong.size(), 5); ++i) lines += "\n  " + wrong[i];
-    require<CheckpointError>(wrong.empty(), shown(), ": ", wrong.size(),
-                             wrong.size() == 1 ? " tensor does" : " tensors do", " not fit the model", lines);
+    require_fit(shown(), wrong, "a checkpoint whose config.json was not changed");
   }
 
   const std::string& shown() const override { return reader_.shown(); }

@@ -7,6 +7,7 @@
 #include "trireme/checkpoint/model_source.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
 #include "trireme/config/schema/parameter_placement.hpp"
+#include "trireme/config/schema/pipeline.hpp"
 #include "trireme/config/schema/weight_names.hpp"
 #include "trireme/layout/saver_of.hpp"
 

@@ -13,7 +13,7 @@
 namespace trireme::checkpoint {
 
 // Note [Which rank saves what]
-//   pp      a parameter is saved by its pipeline stage (config/schema/parameter_placement.hpp)
+//   pp      a parameter is saved by its pipeline stage (config/schema/pipeline.hpp)
 //   tp      each rank saves its pieces; of ranks with the same piece (a norm, a shared KV head) saver_of() names one
 //   dp, cp  these ranks hold the same pieces: one after the other, the parameters of a stage are a sequence of rows,
 //           of which each rank saves an equal part, cut between two rows

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <numeric>
+#include <set>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -41,12 +42,13 @@ auto as_checkpoint_error(const F& body) {
 OwnedFd opened_folder(const std::filesystem::path& checkpoint, const std::string& shown) {
   struct stat facts{};
   const bool there = ::lstat(checkpoint.c_str(), &facts) == 0;
-  require<CheckpointError>(there, shown, ": ", errno_text(errno));
+  require<CheckpointError>(there, shown, ": ", errno_text(errno), "\n  fix: name the folder of a checkpoint");
   require<SecurityError>(!S_ISLNK(facts.st_mode), shown,
                          " is a symlink, which may lead anywhere\n  fix: name the folder", " that it leads to");
   require<CheckpointError>(S_ISDIR(facts.st_mode), shown, " is not a folder\n  fix: name the folder of a checkpoint");
   OwnedFd fd(::open(checkpoint.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  require<CheckpointError>(static_cast<bool>(fd), shown, ": cannot be opened: ", errno_text(errno));
+  require<CheckpointError>(static_cast<bool>(fd), shown, ": cannot be opened: ", errno_text(errno),
+                           "\n  fix: make it readable for this user");
   return fd;
 }
 
@@ -96,18 +98,6 @@ std::string id_in(const files::RandomReader& file) {
   } catch (const Error&) {
     return "";
   }
-}
-
-/// Two slices with an element in common. Sorted by the first dim, a slice meets few others.
-const StoredSlice* overlapping(const StoredTensor& tensor) {
-  std::vector<const StoredSlice*> sorted;
-  for (const StoredSlice& slice : tensor.slices) sorted.push_back(&slice);
-  if (tensor.shape.empty()) return sorted.size() > 1 ? sorted.back() : nullptr;
-  std::ranges::sort(sorted, {}, [](const StoredSlice* slice) { return slice->box.front().begin; });
-  for (std::size_t i = 0; i < sorted.size(); ++i)
-    for (std::size_t j = i + 1; j < sorted.size() && sorted[j]->box.front().begin < sorted[i]->box.front().end; ++j)
-      if (intersection(sorted[i]->box, sorted[j]->box)) return sorted[j];
-  return nullptr;
 }
 
 std::string name_of(const StoredTensor& tensor, const Box& box) {
@@ -192,7 +182,8 @@ void Reader::read_manifest() {
   require<SecurityError>(fd >= 0 || error != ELOOP, shown, ": is a symlink", kLinkFix);
   require<CheckpointError>(fd >= 0 || error != ENOENT, shown_, " is not a checkpoint: it has no ", kManifestName,
                            ", which is written last\n  fix: use an earlier checkpoint; this one was not completed");
-  require<CheckpointError>(fd >= 0, shown, ": cannot be opened: ", errno_text(error));
+  require<CheckpointError>(fd >= 0, shown, ": cannot be opened: ", errno_text(error),
+                           "\n  fix: make it readable for this user");
   std::string json;
   as_checkpoint_error([&] {
     const files::RandomReader file(fd, shown);
@@ -231,18 +222,36 @@ void Reader::check_file(const StoredFile& file, Faults& faults) {
   }
 }
 
+/// In the folder of the checkpoint the files of ranks; in the folders below it, as far as the manifest uses them, what
+/// is named like the files with tensors there. Other files may be put beside them.
 void Reader::check_extra_files(const std::filesystem::path& checkpoint, Faults& faults) const {
-  std::vector<std::string> extra;
-  std::error_code failed;
-  for (auto entry = std::filesystem::directory_iterator(checkpoint, failed);
-       !failed && entry != std::filesystem::directory_iterator(); entry.increment(failed)) {
-    const std::string name = entry->path().filename().string();
-    if (is_rank_file(name) && std::ranges::find(manifest_.files, name, &StoredFile::name) == manifest_.files.end())
-      extra.push_back(name);
+  namespace fs = std::filesystem;
+  std::set<std::string> listed, extra;
+  std::set<fs::path> folders;  // those directly in the checkpoint
+  for (const StoredFile& file : manifest_.files) {
+    listed.insert(file.name);
+    if (const fs::path path = file.name; path.has_parent_path()) folders.insert(*path.begin());
   }
-  require<CheckpointError>(!failed, shown_, ": cannot be listed: ", failed.message());
-  std::ranges::sort(extra);
-  for (const std::string& name : extra) faults.add(name, ": is not of this checkpoint: the manifest does not list it");
+  const auto check = [&](const fs::path& path, bool is_shard) {
+    const std::string name = path.lexically_relative(checkpoint).string();
+    if (is_shard && !listed.contains(name)) extra.insert(name);
+  };
+  std::error_code failed;
+  for (auto entry = fs::directory_iterator(checkpoint, failed); !failed && entry != fs::directory_iterator();
+       entry.increment(failed))
+    check(entry->path(), is_rank_file(entry->path().filename().string()));
+  for (const fs::path& folder : folders)
+    for (auto entry = fs::recursive_directory_iterator(checkpoint / folder, failed);
+         !failed && entry != fs::recursive_directory_iterator(); entry.increment(failed)) {
+      const std::string kind = entry->path().extension().string();
+      check(entry->path(), kind == ".safetensors" || kind == ".pt");
+    }
+  // A folder that is missing is told as its files are.
+  require<CheckpointError>(!failed || failed == std::errc::no_such_file_or_directory, shown_,
+                           ": cannot be listed: ", failed.message(), kFix);
+  for (const std::string& name : extra)
+    faults.add(is_rank_file(name) ? name : files::shown_name(name),
+               ": is not of this checkpoint: the manifest does not list it");
 }
 
 void Reader::check_slices(Faults& faults) {
@@ -253,8 +262,10 @@ void Reader::check_slices(Faults& faults) {
       faults.add(file.name, ": the manifest lists it twice, or lists itself");
   }
   for (const StoredTensor& tensor : manifest_.tensors) {
-    if (const StoredSlice* twice = overlapping(tensor))
-      faults.add(kManifestName, ": ", name_of(tensor, twice->box), " overlaps another slice");
+    std::vector<Box> boxes;
+    for (const StoredSlice& slice : tensor.slices) boxes.push_back(slice.box);
+    if (const auto two = overlapping(boxes))
+      faults.add(kManifestName, ": ", name_of(tensor, boxes[two->second]), " overlaps another slice");
     for (const StoredSlice& slice : tensor.slices)
       slices[slice.file].push_back({slice.offset, slice.offset + bytes_of(tensor, slice.box)});
   }

@@ -115,8 +115,11 @@ TEST(CheckpointReader, ListsAllFaults) {
   std::filesystem::remove(saved.path / "config.json");
   std::filesystem::resize_file(saved.path / "rank-00000.safetensors", 100);
   write_file(saved.path / "rank-00007.safetensors", "x");
-  write_file(saved.path / "notes.txt", "anything else may be there");
-  EXPECT_THAT(saved.refusal(), AllOf(HasSubstr("step-10: 3 faults"), HasSubstr("config.json: is missing"),
+  write_file(saved.path / "inner/most/weights.safetensors", "x");
+  for (const char* name : {"notes.txt", "weights.safetensors", "inner/notes.txt"})
+    write_file(saved.path / name, "anything else may be there");
+  EXPECT_THAT(saved.refusal(), AllOf(HasSubstr("step-10: 4 faults"), HasSubstr("config.json: is missing"),
+                                     HasSubstr("inner/most/weights.safetensors\": is not of this checkpoint"),
                                      HasSubstr("rank-00000.safetensors: has 100 bytes, not "),
                                      HasSubstr("rank-00007.safetensors: is not of this checkpoint"), HasSubstr("fix: "),
                                      Not(HasSubstr("notes"))));

@@ -7,6 +7,7 @@
 #include "trireme/base/sha256.hpp"
 #include "trireme/checkpoint/commit.hpp"
 #include "trireme/checkpoint/model_source.hpp"
+#include "trireme/checkpoint/nanotron_format.hpp"
 #include "trireme/checkpoint/rank_slices.hpp"
 #include "trireme/checkpoint/step_folder.hpp"
 #include "trireme/checkpoint/stored_config.hpp"
@@ -49,6 +50,7 @@ Manifest new_manifest(const Manifest& old, Config config, const Grid& grid, cons
   out.layout["zero"] = config.parallelism.zero;
   for (const config::Field& field : config::fields(config))
     if (field.key.starts_with("parallelism.")) out.config[field.key] = config::toml_text(field.value);
+  out.config["checkpoint.format"] = "\"trireme\"";
   return out;
 }
 
@@ -59,7 +61,8 @@ class Reshaper {
            files::Fs& fs)
       : source_(source), slices_(slices), target_(target), options_(options), fs_(fs) {
     for (const StoredTensor& tensor : source.manifest().tensors)
-      if (tensor.kind != kRandom || slices.keeps_random()) of_ += bytes_of(tensor, whole_box(tensor.shape));
+      if (tensor.kind != kModel && (tensor.kind != kRandom || slices.keeps_random()))
+        of_ += bytes_of(tensor, whole_box(tensor.shape));
   }
 
   std::vector<Manifest> write_ranks() {
@@ -96,17 +99,25 @@ class Reshaper {
   std::uint64_t done_ = 0, of_ = 0;
 };
 
+/// Not those of nanotron's layout: they name ranks that there are no more.
 SmallFiles small_files_of(const Reader& source) {
   SmallFiles out;
   for (const StoredFile& file : source.manifest().files)
-    if (!is_rank_file(file.name)) out.emplace_back(file.name, source.small_file(file.name));
+    if (!is_rank_file(file.name) && !is_of_nanotron_layout(file.name))
+      out.emplace_back(file.name, source.small_file(file.name));
   return out;
+}
+
+/// Without the weights that nanotron's layout stores a second time.
+Manifest in_own_layout(Manifest manifest) {
+  std::erase_if(manifest.tensors, [](const StoredTensor& tensor) { return tensor.kind == kModel; });
+  return manifest;
 }
 
 }  // namespace
 
 Reshaped reshape(const Reader& source, const stdfs::path& out, const ReshapeOptions& options) {
-  const Manifest& old = source.manifest();
+  const Manifest old = in_own_layout(source.manifest());
   config::LoadedConfig loaded = stored_config(old, source.shown());
   apply(options.to, loaded);
   const RankSlices slices(old, loaded.config.model, loaded.config.parallelism);

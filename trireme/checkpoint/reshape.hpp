@@ -27,7 +27,8 @@ struct Reshaped {
 };
 
 /// A new checkpoint OUT/step-N, of which each rank's file has what that rank would save (Note [Which rank saves what]).
-/// Training state, data and small files are the same; a new id, and the layout's keys in the config.
+/// Training state, data and small files are the same; a new id, and the layout's keys in the config. Of a checkpoint in
+/// nanotron's layout, what only that layout has is left out: model/ and the files that name ranks.
 /// Every byte is verified. Needs the memory of two slices (16 MiB each) and as much for writing. `out`: not there, or
 /// an empty folder, in a folder that is there. ConfigError for a layout that does not fit the model, and for a wrong
 /// `out`; CheckpointError for a source that is damaged or not a model of this program, and for errors of the disk.

@@ -12,6 +12,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/checkpoint/commit.hpp"
 #include "trireme/config/schema/parameter_placement.hpp"
+#include "trireme/config/schema/pipeline.hpp"
 #include "trireme/layout/box_copy.hpp"
 #include "trireme/testing/model_checkpoint.hpp"
 #include "trireme/testing/model_helpers.hpp"

@@ -148,8 +148,13 @@ void ShardWriter::write_blocks() {
       filled = std::move(queue_.front());
       queue_.pop_front();
     }
-    if (!failed_)
-      if (const int error = write_block(filled)) fail("cannot be written", error);
+    try {
+      if (!failed_)
+        if (const int error = write_block(filled)) fail("cannot be written", error);
+    } catch (const std::bad_alloc&) {
+      no_memory_ = true;
+      fail("no memory");
+    }
     pool_.give_back(std::move(filled.block));
   }
   if (fd_ < 0) return;

@@ -1,9 +1,9 @@
 #include "trireme/checkpoint/stored_config.hpp"
 
-#include <algorithm>
 #include <map>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/listed.hpp"
 #include "trireme/config/read/convert.hpp"
 #include "trireme/config/read/toml_file.hpp"
 #include "trireme/config/rules/validate.hpp"
@@ -70,13 +70,9 @@ std::vector<std::string> tensor_faults(const Manifest& manifest, const ModelConf
 }
 
 void check_tensors(const Manifest& manifest, const ModelConfig& m, const std::string& shown) {
-  constexpr std::size_t kShownFaults = 8;
   const std::vector<std::string> faults = tensor_faults(manifest, m);
-  if (faults.empty()) return;
-  std::string message = text(shown, ": its tensors are not those of the ", m.model_type, " model in its config");
-  for (std::size_t i = 0; i < std::min(kShownFaults, faults.size()); ++i) message += "\n  " + faults[i];
-  if (faults.size() > kShownFaults) message += text("\n  and ", faults.size() - kShownFaults, " more");
-  throw CheckpointError(message + kConfigFix);
+  require<CheckpointError>(faults.empty(), shown, ": its tensors are not those of the ", m.model_type,
+                           " model in its config", listed(faults), kConfigFix);
 }
 
 }  // namespace

@@ -30,7 +30,9 @@ int number(ExitCode code) { return static_cast<int>(code); }
 void add_schedule(CLI::App& app, Choice& choice) {
   auto options = std::make_shared<ScheduleOptions>();
   CLI::App* cmd = app.add_subcommand("schedule", "Draw a pipeline schedule, check it, and say what it costs");
-  cmd->add_option("name", options->name, "afab, 1f1b, interleaved-1f1b, zb1p, zbv or dualpipe-v")->required();
+  CLI::Option* name = cmd->add_option("name", options->name, "afab, 1f1b, interleaved-1f1b, zb1p, zbv or dualpipe-v");
+  cmd->add_option("--file", options->file, "instead of a name: a schedule of your own, as --text prints one")
+      ->excludes(name);
   cmd->add_option("--stages", options->stages, "pipeline ranks")->capture_default_str();
   cmd->add_option("--microbatches", options->microbatches, "microbatches of a step")->capture_default_str();
   cmd->add_option("--virtual-stages", options->virtual_stages, "chunks a rank, for interleaved-1f1b; default: 2");
@@ -40,7 +42,9 @@ void add_schedule(CLI::App& app, Choice& choice) {
   cmd->add_option("--transfer", options->costs.transfer, "time from one rank to the next")->capture_default_str();
   cmd->add_option("--svg", options->svg, "write a picture to this file");
   cmd->add_flag("--text", options->print_text, "print the steps themselves, one line a rank");
-  cmd->footer("Example:\n  trireme schedule 1f1b --stages 4 --microbatches 8");
+  cmd->footer(
+      "Example:\n  trireme schedule 1f1b --stages 4 --microbatches 8\n  trireme schedule zb1p --text > mine.txt\n"
+      "  trireme schedule --file mine.txt");
   cmd->callback([options, &choice] {
     choice.run = [options](Console& console) { return number(run_schedule(*options, console)); };
   });

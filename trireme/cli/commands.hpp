@@ -24,6 +24,7 @@ struct Console {
 
 struct ScheduleOptions {
   std::string name;
+  std::string file;  // of a schedule, instead of a name
   int stages = 4;
   int microbatches = 8;
   int virtual_stages = 0;  // 0: not given, which means two for interleaved-1f1b

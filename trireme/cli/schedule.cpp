@@ -4,6 +4,7 @@
 
 #include "trireme/base/file_output.hpp"
 #include "trireme/cli/commands.hpp"
+#include "trireme/config/schema/pipeline.hpp"
 #include "trireme/schedule/draw.hpp"
 #include "trireme/schedule/generate.hpp"
 
@@ -13,10 +14,16 @@ namespace {
 constexpr double kMaxSteps = 2e7;  // a few GB; a larger drawing is useless
 constexpr double kMaxCost = 1e12;
 
-void check(const ScheduleOptions& o, schedule::ScheduleKind kind, std::int64_t chunks) {
+void check_costs(const ScheduleOptions& o) {
   for (const auto& [option, cost] : {std::pair{"--forward", o.costs.F}, std::pair{"--input-grad", o.costs.I},
                                      std::pair{"--weight-grad", o.costs.W}, std::pair{"--transfer", o.costs.transfer}})
     require<ConfigError>(cost >= 0 && cost <= kMaxCost, option, " = ", cost, ": a time is from 0 to ", kMaxCost);
+}
+
+schedule::Schedule generated(const ScheduleOptions& o) {
+  const int virtual_stages = o.virtual_stages == 0 ? 2 : o.virtual_stages;
+  const schedule::ScheduleKind kind = schedule::parse_schedule_kind(o.name);
+  const int chunks = schedule::chunks_per_rank(kind, virtual_stages);
   require<ConfigError>(o.virtual_stages == 0 || kind == schedule::ScheduleKind::interleaved, "--virtual-stages ",
                        o.virtual_stages, " with ", o.name, ": only interleaved-1f1b takes a number of chunks");
   // V-shaped schedules are generated for at least two microbatches per stage.
@@ -24,15 +31,21 @@ void check(const ScheduleOptions& o, schedule::ScheduleKind kind, std::int64_t c
                        static_cast<double>(chunks);
   require<ConfigError>(steps <= kMaxSteps, o.stages, " stages × ", o.microbatches, " microbatches × ", chunks,
                        " chunks is too large to draw");
+  return schedule::make_schedule(kind, o.stages, o.microbatches, virtual_stages);
+}
+
+std::string names() {
+  std::string all;
+  for (const std::string& name : schedule::schedule_names()) all += text(all.empty() ? "" : ", ", name);
+  return all;
 }
 
 }  // namespace
 
 ExitCode run_schedule(const ScheduleOptions& o, Console& console) {
-  const int virtual_stages = o.virtual_stages == 0 ? 2 : o.virtual_stages;
-  const schedule::ScheduleKind kind = schedule::parse_schedule_kind(o.name);
-  check(o, kind, schedule::chunks_per_rank(kind, virtual_stages));
-  const schedule::Schedule schedule = schedule::make_schedule(kind, o.stages, o.microbatches, virtual_stages);
+  require<ConfigError>(!o.name.empty() || !o.file.empty(), "no schedule\n  fix: one of ", names(), ", or --file FILE");
+  check_costs(o);
+  const schedule::Schedule schedule = o.file.empty() ? generated(o) : read_schedule(o.file);
   const schedule::Replay replayed = schedule::replay(schedule, o.costs);
   if (o.print_text) {
     console.out << str(schedule);

@@ -61,6 +61,7 @@ int launch_from_hostfile(const LaunchCommand& c, std::ostream& err) {
   if (!c.master.empty()) parse_address("--master", c.master, options.master_addr, options.master_port);
   options.remote_shell = words_of(c.ssh);
   options.variables = process_variables();
+  options.variables["TRIREME_START_ID"] = hex_digits(random_bytes(16));
   // Set, and empty: the user wants an open store, for programs that cannot give a secret.
   const auto given = options.variables.find("TRIREME_SECRET");
   options.secret = given == options.variables.end() ? hex_digits(random_bytes(32)) : given->second;
@@ -99,7 +100,10 @@ int run_launch(const LaunchCommand& c, Console& console) {
     job.log_folder = run + "/ranks";
     job.hang_folder = run + "/hang";
   }
-  if (c.control_stdin) job.control_fd = STDIN_FILENO;
+  if (c.control_stdin) {  // started by the launcher of a job over hosts
+    job.control_fd = STDIN_FILENO;
+    job.start_id = value_of(job.variables, "TRIREME_START_ID");
+  }
   if (!c.master.empty()) parse_address("--master", c.master, job.master_addr, job.master_port);
   return launcher::run_job(job, console.err);
 }

@@ -1,10 +1,12 @@
 // `trireme train CONFIG -n N`
 #include <chrono>
 #include <filesystem>
-#include <sstream>
+
+#include <unistd.h>
 
 #include "trireme/base/file_output.hpp"
 #include "trireme/base/process_limits.hpp"
+#include "trireme/base/process_start.hpp"
 #include "trireme/base/stop_signals.hpp"
 #include "trireme/cli/commands.hpp"
 #include "trireme/comm/group_text.hpp"
@@ -25,7 +27,6 @@
 #include "trireme/train/component_options.hpp"
 #include "trireme/train/memory_check.hpp"
 #include "trireme/train/rank_setup.hpp"
-#include "trireme/train/resume.hpp"
 #include "trireme/train/trainer.hpp"
 
 namespace trireme::cli {
@@ -56,13 +57,29 @@ bool is_told_in_full(int code) {
          code != static_cast<int>(ExitCode::hang_or_mismatch);
 }
 
-ChosenRun run_of(const Config& config, const Variables& variables) {
+/// What all attempts of the launcher of this rank have in common, and no other start has; empty: not known.
+std::string start_of(const Environment& env, const Variables& variables) {
+  if (env.launcher == "trireme launch") return value_of(variables, "TRIREME_START_ID");
+  if (env.launcher != "torchrun") return "";
+  const std::string since = process_start_ticks(::getppid());  // the agent, which outlives its ranks
+  return since.empty() ? "" : text("torchrun ", ::getppid(), " ", since, " ", env.master_addr, ":", env.master_port);
+}
+
+/// The folder of the run. `start`, `attempt`: see RunRequest.
+report::RunFolder run_of(const Config& config, const Variables& variables, std::ostream& err,
+                         const std::string& start = "", int attempt = 0) {
   const Grid grid = config::dense_grid(config.parallelism);
   remove_unfinished_of_runs(config.run.dir);
-  return choose_run(config, fingerprint_of_config(config),
-                    {.time = std::chrono::system_clock::now(),
-                     .job_id = job_id(variables),
-                     .layout = report::layout_word(grid.axes())});
+  const KeyValues given = fingerprint_of_config(config);
+  const ChosenRun chosen = choose_run({.config = config,
+                                       .given = given,
+                                       .facts = {.time = std::chrono::system_clock::now(),
+                                                 .job_id = job_id(variables),
+                                                 .layout = report::layout_word(grid.axes())},
+                                       .start = start,
+                                       .attempt = attempt});
+  for (const std::string& note : chosen.notes) err << "note: " << note << std::endl;
+  return chosen.folder;
 }
 
 /// ranks/, or the first of ranks-2/, ranks-3/ ... that is not there: a run that goes on keeps its old logs.
@@ -70,16 +87,6 @@ std::filesystem::path free_log_folder(const std::filesystem::path& run) {
   std::filesystem::path folder = run / "ranks";
   for (int i = 2; std::filesystem::exists(folder); ++i) folder = run / text("ranks-", i);
   return folder;
-}
-
-/// The paths of rank 0, on every rank.
-std::vector<std::filesystem::path> broadcast_paths(std::vector<std::filesystem::path> paths, World& world) {
-  std::string lines;
-  for (const std::filesystem::path& path : paths) lines += path.string() + "\n";
-  std::istringstream all(broadcast_text(world.control(), lines));
-  paths.clear();
-  for (std::string line; std::getline(all, line);) paths.emplace_back(line);
-  return paths;
 }
 
 int train_as_rank(const TrainCommand& command, const Environment& env, const Variables& variables, Console& console) {
@@ -115,14 +122,14 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
   const ProcessSetup process(process_options(config, context, variables));
   report::RunFolder own_folder;  // made by this rank
   if (io.folder.empty()) {
-    if (env.rank == 0) own_folder = run_of(config, variables).folder;
-    if (env.rank == 0 && own_folder.is_new)
-      StopSignals::remove_when_leaving(own_folder.path / "metrics.jsonl", own_folder.path);
+    if (env.rank == 0) own_folder = run_of(config, variables, console.err, start_of(env, variables), env.attempt);
+    if (env.rank == 0 && own_folder.is_new) {
+      StopSignals::remove_when_leaving(own_folder.path);
+      for (const char* name : {"metrics.jsonl", report::kStartName})
+        StopSignals::remove_when_leaving(own_folder.path / name);
+    }
     io.folder = broadcast_text(context.world().control(), own_folder.path.string());
   }
-  std::vector<std::filesystem::path> resumes;
-  if (env.rank == 0) resumes = checkpoints_to_resume(io.folder, config.checkpoint.resume);
-  io.resume_from = broadcast_paths(std::move(resumes), context.world());
   io.stop_asked = StopSignals::asked;
   io.save_asked = StopSignals::save_asked;
   const auto end = [&](ExitCode code) {
@@ -185,7 +192,7 @@ int run_train(const TrainCommand& asked, Console& console) {
       check_memory(loaded.config, budget, cpu);
       how.out_of_memory_advice = memory_advice(loaded.config, budget, cpu);
     }
-    made = run_of(loaded.config, variables).folder;
+    made = run_of(loaded.config, variables, console.err);
     command.run_folder = made.path.string();
     const std::filesystem::path ranks = free_log_folder(made.path), copy = ranks / "launched.toml";
     make_folder(ranks);

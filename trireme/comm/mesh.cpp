@@ -93,6 +93,16 @@ Group& Mesh::group_of_ranks(const std::vector<int>& world_ranks) {
   return group;
 }
 
+Group& Mesh::channel(int from, int to) {
+  Group*& group = channels_[{from, to}];
+  if (group == nullptr) {
+    groups_.push_back(world_.make_group("channel", {from, to}));
+    group = groups_.back().get();
+    group->barrier().wait();
+  }
+  return *group;
+}
+
 StepCheck Mesh::start_step_check() {
   std::vector<Group*> groups;
   for (const auto& group : groups_) groups.push_back(group.get());

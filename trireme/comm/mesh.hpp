@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trireme/comm/world.hpp"
@@ -40,6 +41,11 @@ class Mesh {
   /// call this, and ranks that share several groups in the same order.
   Group& group_of_ranks(const std::vector<int>& world_ranks);
 
+  /// The group {from, to} for messages from one world rank to another, and for nothing else: with NCCL a message waits
+  /// for everything that was started before it in its group. Both ranks must call this, and ranks that share several
+  /// channels in the same order.
+  Group& channel(int from, int to);
+
   /// Sets the current step and phase for all following records.
   void tag(const Tag& tag) const { world_.recorder().set_tag(tag); }
   /// Called between the gradients and the optimizer: throws if ranks did not make the same calls.
@@ -58,6 +64,7 @@ class Mesh {
   World& world_;
   std::vector<std::unique_ptr<Group>> groups_;  // in the order of creation
   std::map<std::vector<int>, Group*> by_ranks_;
+  std::map<std::pair<int, int>, Group*> channels_;
   std::map<std::string, Group*> by_axes_, by_expert_axes_;  // "dp,cp"
   Group *world_group_ = nullptr, *self_ = nullptr;
 };

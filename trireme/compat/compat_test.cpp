@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trireme/comm/thread_world.hpp"
 #include "trireme/compat/megatron.hpp"
 #include "trireme/compat/nanotron.hpp"
 #include "trireme/runtime/rank/rendezvous.hpp"
@@ -82,6 +83,24 @@ TEST(Nanotron, CheckpointMethodRecomputesWhenTold) {
   }
   const InitScope scope = init_on_device_and_dtype(at::kMeta, at::kBFloat16);
   EXPECT_EQ(current_init_options().device(), at::Device(at::kMeta));
+}
+
+TEST(Nanotron, PipelinesHaveItsNames) {
+  run_ranks(1, [](World& world) {
+    Mesh mesh(Grid::dense({}), world);
+    P2P p2p(mesh, at::kCPU);
+    PipelineBlock block({.p2p = p2p,
+                         .name = "square",
+                         .module_builder = [] { return [](const at::Tensor& x) { return x.square().sum(); }; },
+                         .module_input_keys = {"x"},
+                         .module_output_keys = {"output"}});
+    block.build_and_set_rank(0);
+    const at::Tensor x = at::ones({3}).set_requires_grad(true);
+    const auto loss = [&](const TensorDict& batch) { return block({{"x", batch["x"]}})["output"]; };
+    AllForwardAllBackwardPipelineEngine(p2p).train_batch(loss, {{{"x", x}}});
+    OneForwardOneBackwardPipelineEngine(p2p).train_batch(loss, {{{"x", x}}});
+    EXPECT_TRUE(x.grad().eq(4).all().item<bool>());  // 2 from each engine
+  });
 }
 
 }  // namespace

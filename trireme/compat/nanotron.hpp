@@ -2,6 +2,7 @@
 // What nanotron calls things.
 #include <vector>
 
+#include "trireme/engine/pipeline_engine.hpp"
 #include "trireme/nn/init_scope.hpp"
 #include "trireme/nn/recompute.hpp"
 #include "trireme/runtime/rank/parallel_context.hpp"
@@ -18,6 +19,11 @@ inline WorldRankMatrix world_rank_matrix(const ParallelContext& context) {
 inline LocalRanks get_local_ranks(const ParallelContext& context, int world_rank) {
   return context.mesh().grid().get_local_ranks(world_rank);
 }
+
+// PipelineBlock, TensorPointer and build_and_set_rank have their names in trireme::.
+using P2P = PipelineP2P;
+using AllForwardAllBackwardPipelineEngine = AllForwardAllBackward;
+using OneForwardOneBackwardPipelineEngine = OneForwardOneBackward;
 
 /// While the result lives, layers made by this thread have their parameters there.
 inline InitScope init_on_device_and_dtype(at::Device device, at::ScalarType dtype) { return {device, dtype}; }

@@ -19,20 +19,18 @@ TEST(Executor, RunsWhatTheProgramSays) {
       test::UnitNet net;
       Zero zero(params_of(net), net.units(), mesh, {.accumulate = at::kDouble, .reduce = at::kDouble},
                 {.optimizer = {}, .master = at::kDouble, .states = at::kDouble});
-      Executor executor(all_first ? schedule::all_forward_all_backward(0, 1, 3) : schedule::one_f_one_b(0, 1, 3), zero,
+      Executor executor(all_first ? schedule::make_schedule("afab", 1, 3) : schedule::make_schedule("1f1b", 1, 3), zero,
                         mesh);
       std::vector<int> order;
       int asked = 0;
-      const StepOutcome outcome = executor.run({.forward =
-                                                    [&](int m) {
-                                                      order.push_back(m);
-                                                      return net.loss(test::rows().narrow(0, 8 * m, 8));
-                                                    },
-                                                .loss_gradient =
-                                                    [&] {
-                                                      ++asked;
-                                                      return at::scalar_tensor(0.5, at::kDouble);
-                                                    }});
+      const StepOutcome outcome = executor.run({.forward = whole_model([&](int m) {
+                                                  order.push_back(m);
+                                                  return net.loss(test::rows().narrow(0, 8 * m, 8));
+                                                }),
+                                                .loss_gradient = [&] {
+                                                  ++asked;
+                                                  return at::scalar_tensor(0.5, at::kDouble);
+                                                }});
       EXPECT_EQ(order, (std::vector<int>{0, 1, 2}));
       EXPECT_EQ(asked, 1);
       zero.gradients().finish();
@@ -57,15 +55,16 @@ TEST(Executor, WeightGradientsMayBeDeferred) {
                   {.stage = stage, .persistence_threshold = 50, .accumulate = at::kDouble, .reduce = at::kDouble},
                   {.optimizer = {}, .master = at::kDouble, .states = at::kDouble});
         net.units(&zero.chunk());
-        Executor executor(schedule::parse_program(program), zero, mesh);
+        Executor executor(schedule::of_one_rank(schedule::parse_program(program)), zero, mesh);
         // A second use of a weight that is written in place; stage 3 has freed it by then.
         const auto loss = [&](const at::Tensor& rows) {
           const at::Tensor first = net.loss(rows);
           if (stage == 3) return first;
           return first + kernels::linear(rows, net.named_parameters()["layer1.weight"]).square().sum();
         };
-        executor.run({.forward = [&](int m) { return loss(test::rows().narrow(0, 8 * m + 4 * mesh.rank(), 4)); },
-                      .loss_gradient = [] { return at::scalar_tensor(0.5, at::kDouble); }});
+        executor.run(
+            {.forward = whole_model([&](int m) { return loss(test::rows().narrow(0, 8 * m + 4 * mesh.rank(), 4)); }),
+             .loss_gradient = [] { return at::scalar_tensor(0.5, at::kDouble); }});
         EXPECT_EQ(zero.params().live(), 0);
         zero.finish_gradients();
         if (mesh.rank() != 0) return;
@@ -85,10 +84,13 @@ TEST(Executor, RefusesWhatItCannotRun) {
     test::UnitNet net;
     Zero zero(params_of(net), net.units(), mesh, {.accumulate = at::kDouble},
               {.optimizer = {}, .master = at::kDouble, .states = at::kDouble});
-    EXPECT_THROW(Executor(schedule::parse_program("1F0 1B0"), zero, mesh), InternalError);
-    EXPECT_THROW(Executor(schedule::parse_program("0F0"), zero, mesh), InternalError);
-    Executor backward_first(schedule::parse_program("0B0 0F0"), zero, mesh);
-    EXPECT_THROW(backward_first.run({.forward = [&](int) { return net.loss(test::rows()); },
+    EXPECT_THROW(Executor(schedule::of_one_rank(schedule::parse_program("1F0 1B0")), zero, mesh), InternalError);
+    EXPECT_THROW(Executor(schedule::of_one_rank(schedule::parse_program("0F0")), zero, mesh), InternalError);
+    EXPECT_EQ(message_of<InternalError>(
+                  [&] { Executor(schedule::of_one_rank(schedule::parse_program("0F0 0I0 0W0")), mesh, at::kCPU); }),
+              "schedule one rank: action 0I0 computes a part of a backward, which needs Zero");
+    Executor backward_first(schedule::of_one_rank(schedule::parse_program("0B0 0F0")), zero, mesh);
+    EXPECT_THROW(backward_first.run({.forward = whole_model([&](int) { return net.loss(test::rows()); }),
                                      .loss_gradient = [] { return at::Tensor(); }}),
                  InternalError);
   });

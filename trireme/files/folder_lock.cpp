@@ -17,6 +17,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/file_output.hpp"
 #include "trireme/base/owned_fd.hpp"
+#include "trireme/base/process_start.hpp"
 #include "trireme/base/sha256.hpp"
 #include "trireme/files/random_reader.hpp"
 #include "trireme/files/shown_name.hpp"
@@ -48,19 +49,6 @@ Place this_place() {
           .process_space = stdfs::read_symlink("/proc/self/ns/pid", unknown).string()};
 }
 
-/// When a process was started, in ticks since the boot; "" if there is none with this pid.
-std::string start_of(pid_t pid) {
-  const std::string line = first_line(text("/proc/", pid, "/stat"));
-  const std::size_t name_end = line.rfind(')');  // the name may hold anything
-  if (name_end == std::string::npos) return "";
-  std::istringstream fields(line.substr(name_end + 1));
-  std::string word;
-  std::string state;
-  for (int field = 3; field <= 22 && fields >> word; ++field)
-    if (field == 3) state = word;
-  return state == "Z" || state == "X" ? "" : word;  // a zombie writes nothing
-}
-
 /// What a lock file says. Of one that is damaged, or being written, only the stamp is known.
 struct Holder {
   Place place{};
@@ -70,7 +58,7 @@ struct Holder {
 
   /// The holder cannot be told from any other process: only its signs of life count.
   bool is_elsewhere(const Place& here) const { return id.empty() || place != here; }
-  bool is_dead(const Place& here) const { return !is_elsewhere(here) && start_of(pid) != start; }
+  bool is_dead(const Place& here) const { return !is_elsewhere(here) && process_start_ticks(pid) != start; }
   std::string shown() const {
     return id.empty() ? "an unknown process" : text("pid ", pid, " on host ", shown_name(place.host));
   }
@@ -78,7 +66,7 @@ struct Holder {
 
 std::string lock_text(const Place& place, const std::string& id) {
   return text("host=", place.host, "\nboot=", place.boot, "\nprocess_space=", place.process_space, "\npid=", ::getpid(),
-              "\nstart=", start_of(::getpid()), "\nid=", id, "\n");
+              "\nstart=", process_start_ticks(::getpid()), "\nid=", id, "\n");
 }
 
 /// nullopt if there is no file.

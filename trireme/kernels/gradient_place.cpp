@@ -8,11 +8,11 @@
 
 namespace trireme::kernels {
 
-at::Tensor write_gradient(const at::Tensor& parameter, const GradientPlace::Write& write) {
+at::Tensor write_gradient(const at::Tensor& parameter, const GradientPlace::Write& write, bool reads_parameter) {
   const at::TensorOptions options = parameter.options().requires_grad(false);
   if (parameter.is_leaf())
     if (auto* const place = dynamic_cast<GradientPlace*>(torch::autograd::impl::post_acc_grad_hooks(parameter).get())) {
-      if (!place->defer(write)) {
+      if (!place->defer(write, reads_parameter)) {
         const GradientPlace::Memory memory = place->to_write();
         write(memory.value, memory.is_empty);
       }

@@ -23,13 +23,14 @@ class GradientPlace : public torch::autograd::PostAccumulateGradHook {
   using Write = std::function<void(const at::Tensor& value, bool is_empty)>;
   /// Whether weight gradients are computed later, apart from the gradients of inputs (zero-bubble pipeline schedules):
   /// then it keeps `write` and calls it when the gradient is due. Else it does nothing and returns false.
-  virtual bool defer(const Write& write) = 0;
+  /// `reads_parameter`: `write` needs the value of the parameter, which may be sharded by then.
+  virtual bool defer(const Write& write, bool reads_parameter) = 0;
 };
 
 /// Writes a part of the gradient of a leaf, to its place or else to a new tensor of its dtype: write(value, is_empty).
 /// The return value is for autograd: that tensor, or an empty sparse gradient, which takes no memory. So autograd still
 /// knows when all parts have been written or deferred. `write` owns what it uses: it may run after backward.
-at::Tensor write_gradient(const at::Tensor& parameter, const GradientPlace::Write& write);
+at::Tensor write_gradient(const at::Tensor& parameter, const GradientPlace::Write& write, bool reads_parameter = false);
 
 /// dweight [N, K] = dy [T, N]^T x [T, K], by write_gradient().
 at::Tensor write_weight_gradient(const at::Tensor& weight, const at::Tensor& dy, const at::Tensor& x);

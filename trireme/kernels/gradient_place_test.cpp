@@ -21,7 +21,7 @@ class RecordedPlace final : public GradientPlace {
  public:
   explicit RecordedPlace(Record& record) : record_(record) {}
   Memory to_write() override { return {record_.value, std::exchange(record_.is_empty, false)}; }
-  bool defer(const Write& write) override {
+  bool defer(const Write& write, bool /*reads_parameter*/) override {
     if (record_.defers) record_.deferred.push_back(write);
     return record_.defers;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "trireme/base/error.hpp"
@@ -53,6 +54,21 @@ std::optional<std::int64_t> contiguous_offset(const Box& inner, const Box& outer
   for (std::size_t d = 0; d < run; ++d)
     if (inner[d].size() != 1) return std::nullopt;
   return place(inner, outer, strides_of(outer));
+}
+
+std::optional<std::pair<std::size_t, std::size_t>> overlapping(std::span<const Box> boxes) {
+  // Sorted by the first dim, a box meets few others.
+  const auto begin = [&](std::size_t i) { return boxes[i].empty() ? 0 : boxes[i].front().begin; };
+  std::vector<std::size_t> sorted(boxes.size());
+  std::iota(sorted.begin(), sorted.end(), std::size_t{0});
+  std::ranges::sort(sorted, {}, begin);
+  for (std::size_t i = 0; i < sorted.size(); ++i)
+    for (std::size_t j = i + 1; j < sorted.size(); ++j) {
+      const Box &a = boxes[sorted[i]], &b = boxes[sorted[j]];
+      if (!a.empty() && b.front().begin >= a.front().end) break;
+      if (intersection(a, b)) return std::pair(sorted[i], sorted[j]);
+    }
+  return std::nullopt;
 }
 
 Box relative_to(const Box& box, const Box& outer) {

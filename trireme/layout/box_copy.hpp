@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "trireme/layout/slices.hpp"
 
@@ -12,6 +13,9 @@ namespace trireme {
 /// The elements that two boxes of one tensor have in common; nullopt if there are none. Two boxes of a 0-dim tensor
 /// have its one element.
 std::optional<Box> intersection(const Box& a, const Box& b);
+
+/// Two of the boxes, by their places in the list, that have an element in common; nullopt if no two have.
+std::optional<std::pair<std::size_t, std::size_t>> overlapping(std::span<const Box> boxes);
 
 /// `box` in coordinates that count from the begin of `outer`.
 Box relative_to(const Box& box, const Box& outer);

@@ -89,5 +89,15 @@ TEST(BoxCopy, SizesMustMatch) {
   EXPECT_NE(message_of<InternalError>([&] { copy_box(bytes, box, bytes, box, {{1, 3}}, 4); }), "no error");
 }
 
+TEST(Overlapping, FindsTwoBoxesWithACommonElement) {
+  const Box left{{0, 4}, {0, 2}}, right{{0, 4}, {2, 4}}, below{{4, 8}, {0, 4}}, across{{3, 5}, {1, 2}},
+      none{{2, 2}, {0, 4}};
+  EXPECT_EQ(overlapping(std::vector<Box>{}), std::nullopt);
+  EXPECT_EQ(overlapping(std::vector{below, right, left, none}), std::nullopt);
+  EXPECT_EQ(overlapping(std::vector{below, right, left, across}), (std::pair<std::size_t, std::size_t>{2, 3}));
+  EXPECT_EQ(overlapping(std::vector<Box>{Box{}}), std::nullopt);
+  EXPECT_TRUE(overlapping(std::vector<Box>{Box{}, Box{}})) << "a tensor without dims has one element";
+}
+
 }  // namespace
 }  // namespace trireme

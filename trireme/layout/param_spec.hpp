@@ -22,6 +22,8 @@ struct ParamSpec {
   Fill fill = Fill::weight;
   std::int64_t fan_in = 0;  // inputs per output, for schemes that ask; 0: the last dim (a bias has none of its own)
   std::optional<TiedInfo> tie = {};
+  /// A copy of a parameter that belongs to another pipeline chunk: not counted in norms and not saved.
+  bool is_tied_copy = false;
 };
 
 }  // namespace trireme

@@ -1,7 +1,5 @@
 #include "trireme/model/decoder.hpp"
 
-#include <torch/nn/modules/container/modulelist.h>
-
 #include "trireme/base/error.hpp"
 #include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/family.hpp"
@@ -106,22 +104,26 @@ at::Tensor Block::body(const at::Tensor& x_tD, const TokenFacts& tokens, bool se
   return y_tD + mlp_dropout_->forward(mlp_out, tokens.rows_t, context);
 }
 
-Decoder::Decoder(const ModelConfig& m, Parallel parallel) : model_(m), parallel_(parallel) {
+Decoder::Decoder(const ModelConfig& m, Parallel parallel) : Decoder(m, parallel, DecoderPart::whole(m)) {}
+
+Decoder::Decoder(const ModelConfig& m, Parallel parallel, DecoderPart part)
+    : model_(m), part_(std::move(part)), parallel_(parallel) {
   require<ConfigError>(m.num_local_experts == 0, "model.num_local_experts = ", m.num_local_experts,
                        ": mixtures of experts cannot be run yet");
-  embedding_ =
-      register_module("embedding", std::make_shared<ParallelVocabulary>(m.vocab_size, m.hidden_size, parallel));
-  if (has_learned_positions(m))
+  const bool head_needs_embedding = part_.has_head && m.tie_word_embeddings;
+  if (part_.has_embedding || head_needs_embedding)
+    embedding_ = register_module("embedding", std::make_shared<ParallelVocabulary>(
+                                                  m.vocab_size, m.hidden_size, parallel,
+                                                  VocabularyTie{.info = part_.tie, .is_copy = !part_.has_embedding}));
+  if (part_.has_embedding && has_learned_positions(m))
     positions_ = register_module(
         "positions", std::make_shared<LearnedPositions>(m.max_position_embeddings, m.hidden_size, parallel));
-  dropout_ = register_module("embedding_dropout", std::make_shared<Dropout>(m.embd_pdrop));
-  const auto layers = register_module("layers", std::make_shared<torch::nn::ModuleListImpl>());
-  for (std::int64_t i = 0; i < m.num_hidden_layers; ++i) {
-    blocks_.push_back(std::make_shared<Block>(m, parallel));
-    layers->push_back(blocks_.back());
-  }
-  norm_ = register_module("norm", make_norm(m, parallel));
-  if (!m.tie_word_embeddings)
+  if (part_.has_embedding) dropout_ = register_module("embedding_dropout", std::make_shared<Dropout>(m.embd_pdrop));
+  const auto layers = register_module("layers", std::make_shared<torch::nn::Module>());
+  for (std::int64_t i = part_.layers.begin; i < part_.layers.end; ++i)
+    blocks_.push_back(layers->register_module(std::to_string(i), std::make_shared<Block>(m, parallel)));
+  if (part_.has_head) norm_ = register_module("norm", make_norm(m, parallel));
+  if (part_.has_head && !m.tie_word_embeddings)
     head_ = register_module(
         "head", std::make_shared<ColumnLinear>(m.hidden_size, m.vocab_size, parallel, ColumnOptions{.padded = true}));
   if (auto rope = rope_options(m)) rope_.emplace(std::move(*rope));
@@ -130,42 +132,47 @@ Decoder::Decoder(const ModelConfig& m, Parallel parallel) : model_(m), parallel_
 
 const at::Tensor& Decoder::head_weight() const { return head_ ? head_->weight_fD : embedding_->weight_vD; }
 
-TokenFacts Decoder::facts_of(const ForwardContext& context) {
+TokenFacts Decoder::facts_of(const ForwardContext& context, at::ScalarType dtype) {
   TokenFacts facts{.context = context, .rotation = {}, .rows_t = parallel_.own_tokens(context.rows_T())};
-  if (rope_)
-    facts.rotation =
-        rope_->rotation(context.model_positions_T(), context.whole_length, embedding_->weight_vD.scalar_type());
+  if (rope_) facts.rotation = rope_->rotation(context.model_positions_T(), context.whole_length, dtype);
   return facts;
 }
 
-at::Tensor Decoder::hidden(const at::Tensor& ids_T, const ForwardContext& context) {
-  require(ids_T.dim() == 1 && ids_T.size(0) == context.tokens(), "decoder: token ids of sizes ", ids_T.sizes(), " for ",
-          context.batch, " samples of ", context.length, " tokens");
-  const TokenFacts tokens = facts_of(context);
-  at::Tensor x_tD = visit(0, [&] {
-    const at::Tensor words_tD = embedding_->forward(ids_T);
-    return positions_ ? words_tD + positions_->forward(parallel_.own_tokens(context.model_positions_T())) : words_tD;
-  });
-  x_tD = dropout_->forward(x_tD, tokens.rows_t, context);
+at::Tensor Decoder::hidden(const at::Tensor& input, const ForwardContext& context) {
+  const TokenFacts tokens =
+      facts_of(context, part_.has_embedding ? embedding_->weight_vD.scalar_type() : input.scalar_type());
   const auto probed = [&context](const Layer& layer, const at::Tensor& x) {
     if (context.probe) context.probe(layer.path(), x);
     return x;
   };
-  probed(*dropout_, x_tD);
+  at::Tensor x_tD = input;
+  if (part_.has_embedding) {
+    require(input.dim() == 1 && input.size(0) == context.tokens(), "decoder: token ids of sizes ", input.sizes(),
+            " for ", context.batch, " samples of ", context.length, " tokens");
+    x_tD = visit(0, [&] {
+      const at::Tensor words_tD = embedding_->forward(input);
+      return positions_ ? words_tD + positions_->forward(parallel_.own_tokens(context.model_positions_T())) : words_tD;
+    });
+    x_tD = probed(*dropout_, dropout_->forward(x_tD, tokens.rows_t, context));
+  }
   for (std::size_t i = 0; i < blocks_.size(); ++i)
-    x_tD = probed(*blocks_[i], visit(1 + i, [&] { return blocks_[i]->forward(x_tD, tokens); }));
-  return probed(*norm_, visit(norm_visit(), [&] { return norm_->forward(x_tD); }));
+    x_tD = probed(*blocks_[i], visit(first_layer_visit() + i, [&] { return blocks_[i]->forward(x_tD, tokens); }));
+  return norm_ ? probed(*norm_, visit(norm_visit(), [&] { return norm_->forward(x_tD); })) : x_tD;
 }
 
-LossSum Decoder::loss(const at::Tensor& ids_T, const at::Tensor& targets_T, const ForwardContext& context,
-                      const CrossEntropyOptions& options) {
-  const at::Tensor x_tD = hidden(ids_T, context);
+LossSum Decoder::loss_of_hidden(const at::Tensor& x_tD, const at::Tensor& targets_T,
+                                const CrossEntropyOptions& options) {
   LossSum sum;
   sum.loss = visit(head_visit(), [&] {
     sum = sharded_cross_entropy(x_tD, head_weight(), targets_T, model_.vocab_size, parallel_, options);
     return sum.loss;
   });
   return sum;
+}
+
+LossSum Decoder::loss(const at::Tensor& ids_T, const at::Tensor& targets_T, const ForwardContext& context,
+                      const CrossEntropyOptions& options) {
+  return loss_of_hidden(hidden(ids_T, context), targets_T, options);
 }
 
 at::Tensor Decoder::logits(const at::Tensor& ids_T, const ForwardContext& context) {
@@ -190,20 +197,25 @@ UnitPlan Decoder::unit_plan(const UnitOptions& options) const {
     for (const Param& param : params_of(module)) plan.units[unit].params.push_back(name + "." + param.name);
   };
   const auto next_unit = [&] { unit = whole ? 0 : unit + 1; };
-  add("embedding", *embedding_);
-  if (positions_) add("positions", *positions_);
-  plan.visits.push_back({unit, whole});
+  if (part_.has_embedding) {
+    add("embedding", *embedding_);
+    if (positions_) add("positions", *positions_);
+    plan.visits.push_back({unit, whole});
+  }
+  bool first = !part_.has_embedding;  // the first module of a unit needs no next one
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    if (whole || i % static_cast<std::size_t>(options.layers_per_unit) == 0) next_unit();
-    add(text("layers.", i), *blocks_[i]);
+    if (!first && (whole || i % static_cast<std::size_t>(options.layers_per_unit) == 0)) next_unit();
+    first = false;
+    add(text("layers.", part_.layers.begin + static_cast<std::int64_t>(i)), *blocks_[i]);
     plan.visits.push_back({unit, true});
   }
+  if (!part_.has_head) return plan;
   next_unit();
   add("norm", *norm_);
   plan.visits.push_back({unit, true});
-  if (head_) {
+  if (head_ || !part_.has_embedding) {
     next_unit();
-    add("head", *head_);
+    head_ ? add("head", *head_) : add("embedding", *embedding_);
   } else {
     unit = 0;  // the embedding's weight
   }
@@ -212,8 +224,8 @@ UnitPlan Decoder::unit_plan(const UnitOptions& options) const {
 }
 
 void Decoder::use_units(UnitHooks* hooks, const UnitPlan& plan) {
-  require(plan.visits.size() == head_visit() + 1, "a plan of ", plan.visits.size(), " visits for a model with ",
-          head_visit() + 1);
+  require(plan.visits.size() == num_visits(), "a plan of ", plan.visits.size(), " visits for a model with ",
+          num_visits());
   hooks_ = hooks;
   visits_ = plan.visits;
 }

@@ -43,14 +43,30 @@ class Block final : public Layer {
   std::shared_ptr<Dropout> attention_dropout_, mlp_dropout_;
 };
 
-/// Parameters are uninitialized until init() or load_hugging_face().
+/// A contiguous part of a decoder, for one chunk of a pipeline; model/stage.hpp makes those of a rank.
+struct DecoderPart {
+  Range layers;
+  bool has_embedding = true, has_head = true;  // the first part; the last part, which also has the last norm
+  int chunk = 0;                               // its number in the pipeline
+  /// Of the embedding's weight, if the head uses it in another part, which has a copy.
+  std::optional<TiedInfo> tie = {};
+
+  static DecoderPart whole(const ModelConfig& model) { return {.layers = {0, model.num_hidden_layers}}; }
+};
+
+/// Parameters are uninitialized until init() or load_hugging_face(). Their names do not depend on the part.
 class Decoder final : public Layer {
  public:
   /// `model` with its derived values (derive.hpp).
   Decoder(const ModelConfig& model, Parallel parallel);
+  Decoder(const ModelConfig& model, Parallel parallel, DecoderPart part);
 
-  /// ids: i64 [T], the same on all ranks of tp. Returns the input of the head: [t, D].
-  at::Tensor hidden(const at::Tensor& ids_T, const ForwardContext& context);
+  /// This part. `input`: the token ids, i64 [T], the same on all ranks of tp, if it has the embedding, else the output
+  /// of the part before. Returns the input of the next part, or of the head: [t, D].
+  at::Tensor hidden(const at::Tensor& input, const ForwardContext& context);
+  /// The summed loss of predicting targets_T from the output of hidden(). Only with a head, like all that follow.
+  LossSum loss_of_hidden(const at::Tensor& x_tD, const at::Tensor& targets_T, const CrossEntropyOptions& options = {});
+  // For a decoder that is not cut:
   /// The summed loss of predicting targets_T (CrossEntropyOptions::ignore_index for masked labels).
   LossSum loss(const at::Tensor& ids_T, const at::Tensor& targets_T, const ForwardContext& context,
                const CrossEntropyOptions& options = {});
@@ -72,22 +88,26 @@ class Decoder final : public Layer {
   void use_units(UnitHooks* hooks, const UnitPlan& plan);
   const ModelConfig& config() const { return model_; }
   const Parallel& parallel() const { return parallel_; }
+  const DecoderPart& part() const { return part_; }
 
  private:
   const at::Tensor& head_weight() const;
-  std::size_t norm_visit() const { return 1 + blocks_.size(); }
-  std::size_t head_visit() const { return 2 + blocks_.size(); }
+  std::size_t first_layer_visit() const { return part_.has_embedding ? 1 : 0; }
+  std::size_t norm_visit() const { return first_layer_visit() + blocks_.size(); }
+  std::size_t head_visit() const { return norm_visit() + 1; }
+  std::size_t num_visits() const { return norm_visit() + (part_.has_head ? 2 : 0); }
   /// Runs body() as visit `v` of a forward: the embedding, each layer, the norm, the head.
   template <class Body>
   at::Tensor visit(std::size_t v, Body&& body) {
     return in_unit(hooks_, hooks_ ? visits_[v] : UnitVisit{}, std::forward<Body>(body));
   }
-  TokenFacts facts_of(const ForwardContext& context);
+  TokenFacts facts_of(const ForwardContext& context, at::ScalarType dtype);
 
   const ModelConfig model_;
+  const DecoderPart part_;
   std::optional<Rope> rope_;  // none for learned positions
   const Parallel parallel_;
-  std::shared_ptr<ParallelVocabulary> embedding_;
+  std::shared_ptr<ParallelVocabulary> embedding_;  // also of a last part whose head is tied
   std::shared_ptr<LearnedPositions> positions_;
   std::shared_ptr<Dropout> dropout_;
   std::vector<std::shared_ptr<Block>> blocks_;

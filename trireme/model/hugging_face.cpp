@@ -48,14 +48,18 @@ struct HuggingFaceWeights::Plan {
 };
 
 HuggingFaceWeights::HuggingFaceWeights(const Decoder& decoder, const std::filesystem::path& path)
-    : plan_(std::make_unique<Plan>(path, decoder.config())) {
+    : HuggingFaceWeights(decoder.config(), params_of(decoder), path) {}
+
+HuggingFaceWeights::HuggingFaceWeights(const ModelConfig& model, const std::vector<Param>& params,
+                                       const std::filesystem::path& path)
+    : plan_(std::make_unique<Plan>(path, model)) {
   const std::string& shown = plan_->weights.shown();
-  for (const Param& param : params_of(decoder))
+  for (const Param& param : params)
     require<CheckpointError>(plan_->weights.has(param.name), shown, ": ", param.name,
-                             " of this config has no name in a ", decoder.config().model_type, " folder",
+                             " of this config has no name in a ", model.model_type, " folder",
                              "\n  fix: take model settings from the folder's own config.json (model.hf)");
   std::string differences;
-  for (const std::string& difference : config::hf_config_differences(path, decoder.config()))
+  for (const std::string& difference : config::hf_config_differences(path, model))
     differences += text(differences.empty() ? shown + ": config.json has " : ", ", difference);
   plan_->note = differences + (differences.empty() || plan_->note.empty() ? "" : "; ") + plan_->note;
 }

@@ -18,6 +18,8 @@ class HuggingFaceWeights {
   /// converted. CheckpointError lists every tensor that is missing, has a different shape than in the config, or is not
   /// part of the model, with its file.
   HuggingFaceWeights(const Decoder& decoder, const std::filesystem::path& path);
+  /// For the parameters of one or several parts of a model.
+  HuggingFaceWeights(const ModelConfig& model, const std::vector<Param>& params, const std::filesystem::path& path);
   ~HuggingFaceWeights();
 
   /// A note about the folder for the user; may be empty.

@@ -240,12 +240,14 @@ struct LossOfHeadLater : torch::autograd::Function<LossOfHeadLater> {
     if (ctx->needs_input_grad(1)) {
       // One pass computes both. In a deferred write `dx` has expired, and only the weight gradient is computed.
       dweight_vD = kernels::write_gradient(
-          weight_vD, [kept, x_TD, scale, entries, weak = std::weak_ptr(dx)](at::Tensor value_vD, bool is_empty) {
+          weight_vD,
+          [kept, x_TD, scale, entries, weak = std::weak_ptr(dx)](at::Tensor value_vD, bool is_empty) {
             if (is_empty) value_vD.zero_();
             const std::shared_ptr<at::Tensor> own = weak.lock();
             if (own) *own = at::zeros_like(x_TD);
             if (entries > 0) gradients(*kept, x_TD, scale, own ? *own : at::Tensor(), value_vD.narrow(0, 0, entries));
-          });
+          },
+          /*reads_parameter=*/true);
     }
     if (!dx->defined()) {
       *dx = at::zeros_like(x_TD);

@@ -28,10 +28,17 @@ void check_entries(const char* what, const at::Tensor& numbers_T, std::int64_t e
                        "model's vocab_size must belong together"));
 }
 
-ParallelVocabulary::ParallelVocabulary(std::int64_t entries, std::int64_t features, Parallel parallel)
+ParallelVocabulary::ParallelVocabulary(std::int64_t entries, std::int64_t features, Parallel parallel,
+                                       const VocabularyTie& tie)
     : parallel_(parallel), entries_(entries) {
   const Placement rows{.cuts = {{Axis::tp, 0, {}, /*padded=*/true}}};
-  weight_vD = declare("weight", {.shape = {entries, features}, .placement = rows, .fill = Fill::embedding}, parallel);
+  weight_vD = declare("weight",
+                      {.shape = {entries, features},
+                       .placement = rows,
+                       .fill = Fill::embedding,
+                       .tie = tie.info,
+                       .is_tied_copy = tie.is_copy},
+                      parallel);
 }
 
 at::Tensor ParallelVocabulary::forward(const at::Tensor& ids_T) {

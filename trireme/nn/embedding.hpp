@@ -4,13 +4,19 @@
 
 namespace trireme {
 
+/// Of an embedding that is also the head, when these are on two pipeline chunks.
+struct VocabularyTie {
+  std::optional<TiedInfo> info = {};
+  bool is_copy = false;  // the head's
+};
+
 // V vocabulary entries, v = ceil(V / tp); T tokens, t = T / tp; D features
 /// y = W[ids] with the rows of W sharded over tp; a rank contributes zeros for ids outside its shard.
 ///   forward    y_TD = sum_r W_vD[ids]       all_reduce, or reduce_scatter to y_tD
 ///   backward   dW_vD[ids] += dy_TD          sequence parallelism: dy_TD = all_gather(dy_tD)
 class ParallelVocabulary final : public Layer {
  public:
-  ParallelVocabulary(std::int64_t entries, std::int64_t features, Parallel parallel);
+  ParallelVocabulary(std::int64_t entries, std::int64_t features, Parallel parallel, const VocabularyTie& tie = {});
   /// ids: i64 [T], the same on all ranks; returns the tokens that this rank holds between the layers.
   at::Tensor forward(const at::Tensor& ids_T);
 

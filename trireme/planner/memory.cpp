@@ -12,7 +12,9 @@
 #include "trireme/config/schema/counts.hpp"
 #include "trireme/config/schema/derive.hpp"
 #include "trireme/config/schema/family.hpp"
+#include "trireme/config/schema/pipeline.hpp"
 #include "trireme/layout/param_layout.hpp"
+#include "trireme/schedule/replay.hpp"
 
 // h hidden_size, d head_dim, f MLP width, V vocabulary, T tokens of a microbatch, t = tp
 namespace trireme::planner {
@@ -54,28 +56,79 @@ Specs mlp_specs(const ModelConfig& m) {
   return {cut({f, h}, {Axis::tp, 0}), cut({f}, {Axis::tp, 0}), cut({h, f}, {Axis::tp, 1}), whole({h})};
 }
 
-/// The parameters of a run, with "auto" resolved.
+/// What a pipeline rank holds of the model, and of its activations.
+struct StageShare {
+  bool has_embedding = true, has_head = true;
+  std::int64_t layers = 0;
+  double live = 1;                       // microbatches of all its layers between forward and backward
+  bool head_gradient_in_forward = true;  // as in TrainingModel
+};
+
+/// The parameters of a run on one pipeline rank, with "auto" resolved.
 struct Run {
   const Config& config;
+  const StageShare stage;
   const LocalParameters parameters;
   const PrecisionConfig precision;
   const std::int64_t shards;
   const double tokens;   // T of a rank: all tokens in the sharded matmuls
   const double between;  // tokens that it holds between the layers
 
+  /// The head uses the embedding's weight itself; between two pipeline chunks it has a copy.
+  bool is_tied() const { return config.model.tie_word_embeddings && config.parallelism.pp == 1; }
+
   double param_bytes() const { return config::dtype_bytes(precision.param); }
 };
 
-Run run_of(const Config& c, const std::string& compute_dtype) {
-  require<ConfigError>(c.parallelism.pp == 1, "parallelism.pp = ", c.parallelism.pp,
-                       ": the memory of a pipeline is not predicted yet");
+/// Above this, live microbatches are bounded by those of a step instead of counted.
+constexpr std::int64_t kMaxReplayedActions = 1'000'000;
+
+std::vector<StageShare> shares_of(const Config& c) {
+  const ParallelismConfig& p = c.parallelism;
+  const std::int64_t microbatches = std::max<std::int64_t>(1, c.training.grad_accum);
+  if (p.pp == 1) return {{.layers = c.model.num_hidden_layers}};
+  const std::vector<PipelineChunk> chunks = pipeline_chunks(c.model, p);
+  std::vector<StageShare> shares(static_cast<std::size_t>(p.pp), {.has_embedding = false, .has_head = false});
+  std::vector<int> held(shares.size(), static_cast<int>(microbatches * p.virtual_stages));
+  const auto chunks_of_stage = static_cast<std::int64_t>(chunks.size()) / p.pp;
+  if (microbatches * static_cast<std::int64_t>(chunks.size()) <= kMaxReplayedActions) {
+    // A schedule of a file is for one number of microbatches; advice on memory tries others.
+    const schedule::Schedule schedule =
+        p.pp_schedule_file.empty() ? pipeline_schedule(p, microbatches) : read_schedule(p.pp_schedule_file);
+    const schedule::Replay replay = schedule::replay(schedule);
+    for (std::size_t r = 0; r < shares.size(); ++r) {
+      held[r] = replay.ranks[r].peak_held;
+      shares[r].head_gradient_in_forward = schedule::microbatches_in_flight(schedule.programs[r]) <= 1;
+    }
+  }
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    StageShare& share = shares[static_cast<std::size_t>(chunks[i].stage)];
+    share.has_embedding |= i == 0;
+    share.has_head |= i + 1 == chunks.size();
+    share.layers += chunks[i].layers.size();
+  }
+  for (std::size_t r = 0; r < shares.size(); ++r) shares[r].live = real(held[r]) / real(chunks_of_stage);
+  return shares;
+}
+
+Run run_of(const Config& c, const std::string& compute_dtype, const StageShare& stage) {
   PrecisionConfig precision = c.precision;
   precision.param = config::param_dtype(c);
   if (precision.param == "auto") precision.param = compute_dtype;
   const ParallelismConfig& p = c.parallelism;
   const double tokens = real(c.training.seq_len * c.training.micro_batch_size) / real(p.cp);
+  LocalParameters parameters = local_parameters(c.model, p.tp);
+  parameters.layers = stage.layers;
+  if (!stage.has_embedding) parameters.embedding.clear();
+  if (!stage.has_head) {
+    parameters.head.clear();
+    parameters.head_weight = 0;
+  } else if (c.model.tie_word_embeddings && p.pp > 1) {
+    parameters.head.push_back(parameters.head_weight);  // a copy
+  }
   return {.config = c,
-          .parameters = local_parameters(c.model, p.tp),
+          .stage = stage,
+          .parameters = std::move(parameters),
           .precision = precision,
           .shards = std::max<std::int64_t>(1, p.dp / p.replicate) * p.cp,
           .tokens = tokens,
@@ -124,17 +177,21 @@ void add_activations(MemoryPlan& plan, const Run& run, bool on_gpu) {
   const ModelConfig& m = run.config.model;
   const double h = real(m.hidden_size), element = run.param_bytes();
   const config::Recompute recompute = config::recompute_of(run.config.activation_checkpoint.mode);
-  plan.activations = real(m.num_hidden_layers) * layer_bytes(run, recompute);
+  plan.activations = run.stage.live * real(run.stage.layers) * layer_bytes(run, recompute);
   // The layer being recomputed has all of its activations.
   if (recompute == config::Recompute::full) plan.activations += layer_bytes(run, config::Recompute::none);
   // The input of the first layer is the output of the embedding; after the last one come the inputs of the norm and of
   // the head, whose gradient is computed in forward, for all tokens.
-  plan.activations += (run.between + run.tokens) * h * element;
+  if (run.stage.has_head) plan.activations += run.stage.live * (run.between + run.tokens) * h * element;
+  // In a pipeline an output that is being sent, and an input that arrives early.
+  if (run.config.parallelism.pp > 1) plan.activations += 2 * run.between * h * element;
+  if (!run.stage.has_head) return;
   const double wide = std::max(4.0, element);
   const double v = real(run.parameters.head_weight) / h, tile = real(loss_tile_tokens(on_gpu));
   plan.logits = std::min(tile, run.tokens) * v * wide;
   // Also the gradient of the head's weight, unless it is computed in backward (nn/cross_entropy.cpp).
-  if (run.tokens > std::min(tile, h) || element < wide) plan.logits += real(run.parameters.head_weight) * wide;
+  if (run.stage.head_gradient_in_forward && (run.tokens > std::min(tile, h) || element < wide))
+    plan.logits += real(run.parameters.head_weight) * wide;
 }
 
 /// The units that ZeRO-3 gathers, in forward order: the number of elements of each, counting tensors of at least
@@ -153,7 +210,7 @@ std::vector<double> units_of(const Run& run, std::int64_t at_least) {
   std::vector<double> units = {size(n.embedding)};
   for (std::int64_t left = n.layers; left > 0; left -= width) units.push_back(real(std::min(left, width)) * layer);
   // A tied head gathers the embedding's weight once more.
-  units.push_back(size(n.head) + (run.config.model.tie_word_embeddings ? size({n.head_weight}) : 0));
+  units.push_back(size(n.head) + (run.is_tied() ? size({n.head_weight}) : 0));
   return units;
 }
 
@@ -198,7 +255,7 @@ double gradients_in_flight(const Run& run) {
   std::vector<double> units = units_of(run, 0);
   const bool several = run.config.training.grad_accum > 1;
   if (units.size() == 1) return (several ? 2 : 1) * units[0];
-  if (!run.config.model.tie_word_embeddings) return largest_three(units);
+  if (!run.is_tied()) return largest_three(units);
   const double embedding = units.front();
   units.erase(units.begin());
   units.back() -= real(run.parameters.head_weight);
@@ -219,9 +276,8 @@ void add_communication(MemoryPlan& plan, const Run& run) {
         precision.reduce == precision.accumulate ? 0 : std::min(2 * std::max(bucket, embedding), all * reduce);
   } else if (p.zero == 2) {
     // One bucket is being filled, one communicated, and one queued; that of a tied embedding is open all the time.
-    plan.buffers = run.config.model.tie_word_embeddings
-                       ? embedding + std::min(3 * bucket, others)
-                       : std::min(std::max(bucket, embedding) + 2 * bucket, all * reduce);
+    plan.buffers = run.is_tied() ? embedding + std::min(3 * bucket, others)
+                                 : std::min(std::max(bucket, embedding) + 2 * bucket, all * reduce);
   } else {
     plan.buffers = gradients_in_flight(run) * reduce;
     plan.live_units =
@@ -270,12 +326,16 @@ LocalParameters local_parameters(const ModelConfig& m, std::int64_t tp) {
 std::int64_t loss_tile_tokens(bool on_gpu) { return on_gpu ? 4096 : 256; }
 
 MemoryPlan predict_memory(const Config& config, const std::string& compute_dtype, bool on_gpu) {
-  const Run run = run_of(config, compute_dtype);
-  MemoryPlan plan;
-  add_states(plan, run);
-  add_activations(plan, run, on_gpu);
-  add_communication(plan, run);
-  return plan;
+  MemoryPlan most;
+  for (const StageShare& stage : shares_of(config)) {
+    const Run run = run_of(config, compute_dtype, stage);
+    MemoryPlan plan;
+    add_states(plan, run);
+    add_activations(plan, run, on_gpu);
+    add_communication(plan, run);
+    if (plan.total() > most.total()) most = plan;
+  }
+  return most;
 }
 
 std::string describe(const MemoryPlan& plan) {

@@ -32,7 +32,7 @@ struct MemoryPlan {
   double gradients = 0;    // in precision.accumulate; without contiguous_gradients also those of autograd
   double master = 0;       // master weights, if their dtype differs
   double states = 0;       // optimizer moments
-  double activations = 0;  // stored from forward to backward, for one microbatch
+  double activations = 0;  // stored from forward to backward
   double logits = 0;       // a float32 tile of them, and the head's weight gradient until backward
   double buffers = 0;      // gradients in communication
   double live_units = 0;   // ZeRO-3: gathered weights
@@ -40,7 +40,7 @@ struct MemoryPlan {
   double total() const { return weights + gradients + master + states + activations + logits + buffers + live_units; }
 };
 /// Expects derived values; an unset dp counts as 1. `compute_dtype` is what "auto" resolves to on the device.
-/// ConfigError for pipelines and experts, which are not predicted yet.
+/// In a pipeline, that of the rank with the most. ConfigError for experts, which are not predicted yet.
 MemoryPlan predict_memory(const Config& config, const std::string& compute_dtype = "float32", bool on_gpu = false);
 
 /// Tokens per tile of the loss. Small for a CPU's caches, large to keep a GPU busy.

@@ -221,9 +221,23 @@ TEST(PredictMemory, FallsWithRanksAndStages) {
     }
 }
 
+/// The plan is that of the stage with the most: here the first, with more microbatches in flight.
+TEST(PredictMemory, OfAPipeline) {
+  const auto plan = [](const char* pp, const char* schedule, const char* accum) {
+    return predict_memory(
+        config_of("llama3.2-1b", {"--parallelism.pp", pp, "--parallelism.pp_schedule", schedule,
+                                  "--training.grad_accum", accum, "--training.micro_batch_size", "1"}));
+  };
+  const MemoryPlan one = plan("1", "1f1b", "8"), two = plan("2", "1f1b", "8"), four = plan("4", "1f1b", "8");
+  EXPECT_LT(two.total(), one.total());
+  EXPECT_LT(four.total(), two.total());
+  EXPECT_GT(two.weights, one.weights / 2) << "a copy of the tied embedding";
+  EXPECT_LT(two.weights, one.weights);
+  EXPECT_GT(plan("2", "afab", "8").activations, 3 * plan("2", "1f1b", "8").activations) << "8 in flight instead of 2";
+  EXPECT_EQ(plan("2", "1f1b", "8").activations, plan("2", "1f1b", "64").activations);
+}
+
 TEST(PredictMemory, RefusesWhatItCannotKnow) {
-  EXPECT_EQ(message_of<ConfigError>([] { predict_memory(config_of("gpt2", {"--parallelism.pp", "2"})); }),
-            "parallelism.pp = 2: the memory of a pipeline is not predicted yet");
   EXPECT_EQ(message_of<ConfigError>([] { predict_memory(config_of("mixtral-8x7b")); }),
             "model.num_local_experts = 8: the memory of a mixture of experts is not predicted yet");
 }

@@ -41,6 +41,7 @@ std::vector<Entry> entries(const StepRecord& record) {
   add("data_time_frac", record.data_time_frac, ".3g");
   add("comm_exposed_frac", record.comm_exposed_frac, ".3g");
   add("bubble_frac", record.bubble_frac, ".3g");
+  add("bubble_ideal_frac", record.bubble_ideal_frac, ".3g");
   add("mfu", record.mfu, ".3g");
   add("tflops_per_gpu", record.tflops_per_rank, ".4g");
   add("mem_peak_gib", record.mem_peak_gib, ".4g");

@@ -100,16 +100,24 @@ bool fits_pattern(const std::string& name, const std::string& pattern) {
   return std::regex_match(name, std::regex(expression + "(-[0-9]+)?"));
 }
 
-/// The runs in `dir` with a record of a step, those whose last one was recorded last first.
+/// When the last step was recorded or the last checkpoint appeared, or the folder was claimed; nullopt: not a run.
+std::optional<fs::file_time_type> last_work(const fs::path& run) {
+  std::optional<fs::file_time_type> last;
+  for (const char* name : {"metrics.jsonl", "checkpoints"}) {
+    std::error_code none;
+    const fs::file_time_type time = fs::last_write_time(run / name, none);
+    if (!none && (!last || *last < time)) last = time;
+  }
+  return last;
+}
+
+/// The runs in `dir`, those that have done something last first.
 std::vector<fs::path> runs_by_time(const fs::path& dir) {
   std::vector<std::pair<fs::file_time_type, fs::path>> runs;
   std::error_code error;
-  for (auto run = fs::directory_iterator(dir, error); !error && run != fs::directory_iterator(); run.increment(error)) {
-    std::error_code none;
-    const fs::path metrics = run->path() / "metrics.jsonl";
-    if (run->path().filename() == "latest" || fs::file_size(metrics, none) == 0 || none) continue;
-    if (const fs::file_time_type time = fs::last_write_time(metrics, none); !none) runs.emplace_back(time, run->path());
-  }
+  for (auto run = fs::directory_iterator(dir, error); !error && run != fs::directory_iterator(); run.increment(error))
+    if (run->path().filename() != "latest")
+      if (const auto time = last_work(run->path())) runs.emplace_back(*time, run->path());
   std::ranges::sort(runs, std::greater<>());
   std::vector<fs::path> out;
   for (auto& [time, path] : runs) out.push_back(std::move(path));
@@ -143,6 +151,13 @@ std::string point_latest_to(const fs::path& run) {
   return text(latest.string(), ": cannot be made to point to ", name, ": ", error.message());
 }
 
+bool has_done_something(const fs::path& run) {
+  std::error_code none;
+  if (const auto bytes = fs::file_size(run / "metrics.jsonl", none); !none && bytes > 0) return true;
+  const bool empty = fs::is_empty(run / "checkpoints", none);
+  return !none && !empty;
+}
+
 bool nothing_was_done(const fs::path& run) {
   std::error_code error;
   return fs::file_size(run / "metrics.jsonl", error) == 0 && !error && !fs::exists(run / "checkpoints", error);
@@ -156,12 +171,13 @@ void remove_if_nothing_was_done(const RunFolder& run) {
   if (run.is_new) {
     fs::remove_all(run.path, error);
   } else {  // the user's folder, or a link to it: it was empty
-    for (const char* name : {"config.toml", "ranks", "tb", "trace", "metrics.jsonl"})
+    for (const char* name : {"config.toml", "ranks", "tb", "trace", kStartName, "metrics.jsonl"})
       fs::remove_all(run.path / name, error);
   }
   if (!is_latest) return;
-  if (const std::vector<fs::path> runs = runs_by_time(dir); !runs.empty())
-    point_latest_to(runs.front());
+  const std::vector<fs::path> runs = runs_by_time(dir);
+  if (const auto newest = std::ranges::find_if(runs, has_done_something); newest != runs.end())
+    point_latest_to(*newest);
   else
     fs::remove(dir / "latest", error);
 }

@@ -33,13 +33,19 @@ struct RunFolder {
 /// be created.
 RunFolder make_run_folder(const std::filesystem::path& dir, const std::string& pattern, const RunFacts& facts);
 
-/// The folders in `dir` that make_run_folder could have made for this pattern, at any time: those whose last step was
-/// recorded last come first.
+/// The folders of runs in `dir` that make_run_folder could have made for this pattern, at any time: those that have
+/// recorded a step or saved a checkpoint last come first. NAME-2 fits too, which may be a name that somebody has given:
+/// what the run itself has stored tells.
 std::vector<std::filesystem::path> runs_of(const std::filesystem::path& dir, const std::string& pattern);
+
+/// A file of the run's folder that says who has started the run: see Note [Which run goes on].
+inline constexpr const char* kStartName = ".start";
 
 /// Points the link `latest` next to `run` to it. Returns why that was not possible, or "": a run works without it.
 std::string point_latest_to(const std::filesystem::path& run);
 
+/// Whether there is a record of a step, or something in checkpoints/.
+bool has_done_something(const std::filesystem::path& run);
 /// Whether this is the folder of a run without a record of a step and without a checkpoint.
 bool nothing_was_done(const std::filesystem::path& run);
 /// Removes all that a start writes (logs, config), and the folder unless it was there before; leaves the folders of

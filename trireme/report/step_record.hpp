@@ -21,7 +21,7 @@ struct StepRecord {
   double train_time_s = 0;  // data, forward, backward, update
   double data_time_frac = 0;
   std::optional<double> comm_exposed_frac{};
-  std::optional<double> bubble_frac{};
+  std::optional<double> bubble_frac{}, bubble_ideal_frac{};
   std::optional<double> mfu{};
   std::optional<double> tflops_per_rank{};
   std::optional<double> mem_peak_gib{};   // the highest of all ranks so far

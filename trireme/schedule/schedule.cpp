@@ -1,5 +1,6 @@
 #include "trireme/schedule/schedule.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <sstream>
@@ -30,6 +31,25 @@ std::vector<Edge> chain(int chunks) {
   std::vector<Edge> edges;
   for (int c = 0; c + 1 < chunks; ++c) edges.push_back({c, c + 1});
   return edges;
+}
+
+Schedule of_one_rank(Program program) {
+  Schedule schedule{.name = "one rank", .rank_of_chunk = {0}, .edges = {}, .programs = {}};
+  for (const Action& action : program) schedule.microbatches = std::max(schedule.microbatches, action.microbatch + 1);
+  schedule.programs.push_back(std::move(program));
+  return schedule;
+}
+
+Schedule forward_only(Schedule schedule, int microbatches) {
+  schedule.name += ", forwards only";
+  schedule.microbatches = microbatches;
+  for (Program& program : schedule.programs) program.clear();
+  for (int m = 0; m < microbatches; ++m)
+    for (int c = 0; c < schedule.chunks(); ++c) {
+      const int rank = schedule.rank_of_chunk[static_cast<std::size_t>(c)];
+      schedule.programs[static_cast<std::size_t>(rank)].push_back({ActionKind::F, c, m});
+    }
+  return schedule;
 }
 
 std::string str(const Schedule& schedule) {

@@ -32,6 +32,11 @@ struct Schedule {
 /// The edges of a sequential model: 0 -> 1 -> 2 ...
 std::vector<Edge> chain(int chunks);
 
+/// A program without a pipeline: one rank, one chunk.
+Schedule of_one_rank(Program program);
+/// Forwards of any number of microbatches over the same chunks, one after the other: for validation.
+Schedule forward_only(Schedule schedule, int microbatches);
+
 /// A header line, a line with the rank of each chunk, the edges unless they are a chain, then one line per rank.
 std::string str(const Schedule& schedule);
 /// The inverse of `str`. Throws ConfigError that names the line.

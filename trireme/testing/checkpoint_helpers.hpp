@@ -9,6 +9,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/checkpoint/commit.hpp"
 #include "trireme/checkpoint/reader.hpp"
+#include "trireme/checkpoint/shard_writer.hpp"
 #include "trireme/files/safetensors_write.hpp"
 
 namespace trireme {
@@ -109,29 +110,31 @@ inline checkpoint::SaveTarget example_target(const std::filesystem::path& folder
   return {.folder = folder, .step = example.step, .id = example_id(example.number)};
 }
 
-/// Saves it as the ranks of a run would, whose files grow at the same time; CheckpointError as in commit().
+/// Saves it with the writer of a run, one rank after the other: always the same operations. CheckpointError as in
+/// commit().
 inline void save_example(files::Fs& fs, const std::filesystem::path& folder, const ExampleCheckpoint& example) {
   const ExampleFiles made = example_files(example);
   const checkpoint::SaveTarget target = example_target(folder, example);
-  begin_save(fs, target);
-  std::vector<int> open(made.ranks.size(), -1);
-  int failed = 0;
-  const auto each_rank = [&](const auto& operation) {
-    for (std::size_t rank = 0; rank < open.size() && failed == 0; ++rank)
-      failed = operation(open[rank], made.ranks[rank].first, std::as_bytes(std::span(made.ranks[rank].second)));
-  };
-  using Bytes = std::span<const std::byte>;
-  each_rank([&](int& fd, const std::string& name, Bytes) { return fs.create(target.temporary() / name, false, fd); });
-  each_rank([&](int fd, const std::string&, Bytes all) { return fs.write(fd, 0, all.first(all.size() / 2)); });
-  each_rank(
-      [&](int fd, const std::string&, Bytes all) { return fs.write(fd, all.size() / 2, all.subspan(all.size() / 2)); });
-  each_rank([&](int fd, const std::string&, Bytes) { return fs.sync(fd); });
-  for (const int fd : open) {
-    const int closed = fd >= 0 ? fs.close(fd) : 0;
-    if (failed == 0) failed = closed;
+  checkpoint::BlockPool pool(checkpoint::BlockPool::kBlockBytes);
+  std::vector<checkpoint::Manifest> shards;
+  for (std::size_t rank = 0; rank < made.ranks.size(); ++rank) {
+    const auto& [name, contents] = made.ranks[rank];
+    const std::span<const std::byte> bytes = std::as_bytes(std::span(contents));
+    checkpoint::ShardWriter writer(fs, pool, target, name);
+    writer.append(bytes.first(static_cast<std::size_t>(made.manifest.files[rank].header_bytes)));
+    for (const checkpoint::StoredTensor& tensor : made.manifest.tensors)
+      for (const checkpoint::StoredSlice& slice : tensor.slices)
+        if (slice.file == rank)
+          writer.append({tensor.name, tensor.kind, tensor.dtype, tensor.shape, slice.box},
+                        bytes.subspan(static_cast<std::size_t>(slice.offset),
+                                      static_cast<std::size_t>(bytes_of(tensor, slice.box))));
+    writer.end();
+    shards.push_back(writer.finish());
   }
-  require<CheckpointError>(failed == 0, target.temporary().string(), ": ", errno_text(failed));
-  commit(fs, target, made.manifest, made.small);
+  checkpoint::Manifest manifest = made.manifest;
+  manifest.tensors.clear();
+  merge_shards(manifest, shards);
+  commit(fs, target, manifest, made.small);
 }
 
 /// All that a checkpoint holds: the manifest, every slice and every small file, as one text.

@@ -1,6 +1,7 @@
 #include "trireme/train/changes_since.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <initializer_list>
 #include <set>
 
@@ -34,7 +35,17 @@ std::string_view kind_of_change(std::string_view key) {
 }
 
 /// Data and tokenizer paths may change: what they contain is in the data's identity.
-bool is_compared_by_content(std::string_view key) { return any_prefix(key, {"data.", "tokenizer."}); }
+bool is_compared_by_content(std::string_view key) {
+  return any_prefix(key, {"data.", "tokenizer."}) && key.ends_with(".path");
+}
+
+/// 2 of "stage 2 source 1"; 0 for what is not of a stage.
+std::size_t stage_of(std::string_view key) {
+  constexpr std::string_view kStage = "stage ";
+  std::size_t stage = 0;
+  if (key.starts_with(kStage)) std::from_chars(key.data() + kStage.size(), key.data() + key.size(), stage);
+  return stage;
+}
 
 std::string changed(const std::string& key, const std::string& then, const std::string& now) {
   return text(key, ": ", then.empty() ? "none" : then, " in the checkpoint, ", now.empty() ? "none" : now, " now");
@@ -74,9 +85,7 @@ Changes changes_since(const checkpoint::Manifest& manifest, const KeyValues& con
   const auto begun = [&](const KeyValues& all) {
     KeyValues some;
     for (const auto& [key, value] : all) {
-      const bool of_stage = key.starts_with("stage ");
-      const std::size_t stage = of_stage ? std::stoul(key.substr(6)) : 0;
-      if (stage <= manifest.training.samples_consumed.size()) some.emplace(key, value);
+      if (stage_of(key) <= manifest.training.samples_consumed.size()) some.emplace(key, value);
     }
     return some;
   };

@@ -44,10 +44,12 @@ TEST(ChangesSince, TheRestIsNoted) {
   const Changes changes = changed_to({{"optimizer.lr", "0.2"},
                                       {"parallelism.tp", "2"},
                                       {"model.init", "\"hf:x\""},
-                                      {"data.0.sources.0.path", "\"elsewhere\""}},
+                                      {"data.0.sources.0.path", "\"elsewhere\""},
+                                      {"data.1.seq_len", "32"}},
                                      {{"stage 2", "32 tokens"}});
   EXPECT_THAT(changes.refused, IsEmpty());
-  EXPECT_THAT(changes.noted, ElementsAre("model.init: \"random\" in the checkpoint, \"hf:x\" now",
+  EXPECT_THAT(changes.noted, ElementsAre("data.1.seq_len: none in the checkpoint, 32 now",
+                                         "model.init: \"random\" in the checkpoint, \"hf:x\" now",
                                          "optimizer.lr: 0.1 in the checkpoint, 0.2 now"));
   EXPECT_FALSE(changes.new_data || changes.new_optimizer);
 }

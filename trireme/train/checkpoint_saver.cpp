@@ -6,26 +6,25 @@
 #include <new>
 #include <utility>
 
-#include <ATen/ops/full.h>
-
 #include "trireme/base/error.hpp"
 #include "trireme/base/sha256.hpp"
 #include "trireme/base/stopwatch.hpp"
 #include "trireme/comm/group_text.hpp"
 #include "trireme/comm/time_limit.hpp"
+#include "trireme/comm/wait_together.hpp"
 
 namespace trireme {
 namespace {
-
-constexpr std::chrono::milliseconds kTurn(200);
 
 bool is_no_memory(const std::exception& e) { return dynamic_cast<const std::bad_alloc*>(&e) != nullptr; }
 
 /// Files of this rank that are written before the save goes on in the background.
 struct WrittenBefore {
   checkpoint::Manifest shard{};
-  std::string failure{};
+  std::exception_ptr failure{};
 };
+
+constexpr const char* kExportName = "export";  // a folder of the temporary one
 
 }  // namespace
 
@@ -47,7 +46,7 @@ struct CheckpointSaver::Save {
   /// In a thread: no tensor changes meanwhile, because the update that would change one waits for `copied`.
   std::string run(HostCopies& host) {
     try {
-      require<CheckpointError>(before.failure.empty(), before.failure);
+      if (before.failure) std::rethrow_exception(before.failure);
       for (std::size_t i = 0; i < writers.size(); ++i) {
         rank_files[i].write(*writers[i], host);
         writers[i]->end();
@@ -77,11 +76,13 @@ struct CheckpointSaver::Save {
   static constexpr char kWritten = '+', kFailed = '-', kNoMemory = 'm';
   checkpoint::SaveTarget target;
   checkpoint::Manifest manifest{};  // on rank 0
+  std::function<void(const std::filesystem::path&)> export_weights{};
   std::vector<RankFile> rank_files;
   WrittenBefore before;
   std::vector<std::unique_ptr<checkpoint::ShardWriter>> writers{};
   std::promise<void> copied;
   std::shared_future<void> is_copied = copied.get_future().share();
+  bool is_copied_everywhere = false;
   std::future<std::string> written;  // kWritten and the shard's manifest, or another one and the reason
 };
 
@@ -95,18 +96,13 @@ CheckpointSaver::CheckpointSaver(SaverOptions options, Mesh& mesh)
 CheckpointSaver::~CheckpointSaver() = default;
 
 void CheckpointSaver::start(Zero& zero, checkpoint::Manifest manifest, const std::vector<std::uint8_t>& random,
-                            const std::function<void(const std::filesystem::path&)>& export_weights) {
-  if (save_) finish();
-  wait_for_commit();
+                            std::function<void(const std::filesystem::path&)> export_weights) {
+  if (saves_ > 0) finish();
   const Stopwatch time;
   // The same on all ranks, and of no other save, without a word between them.
   const std::string unique = text(nonce_, " ", saves_++, " ", manifest.training.step);
   const std::string id = str(files::xxh3(std::as_bytes(std::span(unique))));
   const checkpoint::SaveTarget target{.folder = options_.folder, .step = manifest.training.step, .id = id};
-  if (export_weights) {
-    if (mesh_.rank() == 0) checkpoint::begin_save(fs_, target);
-    export_weights(target.temporary());
-  }
   std::vector<SavedPart> parts = saved_parts(zero), random_parts;
   std::optional<at::Device> device;
   for (const SavedPart& part : parts) device = part.values.device();
@@ -119,8 +115,10 @@ void CheckpointSaver::start(Zero& zero, checkpoint::Manifest manifest, const std
     // Weights that are cut over ranks are gathered, which cannot be done in the background.
     try {
       written.shard = write_nanotron_model(zero, mesh_, fs_, pool_, target);
-    } catch (const CheckpointError& e) {
-      written.failure = e.what();
+    } catch (const CommError&) {
+      throw;
+    } catch (const std::exception&) {
+      written.failure = std::current_exception();
     }
   } else {
     std::ranges::move(random_parts, std::back_inserter(parts));
@@ -129,14 +127,16 @@ void CheckpointSaver::start(Zero& zero, checkpoint::Manifest manifest, const std
   manifest.id = target.id;
   save_ = std::make_unique<Save>(fs_, pool_, target, std::move(rank_files), device, std::move(written));
   save_->manifest = std::move(manifest);
+  save_->export_weights = std::move(export_weights);
   blocked_of_save_ = 0;
   add_blocked(time.seconds());
 }
 
 void CheckpointSaver::before_update() {
-  if (!save_) return;
+  if (!save_ || save_->is_copied_everywhere) return;
   const Stopwatch time;
-  save_->is_copied.wait();
+  wait_together(mesh_.world().control(), save_->is_copied);
+  save_->is_copied_everywhere = true;
   add_blocked(time.seconds());
 }
 
@@ -147,17 +147,54 @@ void CheckpointSaver::settle() {
   const Stopwatch time;
   std::vector<std::string> results = gather_texts(mesh_.world().control(), save_->written.get());
   const std::unique_ptr<Save> save = std::move(save_);
+  std::optional<std::pair<std::size_t, std::string>> failed;  // the first rank, and its result; on rank 0
+  for (std::size_t r = 0; r < results.size() && !failed; ++r)
+    if (results[r].front() != Save::kWritten) failed.emplace(r, results[r]);
+  if (save->export_weights && broadcast_text(mesh_.world().control(), failed ? "failed" : "").empty())
+    run_export(save->target, save->export_weights);
   add_blocked(time.seconds());
   if (mesh_.rank() != 0) return;
-  for (std::size_t r = 0; r < results.size(); ++r)
-    if (const char result = results[r].front(); result != Save::kWritten) {
-      checkpoint::abandon(fs_, save->target);
-      return fail(save->target, text("rank ", r, ": ", results[r].substr(1)), result == Save::kNoMemory);
-    }
+  if (failed) {
+    checkpoint::abandon(fs_, save->target);
+    return fail(save->target, text("rank ", failed->first, ": ", failed->second.substr(1)),
+                failed->second.front() == Save::kNoMemory);
+  }
   committing_ = std::async(std::launch::async, [this, target = save->target, manifest = std::move(save->manifest),
                                                 shards = std::move(results), blocked = blocked_of_save_]() mutable {
     return commit(target, std::move(manifest), shards, blocked);
   });
+}
+
+/// All files of the ranks are on the disk. Only rank 0 writes here, so only there anything can fail, perhaps in the
+/// middle of what the ranks do together: it commits what there is, then finish() throws, and nothing is done together
+/// any more.
+void CheckpointSaver::run_export(const checkpoint::SaveTarget& target,
+                                 const std::function<void(const std::filesystem::path&)>& export_weights) {
+  const std::filesystem::path folder = target.temporary() / kExportName;
+  if (mesh_.rank() != 0) return export_weights(folder);
+  try {
+    export_weights(folder);
+    checkpoint::move_files_up(fs_, folder);
+  } catch (const CommError&) {
+    throw;
+  } catch (const std::exception&) {
+    not_exported_ = std::current_exception();
+    checkpoint::remove_folder(fs_, folder);
+  }
+}
+
+/// What is missing is not lost: the weights are in the checkpoint.
+[[noreturn]] void CheckpointSaver::throw_not_exported() {
+  const SaveOutcome& save = outcomes_.back();
+  try {
+    std::rethrow_exception(std::exchange(not_exported_, nullptr));
+  } catch (const Error& e) {
+    throw CheckpointError(save.failure.empty() ? text(save.path.string(),
+                                                      " is saved, but without the weights for transformers: ", e.what(),
+                                                      "\n  nothing is lost: trireme convert ", save.path.string(),
+                                                      " OUT --to hf makes them of the checkpoint")
+                                               : text(save.failure, "\n  ", e.what()));
+  }
 }
 
 SaveOutcome CheckpointSaver::commit(const checkpoint::SaveTarget& target, checkpoint::Manifest manifest,
@@ -186,33 +223,36 @@ SaveOutcome CheckpointSaver::commit(const checkpoint::SaveTarget& target, checkp
 }
 
 void CheckpointSaver::fail(const checkpoint::SaveTarget& target, const std::string& why, bool no_memory) {
-  outcome_ = SaveOutcome{.step = target.step, .path = target.final(), .failure = why, .no_memory = no_memory};
+  outcomes_.push_back({.step = target.step, .path = target.final(), .failure = why, .no_memory = no_memory});
 }
 
 void CheckpointSaver::wait_for_commit() {
-  if (committing_.valid()) outcome_ = committing_.get();
+  if (committing_.valid()) outcomes_.push_back(committing_.get());
 }
 
 void CheckpointSaver::finish() {
   const Stopwatch time;
-  Group& control = mesh_.world().control();
-  while (save_) {
-    // In short turns: a rank that writes for minutes must not look like one that hangs.
-    save_->written.wait_for(kTurn);
-    const at::Tensor writing = at::full({1}, is_writing() ? 1 : 0, at::kLong);
-    if (control.all_reduce_(writing).wait().item<std::int64_t>() == 0) settle();
+  if (save_) {
+    wait_together(mesh_.world().control(), save_->written);
+    settle();
   }
   const LongWork committing(mesh_.world(), 0);
-  while (committing_.valid() && committing_.wait_for(kTurn) != std::future_status::ready) committing.progress();
+  while (committing_.valid() && committing_.wait_for(std::chrono::milliseconds(200)) != std::future_status::ready)
+    committing.progress();
   wait_for_commit();
-  control.barrier().wait();  // no rank exits, which would end the job, before the checkpoint is complete
+  if (not_exported_) throw_not_exported();
+  // No rank exits, which would end the job, before the checkpoint is complete.
+  mesh_.world().control().barrier().wait();
   add_blocked(time.seconds());
 }
 
 std::optional<SaveOutcome> CheckpointSaver::take_outcome() {
   if (committing_.valid() && committing_.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
     wait_for_commit();
-  return std::exchange(outcome_, std::nullopt);
+  if (outcomes_.empty()) return std::nullopt;
+  SaveOutcome first = std::move(outcomes_.front());
+  outcomes_.pop_front();
+  return first;
 }
 
 void CheckpointSaver::add_blocked(double seconds) {

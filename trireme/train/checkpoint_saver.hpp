@@ -1,5 +1,7 @@
 #pragma once
 // Saves checkpoints during training: a copy of the state is taken between two updates and written in the background.
+#include <deque>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <future>
@@ -43,11 +45,11 @@ struct SaveOutcome {
 // Note [A save in the background]
 //   start()           a thread of each rank begins to copy its slices into blocks of memory, and another one to hash
 //                     and write them
-//   before_update()   the copy must be complete before the weights change
+//   before_update()   the copy of every rank must be complete before the weights change
 //   is_writing()      goes into the step's agreement; when no rank is writing any more, all call settle()
 //   settle()          rank 0 gets what each file contains, and commits in the background
-// No rank waits for another one, and nothing is sent except in settle() and finish(); in nanotron's layout start()
-// gathers the weights and writes them.
+// While the files are written no rank waits for another one, and nothing is sent. The save before must be over first:
+// start() calls finish() for it. In nanotron's layout start() gathers the weights and writes them.
 class CheckpointSaver {
  public:
   /// Collective.
@@ -56,12 +58,13 @@ class CheckpointSaver {
   ~CheckpointSaver();
 
   /// Collective. `manifest`: everything but files and tensors; read on rank 0. `random`: this rank's generators.
-  /// A save in progress is waited for first. `export_weights`: called with the temporary folder before anything else is
-  /// in it; collective.
+  /// A save in progress is waited for first. `export_weights`: makes the folder that it is given, whose files are then
+  /// put beside those of the checkpoint; called when all of these are written, on all ranks, and only rank 0 may fail.
+  /// Then the checkpoint is committed without them, and finish() throws CheckpointError.
   void start(Zero& zero, checkpoint::Manifest manifest, const std::vector<std::uint8_t>& random,
-             const std::function<void(const std::filesystem::path&)>& export_weights = {});
+             std::function<void(const std::filesystem::path&)> export_weights = {});
 
-  /// Before the state changes.
+  /// Collective, before the state changes.
   void before_update();
 
   /// A save was started and not settled: the same on all ranks.
@@ -74,7 +77,7 @@ class CheckpointSaver {
   /// Collective: waits until the save in progress, if any, is over.
   void finish();
 
-  /// Rank 0: the save that was committed, or has failed, since the last call.
+  /// Rank 0: the oldest save that was committed, or has failed, and was not told yet.
   std::optional<SaveOutcome> take_outcome();
   /// Time that training has waited for saves on this rank, since the last call.
   double take_blocked_seconds();
@@ -85,6 +88,9 @@ class CheckpointSaver {
   SaveOutcome commit(const checkpoint::SaveTarget& target, checkpoint::Manifest manifest,
                      const std::vector<std::string>& results, double blocked_seconds);
   void fail(const checkpoint::SaveTarget& target, const std::string& why, bool no_memory = false);
+  void run_export(const checkpoint::SaveTarget& target,
+                  const std::function<void(const std::filesystem::path&)>& export_weights);
+  [[noreturn]] void throw_not_exported();
   void wait_for_commit();
   void add_blocked(double seconds);
 
@@ -96,7 +102,8 @@ class CheckpointSaver {
   std::int64_t saves_ = 0;
   std::unique_ptr<Save> save_;           // until it is settled
   std::future<SaveOutcome> committing_;  // on rank 0
-  std::optional<SaveOutcome> outcome_;
+  std::deque<SaveOutcome> outcomes_;     // that nobody has asked for yet
+  std::exception_ptr not_exported_;      // why; on rank 0
   double blocked_seconds_ = 0, blocked_of_save_ = 0;
 };
 

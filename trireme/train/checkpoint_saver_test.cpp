@@ -1,6 +1,10 @@
 #include "trireme/train/checkpoint_saver.hpp"
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <fstream>
+#include <thread>
 
 #include <ATen/ops/equal.h>
 #include <ATen/ops/rand.h>
@@ -22,9 +26,9 @@ using testing::HasSubstr;
 
 /// A model on a mesh whose steps change everything.
 struct SavedNet {
-  explicit SavedNet(Mesh& mesh, int stage = 1)
-      : net(std::make_shared<test::UnitNet>(3, at::kFloat)),
-        zero(params_of(*net), net->units(), mesh, {.stage = stage, .bucket_mb = 0.003, .persistence_threshold = 10},
+  explicit SavedNet(Mesh& mesh, int stage = 1, int layers = 3, double bucket_mb = 0.003)
+      : net(std::make_shared<test::UnitNet>(layers, at::kFloat)),
+        zero(params_of(*net), net->units(), mesh, {.stage = stage, .bucket_mb = bucket_mb, .persistence_threshold = 10},
              {}) {
     if (stage >= 3) net->units(&zero.chunk());
   }
@@ -156,6 +160,114 @@ TEST_P(CheckpointSaverTest, AFailedSaveCostsNothing) {
     failures += failed ? 1 : 0;
   }
   EXPECT_GT(failures, 15);
+}
+
+/// Does nothing until it is released.
+class BlockedFs final : public ForwardingFs {
+ public:
+  void release() {
+    released_ = true;
+    released_.notify_all();
+  }
+
+ private:
+  int done(FsOp, const std::function<int()>& forward) override {
+    released_.wait(false);
+    return forward();
+  }
+  std::atomic<bool> released_ = false;
+};
+
+/// The state is larger than the memory for its copy, and nothing can be written: the update must wait, or a part of
+/// what is saved would be of the next step.
+TEST(CheckpointSaver, TheNextUpdateWaitsForTheCopy) {
+  const TempFolder folder(memory_folder());
+  constexpr int kLayers = 600;  // 5.2 MB of weights and states on each rank
+  BlockedFs blocked;
+  std::atomic<bool> released = false;
+  std::thread later;
+  run_ranks(2, [&](World& world) {
+    Mesh mesh(Grid::dense({.dp = 2}), world);
+    SavedNet run(mesh, 1, kLayers, 25);
+    CheckpointSaver saver({.folder = folder / "checkpoints", .buffer_bytes = 1, .fs = &blocked}, mesh);
+    saver.start(run.zero, after_step(1), {});
+    if (mesh.rank() == 0)
+      later = std::thread([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        released = true;
+        blocked.release();
+      });
+    saver.before_update();
+    EXPECT_TRUE(released) << "rank " << mesh.rank();
+    saver.finish();
+  });
+  later.join();
+}
+
+/// Longer than a collective may take.
+class SlowFs final : public ForwardingFs {
+ private:
+  int done(FsOp op, const std::function<int()>& forward) override {
+    if (op.kind == FsKind::sync && !was_slow_.exchange(true)) std::this_thread::sleep_for(std::chrono::seconds(2));
+    return forward();
+  }
+  std::atomic<bool> was_slow_ = false;
+};
+
+TEST_P(CheckpointSaverTest, ASlowDiskIsNoHang) {
+  const TempFolder folder(memory_folder());
+  run_ranks(2,
+            [&](World& world) {
+              Mesh mesh(Grid::dense({.dp = 2}), world);
+              SavedNet run(mesh);
+              run.step(1);
+              SlowFs slow;
+              SaverOptions with_slow = options(folder);
+              if (mesh.rank() == 1) with_slow.fs = &slow;
+              CheckpointSaver saver(with_slow, mesh);
+              saver.start(run.zero, after_step(1), {});
+              saver.before_update();
+              run.step(2);
+              saver.finish();
+              const std::string failure = mesh.rank() == 0 ? saver.take_outcome()->failure : "";
+              EXPECT_EQ(failure, "");
+            },
+            {.timeout_s = 1});
+}
+
+/// Weights beside the checkpoint are a convenience: the checkpoint is committed without them.
+TEST_P(CheckpointSaverTest, AFailedExportCostsNoCheckpoint) {
+  for (const bool fails : {false, true}) {
+    const TempFolder folder(memory_folder());
+    run_ranks(2, [&](World& world) {
+      Mesh mesh(Grid::dense({.dp = 2}), world);
+      SavedNet run(mesh);
+      run.step(1);
+      CheckpointSaver saver(options(folder), mesh);
+      const auto export_weights = [&](const std::filesystem::path& into) {
+        if (mesh.rank() != 0) return;
+        std::filesystem::create_directory(into);
+        std::ofstream(into / "model.safetensors") << "weights";
+        require<CheckpointError>(!fails, "no space");
+      };
+      saver.start(run.zero, after_step(1), {}, export_weights);
+      const bool throws = fails && mesh.rank() == 0;
+      std::string failure;
+      try {
+        saver.finish();
+      } catch (const CheckpointError& e) {
+        failure = e.what();
+        mesh.world().control().barrier().wait();  // the other rank is in it
+      }
+      EXPECT_THAT(failure, throws ? HasSubstr("step-1 is saved, but without the weights for transformers: no space")
+                                  : HasSubstr(""));
+      EXPECT_EQ(failure.empty(), !throws);
+    });
+    const std::filesystem::path saved = folder / "checkpoints/step-1";
+    EXPECT_EQ(checkpoint::why_not_valid(saved), "");
+    EXPECT_EQ(std::filesystem::exists(saved / "model.safetensors"), !fails);
+    EXPECT_FALSE(std::filesystem::exists(saved / "export"));
+  }
 }
 
 }  // namespace

@@ -2,26 +2,28 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "trireme/base/error.hpp"
-#include "trireme/base/stopwatch.hpp"
+#include "trireme/base/file_output.hpp"
 #include "trireme/checkpoint/commit.hpp"
 #include "trireme/checkpoint/reader.hpp"
 #include "trireme/files/folder_lock.hpp"
+#include "trireme/train/own_folder.hpp"
 
 namespace trireme {
 namespace {
+
+namespace fs = std::filesystem;
 
 // Of the runs that may be meant: to look at thousands would take longer than the start of a run may.
 constexpr std::size_t kNewestRuns = 16;
 
 /// The manifest of the newest complete checkpoint of a run.
-std::optional<checkpoint::Manifest> newest_manifest(const std::filesystem::path& run) {
+std::optional<checkpoint::Manifest> newest_manifest(const fs::path& run) {
   for (const checkpoint::FoundCheckpoint& found : checkpoint::checkpoints_in(run / "checkpoints")) try {
       return checkpoint::Reader(found.path).manifest();
     } catch (const Error&) {  // damaged, or not ours: an older one may be good
@@ -29,52 +31,118 @@ std::optional<checkpoint::Manifest> newest_manifest(const std::filesystem::path&
   return std::nullopt;
 }
 
+std::string stored_value(const checkpoint::Manifest& manifest, const std::string& key) {
+  const auto found = manifest.config.find(key);
+  return found == manifest.config.end() ? "" : found->second;
+}
+
 std::int64_t planned_steps(const checkpoint::Manifest& manifest) {
-  const auto found = manifest.config.find("training.steps");
+  const std::string stored = stored_value(manifest, "training.steps");
   std::int64_t steps = 0;
-  if (found != manifest.config.end())
-    std::from_chars(found->second.data(), found->second.data() + found->second.size(), steps);
+  std::from_chars(stored.data(), stored.data() + stored.size(), steps);
   return steps;
 }
 
-/// Waits a little: the ranks of a launcher that was killed need a moment to notice.
-bool is_still_running(const std::filesystem::path& run) {
-  constexpr double kMoment = 5;
-  const Stopwatch time;
-  for (;;) try {
-      const files::FolderLock lock(run);
-      return false;
-    } catch (const ConfigError&) {
-      if (time.seconds() > kMoment) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    }
+/// Why this run must not write to the folder, or "".
+std::string why_not_free(const fs::path& run) {
+  try {
+    lock_run(run);
+    return "";
+  } catch (const ConfigError& e) {
+    const std::string what = e.what(), line = what.substr(0, what.find('\n')), folder = run.string() + ": ";
+    return line.starts_with(folder) ? line.substr(folder.size()) : line;
+  }
 }
 
-std::optional<std::filesystem::path> run_that_goes_on(const Config& config, const KeyValues& given) {
-  const bool own_name = config.run.name.find('%') == std::string::npos;
-  std::vector<std::filesystem::path> runs = report::runs_of(config.run.dir, config.run.name);
-  runs.resize(std::min(runs.size(), kNewestRuns));
-  for (const std::filesystem::path& run : runs) {
+/// Looks for the run that goes on: Note [Which run goes on].
+class Search {
+ public:
+  Search(const RunRequest& request, std::vector<std::string>& notes)
+      : request_(request),
+        notes_(notes),
+        own_name_(request.config.run.name.find('%') == std::string::npos),
+        by_path_(request.config.checkpoint.resume != "auto") {}
+
+  std::optional<fs::path> found() {
+    std::vector<fs::path> runs = report::runs_of(request_.config.run.dir, request_.config.run.name);
+    std::erase_if(runs, [](const fs::path& run) { return !report::has_done_something(run); });
+    // The name itself first: a second run of the name, begun while the first one was running, is not what is meant.
+    const auto exact = std::ranges::find_if(runs, [&](const fs::path& run) { return is_exact(run); });
+    std::optional<fs::path> busy;
+    if (exact != runs.end()) {
+      const State state = state_of(*exact);
+      if (state == State::goes_on) return *exact;
+      if (state == State::in_use) busy = *exact;
+    }
+    runs.resize(std::min(runs.size(), kNewestRuns));
+    for (const fs::path& run : runs) {
+      if (run == busy) continue;
+      const State state = state_of(run);
+      if (state == State::goes_on) return run;
+      if (state == State::complete) {
+        if (own_name_) note(run, text("it has done its ", request_.config.training.steps, " steps: a new run begins"));
+        break;
+      }
+    }
+    return std::nullopt;
+  }
+
+ private:
+  enum class State { not_meant, complete, in_use, goes_on };
+
+  bool is_exact(const fs::path& run) const { return own_name_ && run.filename() == request_.config.run.name; }
+  void note(const fs::path& run, const std::string& why) {
+    notes_.push_back(text(run.string(), " is not continued: ", why));
+  }
+
+  State state_of(const fs::path& run) {
     const std::optional<checkpoint::Manifest> newest = newest_manifest(run);
-    // A run of the user's own name whose checkpoints are all damaged is not begun anew without a word.
-    if (!newest && own_name && !checkpoint::checkpoints_in(run / "checkpoints").empty()) return run;
-    if (!newest) continue;
-    if (!own_name && !is_same_run(newest->config, given)) continue;
-    const std::int64_t steps = own_name ? config.training.steps : planned_steps(*newest);
-    if (newest->training.step >= steps) return std::nullopt;  // the newest one is complete: a new one begins
-    if (!is_still_running(run)) return run;
+    if (!newest) {
+      if (checkpoint::checkpoints_in(run / "checkpoints").empty()) return State::not_meant;
+      // A run of the user's own name is not begun anew without a word.
+      if (is_exact(run) && !by_path_) return State::goes_on;
+      if (own_name_) note(run, "none of its checkpoints can be read");
+      return State::not_meant;
+    }
+    if (!is_meant(run, *newest)) return State::not_meant;
+    const std::int64_t steps = own_name_ ? request_.config.training.steps : planned_steps(*newest);
+    if (newest->training.step >= steps) return State::complete;
+    const std::string in_use = why_not_free(run);
+    if (in_use.empty()) return State::goes_on;
+    note(run, in_use);
+    return State::in_use;
+  }
+
+  bool is_meant(const fs::path& run, const checkpoint::Manifest& newest) const {
+    const auto same = [&](const std::string& key) { return stored_value(newest, key) == request_.given.at(key); };
+    if (!is_exact(run) && !same("run.name")) return false;
+    if (by_path_ && !same("checkpoint.resume")) return false;
+    return (own_name_ && !by_path_) || is_same_run(newest.config, request_.given);
+  }
+
+  const RunRequest& request_;
+  std::vector<std::string>& notes_;
+  const bool own_name_, by_path_;
+};
+
+/// The run that an earlier attempt of this launcher has begun.
+std::optional<fs::path> run_of_this_start(const RunRequest& request) {
+  if (request.attempt == 0 || request.start.empty()) return std::nullopt;
+  for (const fs::path& run : report::runs_of(request.config.run.dir, request.config.run.name)) {
+    std::ifstream file(run / report::kStartName);
+    if (std::string line; std::getline(file, line) && line == request.start) return run;
   }
   return std::nullopt;
 }
 
 }  // namespace
 
-void remove_unfinished_of_runs(const std::filesystem::path& dir) {
+void remove_unfinished_of_runs(const fs::path& dir) {
   std::error_code failed;
-  for (auto run = std::filesystem::directory_iterator(dir, failed);
-       !failed && run != std::filesystem::directory_iterator(); run.increment(failed))
+  for (auto run = fs::directory_iterator(dir, failed); !failed && run != fs::directory_iterator();
+       run.increment(failed))
     try {
-      const std::filesystem::path checkpoints = run->path() / "checkpoints";
+      const fs::path checkpoints = run->path() / "checkpoints";
       if (run->is_symlink() || !checkpoint::has_unfinished(checkpoints) || !files::is_surely_free(run->path()))
         continue;
       const files::FolderLock lock(run->path());
@@ -83,14 +151,21 @@ void remove_unfinished_of_runs(const std::filesystem::path& dir) {
     }
 }
 
-ChosenRun choose_run(const Config& config, const KeyValues& given, const report::RunFacts& facts) {
-  report::run_name(config.run.name, facts);  // reports errors in run.name itself
-  if (config.checkpoint.resume == "auto")
-    if (const std::optional<std::filesystem::path> run = run_that_goes_on(config, given))
-      return {.folder = {*run, /*is_new=*/false}, .goes_on = true};
+ChosenRun choose_run(const RunRequest& request) {
+  const Config& config = request.config;
+  report::run_name(config.run.name, request.facts);  // reports errors in run.name itself
+  ChosenRun out;
+  std::optional<fs::path> goes_on = run_of_this_start(request);
+  if (!goes_on && config.checkpoint.resume != "never") goes_on = Search(request, out.notes).found();
+  if (goes_on) {
+    out.folder = {*goes_on, /*is_new=*/false};
+    return out;
+  }
   try {
-    return {.folder = report::make_run_folder(config.run.dir, config.run.name, facts)};
-  } catch (const ConfigError& e) {
+    out.folder = report::make_run_folder(config.run.dir, config.run.name, request.facts);
+    if (!request.start.empty()) replace_file(out.folder.path / report::kStartName, request.start + "\n");
+    return out;
+  } catch (const Error& e) {
     throw ConfigError(
         text("run.dir = \"", config.run.dir, "\": ", e.what(), "\n  fix: a folder that can be written to"));
   }

@@ -1,6 +1,7 @@
 #pragma once
 // The folder of a run: a new one, or that of a run that was stopped and goes on.
 #include <string>
+#include <vector>
 
 #include "trireme/config/schema/config.hpp"
 #include "trireme/report/run_folder.hpp"
@@ -8,20 +9,35 @@
 
 namespace trireme {
 
-// Note [Which run goes on]: with checkpoint.resume = "auto" the newest run in run.dir whose name fits run.name, and
-// that has a checkpoint but not all of its steps. If run.name has a placeholder (%date), every start has another name,
-// so only a run with the same config is meant; without one the name is the user's own, and what has changed is checked
-// when the checkpoint is read. A run that is still running is left alone.
+// Note [Which run goes on]
+//   auto    the run whose folder has exactly the name run.name, if it has a checkpoint but not all of its steps; else
+//           the newest of NAME-2, NAME-3, ... that stores this run.name: a folder NAME-2 may also be another run that
+//           somebody has called so. If run.name has a placeholder (%date), every start has another name, so only a run
+//           with the same config is meant; without one the name is the user's own, and what has changed is checked when
+//           the checkpoint is read.
+//   a path  the newest run of this name that was begun with the same settings, this path among them: the same command
+//           was started again, by a scheduler perhaps.
+//   never   none
+// If a launcher restarts its ranks, the run that they have begun goes on, whatever checkpoint.resume says: its folder
+// has the launcher's mark. If the newest run is complete, a new one begins; one that is still running is left alone.
+struct RunRequest {
+  const Config& config;    // derived
+  const KeyValues& given;  // fingerprint_of_config()
+  report::RunFacts facts{};
+  std::string start{};  // the same for all attempts of one launcher, and for no other; empty: not known
+  int attempt = 0;      // how often that launcher has restarted the ranks
+};
+
 struct ChosenRun {
   report::RunFolder folder;
-  bool goes_on = false;
+  std::vector<std::string> notes{};  // for display: why a run that may have been meant does not go on
 };
 
 /// Removes what runs in `dir` that were killed while they saved have left: no later run writes to their folders. Runs
 /// that may be running are left alone.
 void remove_unfinished_of_runs(const std::filesystem::path& dir);
 
-/// `config`: derived. Makes the folder of a new run. ConfigError if that is not possible.
-ChosenRun choose_run(const Config& config, const KeyValues& given, const report::RunFacts& facts);
+/// Makes the folder of a new run. ConfigError if that is not possible.
+ChosenRun choose_run(const RunRequest& request);
 
 }  // namespace trireme

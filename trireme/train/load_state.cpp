@@ -11,6 +11,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/checkpoint/model_source.hpp"
 #include "trireme/layout/box_copy.hpp"
 #include "trireme/train/dtypes.hpp"
 
@@ -28,16 +29,16 @@ Wanted wanted_by_tensor(const Zero& zero, const LoadOptions& options) {
   return wanted;
 }
 
-/// The shapes of the full tensors of a model; with ZeRO a rank need not hold a part of each.
+/// The shapes of the full tensors of a model; a rank need not hold a part of each.
 std::map<TensorKey, Shape> tensors_of_model(const Zero& zero, const LoadOptions& options) {
   std::map<TensorKey, Shape> shapes;
-  for (const ZeroPart* part : zero.parts())
-    for (const Param& param : part->partition.params()) {
-      shapes[{param.name, checkpoint::kWeight}] = param.spec.shape;
-      if (!options.states) continue;
-      for (const std::string& state : part->optimizer.state_names()) shapes[{param.name, state}] = param.spec.shape;
+  const std::vector<std::string>& states = zero.parts()[0]->optimizer.state_names();
+  for (const ParamSection& section : zero.sections())
+    for (const ModelParam& param : section.params) {
+      shapes[{param.name, checkpoint::kWeight}] = param.shape;
+      if (!options.states || !param.is_trained) continue;
+      for (const std::string& state : states) shapes[{param.name, state}] = param.shape;
     }
-  for (const Param& param : zero.frozen()) shapes[{param.name, checkpoint::kWeight}] = param.spec.shape;
   return shapes;
 }
 
@@ -127,13 +128,9 @@ std::vector<std::string> tensor_differences(const checkpoint::Manifest& manifest
 
 void load_state(const checkpoint::Reader& reader, const Zero& zero, const LoadOptions& options) {
   const Wanted wanted = wanted_by_tensor(zero, options);
-  const std::vector<std::string> differences = tensor_differences(reader.manifest(), zero, options);
-  std::string listed;
-  for (const std::string& difference : differences) listed += "\n  " + difference;
-  require<CheckpointError>(differences.empty(), reader.shown(), ": ", differences.size(),
-                           differences.size() == 1 ? " tensor does" : " tensors do", " not fit the model", listed,
-                           "\n  fix: the model settings that the checkpoint was made with (trireme checkpoint inspect "
-                           "shows them)");
+  checkpoint::require_fit(
+      reader.shown(), tensor_differences(reader.manifest(), zero, options),
+      "the model settings that the checkpoint was made with (trireme checkpoint inspect shows them)");
   std::map<const StateSlice*, std::atomic<std::int64_t>> set;
   for (const auto& [key, slices] : wanted)
     for (const StateSlice& slice : slices) set[&slice] = 0;

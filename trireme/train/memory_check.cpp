@@ -55,7 +55,7 @@ MemoryBudget memory_budget(at::Device device, int ranks) {
 }
 
 std::string check_memory(Config config, const MemoryBudget& budget, at::Device device) {
-  if (config.parallelism.pp > 1 || budget.total <= 0) return "";  // pipelines are not predicted yet
+  if (budget.total <= 0) return "";
   resolve_dtypes(config, device);
   const planner::MemoryPlan plan = planner::predict_memory(config, config.precision.param, budget.on_gpu);
   const double kept = plan.weights + plan.gradients + plan.master + plan.states;
@@ -69,7 +69,6 @@ std::string check_memory(Config config, const MemoryBudget& budget, at::Device d
 }
 
 std::string memory_advice(Config config, const MemoryBudget& budget, at::Device device) {
-  if (config.parallelism.pp > 1) return "";
   resolve_dtypes(config, device);
   const planner::MemoryPlan plan = planner::predict_memory(config, config.precision.param, budget.on_gpu);
   // A limit that we do not know of has refused: propose what needs clearly less.

@@ -7,6 +7,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/checkpoint/nanotron_format.hpp"
+#include "trireme/comm/time_limit.hpp"
 #include "trireme/files/safetensors_write.hpp"
 #include "trireme/train/dtypes.hpp"
 #include "trireme/train/pt_file.hpp"
@@ -87,7 +88,8 @@ class ModelFileWriter {
     const Grid& grid = layout.grid(View::dense);
     const int tp = grid.degree(Axis::tp);
     std::vector<std::vector<Box>> by_rank;
-    for (int t = 0; t < tp; ++t) by_rank.push_back(boxes_of_rank(layout, param.spec, grid.rank_at({{Axis::tp, t}})));
+    for (int t = 0; t < tp; ++t)
+      by_rank.push_back(boxes_of_rank(layout, param.spec, grid.rank_at({{Axis::tp, t}})));  // the same in each stage
     const auto writers = std::ranges::count_if(by_rank, [](const std::vector<Box>& boxes) { return !boxes.empty(); });
     for (int t = 0; t < tp; ++t)
       if (!by_rank[static_cast<std::size_t>(t)].empty())
@@ -162,16 +164,24 @@ std::vector<RankFile> nanotron_rank_files(const Mesh& mesh, std::vector<SavedPar
 checkpoint::Manifest write_nanotron_model(Zero& zero, Mesh& mesh, files::Fs& fs, checkpoint::BlockPool& pool,
                                           const checkpoint::SaveTarget& target) {
   ModelFileWriter writer(fs, pool, target);
+  // A rank that writes to a slow disk is waited for in the next gathering, or at the end.
+  const TimeLimit limit(mesh.world(),
+                        std::max(mesh.world().options().init_timeout_s, mesh.world().options().timeout_s));
   std::exception_ptr failure;
-  int turn = 0;
-  for_each_full_param(zero, [&](const Param& param, const at::Tensor& full) {
-    if (turn++ % mesh.world().size() != mesh.rank() || failure) return;
+  // The ranks of a pipeline stage take turns.
+  std::vector<int> ranks;
+  for (int rank = 0; rank < mesh.world().size(); ++rank)
+    if (mesh.grid().coord(rank, Axis::pp) == mesh.coord(Axis::pp)) ranks.push_back(rank);
+  std::size_t turn = 0;
+  for_each_full_param_of_stage(zero, [&](const Param& param, const at::Tensor& full) {
+    if (ranks[turn++ % ranks.size()] != mesh.rank() || failure) return;
     try {
       writer.write(param, full, mesh.params());
-    } catch (const CheckpointError&) {
+    } catch (const std::exception&) {
       failure = std::current_exception();
     }
   });
+  mesh.world().control().barrier().wait();
   if (failure) std::rethrow_exception(failure);
   return writer.written();
 }

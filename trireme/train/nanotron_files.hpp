@@ -18,8 +18,8 @@ std::vector<RankFile> nanotron_rank_files(const Mesh& mesh, std::vector<SavedPar
                                           std::int64_t optimizer_steps, const LrState& lr);
 
 /// model/: one file per parameter, or per parameter and tensor-parallel rank that it is cut over; the ranks take turns.
-/// Collective. Returns what this rank has written. If that fails, the others are not left alone: CheckpointError comes
-/// at the end.
+/// Collective. Returns what this rank has written. If that fails, the others are not left alone: the exception
+/// comes at the end.
 checkpoint::Manifest write_nanotron_model(Zero& zero, Mesh& mesh, files::Fs& fs, checkpoint::BlockPool& pool,
                                           const checkpoint::SaveTarget& target);
 

@@ -29,8 +29,8 @@ std::vector<std::string> exchange(const std::string& own, const Mesh& mesh, at::
 }  // namespace
 
 std::string find_non_finite(Executor& executor, Zero& zero, const Mesh& mesh, std::int64_t step,
-                            const at::Tensor& loss_gradient,
-                            const std::function<at::Tensor(int m, const Probe& probe)>& forward) {
+                            const at::Tensor& loss_gradient, const ProbedForward& forward,
+                            const std::function<std::int64_t(int)>& shape_key) {
   std::string found;
   int microbatch = 0;
   const auto look = [&](const std::string& what, const at::Tensor& x) {
@@ -40,14 +40,16 @@ std::string find_non_finite(Executor& executor, Zero& zero, const Mesh& mesh, st
       [&](const Param& param, const at::Tensor& gradient) { look(text("the gradient of ", param.name), gradient); });
   executor.run({.step = step,
                 .forward =
-                    [&](int m) {
+                    [&](int chunk, int m, const std::vector<Tensors>& inputs) {
                       microbatch = m;
-                      const at::Tensor loss = forward(
-                          m, [&](const std::string& path, const at::Tensor& x) { look("the output of " + path, x); });
-                      look("the loss", loss);
-                      return loss;
+                      ChunkOutput output = forward(chunk, m, inputs, [&](const std::string& path, const at::Tensor& x) {
+                        look("the output of " + path, x);
+                      });
+                      if (output.loss.defined()) look("the loss", output.loss);
+                      return output;
                     },
-                .loss_gradient = [&] { return loss_gradient; }});
+                .loss_gradient = [&] { return loss_gradient; },
+                .shape_key = shape_key});
   zero.finish_gradients();
   zero.on_gradient({});
   // Gradients that are finite on each rank but overflow in the sum over ranks. All ranks check, whatever they found.

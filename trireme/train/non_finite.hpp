@@ -15,15 +15,18 @@ namespace trireme {
 
 using Probe = std::function<void(const std::string& path, const at::Tensor& x)>;
 
+/// As ChunkForward; it passes the output of every module to the probe.
+using ProbedForward =
+    std::function<ChunkOutput(int chunk, int microbatch, const std::vector<Tensors>& inputs, const Probe& probe)>;
+
 /// After a failed step, with the state from before it: runs the forwards and backwards of the step again and checks all
 /// module outputs and parameter gradients before any reduction over ranks. Returns a sentence that names the first
 /// rank, tensor and microbatch, or says that the failure was not reproduced. Collective: all ranks call it, and all get
 /// the same result.
-///   loss_gradient   of the step that failed (StepWork)
-///   forward         the loss of microbatch m; it passes the output of every module to the probe
+///   loss_gradient, shape_key   of the step that failed (StepWork)
 std::string find_non_finite(Executor& executor, Zero& zero, const Mesh& mesh, std::int64_t step,
-                            const at::Tensor& loss_gradient,
-                            const std::function<at::Tensor(int m, const Probe& probe)>& forward);
+                            const at::Tensor& loss_gradient, const ProbedForward& forward,
+                            const std::function<std::int64_t(int)>& shape_key = {});
 
 /// The weights that a run has saved.
 struct SavedWeights {

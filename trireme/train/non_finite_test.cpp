@@ -25,21 +25,22 @@ TEST(NonFinite, NamesTheFirstRankAndTensor) {
                     {.stage = stage, .persistence_threshold = 0, .accumulate = at::kDouble, .reduce = at::kDouble},
                     {.optimizer = {}, .master = at::kDouble, .states = at::kDouble});
           net.units(&zero.chunk());
-          Executor executor(schedule::one_f_one_b(0, 1, 2), zero, mesh);
+          Executor executor(schedule::make_schedule("1f1b", 1, 2), zero, mesh);
           const bool here = mesh.rank() == bad;
           const std::string words =
-              find_non_finite(executor, zero, mesh, 7, at::ones({}, at::kDouble), [&](int m, const Probe& probe) {
-                at::Tensor loss = net.loss(test::rows().narrow(0, 8 * mesh.rank() + 4 * m, 4));
-                const bool now = here && m == 1;
-                probe("layers.3", now && fault == Fault::output ? loss / 0 : loss);
-                if (now && fault == Fault::loss) return loss * HUGE_VAL;
-                // A finite loss with a non-finite gradient: the square root at zero.
-                if (now && fault == Fault::gradient) return (loss - loss.detach()).sqrt() + loss;
-                // Finite on every rank, but the sum overflows.
-                if (fault == Fault::sum && m == 1 && stage < 3)
-                  return net.named_parameters()["layer1.bias"].sum() * 8e307;
-                return loss;
-              });
+              find_non_finite(executor, zero, mesh, 7, at::ones({}, at::kDouble),
+                              [&](int, int m, const std::vector<Tensors>&, const Probe& probe) -> at::Tensor {
+                                at::Tensor loss = net.loss(test::rows().narrow(0, 8 * mesh.rank() + 4 * m, 4));
+                                const bool now = here && m == 1;
+                                probe("layers.3", now && fault == Fault::output ? loss / 0 : loss);
+                                if (now && fault == Fault::loss) return loss * HUGE_VAL;
+                                // A finite loss with a non-finite gradient: the square root at zero.
+                                if (now && fault == Fault::gradient) return (loss - loss.detach()).sqrt() + loss;
+                                // Finite on every rank, but the sum overflows.
+                                if (fault == Fault::sum && m == 1 && stage < 3)
+                                  return net.named_parameters()["layer1.bias"].sum() * 8e307;
+                                return loss;
+                              });
           const std::string rank = text("on rank ", bad);
           switch (fault) {
             case Fault::none: EXPECT_THAT(words, testing::HasSubstr("did not happen")); break;

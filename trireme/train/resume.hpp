@@ -8,15 +8,13 @@
 #include "trireme/checkpoint/manifest.hpp"
 #include "trireme/comm/mesh.hpp"
 #include "trireme/train/changes_since.hpp"
+#include "trireme/train/own_folder.hpp"
 #include "trireme/zero/zero.hpp"
 
 namespace trireme {
 
-/// The checkpoints that a run in `folder` may continue from, newest first: its own; if it has none, those of
-/// checkpoint.resume, if that is a path: of a checkpoint, of a folder of them, or of a run. CheckpointError if there
-/// are none there.
-std::vector<std::filesystem::path> checkpoints_to_resume(const std::filesystem::path& folder,
-                                                         const std::string& resume);
+/// Collective: own->to_resume_from(resume) of rank 0, on all ranks; `own` is null on the others.
+std::vector<std::filesystem::path> checkpoints_to_resume(const OwnFolder* own, const std::string& resume, World& world);
 
 struct ResumeRequest {
   std::vector<std::filesystem::path> candidates;  // newest first; the same on all ranks
@@ -28,6 +26,7 @@ struct Resumed {
   std::filesystem::path path;
   checkpoint::Manifest manifest;
   Changes changes{};
+  std::vector<std::filesystem::path> damaged{};  // candidates that were tried before, and could not be used
   std::vector<std::uint8_t> random{};  // this rank's generators; empty: the checkpoint is of another number of ranks
 };
 

@@ -38,13 +38,13 @@ std::string number_line(const Config& c) {
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> run_header_lines(const Config& config, const RunHeader& facts) {
-  return {{"run", text(facts.program, " · ", facts.layout)},
-          {"model", model_line(config.model)},
-          {"data", facts.data},
-          {"batch", batch_line(config)},
-          {"number", number_line(config)},
-          {"memory", facts.memory},
-          {"output", facts.output}};
+  std::vector<std::pair<std::string, std::string>> lines{{"run", text(facts.program, " · ", facts.layout)},
+                                                         {"model", model_line(config.model)},
+                                                         {"data", facts.data},
+                                                         {"batch", batch_line(config)}};
+  if (!facts.stages.empty()) lines.emplace_back("stages", facts.stages);
+  lines.insert(lines.end(), {{"number", number_line(config)}, {"memory", facts.memory}, {"output", facts.output}});
+  return lines;
 }
 
 }  // namespace trireme

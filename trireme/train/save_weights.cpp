@@ -29,19 +29,20 @@ std::map<std::string, std::vector<WeightName>> names_by_ours(const ModelConfig& 
 }
 
 /// InternalError for a weight of the model that would not be written.
-std::vector<files::SafetensorsTensor> tensors_of(Zero& zero,
+std::vector<files::SafetensorsTensor> tensors_of(const Zero& zero,
                                                  const std::map<std::string, std::vector<WeightName>>& names) {
   std::vector<files::SafetensorsTensor> tensors;
   std::set<std::string> held;
-  for_each_param(zero, [&](const Param& param) {
-    held.insert(param.name);
-    for (const WeightName& name : names.at(param.name)) {
-      std::vector<std::int64_t> shape(param.spec.shape.begin(), param.spec.shape.end());
-      shape[0] = name.rows;
-      if (name.transposed) std::swap(shape[0], shape[1]);
-      tensors.push_back({name.theirs, file_dtype(param.value.scalar_type()), std::move(shape)});
+  for (const ParamSection& section : zero.sections())
+    for (const ModelParam& param : section.params) {
+      held.insert(param.name);
+      for (const WeightName& name : names.at(param.name)) {
+        Shape shape = param.shape;
+        shape[0] = name.rows;
+        if (name.transposed) std::swap(shape[0], shape[1]);
+        tensors.push_back({name.theirs, file_dtype(param.dtype), std::move(shape)});
+      }
     }
-  });
   for (const auto& [ours, theirs] : names) require(held.contains(ours), "save_weights: Zero does not hold ", ours);
   return tensors;
 }
@@ -50,18 +51,17 @@ std::vector<files::SafetensorsTensor> tensors_of(Zero& zero,
 
 std::string missing_space(Zero& zero, const Config& config, const std::filesystem::path& folder) {
   std::uint64_t needed = 0;
-  const auto add = [&](const Shape& shape, std::size_t element_bytes) {
-    needed += static_cast<std::uint64_t>(numel(shape)) * element_bytes;
-  };
-  for (const ZeroPart* part : zero.parts()) {
-    std::size_t bytes = part->optimizer.master(0).element_size();
-    for (std::size_t k = 0; k < part->optimizer.state_names().size(); ++k)
-      bytes += part->optimizer.state(0, k).element_size();
-    for (const Param& param : part->partition.params()) add(param.spec.shape, bytes);
-  }
-  for (const Param& param : zero.frozen()) add(param.spec.shape, param.value.element_size());
-  for (const bool once_more : {config.checkpoint.export_hf, config.checkpoint.format == "nanotron"})
-    if (once_more) for_each_param(zero, [&](const Param& param) { add(param.spec.shape, param.value.element_size()); });
+  const ShardedOptimizer& optimizer = zero.parts()[0]->optimizer;
+  std::size_t trained_bytes = optimizer.master(0).element_size();
+  for (std::size_t k = 0; k < optimizer.state_names().size(); ++k)
+    trained_bytes += optimizer.state(0, k).element_size();
+  const std::uint64_t copies = (config.checkpoint.export_hf ? 1 : 0) + (config.checkpoint.format == "nanotron" ? 1 : 0);
+  for (const ParamSection& section : zero.sections())
+    for (const ModelParam& param : section.params) {
+      const std::size_t weight = c10::elementSize(param.dtype);
+      needed += static_cast<std::uint64_t>(numel(param.shape)) *
+                ((param.is_trained ? trained_bytes : weight) + copies * weight);
+    }
   std::filesystem::path existing = std::filesystem::absolute(folder);
   std::error_code error;
   while (!std::filesystem::exists(existing, error) && existing.has_relative_path()) existing = existing.parent_path();
@@ -80,7 +80,7 @@ void save_weights(Zero& zero, Mesh& mesh, const ModelConfig& model, const SmallF
   const LongWork writing(mesh.world(), 0);
   const std::vector<files::SafetensorsTensor> tensors = tensors_of(zero, names);
   if (mesh.rank() == 0) writer.emplace(folder, tensors);
-  for_each_full_param(zero, [&](const Param& param, const at::Tensor& full) {
+  for_each_full_param(zero, [&](const ModelParam& param, const at::Tensor& full) {
     if (!writer) return;
     for (const WeightName& name : names.at(param.name)) {
       const at::Tensor theirs = their_tensor(name, full).contiguous().cpu();

@@ -30,6 +30,7 @@ struct StepAgreement {
   bool save = false;               // some rank was asked to save a checkpoint
   bool writing = false;            // some rank is still writing one
   std::int64_t peak_bytes = 0;     // the highest of all ranks
+  double bubble = 0;               // the largest of all ranks
 };
 
 /// What a rank contributes.
@@ -37,6 +38,7 @@ struct StepFacts {
   std::optional<ExitCode> stop{};
   bool failed = false, save = false, writing = false;
   std::int64_t peak_bytes = 0;
+  double bubble = 0;  // StepOutcome::bubble
 };
 
 /// `loss_sum`: over this rank's tokens, f64. Collective; synchronizes with the device.

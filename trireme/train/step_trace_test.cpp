@@ -23,9 +23,9 @@ TEST(StepTrace, BucketsTravelUnderBackward) {
                 {.stage = stage, .bucket_mb = 0.012, .accumulate = at::kDouble, .reduce = at::kDouble},
                 {.optimizer = {}, .master = at::kDouble, .states = at::kDouble});
       net.units(&zero.chunk());
-      Executor executor(schedule::one_f_one_b(0, 1, 2), zero, mesh);
+      Executor executor(schedule::make_schedule("1f1b", 1, 2), zero, mesh);
       const StepOutcome outcome = executor.run({.step = 3,
-                                                .forward = [&](int) { return net.loss(test::rows()); },
+                                                .forward = whole_model([&](int) { return net.loss(test::rows()); }),
                                                 .loss_gradient = [] { return at::scalar_tensor(1.0, at::kDouble); }});
       zero.finish_gradients();
       TracedStep traced{

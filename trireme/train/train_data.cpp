@@ -46,6 +46,13 @@ std::string identity_of(const data::TokenSource& source) {
   return text(size, " tokens, ", source.num_documents(), " documents, ", files::str(files::xxh3(std::as_bytes(all))));
 }
 
+/// "attention and positions of documents"; "" if both are of samples.
+std::string scope_text(const data::BatchOptions& batch) {
+  if (batch.attend_across_documents && !batch.restart_positions) return "";
+  return text(batch.attend_across_documents ? "positions" : "attention",
+              !batch.attend_across_documents && batch.restart_positions ? " and positions" : "", " of documents");
+}
+
 }  // namespace
 
 /// Files are opened only once, even if several stages use them.
@@ -89,16 +96,13 @@ data::BatchOptions TrainData::batch_options(const DataStage& stage, bool has_los
 }
 
 TrainData::TrainData(const Config& config)
-    : config_(config),
-      warnings_(check_apart(config)),
-      tokenizer_(load_tokenizer(config)),
-      plan_(make_plan()),
-      identity_(make_identity()) {
+    : config_(config), warnings_(check_apart(config)), tokenizer_(load_tokenizer(config)), plan_(make_plan()) {
   sampler_.emplace(plan_);
   const auto masked = [](const data::SharedTokens& tokens) { return tokens->has_loss_mask(); };
   for (std::size_t i = 0; i < config.data.size(); ++i)
     makers_.emplace_back(batch_options(
         config.data[i], std::ranges::any_of(plan_.stages[i].sources, masked, &data::MixedSource::tokens)));
+  identity_ = make_identity();
   if (config.validation.interval > 0) {
     if (config.validation.sources.empty()) {
       validation_.emplace(plan_, config.training.seq_len, config.validation.samples);
@@ -123,7 +127,9 @@ std::map<std::string, std::string> TrainData::make_identity() const {
   for (std::size_t i = 0; i < plan_.stages.size(); ++i) {
     const data::SamplingStage& stage = plan_.stages[i];
     const std::string name = text("stage ", i + 1);
-    out[name] = text("from step ", stage.start_step, ", ", stage.seq_len, " tokens per sample");
+    const std::string scope = scope_text(makers_[i].options());
+    out[name] = text("from step ", stage.start_step, ", ", stage.seq_len, " tokens per sample",
+                     scope.empty() ? "" : ", ", scope);
     for (std::size_t j = 0; j < stage.sources.size(); ++j)
       out[text(name, " source ", j + 1)] =
           text(identity_of(*stage.sources[j].tokens), ", weight ", json_number(stage.sources[j].weight));
@@ -155,10 +161,7 @@ std::string TrainData::describe() const {
                          " · ", human_count(static_cast<double>(tokens)), " tokens · ",
                          human_count(planned / trained_on), " epochs planned");
   if (tokenizer_) out += text(" · tokenizer ", tokenizer_->name(), " (", tokenizer_->fingerprint(), ")");
-  const data::BatchOptions& batch = makers_[0].options();
-  if (!batch.attend_across_documents || batch.restart_positions)
-    out += text(" · ", batch.attend_across_documents ? "positions" : "attention",
-                !batch.attend_across_documents && batch.restart_positions ? " and positions" : "", " of documents");
+  if (const std::string scope = scope_text(makers_[0].options()); !scope.empty()) out += " · " + scope;
   if (validation_) out += text(" · ", validation_->size(), " samples to validate on");
   return out;
 }

@@ -16,7 +16,6 @@
 #include "trireme/base/wall_clock.hpp"
 #include "trireme/comm/group_text.hpp"
 #include "trireme/comm/time_limit.hpp"
-#include "trireme/report/metrics_file.hpp"
 #include "trireme/train/component_options.hpp"
 #include "trireme/train/dtypes.hpp"
 #include "trireme/train/step_agreement.hpp"
@@ -35,6 +34,9 @@ std::string describe(const Resumed& resumed) {
   return out;
 }
 
+/// Of the sum of a microbatch's losses: the loss of a step is the mean over the tokens of all ranks.
+at::Tensor loss_gradient(double scale, TokenCount& tokens) { return scale / tokens.total().clamp_min(1); }
+
 }  // namespace
 
 Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& process, TrainIo io)
@@ -49,6 +51,9 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
       tracer_(config_.profiler.steps, io_.folder / config_.profiler.dir, context.world(),
               context.device().is_cuda() ? "nccl" : "gloo"),
       random_(RandomSource::of_process(static_cast<std::uint64_t>(config_.run.seed))) {
+  if (context.rank() == 0) own_ = std::make_unique<OwnFolder>(io_.folder, io_.warnings);
+  const std::vector<std::filesystem::path> candidates =
+      checkpoints_to_resume(own_.get(), config_.checkpoint.resume, mesh_.world());
   if (config_.precision.param == "float16") scale_.emplace(loss_scale_options(config_));
   io_.status("opening the data");
   batches_ = std::make_unique<Batches>(config_, mesh_, context.device());
@@ -60,43 +65,33 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
                                             .tokenizer_path = config_.tokenizer.path,
                                             .source = source_folder(config_.model)},
                                            io_.warnings);
-  const bool resumes = !io_.resume_from.empty();
+  const bool resumes = !candidates.empty();
   io_.status(resumes || config_.model.init == "random" ? "building the model"
                                                        : text("reading the weights, ", config_.model.init));
   model_ = std::make_unique<TrainingModel>(config_, context, static_cast<int>(batches_->num_microbatches()), resumes,
                                            io_.warnings);
-  if (resumes) resume_from_checkpoint();
+  if (resumes) resume_from_checkpoint(candidates);
   if (!resumed_ || resumed_->random.empty())
     seed_generators(random_, static_cast<std::uint64_t>(config_.run.seed), begin_, context.rank());
   start_bytes_ = peak_bytes_ = agree(at::zeros({}, at::TensorOptions(at::kDouble).device(context.device())),
                                      {.peak_bytes = memory_.take_peak()}, mesh_)
                                    .peak_bytes;
-  const std::filesystem::path checkpoints = io_.folder / "checkpoints";
-  if (context.rank() == 0) {
-    const std::string missing = missing_space(zero(), config_, checkpoints);
+  if (own_) {
+    const std::string missing = missing_space(zero(), config_, own_->checkpoints());
     require<CheckpointError>(missing.empty(), missing);
-  }
-  if (context.rank() == 0) {
-    lock_ = std::make_unique<files::FolderLock>(io_.folder);
-    try {
-      checkpoint::remove_unfinished(files::real_fs(), checkpoints);
-    } catch (const CheckpointError& e) {
-      io_.warnings.emplace_back(e.what());
-    }
-    if (resumed_ && resumed_->path.parent_path() == checkpoints)
-      report::drop_records_after(io_.folder / "metrics.jsonl", begin_);
+    own_->begin_after(begin_, resumed_ ? resumed_->damaged : std::vector<std::filesystem::path>(), io_.warnings);
   }
   const bool nanotron = config_.checkpoint.format == "nanotron";
   if (nanotron && context.rank() == 0)
     beside_weights_.push_back(nanotron_optimizer_config(config_.optimizer, mesh_.grid()));
   saver_ = std::make_unique<CheckpointSaver>(
-      SaverOptions{.folder = checkpoints,
+      SaverOptions{.folder = io_.folder / "checkpoints",
                    .keep = config_.checkpoint.keep,
                    .buffer_bytes = static_cast<std::size_t>(config_.checkpoint.buffer_mb * 1e6),
                    .small_files = beside_weights_,
                    .before_commit =
                        [this] {
-                         if (lock_) lock_->check();
+                         if (own_) own_->check();
                        },
                    .format = nanotron ? CheckpointFormat::nanotron : CheckpointFormat::trireme,
                    .lr_state =
@@ -111,10 +106,10 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
 }
 
 /// Everything that the steps depend on, apart from the config.
-void Trainer::resume_from_checkpoint() {
-  io_.status(text("reading the checkpoint, ", io_.resume_from.front().string()));
+void Trainer::resume_from_checkpoint(const std::vector<std::filesystem::path>& candidates) {
+  io_.status(text("reading the checkpoint, ", candidates.front().string()));
   resumed_ = resume(zero(), mesh_,
-                    {.candidates = io_.resume_from,
+                    {.candidates = candidates,
                      .config = given_,
                      .data = batches_->data().identity(),
                      .accepted = config_.checkpoint.accept_changes},
@@ -166,6 +161,8 @@ ExitCode Trainer::run() {
     if (!result.finite && !scale_helps && non_finite_ == config::NonFinite::stop) stop_non_finite(step, result);
     require<DataError>(step > 1 || result.valid_tokens > 0, "step 1: not one token of the data has a label to learn (",
                        batches_->data().describe(), ")\n  fix: data whose samples hold unmasked tokens");
+    // Not before: a checkpoint of a stop above is of the step before this one.
+    if (scale_) scale_->update(!result.finite);
     if (!result.finite && !scale_helps) ++skipped_;
     done = step;
     stop = result.stop;
@@ -175,7 +172,7 @@ ExitCode Trainer::run() {
       validation_loss = validate(step);
       validation_seconds += validation_time.seconds();
     }
-    tell_outcome();
+    tell_outcomes();
     // Before the save: a run that resumes there has the records of all steps before.
     if (report_) report_->step(step, result, batches_->data().sampler().seq_len(step), peak_bytes_, validation_loss);
     const bool due = result.save || (interval > 0 && step % interval == 0);
@@ -214,8 +211,13 @@ StepResult Trainer::run_step(std::int64_t step) {
   // Forward and backward of every microbatch.
   const StepOutcome outcome = model_->executor().run(
       {.step = step,
-       .forward = [&](int m) { return model_->loss(microbatches[static_cast<std::size_t>(m)]); },
-       .loss_gradient = [&] { return loss_gradient_ = result.scale / tokens.total().clamp_min(1); }});
+       .forward =
+           [&](int chunk, int m, const std::vector<Tensors>& inputs) {
+             return model_->forward(chunk, microbatches[static_cast<std::size_t>(m)], inputs);
+           },
+       .loss_gradient = [&] { return loss_gradient(result.scale, tokens); },
+       .shape_key = [&](int m) { return shape_key(microbatches[static_cast<std::size_t>(m)]); }});
+  loss_gradient_ = loss_gradient(result.scale, tokens);
   t.forward = outcome.seconds({schedule::ActionKind::F});
   t.backward = outcome.seconds({schedule::ActionKind::B, schedule::ActionKind::I, schedule::ActionKind::W});
 
@@ -224,10 +226,10 @@ StepResult Trainer::run_step(std::int64_t step) {
   mesh_.tag({step, "update"});
   zero().finish_gradients();
   tracer_.gradients_summed(step, model_->unit_trace());
+  saver_->before_update();
   StepCheck check = mesh_.start_step_check();
 
   // Update. Whether it counts is known once the norm has been read.
-  saver_->before_update();
   PendingUpdate update =
       zero().update({.lr = result.lr, .max_norm = config_.training.max_norm, .loss_scale = result.scale});
   std::move(check).finish();
@@ -236,11 +238,11 @@ StepResult Trainer::run_step(std::int64_t step) {
                                       .failed = data_error_ != nullptr,
                                       .save = io_.save_asked(),
                                       .writing = saver_->is_writing(),
-                                      .peak_bytes = memory_.take_peak()},
+                                      .peak_bytes = memory_.take_peak(),
+                                      .bubble = outcome.bubble()},
                                      mesh_);
   result.norm = std::move(update).settle();
   result.finite = std::isfinite(result.norm);
-  if (scale_) scale_->update(!result.finite);
   if (saver_->in_progress() && !agreed.writing) saver_->settle();
 
   // Result.
@@ -249,6 +251,7 @@ StepResult Trainer::run_step(std::int64_t step) {
   result.stop = agreed.stop;
   result.data_failed = agreed.failed;
   result.save = agreed.save;
+  result.bubble = agreed.bubble;
   result.checkpoint_seconds = saver_->take_blocked_seconds();
   if (step == begin_ + 1) result.start_bytes = start_bytes_;
   t.update = update_time.seconds();
@@ -263,12 +266,14 @@ double Trainer::validate(std::int64_t done) {
   mesh_.tag({done, "validation"});
   const at::NoGradGuard no_grad;
   at::Tensor sums = at::zeros({3}, at::TensorOptions(at::kDouble).device(context_.device()));
-  for (std::int64_t b = 0; b < batches_->num_validation_batches(); ++b) {
-    const Microbatch batch =
+  std::int64_t valid = 0;
+  sums[0] += model_->evaluate(batches_->num_validation_batches(), [&](std::int64_t b) {
+    Microbatch batch =
         take_or_empty([&] { return batches_->validation_batch(b); }, [&] { return batches_->empty(1)[0]; });
-    sums[0] += model_->loss(batch);
-    sums[1] += batch.valid;
-  }
+    valid += batch.valid;
+    return batch;
+  });
+  if (mesh_.coord(Axis::pp) == 0) sums[1] += valid;  // the same on all ranks of the pipeline
   if (data_error_ != nullptr) sums[2] += 1;
   sums = mesh_.world_group().all_reduce_(sums).wait().cpu();
   if (sums[2].item<double>() > 0) stop_without_data(done);
@@ -299,34 +304,36 @@ checkpoint::Manifest Trainer::manifest_of(std::int64_t step) const {
 void Trainer::start_save(std::int64_t step, Last last, Export exports) {
   mesh_.tag({step, "save"});
   zero().finish_gathers();
-  const auto export_weights = [&](const std::filesystem::path& folder) {
-    save_weights(zero(), mesh_, config_.model, {}, folder);
-  };
-  saver_->start(zero(), manifest_of(step), to_bytes(get_current_random_state(random_)),
-                exports == Export::yes && config_.checkpoint.export_hf
-                    ? export_weights
-                    : std::function<void(const std::filesystem::path&)>());
+  std::function<void(const std::filesystem::path&)> export_weights;
+  if (exports == Export::yes && config_.checkpoint.export_hf)
+    export_weights = [this](const std::filesystem::path& folder) {
+      save_weights(zero(), mesh_, config_.model, {}, folder);
+    };
+  saver_->start(zero(), manifest_of(step), to_bytes(get_current_random_state(random_)), std::move(export_weights));
   if (!config_.checkpoint.async || last == Last::yes) saver_->finish();
 }
 
-/// Rank 0 reports what became of the last save: if it failed, training goes on, and the next one may succeed.
-void Trainer::tell_outcome() {
-  const std::optional<SaveOutcome> outcome = saver_->take_outcome();
-  if (!outcome) return;
-  if (outcome->failure.empty())
-    report_->saved(outcome->step, outcome->bytes, outcome->blocked_seconds);
-  else
-    report_->warning(text("checkpoint ", outcome->step, " was not saved, training goes on: ", outcome->failure));
-  if (!outcome->warning.empty()) report_->warning(outcome->warning);
+/// Rank 0 reports what became of the saves: if one failed, training goes on, and the next one may succeed.
+void Trainer::tell_outcomes() {
+  while (const std::optional<SaveOutcome> outcome = saver_->take_outcome()) {
+    if (outcome->failure.empty())
+      report_->saved(outcome->step, outcome->bytes, outcome->blocked_seconds);
+    else
+      report_->warning(text("checkpoint ", outcome->step, " was not saved, training goes on: ", outcome->failure));
+    if (!outcome->warning.empty()) report_->warning(outcome->warning);
+  }
 }
 
-/// The last checkpoint of this run.
+/// The last checkpoint of this run. A run that fails in a step may have saved the one before it already.
 SavedWeights Trainer::save(std::int64_t step, Export exports) {
   mesh_.tag({step, "save"});
   if (report_) StopSignals::announce("saving a checkpoint after step ", step, "");
   saver_->finish();
-  if (report_) tell_outcome();
+  if (report_) tell_outcomes();
   const std::filesystem::path folder = io_.folder / "checkpoints" / text("step-", step);
+  const bool is_saved = context_.rank() == 0 && checkpoint::why_not_valid(folder).empty();
+  if (!broadcast_text(mesh_.world().control(), is_saved ? "saved" : "").empty())
+    return {folder, not_finite_weights(zero(), mesh_)};
   wait_for_space(folder);
   start_save(step, Last::yes, exports);
   const SaveOutcome outcome = saver_->take_outcome().value_or(SaveOutcome{});
@@ -374,9 +381,13 @@ void Trainer::wait_for_space(const std::filesystem::path& folder) {
 [[noreturn]] void Trainer::stop_non_finite(std::int64_t step, const StepResult& result) {
   zero().finish_gathers();
   const std::vector<Microbatch> microbatches = batches_->take(step);
+  const auto microbatch = [&](int m) -> const Microbatch& { return microbatches[static_cast<std::size_t>(m)]; };
   const std::string origin = find_non_finite(
       model_->executor(), zero(), mesh_, step, loss_gradient_,
-      [&](int m, const Probe& probe) { return model_->loss(microbatches[static_cast<std::size_t>(m)], probe); });
+      [&](int chunk, int m, const std::vector<Tensors>& inputs, const Probe& probe) {
+        return model_->forward(chunk, microbatch(m), inputs, probe);
+      },
+      [&](int m) { return shape_key(microbatch(m)); });
   const std::string saved = step > 1 ? str(save(step - 1)) : "";
   throw NonFiniteError(text("step ", step, ": the gradients are not finite (loss ", human_number(result.loss),
                             ", norm ", human_number(result.norm), ")\n  ", origin,

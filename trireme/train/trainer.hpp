@@ -9,12 +9,12 @@
 #include "trireme/comm/random_state.hpp"
 #include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/lr_schedule.hpp"
-#include "trireme/files/folder_lock.hpp"
 #include "trireme/optim/loss_scale.hpp"
 #include "trireme/runtime/process_setup.hpp"
 #include "trireme/train/batches.hpp"
 #include "trireme/train/checkpoint_saver.hpp"
 #include "trireme/train/device_memory.hpp"
+#include "trireme/train/own_folder.hpp"
 #include "trireme/train/resume.hpp"
 #include "trireme/train/save_weights.hpp"
 #include "trireme/train/step_tracer.hpp"
@@ -25,8 +25,8 @@ namespace trireme {
 
 class Trainer {
  public:
-  /// Collective. `config` is derived and checked. With io.resume_from the training continues from one of these
-  /// checkpoints. ConfigError, DataError, CheckpointError before the first step.
+  /// Collective. `config` is derived and checked. The training continues from the newest usable checkpoint of its
+  /// folder, or of checkpoint.resume. ConfigError, DataError, CheckpointError before the first step.
   Trainer(Config config, ParallelContext& context, const ProcessSetup& process, TrainIo io);
   ~Trainer();
 
@@ -35,7 +35,6 @@ class Trainer {
   ExitCode run();
 
   Zero& zero() { return model_->zero(); }
-  Decoder& decoder() { return model_->decoder(); }
 
  private:
   StepResult run_step(std::int64_t step);
@@ -45,13 +44,13 @@ class Trainer {
   auto take_or_empty(const Take& take, const Empty& empty);
   [[noreturn]] void stop_without_data(std::int64_t done);
   [[noreturn]] void stop_non_finite(std::int64_t step, const StepResult& result);
-  void resume_from_checkpoint();
+  void resume_from_checkpoint(const std::vector<std::filesystem::path>& candidates);
   checkpoint::Manifest manifest_of(std::int64_t step) const;
   enum class Last { no, yes };
   enum class Export { no, yes };  // a Hugging Face folder, if checkpoint.export_hf
   void start_save(std::int64_t step, Last last, Export exports = Export::no);
   SavedWeights save(std::int64_t step, Export exports = Export::no);
-  void tell_outcome();
+  void tell_outcomes();
   void wait_for_space(const std::filesystem::path& folder);
 
   const KeyValues given_;  // the config as it was given
@@ -59,7 +58,7 @@ class Trainer {
   ParallelContext& context_;
   Mesh& mesh_;
   TrainIo io_;
-  std::unique_ptr<files::FolderLock> lock_;  // only on rank 0: no other run writes to this run's folder
+  std::unique_ptr<OwnFolder> own_;  // only on rank 0: no other run writes to this run's folder
   DeviceMemory memory_;
   LrSchedule lr_;
   config::NonFinite non_finite_;

@@ -2,10 +2,14 @@
 
 #include <algorithm>
 
+#include <ATen/ops/zeros.h>
+
 #include "trireme/base/error.hpp"
 #include "trireme/comm/time_limit.hpp"
 #include "trireme/config/rules/training_rules.hpp"
+#include "trireme/config/schema/pipeline.hpp"
 #include "trireme/model/hugging_face.hpp"
+#include "trireme/model/stage.hpp"
 #include "trireme/nn/init_scope.hpp"
 #include "trireme/planner/memory.hpp"
 #include "trireme/schedule/generate.hpp"
@@ -20,50 +24,103 @@ ParamValues no_values() {
 }
 
 /// `weights` is what the values are read from, if they are, and must live as long.
-ParamValues initial_values(const Config& config, const Decoder& decoder, Mesh& mesh,
+ParamValues initial_values(const Config& config, const std::vector<ModelChunk>& chunks, Mesh& mesh,
                            std::unique_ptr<HuggingFaceWeights>& weights) {
   const std::string& init = config.model.init;
   if (init == "random") return random_values(mesh, init_options(config));
   require<ConfigError>(init.starts_with("hf:"), "model.init = \"", init, "\": must be \"random\" or \"hf:FOLDER\"");
-  weights = std::make_unique<HuggingFaceWeights>(decoder, init.substr(3));
+  std::vector<Param> params;
+  for (const ModelChunk& chunk : chunks) params.insert(params.end(), chunk.params.begin(), chunk.params.end());
+  weights = std::make_unique<HuggingFaceWeights>(config.model, params, init.substr(3));
   return weights->values(mesh);
 }
 
 }  // namespace
 
 TrainingModel::TrainingModel(const Config& config, ParallelContext& context, int microbatches, bool resumes,
-                             std::vector<std::string>& warnings) {
+                             std::vector<std::string>& warnings)
+    : parallelism_(config.parallelism), context_(context) {
   Mesh& mesh = context.mesh();
-  const schedule::Program program = schedule::one_f_one_b(0, 1, microbatches);
+  const schedule::Schedule schedule = pipeline_schedule(parallelism_, microbatches);
+  const schedule::Program& program = schedule.programs[static_cast<std::size_t>(mesh.coord(Axis::pp))];
   loss_options_ = {.tile_tokens = planner::loss_tile_tokens(context.device().is_cuda()),
                    .gradients_in_backward = schedule::microbatches_in_flight(program) > 1};
+  std::vector<ModelChunk> chunks;
   {
     const InitScope scope(at::kMeta, scalar_type(config.precision.param));
-    decoder_ = std::make_shared<Decoder>(config.model, Parallel(mesh, config.parallelism.sequence_parallel));
+    const Parallel parallel(mesh, config.parallelism.sequence_parallel);
+    for (DecoderPart& part : decoder_parts(config.model, pipeline_chunks(config.model, parallelism_), mesh)) {
+      decoders_.push_back(std::make_shared<Decoder>(config.model, parallel, std::move(part)));
+      Decoder& decoder = *decoders_.back();
+      decoder.set_recompute(config::recompute_of(config.activation_checkpoint.mode));
+      chunks.push_back({params_of(decoder),
+                        decoder.unit_plan({.layers_per_unit = config::layers_per_unit(config),
+                                           .head_weight_in_backward = loss_options_.gradients_in_backward}),
+                        decoder.part().chunk});
+    }
   }
-  decoder_->set_recompute(config::recompute_of(config.activation_checkpoint.mode));
 
   std::unique_ptr<HuggingFaceWeights> weights;
-  const ParamValues values = resumes ? no_values() : initial_values(config, *decoder_, mesh, weights);
+  const ParamValues values = resumes ? no_values() : initial_values(config, chunks, mesh, weights);
   if (weights && !weights->note().empty()) warnings.push_back(weights->note());
 
-  const UnitPlan units = decoder_->unit_plan({.layers_per_unit = config::layers_per_unit(config),
-                                              .head_weight_in_backward = loss_options_.gradients_in_backward});
+  std::vector<UnitPlan> units;
+  for (const ModelChunk& chunk : chunks) units.push_back(chunk.units);
   ZeroOptions options = zero_options(config);
   options.device = context.device();
   // Ranks read or draw different amounts of weights, from storage of different speed.
   const TimeLimit limit(context.world(), std::max(config.comm.init_timeout_s, config.comm.timeout_s));
-  zero_ = std::make_unique<Zero>(params_of(*decoder_), units, mesh, options, update_options(config), values);
-  unit_trace_ = std::make_unique<UnitTrace>(zero_->chunk(), units);
-  decoder_->use_units(unit_trace_.get(), units);
-  executor_ = std::make_unique<Executor>(program, *zero_, mesh);
+  zero_ = std::make_unique<Zero>(std::move(chunks), mesh, options, update_options(config), values);
+  for (std::size_t i = 0; i < decoders_.size(); ++i)
+    decoders_[i]->use_units(&unit_trace_.around(zero_->chunk(i), units[i]), units[i]);
+  executor_ = std::make_unique<Executor>(schedule, *zero_, mesh);
   mesh.world_group().barrier().wait();
 }
 
-at::Tensor TrainingModel::loss(const Microbatch& microbatch, const Probe& probe) {
+ChunkOutput TrainingModel::forward(int chunk, const Microbatch& microbatch, const std::vector<Tensors>& inputs,
+                                   const Probe& probe) {
+  const std::vector<int>& own = executor_->chunks();
+  Decoder& decoder = *decoders_[static_cast<std::size_t>(std::ranges::find(own, chunk) - own.begin())];
   ForwardContext context = microbatch.context;
   context.probe = probe;
-  return decoder_->loss(microbatch.ids_T, microbatch.targets_T, context, loss_options_).loss;
+  const at::Tensor hidden = decoder.hidden(inputs.empty() ? microbatch.ids_T : inputs[0][0], context);
+  if (!decoder.part().has_head) return std::vector<Tensors>{{hidden}};
+  return decoder.loss_of_hidden(hidden, microbatch.targets_T, loss_options_).loss;
+}
+
+/// What is sent stays in memory until the pipeline has run empty, so that is done now and then.
+at::Tensor TrainingModel::evaluate(std::int64_t count, const std::function<Microbatch(std::int64_t)>& batch) {
+  const at::NoGradGuard no_grad;
+  const std::int64_t at_once = std::min(count, 4 * parallelism_.pp);
+  at::Tensor sum = at::zeros({}, at::TensorOptions(at::kDouble).device(context_.device()));
+  for (std::int64_t begin = 0; begin < count; begin += at_once) {
+    const auto batches = static_cast<int>(std::min(at_once, count - begin));
+    std::map<int, Microbatch> known;  // a rank with several chunks needs a batch several times
+    const auto get = [&](int m) -> const Microbatch& {
+      const auto found = known.find(m);
+      return found != known.end() ? found->second : known.emplace(m, batch(begin + m)).first->second;
+    };
+    sum += evaluator(batches)
+               .run({.step = 0,
+                     .forward = [&](int chunk, int m,
+                                    const std::vector<Tensors>& inputs) { return forward(chunk, get(m), inputs); },
+                     .loss_gradient = {},
+                     .shape_key = [&](int m) { return trireme::shape_key(get(m)); }})
+               .loss_sum;
+  }
+  return sum;
+}
+
+Executor& TrainingModel::evaluator(int batches) {
+  std::unique_ptr<Executor>& known = evaluators_[batches];
+  if (!known)
+    known = std::make_unique<Executor>(schedule::forward_only(executor_->schedule(), batches), context_.mesh(),
+                                       context_.device());
+  return *known;
+}
+
+std::int64_t shape_key(const Microbatch& microbatch) {
+  return microbatch.context.batch << 32 | microbatch.context.length;
 }
 
 }  // namespace trireme

@@ -1,5 +1,8 @@
 #pragma once
-// The model of a run on its mesh, with initialized or loaded weights, and the executor of its steps.
+// The model of a run on its mesh, with initialized or loaded weights, and the executors of its steps. With pipelines a
+// rank holds only its own chunks.
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,20 +24,30 @@ class TrainingModel {
   TrainingModel(const Config& config, ParallelContext& context, int microbatches, bool resumes,
                 std::vector<std::string>& warnings);
 
-  Decoder& decoder() { return *decoder_; }
   Zero& zero() { return *zero_; }
   Executor& executor() { return *executor_; }
-  UnitTrace& unit_trace() { return *unit_trace_; }
+  UnitTrace& unit_trace() { return unit_trace_; }
 
-  /// The loss of a microbatch, summed over its tokens.
-  at::Tensor loss(const Microbatch& microbatch, const Probe& probe = {});
+  /// A chunk of this rank, for StepWork. The last one returns the loss of the microbatch, summed over its tokens.
+  ChunkOutput forward(int chunk, const Microbatch& microbatch, const std::vector<Tensors>& inputs,
+                      const Probe& probe = {});
+  /// The sum of the losses of `count` batches, on the ranks that compute them; 0-dim, f64, on the device.
+  at::Tensor evaluate(std::int64_t count, const std::function<Microbatch(std::int64_t batch)>& batch);
 
  private:
+  Executor& evaluator(int batches);
+
+  const ParallelismConfig parallelism_;
+  ParallelContext& context_;
   CrossEntropyOptions loss_options_;
-  std::shared_ptr<Decoder> decoder_;
+  std::vector<std::shared_ptr<Decoder>> decoders_;  // of the chunks of this rank
   std::unique_ptr<Zero> zero_;
-  std::unique_ptr<UnitTrace> unit_trace_;  // between the decoder and the hooks of `zero_`
+  UnitTrace unit_trace_;  // between the decoders and the hooks of `zero_`
   std::unique_ptr<Executor> executor_;
+  std::map<int, std::unique_ptr<Executor>> evaluators_;  // by number of batches: made at first use
 };
+
+/// StepWork::shape_key.
+std::int64_t shape_key(const Microbatch& microbatch);
 
 }  // namespace trireme

@@ -10,13 +10,29 @@
 #include "trireme/base/stopwatch.hpp"
 #include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/counts.hpp"
+#include "trireme/config/schema/pipeline.hpp"
 #include "trireme/planner/memory.hpp"
 #include "trireme/report/run_folder.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
+#include "trireme/schedule/replay.hpp"
 #include "trireme/train/run_header.hpp"
 #include "trireme/train/save_weights.hpp"
 
 namespace trireme {
+
+namespace {
+
+/// The layers of each chunk in the order of the model, "0-3 (rank 0) | 4-7 (rank 1)".
+std::string stages_line(const Config& config, const std::string& schedule, double ideal_bubble) {
+  std::string layers;
+  for (const PipelineChunk& chunk : pipeline_chunks(config.model, config.parallelism))
+    layers +=
+        text(layers.empty() ? "" : " | ", chunk.layers.begin, "-", chunk.layers.end - 1, " (rank ", chunk.stage, ")");
+  return text(schedule, " · layers ", layers, " · ideal bubble ", human_number(std::round(1000 * ideal_bubble) / 10),
+              " %");
+}
+
+}  // namespace
 
 TrainingReport::TrainingReport(const Config& config, const ParallelContext& context, const TrainIo& io,
                                const std::string& data, const checkpoint::TrainingState* resumed,
@@ -62,6 +78,12 @@ void TrainingReport::print_header(const TrainIo& io, const std::string& data, co
                         gpu ? "cuda" : "cpu", ")");
   header.layout = text(context_.mesh().grid().str(), " zero=", config_.parallelism.zero);
   header.data = data;
+  if (config_.parallelism.pp > 1) {
+    const schedule::Schedule schedule = pipeline_schedule(config_.parallelism, config_.training.grad_accum);
+    const double fraction = schedule::replay(schedule).bubble_fraction;  // of the work
+    ideal_bubble_ = fraction / (1 + fraction);
+    header.stages = stages_line(config_, schedule.name, ideal_bubble_);
+  }
   header.memory = planner::describe(plan);
   header.output = text(io.folder.string(), " · metrics.jsonl", config_.metrics.tensorboard ? " · tb/" : "",
                        " · checkpoints/ · config.toml");
@@ -102,6 +124,10 @@ void TrainingReport::step(std::int64_t step, const StepResult& result, std::int6
   if (result.checkpoint_seconds > 0) record.checkpoint_s = result.checkpoint_seconds;
   // On a GPU a wait only orders streams and does not block the host.
   if (context_.device().is_cpu()) record.comm_exposed_frac = std::min(1.0, t.waited / t.step);
+  if (config_.parallelism.pp > 1) {
+    if (context_.device().is_cpu()) record.bubble_frac = result.bubble;  // by the host's clock
+    record.bubble_ideal_frac = ideal_bubble_;
+  }
   record.tflops_per_rank =
       config::model_flops_per_token(config_.model, seq_len, config::CountedScores::causal) * rate / ranks / 1e12;
   if (result.start_bytes) record.mem_start_gib = static_cast<double>(*result.start_bytes) / 0x1p30;

@@ -27,7 +27,6 @@ struct TrainIo {
   std::function<void(const std::string&)> status = [](const std::string&) {};  // what the start is doing; "": over
   std::function<std::optional<ExitCode>()> stop_asked = [] { return std::nullopt; };  // by a signal: the exit code
   std::function<bool()> save_asked = [] { return false; };  // by a signal, since the last call
-  std::vector<std::filesystem::path> resume_from{};         // checkpoints, newest first; empty: a new training
 };
 
 /// The result of a step, the same on all ranks.
@@ -40,6 +39,7 @@ struct StepResult {
   std::optional<std::int64_t> start_bytes{};  // in the first step: peak memory before it, of any rank
   bool data_failed = false;                   // a rank could not read its data: nothing was updated
   bool save = false;                          // asked to save a checkpoint
+  double bubble = 0;                          // of the pipeline rank with the largest (StepOutcome::bubble)
   double checkpoint_seconds = 0;              // waited for one, on this rank, since the step before
   StepTiming timing;
 };
@@ -71,6 +71,7 @@ class TrainingReport {
   const ParallelContext& context_;
   RunOutput output_;
   double predicted_bytes_ = 0;
+  double ideal_bubble_ = 0;  // with actions of equal length and free transfers
   const std::int64_t first_step_;
   std::int64_t tokens_ = 0, skipped_since_shown_ = 0;
   std::int64_t last_end_ns_ = 0;  // of the last step; 0: there was none

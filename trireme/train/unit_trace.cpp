@@ -6,8 +6,40 @@
 
 namespace trireme {
 
-UnitTrace::UnitTrace(UnitHooks& hooks, const UnitPlan& plan) : hooks_(hooks) {
+class UnitTrace::Hooks final : public UnitHooks {
+ public:
+  Hooks(UnitTrace& trace, UnitHooks& inner) : trace_(trace), inner_(inner), first_unit_(trace.names_.size()) {}
+
+  void before_forward(std::size_t unit) override {
+    note(UnitEvent::Kind::forward_begin, unit);
+    inner_.before_forward(unit);
+  }
+  void after_forward(std::size_t unit) override {
+    inner_.after_forward(unit);
+    note(UnitEvent::Kind::forward_end, unit);
+  }
+  void before_backward(std::size_t unit) override {
+    note(UnitEvent::Kind::backward_begin, unit);
+    inner_.before_backward(unit);
+  }
+
+ private:
+  void note(UnitEvent::Kind kind, std::size_t unit) {
+    if (trace_.on_) trace_.events_.push_back({kind, first_unit_ + unit, steady_ns()});
+  }
+
+  UnitTrace& trace_;
+  UnitHooks& inner_;
+  const std::size_t first_unit_;
+};
+
+UnitTrace::UnitTrace() = default;
+UnitTrace::~UnitTrace() = default;
+
+UnitHooks& UnitTrace::around(UnitHooks& hooks, const UnitPlan& plan) {
+  chunks_.push_back(std::make_unique<Hooks>(*this, hooks));
   for (const Unit& unit : plan.units) names_.push_back(unit.name);
+  return *chunks_.back();
 }
 
 void UnitTrace::start() {
@@ -18,25 +50,6 @@ void UnitTrace::start() {
 std::vector<UnitEvent> UnitTrace::take() {
   on_ = false;
   return std::exchange(events_, {});
-}
-
-void UnitTrace::note(UnitEvent::Kind kind, std::size_t unit) {
-  if (on_) events_.push_back({kind, unit, steady_ns()});
-}
-
-void UnitTrace::before_forward(std::size_t unit) {
-  note(UnitEvent::Kind::forward_begin, unit);
-  hooks_.before_forward(unit);
-}
-
-void UnitTrace::after_forward(std::size_t unit) {
-  hooks_.after_forward(unit);
-  note(UnitEvent::Kind::forward_end, unit);
-}
-
-void UnitTrace::before_backward(std::size_t unit) {
-  note(UnitEvent::Kind::backward_begin, unit);
-  hooks_.before_backward(unit);
 }
 
 }  // namespace trireme

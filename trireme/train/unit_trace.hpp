@@ -1,6 +1,7 @@
 #pragma once
 // Notes when forward and backward enter and leave the units of a model, for a trace of the step.
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,10 +17,14 @@ struct UnitEvent {
   std::int64_t ns = 0;
 };
 
-/// Passes every call on to `hooks`, which must outlive it.
-class UnitTrace final : public UnitHooks {
+/// For all chunks of a rank.
+class UnitTrace {
  public:
-  UnitTrace(UnitHooks& hooks, const UnitPlan& plan);
+  UnitTrace();
+  ~UnitTrace();
+
+  /// Hooks for one chunk that pass every call on to `hooks`, which must outlive them.
+  UnitHooks& around(UnitHooks& hooks, const UnitPlan& plan);
 
   /// From now on events are noted, without those of before.
   void start();
@@ -28,14 +33,10 @@ class UnitTrace final : public UnitHooks {
   /// The name of each unit, as a path: "layers.3".
   const std::vector<std::string>& names() const { return names_; }
 
-  void before_forward(std::size_t unit) override;
-  void after_forward(std::size_t unit) override;
-  void before_backward(std::size_t unit) override;
-
  private:
-  void note(UnitEvent::Kind kind, std::size_t unit);
+  class Hooks;
 
-  UnitHooks& hooks_;
+  std::vector<std::unique_ptr<Hooks>> chunks_;
   std::vector<std::string> names_;
   bool on_ = false;
   std::vector<UnitEvent> events_;

@@ -8,12 +8,12 @@
 
 namespace trireme {
 
-/// Calls f(param, full) for every parameter, trained and frozen, on all ranks and in the same order: per part the
-/// buckets in forward order, then the frozen ones. Only one bucket, and one full parameter, is gathered at a time.
-void for_each_full_param(Zero& zero, const std::function<void(const Param& param, const at::Tensor& full)>& f);
+/// Calls f(param, full) for every parameter of the model, trained and frozen, on all ranks in the order of
+/// Zero::sections(). Only one bucket, and one full parameter, is gathered at a time.
+void for_each_full_param(Zero& zero, const std::function<void(const ModelParam& param, const at::Tensor& full)>& f);
 
-/// The same without gathering anything: f(param) in that order.
-void for_each_param(const Zero& zero, const std::function<void(const Param& param)>& f);
+/// The same for the parameters of this pipeline rank; collective over the ranks of its stage.
+void for_each_full_param_of_stage(Zero& zero, const std::function<void(const Param& param, const at::Tensor& full)>& f);
 
 enum class StateOn { rank_0, all_ranks };
 /// The parameters by name, in host memory, where they are wanted; elsewhere empty. A rank that calls it alone fails

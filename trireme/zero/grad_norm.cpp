@@ -19,6 +19,7 @@ std::vector<Range> counted(const Param& param, const ParamMesh& mesh) {
   const std::vector<Piece> own = mesh.pieces(param.spec);
   const at::IntArrayRef sizes = param.value.sizes();
   std::vector<Range> out;
+  if (param.spec.is_tied_copy) return out;
   for (std::size_t i = 0; i < own.size(); ++i) {
     if (!mesh.is_first_holder(param.spec, i)) continue;
     // Rows of the box that are contiguous in memory form one range.

@@ -27,9 +27,9 @@ class GradReducer::Hook : public kernels::GradientPlace {
       reducer_.arrived(item_, std::move(gradient));
   }
   Memory to_write() override { return reducer_.to_write(item_); }
-  bool defer(const Write& write) override {
+  bool defer(const Write& write, bool reads_parameter) override {
     if (!reducer_.deferring_) return false;
-    reducer_.deferring_->push_back({item_, write, {}});
+    reducer_.deferring_->push_back({item_, write, {}, reads_parameter});
     return true;
   }
   void compiled_args(torch::dynamo::autograd::CompiledNodeArgs&) const override {}
@@ -143,6 +143,7 @@ void GradReducer::run_deferred(int microbatch) {
   const at::NoGradGuard no_grad;
   for (Deferred& one : work.mapped()) {
     if (one.write) {
+      if (one.reads_parameter && bucket_read_) bucket_read_(partition_.bucket_of(one.item));
       const kernels::GradientPlace::Memory memory = to_write(one.item);
       one.write(memory.value, memory.is_empty);
       one.write = nullptr;  // releases the activations

@@ -37,6 +37,8 @@ class GradReducer {
   void on_bucket_complete(std::function<void(std::size_t b)> f) { bucket_complete_ = std::move(f); }
   /// Called with every gradient of a microbatch before it is accumulated, for inspection.
   void on_gradient(std::function<void(const Param&, const at::Tensor&)> f) { look_at_ = std::move(f); }
+  /// Called before deferred work that reads the parameters of a bucket.
+  void on_bucket_read(std::function<void(std::size_t b)> f) { bucket_read_ = std::move(f); }
 
   void begin_microbatch(bool last);
   void end_microbatch();
@@ -62,6 +64,7 @@ class GradReducer {
     std::size_t item;
     kernels::GradientPlace::Write write;  // empty: `gradient` is set instead
     at::Tensor gradient;
+    bool reads_parameter = false;
   };
 
   kernels::GradientPlace::Memory to_write(std::size_t item);
@@ -96,7 +99,7 @@ class GradReducer {
   std::deque<InFlight> in_flight_, over_replicas_;
   std::map<int, std::vector<Deferred>> deferred_;  // by microbatch
   std::vector<Deferred>* deferring_ = nullptr;     // of the microbatch whose weight gradients are being deferred
-  std::function<void(std::size_t)> bucket_complete_;
+  std::function<void(std::size_t)> bucket_complete_, bucket_read_;
   std::function<void(const Param&, const at::Tensor&)> look_at_;
 };
 

@@ -100,6 +100,10 @@ FlatGroups Partition::make_groups(const std::vector<FlatItem>& items) {
       kept_items.push_back(items[i]);
       continue;
     }
+    if (params_[i].spec.tie) {  // its shards must be the same on all ranks that share it
+      groups.push_back({i});
+      continue;
+    }
     const auto [at, is_new] = group_of_unit.try_emplace(unit_of_[i], groups.size());
     if (is_new) groups.emplace_back();
     groups[at->second].push_back(i);

@@ -14,11 +14,11 @@
 namespace trireme {
 
 /// For parameters whose gradients are summed over the same group. Buckets are in backward order, the reverse of
-/// registration. An embedding has its own bucket, and so has a tied parameter, whose gradient is first summed over the
-/// ranks that share it.
+/// registration. An embedding has its own bucket.
 ///   stages 0-2  buckets by size
 ///   stage 3     one bucket per unit, gathered and freed as a whole; parameters up to persistence_threshold are in
 ///               buckets by size at the end, which are never freed
+/// A tied parameter is alone in its bucket in every stage, so that all ranks that share it have the same shards.
 ///
 /// The ranks of the sum group (dp x cp for dense parameters) see different tokens and hold the same parameters. They
 /// form `replicas` groups of `shards` ranks: each bucket is split into `shards` shards. In stage 0 there is one shard,

@@ -37,6 +37,7 @@ void add_slices(const Param& param, const std::vector<Piece>& pieces, Range rang
 /// The pieces of a parameter that this rank saves rather than another one along the model axes.
 std::vector<Piece> own_pieces_of(const Param& param, const ParamMesh& mesh) {
   std::vector<Piece> own;
+  if (param.spec.is_tied_copy) return own;
   const std::vector<Piece> held = mesh.pieces(param.spec);
   for (std::size_t i = 0; i < held.size(); ++i)
     if (saver_of(param.name, mesh.holders(param.spec, i)) == mesh.mesh().rank()) own.push_back(held[i]);

@@ -124,7 +124,6 @@ void ShardedParams::before_forward(std::size_t unit) {
   if (forward_place_ == visits.size()) forward_place_ = 0;
   require(visits[forward_place_].unit == unit, "forward enters unit ", unit, " (", partition_.units().units[unit].name,
           ") where the plan has unit ", visits[forward_place_].unit);
-  backward_place_ = 0;
   start_unit(unit);
   if (forward_place_ + 1 < visits.size()) start_ahead(visits[forward_place_ + 1].unit);
   arrive_unit(unit);
@@ -165,19 +164,24 @@ void ShardedParams::before_backward(std::size_t unit) {
   arrive_unit(unit);
 }
 
+void ShardedParams::gather(std::size_t b) {
+  start(b);
+  arrive(b);
+}
+
 void ShardedParams::backward_done(std::size_t b) {
-  if (partition_.comes_and_goes(b)) free(b);
+  if (partition_.comes_and_goes(b) && !keeps_) free(b);
 }
 
 void ShardedParams::free_all() {
+  if (keeps_) return;
   for (std::size_t b = 0; b < partition_.num_buckets(); ++b)
     if (partition_.comes_and_goes(b)) free(b);
 }
 
 void ShardedParams::with_whole(std::size_t b, const std::function<void()>& f) {
   const bool comes = partition_.comes_and_goes(b), was_there = states_[b] != State::absent;
-  if (comes) start(b);
-  arrive(b);
+  gather(b);
   f();
   if (comes && !was_there) free(b);
 }

@@ -33,9 +33,16 @@ class ShardedParams {
   /// On return all kept buckets are gathered.
   void finish_gathers();
 
+  /// Before the backward of a microbatch. Without reshard_after_forward, freed buckets stay gathered until the last.
+  void begin_backward(bool last) {
+    keeps_ = !last && !partition_.options().reshard_after_forward;
+    backward_place_ = 0;
+  }
   void before_forward(std::size_t unit);
   void after_forward(std::size_t unit);
   void before_backward(std::size_t unit);
+  /// On return the bucket is gathered, until backward_done() or free_all().
+  void gather(std::size_t b);
   /// All gradients of the bucket have arrived: its parameters are no longer needed.
   void backward_done(std::size_t b);
   /// At the end of a microbatch, for units for which some gradients did not arrive.
@@ -67,6 +74,7 @@ class ShardedParams {
   std::vector<std::size_t> backward_;            // units in backward order
   std::size_t forward_place_ = 0, backward_place_ = 0;
   std::int64_t live_ = 0, most_live_ = 0;
+  bool keeps_ = false;  // what is gathered, after the backward of this microbatch
 };
 
 }  // namespace trireme

@@ -37,7 +37,34 @@ void require_values(const Param& param, const ParamValues& values) {
                                       : "make the module that registers it on a real device (only Layers are filled)");
 }
 
+constexpr int kFrozenSections = 1 << 20;  // after those of all chunks
+
+std::vector<ParamSection> own_sections(const Zero& zero, const Mesh& mesh) {
+  std::vector<ParamSection> sections;
+  const int stage = mesh.coord(Axis::pp);
+  const auto add = [&](ParamSection& section, const Param& param, bool is_trained) {
+    if (!param.spec.is_tied_copy)
+      section.params.push_back({param.name, param.spec.shape, param.value.scalar_type(), is_trained});
+  };
+  for (std::size_t c = 0; c < zero.num_chunks(); ++c) {
+    sections.push_back({zero.chunk(c).number(), stage, {}});
+    for_each_trained(zero.chunk(c), [&](const Param& param) { add(sections.back(), param, true); });
+  }
+  sections.push_back({kFrozenSections + stage, stage, {}});
+  for (const Param& param : zero.frozen()) add(sections.back(), param, false);
+  std::erase_if(sections, [](const ParamSection& section) { return section.params.empty(); });
+  return sections;
+}
+
 }  // namespace
+
+void for_each_trained(const ZeroChunk& chunk, const std::function<void(const Param& param)>& f) {
+  for (const auto& part : chunk.parts())
+    for (std::size_t b = part->partition.num_buckets(); b-- > 0;) {  // buckets and their slots are in backward order
+      const FlatBucket& bucket = part->partition.bucket(b);
+      for (std::size_t s = bucket.slots.size(); s-- > 0;) f(part->partition.params()[bucket.slots[s].item]);
+    }
+}
 
 ZeroPart::ZeroPart(std::vector<Param> trained, UnitPlan units, const ParamMesh& mesh, const ZeroOptions& options,
                    const std::shared_ptr<const Optimizer>& update, const UpdateOptions& update_options)
@@ -46,7 +73,9 @@ ZeroPart::ZeroPart(std::vector<Param> trained, UnitPlan units, const ParamMesh& 
       gradients(partition),
       norm(partition),
       optimizer(params, gradients, update, update_options) {
-  if (options.stage >= 3) gradients.on_bucket_complete([this](std::size_t b) { params.backward_done(b); });
+  if (options.stage < 3) return;
+  gradients.on_bucket_complete([this](std::size_t b) { params.backward_done(b); });
+  gradients.on_bucket_read([this](std::size_t b) { params.gather(b); });
 }
 
 void ZeroPart::fill(const ParamValues& values) {
@@ -64,7 +93,10 @@ void ZeroPart::fill(const ParamValues& values) {
 }
 
 void ZeroChunk::begin_microbatch(bool last) {
-  for (const auto& part : parts_) part->gradients.begin_microbatch(last);
+  for (const auto& part : parts_) {
+    part->params.begin_backward(last);
+    part->gradients.begin_microbatch(last);
+  }
 }
 
 void ZeroChunk::end_microbatch() {
@@ -75,13 +107,16 @@ void ZeroChunk::end_microbatch() {
 }
 
 void ZeroChunk::begin_deferral(int microbatch) {
-  for (const auto& part : parts_) part->gradients.begin_deferral(microbatch);
+  for (const auto& part : parts_) {
+    part->params.begin_backward(/*last=*/false);  // the weight gradients follow
+    part->gradients.begin_deferral(microbatch);
+  }
 }
 
 void ZeroChunk::end_deferral() {
   for (const auto& part : parts_) {
     part->gradients.end_deferral();
-    part->params.free_all();  // deferred weight gradients need no weights
+    part->params.free_all();  // deferred work that needs weights gathers them again
   }
 }
 
@@ -116,9 +151,13 @@ Zero::Zero(std::vector<ModelChunk> chunks, Mesh& mesh, const ZeroOptions& option
       parts.push_back(std::make_unique<ZeroPart>(std::move(params), chunk.units, mesh, options, optimizer, update));
       parts_.push_back(parts.back().get());
     }
-    chunks_.push_back(std::make_unique<ZeroChunk>(std::move(parts)));
+    chunks_.push_back(std::make_unique<ZeroChunk>(std::move(parts), chunk.number));
   }
   require<ConfigError>(!parts_.empty(), "the model has no parameter to train");
+  std::vector<GradReducer*> reducers;
+  for (ZeroPart* part : parts_) reducers.push_back(&part->gradients);
+  tied_ = TiedSums(reducers, mesh);
+  sections_ = all_sections(own_sections(*this, mesh), mesh);
   for (const Param& param : frozen_)
     if (param.value.is_meta())
       set_memory(param.value, at::zeros(param.value.sizes(),
@@ -136,6 +175,7 @@ Zero::Zero(std::vector<Param> params, UnitPlan units, Mesh& mesh, const ZeroOpti
 
 void Zero::finish_gradients() {
   for (ZeroPart* part : parts_) part->gradients.finish();
+  tied_.sum();
   finish_gathers();  // for buckets that no forward has waited for
   gradients_finished_ = true;
 }

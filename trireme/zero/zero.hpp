@@ -8,9 +8,11 @@
 #include "trireme/nn/param_values.hpp"
 #include "trireme/zero/grad_norm.hpp"
 #include "trireme/zero/grad_reducer.hpp"
+#include "trireme/zero/model_params.hpp"
 #include "trireme/zero/pending_update.hpp"
 #include "trireme/zero/sharded_optimizer.hpp"
 #include "trireme/zero/sharded_params.hpp"
+#include "trireme/zero/tied_sums.hpp"
 
 namespace trireme {
 
@@ -33,13 +35,14 @@ struct ZeroPart {
 struct ModelChunk {
   std::vector<Param> params;
   UnitPlan units = {};
+  int number = 0;  // among the chunks of all pipeline ranks, in the order of the model
 };
 
 /// One part per gradient sum group, in the order in which the model registers their first parameters. Each chunk has
 /// its own microbatches and its own last microbatch. A model with units calls these hooks.
 class ZeroChunk final : public UnitHooks {
  public:
-  explicit ZeroChunk(std::vector<std::unique_ptr<ZeroPart>> parts) : parts_(std::move(parts)) {}
+  ZeroChunk(std::vector<std::unique_ptr<ZeroPart>> parts, int number) : parts_(std::move(parts)), number_(number) {}
 
   /// Around the backward of a microbatch; `last`: the last one of this step in this chunk.
   void begin_microbatch(bool last);
@@ -55,10 +58,15 @@ class ZeroChunk final : public UnitHooks {
   void before_backward(std::size_t unit) override;
 
   const std::vector<std::unique_ptr<ZeroPart>>& parts() const { return parts_; }
+  int number() const { return number_; }  // ModelChunk::number
 
  private:
   const std::vector<std::unique_ptr<ZeroPart>> parts_;
+  const int number_;
 };
+
+/// The parameters of a chunk in the order in which the model registers them, part by part.
+void for_each_trained(const ZeroChunk& chunk, const std::function<void(const Param& param)>& f);
 
 ///   for each microbatch:  chunk.begin_microbatch(is_last);  forward;  backward;  chunk.end_microbatch();
 ///   zero.finish_gradients();  mesh.end_step();  zero.update({.lr = ...}).settle();
@@ -77,10 +85,14 @@ class Zero {
 
   std::size_t num_chunks() const { return chunks_.size(); }
   ZeroChunk& chunk(std::size_t c = 0) { return *chunks_[c]; }
+  const ZeroChunk& chunk(std::size_t c = 0) const { return *chunks_[c]; }
   /// The parts of all chunks.
   const std::vector<ZeroPart*>& parts() const { return parts_; }
   /// Parameters that are not trained.
   const std::vector<Param>& frozen() const { return frozen_; }
+  /// The parameters of the whole model: a section for each chunk, then the frozen ones of each pipeline rank. Copies of
+  /// tied parameters are left out. In a section the parameters are in the order of for_each_param().
+  const std::vector<ParamSection>& sections() const { return sections_; }
 
   /// Waits for all gradient reductions. After it no communication of this step depends on the model, so that
   /// Mesh::end_step() can compare the calls of the ranks.
@@ -116,6 +128,8 @@ class Zero {
   std::vector<std::unique_ptr<ZeroChunk>> chunks_;
   std::vector<ZeroPart*> parts_;
   std::vector<Param> frozen_;
+  TiedSums tied_;
+  std::vector<ParamSection> sections_;
   bool gradients_finished_ = false;
 };
 

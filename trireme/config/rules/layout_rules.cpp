@@ -3,6 +3,7 @@
 #include "trireme/config/rules/rules.hpp"
 #include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
+#include "trireme/config/schema/pipeline.hpp"
 #include "trireme/schedule/generate.hpp"
 
 namespace trireme::config {
@@ -16,9 +17,30 @@ bool has_too_many_ranks(const Rules& rules) {
   return replica > Grid::kMaxRanks || rules.dp() > Grid::kMaxRanks / replica;
 }
 
+/// An error of a function that does not know where the value is from.
+void add_violation(Rules& rules, const char* key, const std::string& what) {
+  const std::size_t fix = what.find("\n  fix: ");
+  rules.violation(key, what.substr(0, fix), "", fix == std::string::npos ? "" : what.substr(fix + 8));
+}
+
+/// The schedule of a file says itself how many chunks there are, and on which ranks.
+void check_schedule_file(Rules& rules) {
+  const ParallelismConfig& p = rules.config.parallelism;
+  try {
+    if (rules.config.training.grad_accum > 0) pipeline_schedule(p, rules.config.training.grad_accum);
+    pipeline_chunks(rules.config.model, p);
+  } catch (const ConfigError& e) {
+    add_violation(rules, "parallelism.pp_schedule_file", e.what());
+  }
+}
+
 void check_stages(Rules& rules) {
   const ParallelismConfig& p = rules.config.parallelism;
   const std::int64_t layers = rules.config.model.num_hidden_layers;
+  if (!p.pp_schedule_file.empty()) {
+    check_schedule_file(rules);
+    return;
+  }
   const schedule::ScheduleKind kind = schedule::parse_schedule_kind(p.pp_schedule);
   const std::int64_t per_rank = schedule::chunks_per_rank(kind, narrow(p.virtual_stages));
   const std::int64_t chunks = p.pp * per_rank;
@@ -56,9 +78,7 @@ void check_grid(Rules& rules) {
     if (rules.config.model.num_local_experts > 0 && p.dp > 0) expert_view(grid, narrow(p.ep), narrow(p.expert_tp));
   } catch (const ConfigError& e) {
     const std::string what = e.what();
-    const std::size_t fix = what.find("\n  fix: ");
-    rules.violation(what.find("order") != std::string::npos ? "parallelism.order" : "parallelism.ep",
-                    what.substr(0, fix), "", fix == std::string::npos ? "" : what.substr(fix + 8));
+    add_violation(rules, what.find("order") != std::string::npos ? "parallelism.order" : "parallelism.ep", what);
   }
 }
 

@@ -23,12 +23,11 @@ TEST(TrainingRules, LetPassWhatRuns) {
   EXPECT_EQ(told(std::string(kTiny) + kData), "");
   EXPECT_EQ(told(std::string(kTiny) + "checkpoint.interval = 5\nparallelism.tp = 2\nparallelism.zero = 3\n" + kData),
             "");
+  EXPECT_EQ(told(std::string(kTiny) + "parallelism.pp = 2\ntraining.grad_accum = 2\n" + kData), "");
 }
 
 TEST(TrainingRules, SayWhatCannotBeTrainedYet) {
   const Told rows[] = {
-      {"parallelism.pp = 2\ntraining.grad_accum = 2\n",
-       "parallelism.pp = 2: a pipeline cannot be trained yet\n  --> run.toml:2\n  fix: set parallelism.pp = 1"},
       {"parallelism.cp = 2\n",
        "parallelism.cp = 2: a context cut over ranks cannot be trained yet\n  --> run.toml:2\n  fix: set "
        "parallelism.cp = "

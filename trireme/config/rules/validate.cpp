@@ -9,8 +9,8 @@
 #include "trireme/config/rules/rules.hpp"
 #include "trireme/config/schema/family.hpp"
 #include "trireme/config/schema/fields.hpp"
+#include "trireme/config/schema/pipeline.hpp"
 #include "trireme/config/schema/weight_names.hpp"
-#include "trireme/schedule/generate.hpp"
 #include "trireme/schedule/replay.hpp"
 
 namespace trireme::config {
@@ -165,15 +165,13 @@ void note(Rules& rules) {
   if (rules.any() || p.pp == 1 || microbatches >= p.pp) return;
   std::string bubble = "large";
   if (p.pp * microbatches * p.virtual_stages <= kMaxReplayedSteps) {
-    const schedule::Replay r =
-        schedule::replay(schedule::make_schedule(schedule::parse_schedule_kind(p.pp_schedule), static_cast<int>(p.pp),
-                                                 static_cast<int>(microbatches), static_cast<int>(p.virtual_stages)));
+    const schedule::Replay r = schedule::replay(pipeline_schedule(p, microbatches));
     char percent[32];
     std::snprintf(percent, sizeof percent, "%.0f%% of the work", 100 * r.bubble_fraction);
     bubble = percent;
   }
-  rules.warn(microbatches, " microbatches for ", p.pp, " stages: the bubble of ", p.pp_schedule, " is ", bubble,
-             " (raise grad_accum)");
+  rules.warn(microbatches, " microbatches for ", p.pp, " stages: the bubble of ",
+             p.pp_schedule_file.empty() ? p.pp_schedule : p.pp_schedule_file, " is ", bubble, " (raise grad_accum)");
 }
 
 }  // namespace

@@ -133,6 +133,7 @@ struct ParallelismConfig {
   bool sequence_parallel = true;
   std::int64_t pp = 1;
   std::string pp_schedule = "1f1b";
+  std::string pp_schedule_file;  // instead of pp_schedule
   std::int64_t virtual_stages = 1;
   std::vector<std::int64_t> stages;  // empty: balanced by cost
   std::int64_t cp = 1;

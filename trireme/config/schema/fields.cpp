@@ -260,6 +260,8 @@ std::vector<Field> fields(Config& c) {
        "cut norms and dropout over tp along the sequence"},
       {"parallelism.pp", &c.parallelism.pp, "pipeline stages", 1, kMaxDegree},
       one_of("parallelism.pp_schedule", &c.parallelism.pp_schedule, "order of the pipeline's work", schedules),
+      {"parallelism.pp_schedule_file", &c.parallelism.pp_schedule_file,
+       "a schedule of your own instead, in the form that trireme schedule --text prints"},
       {"parallelism.virtual_stages", &c.parallelism.virtual_stages, "chunks a rank, for interleaved-1f1b", 1,
        kMaxDegree},
       {"parallelism.stages", &c.parallelism.stages, "layers of each chunk; empty = by cost", 0, kMaxDegree},

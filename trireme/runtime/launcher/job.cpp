@@ -88,7 +88,9 @@ AttemptEnd run_attempt(const Job& job, int attempt, std::optional<SignalRelay>& 
 
 }  // namespace
 
-int run_job(const Job& job, std::ostream& err) {
+int run_job(const Job& asked, std::ostream& err) {
+  Job job = asked;
+  job.variables["TRIREME_START_ID"] = asked.start_id.empty() ? fresh_job_id() : asked.start_id;
   require<ConfigError>(
       job.max_restarts == 0 || job.num_nodes == 1, "--max-restarts ", job.max_restarts, " on ", job.num_nodes,
       " nodes: this launcher sees only the ranks of its own host\n",

@@ -23,6 +23,7 @@ struct Job {
   int threads = 0;
   int max_restarts = 0;
   int first_attempt = 0;                         // of a job over several hosts whose parent launcher restarts it
+  std::string start_id{};                        // TRIREME_START_ID, the same in all attempts; empty: a new one
   std::chrono::milliseconds restart_unit{1000};  // of the waits between attempts
   // Attempts after the first have their own folders beside these: see attempt_folder().
   std::string log_folder{};   // for the ranks' output; empty: none

@@ -105,6 +105,7 @@ struct JobBench {
 TEST(Restarts, EachAttemptIsANewJobWithItsOwnLogs) {
   JobBench bench(
       "echo $TRIREME_ATTEMPT $TORCHELASTIC_RESTART_COUNT; echo $TRIREME_JOB_ID >> $DIR/jobs$RANK;"
+      "echo $TRIREME_START_ID >> $DIR/starts$RANK;"
       "[ $RANK = 1 ] && [ $TRIREME_ATTEMPT = 0 ] && kill -9 $$; [ $RANK = 1 ] && [ $TRIREME_ATTEMPT = 1 ] && exit 72;"
       "[ $TRIREME_ATTEMPT = 2 ] || exec sleep 60");
   bench.job.max_restarts = 2;
@@ -116,6 +117,11 @@ TEST(Restarts, EachAttemptIsANewJobWithItsOwnLogs) {
   jobs >> first >> second >> third;
   EXPECT_NE(first, second);
   EXPECT_NE(second, third);
+  std::istringstream starts(file_contents(bench.folder / "starts1"));
+  starts >> first >> second >> third;
+  EXPECT_GE(first.size(), 16u);
+  EXPECT_EQ(first, second) << "of one start";
+  EXPECT_EQ(second, third);
   const std::string said = bench.said.str();
   EXPECT_THAT(said, HasSubstr("restart 1 of at most 2 in 0.0 s: attempt 0 ended after "));
   EXPECT_THAT(said, HasSubstr("was killed by signal 9 (SIGKILL)\n  logs of attempt 1: "));

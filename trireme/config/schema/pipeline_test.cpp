@@ -1,12 +1,12 @@
-#include "trireme/config/schema/parameter_placement.hpp"
+#include "trireme/config/schema/pipeline.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/config/schema/parameter_placement.hpp"
 #include "trireme/testing/test_helpers.hpp"
 
-// That every placement is the one that the layers declare: model/parameter_placement_test.cpp.
 namespace trireme {
 namespace {
 

@@ -1,0 +1,75 @@
+#include "trireme/train/own_folder.hpp"
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "trireme/base/error.hpp"
+#include "trireme/base/stop_signals.hpp"
+#include "trireme/base/stopwatch.hpp"
+#include "trireme/checkpoint/commit.hpp"
+#include "trireme/report/metrics_file.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> checkpoint_paths(const fs::path& folder) {
+  std::vector<fs::path> out;
+  for (const checkpoint::FoundCheckpoint& found : checkpoint::checkpoints_in(folder)) out.push_back(found.path);
+  return out;
+}
+
+}  // namespace
+
+std::unique_ptr<files::FolderLock> lock_run(const fs::path& run) {
+  constexpr double kMoment = 5;
+  const Stopwatch time;
+  for (;;) try {
+      return std::make_unique<files::FolderLock>(run);
+    } catch (const ConfigError&) {
+      if (time.seconds() > kMoment) throw;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+}
+
+OwnFolder::OwnFolder(fs::path run, std::vector<std::string>& warnings) : run_(std::move(run)), lock_(lock_run(run_)) {
+  StopSignals::remove_when_leaving(lock_->path());
+  try {
+    checkpoint::remove_unfinished(files::real_fs(), checkpoints());
+  } catch (const CheckpointError& e) {
+    warnings.emplace_back(e.what());
+  }
+}
+
+std::vector<fs::path> OwnFolder::to_resume_from(const std::string& resume) const {
+  std::vector<fs::path> found = checkpoint_paths(checkpoints());
+  if (!found.empty() || resume == "auto" || resume == "never") return found;
+  const fs::path given(resume);
+  std::error_code error;
+  require<CheckpointError>(fs::is_directory(given, error), "checkpoint.resume = \"", resume,
+                           "\": no such folder\n  fix: auto, never, a checkpoint, or the folder of a run");
+  if (fs::exists(given / checkpoint::kManifestName, error)) return {given};
+  for (const fs::path& place : {given, given / "checkpoints"})
+    if (found = checkpoint_paths(place); !found.empty()) return found;
+  throw CheckpointError(text("checkpoint.resume = \"", resume, "\": no checkpoint there (a folder with ",
+                             checkpoint::kManifestName,
+                             "), and no folder step-N\n  fix: auto, never, a checkpoint, or "
+                             "the folder of a run; weights of a Hugging Face folder: model.init = \"hf:FOLDER\""));
+}
+
+void OwnFolder::begin_after(std::int64_t step, const std::vector<fs::path>& damaged,
+                            std::vector<std::string>& warnings) const {
+  for (const fs::path& path : damaged) try {
+      if (path.parent_path() != checkpoints()) continue;
+      warnings.push_back(
+          text(path.string(), " is now called ", checkpoint::set_aside(files::real_fs(), path).filename().string()));
+    } catch (const CheckpointError& e) {
+      warnings.emplace_back(e.what());
+    }
+  const fs::path metrics = run_ / "metrics.jsonl";
+  if (std::error_code error; fs::exists(metrics, error)) report::drop_records_after(metrics, step);
+}
+
+}  // namespace trireme
