@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Pipelines on CPU ranks with a thread each: time of a step of `trireme train` beside torch.distributed.pipelining, 1F1B and interleaved.
 
-A GPT (h 256, 8 layers, V 8,192, untied) in fp32, microbatches of 2 x 256 tokens. Theirs is transformers' GPT-2 blocks with sdpa, cut into the same
+A GPT (h 256, 8 layers, V 4,096, untied) in fp32, microbatches of 2 x 128 tokens. Theirs is transformers' GPT-2 blocks with sdpa, cut into the same
 stages, PipelineStage with Schedule1F1B or ScheduleInterleaved1F1B, fused AdamW, clipping by the norm of all stages. Runs go ours, theirs, ours,
 theirs, ..., ours; a ratio is the mean of ours before and behind over theirs.
 
@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-HIDDEN, LAYERS, HEADS, VOCABULARY, LENGTH, SAMPLES = 256, 8, 4, 8192, 256, 2
+HIDDEN, LAYERS, HEADS, VOCABULARY, LENGTH, SAMPLES = 256, 8, 4, 4096, 128, 2
 STEPS, WARMUP = 7, 2  # the first are not counted
 
 

@@ -144,7 +144,7 @@ BENCHMARK_CAPTURE(batches, plain, data::BatchOptions{})->Arg(1024)->Arg(4096);
 BENCHMARK_CAPTURE(batches, documents, data::BatchOptions{.attend_across_documents = false, .restart_positions = true})
     ->Arg(1024)
     ->Arg(4096);
-BENCHMARK_CAPTURE(batches, cp2, data::BatchOptions{.cp = 2})->Arg(4096);
+BENCHMARK_CAPTURE(batches, cp2, data::BatchOptions{.context = {.cp = 2}})->Arg(4096);
 BENCHMARK(prefetched)->Arg(1024)->Arg(4096)->UseRealTime();
 BENCHMARK(reads)->Arg(1024)->Arg(4096);
 BENCHMARK(lookups)->Arg(7)->Arg(20)->Arg(50);

@@ -783,8 +783,8 @@ class Refused(TrainTest):
     def test_no_ranks(self):
         self.refused(n=0, says=["-n 0: must be at least 1"])
 
-    def test_pipeline(self):
-        self.refused("--parallelism.cp", "2", says=["parallelism.cp = 2: a context cut over ranks cannot be trained yet", "fix: set parallelism.cp = 1"])
+    def test_experts(self):
+        self.refused("--parallelism.ep", "2", says=["parallelism.ep = 2, but the model has no experts"])
 
     def test_batch_sizes(self):
         self.refused("--training.global_batch_size", "9", says=[

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Breaks the code, one way at a time, and asks which test notices: a suite that cannot fail proves nothing.
 
-usage: mutants.py BUILD_FOLDER [NAME...]   NAME: of a mutant, or layers, training or pipelines
+usage: mutants.py BUILD_FOLDER [NAME...]   NAME: of a mutant, or layers, training, pipelines or context
        mutants.py --check      only that every mutant still has its place in the sources
 Works in a clone of the last commit inside BUILD_FOLDER, so that the sources here stay as they are. Prints a table of mutants and
 the test that kills each; exit code 1 if one survives."""
@@ -59,7 +59,7 @@ LAYERS = {
     "recompute_other_numbers": ("what is recomputed draws other random numbers", "nn/recompute.cpp",
                                 "if (call.generators) same_numbers", "if (false) same_numbers"),
     "window_off_by_one": ("a token sees one more than its window", "nn/attention.cpp",
-                          "sees.triu_(1 - options_.window)", "sees.triu_(-options_.window)"),
+                          "sees.triu_(1 - window)", "sees.triu_(-window)"),
     "not_transposed": ("GPT-2's matrices are read without turning them", "model/hugging_face.cpp",
                        "copy_(name.transposed ? slice.t() : slice)", "copy_(name.transposed && slice.size(0) != slice.size(1) ? slice.t() : slice)"),
     "broken_tie": ("the tied head has no gradient", "model/decoder.cpp",
@@ -144,8 +144,24 @@ PIPELINES = {
     "sum_in_every_microbatch": ("gradients are summed over dp in every microbatch", "zero/grad_reducer.hpp",
                                 "return last_ || every_microbatch_;", "return true;"),
 }
-MUTANTS = {**LAYERS, **TRAINING, **PIPELINES}
-TARGETS = ["trireme_kernels_test", "trireme_nn_test", "trireme_model_test", "trireme_parity_test", "trireme_parity_peer", "trireme_zero_test", "trireme_engine_test",
+CONTEXT = {
+    "rope_from_zero": ("RoPE on a cp rank begins at position 0", "model/decoder.cpp",
+                       "rope_->rotation(context.model_positions_T(),", "rope_->rotation(context.model_positions_T() - context.model_positions_T().min(),"),
+    "positions_not_cut": ("a cp rank takes the first positions of a sample for its own", "data/sampling/batch.cpp",
+                          "write_counted(place.range.begin, place.size(), out.positions.data() + place.index);",
+                          "write_counted(0, place.size(), out.positions.data() + place.index);"),
+    "part_too_short": ("a query does not see the last key of an earlier rank's first part", "layout/context_split.cpp",
+                       "AttentionPart{all, {0, length / 2}}", "AttentionPart{all, {0, length / 2 - 1}}"),
+    "mask_off_by_one": ("a query sees the key after it, where a mask is made", "nn/ring_attention.cpp", "distance_qk.ge(0)", "distance_qk.ge(-1)"),
+    "merged_without_maximum": ("blocks are merged without subtracting the larger log-sum-exp", "kernels/attention_block.cpp",
+                               "at::logaddexp(sum.lse, block.lse)", "(sum.lse.exp() + block.lse.exp()).log()"),
+    "merged_in_16_bits": ("the merged output is rounded to the model's dtype after every block", "nn/ring_attention.cpp",
+                          "copy_(both.out);", "copy_(both.out.to(q.scalar_type()));"),
+    "keys_not_returned": ("the gradients of K and V that other ranks computed are lost", "nn/ring_attention.cpp",
+                          "      own_.add_(arriving_);\n", ""),
+}
+MUTANTS = {**LAYERS, **TRAINING, **PIPELINES, **CONTEXT}
+TARGETS = ["trireme_layout_test", "trireme_data_test", "trireme_kernels_test", "trireme_nn_test", "trireme_model_test", "trireme_parity_test", "trireme_parity_peer", "trireme_zero_test", "trireme_engine_test",
            "trireme", "trireme_samples_tool"]
 
 
@@ -175,6 +191,8 @@ def killer(clone, build, programs, peer_tests):
 def killers_of(name):
     if name in LAYERS:
         return ("nn", "model", "parity"), [("peers.transformers", "transformers_agrees.py", "tests/trireme_parity_peer")]
+    if name in CONTEXT:
+        return ("layout", "data", "nn", "parity"), []
     return ("kernels", "zero", "engine", "parity"), [("peers.training", "training_agrees.py", "trireme", "tests/trireme_samples_tool")]
 
 
@@ -189,7 +207,7 @@ def main():
     if sys.argv[1] == "--check":
         return
     clone = Path(sys.argv[1]).resolve() / "mutants"
-    sets = {"layers": list(LAYERS), "training": list(TRAINING), "pipelines": list(PIPELINES)}
+    sets = {"layers": list(LAYERS), "training": list(TRAINING), "pipelines": list(PIPELINES), "context": list(CONTEXT)}
     wanted = [name for word in sys.argv[2:] or sets for name in sets.get(word, [word])]
     torch = run([ROOT / "tools/find_torch"]).stdout.strip()
     if not clone.exists():

@@ -36,9 +36,11 @@ double kept_bytes(int ranks, bool sequence_parallel, config::Recompute mode) {
     init(block, mesh, {});
     block.recompute = mode;
     const ForwardContext context = whole_samples(kSamples, kLength);
+    Rope rope(*rope_options(llama_layer()));
     const TokenFacts tokens{
-        context, Rope(*rope_options(llama_layer())).rotation(context.positions_T, context.whole_length, at::kBFloat16),
-        parallel.own_tokens(context.rows_T())};
+        .context = context,
+        .attention = {.rotation = rope.rotation(context.positions_T, context.whole_length, at::kBFloat16)},
+        .rows_t = parallel.own_tokens(context.rows_T())};
     const at::Tensor all = normal_tensor({context.tokens(), 256}, 1, "x").to(at::kBFloat16);
     const at::Tensor x = parallel.own_tokens(all).clone().set_requires_grad(true);
     group.barrier().wait();

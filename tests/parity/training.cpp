@@ -31,6 +31,7 @@ double lr_of(const TrainingCell& cell, int step) { return (cell.optimizer == "sg
 /// Samples that each ignore a different number of targets, one of them all: ranks have unequal token counts.
 struct Samples {
   at::Tensor ids_BT, targets_BT;
+  at::Tensor documents_BT = {}, positions_BT = {};  // of documents that are apart
 };
 Samples samples_of(const TrainingCell& cell, int step) {
   const Cell& c = cell.base;
@@ -42,36 +43,61 @@ Samples samples_of(const TrainingCell& cell, int step) {
     const std::int64_t ignored = b == 1 ? c.length : (b * 5 + step) % (c.length - 1);
     out.targets_BT[b].narrow(0, 0, ignored).fill_(-100);
   }
+  if (!cell.documents) return out;
+  // Borders at different places in every sample, the last sample without one.
+  out.documents_BT = at::zeros_like(out.ids_BT);
+  out.positions_BT = at::arange(c.length).repeat({c.batch, 1});
+  for (std::int64_t b = 0; b + 1 < c.batch; ++b)
+    for (const std::int64_t border : {1 + (b + step) % (c.length - 1), (3 + 5 * b) % c.length}) {
+      if (border == 0) continue;
+      out.documents_BT[b].narrow(0, border, c.length - border).add_(1);
+      out.targets_BT[b][border - 1] = -100;
+    }
+  for (std::int64_t b = 0; b < c.batch; ++b)
+    for (std::int64_t i = 1, begin = 0; i < c.length; ++i) {
+      if (out.documents_BT[b][i].item<std::int64_t>() != out.documents_BT[b][i - 1].item<std::int64_t>()) begin = i;
+      out.positions_BT[b][i] = i - begin;
+    }
   return out;
+}
+
+/// Of whole samples: rows [first, first + count) of a step.
+ForwardContext context_of(const Samples& samples, std::int64_t first, std::int64_t count, int step) {
+  ForwardContext context = whole_samples(count, samples.ids_BT.size(1), first);
+  context.seed = kSeed;
+  context.step = step;
+  if (samples.documents_BT.defined()) {
+    context.documents_bS = samples.documents_BT.narrow(0, first, count);
+    context.document_positions_T = samples.positions_BT.narrow(0, first, count).reshape(-1);
+  }
+  return context;
 }
 
 InitOptions init_options(const TrainingCell& cell) {
   return {.seed = kSeed, .scheme = InitScheme::gpt2, .range = 0.2, .layers = cell.base.model.num_hidden_layers};
 }
 
-/// A part of the model for rows [first, first + count) of a step.
-ChunkOutput forward(Decoder& part, const Samples& samples, std::int64_t first, std::int64_t count, int step,
-                    const std::vector<Tensors>& inputs, bool gradients_in_backward) {
-  ForwardContext context = whole_samples(count, samples.ids_BT.size(1), first);
-  context.seed = kSeed;
-  context.step = step;
-  const at::Tensor hidden =
-      part.hidden(inputs.empty() ? samples.ids_BT.narrow(0, first, count).reshape(-1) : inputs[0][0], context);
+/// A part of the model for the tokens at these positions of rows [first, first + count) of a step.
+ChunkOutput forward(Decoder& part, const Samples& samples, std::int64_t first, std::int64_t count,
+                    const std::vector<Range>& tokens, int step, const std::vector<Tensors>& inputs,
+                    bool gradients_in_backward) {
+  const auto own = [&](const at::Tensor& x_BT) {
+    return select_tokens(x_BT.narrow(0, first, count), tokens).flatten();
+  };
+  const at::Tensor hidden = part.hidden(inputs.empty() ? own(samples.ids_BT) : inputs[0][0],
+                                        part_of_samples(context_of(samples, first, count, step), tokens));
   if (!part.part().has_head) return std::vector<Tensors>{{hidden}};
   return part
-      .loss_of_hidden(hidden, samples.targets_BT.narrow(0, first, count).reshape(-1),
+      .loss_of_hidden(hidden, own(samples.targets_BT),
                       {.tile_tokens = 7, .gradients_in_backward = gradients_in_backward})
       .loss;
 }
 
 /// The summed loss of rows [first, first + count) of a step.
 at::Tensor loss_sum(Decoder& decoder, const Samples& samples, std::int64_t first, std::int64_t count, int step) {
-  ForwardContext context = whole_samples(count, samples.ids_BT.size(1), first);
-  context.seed = kSeed;
-  context.step = step;
   return decoder
       .loss(samples.ids_BT.narrow(0, first, count).reshape(-1), samples.targets_BT.narrow(0, first, count).reshape(-1),
-            context, {.tile_tokens = 7})
+            context_of(samples, first, count, step), {.tile_tokens = 7})
       .loss;
 }
 
@@ -144,10 +170,13 @@ Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
   options.accumulate = options.reduce = at::kDouble;
   const bool in_backward =
       schedule::microbatches_in_flight(schedule.programs[static_cast<std::size_t>(mesh.coord(Axis::pp))]) > 1;
+  const ContextSplit context = context_split(cell.context_method, c.degrees.cp,
+                                             std::max<std::int64_t>(1, c.model.num_key_value_heads / c.degrees.tp));
+  const std::vector<Range> tokens = context.tokens(c.length, mesh.coord(Axis::cp));
   std::vector<std::unique_ptr<Decoder>> decoders;
   std::vector<ModelChunk> chunks;
   for (const DecoderPart& part : decoder_parts(c.model, pipeline_chunks(c.model, parallelism), mesh)) {
-    decoders.push_back(std::make_unique<Decoder>(c.model, Parallel{mesh, c.sequence_parallel}, part));
+    decoders.push_back(std::make_unique<Decoder>(c.model, Parallel{mesh, c.sequence_parallel, context}, part));
     decoders.back()->set_recompute(c.recompute);
     chunks.push_back(
         {params_of(*decoders.back()),
@@ -169,7 +198,7 @@ Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
   for (std::size_t i = 0; i < decoders.size(); ++i) decoders[i]->use_units(&zero.chunk(i), units[i]);
   Executor executor(schedule, zero, mesh);
   Executor validation(schedule::forward_only(schedule, cell.accumulation), mesh, at::kCPU);
-  Group& dp = mesh.token_group();
+  Group &dp = mesh.group(Axis::dp), &token_group = mesh.token_group();
   const std::int64_t each = c.batch / dp.size() / cell.accumulation;
   if (!cell.load_from.empty()) {
     const checkpoint::Reader reader(cell.load_from);
@@ -182,14 +211,15 @@ Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
     const auto first_row = [&](int m) { return (m * dp.size() + dp.rank()) * each; };
     std::int64_t count = 0;
     for (int m = 0; m < cell.accumulation; ++m)
-      count += samples.targets_BT.narrow(0, first_row(m), each).ne(-100).sum().item<std::int64_t>();
-    const at::Tensor all = dp.all_reduce(at::tensor({count})).wait().to(at::kDouble);
+      count +=
+          select_tokens(samples.targets_BT.narrow(0, first_row(m), each), tokens).ne(-100).sum().item<std::int64_t>();
+    const at::Tensor all = token_group.all_reduce(at::tensor({count})).wait().to(at::kDouble);
     const StepWork work{.step = step,
                         .forward =
                             [&](int chunk, int m, const std::vector<Tensors>& inputs) {
                               Decoder& decoder = *decoders[static_cast<std::size_t>(
                                   std::ranges::find(executor.chunks(), chunk) - executor.chunks().begin())];
-                              return forward(decoder, samples, first_row(m), each, step, inputs, in_backward);
+                              return forward(decoder, samples, first_row(m), each, tokens, step, inputs, in_backward);
                             },
                         .loss_gradient = [&] { return 1 / all[0]; },
                         .shape_key = {}};
@@ -204,7 +234,7 @@ Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
       const at::NoGradGuard no_grad;
       validation.run(work);
     }
-    const at::Tensor of_stage = dp.all_reduce(outcome.loss_sum.view({1})).wait();
+    const at::Tensor of_stage = token_group.all_reduce(outcome.loss_sum.view({1})).wait();
     out.losses.push_back((mesh.group(Axis::pp).all_reduce(of_stage).wait()[0] / all[0]).item<double>());
     if (step == cell.first_step) {
       add_whole_buckets(out.gradients, zero, "",
@@ -236,6 +266,7 @@ Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
 
 std::string TrainingCell::str() const {
   return text(base.str(), " pp=", base.degrees.pp, " ", schedule, virtual_stages > 1 ? text("x", virtual_stages) : "",
+              " cp=", base.degrees.cp, " method ", static_cast<int>(context_method), documents ? " documents" : "",
               " dp=", base.degrees.dp, " zero=", zero.stage, " replicate=", zero.replicate,
               " accumulation=", accumulation, " ", optimizer, " clip=", max_norm, " unit=", layers_per_unit,
               " persistence=", zero.persistence_threshold);

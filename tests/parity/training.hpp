@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tests/parity/parity.hpp"
+#include "trireme/layout/context_split.hpp"
 #include "trireme/zero/zero.hpp"
 
 namespace trireme::parity {
@@ -13,6 +14,8 @@ struct TrainingCell {
   int accumulation = 1;
   std::string schedule = "1f1b";  // with base.degrees.pp
   int virtual_stages = 1;
+  ContextMethod context_method = ContextMethod::ring;  // with base.degrees.cp
+  bool documents = false;                              // samples of several documents that are apart
   ZeroOptions zero{};
   std::int64_t layers_per_unit = 1;
   std::string optimizer = "adamw";

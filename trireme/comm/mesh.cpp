@@ -93,10 +93,10 @@ Group& Mesh::group_of_ranks(const std::vector<int>& world_ranks) {
   return group;
 }
 
-Group& Mesh::channel(int from, int to) {
-  Group*& group = channels_[{from, to}];
+Group& Mesh::own_group(const std::string& name, const std::vector<int>& world_ranks) {
+  Group*& group = own_groups_[{name, world_ranks}];
   if (group == nullptr) {
-    groups_.push_back(world_.make_group("channel", {from, to}));
+    groups_.push_back(world_.make_group(name, world_ranks));
     group = groups_.back().get();
     group->barrier().wait();
   }

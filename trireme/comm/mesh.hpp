@@ -44,7 +44,9 @@ class Mesh {
   /// The group {from, to} for messages from one world rank to another, and for nothing else: with NCCL a message waits
   /// for everything that was started before it in its group. Both ranks must call this, and ranks that share several
   /// channels in the same order.
-  Group& channel(int from, int to);
+  Group& channel(int from, int to) { return own_group("channel", {from, to}); }
+  /// The same for any use that must not wait for other traffic between these ranks. `name`: of the use.
+  Group& own_group(const std::string& name, const std::vector<int>& world_ranks);
 
   /// Sets the current step and phase for all following records.
   void tag(const Tag& tag) const { world_.recorder().set_tag(tag); }
@@ -64,7 +66,7 @@ class Mesh {
   World& world_;
   std::vector<std::unique_ptr<Group>> groups_;  // in the order of creation
   std::map<std::vector<int>, Group*> by_ranks_;
-  std::map<std::pair<int, int>, Group*> channels_;
+  std::map<std::pair<std::string, std::vector<int>>, Group*> own_groups_;
   std::map<std::string, Group*> by_axes_, by_expert_axes_;  // "dp,cp"
   Group *world_group_ = nullptr, *self_ = nullptr;
 };

@@ -1,15 +1,12 @@
 #include "trireme/kernels/attention.hpp"
 
-#include <limits>
 #include <optional>
 
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
-#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/kernels/attention_block.hpp"
 #include "trireme/kernels/matmul.hpp"
 
 // b samples, h heads, g KV heads, s tokens, d head dim
@@ -19,40 +16,16 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-/// Converted to f32, with KV heads repeated for every query head.
-at::Tensor widened(const at::Tensor& x, std::int64_t repeats) {
-  const at::Tensor wide = x.to(at::kFloat);
-  return repeats == 1 ? wide : wide.repeat_interleave(repeats, 1);
-}
-
-/// Sums the gradients of the repeats of a KV head.
-at::Tensor narrowed(const at::Tensor& dx, std::int64_t repeats, at::ScalarType dtype) {
-  return (repeats == 1 ? dx : dx.unflatten(1, {-1, repeats}).sum(2)).to(dtype);
-}
-
-/// 0 if a query attends to a key, else minus infinity.
-std::optional<at::Tensor> added_mask(const at::Tensor& sees) {
-  if (!sees.defined()) return std::nullopt;
-  return at::zeros(sees.sizes(), sees.options().dtype(at::kFloat))
-      .masked_fill_(sees.logical_not(), -std::numeric_limits<float>::infinity());
-}
-
-struct OutputAndSum {
-  at::Tensor out, lse;
-};
-
-OutputAndSum forward_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& sees) {
-  const std::int64_t repeats = q.size(1) / k.size(1);
-  auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
-      q.to(at::kFloat), widened(k, repeats), widened(v, repeats), 0.0, !sees.defined(), added_mask(sees));
+PartialAttention forward_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& sees) {
+  const PartialAttention wide = attention_block(q, k, v, {.causal = !sees.defined(), .sees = sees});
   // The layout of the fused f32 kernel: the token dim before the head dim.
-  return {out.transpose(1, 2).to(q.scalar_type()).transpose(1, 2), lse};
+  return {wide.out.transpose(1, 2).to(q.scalar_type()).transpose(1, 2), wide.lse};
 }
 
 struct AttentionInF32 : torch::autograd::Function<AttentionInF32> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const std::optional<at::Tensor>& sees) {
-    const OutputAndSum wide = forward_of(q, k, v, sees.value_or(at::Tensor()));
+    const PartialAttention wide = forward_of(q, k, v, sees.value_or(at::Tensor()));
     tensor_list kept{q, k, v, wide.out, wide.lse};
     if (sees) kept.push_back(*sees);
     ctx->save_for_backward(kept);
@@ -62,12 +35,10 @@ struct AttentionInF32 : torch::autograd::Function<AttentionInF32> {
     const tensor_list kept = ctx->get_saved_variables();
     const at::Tensor &q = kept[0], &k = kept[1], &v = kept[2];
     const at::Tensor sees = kept.size() > 5 ? kept[5] : at::Tensor();
-    const std::int64_t repeats = q.size(1) / k.size(1);
-    const auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-        grads[0].to(at::kFloat), q.to(at::kFloat), widened(k, repeats), widened(v, repeats), kept[3].to(at::kFloat),
-        kept[4], 0.0, !sees.defined(), added_mask(sees));
+    const AttentionGradients wide =
+        attention_block_backward(grads[0], q, k, v, kept[3], kept[4], {.causal = !sees.defined(), .sees = sees});
     const at::ScalarType dtype = q.scalar_type();
-    return {dq.to(dtype), narrowed(dk, repeats, dtype), narrowed(dv, repeats, dtype), at::Tensor()};
+    return {wide.dq.to(dtype), wide.dk.to(dtype), wide.dv.to(dtype), at::Tensor()};
   }
 };
 

@@ -96,9 +96,8 @@ at::Tensor Block::body(const at::Tensor& x_tD, const TokenFacts& tokens, bool se
     return selective ? MaybeRebuild(norm.rebuild(x)) : std::nullopt;
   };
   const ForwardContext& context = tokens.context;
-  const Rotation* rotation = tokens.rotation ? &*tokens.rotation : nullptr;
-  const at::Tensor attended =
-      attention_->forward(attention_norm_->forward(x_tD), rotation, context, again(*attention_norm_, x_tD), selective);
+  const at::Tensor attended = attention_->forward(attention_norm_->forward(x_tD), tokens.attention, context,
+                                                  again(*attention_norm_, x_tD), selective);
   const at::Tensor y_tD = x_tD + attention_dropout_->forward(attended, tokens.rows_t, context);
   const at::Tensor mlp_out = mlp_->forward(mlp_norm_->forward(y_tD), again(*mlp_norm_, y_tD), selective);
   return y_tD + mlp_dropout_->forward(mlp_out, tokens.rows_t, context);
@@ -133,8 +132,9 @@ Decoder::Decoder(const ModelConfig& m, Parallel parallel, DecoderPart part)
 const at::Tensor& Decoder::head_weight() const { return head_ ? head_->weight_fD : embedding_->weight_vD; }
 
 TokenFacts Decoder::facts_of(const ForwardContext& context, at::ScalarType dtype) {
-  TokenFacts facts{.context = context, .rotation = {}, .rows_t = parallel_.own_tokens(context.rows_T())};
-  if (rope_) facts.rotation = rope_->rotation(context.model_positions_T(), context.whole_length, dtype);
+  TokenFacts facts{.context = context, .attention = {}, .rows_t = parallel_.own_tokens(context.rows_T())};
+  if (rope_) facts.attention.rotation = rope_->rotation(context.model_positions_T(), context.whole_length, dtype);
+  facts.attention.sees = attention_mask(context, model_.sliding_window, parallel_);
   return facts;
 }
 

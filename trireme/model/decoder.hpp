@@ -20,8 +20,8 @@ namespace trireme {
 /// Token metadata shared by all blocks of a forward.
 struct TokenFacts {
   ForwardContext context;
-  std::optional<Rotation> rotation;  // for all T tokens; none for learned positions
-  at::Tensor rows_t;                 // ids of the tokens between the layers, for dropout
+  AttentionFacts attention;
+  at::Tensor rows_t;  // ids of the tokens between the layers, for dropout
 };
 
 /// x + attention(norm(x)), then x + mlp(norm(x)).

@@ -42,7 +42,7 @@ class PackedDocuments {
     }
     if (apart) {
       context.document_positions_T = at::cat(positions);
-      context.sees_b1ss = sees_own_document(at::cat(documents).unsqueeze(0));
+      context.documents_bS = at::cat(documents).unsqueeze(0);
     }
     const at::Tensor loss = decoder_.loss(ids(first_token, total), targets, context).loss;
     loss.backward();

@@ -10,6 +10,8 @@
 #include "trireme/kernels/dtype.hpp"
 #include "trireme/kernels/rope.hpp"
 #include "trireme/nn/recompute.hpp"
+#include "trireme/nn/ring_attention.hpp"
+#include "trireme/nn/ulysses.hpp"
 
 namespace trireme {
 namespace {
@@ -47,7 +49,18 @@ Attention::Attention(const AttentionOptions& options, Parallel parallel)
   if (options.dropout > 0) dropout_ = register_module("dropout", std::make_shared<Dropout>(options.dropout));
 }
 
-at::Tensor Attention::forward(const at::Tensor& x, const Rotation* rotation, const ForwardContext& context,
+at::Tensor attention_mask(const ForwardContext& context, std::int64_t window, const Parallel& parallel) {
+  const std::int64_t length = context.whole_length;
+  const bool windowed = window > 0 && window < length, apart = context.documents_bS.defined();
+  if (parallel.ring.size() > 1 || (!windowed && !apart)) return {};
+  at::Tensor sees = at::ones({length, length}, context.positions_T.options().dtype(at::kBool)).tril_();
+  if (windowed) sees.triu_(1 - window);
+  if (!apart) return sees;
+  const at::Tensor& documents_bS = context.documents_bS;
+  return documents_bS.unsqueeze(2).eq(documents_bS.unsqueeze(1)).logical_and_(sees).unsqueeze(1);
+}
+
+at::Tensor Attention::forward(const at::Tensor& x, const AttentionFacts& facts, const ForwardContext& context,
                               const MaybeRebuild& rebuild, bool recompute_core) {
   const std::int64_t h = own_heads_, g = own_kv_heads_, d = options_.head_dim;
   at::Tensor heads_Tnd = qkv_->forward(x, rebuild).view({-1, h + 2 * g, d});
@@ -57,37 +70,43 @@ at::Tensor Attention::forward(const at::Tensor& x, const Rotation* rotation, con
     heads_Tnd = at::cat({q_norm_->forward(heads_Tnd.narrow(1, 0, h).contiguous()),
                          k_norm_->forward(heads_Tnd.narrow(1, h, g).contiguous()), heads_Tnd.narrow(1, h + g, g)},
                         1);
-  if (rotation) heads_Tnd = kernels::rope(heads_Tnd, rotation->cos_Td, rotation->sin_Td, h + g);
+  if (facts.rotation) heads_Tnd = kernels::rope(heads_Tnd, facts.rotation->cos_Td, facts.rotation->sin_Td, h + g);
 
   // q, k and v stay views of one tensor, so only that tensor is stored for backward.
-  const at::Tensor heads_bnsd = heads_Tnd.view({context.batch, context.length, h + 2 * g, d}).transpose(1, 2);
-  const at::Tensor q = heads_bnsd.narrow(1, 0, h), k = heads_bnsd.narrow(1, h, g), v = heads_bnsd.narrow(1, h + g, g);
+  const at::Tensor heads_bnsd = exchange_tokens_for_heads(heads_Tnd.view({context.batch, context.length, h + 2 * g, d}),
+                                                          {h, g}, parallel_.ulysses)
+                                    .transpose(1, 2);
+  const auto [queries, keys] = heads_per_rank({h, g}, parallel_.ulysses.size());
+  const at::Tensor q = heads_bnsd.narrow(1, 0, queries), k = heads_bnsd.narrow(1, queries, keys),
+                   v = heads_bnsd.narrow(1, queries + keys, keys);
   const bool drops = dropout_ && dropout_->active(context);
-  const auto maths = [this, context, drops](const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
-    return drops ? dropped_core(a, b, c, context) : core(a, b, c, context);
+  const auto maths = [this, facts, context, drops](const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
+    return drops ? dropped_core(a, b, c, facts, context) : core(a, b, c, facts, context);
   };
   const at::Tensor out_bhsd =
       recompute_core && drops ? recompute(maths, {.preserve_rng = false}, q, k, v) : maths(q, k, v);
-  return out_->forward(out_bhsd.transpose(1, 2).reshape({context.tokens(), h * d}));
+  return out_->forward(
+      exchange_heads_for_tokens(out_bhsd.transpose(1, 2), parallel_.ulysses).reshape({context.tokens(), h * d}));
 }
 
-at::Tensor Attention::core(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+at::Tensor Attention::core(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionFacts& facts,
                            const ForwardContext& context) {
-  const bool windowed = options_.window > 0 && options_.window < context.length;
-  return kernels::attention(q, k, v, windowed ? mask(context, q) : context.sees_b1ss);
-}
-
-/// True where a query (row) attends to a key (column): [s, s] or [b, 1, s, s].
-at::Tensor Attention::mask(const ForwardContext& context, const at::Tensor& like) const {
-  const auto options = like.options().dtype(at::kBool).requires_grad(false);
-  at::Tensor sees = at::ones({context.length, context.length}, options).tril_();
-  if (options_.window > 0) sees.triu_(1 - options_.window);
-  return context.sees_b1ss.defined() ? sees.logical_and(context.sees_b1ss) : sees;
+  if (parallel_.ring.size() == 1) return kernels::attention(q, k, v, facts.sees);
+  return ring_attention(q, k, v,
+                        {.order = parallel_.context.order(),
+                         .whole_length = context.whole_length,
+                         .window = options_.window,
+                         .documents_bS = context.documents_bS,
+                         .gathers = parallel_.context.method == ContextMethod::all_gather},
+                        parallel_.ring);
 }
 
 /// Unfused attention, so that each probability has its own dropout decision: (sample, head, query, key).
 at::Tensor Attention::dropped_core(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                   const ForwardContext& context) {
+                                   const AttentionFacts& facts, const ForwardContext& context) {
+  require<ConfigError>(parallel_.cp.size() == 1, "attention ", path(),
+                       ": probabilities cannot be dropped with context parallelism\n  fix: attention_dropout = 0, or "
+                       "cp = 1");
   const std::int64_t b = context.batch, h = own_heads_, s = context.length, repeats = own_heads_ / own_kv_heads_;
   // At least f32: bf16 matmuls can be very slow on a CPU, and f16 overflows at 65,504.
   const at::ScalarType dtype = q.scalar_type(), wide = kernels::wide_dtype(dtype);
@@ -95,8 +114,10 @@ at::Tensor Attention::dropped_core(const at::Tensor& q, const at::Tensor& k, con
                    values = v.to(wide).repeat_interleave(repeats, 1);
   const at::Tensor scores =
       at::matmul(queries, keys.transpose(2, 3)) / std::sqrt(static_cast<double>(options_.head_dim));
+  const at::Tensor sees =
+      facts.sees.defined() ? facts.sees : at::ones({s, s}, q.options().dtype(at::kBool).requires_grad(false)).tril_();
   const at::Tensor p =
-      at::softmax(scores.masked_fill(mask(context, q).logical_not(), -std::numeric_limits<double>::infinity()), -1);
+      at::softmax(scores.masked_fill(sees.logical_not(), -std::numeric_limits<double>::infinity()), -1);
   const auto whole = at::TensorOptions().dtype(at::kLong).device(q.device());
   const at::Tensor samples_b = context.samples_T.view({b, s}).select(1, 0);
   const at::Tensor heads_h = at::arange(parallel_.tp.rank() * h, (parallel_.tp.rank() + 1) * h, whole);

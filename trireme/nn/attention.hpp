@@ -1,6 +1,7 @@
 #pragma once
 // Causal self-attention with its heads sharded over tp.
 #include <memory>
+#include <optional>
 
 #include "trireme/nn/dropout.hpp"
 #include "trireme/nn/linear.hpp"
@@ -19,22 +20,34 @@ struct AttentionOptions {
   double dropout = 0;       // of the attention probabilities; uses the unfused path
 };
 
+/// What the attention layers of a forward share.
+struct AttentionFacts {
+  std::optional<Rotation> rotation = {};  // for all T tokens; none without RoPE
+  at::Tensor sees = {};                   // attention_mask(); undefined: all keys up to the query, or a ring
+};
+
+/// True where a query (row) of whole samples attends to a key, for documents that are apart or a sliding window: [S, S]
+/// or [b, 1, S, S]. Undefined if it attends to all keys up to itself, and for a ring, which makes a mask per block.
+at::Tensor attention_mask(const ForwardContext& context, std::int64_t window, const Parallel& parallel);
+
 // T tokens = b samples x s; D features, h = this rank's heads, g = its KV heads, d = head_dim
 /// y = W_out softmax(q k^T / sqrt(d)) v with q, k, v = W_qkv x. Heads are sharded over tp; if tp is larger than the
 /// number of KV heads, neighbouring ranks hold the same KV head, and its gradient is summed over them (gradients.hpp).
 ///   forward    qkv column-parallel, the rest local, out row-parallel: one all_reduce
 ///   backward   the same for dx; with sequence parallelism all_gather and reduce_scatter instead
+/// With context parallelism a rank has a part of every sample: ring_attention.hpp, ulysses.hpp.
 class Attention final : public Layer {
  public:
   Attention(const AttentionOptions& options, Parallel parallel);
-  /// `rotation`: for all T tokens; nullptr without RoPE. `recompute_core`: the unfused path stores no probabilities.
-  at::Tensor forward(const at::Tensor& x, const Rotation* rotation, const ForwardContext& context,
+  /// `recompute_core`: the unfused path stores no probabilities.
+  at::Tensor forward(const at::Tensor& x, const AttentionFacts& facts, const ForwardContext& context,
                      const MaybeRebuild& rebuild = {}, bool recompute_core = false);
 
  private:
-  at::Tensor core(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const ForwardContext& context);
-  at::Tensor dropped_core(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const ForwardContext& context);
-  at::Tensor mask(const ForwardContext& context, const at::Tensor& like) const;
+  at::Tensor core(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionFacts& facts,
+                  const ForwardContext& context);
+  at::Tensor dropped_core(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionFacts& facts,
+                          const ForwardContext& context);
 
   const AttentionOptions options_;
   const Parallel parallel_;

@@ -3,8 +3,11 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
+
+#include "trireme/layout/split.hpp"
 
 namespace trireme {
 
@@ -20,7 +23,7 @@ struct ForwardContext {
 
   // Documents of a sample that are apart. Undefined: a sample is one text.
   at::Tensor document_positions_T = {};  // i64: what the model takes for the position of each token
-  at::Tensor sees_b1ss = {};             // bool: whether a query (row) attends to a key; includes causality
+  at::Tensor documents_bS = {};          // i64: numbers of the documents, of whole samples over all cp ranks
 
   /// Called with the output of every module on the residual stream and the module's full name: to compare two runs.
   std::function<void(const std::string& path, const at::Tensor& x_t)> probe = {};
@@ -33,12 +36,13 @@ struct ForwardContext {
   at::Tensor rows_T() const { return samples_T * whole_length + positions_T; }
 };
 
-/// For ForwardContext::sees_b1ss: a token attends to itself and to those before it in its document. `documents_bs`:
-/// numbers that differ between documents of a sample.
-at::Tensor sees_own_document(const at::Tensor& documents_bs);
-
 /// Full samples, numbered from `first_sample`.
 ForwardContext whole_samples(std::int64_t batch, std::int64_t length, std::int64_t first_sample = 0,
                              at::Device device = at::kCPU);
+
+/// The same samples on a cp rank that has only the tokens at these positions.
+ForwardContext part_of_samples(const ForwardContext& whole, const std::vector<Range>& tokens);
+/// Columns of x_bS at these positions.
+at::Tensor select_tokens(const at::Tensor& x_bS, const std::vector<Range>& tokens);
 
 }  // namespace trireme

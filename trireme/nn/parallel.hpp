@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "trireme/comm/param_mesh.hpp"
+#include "trireme/layout/context_split.hpp"
 
 namespace trireme {
 
@@ -11,12 +12,14 @@ namespace trireme {
 /// every rank of tp holds all T tokens between the layers; with it, rank r holds tokens [r T/tp, (r+1) T/tp), across
 /// sample boundaries: gather and scatter need no transpose, and T (not the sample length) must be divisible.
 struct Parallel {
-  Parallel(Mesh& mesh,
-           bool sequence_parallel = false);  // implicit on purpose: a mesh is a layout without sequence parallelism
+  /// Implicit on purpose: a mesh is a layout without sequence parallelism, and with a ring of all its cp ranks.
+  Parallel(Mesh& mesh, bool sequence_parallel = false, const ContextSplit& context = {});
 
   ParamMesh params;
   Group &tp, &cp, &ep;  // ep: a group of one rank if the mesh has no expert view
   bool sequence_parallel;
+  ContextSplit context;
+  Group &ring, &ulysses;  // of cp: ranks between which K and V travel, and those that exchange tokens for heads
 
   /// Axes along which parameters applied to the tokens between the layers have partial gradients.
   AxisSet partial_between() const { return sequence_parallel ? AxisSet(Axis::tp) : AxisSet(); }

@@ -34,7 +34,7 @@ Batches::Batches(const Config& config, const Mesh& mesh, at::Device device)
       device_(device),
       dp_(mesh.group(Axis::dp).size()),
       dp_rank_(mesh.group(Axis::dp).rank()),
-      data_(config),
+      data_(config, mesh.coord(Axis::cp)),
       split_(config.training.global_batch_size, config.training.micro_batch_size, dp_, dp_rank_) {
   prefetch_from(1);
 }
@@ -80,7 +80,7 @@ Microbatch Batches::tensors_of(const data::TokenBatch& batch, std::int64_t step,
   if (restarts) out.context.document_positions_T = on_device[4];
   // Without a border in the batch the causal kernel does the same, and faster.
   if (std::ranges::any_of(documents, [](std::int64_t document) { return document > 0; }))
-    out.context.sees_b1ss = sees_own_document(on_device[5].view({batch.num_samples, batch.local_length}));
+    out.context.documents_bS = on_device[5].view({batch.num_samples, batch.seq_len});
   return out;
 }
 

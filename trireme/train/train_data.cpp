@@ -7,6 +7,7 @@
 #include "trireme/base/human.hpp"
 #include "trireme/base/json_text.hpp"
 #include "trireme/config/schema/choices.hpp"
+#include "trireme/config/schema/dense_grid.hpp"
 #include "trireme/data/tokens/open_tokens.hpp"
 #include "trireme/data/tokens/sources_apart.hpp"
 #include "trireme/data/tokens/synthetic.hpp"
@@ -92,11 +93,17 @@ data::BatchOptions TrainData::batch_options(const DataStage& stage, bool has_los
   };
   return {.vocab_size = config_.model.vocab_size,
           .attend_across_documents = !of_document(stage.attention),
-          .restart_positions = of_document(stage.positions)};
+          .restart_positions = of_document(stage.positions),
+          .context = config::context_split_of(config_),
+          .cp_rank = cp_rank_};
 }
 
-TrainData::TrainData(const Config& config)
-    : config_(config), warnings_(check_apart(config)), tokenizer_(load_tokenizer(config)), plan_(make_plan()) {
+TrainData::TrainData(const Config& config, int cp_rank)
+    : config_(config),
+      cp_rank_(cp_rank),
+      warnings_(check_apart(config)),
+      tokenizer_(load_tokenizer(config)),
+      plan_(make_plan()) {
   sampler_.emplace(plan_);
   const auto masked = [](const data::SharedTokens& tokens) { return tokens->has_loss_mask(); };
   for (std::size_t i = 0; i < config.data.size(); ++i)

@@ -18,7 +18,8 @@ class TrainData {
  public:
   /// Opens all files. DataError names a file that is missing, too short, made with a different tokenizer than the
   /// config's, or trained and validated on; ConfigError a vocabulary that is too small.
-  explicit TrainData(const Config& config);
+  /// `cp_rank`: of the tokens in the batches.
+  explicit TrainData(const Config& config, int cp_rank = 0);
 
   const data::Sampler& sampler() const { return *sampler_; }
   /// For a run that resumes: the steps after this position follow. CheckpointError if the plan cannot be there.
@@ -47,6 +48,7 @@ class TrainData {
   data::BatchOptions batch_options(const DataStage& stage, bool has_loss_mask) const;
 
   const Config config_;
+  const int cp_rank_;
   const std::vector<std::string> warnings_;  // first: sources that overlap are refused before they are opened
   std::optional<data::Tokenizer> tokenizer_;
   data::SamplingPlan plan_;

@@ -7,6 +7,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/comm/time_limit.hpp"
 #include "trireme/config/rules/training_rules.hpp"
+#include "trireme/config/schema/dense_grid.hpp"
 #include "trireme/config/schema/pipeline.hpp"
 #include "trireme/model/hugging_face.hpp"
 #include "trireme/model/stage.hpp"
@@ -48,7 +49,7 @@ TrainingModel::TrainingModel(const Config& config, ParallelContext& context, int
   std::vector<ModelChunk> chunks;
   {
     const InitScope scope(at::kMeta, scalar_type(config.precision.param));
-    const Parallel parallel(mesh, config.parallelism.sequence_parallel);
+    const Parallel parallel(mesh, config.parallelism.sequence_parallel, config::context_split_of(config));
     for (DecoderPart& part : decoder_parts(config.model, pipeline_chunks(config.model, parallelism_), mesh)) {
       decoders_.push_back(std::make_shared<Decoder>(config.model, parallel, std::move(part)));
       Decoder& decoder = *decoders_.back();

@@ -1,5 +1,6 @@
 #include "trireme/base/human.hpp"
 #include "trireme/config/rules/rules.hpp"
+#include "trireme/config/schema/dense_grid.hpp"
 
 namespace trireme::config {
 namespace {
@@ -8,8 +9,8 @@ constexpr std::int64_t kMaxBatch = 1'000'000'000;
 
 void check_length(Rules& rules, const std::string& key, std::int64_t length) {
   const ParallelismConfig& p = rules.config.parallelism;
-  const bool zigzag = p.cp_method == "ring";
-  const std::int64_t parts = zigzag ? 2 * p.cp : p.cp;
+  const std::int64_t parts = context_split_of(rules.config).divisor();
+  const bool zigzag = parts > p.cp;
   if (p.cp > 1 && length % parts != 0) {
     const std::int64_t below = length / parts * parts;
     rules.violation_of({key, "parallelism.cp"},

@@ -35,7 +35,7 @@ TEST(BatchRules, OneAtATime) {
       {"training.seq_len = 6\nparallelism.cp = 4",
        "seq_len = 6 is not divisible by 2 × cp = 8\n  --> run.toml:2  the zig-zag split cuts a sequence into 2 × cp "
        "parts\n  fix: at least 8"},
-      {"training.seq_len = 130\nparallelism.cp = 4\nparallelism.cp_method = 'all-gather'",
+      {"training.seq_len = 130\nparallelism.cp = 4\nparallelism.cp_method = 'ring-contiguous'",
        "seq_len = 130 is not divisible by cp = 4\n  --> run.toml:2  each cp rank takes one part\n  fix: nearest: 128 "
        "or "
        "132"},

@@ -53,7 +53,6 @@ std::vector<Violation> validate_for_training(const LoadedConfig& loaded) {
       add(loaded.place_of(key), text(key, " = ", degree, ": ", what, " cannot be trained yet"),
           text("set ", key, " = 1"));
   };
-  needs_one("parallelism.cp", c.parallelism.cp, "a context cut over ranks");
   needs_one("parallelism.ep", c.parallelism.ep, "experts cut over ranks");
   if (c.model.num_local_experts > 0)
     add(loaded.place_of("model.num_local_experts"),

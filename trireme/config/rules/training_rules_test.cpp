@@ -24,14 +24,11 @@ TEST(TrainingRules, LetPassWhatRuns) {
   EXPECT_EQ(told(std::string(kTiny) + "checkpoint.interval = 5\nparallelism.tp = 2\nparallelism.zero = 3\n" + kData),
             "");
   EXPECT_EQ(told(std::string(kTiny) + "parallelism.pp = 2\ntraining.grad_accum = 2\n" + kData), "");
+  EXPECT_EQ(told(std::string(kTiny) + "parallelism.cp = 2\n" + kData), "");
 }
 
 TEST(TrainingRules, SayWhatCannotBeTrainedYet) {
   const Told rows[] = {
-      {"parallelism.cp = 2\n",
-       "parallelism.cp = 2: a context cut over ranks cannot be trained yet\n  --> run.toml:2\n  fix: set "
-       "parallelism.cp = "
-       "1"},
       {"model.num_local_experts = 4\n",
        "model.num_local_experts = 4: a mixture of experts cannot be trained yet\n  --> run.toml:2\n  fix: choose a "
        "model "

@@ -11,4 +11,10 @@ Grid dense_grid(const ParallelismConfig& p) {
       p.order);
 }
 
+ContextSplit context_split_of(const Config& c) {
+  const ParallelismConfig& p = c.parallelism;
+  const std::int64_t kv_heads = std::max<std::int64_t>(1, c.model.num_key_value_heads / p.tp);
+  return context_split(parse_context_method(p.cp_method), static_cast<int>(p.cp), kv_heads);
+}
+
 }  // namespace trireme::config

@@ -1,11 +1,15 @@
 #pragma once
-// The rank grid described by [parallelism].
+// The rank grid and the split of samples described by [parallelism].
 #include "trireme/config/schema/config.hpp"
+#include "trireme/layout/context_split.hpp"
 #include "trireme/layout/grid.hpp"
 
 namespace trireme::config {
 
 /// An unset dp (-1) counts as 1. ConfigError for an order that does not name the axes.
 Grid dense_grid(const ParallelismConfig& parallelism);
+
+/// How the tokens of a sample are split over cp.
+ContextSplit context_split_of(const Config& config);
 
 }  // namespace trireme::config

@@ -267,7 +267,7 @@ std::vector<Field> fields(Config& c) {
       {"parallelism.stages", &c.parallelism.stages, "layers of each chunk; empty = by cost", 0, kMaxDegree},
       {"parallelism.cp", &c.parallelism.cp, "context parallel ranks: a sequence is cut over them", 1, kMaxDegree},
       one_of("parallelism.cp_method", &c.parallelism.cp_method, "how attention crosses the parts of a sequence",
-             {"ring", "ring-contiguous", "all-gather", "ulysses"}),
+             {"ring", "ring-contiguous", "all-gather", "ulysses", "ulysses-ring"}),
       {"parallelism.ep", &c.parallelism.ep, "expert parallel ranks, out of dp x cp (x tp)", 1, kMaxDegree},
       {"parallelism.expert_tp", &c.parallelism.expert_tp, "tensor parallel ranks of an expert; 0 = tp", 0, kMaxDegree},
       {"parallelism.order", &c.parallelism.order, "axes from the innermost to the outermost"},

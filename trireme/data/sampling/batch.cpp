@@ -98,7 +98,7 @@ void write_mask(const Row& row, const Place& place, const BatchOptions& options,
   out.num_valid_labels += valid;
 }
 
-void write_documents(const Row& row, const Place& place, const BatchOptions& options, TokenBatch& out) {
+void write_positions(const Row& row, const Place& place, const BatchOptions& options, TokenBatch& out) {
   const auto at = [&](std::int64_t in_sample) {
     return place.index + static_cast<std::size_t>(in_sample - place.range.begin);
   };
@@ -112,9 +112,11 @@ void write_documents(const Row& row, const Place& place, const BatchOptions& opt
   } else {
     write_counted(place.range.begin, place.size(), out.positions.data() + place.index);
   }
-  if (options.attend_across_documents) return;
-  for_each_piece(place.range, row.borders, [&](Range piece, std::ptrdiff_t document) {
-    std::fill_n(out.documents.data() + at(piece.begin), piece.size(), static_cast<std::int32_t>(document));
+}
+
+void write_documents(const Row& row, std::size_t first, std::int64_t seq_len, TokenBatch& out) {
+  for_each_piece({0, seq_len}, row.borders, [&](Range piece, std::ptrdiff_t document) {
+    std::fill_n(out.documents.data() + first + piece.begin, piece.size(), static_cast<std::int32_t>(document));
   });
 }
 
@@ -130,7 +132,7 @@ void shape(std::size_t num_samples, std::int64_t seq_len, std::int64_t local_len
   out.loss_mask.resize(count);
   out.positions.resize(count);
   out.places.resize(options.restart_positions ? count : 0);
-  out.documents.resize(options.attend_across_documents ? 0 : count);
+  out.documents.resize(options.attend_across_documents ? 0 : num_samples * static_cast<std::size_t>(seq_len));
   out.rows.resize(num_samples);
   out.sequence_starts.clear();
   out.num_valid_labels = 0;
@@ -140,11 +142,11 @@ void shape(std::size_t num_samples, std::int64_t seq_len, std::int64_t local_len
 
 BatchMaker::BatchMaker(BatchOptions options) : options_(options) {
   require<ConfigError>(options_.vocab_size >= 1, "model.vocab_size = ", options_.vocab_size, ": must be at least 1");
-  tokens_over_cp(0, options_.cp, options_.cp_rank, options_.cp_split);  // validates the rank
+  options_.context.tokens(0, options_.cp_rank);  // validates the rank
 }
 
 void BatchMaker::make(std::span<const Sample> samples, std::int64_t seq_len, TokenBatch& out) const {
-  const std::vector<Range> mine = tokens_over_cp(seq_len, options_.cp, options_.cp_rank, options_.cp_split);
+  const std::vector<Range> mine = options_.context.tokens(seq_len, options_.cp_rank);
   require<ConfigError>(static_cast<std::int64_t>(samples.size()) <=
                            std::numeric_limits<std::int32_t>::max() / std::max<std::int64_t>(seq_len, 1),
                        samples.size(), " samples of ", seq_len, " tokens: a microbatch has at most 2^31 - 1 tokens");
@@ -161,15 +163,17 @@ void BatchMaker::make(std::span<const Sample> samples, std::int64_t seq_len, Tok
     out.rows[i] = samples[i].row;
     const std::int64_t first = static_cast<std::int64_t>(i) * seq_len;
     out.sequence_starts.push_back(static_cast<std::int32_t>(first));
-    if (!options_.attend_across_documents)
+    if (!options_.attend_across_documents) {
       for (const std::int64_t border : row.borders)
         out.sequence_starts.push_back(static_cast<std::int32_t>(first + border));
+      write_documents(row, static_cast<std::size_t>(first), seq_len, out);
+    }
     for (const Range& range : mine) {
       const Place place{range, index};
       write_tokens_and_labels(row.tokens.data() + range.begin, place.size(), out.tokens.data() + index,
                               out.labels.data() + index);
       write_mask(row, place, options_, seq_len, out);
-      write_documents(row, place, options_, out);
+      write_positions(row, place, options_, out);
       index += place.size();
     }
   }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "trireme/data/sampling/sampler.hpp"
-#include "trireme/layout/split.hpp"
+#include "trireme/layout/context_split.hpp"
 
 namespace trireme::data {
 
@@ -16,11 +16,11 @@ struct BatchOptions {
   bool attend_across_documents = true;
   /// Positions restart at 0 at the beginning of each document (and of each sample, even in the middle of a document).
   bool restart_positions = false;
-  int cp = 1, cp_rank = 0;
-  CpSplit cp_split = CpSplit::zigzag;
+  ContextSplit context = {};
+  int cp_rank = 0;
 };
 
-/// b samples of S tokens, of which this cp rank has s each, in the order of tokens_over_cp. [b, s] is row-major.
+/// b samples of S tokens, of which this cp rank has s each, in the order of ContextSplit::tokens. [b, s] is row-major.
 struct TokenBatch {
   std::int64_t num_samples = 0;                // b
   std::int64_t seq_len = 0, local_length = 0;  // S, s
@@ -33,7 +33,8 @@ struct TokenBatch {
 
   /// Only if positions restart: the index of each token in its sample, which they are otherwise. [b, s]
   std::vector<std::int64_t> places;
-  /// Only if documents do not attend to each other: the index of each token's document in its sample, from 0. [b, s]
+  /// Only if documents do not attend to each other: the index of each token's document in its sample, from 0. [b, S]:
+  /// of whole samples, because attention crosses the parts of cp.
   std::vector<std::int32_t> documents;
   /// Start offsets of the independent sequences in the list of all b x S tokens (not split over cp), and its length at
   /// the end: the cu_seqlens of variable-length attention. Whole samples if documents attend to each other.

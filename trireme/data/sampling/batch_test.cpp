@@ -72,7 +72,7 @@ TEST(Batch, ATokenOutsideTheVocabularyIsNamedWithItsPlaceOnEveryCpRank) {
   for (const int rank : {0, 1})
     EXPECT_THAT(message_of<DataError>([&] {
                   batch_of({{.tokens = &source, .first_token = 1'200}}, 64,
-                           {.vocab_size = 50'257, .cp = 2, .cp_rank = rank});
+                           {.vocab_size = 50'257, .context = {.cp = 2}, .cp_rank = rank});
                 }),
                 HasSubstr("token 128,001 at position 1,234 of data/fineweb.ds is outside the vocabulary (vocab_size = "
                           "50,257)"));
@@ -84,8 +84,8 @@ TEST(Batch, ATokenOutsideTheVocabularyIsNamedWithItsPlaceOnEveryCpRank) {
 
 TEST(Batch, WrongOptionsAreNamed) {
   EXPECT_THROW(BatchMaker({.vocab_size = 0}), ConfigError);
-  EXPECT_THROW(BatchMaker({.vocab_size = 8, .cp = 2, .cp_rank = 2}), ConfigError);
-  EXPECT_THAT(message_of<ConfigError>([] { batch_of({{}}, 6, {.vocab_size = 8, .cp = 2}); }),
+  EXPECT_THROW(BatchMaker({.vocab_size = 8, .context = {.cp = 2}, .cp_rank = 2}), ConfigError);
+  EXPECT_THAT(message_of<ConfigError>([] { batch_of({{}}, 6, {.vocab_size = 8, .context = {.cp = 2}}); }),
               HasSubstr("seq_len = 6 is not divisible by 2 x cp = 4"));
 }
 
@@ -118,7 +118,7 @@ TokenBatch naive_batch(const std::vector<Sample>& samples, std::int64_t seq_len,
   };
   const auto begins = [](const TokenSource& source, std::int64_t i) { return !source.document_ends(i - 1, 1).empty(); };
   std::vector<std::int64_t> mine;
-  for (const Range& range : tokens_over_cp(seq_len, options.cp, options.cp_rank, options.cp_split))
+  for (const Range& range : options.context.tokens(seq_len, options.cp_rank))
     for (std::int64_t i = range.begin; i < range.end; ++i) mine.push_back(i);
   batch.local_length = static_cast<std::int64_t>(mine.size());
   for (std::size_t row = 0; row < samples.size(); ++row) {
@@ -128,13 +128,15 @@ TokenBatch naive_batch(const std::vector<Sample>& samples, std::int64_t seq_len,
     for (std::int64_t i = 0; i < seq_len; ++i)
       if (i == 0 || (!options.attend_across_documents && begins(source, sample.first_token + i)))
         batch.sequence_starts.push_back(static_cast<std::int32_t>(static_cast<std::int64_t>(row) * seq_len + i));
+    for (std::int32_t i = 0, document = 0; i < seq_len && !options.attend_across_documents; ++i) {
+      document += i > 0 && begins(source, sample.first_token + i);
+      batch.documents.push_back(document);
+    }
     for (const std::int64_t i : mine) {
       const std::int64_t at = sample.first_token + i;
-      std::int32_t document = 0;
       std::int64_t position = 0;
       for (std::int64_t t = 1; t <= i; ++t) {
         const bool border = begins(source, sample.first_token + t);
-        document += border;
         position = border && options.restart_positions ? 0 : position + 1;
       }
       const bool valid = counts(source, at + 1) == 1 && (options.attend_across_documents || !begins(source, at + 1));
@@ -144,7 +146,6 @@ TokenBatch naive_batch(const std::vector<Sample>& samples, std::int64_t seq_len,
       batch.num_valid_labels += valid;
       batch.positions.push_back(position);
       if (options.restart_positions) batch.places.push_back(i);
-      if (!options.attend_across_documents) batch.documents.push_back(document);
     }
   }
   batch.sequence_starts.push_back(static_cast<std::int32_t>(batch.num_samples * seq_len));
@@ -155,8 +156,10 @@ RC_GTEST_PROP(BatchProperty, EqualsTheNaiveOneForAnyDocumentsAndOptions, ()) {
   const int cp = pick(1, 3);
   const std::int64_t seq_len = cp == 1 ? pick(1, 50) : 2 * cp * pick(1, 8);
   const MemoryTokens source = random_documents(200);
-  BatchOptions options{.vocab_size = 100, .attend_across_documents = toss(), .restart_positions = toss(), .cp = cp};
-  if (toss()) options.cp_split = CpSplit::contiguous;
+  BatchOptions options{
+      .vocab_size = 100, .attend_across_documents = toss(), .restart_positions = toss(), .context = {.cp = cp}};
+  if (toss()) options.context.method = ContextMethod::ring_contiguous;
+  if (toss()) options.context = {.cp = cp, .method = ContextMethod::ulysses, .ulysses = cp};
   std::vector<Sample> samples;
   for (int i = pick(1, 4); i > 0; --i)
     samples.push_back({.tokens = &source, .first_token = pick(0, 199 - static_cast<int>(seq_len)), .row = pick(0, 99)});
@@ -167,7 +170,7 @@ RC_GTEST_PROP(BatchProperty, EqualsTheNaiveOneForAnyDocumentsAndOptions, ()) {
     RC_ASSERT(batch == naive_batch(samples, seq_len, options));
     valid += batch.num_valid_labels;
   }
-  options.cp = 1;
+  options.context = {};
   options.cp_rank = 0;
   RC_ASSERT(valid == naive_batch(samples, seq_len, options).num_valid_labels);
 }
@@ -186,11 +189,12 @@ RC_GTEST_PROP(BatchProperty, CpPiecesTogetherAreTheWhole, ()) {
   std::ranges::fill(joined.places, -1);
   for (int rank = 0; rank < cp; ++rank) {
     BatchOptions piece_options = options;
-    piece_options.cp = cp;
+    piece_options.context.cp = cp;
     piece_options.cp_rank = rank;
     const TokenBatch piece = batch_of(samples, seq_len, piece_options);
     RC_ASSERT(piece.local_length == seq_len / cp);
     RC_ASSERT(piece.sequence_starts == whole.sequence_starts);
+    RC_ASSERT(piece.documents == whole.documents);
     std::size_t from = 0;
     for (std::size_t row = 0; row < 2; ++row)
       for (const Range& range : tokens_over_cp(seq_len, cp, rank))
@@ -201,7 +205,6 @@ RC_GTEST_PROP(BatchProperty, CpPiecesTogetherAreTheWhole, ()) {
           joined.loss_mask[to] = piece.loss_mask[from];
           joined.positions[to] = piece.positions[from];
           joined.places[to] = piece.places[from];
-          joined.documents[to] = piece.documents[from];
         }
   }
   RC_ASSERT(joined == whole);

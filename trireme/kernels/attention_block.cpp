@@ -1,0 +1,125 @@
+#include "trireme/kernels/attention_block.hpp"
+
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include <ATen/ops/_scaled_dot_product_flash_attention.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_backward.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/logaddexp.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/kernels/dtype.hpp"
+
+// b samples, h heads, g KV heads, q queries, k keys, d head dim
+namespace trireme::kernels {
+namespace {
+
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+/// f32 or f64, with KV heads repeated for every query head.
+at::Tensor widened(const at::Tensor& x, std::int64_t heads) {
+  const at::Tensor wide = x.to(wide_dtype(x.scalar_type()));
+  return x.size(1) == heads ? wide : wide.repeat_interleave(heads / x.size(1), 1);
+}
+
+/// Sums the gradients of the repeats of a KV head.
+at::Tensor summed_repeats(const at::Tensor& dx, std::int64_t kv_heads) {
+  return dx.size(1) == kv_heads ? dx : dx.unflatten(1, {kv_heads, -1}).sum(2);
+}
+
+/// 0 where a query attends to a key, else minus infinity.
+std::optional<at::Tensor> added_mask(const at::Tensor& sees, at::ScalarType dtype) {
+  if (!sees.defined()) return std::nullopt;
+  return at::zeros(sees.sizes(), sees.options().dtype(dtype)).masked_fill_(sees.logical_not(), kMinusInfinity);
+}
+
+bool is_fused_on_gpu(const at::Tensor& q, const BlockMask& mask) {
+  return q.is_cuda() && is_reduced(q.scalar_type()) && !mask.sees.defined();
+}
+
+/// Scores of the unfused path, minus infinity where a query does not attend to a key.
+at::Tensor scores(const at::Tensor& wide_q, const at::Tensor& wide_k, const BlockMask& mask) {
+  const at::Tensor all = at::matmul(wide_q, wide_k.transpose(2, 3)) / std::sqrt(static_cast<double>(wide_q.size(3)));
+  if (!mask.causal && !mask.sees.defined()) return all;
+  const at::Tensor sees =
+      mask.sees.defined() ? mask.sees : at::ones({all.size(2), all.size(3)}, all.options().dtype(at::kBool)).tril_();
+  return all.masked_fill(sees.logical_not(), kMinusInfinity);
+}
+
+PartialAttention unfused(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const BlockMask& mask) {
+  const std::int64_t heads = q.size(1);
+  const at::Tensor s = scores(widened(q, heads), widened(k, heads), mask);
+  const at::Tensor lse = s.logsumexp(-1);
+  const at::Tensor finite = lse.masked_fill(lse.isneginf(), 0);  // a query without a key: exp(-inf - 0) = 0
+  return {at::matmul((s - finite.unsqueeze(-1)).exp_(), widened(v, heads)), lse};
+}
+
+AttentionGradients unfused_backward(const at::Tensor& dout, const at::Tensor& q, const at::Tensor& k,
+                                    const at::Tensor& v, const at::Tensor& out, const at::Tensor& lse,
+                                    const BlockMask& mask) {
+  const std::int64_t heads = q.size(1), kv_heads = k.size(1);
+  const at::Tensor wide_q = widened(q, heads), wide_k = widened(k, heads), dy = widened(dout, heads);
+  const at::Tensor p = (scores(wide_q, wide_k, mask) - lse.unsqueeze(-1)).exp_();
+  const at::Tensor delta = (dy * widened(out, heads)).sum(-1, /*keepdim=*/true);
+  const at::Tensor ds = (at::matmul(dy, widened(v, heads).transpose(2, 3)) - delta)
+                            .mul_(p)
+                            .mul_(1 / std::sqrt(static_cast<double>(q.size(3))));
+  return {at::matmul(ds, wide_k), summed_repeats(at::matmul(ds.transpose(2, 3), wide_q), kv_heads),
+          summed_repeats(at::matmul(p.transpose(2, 3), dy), kv_heads)};
+}
+
+}  // namespace
+
+PartialAttention attention_block(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const BlockMask& mask) {
+  require(q.dim() == 4 && k.sizes() == v.sizes() && k.dim() == 4 && q.size(1) % k.size(1) == 0,
+          "attention: q of sizes ", q.sizes(), ", k ", k.sizes(), ", v ", v.sizes(),
+          ": must be [b, heads, s, d], KV heads dividing the heads");
+  if (is_fused_on_gpu(q, mask)) {
+    const auto result = at::_scaled_dot_product_flash_attention(q, k, v, 0.0, mask.causal);
+    return {std::get<0>(result), std::get<1>(result)};
+  }
+  if (!q.is_cpu()) return unfused(q, k, v, mask);
+  const std::int64_t heads = q.size(1);
+  const at::Tensor wide_q = widened(q, heads);
+  auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
+      wide_q, widened(k, heads), widened(v, heads), 0.0, mask.causal, added_mask(mask.sees, wide_q.scalar_type()));
+  // The kernel returns zeros and a sum of 0 for a query that sees no key, as if it were exp(0).
+  if (mask.sees.defined()) lse = lse.masked_fill(mask.sees.any(-1).logical_not(), kMinusInfinity);
+  return {out, lse};
+}
+
+PartialAttention merged(const PartialAttention& sum, const PartialAttention& block) {
+  const at::Tensor lse = at::logaddexp(sum.lse, block.lse);
+  const at::Tensor kept = (sum.lse - lse).exp_().unsqueeze(-1), added = (block.lse - lse).exp_().unsqueeze(-1);
+  return {sum.out * kept + block.out * added, lse};
+}
+
+AttentionGradients attention_block_backward(const at::Tensor& dout, const at::Tensor& q, const at::Tensor& k,
+                                            const at::Tensor& v, const at::Tensor& out, const at::Tensor& lse,
+                                            const BlockMask& mask) {
+  if (is_fused_on_gpu(q, mask)) {
+    const at::Tensor none = at::empty({0}, q.options().dtype(at::kInt));
+    const at::Tensor no_dropout = at::zeros({2}, q.options().dtype(at::kUInt64));
+    auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_backward(
+        dout, q, k, v, out, lse, none, none, q.size(2), k.size(2), 0.0, mask.causal, no_dropout, no_dropout);
+    return {dq, dk, dv};
+  }
+  // A query that sees no key of any block: exp(-inf - 0) = 0.
+  const at::Tensor finite = mask.sees.defined() ? lse.masked_fill(lse.isneginf(), 0) : lse;
+  if (!q.is_cpu()) return unfused_backward(dout, q, k, v, out, finite, mask);
+  const std::int64_t heads = q.size(1), kv_heads = k.size(1);
+  const at::Tensor wide_q = widened(q, heads);
+  auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+      widened(dout, heads), wide_q, widened(k, heads), widened(v, heads), widened(out, heads), finite, 0.0, mask.causal,
+      added_mask(mask.sees, wide_q.scalar_type()));
+  return {dq, summed_repeats(dk, kv_heads), summed_repeats(dv, kv_heads)};
+}
+
+}  // namespace trireme::kernels
