@@ -26,6 +26,14 @@ namespace {
 constexpr std::uint64_t kSeed = 5;
 constexpr double kBeta1 = 0.9, kBeta2 = 0.95, kEps = 1e-6, kDecay = 0.1, kMomentum = 0.8;
 
+using LossGradient = std::function<at::Tensor()>;
+
+/// The mesh of a cell: with a view for experts if its model has some.
+Mesh mesh_of(const TrainingCell& cell, const Grid& grid, World& world) {
+  if (cell.base.model.num_local_experts == 0) return Mesh(grid, world);
+  return Mesh(grid, world, {}, grid.size() == 1 ? expert_view(grid, 1) : expert_view(grid, cell.ep, cell.expert_tp));
+}
+
 double lr_of(const TrainingCell& cell, int step) { return (cell.optimizer == "sgd" ? 0.05 : 0.01) / (1 + 0.3 * step); }
 
 /// Samples that each ignore a different number of targets, one of them all: ranks have unequal token counts.
@@ -62,10 +70,12 @@ Samples samples_of(const TrainingCell& cell, int step) {
 }
 
 /// Of whole samples: rows [first, first + count) of a step.
-ForwardContext context_of(const Samples& samples, std::int64_t first, std::int64_t count, int step) {
+ForwardContext context_of(const Samples& samples, std::int64_t first, std::int64_t count, int step,
+                          const LossGradient& loss_gradient) {
   ForwardContext context = whole_samples(count, samples.ids_BT.size(1), first);
   context.seed = kSeed;
   context.step = step;
+  context.loss_gradient = loss_gradient;
   if (samples.documents_BT.defined()) {
     context.documents_bS = samples.documents_BT.narrow(0, first, count);
     context.document_positions_T = samples.positions_BT.narrow(0, first, count).reshape(-1);
@@ -80,12 +90,13 @@ InitOptions init_options(const TrainingCell& cell) {
 /// A part of the model for the tokens at these positions of rows [first, first + count) of a step.
 ChunkOutput forward(Decoder& part, const Samples& samples, std::int64_t first, std::int64_t count,
                     const std::vector<Range>& tokens, int step, const std::vector<Tensors>& inputs,
-                    bool gradients_in_backward) {
+                    bool gradients_in_backward, const LossGradient& loss_gradient) {
   const auto own = [&](const at::Tensor& x_BT) {
     return select_tokens(x_BT.narrow(0, first, count), tokens).flatten();
   };
-  const at::Tensor hidden = part.hidden(inputs.empty() ? own(samples.ids_BT) : inputs[0][0],
-                                        part_of_samples(context_of(samples, first, count, step), tokens));
+  const at::Tensor hidden =
+      part.hidden(inputs.empty() ? own(samples.ids_BT) : inputs[0][0],
+                  part_of_samples(context_of(samples, first, count, step, loss_gradient), tokens));
   if (!part.part().has_head) return std::vector<Tensors>{{hidden}};
   return part
       .loss_of_hidden(hidden, own(samples.targets_BT),
@@ -94,10 +105,11 @@ ChunkOutput forward(Decoder& part, const Samples& samples, std::int64_t first, s
 }
 
 /// The summed loss of rows [first, first + count) of a step.
-at::Tensor loss_sum(Decoder& decoder, const Samples& samples, std::int64_t first, std::int64_t count, int step) {
+at::Tensor loss_sum(Decoder& decoder, const Samples& samples, std::int64_t first, std::int64_t count, int step,
+                    const LossGradient& loss_gradient) {
   return decoder
       .loss(samples.ids_BT.narrow(0, first, count).reshape(-1), samples.targets_BT.narrow(0, first, count).reshape(-1),
-            context_of(samples, first, count, step), {.tile_tokens = 7})
+            context_of(samples, first, count, step, loss_gradient), {.tile_tokens = 7})
       .loss;
 }
 
@@ -219,7 +231,8 @@ Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
                             [&](int chunk, int m, const std::vector<Tensors>& inputs) {
                               Decoder& decoder = *decoders[static_cast<std::size_t>(
                                   std::ranges::find(executor.chunks(), chunk) - executor.chunks().begin())];
-                              return forward(decoder, samples, first_row(m), each, tokens, step, inputs, in_backward);
+                              return forward(decoder, samples, first_row(m), each, tokens, step, inputs, in_backward,
+                                             [&] { return 1 / all[0]; });
                             },
                         .loss_gradient = [&] { return 1 / all[0]; },
                         .shape_key = {}};
@@ -267,6 +280,7 @@ Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
 std::string TrainingCell::str() const {
   return text(base.str(), " pp=", base.degrees.pp, " ", schedule, virtual_stages > 1 ? text("x", virtual_stages) : "",
               " cp=", base.degrees.cp, " method ", static_cast<int>(context_method), documents ? " documents" : "",
+              base.model.num_local_experts > 0 ? text(" ep=", ep, " expert_tp=", expert_tp) : "",
               " dp=", base.degrees.dp, " zero=", zero.stage, " replicate=", zero.replicate,
               " accumulation=", accumulation, " ", optimizer, " clip=", max_norm, " unit=", layers_per_unit,
               " persistence=", zero.persistence_threshold);
@@ -276,7 +290,7 @@ Outcome train_as_threads(const TrainingCell& cell) {
   const Grid grid = Grid::dense(cell.base.degrees);
   std::vector<Outcome> of_stages(static_cast<std::size_t>(cell.base.degrees.pp));
   run_ranks(grid.size(), [&](World& world) {
-    Mesh mesh(grid, world);
+    Mesh mesh = mesh_of(cell, grid, world);
     Outcome outcome = train_rank(cell, mesh);
     if (mesh.rank() == mesh.group(Axis::pp).world_ranks()[static_cast<std::size_t>(mesh.coord(Axis::pp))] &&
         mesh.group(Axis::pp).world_ranks()[0] == 0)
@@ -286,7 +300,7 @@ Outcome train_as_threads(const TrainingCell& cell) {
   std::vector<Named> gradients, parameters;
   std::vector<std::string> gradient_names, parameter_names;
   run_ranks(1, [&](World& world) {
-    Mesh mesh(Grid::dense({}), world);
+    Mesh mesh = mesh_of(cell, Grid::dense({}), world);
     const InitScope scope(at::kMeta, at::kDouble);
     for (const Param& param : params_of(Decoder(cell.base.model, {mesh, false}))) gradient_names.push_back(param.name);
   });
@@ -304,7 +318,7 @@ Outcome train_as_threads(const TrainingCell& cell) {
 Outcome train_plainly(const TrainingCell& cell) {
   Outcome out;
   run_ranks(1, [&](World& world) {
-    Mesh mesh(Grid::dense({}), world);
+    Mesh mesh = mesh_of(cell, Grid::dense({}), world);
     const InitScope scope(at::kCPU, at::kDouble);
     Decoder decoder(cell.base.model, {mesh, false});
     init(decoder, mesh, init_options(cell));
@@ -312,7 +326,8 @@ Outcome train_plainly(const TrainingCell& cell) {
     std::map<std::string, at::Tensor> m, v;
     for (int step = 0; step < cell.steps; ++step) {
       const Samples samples = samples_of(cell, step);
-      const at::Tensor loss = loss_sum(decoder, samples, 0, cell.base.batch, step) / samples.targets_BT.ne(-100).sum();
+      const at::Tensor count = samples.targets_BT.ne(-100).sum().to(at::kDouble);
+      const at::Tensor loss = loss_sum(decoder, samples, 0, cell.base.batch, step, [&] { return 1 / count; }) / count;
       decoder.zero_grad();
       loss.backward();
       Named gradients;

@@ -15,6 +15,7 @@ struct TrainingCell {
   std::string schedule = "1f1b";  // with base.degrees.pp
   int virtual_stages = 1;
   ContextMethod context_method = ContextMethod::ring;  // with base.degrees.cp
+  int ep = 1, expert_tp = 0;                           // of a model with experts; expert_tp = 0: tp
   bool documents = false;                              // samples of several documents that are apart
   ZeroOptions zero{};
   std::int64_t layers_per_unit = 1;

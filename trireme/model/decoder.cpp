@@ -3,6 +3,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/family.hpp"
+#include "trireme/nn/experts.hpp"
 #include "trireme/nn/recompute.hpp"
 
 namespace trireme {
@@ -18,6 +19,18 @@ std::shared_ptr<Norm> make_norm(const ModelConfig& m, Parallel parallel) {
   return std::make_shared<RmsNorm>(m.hidden_size, m.norm_eps, parallel, parallel.partial_between());
 }
 
+std::shared_ptr<Mlp> make_experts(const ModelConfig& m, Parallel parallel) {
+  const std::int64_t hidden = m.moe_intermediate_size > 0 ? m.moe_intermediate_size : m.intermediate_size;
+  return std::make_shared<ExpertMlp>(RouterOptions{.features = m.hidden_size,
+                                                   .experts = m.num_local_experts,
+                                                   .top_k = m.num_experts_per_tok,
+                                                   .normalised = m.norm_topk_prob,
+                                                   .capacity_factor = m.expert_capacity_factor,
+                                                   .balance = m.router_aux_loss_coef,
+                                                   .z_loss = m.router_z_loss_coef},
+                                     hidden, parallel);
+}
+
 std::shared_ptr<Mlp> make_mlp(const ModelConfig& m, Parallel parallel) {
   if (config::family_of(m).mlp == config::MlpKind::gelu) {
     const bool tanh_form = m.hidden_act == "gelu_new" || m.hidden_act == "gelu_pytorch_tanh";
@@ -27,6 +40,7 @@ std::shared_ptr<Mlp> make_mlp(const ModelConfig& m, Parallel parallel) {
   }
   require<ConfigError>(m.hidden_act == "silu", "model.hidden_act = \"", m.hidden_act, "\" of a ", m.model_type,
                        " model: its MLP is gated, and the gate is silu");
+  if (m.num_local_experts > 0) return make_experts(m, parallel);
   return std::make_shared<SwigluMlp>(m.hidden_size, m.intermediate_size, parallel);
 }
 
@@ -99,7 +113,7 @@ at::Tensor Block::body(const at::Tensor& x_tD, const TokenFacts& tokens, bool se
   const at::Tensor attended = attention_->forward(attention_norm_->forward(x_tD), tokens.attention, context,
                                                   again(*attention_norm_, x_tD), selective);
   const at::Tensor y_tD = x_tD + attention_dropout_->forward(attended, tokens.rows_t, context);
-  const at::Tensor mlp_out = mlp_->forward(mlp_norm_->forward(y_tD), again(*mlp_norm_, y_tD), selective);
+  const at::Tensor mlp_out = mlp_->forward(mlp_norm_->forward(y_tD), context, again(*mlp_norm_, y_tD), selective);
   return y_tD + mlp_dropout_->forward(mlp_out, tokens.rows_t, context);
 }
 
@@ -107,8 +121,6 @@ Decoder::Decoder(const ModelConfig& m, Parallel parallel) : Decoder(m, parallel,
 
 Decoder::Decoder(const ModelConfig& m, Parallel parallel, DecoderPart part)
     : model_(m), part_(std::move(part)), parallel_(parallel) {
-  require<ConfigError>(m.num_local_experts == 0, "model.num_local_experts = ", m.num_local_experts,
-                       ": mixtures of experts cannot be run yet");
   const bool head_needs_embedding = part_.has_head && m.tie_word_embeddings;
   if (part_.has_embedding || head_needs_embedding)
     embedding_ = register_module("embedding", std::make_shared<ParallelVocabulary>(

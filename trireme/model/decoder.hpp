@@ -1,5 +1,6 @@
 #pragma once
-// A decoder for the GPT-2, Llama, Mistral and Qwen families: written like a single-device model, runs on a mesh.
+// A decoder for the GPT-2, Llama, Mistral and Qwen families, also with mixtures of experts: written like a
+// single-device model, runs on a mesh.
 #include <memory>
 #include <optional>
 #include <vector>

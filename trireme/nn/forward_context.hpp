@@ -25,6 +25,12 @@ struct ForwardContext {
   at::Tensor document_positions_T = {};  // i64: what the model takes for the position of each token
   at::Tensor documents_bS = {};          // i64: numbers of the documents, of whole samples over all cp ranks
 
+  // Auxiliary losses of layers (experts). Without loss_gradient they have no effect.
+  /// The gradient of the model's summed loss, called in backward: that of auxiliary losses too, summed over tokens.
+  std::function<at::Tensor()> loss_gradient = {};
+  /// Called with the auxiliary losses of each layer, summed over this rank's tokens.
+  std::function<void(const at::Tensor& sum)> auxiliary_loss = {};
+
   /// Called with the output of every module on the residual stream and the module's full name: to compare two runs.
   std::function<void(const std::string& path, const at::Tensor& x_t)> probe = {};
 

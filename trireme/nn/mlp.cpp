@@ -12,7 +12,8 @@ GeluMlp::GeluMlp(std::int64_t features, std::int64_t hidden, bool bias, bool tan
                                                               RowOptions{.bias = bias, .fill = Fill::residual_weight}));
 }
 
-at::Tensor GeluMlp::forward(const at::Tensor& x, const MaybeRebuild& rebuild, bool rebuild_activation) {
+at::Tensor GeluMlp::forward(const at::Tensor& x, const ForwardContext&, const MaybeRebuild& rebuild,
+                            bool rebuild_activation) {
   const at::Tensor up_Tf = up_->forward(x, rebuild);
   const auto activation = [tanh = tanh_form_](const std::vector<at::Tensor>& from) {
     return kernels::gelu(from[0], tanh);
@@ -28,7 +29,8 @@ SwigluMlp::SwigluMlp(std::int64_t features, std::int64_t hidden, Parallel parall
       "down", std::make_shared<RowLinear>(hidden, features, parallel, RowOptions{.fill = Fill::residual_weight}));
 }
 
-at::Tensor SwigluMlp::forward(const at::Tensor& x, const MaybeRebuild& rebuild, bool rebuild_activation) {
+at::Tensor SwigluMlp::forward(const at::Tensor& x, const ForwardContext&, const MaybeRebuild& rebuild,
+                              bool rebuild_activation) {
   const at::Tensor gate_up_T2f = gate_up_->forward(x, rebuild);
   const auto activation = [](const std::vector<at::Tensor>& from) { return kernels::swiglu(from[0]); };
   return down_->forward(activation({gate_up_T2f}),

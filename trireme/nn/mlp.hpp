@@ -2,6 +2,7 @@
 // The two kinds of MLP (GELU and SwiGLU), with the hidden features sharded over tp.
 #include <memory>
 
+#include "trireme/nn/forward_context.hpp"
 #include "trireme/nn/linear.hpp"
 
 namespace trireme {
@@ -10,7 +11,7 @@ namespace trireme {
 class Mlp : public Layer {
  public:
   /// `rebuild`: how to recompute x; `rebuild_activation`: whether to also recompute the activation in backward.
-  virtual at::Tensor forward(const at::Tensor& x, const MaybeRebuild& rebuild = {},
+  virtual at::Tensor forward(const at::Tensor& x, const ForwardContext& context, const MaybeRebuild& rebuild = {},
                              bool rebuild_activation = false) = 0;
 };
 
@@ -19,7 +20,8 @@ class GeluMlp final : public Mlp {
  public:
   /// `tanh_form`: GPT-2's approximation ("gelu_new", "gelu_pytorch_tanh").
   GeluMlp(std::int64_t features, std::int64_t hidden, bool bias, bool tanh_form, Parallel parallel);
-  at::Tensor forward(const at::Tensor& x, const MaybeRebuild& rebuild = {}, bool rebuild_activation = false) override;
+  at::Tensor forward(const at::Tensor& x, const ForwardContext& context, const MaybeRebuild& rebuild = {},
+                     bool rebuild_activation = false) override;
 
  private:
   const bool tanh_form_;
@@ -31,7 +33,8 @@ class GeluMlp final : public Mlp {
 class SwigluMlp final : public Mlp {
  public:
   SwigluMlp(std::int64_t features, std::int64_t hidden, Parallel parallel);
-  at::Tensor forward(const at::Tensor& x, const MaybeRebuild& rebuild = {}, bool rebuild_activation = false) override;
+  at::Tensor forward(const at::Tensor& x, const ForwardContext& context, const MaybeRebuild& rebuild = {},
+                     bool rebuild_activation = false) override;
 
  private:
   std::shared_ptr<ColumnLinear> gate_up_;

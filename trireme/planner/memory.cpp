@@ -10,6 +10,7 @@
 #include "trireme/base/human.hpp"
 #include "trireme/config/rules/training_rules.hpp"
 #include "trireme/config/schema/counts.hpp"
+#include "trireme/config/schema/dense_grid.hpp"
 #include "trireme/config/schema/derive.hpp"
 #include "trireme/config/schema/family.hpp"
 #include "trireme/config/schema/pipeline.hpp"
@@ -262,6 +263,24 @@ double gradients_in_flight(const Run& run) {
   return (several ? 2 : 1) * embedding + largest_three(units);
 }
 
+/// What attention over cp holds in the backward of one layer (nn/ring_attention.cpp, nn/ulysses.cpp).
+double context_buffers(const Run& run) {
+  const ContextSplit split = config::context_split_of(run.config);
+  if (split.cp == 1) return 0;
+  const ModelConfig& m = run.config.model;
+  const double tp = real(run.config.parallelism.tp), element = run.param_bytes(), wide = std::max(4.0, element);
+  const double heads = run.tokens * real(m.num_attention_heads) / tp * real(m.head_dim);
+  const double kv = 2 * run.tokens * std::max(1.0, real(m.num_key_value_heads) / tp) * real(m.head_dim);
+  // The exchanged heads, and the gradients of both forms.
+  const double exchanged = split.ulysses > 1 ? 3 * (heads + kv) * element : 0;
+  if (split.ring() == 1) return exchanged;
+  // dq and its part of a block, and the gradients of the block's keys for every query head.
+  const double block = 4 * heads * wide;
+  return exchanged + block +
+         (split.method == ContextMethod::all_gather ? real(split.cp) * kv * (element + wide)
+                                                    : 2 * kv * element + 3 * kv * wide);
+}
+
 void add_communication(MemoryPlan& plan, const Run& run) {
   const ParallelismConfig& p = run.config.parallelism;
   const PrecisionConfig& precision = run.precision;
@@ -283,6 +302,7 @@ void add_communication(MemoryPlan& plan, const Run& run) {
     plan.live_units =
         (persistent_elements(run) + live_elements(run, units_of(run, p.persistence_threshold + 1))) * run.param_bytes();
   }
+  plan.buffers += context_buffers(run);
 }
 
 /// The largest unit with a value of at least ten, so that integers are precise enough.

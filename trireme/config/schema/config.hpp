@@ -56,7 +56,10 @@ struct ModelConfig {
   std::int64_t num_local_experts = 0;
   std::int64_t num_experts_per_tok = 2;
   std::int64_t moe_intermediate_size = 0;  // 0: intermediate_size
+  bool norm_topk_prob = true;
+  double expert_capacity_factor = 0;  // 0: no token is dropped
   double router_aux_loss_coef = 0;
+  double router_z_loss_coef = 0;
   double initializer_range = 0.02;
   double embd_pdrop = 0;
   double resid_pdrop = 0;

@@ -24,7 +24,6 @@ const std::vector<std::string> kRealDtypes = {"float64", "float32", "bfloat16", 
 
 constexpr const char* kTracedSteps = "exactly the steps in profiler.steps are traced";
 constexpr NotYet kNotYet[] = {
-    {"model.router_aux_loss_coef", NotYet::Then::ignored, "a mixture of experts cannot be trained"},
     {"optimizer.skip_z", NotYet::Then::refused, "no update is skipped for its norm"},
     {"profiler.memory_snapshot", NotYet::Then::ignored, "no snapshot is taken"},
     {"profiler.wait", NotYet::Then::ignored, kTracedSteps},
@@ -180,7 +179,12 @@ std::vector<Field> fields(Config& c) {
       {"model.num_experts_per_tok", &c.model.num_experts_per_tok, "experts that a token visits", 1, kMaxDegree},
       {"model.moe_intermediate_size", &c.model.moe_intermediate_size, "width of an expert; 0 = intermediate_size", 0,
        kMaxSize},
+      {"model.norm_topk_prob", &c.model.norm_topk_prob, "the weights of the experts that a token visits add up to 1"},
+      {"model.expert_capacity_factor", &c.model.expert_capacity_factor,
+       "an expert takes at most this many times the mean number of tokens of a sample; 0 = all", 0, 1e6},
       {"model.router_aux_loss_coef", &c.model.router_aux_loss_coef, "weight of the balancing loss", 0, 1e6},
+      {"model.router_z_loss_coef", &c.model.router_z_loss_coef, "weight of the squared log-sum-exp of router logits", 0,
+       1e6},
       {"model.initializer_range", &c.model.initializer_range, "standard deviation of the initial weights", 0, 1e3},
       dropout("model.embd_pdrop", &c.model.embd_pdrop, "dropout after the embedding"),
       dropout("model.resid_pdrop", &c.model.resid_pdrop, "dropout before each residual addition"),

@@ -1,0 +1,91 @@
+#include "trireme/kernels/grouped_linear.hpp"
+
+#include <numeric>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/kernels/first_order.hpp"
+#include "trireme/kernels/gradient_place.hpp"
+#include "trireme/kernels/matmul.hpp"
+
+namespace trireme::kernels {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::tensor_list;
+using RowCounts = std::vector<std::int64_t>;
+
+/// Calls visit(expert, first row, rows) for the experts that have rows.
+template <class Visit>
+void for_each_group(const RowCounts& rows, Visit visit) {
+  std::int64_t first = 0;
+  for (std::size_t e = 0; e < rows.size(); ++e) {
+    if (rows[e] > 0) visit(static_cast<std::int64_t>(e), first, rows[e]);
+    first += rows[e];
+  }
+}
+
+at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const RowCounts& rows) {
+  const at::Tensor y = at::empty({x.size(0), weight.size(1)}, x.options().requires_grad(false));
+  for_each_group(rows, [&](std::int64_t e, std::int64_t first, std::int64_t count) {
+    y.narrow(0, first, count).copy_(matmul_nt(x.narrow(0, first, count), weight[e]));
+  });
+  return y;
+}
+
+void write_gradients(const at::Tensor& out, bool is_empty, const at::Tensor& dy, const at::Tensor& x,
+                     const RowCounts& rows) {
+  if (is_empty)
+    for (std::size_t e = 0; e < rows.size(); ++e)
+      if (rows[e] == 0) out[static_cast<std::int64_t>(e)].zero_();
+  for_each_group(rows, [&](std::int64_t e, std::int64_t first, std::int64_t count) {
+    const at::Tensor dy_e = dy.narrow(0, first, count), x_e = x.narrow(0, first, count);
+    is_empty ? matmul_tn_out(out[e], dy_e, x_e) : add_matmul_tn_(out[e], dy_e, x_e);
+  });
+}
+
+struct GroupedLinear : torch::autograd::Function<GroupedLinear> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
+                            const RowCounts& rows) {
+    ctx->saved_data["rows"] = rows;
+    ctx->save_for_backward(weight.requires_grad() ? tensor_list{weight, x} : tensor_list{weight});
+    return product(x, weight, rows);
+  }
+
+  static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
+    require_first_order("linear layers of experts");
+    const RowCounts rows = ctx->saved_data["rows"].toIntVector();
+    const tensor_list kept = ctx->get_saved_variables();
+    const at::Tensor& weight = kept[0];
+    const at::Tensor dy = grads[0].contiguous();
+    at::Tensor dx, dweight;
+    if (ctx->needs_input_grad(0)) {
+      dx = at::empty({dy.size(0), weight.size(2)}, dy.options().requires_grad(false));
+      for_each_group(rows, [&](std::int64_t e, std::int64_t first, std::int64_t count) {
+        dx.narrow(0, first, count).copy_(matmul_nn(dy.narrow(0, first, count), weight[e]));
+      });
+    }
+    if (ctx->needs_input_grad(1))
+      dweight = write_gradient(weight, [dy, x = kept[1], rows](const at::Tensor& value, bool is_empty) {
+        write_gradients(value, is_empty, dy, x, rows);
+      });
+    return {dx, dweight, at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor grouped_linear(const at::Tensor& x, const at::Tensor& weight_ENK, const RowCounts& rows) {
+  require(x.dim() == 2 && weight_ENK.dim() == 3 && x.size(1) == weight_ENK.size(2) &&
+              static_cast<std::int64_t>(rows.size()) == weight_ENK.size(0) &&
+              std::accumulate(rows.begin(), rows.end(), std::int64_t{0}) == x.size(0),
+          "linear layers of experts: input of sizes ", x.sizes(), " for weights of sizes ", weight_ENK.sizes(), " and ",
+          rows.size(), " counts of rows: must be [rows, inputs], [experts, outputs, inputs], and a count per expert");
+  const bool wants_grad = at::GradMode::is_enabled() && (x.requires_grad() || weight_ENK.requires_grad());
+  return wants_grad ? GroupedLinear::apply(x, weight_ENK, rows) : product(x, weight_ENK, rows);
+}
+
+}  // namespace trireme::kernels

@@ -1,0 +1,37 @@
+#pragma once
+// A mixture of experts, with the experts over ep and each expert's hidden features over the experts' tp.
+#include <memory>
+
+#include "trireme/nn/mlp.hpp"
+#include "trireme/nn/router.hpp"
+
+namespace trireme {
+
+// T tokens of this rank in the layer, D features, E experts of which this rank has e, F hidden, f of them on this rank
+/// y = sum over a token's experts of weight x W_down (silu(W_gate x) * W_up x), without experts that are full.
+///   forward    tokens are sorted by expert and sent to the ranks of ep that have them (all_to_all of counts, then of
+///              rows), each expert multiplies its rows, and the results return
+///   backward   the same exchange in reverse; gradients of expert weights are summed over edp
+/// An expert without a token takes part with no rows, and has a gradient of zero. If the experts' tp is tp itself, all
+/// its ranks have the same tokens, and their results are summed; if it is smaller, the tokens are split over tp first.
+class ExpertMlp final : public Mlp {
+ public:
+  /// The mesh of `parallel` must have a view for experts.
+  ExpertMlp(const RouterOptions& router, std::int64_t hidden, Parallel parallel);
+  at::Tensor forward(const at::Tensor& x, const ForwardContext& context, const MaybeRebuild& rebuild = {},
+                     bool rebuild_activation = false) override;
+
+ private:
+  /// The tokens that this rank routes, of those in `context`.
+  RoutedTokens routed_tokens(const ForwardContext& context) const;
+  at::Tensor mixture(const at::Tensor& x_TD, const ForwardContext& context);
+
+  const Parallel parallel_;
+  const std::int64_t experts_;
+  Group& etp_;
+  const bool splits_tokens_;  // over tp, because the experts' tp is smaller and the layer's input is not split
+  std::shared_ptr<Router> router_;
+  at::Tensor gate_up_e2fD_, down_eDf_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,181 @@
+#include "trireme/nn/experts.hpp"
+
+#include <cmath>
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "trireme/layout/context_split.hpp"
+#include "trireme/testing/nn_helpers.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kSampleTokens = 4, kExpertTokens = 4 * kSampleTokens;  // of all ranks
+constexpr std::int64_t kExpertFeatures = 6, kHidden = 8, kNumExperts = 4;
+constexpr double kLossGradient = 0.3;
+
+struct ExpertLayout {
+  Degrees degrees;
+  int ep = 1, etp = 1;
+  bool sequence_parallel = false;
+  std::string str() const {
+    return text("dp ", degrees.dp, " cp ", degrees.cp, " tp ", degrees.tp, " ep ", ep, " expert tp ", etp,
+                sequence_parallel ? " sp" : "");
+  }
+};
+
+struct MixtureOutcome {
+  at::Tensor y, dx, losses;
+  Gradients gradients;
+};
+
+/// The formula, one token and expert after the other, on full weights.
+MixtureOutcome plain_mixture(const RouterOptions& options, const at::Tensor& x0, const at::Tensor& dy,
+                             Gradients weights) {
+  for (auto& [name, weight] : weights) weight = weight.detach().clone().set_requires_grad(true);
+  const at::Tensor x = x0.clone().set_requires_grad(true);
+  const at::Tensor logits = x.matmul(weights.at("router.weight").t());
+  const at::Tensor scores = options.scores == RouterScores::softmax ? logits.softmax(1) : logits.sigmoid();
+  const double most =
+      std::ceil(options.capacity_factor * static_cast<double>(options.top_k * kSampleTokens) / kNumExperts);
+  std::vector<at::Tensor> rows;
+  at::Tensor counts;  // of the sample so far
+  at::Tensor losses = options.z_loss * logits.logsumexp(1).square().sum();
+  for (std::int64_t t = 0; t < x.size(0); ++t) {
+    if (t % kSampleTokens == 0) counts = at::zeros({kNumExperts}, at::kDouble);
+    const auto [weight, chosen] = scores[t].topk(options.top_k);
+    at::Tensor sum = at::zeros({x.size(1)}, at::kDouble);
+    for (std::int64_t i = 0; i < options.top_k; ++i) {
+      const auto e = chosen[i].item<std::int64_t>();
+      counts[e] += 1;
+      if (most > 0 && counts[e].item<double>() > most) continue;
+      const at::Tensor both = weights.at("expert_gate_up")[e].matmul(x[t]);
+      const at::Tensor hidden = at::silu(both.narrow(0, 0, kHidden)) * both.narrow(0, kHidden, kHidden);
+      const at::Tensor share = options.normalised ? weight[i] / weight.sum() : weight[i];
+      sum = sum + options.scale * share * weights.at("expert_down")[e].matmul(hidden);
+    }
+    rows.push_back(sum);
+    if (t % kSampleTokens + 1 < kSampleTokens) continue;
+    const at::Tensor fractions = counts / static_cast<double>(options.top_k * kSampleTokens);
+    const at::Tensor shares = scores.narrow(0, t + 1 - kSampleTokens, kSampleTokens);
+    losses = losses + options.balance * kNumExperts * (fractions * shares / shares.sum(1, true)).sum();
+  }
+  MixtureOutcome out{.y = at::stack(rows), .dx = {}, .losses = losses.detach(), .gradients = {}};
+  ((out.y * dy).sum() + kLossGradient * losses).backward();
+  out.dx = x.grad();
+  for (const auto& [name, weight] : weights)
+    out.gradients[name] = weight.grad().defined() ? weight.grad() : at::zeros_like(weight);
+  return out;
+}
+
+Gradients full_values(const torch::nn::Module& module, Mesh& mesh) {
+  Gradients out;
+  for (const Param& param : params_of(module))
+    out[param.name] = gather_full_tensor(param.value.detach(), param.spec, mesh).value;
+  return out;
+}
+
+void expect_equals_the_formula(const RouterOptions& options, const ExpertLayout& layout, bool crowded) {
+  SCOPED_TRACE(layout.str());
+  // Crowded: all tokens are alike, so that most experts have none.
+  const at::Tensor random = normal_tensor({kExpertTokens, kExpertFeatures}, 1, "x");
+  const at::Tensor x0 = crowded ? random.narrow(0, 0, 1) + 1e-3 * random : random,
+                   dy0 = normal_tensor({kExpertTokens, kExpertFeatures}, 2, "dy");
+  const Grid dense = Grid::dense(layout.degrees);
+  run_ranks(dense.size(), [&](World& world) {
+    Mesh mesh(dense, world, {}, expert_view(dense, layout.ep, layout.etp));
+    const InitScope f64(at::kCPU, at::kDouble);
+    const Parallel parallel{mesh, layout.sequence_parallel};
+    ExpertMlp layer(options, kHidden, parallel);
+    fill(layer, mesh);
+    const MixtureOutcome wanted = plain_mixture(options, x0, dy0, full_values(layer, mesh));
+    const std::int64_t rows = kExpertTokens / layout.degrees.dp;
+    const ContextSplit split{.cp = layout.degrees.cp};
+    const std::vector<Range> positions = split.tokens(kSampleTokens, mesh.coord(Axis::cp));
+    const auto own = [&](const at::Tensor& all) {
+      const at::Tensor samples = all.narrow(0, mesh.coord(Axis::dp) * rows, rows).unflatten(0, {-1, kSampleTokens});
+      return parallel.own_tokens(select_tokens(samples, positions).flatten(0, 1)).clone();
+    };
+    ForwardContext context = part_of_samples(whole_samples(rows / kSampleTokens, kSampleTokens), positions);
+    at::Tensor losses = at::zeros({1}, at::kDouble);
+    context.loss_gradient = [] { return at::scalar_tensor(kLossGradient, at::kDouble); };
+    context.auxiliary_loss = [&](const at::Tensor& sum) { losses += sum; };
+    const at::Tensor x = own(x0).set_requires_grad(true), y = layer.forward(x, context);
+    EXPECT_LT(relative(y, own(wanted.y)), 1e-13);
+    if (options.balance > 0) {
+      EXPECT_LT(relative(mesh.world_group().all_reduce(losses).wait()[0], wanted.losses), 1e-13);
+    }
+    y.backward(own(dy0));
+    EXPECT_LT(relative(x.grad(), own(wanted.dx)), 1e-13);
+    const std::vector<Param> params = params_of(layer);
+    sum_partial_gradients(params, mesh);
+    for (const Param& param : params) {
+      ASSERT_TRUE(param.value.grad().defined()) << param.name << ": also without a token";
+      const AxisSet sum_axes = mesh.params().sum_axes(param.spec);
+      const at::Tensor summed =
+          mesh.group(param.spec.placement.view, sum_axes).all_reduce(param.value.grad().contiguous()).wait();
+      const FullTensor whole = gather_full_tensor(summed, param.spec, mesh);
+      EXPECT_LE((whole.value - wanted.gradients.at(param.name)).norm().item<double>(),
+                1e-12 * wanted.gradients.at(param.name).norm().item<double>() + 1e-14)
+          << param.name;
+    }
+  });
+}
+
+TEST(ExpertMlp, EqualsTheFormulaOnEveryLayout) {
+  const RouterOptions options{.features = kExpertFeatures, .experts = kNumExperts, .top_k = 2};
+  for (const bool crowded : {false, true})
+    for (const ExpertLayout& layout : std::vector<ExpertLayout>{{{}, 1, 1},
+                                                                {{.dp = 2}, 2, 1},
+                                                                {{.dp = 4}, 4, 1},
+                                                                {{.dp = 4}, 2, 1},
+                                                                {{.tp = 2}, 1, 2},
+                                                                {{.tp = 2}, 1, 2, true},
+                                                                {{.dp = 2, .tp = 2}, 2, 2},
+                                                                {{.dp = 2, .tp = 2}, 2, 2, true},
+                                                                {{.tp = 2}, 2, 1},
+                                                                {{.dp = 2, .tp = 2}, 4, 1},
+                                                                {{.dp = 2, .tp = 2}, 4, 1, true},
+                                                                {{.dp = 2, .tp = 2}, 2, 1, true},
+                                                                {{.dp = 1, .tp = 4}, 2, 2}})
+      expect_equals_the_formula(options, layout, crowded);
+}
+
+/// Both are defined for samples, whose tokens may be on several ranks.
+TEST(ExpertMlp, CapacityAndAuxiliaryLossesAreTheSameOnEveryLayout) {
+  const RouterOptions options{.features = kExpertFeatures,
+                              .experts = kNumExperts,
+                              .top_k = 2,
+                              .capacity_factor = 1,
+                              .balance = 0.7,
+                              .z_loss = 0.2};
+  for (const ExpertLayout& layout : std::vector<ExpertLayout>{{{}, 1, 1},
+                                                              {{.dp = 4}, 4, 1},
+                                                              {{.cp = 2}, 2, 1},
+                                                              {{.dp = 2, .cp = 2}, 2, 1},
+                                                              {{.dp = 2, .tp = 2}, 2, 2},
+                                                              {{.dp = 2, .tp = 2}, 2, 2, true},
+                                                              {{.cp = 2, .tp = 2}, 2, 2, true},
+                                                              {{.cp = 2, .tp = 2}, 4, 1},
+                                                              {{.cp = 2, .tp = 2}, 4, 1, true},
+                                                              {{.dp = 1, .tp = 4}, 2, 2}})
+    expect_equals_the_formula(options, layout, false);
+}
+
+TEST(ExpertMlp, EveryKindOfScores) {
+  for (const RouterScores scores : {RouterScores::softmax, RouterScores::sigmoid})
+    for (const bool normalised : {false, true})
+      for (const std::int64_t top_k : {1, 3, 4})
+        expect_equals_the_formula({.features = kExpertFeatures,
+                                   .experts = kNumExperts,
+                                   .top_k = top_k,
+                                   .scores = scores,
+                                   .normalised = normalised,
+                                   .scale = 2.5},
+                                  {{.dp = 2}, 2, 1}, false);
+  on_tp(1, [](Mesh& mesh) { EXPECT_THROW(Router({.features = 4, .experts = 2, .top_k = 3}, mesh, 1), ConfigError); });
+}
+
+}  // namespace
+}  // namespace trireme
