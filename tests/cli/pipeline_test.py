@@ -108,6 +108,20 @@ class OwnSchedule(TrainTest):
         self.close([r["val/loss"] for r in run.metrics() if "val/loss" in r],
                    [r["val/loss"] for r in one_rank().metrics() if "val/loss" in r], 1e-12)
 
+    def test_a_checkpoint_does_not_need_the_file(self):
+        """Inspected, reshaped and resumed on another layout after the schedule's file is gone."""
+        text = schedule_text("1f1b", "--stages", "2", "--microbatches", "4")
+        words = ("--run.name", "r", "--lr_scheduler.decay", "constant")
+        first = self.ok(self.run_with(text, *words, "--training.steps", "2"))
+        (first.folder / "mine.txt").unlink()
+        saved = first.saved()
+        for command in (["checkpoint", "inspect", saved], ["checkpoint", "verify", saved], ["reshape", saved, "--to", "tp=2,pp=1", "-o", "other"]):
+            done = subprocess.run([train_test.options.trireme, *command], cwd=first.folder, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        last = self.ok(train(*SMALL, *QUIET, *words, "--training.steps", "4", folder=first.folder))
+        whole = self.ok(train(*SMALL, *QUIET, *words, "--training.steps", "4"))
+        self.close(last.losses(), whole.losses(), 1e-12)
+
     def test_refused(self):
         """By name, before any rank starts."""
         good = schedule_text("1f1b", "--stages", "2", "--microbatches", "4")

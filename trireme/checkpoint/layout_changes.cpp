@@ -58,9 +58,6 @@ LayoutChanges parse_layout_changes(const std::string& words) {
 
 void apply(const LayoutChanges& changes, config::LoadedConfig& loaded) {
   ParallelismConfig& p = loaded.config.parallelism;
-  // A schedule of the run's own is for its number of ranks, and its file may be gone: the new layout has pp_schedule.
-  if (!p.pp_schedule_file.empty()) p.stages.clear();
-  p.pp_schedule_file.clear();
   const ParallelismConfig before = p;
   std::vector<config::Field> fields = config::fields(loaded.config);
   for (const auto& [key, value] : changes) {

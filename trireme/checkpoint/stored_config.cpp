@@ -88,6 +88,9 @@ config::LoadedConfig stored_config(const Manifest& manifest, const std::string& 
                              files::shown_text(stored->second.substr(0, 100)), ": ", fault, kConfigFix);
   }
   ParallelismConfig& p = loaded.config.parallelism;
+  // A schedule of the run's own is a file that may be gone, and the slices of the tensors do not depend on it.
+  if (!p.pp_schedule_file.empty()) p.stages.clear();
+  p.pp_schedule_file.clear();
   if (const auto dp = manifest.layout.find("dp"); p.dp < 1 && dp != manifest.layout.end()) p.dp = dp->second;
   const ModelConfig& m = loaded.config.model;
   try {
