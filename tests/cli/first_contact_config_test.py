@@ -441,9 +441,11 @@ class Check(Config):
         self.assertIn("vocab", self.fails("config", "check", run, "--model.vocab_size", 100, code=65))
 
     def test_what_cannot_be_trained_yet_is_told(self):
-        words = ("config", "check", self.config("synthetic"), "--parallelism.cp", "2")
-        self.assertIn("a context cut over ranks cannot be trained yet\n  --> --parallelism.cp 2", self.fails(*words))
-        self.assertIn("trireme train would refuse it: parallelism.cp = 2", self.ok(*words, "--no-files").stderr)
+        words = ("config", "check", self.config("synthetic"), "--model.num_local_experts", "4",
+                 "--model.num_experts_per_tok", "2")
+        told = "model.num_local_experts = 4: a mixture of experts cannot be trained yet"
+        self.assertIn(f"{told}\n  --> --model.num_local_experts 4", self.fails(*words))
+        self.assertIn(f"trireme train would refuse it: {told}", self.ok(*words, "--no-files").stderr)
 
 
 class Help(Config):
