@@ -441,10 +441,9 @@ class Check(Config):
         self.assertIn("vocab", self.fails("config", "check", run, "--model.vocab_size", 100, code=65))
 
     def test_what_cannot_be_trained_yet_is_told(self):
-        words = ("config", "check", self.config("synthetic"), "--model.num_local_experts", "4",
-                 "--model.num_experts_per_tok", "2")
-        told = "model.num_local_experts = 4: a mixture of experts cannot be trained yet"
-        self.assertIn(f"{told}\n  --> --model.num_local_experts 4", self.fails(*words))
+        words = ("config", "check", self.config("synthetic"), "--checks.replicas_every", "10")
+        told = "checks.replicas_every = 10 is not implemented yet: replicas are never compared"
+        self.assertIn(f"{told}\n  --> --checks.replicas_every 10", self.fails(*words))
         self.assertIn(f"trireme train would refuse it: {told}", self.ok(*words, "--no-files").stderr)
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Breaks the code, one way at a time, and asks which test notices: a suite that cannot fail proves nothing.
 
-usage: mutants.py BUILD_FOLDER [NAME...]   NAME: of a mutant, or layers, training, pipelines or context
+usage: mutants.py BUILD_FOLDER [NAME...]   NAME: of a mutant, or layers, training, pipelines, context or experts
        mutants.py --check      only that every mutant still has its place in the sources
 Works in a clone of the last commit inside BUILD_FOLDER, so that the sources here stay as they are. Prints a table of mutants and
 the test that kills each; exit code 1 if one survives."""
@@ -160,7 +160,28 @@ CONTEXT = {
     "keys_not_returned": ("the gradients of K and V that other ranks computed are lost", "nn/ring_attention.cpp",
                           "      own_.add_(arriving_);\n", ""),
 }
-MUTANTS = {**LAYERS, **TRAINING, **PIPELINES, **CONTEXT}
+EXPERTS = {
+    "expert_gradients_halved": ("the gradients of experts are divided by the ranks of ep, as if each had its own tokens only",
+                                "kernels/grouped_linear.cpp", "write_gradients(value, is_empty, dy, x, rows);",
+                                "write_gradients(value, is_empty, dy / 2, x, rows);"),
+    "experts_counted_twice": ("experts count twice in the norm", "zero/zero.cpp",
+                              "squares = squares.defined() ? squares + own : own;", "squares = squares.defined() ? squares + 2 * own : own;"),
+    "dropped_tokens_kept": ("tokens that an expert has no room for are sent to it", "nn/experts.cpp",
+                            "if (routing.keeps_Tk.defined())", "if (false)"),
+    "capacity_of_a_rank": ("capacity counts the tokens of one rank", "nn/router.cpp",
+                           "if (sample_group_.size() > 1) {\n    const at::Tensor gathered", "if (false) {\n    const at::Tensor gathered"),
+    "balance_of_a_rank": ("the balancing loss counts the choices of one rank", "nn/router.cpp",
+                          "if (sample_group_.size() > 1) counts_bE =", "if (false) counts_bE ="),
+    "router_not_summed": ("the gradients of a router on ranks with other tokens or parts of experts are not added up", "nn/router.cpp",
+                          "parallel.tp.size() > 1 ? AxisSet(Axis::tp) : AxisSet()", "AxisSet()"),
+    "routed_again": ("a recomputed forward chooses its experts again", "nn/router.cpp", "const bool again = context", "const bool again = false && context"),
+    "bias_in_weights": ("the selection bias changes the weights of experts too", "nn/router.cpp", "scores_TE.gather(1, experts_Tk);",
+                        "(selection_bias_E.defined() ? scores_TE + selection_bias_E : scores_TE).gather(1, experts_Tk);"),
+    "rows_of_the_wrong_expert": ("rows that arrive are sorted by the rank that sent them", "nn/experts.cpp",
+                                 "for (std::size_t i = e; i < counts_of_ranks.size(); i += experts)",
+                                 "for (std::size_t i = e * counts_of_ranks.size() / experts; i < (e + 1) * counts_of_ranks.size() / experts; ++i)"),
+}
+MUTANTS = {**LAYERS, **TRAINING, **PIPELINES, **CONTEXT, **EXPERTS}
 TARGETS = ["trireme_layout_test", "trireme_data_test", "trireme_kernels_test", "trireme_nn_test", "trireme_model_test", "trireme_parity_test", "trireme_parity_peer", "trireme_zero_test", "trireme_engine_test",
            "trireme", "trireme_samples_tool"]
 
@@ -191,6 +212,8 @@ def killer(clone, build, programs, peer_tests):
 def killers_of(name):
     if name in LAYERS:
         return ("nn", "model", "parity"), [("peers.transformers", "transformers_agrees.py", "tests/trireme_parity_peer")]
+    if name in EXPERTS:
+        return ("nn", "parity"), []
     if name in CONTEXT:
         return ("layout", "data", "nn", "parity"), []
     return ("kernels", "zero", "engine", "parity"), [("peers.training", "training_agrees.py", "trireme", "tests/trireme_samples_tool")]
@@ -207,7 +230,8 @@ def main():
     if sys.argv[1] == "--check":
         return
     clone = Path(sys.argv[1]).resolve() / "mutants"
-    sets = {"layers": list(LAYERS), "training": list(TRAINING), "pipelines": list(PIPELINES), "context": list(CONTEXT)}
+    sets = {"layers": list(LAYERS), "training": list(TRAINING), "pipelines": list(PIPELINES), "context": list(CONTEXT),
+            "experts": list(EXPERTS)}
     wanted = [name for word in sys.argv[2:] or sets for name in sets.get(word, [word])]
     torch = run([ROOT / "tools/find_torch"]).stdout.strip()
     if not clone.exists():

@@ -1,9 +1,9 @@
 // Runs a model folder on a layout, with ranks as threads, in f64, and writes the results for comparison with
 // transformers.
-//   trireme_parity_peer FOLDER:TP:SP...      SP: 1 with sequence parallelism, else 0
+//   trireme_parity_peer FOLDER:TP:SP:EP...      SP: 1 with sequence parallelism, else 0; EP: also the degree of dp
 // FOLDER: as saved by transformers, and batch.txt: number of samples, their length, then all ids, then all targets
 // (-100: ignored).
-// Writes FOLDER/out_TP_SP/: loss.txt, logits.f64, and grad_NAME.f64 for each weight by its Hugging Face name, as raw
+// Writes FOLDER/out_TP_SP_EP/: loss.txt, logits.f64, and grad_NAME.f64 for each weight by its Hugging Face name, as raw
 // numbers.
 #include <filesystem>
 #include <fstream>
@@ -29,6 +29,7 @@ namespace fs = std::filesystem;
 
 ModelConfig model_of(const fs::path& folder) {
   config::LoadedConfig loaded = config::load_config_text("peer", text("[model]\nhf = \"", folder.string(), "\"\n"));
+  loaded.config.model.router_aux_loss_type = "hf";
   config::derive(loaded);
   config::throw_if_any(loaded.violations);
   return loaded.config.model;
@@ -58,31 +59,44 @@ void write(const fs::path& file, const at::Tensor& tensor) {
       .write(static_cast<const char*>(numbers.data_ptr()), static_cast<std::streamsize>(numbers.nbytes()));
 }
 
-void run(const fs::path& folder, int ranks, bool sequence_parallel) {
+void run(const fs::path& folder, int tp, bool sequence_parallel, int ep) {
   const ModelConfig model = model_of(folder);
   const Batch batch = read_batch(folder / "batch.txt");
-  const fs::path out = folder / text("out_", ranks, "_", sequence_parallel ? 1 : 0);
+  const fs::path out = folder / text("out_", tp, "_", sequence_parallel ? 1 : 0, "_", ep);
   fs::create_directories(out);
-  run_ranks(ranks, [&](World& world) {
-    Mesh mesh(Grid::dense({.tp = ranks}), world);
+  run_ranks(tp * ep, [&](World& world) {
+    const Grid grid = Grid::dense({.dp = ep, .tp = tp});
+    Mesh mesh(grid, world, {}, expert_view(grid, ep));
     const InitScope f64(at::kCPU, at::kDouble);
     Decoder decoder(model, {mesh, sequence_parallel});
     load_hugging_face(decoder, folder, mesh);
-    const ForwardContext context = whole_samples(batch.samples, batch.length);
-    const at::Tensor logits = decoder.logits(batch.ids_T, context);
-    const LossSum sum = decoder.loss(batch.ids_T, batch.targets_T, context);
-    const at::Tensor loss = sum.loss / sum.count;
+    Group& dp = mesh.group(Axis::dp);
+    const std::int64_t samples = batch.samples / ep, tokens = samples * batch.length;
+    const auto own = [&](const at::Tensor& x_T) { return x_T.narrow(0, dp.rank() * tokens, tokens); };
+    ForwardContext context = whole_samples(samples, batch.length, dp.rank() * samples);
+    const at::Tensor count = batch.targets_T.ne(-100).sum().to(at::kDouble);
+    at::Tensor auxiliary = at::zeros({1}, at::kDouble);
+    // The auxiliary loss is a mean over the tokens with and without a target.
+    const double all_tokens = static_cast<double>(batch.ids_T.numel());
+    context.auxiliary_factor = 1 / all_tokens;
+    context.auxiliary_loss = [&](const at::Tensor& sum) { auxiliary += sum; };
+    const at::Tensor logits = dp.all_gather(decoder.logits(own(batch.ids_T), context).detach().contiguous()).wait();
+    const at::Tensor loss = decoder.loss(own(batch.ids_T), own(batch.targets_T), context).loss / count;
     loss.backward();
     const std::vector<Param> params = params_of(decoder);
     sum_partial_gradients(params, mesh);
     std::map<std::string, at::Tensor> grads;
     for (const Param& param : params) {
-      const FullTensor whole = gather_full_tensor(param.value.grad(), param.spec, mesh);
+      const at::Tensor summed =
+          ParamMesh(mesh).sum_group(param.spec).all_reduce(param.value.grad().contiguous()).wait();
+      const FullTensor whole = gather_full_tensor(summed, param.spec, mesh);
       require(whole.disagreement == 0, param.name, ": ranks disagree by ", whole.disagreement);
       grads[param.name] = whole.value;
     }
+    const double total = dp.all_reduce(loss.detach().view({1})).wait().item<double>();
+    const double auxiliary_loss = mesh.world_group().all_reduce(auxiliary).wait().item<double>() / all_tokens;
     if (mesh.rank() != 0) return;
-    std::ofstream(out / "loss.txt") << std::setprecision(17) << loss.item<double>() << "\n";
+    std::ofstream(out / "loss.txt") << std::setprecision(17) << total + auxiliary_loss << "\n";
     write(out / "logits.f64", logits);
     for (const WeightName& name : weight_names(model))
       write(out / ("grad_" + name.theirs + ".f64"), their_tensor(name, grads.at(name.ours)));
@@ -95,11 +109,9 @@ int main(int argc, char** argv) {
   try {
     for (int i = 1; i < argc; ++i) {
       std::istringstream words(argv[i]);
-      std::string folder, ranks, sequence_parallel;
-      std::getline(words, folder, ':');
-      std::getline(words, ranks, ':');
-      std::getline(words, sequence_parallel, ':');
-      run(folder, std::stoi(ranks), sequence_parallel == "1");
+      std::string folder, tp, sequence_parallel, ep;
+      for (std::string* word : {&folder, &tp, &sequence_parallel, &ep}) std::getline(words, *word, ':');
+      run(folder, std::stoi(tp), sequence_parallel == "1", std::stoi(ep));
     }
   } catch (const std::exception& error) {
     std::cerr << "trireme_parity_peer: error: " << error.what() << "\n";

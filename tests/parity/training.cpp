@@ -26,8 +26,6 @@ namespace {
 constexpr std::uint64_t kSeed = 5;
 constexpr double kBeta1 = 0.9, kBeta2 = 0.95, kEps = 1e-6, kDecay = 0.1, kMomentum = 0.8;
 
-using LossGradient = std::function<at::Tensor()>;
-
 /// The mesh of a cell: with a view for experts if its model has some.
 Mesh mesh_of(const TrainingCell& cell, const Grid& grid, World& world) {
   if (cell.base.model.num_local_experts == 0) return Mesh(grid, world);
@@ -70,12 +68,11 @@ Samples samples_of(const TrainingCell& cell, int step) {
 }
 
 /// Of whole samples: rows [first, first + count) of a step.
-ForwardContext context_of(const Samples& samples, std::int64_t first, std::int64_t count, int step,
-                          const LossGradient& loss_gradient) {
+ForwardContext context_of(const Samples& samples, std::int64_t first, std::int64_t count, int step) {
   ForwardContext context = whole_samples(count, samples.ids_BT.size(1), first);
   context.seed = kSeed;
   context.step = step;
-  context.loss_gradient = loss_gradient;
+  context.auxiliary_factor = 1.0 / static_cast<double>(samples.ids_BT.numel());
   if (samples.documents_BT.defined()) {
     context.documents_bS = samples.documents_BT.narrow(0, first, count);
     context.document_positions_T = samples.positions_BT.narrow(0, first, count).reshape(-1);
@@ -90,13 +87,12 @@ InitOptions init_options(const TrainingCell& cell) {
 /// A part of the model for the tokens at these positions of rows [first, first + count) of a step.
 ChunkOutput forward(Decoder& part, const Samples& samples, std::int64_t first, std::int64_t count,
                     const std::vector<Range>& tokens, int step, const std::vector<Tensors>& inputs,
-                    bool gradients_in_backward, const LossGradient& loss_gradient) {
+                    bool gradients_in_backward) {
   const auto own = [&](const at::Tensor& x_BT) {
     return select_tokens(x_BT.narrow(0, first, count), tokens).flatten();
   };
-  const at::Tensor hidden =
-      part.hidden(inputs.empty() ? own(samples.ids_BT) : inputs[0][0],
-                  part_of_samples(context_of(samples, first, count, step, loss_gradient), tokens));
+  const at::Tensor hidden = part.hidden(inputs.empty() ? own(samples.ids_BT) : inputs[0][0],
+                                        part_of_samples(context_of(samples, first, count, step), tokens));
   if (!part.part().has_head) return std::vector<Tensors>{{hidden}};
   return part
       .loss_of_hidden(hidden, own(samples.targets_BT),
@@ -105,11 +101,10 @@ ChunkOutput forward(Decoder& part, const Samples& samples, std::int64_t first, s
 }
 
 /// The summed loss of rows [first, first + count) of a step.
-at::Tensor loss_sum(Decoder& decoder, const Samples& samples, std::int64_t first, std::int64_t count, int step,
-                    const LossGradient& loss_gradient) {
+at::Tensor loss_sum(Decoder& decoder, const Samples& samples, std::int64_t first, std::int64_t count, int step) {
   return decoder
       .loss(samples.ids_BT.narrow(0, first, count).reshape(-1), samples.targets_BT.narrow(0, first, count).reshape(-1),
-            context_of(samples, first, count, step, loss_gradient), {.tile_tokens = 7})
+            context_of(samples, first, count, step), {.tile_tokens = 7})
       .loss;
 }
 
@@ -231,8 +226,7 @@ Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
                             [&](int chunk, int m, const std::vector<Tensors>& inputs) {
                               Decoder& decoder = *decoders[static_cast<std::size_t>(
                                   std::ranges::find(executor.chunks(), chunk) - executor.chunks().begin())];
-                              return forward(decoder, samples, first_row(m), each, tokens, step, inputs, in_backward,
-                                             [&] { return 1 / all[0]; });
+                              return forward(decoder, samples, first_row(m), each, tokens, step, inputs, in_backward);
                             },
                         .loss_gradient = [&] { return 1 / all[0]; },
                         .shape_key = {}};
@@ -327,7 +321,7 @@ Outcome train_plainly(const TrainingCell& cell) {
     for (int step = 0; step < cell.steps; ++step) {
       const Samples samples = samples_of(cell, step);
       const at::Tensor count = samples.targets_BT.ne(-100).sum().to(at::kDouble);
-      const at::Tensor loss = loss_sum(decoder, samples, 0, cell.base.batch, step, [&] { return 1 / count; }) / count;
+      const at::Tensor loss = loss_sum(decoder, samples, 0, cell.base.batch, step) / count;
       decoder.zero_grad();
       loss.backward();
       Named gradients;

@@ -63,9 +63,10 @@ class TrainedTest(ConvertTest):
 class Trained(TrainedTest):
     def test_every_family(self):
         """In the dtype of the run: what training exported, bit by bit."""
-        for family in ("gpt2", "llama", "mistral", "qwen2", "qwen3"):
+        for family in ("gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe"):
+            experts = {"mixtral": ("--parallelism.ep", "2", "--parallelism.expert_tp", "1")}.get(family, ())
             with self.subTest(model=family):
-                run = self.trained(family, "--model.dtype", "bfloat16" if family == "qwen2" else "float32", "--checkpoint.format",
+                run = self.trained(family, *experts, "--model.dtype", "bfloat16" if family == "qwen2" else "float32", "--checkpoint.format",
                                    "nanotron" if family in ("gpt2", "mistral", "qwen2") else "trireme")
                 last = run / "checkpoints/step-2"
                 exported = weights_of_export(last)

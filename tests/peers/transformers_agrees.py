@@ -17,7 +17,7 @@ import transformers
 from transformers_in_fp64 import random_model
 
 BOUND = 1e-10
-VOCABULARY, LAYERS, SAMPLES, LENGTH = 257, 2, 2, 12
+VOCABULARY, LAYERS, SAMPLES, LENGTH = 257, 2, 4, 12
 
 
 def gpt2(heads, **more):
@@ -36,9 +36,11 @@ LLAMA3_ROPE = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_fa
 YARN_ROPE = dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=16, beta_fast=4.0)
 LLAMA, MISTRAL = transformers.LlamaConfig, transformers.MistralConfig
 QWEN2, QWEN3 = transformers.Qwen2Config, transformers.Qwen3Config
+MIXTRAL, QWEN3_MOE = transformers.MixtralConfig, transformers.Qwen3MoeConfig
 POWERS, THREE = (1, 2, 4), (1, 3)  # ranks
+EXPERTS = dict(output_router_logits=True, router_aux_loss_coef=0.3)  # with the auxiliary loss
 
-# name: config, ranks of tp
+# name: config, ranks of tp; models with experts also with ep
 MODELS = {
     "gpt2_tied": (gpt2(4), POWERS),
     "gpt2_untied_8": (gpt2(8, tie_word_embeddings=False), POWERS),
@@ -60,12 +62,34 @@ MODELS = {
     "qwen2_mqa_8": (llama_like(QWEN2, 8, 1, head_dim=None, hidden_size=192), POWERS),
     "qwen3": (llama_like(QWEN3, 4, 2), POWERS),
     "qwen3_8_tied": (llama_like(QWEN3, 8, 4, tie_word_embeddings=True), POWERS),
+    "mixtral": (llama_like(MIXTRAL, 4, 2, num_local_experts=8, num_experts_per_tok=2, sliding_window=None, **EXPERTS), (1, 2)),
+    "mixtral_window": (llama_like(MIXTRAL, 4, 2, num_local_experts=4, num_experts_per_tok=1, sliding_window=5, **EXPERTS), (1, 2)),
+    "qwen3_moe": (llama_like(QWEN3_MOE, 4, 2, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=40, norm_topk_prob=True,
+                             **EXPERTS), (1, 2)),
+    "qwen3_moe_tied": (llama_like(QWEN3_MOE, 4, 2, num_experts=4, num_experts_per_tok=4, moe_intermediate_size=24,
+                                  norm_topk_prob=False, tie_word_embeddings=True, **EXPERTS), (1, 2)),
 }
 
 
 def check(ok, *what):
     if not ok:
         sys.exit("transformers_agrees: " + " ".join(str(w) for w in what))
+
+
+def as_saved(family, name, gradient):
+    """A parameter of a module by the names in its files, where experts have tensors of their own."""
+    if family == "mixtral":
+        name = name.replace(".mlp.", ".block_sparse_moe.")
+    gate, up, down = ("w1", "w3", "w2") if family == "mixtral" else ("gate_proj", "up_proj", "down_proj")
+    if name.endswith("experts.gate_up_proj"):
+        stem = name.removesuffix("gate_up_proj")
+        parts = {f"{stem}{e}.{what}.weight": half for e, both in enumerate(gradient)
+                 for what, half in zip((gate, up), both.chunk(2))}
+    elif name.endswith("experts.down_proj"):
+        parts = {f"{name.removesuffix('down_proj')}{e}.{down}.weight": one for e, one in enumerate(gradient)}
+    else:
+        parts = {name: gradient}
+    return name, parts
 
 
 def make(folder, config, sharded):
@@ -84,7 +108,8 @@ def make(folder, config, sharded):
     targets[:, :-1] = labels[:, 1:]
     (folder / "batch.txt").write_text(f"{SAMPLES} {LENGTH}\n" + " ".join(map(str, ids.flatten().tolist())) + "\n" +
                                       " ".join(map(str, targets.flatten().tolist())) + "\n")
-    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+    gradients = dict(as_saved(config.model_type, name, parameter.grad) for name, parameter in model.named_parameters())
+    gradients = {name: gradient for names in gradients.values() for name, gradient in names.items()}
     return output.logits.detach(), output.loss.item(), gradients
 
 
@@ -94,11 +119,11 @@ def read(file, like):
     return torch.from_numpy(numbers).view(like.shape)
 
 
-def compare(folder, ranks, sequence_parallel, wanted):
+def compare(folder, ranks, sequence_parallel, experts, wanted):
     """The largest difference of each kind, relative; stops at the first beyond the bound."""
     logits, loss, gradients = wanted
-    out = folder / f"out_{ranks}_{sequence_parallel}"
-    where = f"{folder.name}, tp {ranks}, sequence parallel {sequence_parallel}:"
+    out = folder / f"out_{ranks}_{sequence_parallel}_{experts}"
+    where = f"{folder.name}, tp {ranks}, sequence parallel {sequence_parallel}, ep {experts}:"
     total = torch.sqrt(sum(g.square().sum() for g in gradients.values()))
     worst = {"logits": ((read(out / "logits.f64", logits) - logits).norm() / logits.norm()).item(),
              "loss": abs(float((out / "loss.txt").read_text()) - loss) / loss, "gradients": 0.0}
@@ -111,7 +136,8 @@ def compare(folder, ranks, sequence_parallel, wanted):
         relative = (difference / max(gradient.norm(), 1e-6 * total)).item()
         check(relative <= BOUND, where, "the gradient of", name, "differs by", relative)
         rolled = (read(out / f"grad_{name}.f64", gradient) - gradient.flatten().roll(1).view(gradient.shape)).norm()
-        check(rolled > 1e-3 * gradient.norm(), where, "the gradient of", name, "is found equal to another one")
+        check(rolled > 1e-3 * gradient.norm() or gradient.norm() == 0, where,  # an expert without a token
+              "the gradient of", name, "is found equal to another one")
         worst["gradients"] = max(worst["gradients"], relative)
     return worst, len(gradients)
 
@@ -123,11 +149,15 @@ def main():
         for number, (name, (config, ranks)) in enumerate(MODELS.items()):
             folder = Path(scratch) / name
             wanted[name] = make(folder, config, sharded=number % 2 == 1)
-            cells += [(folder, *cell) for cell in itertools.product(ranks, (0, 1))]
-        subprocess.run([program, *(f"{folder}:{ranks}:{sp}" for folder, ranks, sp in cells)], check=True, timeout=250)
+            has_experts = hasattr(config, "num_experts_per_tok")
+            # dp = ep; up to 8 ranks, with each way of tp.
+            cells += [(folder, tp, sp, ep) for tp, sp, ep in itertools.product(ranks, (0, 1), (1, 2, 4) if has_experts else (1,))
+                      if not (has_experts and tp == 1 and sp == 1)]
+        done = subprocess.run([program, *(":".join(map(str, cell)) for cell in cells)], timeout=250)
+        check(done.returncode == 0, program, "ended with exit code", done.returncode)
         worst, gradients = {"logits": 0.0, "loss": 0.0, "gradients": 0.0}, 0
-        for folder, ranks, sp in cells:
-            found, count = compare(folder, ranks, sp, wanted[folder.name])
+        for folder, *cell in cells:
+            found, count = compare(folder, *cell, wanted[folder.name])
             gradients += count
             worst = {kind: max(worst[kind], found[kind]) for kind in worst}
         print(f"transformers {transformers.__version__}: {len(MODELS)} models, {len(cells)} layouts, {gradients} gradients;",

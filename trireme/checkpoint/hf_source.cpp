@@ -20,10 +20,11 @@ bool is_constant(std::string_view name) {
   return false;
 }
 
-Shape shape_of_part(const WeightName& name, Shape shape) {
-  shape[0] = name.rows;
-  if (name.transposed) std::swap(shape[0], shape[1]);
-  return shape;
+/// The number of the first element of `part` in the row-major elements of `box`.
+std::size_t first_element(const Box& part, const Box& box) {
+  std::int64_t index = 0;
+  for (std::size_t dim = 0; dim < box.size(); ++dim) index = index * box[dim].size() + part[dim].begin - box[dim].begin;
+  return static_cast<std::size_t>(index);
 }
 
 class HfSource final : public ModelSource {
@@ -50,21 +51,17 @@ class HfSource final : public ModelSource {
 
   void read(const ModelTensor& tensor, const Box& box, std::span<std::byte> out) const override {
     const std::size_t element = static_cast<std::size_t>(files::bits(tensor.dtype)) / 8;
-    const std::size_t width = element * static_cast<std::size_t>(box.size() > 1 ? box[1].size() : 1);
     for (const HfPart& part : weights_.parts(tensor.name)) {
-      const Range rows{std::max(box[0].begin, part.name.first_row),
-                       std::min(box[0].end, part.name.first_row + part.name.rows)};
-      if (rows.begin >= rows.end) continue;
-      Box theirs = box;
-      theirs[0] = {rows.begin - part.name.first_row, rows.end - part.name.first_row};
-      if (part.name.transposed) std::swap(theirs[0], theirs[1]);
+      const std::optional<WeightPart> common = part_of_weight(part.name, box);
+      if (!common) continue;
       std::vector<std::int64_t> starts, sizes;
-      for (const Range& range : theirs) {
+      for (const Range& range : common->theirs) {
         starts.push_back(range.begin);
         sizes.push_back(range.size());
       }
-      const auto place = out.subspan(static_cast<std::size_t>(rows.begin - box[0].begin) * width,
-                                     static_cast<std::size_t>(rows.size()) * width);
+      // Whole rows of the box, one after the other.
+      const auto place =
+          out.subspan(first_element(common->ours, box) * element, bytes_of_box(common->ours, tensor.dtype));
       if (!part.name.transposed) {
         part.found.file.read(part.found.entry, starts, sizes, place);
         continue;
@@ -95,7 +92,7 @@ HfWeights::HfWeights(const std::filesystem::path& path, const ModelConfig& model
       wrong.push_back(text(name.theirs, " is missing"));
       continue;
     }
-    const Shape wanted = shape_of_part(name, shapes.at(name.ours));
+    const Shape wanted = their_shape(name, shapes.at(name.ours));
     if (found->entry.shape != wanted)
       wrong.push_back(
           text(name.theirs, " has shape ", tuple_text(found->entry.shape), ", the model's is ", tuple_text(wanted)));

@@ -17,18 +17,14 @@ void write_hugging_face(const ModelSource& source, const std::filesystem::path& 
   std::vector<files::SafetensorsTensor> theirs;
   for (const WeightName& name : names) {
     const ModelTensor& tensor = *ours.at(name.ours);
-    Shape shape = tensor.shape;
-    shape[0] = name.rows;
-    if (name.transposed) std::swap(shape[0], shape[1]);
-    theirs.push_back({name.theirs, dtype.value_or(tensor.dtype), shape});
+    theirs.push_back({name.theirs, dtype.value_or(tensor.dtype), their_shape(name, tensor.shape)});
   }
   files::SafetensorsFolderWriter writer(folder, theirs);
   for (std::size_t i = 0; i < names.size(); ++i) {
     const WeightName& name = names[i];
     const ModelTensor& tensor = *ours.at(name.ours);
-    Box box = whole_box(tensor.shape);
-    box[0] = {name.first_row, name.first_row + name.rows};
-    for_each_block(box, name.transposed ? 1 : 0, tensor.dtype, [&](const Box& part) {
+    const Box box = part_of_weight(name, whole_box(tensor.shape)).value().ours;
+    for_each_block(box, name.transposed || name.expert >= 0 ? 1 : 0, tensor.dtype, [&](const Box& part) {
       std::vector<std::byte> bytes = read_as(source, tensor, part, theirs[i].dtype);
       if (name.transposed) {
         std::vector<std::byte> turned(bytes.size());

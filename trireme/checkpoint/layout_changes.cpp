@@ -16,8 +16,8 @@ namespace {
 
 using schedule::ScheduleKind;
 
-constexpr std::array<std::string_view, 8> kLayoutKeys = {"pp", "dp",   "cp",        "tp",
-                                                         "ep", "zero", "replicate", "virtual_stages"};
+constexpr std::array<std::string_view, 9> kLayoutKeys = {
+    "pp", "dp", "cp", "tp", "ep", "expert_tp", "zero", "replicate", "virtual_stages"};
 
 std::optional<std::int64_t> whole_number(std::string_view digits) {
   std::int64_t value = -1;
@@ -47,8 +47,8 @@ LayoutChanges parse_layout_changes(const std::string& words) {
         equals < word.size() ? whole_number(std::string_view(word).substr(equals + 1)) : std::nullopt;
     require<ConfigError>(value && std::ranges::find(kLayoutKeys, key) != kLayoutKeys.end(), "--to ",
                          config::shortened(words), ": \"", config::shortened(word),
-                         "\" is not KEY=NUMBER\n  fix: such as tp=2,pp=1; the keys are pp, dp, cp, tp, ep, zero, "
-                         "replicate and virtual_stages");
+                         "\" is not KEY=NUMBER\n  fix: such as tp=2,pp=1; the keys are pp, dp, cp, tp, ep, expert_tp, "
+                         "zero, replicate and virtual_stages");
     require<ConfigError>(std::ranges::find(changes, key, &LayoutChanges::value_type::first) == changes.end(), "--to ",
                          config::shortened(words), ": ", key, " is there twice\n  fix: give it once");
     changes.emplace_back(key, *value);
@@ -59,6 +59,9 @@ LayoutChanges parse_layout_changes(const std::string& words) {
 void apply(const LayoutChanges& changes, config::LoadedConfig& loaded) {
   ParallelismConfig& p = loaded.config.parallelism;
   const ParallelismConfig before = p;
+  const auto named = [&](std::string_view key) {
+    return std::ranges::find(changes, key, &LayoutChanges::value_type::first) != changes.end();
+  };
   std::vector<config::Field> fields = config::fields(loaded.config);
   for (const auto& [key, value] : changes) {
     const std::string path = text("parallelism.", key);
@@ -70,7 +73,7 @@ void apply(const LayoutChanges& changes, config::LoadedConfig& loaded) {
                          fault.empty() ? "must be at least 1" : fault);
     loaded.origins[path] = {config::Origin::Kind::flag, {"", 0, 0, text("--to ", key, "=", value)}};
   }
-  if (before.expert_tp == before.tp) p.expert_tp = p.tp;
+  if (before.expert_tp == before.tp && !named("expert_tp")) p.expert_tp = p.tp;
   if (p.virtual_stages != before.virtual_stages)
     p.pp_schedule = name_of(p.virtual_stages > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b);
   if (number_of_chunks(p) != number_of_chunks(before)) p.stages.clear();

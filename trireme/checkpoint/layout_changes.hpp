@@ -11,7 +11,7 @@ namespace trireme::checkpoint {
 
 using LayoutChanges = std::vector<std::pair<std::string, std::int64_t>>;  // keys of [parallelism] without it, "tp"
 
-/// Of pp, dp, cp, tp, ep, zero, replicate and virtual_stages, each at most once. ConfigError names the word.
+/// Of pp, dp, cp, tp, ep, expert_tp, zero, replicate and virtual_stages, each at most once. ConfigError names the word.
 LayoutChanges parse_layout_changes(const std::string& words);
 
 /// What is not named stays, with three exceptions: an expert_tp that was tp follows it; explicit stages are given up if

@@ -36,12 +36,8 @@ void write_folder(const fs::path& folder, const ModelConfig& model) {
   std::vector<files::SafetensorsTensor> tensors;
   std::map<std::string, Shape> shapes;
   for (auto& [name, shape] : parameter_shapes(model)) shapes.emplace(name, shape);
-  for (const WeightName& name : weight_names(model)) {
-    Shape shape = shapes.at(name.ours);
-    shape[0] = name.rows;
-    if (name.transposed) std::swap(shape[0], shape[1]);
-    tensors.push_back({name.theirs, F32, shape});
-  }
+  for (const WeightName& name : weight_names(model))
+    tensors.push_back({name.theirs, F32, their_shape(name, shapes.at(name.ours))});
   files::SafetensorsFolderWriter writer(folder, tensors);
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     std::vector<float> values(static_cast<std::size_t>(numel(tensors[t].shape)));

@@ -43,7 +43,9 @@ void add_slice(const StoredTensor& tensor, const Box& box, std::vector<PlannedSl
 }  // namespace
 
 RankSlices::RankSlices(const Manifest& manifest, const ModelConfig& model, const ParallelismConfig& parallelism)
-    : grid_(config::dense_grid(parallelism)), layout_(grid_), stages_(static_cast<std::size_t>(parallelism.pp)) {
+    : grid_(config::dense_grid(parallelism)),
+      layout_(grid_, config::expert_grid(model, parallelism)),
+      stages_(static_cast<std::size_t>(parallelism.pp)) {
   const std::vector<PipelineChunk> chunks = pipeline_chunks(model, parallelism);
   for (auto& [name, shape] : parameter_shapes(model)) {
     Stage& stage = stages_[static_cast<std::size_t>(stage_of_parameter(chunks, name))];
@@ -53,8 +55,9 @@ RankSlices::RankSlices(const Manifest& manifest, const ModelConfig& model, const
     const Shape local = layout_.local_shape(parameter.spec);
     parameter.rows = local.front();
     parameter.row_elements = numel(local) / local.front();
-    parameter.first_element = stage.elements;
-    stage.elements += numel(local);
+    std::int64_t& elements = stage.elements[parameter.spec.placement.view];
+    parameter.first_element = elements;
+    elements += numel(local);
     stage.parameters.push_back(std::move(parameter));
   }
   const auto ranks = manifest.layout.find("world");
@@ -78,11 +81,12 @@ Range RankSlices::rows_of_part(const Parameter& parameter, std::int64_t elements
 
 std::vector<PlannedSlice> RankSlices::of_rank(int rank) const {
   const Stage& stage = stages_[static_cast<std::size_t>(grid_.coord(rank, Axis::pp))];
-  const std::vector<int> peers = grid_.peers(rank, kTokenAxes);
-  const std::int64_t part = std::ranges::find(peers, rank) - peers.begin();
   std::vector<PlannedSlice> out;
   for (const Parameter& parameter : stage.parameters) {
-    const Range rows = rows_of_part(parameter, stage.elements, part, std::ssize(peers));
+    const View view = parameter.spec.placement.view;
+    const std::vector<int> peers = layout_.grid(view).peers(rank, layout_.sum_axes(parameter.spec));
+    const std::int64_t part = std::ranges::find(peers, rank) - peers.begin();
+    const Range rows = rows_of_part(parameter, stage.elements.at(view), part, std::ssize(peers));
     if (rows.begin >= rows.end) continue;
     const std::vector<Piece> pieces = layout_.pieces(parameter.spec, rank);
     for (std::size_t i = 0; i < pieces.size(); ++i) {

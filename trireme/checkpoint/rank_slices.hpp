@@ -17,6 +17,7 @@ namespace trireme::checkpoint {
 //   tp      each rank saves its pieces; of ranks with the same piece (a norm, a shared KV head) saver_of() names one
 //   dp, cp  these ranks hold the same pieces: one after the other, the parameters of a stage are a sequence of rows,
 //           of which each rank saves an equal part, cut between two rows
+//   edp     the same for the weights of experts, which are a sequence of their own
 // Over all ranks every element is saved once. A training run differs in the last point: it cuts each bucket of ZeRO.
 class RankSlices {
  public:
@@ -40,7 +41,7 @@ class RankSlices {
   };
   struct Stage {
     std::vector<Parameter> parameters;
-    std::int64_t elements = 0;  // of a rank, with padding
+    std::map<View, std::int64_t> elements = {};  // of a rank, with padding
   };
 
   static Range rows_of_part(const Parameter& parameter, std::int64_t elements, std::int64_t part, std::int64_t parts);

@@ -46,6 +46,8 @@ Manifest new_manifest(const Manifest& old, Config config, const Grid& grid, cons
                .config = old.config,
                .training = old.training};
   for (const auto& [axis, degree] : grid.axes()) out.layout[name(axis)] = degree;
+  out.layout.erase(name(Axis::ep));
+  if (config.parallelism.ep > 1) out.layout[name(Axis::ep)] = config.parallelism.ep;
   out.layout["world"] = grid.size();
   out.layout["zero"] = config.parallelism.zero;
   for (const config::Field& field : config::fields(config))

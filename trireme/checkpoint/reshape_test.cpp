@@ -29,18 +29,22 @@ using testing::HasSubstr;
 
 struct Layout {
   std::int64_t pp = 1, dp = 1, cp = 1, tp = 1, virtual_stages = 1, zero = 1, replicate = 1;
+  std::int64_t ep = 1, expert_tp = 0;  // 0: tp
 
   LayoutChanges changes() const {
     return {{"pp", pp},
             {"dp", dp},
             {"cp", cp},
             {"tp", tp},
+            {"ep", ep},
+            {"expert_tp", expert_tp > 0 ? expert_tp : tp},
             {"virtual_stages", virtual_stages},
             {"zero", zero},
             {"replicate", replicate}};
   }
   std::string str() const {
-    return text("pp", pp, "-dp", dp, "-cp", cp, "-tp", tp, "-v", virtual_stages, "-zero", zero, "-r", replicate);
+    return text("pp", pp, "-dp", dp, "-cp", cp, "-tp", tp, "-v", virtual_stages, "-zero", zero, "-r", replicate, "-ep",
+                ep, "-etp", expert_tp);
   }
 };
 
@@ -111,7 +115,10 @@ bool may_hold(const ModelConfig& m, const ParallelismConfig& p, int rank, const 
                                  .cp = static_cast<int>(p.cp),
                                  .tp = static_cast<int>(p.tp)});
   if (stage_of_parameter(pipeline_chunks(m, p), tensor.name) != grid.coord(rank, Axis::pp)) return false;
-  for (const Piece& piece : pieces(parameter_placement(m, tensor.name), tensor.shape, grid, rank))
+  const Placement placement = parameter_placement(m, tensor.name);
+  const Grid held =
+      placement.view == View::dense ? grid : expert_view(grid, static_cast<int>(p.ep), static_cast<int>(p.expert_tp));
+  for (const Piece& piece : pieces(placement, tensor.shape, held, rank))
     if (intersection(slice.box, box_of(piece.slices.global_slices)) == slice.box) return true;
   return false;
 }
@@ -119,6 +126,7 @@ bool may_hold(const ModelConfig& m, const ParallelismConfig& p, int rank, const 
 void expect_each_rank_has_its_own(const ModelConfig& m, const Layout& layout, const Manifest& manifest) {
   ParallelismConfig p;
   p.pp = layout.pp, p.dp = layout.dp, p.cp = layout.cp, p.tp = layout.tp, p.virtual_stages = layout.virtual_stages;
+  p.ep = layout.ep, p.expert_tp = layout.expert_tp;
   if (layout.virtual_stages > 1) p.pp_schedule = "interleaved-1f1b";
   const std::int64_t world = layout.pp * layout.dp * layout.cp * layout.tp;
   EXPECT_EQ(manifest.layout.at("world"), world);
@@ -176,8 +184,8 @@ class AnyLayout {
     return low + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(high - low + 1));
   }
   ModelConfig model() {
-    const std::vector<std::string> families{"gpt2", "llama", "mistral", "qwen2", "qwen3"};
-    ModelConfig m = small_model(families[static_cast<std::size_t>(pick(0, 4))]);
+    const std::vector<std::string> families{"gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe"};
+    ModelConfig m = small_model(families[static_cast<std::size_t>(pick(0, 6))]);
     m.num_hidden_layers = pick(1, 5);
     m.num_key_value_heads = m.model_type == "gpt2" ? 4 : 1 << pick(0, 2);
     m.tie_word_embeddings = pick(0, 1) == 1;
@@ -191,6 +199,11 @@ class AnyLayout {
                .tp = 1 << pick(0, 2),
                .zero = pick(0, 3)};
     out.virtual_stages = pick(1, m.num_hidden_layers / out.pp);
+    if (m.num_local_experts == 0) return out;
+    out.expert_tp = out.tp >> pick(0, out.tp == 4 ? 2 : out.tp == 2 ? 1 : 0);
+    const std::int64_t places = out.dp * out.cp * out.tp / out.expert_tp;
+    for (const std::int64_t ep : {2, 4})
+      if (places % ep == 0 && pick(0, 2) > 0) out.ep = ep;
     return out;
   }
 
@@ -199,7 +212,7 @@ class AnyLayout {
 };
 
 TEST_F(Reshape, AnyModelOverAnyWay) {
-  const int cases = std::getenv("TRIREME_CAMPAIGN") != nullptr ? 500 : 10;
+  const int cases = std::getenv("TRIREME_CAMPAIGN") != nullptr ? 500 : 14;
   AnyLayout any;
   for (int i = 0; i < cases; ++i) {
     const ModelConfig m = any.model();
@@ -356,7 +369,9 @@ TEST_F(Reshape, SourcesThatAreNotAsTheySay) {
   EXPECT_THAT(with("model.hidden_size", "16\nvocab_size = 3"), HasSubstr("is not a value"));
   EXPECT_THAT(with("model.hidden_size", "\"wide\""), HasSubstr("model.hidden_size = "));
   EXPECT_THAT(with("model.hidden_size", "\x1B[31m"), testing::Not(HasSubstr("\x1B")));
-  EXPECT_THAT(with("model.model_type", "\"mixtral\""), HasSubstr("mixtral"));
+  EXPECT_THAT(with("model.num_local_experts", "4"), HasSubstr("layers.0.mlp.expert_gate_up: its weight is missing"));
+  EXPECT_THAT(with("model.num_local_experts", "1000000000"), HasSubstr("num_local_experts"));
+  EXPECT_THAT(with("model.num_local_experts", "1000000"), HasSubstr("4 layers with 1000000 experts"));
   EXPECT_THAT(with("model.model_type", "\"other\""), HasSubstr("model.model_type"));
   EXPECT_THAT(with("parallelism.tp", "3"), HasSubstr("its config is not valid"));
   EXPECT_THAT(with("parallelism.pp_schedule", "\"none\""), HasSubstr("pp_schedule"));

@@ -47,6 +47,9 @@ void check_model_sizes(const ModelConfig& m, const Manifest& manifest, const std
   require<CheckpointError>(config::is_countable(m) && m.num_hidden_layers <= std::ssize(manifest.tensors), shown,
                            ": its config has ", m.num_hidden_layers, " layers of hidden_size = ", m.hidden_size,
                            ", and the checkpoint ", manifest.tensors.size(), " tensors", kConfigFix);
+  constexpr std::int64_t kMostExperts = 1 << 18;  // of all layers: each has a name
+  require<CheckpointError>(m.num_local_experts <= kMostExperts / m.num_hidden_layers, shown, ": its config has ",
+                           m.num_hidden_layers, " layers with ", m.num_local_experts, " experts each", kConfigFix);
 }
 
 /// What is wrong with the tensors, as parameters of the model and their states.

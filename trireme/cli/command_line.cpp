@@ -162,8 +162,9 @@ void add_reshape(CLI::App& app, Choice& choice) {
   cmd->add_option("checkpoint", options->checkpoint,
                   "a checkpoint, or the folder of a run: then its newest valid checkpoint")
       ->required();
-  cmd->add_option("--to", options->to,
-                  "the layout: any of pp, dp, cp, tp, ep, zero, replicate, virtual_stages; others stay as they are")
+  cmd->add_option(
+         "--to", options->to,
+         "the layout: any of pp, dp, cp, tp, ep, expert_tp, zero, replicate, virtual_stages; others stay as they are")
       ->required();
   cmd->add_option("-o,--output", options->output, "new folder; the checkpoint is step-N in it")->required();
   cmd->footer(

@@ -4,6 +4,7 @@
 #include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/family.hpp"
 #include "trireme/nn/experts.hpp"
+#include "trireme/nn/pooled_balance.hpp"
 #include "trireme/nn/recompute.hpp"
 
 namespace trireme {
@@ -19,16 +20,27 @@ std::shared_ptr<Norm> make_norm(const ModelConfig& m, Parallel parallel) {
   return std::make_shared<RmsNorm>(m.hidden_size, m.norm_eps, parallel, parallel.partial_between());
 }
 
+bool balances_all_layers(const ModelConfig& m) {
+  return m.num_local_experts > 0 && m.router_aux_loss_coef > 0 &&
+         config::parse_router_balance(m.router_aux_loss_type) == config::RouterBalance::hf;
+}
+
 std::shared_ptr<Mlp> make_experts(const ModelConfig& m, Parallel parallel) {
   const std::int64_t hidden = m.moe_intermediate_size > 0 ? m.moe_intermediate_size : m.intermediate_size;
-  return std::make_shared<ExpertMlp>(RouterOptions{.features = m.hidden_size,
-                                                   .experts = m.num_local_experts,
-                                                   .top_k = m.num_experts_per_tok,
-                                                   .normalised = m.norm_topk_prob,
-                                                   .capacity_factor = m.expert_capacity_factor,
-                                                   .balance = m.router_aux_loss_coef,
-                                                   .z_loss = m.router_z_loss_coef},
-                                     hidden, parallel);
+  const bool has_sigmoid = config::parse_router_scoring(m.scoring_func) == config::RouterScoring::sigmoid;
+  return std::make_shared<ExpertMlp>(
+      RouterOptions{.features = m.hidden_size,
+                    .experts = m.num_local_experts,
+                    .top_k = m.num_experts_per_tok,
+                    .scores = has_sigmoid ? RouterScores::sigmoid : RouterScores::softmax,
+                    .normalised = m.norm_topk_prob,
+                    .scale = m.routed_scaling_factor,
+                    .capacity_factor = m.expert_capacity_factor,
+                    .balance = m.router_aux_loss_coef,
+                    .balance_over = balances_all_layers(m) ? BalanceOver::pooled : BalanceOver::sample,
+                    .z_loss = m.router_z_loss_coef,
+                    .selection_bias = m.router_bias_update_rate > 0},
+      hidden, parallel, m.shared_expert_intermediate_size);
 }
 
 std::shared_ptr<Mlp> make_mlp(const ModelConfig& m, Parallel parallel) {
@@ -100,8 +112,10 @@ Block::Block(const ModelConfig& m, Parallel parallel) {
 
 at::Tensor Block::forward(const at::Tensor& x_tD, const TokenFacts& tokens) {
   if (recompute != config::Recompute::full) return body(x_tD, tokens, recompute == config::Recompute::selective);
+  TokenFacts facts = tokens;
+  facts.context.chosen_experts = std::make_shared<at::Tensor>();
   // No layer in a block uses libtorch's generators: dropout masks are a function of their inputs.
-  return trireme::recompute([this, tokens](const at::Tensor& x) { return body(x, tokens, false); },
+  return trireme::recompute([this, facts](const at::Tensor& x) { return body(x, facts, false); },
                             {.preserve_rng = false}, x_tD);
 }
 
@@ -147,6 +161,14 @@ TokenFacts Decoder::facts_of(const ForwardContext& context, at::ScalarType dtype
   TokenFacts facts{.context = context, .attention = {}, .rows_t = parallel_.own_tokens(context.rows_T())};
   if (rope_) facts.attention.rotation = rope_->rotation(context.model_positions_T(), context.whole_length, dtype);
   facts.attention.sees = attention_mask(context, model_.sliding_window, parallel_);
+  if (context.training && balances_all_layers(model_)) {
+    require<ConfigError>(part_.has_embedding && part_.has_head,
+                         "model.router_aux_loss_type = \"hf\" in a pipeline: its loss needs all layers");
+    const Mesh& mesh = parallel_.params.mesh();
+    facts.context.pooled_balance =
+        std::make_shared<PooledBalance>(model_.router_aux_loss_coef, model_.num_experts_per_tok, mesh.world_group(),
+                                        mesh.expert_group(Axis::tp).size());
+  }
   return facts;
 }
 
@@ -240,6 +262,13 @@ void Decoder::use_units(UnitHooks* hooks, const UnitPlan& plan) {
           num_visits());
   hooks_ = hooks;
   visits_ = plan.visits;
+}
+
+std::vector<std::shared_ptr<Router>> Decoder::routers() const {
+  std::vector<std::shared_ptr<Router>> out;
+  for (const auto& module : modules(/*include_self=*/false))
+    if (auto router = std::dynamic_pointer_cast<Router>(module)) out.push_back(std::move(router));
+  return out;
 }
 
 void Decoder::set_recompute(config::Recompute mode) {

@@ -12,6 +12,7 @@
 #include "trireme/nn/embedding.hpp"
 #include "trireme/nn/mlp.hpp"
 #include "trireme/nn/norm.hpp"
+#include "trireme/nn/router.hpp"
 #include "trireme/nn/unit.hpp"
 
 namespace trireme {
@@ -75,6 +76,9 @@ class Decoder final : public Layer {
   at::Tensor sharded_logits(const at::Tensor& ids_T, const ForwardContext& context);
   /// [T, vocab_size] on every rank: for inspection.
   at::Tensor logits(const at::Tensor& ids_T, const ForwardContext& context);
+
+  /// Those of the layers with experts.
+  std::vector<std::shared_ptr<Router>> routers() const;
 
   void set_recompute(config::Recompute mode);
   struct UnitOptions {

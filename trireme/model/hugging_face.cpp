@@ -1,12 +1,11 @@
 #include "trireme/model/hugging_face.hpp"
 
-#include <algorithm>
-
 #include <ATen/ops/empty.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/checkpoint/hf_source.hpp"
 #include "trireme/config/foreign/hf_config_compare.hpp"
+#include "trireme/layout/box_copy.hpp"
 
 namespace trireme {
 namespace {
@@ -21,16 +20,16 @@ at::ScalarType scalar_type(files::SafetensorsDtype dtype) {
   }
 }
 
-/// Reads the rows of a box of our parameter that `name` holds.
-void read_box(const WeightName& name, const files::SafetensorsFolder::Found& found, Box global, at::Tensor into) {
-  const Range rows{std::max(global[0].begin, name.first_row), std::min(global[0].end, name.first_row + name.rows)};
-  if (rows.begin >= rows.end) return;
-  into = into.narrow(0, rows.begin - global[0].begin, rows.size());
-  global[0] = {rows.begin - name.first_row, rows.end - name.first_row};
-  if (name.transposed) std::swap(global[0], global[1]);
+/// Reads the part of a box of our parameter that `name` holds.
+void read_box(const WeightName& name, const files::SafetensorsFolder::Found& found, const Box& global,
+              at::Tensor into) {
+  const std::optional<WeightPart> part = part_of_weight(name, global);
+  if (!part) return;
+  into = box_view(into, relative_to(part->ours, global));
+  if (name.expert >= 0) into = into.squeeze(0);
 
   std::vector<std::int64_t> starts, sizes;
-  for (const Range& range : global) {
+  for (const Range& range : part->theirs) {
     starts.push_back(range.begin);
     sizes.push_back(range.size());
   }
@@ -84,7 +83,7 @@ void load_hugging_face(Decoder& decoder, const std::filesystem::path& path, cons
 }
 
 at::Tensor their_tensor(const WeightName& name, const at::Tensor& ours) {
-  const at::Tensor rows = ours.narrow(0, name.first_row, name.rows);
+  const at::Tensor rows = (name.expert >= 0 ? ours[name.expert] : ours).narrow(0, name.first_row, name.rows);
   return name.transposed ? rows.t() : rows;
 }
 

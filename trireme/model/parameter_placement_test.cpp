@@ -29,7 +29,7 @@ void expect_same_as_decoder(const ModelConfig& m) {
 }
 
 TEST(ParameterPlacement, IsThatOfTheDecoder) {
-  for (const char* family : {"gpt2", "llama", "mistral", "qwen2", "qwen3"})
+  for (const char* family : {"gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe"})
     for (const bool tied : {false, true})
       for (const bool bias : {false, true}) {
         ModelConfig m = small_model(family);
@@ -37,6 +37,10 @@ TEST(ParameterPlacement, IsThatOfTheDecoder) {
         m.attention_bias = bias;
         expect_same_as_decoder(m);
       }
+  ModelConfig deepseek = small_model("qwen3_moe");
+  deepseek.router_bias_update_rate = 1e-3;
+  deepseek.shared_expert_intermediate_size = 12;
+  expect_same_as_decoder(deepseek);
 }
 
 }  // namespace

@@ -35,7 +35,6 @@ struct AttachedLoss : torch::autograd::Function<AttachedLoss> {
 }  // namespace
 
 at::Tensor attach_loss(const at::Tensor& y, const at::Tensor& loss, Gradient gradient) {
-  require(loss.dim() == 0, "an attached loss of sizes ", loss.sizes(), ": must be a scalar");
   if (!at::GradMode::is_enabled() || !loss.requires_grad()) return y;
   return AttachedLoss::apply(y, loss, std::move(gradient));
 }

@@ -6,8 +6,9 @@
 
 namespace trireme {
 
-/// y. In backward, `loss` (a scalar) gets the gradient gradient(), and y that of the result: as if `loss` were added
-/// to the model's loss, which another pipeline stage may compute. The model's loss must depend on y.
+/// y. In backward, `loss` gets the gradient gradient(), of the same sizes, and y that of the result: as if a function
+/// of `loss` were added to the model's loss, which another pipeline stage may compute. The model's loss must depend on
+/// y.
 at::Tensor attach_loss(const at::Tensor& y, const at::Tensor& loss, std::function<at::Tensor()> gradient);
 
 }  // namespace trireme

@@ -6,6 +6,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/argsort.h>
 #include <ATen/ops/bincount.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
@@ -59,7 +60,7 @@ at::Tensor undoing(const at::Tensor& order) { return at::argsort(order); }
 
 }  // namespace
 
-ExpertMlp::ExpertMlp(const RouterOptions& router, std::int64_t hidden, Parallel parallel)
+ExpertMlp::ExpertMlp(const RouterOptions& router, std::int64_t hidden, Parallel parallel, std::int64_t shared_hidden)
     : parallel_(parallel),
       experts_(router.experts),
       etp_(parallel.params.mesh().expert_group(Axis::tp)),
@@ -76,6 +77,8 @@ ExpertMlp::ExpertMlp(const RouterOptions& router, std::int64_t hidden, Parallel 
                        .placement = {.cuts = {by_expert, {.axis = Axis::tp, .dim = 2}}, .view = View::expert},
                        .fill = Fill::residual_weight},
                       parallel);
+  if (shared_hidden > 0)
+    shared_ = register_module("shared", std::make_shared<SwigluMlp>(features, shared_hidden, parallel));
 }
 
 RoutedTokens ExpertMlp::routed_tokens(const ForwardContext& context) const {
@@ -93,7 +96,15 @@ RoutedTokens ExpertMlp::routed_tokens(const ForwardContext& context) const {
   return tokens;
 }
 
-at::Tensor ExpertMlp::forward(const at::Tensor& x, const ForwardContext& context, const MaybeRebuild&, bool) {
+at::Tensor ExpertMlp::forward(const at::Tensor& x, const ForwardContext& context, const MaybeRebuild& rebuild,
+                              bool rebuild_activation) {
+  if (!shared_) return routed(x, context);
+  // First: on a GPU it is computed while the host waits for the counts of the exchange.
+  const at::Tensor y = shared_->forward(x, context, rebuild, rebuild_activation);
+  return y + routed(x, context);
+}
+
+at::Tensor ExpertMlp::routed(const at::Tensor& x, const ForwardContext& context) {
   // The ranks of the experts' tp need the same tokens; their results are partial sums.
   if (etp_.size() == parallel_.tp.size()) return parallel_.add_up(mixture(parallel_.gather(x), context));
   const at::Tensor own = splits_tokens_ ? differentiable::split_replicated(x, 0, parallel_.tp).contiguous() : x;
@@ -116,13 +127,16 @@ at::Tensor ExpertMlp::mixture(const at::Tensor& x_TD, const ForwardContext& cont
   const std::int64_t own_experts = experts_ / ep.size();
   const at::Tensor counts = at::bincount(experts, {}, experts_);
   const at::Tensor arriving = ep.all_to_all(counts).wait();  // [rank, own expert]
-  const Counts send = on_host(counts), receive = on_host(arriving);
+  const at::Tensor to_send = x_TD.index_select(0, tokens);
+  // The host waits here, once: the sizes of the messages follow from the counts.
+  const Counts both = on_host(at::cat({counts, arriving}));
+  const Counts send(both.begin(), both.begin() + experts_), receive(both.begin() + experts_, both.end());
   const auto ranks = static_cast<std::size_t>(ep.size());
   const Counts send_rows = sums_of_runs(send, ranks), receive_rows = sums_of_runs(receive, ranks);
   const Arrivals here = arrivals(receive, static_cast<std::size_t>(own_experts));
   const at::Tensor by_expert = as_index(here.by_expert, x_TD.device());
 
-  const at::Tensor sent = differentiable::all_to_all(x_TD.index_select(0, tokens), ep, send_rows, receive_rows);
+  const at::Tensor sent = differentiable::all_to_all(to_send, ep, send_rows, receive_rows);
   const at::Tensor gate_up =
       kernels::grouped_linear(sent.index_select(0, by_expert), gate_up_e2fD_, here.rows_of_expert);
   const at::Tensor out = kernels::grouped_linear(kernels::swiglu(gate_up), down_eDf_, here.rows_of_expert);

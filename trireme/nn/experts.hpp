@@ -12,16 +12,19 @@ namespace trireme {
 ///   forward    tokens are sorted by expert and sent to the ranks of ep that have them (all_to_all of counts, then of
 ///              rows), each expert multiplies its rows, and the results return
 ///   backward   the same exchange in reverse; gradients of expert weights are summed over edp
+/// With a shared expert, y also has the MLP that every token visits.
 /// An expert without a token takes part with no rows, and has a gradient of zero. If the experts' tp is tp itself, all
 /// its ranks have the same tokens, and their results are summed; if it is smaller, the tokens are split over tp first.
 class ExpertMlp final : public Mlp {
  public:
-  /// The mesh of `parallel` must have a view for experts.
-  ExpertMlp(const RouterOptions& router, std::int64_t hidden, Parallel parallel);
+  /// The mesh of `parallel` must have a view for experts. `shared_hidden`: of the shared expert; 0: there is none.
+  ExpertMlp(const RouterOptions& router, std::int64_t hidden, Parallel parallel, std::int64_t shared_hidden = 0);
   at::Tensor forward(const at::Tensor& x, const ForwardContext& context, const MaybeRebuild& rebuild = {},
                      bool rebuild_activation = false) override;
+  const std::shared_ptr<Router>& router() const { return router_; }
 
  private:
+  at::Tensor routed(const at::Tensor& x, const ForwardContext& context);
   /// The tokens that this rank routes, of those in `context`.
   RoutedTokens routed_tokens(const ForwardContext& context) const;
   at::Tensor mixture(const at::Tensor& x_TD, const ForwardContext& context);
@@ -31,6 +34,7 @@ class ExpertMlp final : public Mlp {
   Group& etp_;
   const bool splits_tokens_;  // over tp, because the experts' tp is smaller and the layer's input is not split
   std::shared_ptr<Router> router_;
+  std::shared_ptr<SwigluMlp> shared_;  // may be null
   at::Tensor gate_up_e2fD_, down_eDf_;
 };
 

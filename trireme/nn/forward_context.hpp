@@ -2,6 +2,7 @@
 // The identity of the tokens in a forward, independent of the layout: for dropout masks and positions.
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,8 @@
 #include "trireme/layout/split.hpp"
 
 namespace trireme {
+
+class PooledBalance;
 
 /// The tokens of a microbatch are `batch` consecutive samples of `length` tokens: T = batch * length.
 struct ForwardContext {
@@ -25,11 +28,16 @@ struct ForwardContext {
   at::Tensor document_positions_T = {};  // i64: what the model takes for the position of each token
   at::Tensor documents_bS = {};          // i64: numbers of the documents, of whole samples over all cp ranks
 
-  // Auxiliary losses of layers (experts). Without loss_gradient they have no effect.
-  /// The gradient of the model's summed loss, called in backward: that of auxiliary losses too, summed over tokens.
-  std::function<at::Tensor()> loss_gradient = {};
+  // Auxiliary losses of layers (experts):
+  /// What their sum over tokens and layers is multiplied by in the loss: 1 / tokens of the step, and the loss scale.
+  double auxiliary_factor = 0;
   /// Called with the auxiliary losses of each layer, summed over this rank's tokens.
   std::function<void(const at::Tensor& sum)> auxiliary_loss = {};
+  /// For a balancing loss over all layers (Decoder sets it).
+  std::shared_ptr<PooledBalance> pooled_balance = {};
+  /// Of a layer that is recomputed in backward: the experts that its router chose in forward. A second choice could
+  /// differ, by rounding. Block sets it.
+  std::shared_ptr<at::Tensor> chosen_experts = {};
 
   /// Called with the output of every module on the residual stream and the module's full name: to compare two runs.
   std::function<void(const std::string& path, const at::Tensor& x_t)> probe = {};

@@ -1,12 +1,15 @@
 #include "trireme/nn/router.hpp"
 
 #include <cmath>
+#include <utility>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/bincount.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/searchsorted.h>
 #include <ATen/ops/softmax.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/topk.h>
 #include <ATen/ops/zeros.h>
@@ -15,6 +18,8 @@
 #include "trireme/kernels/dtype.hpp"
 #include "trireme/kernels/matmul.hpp"
 #include "trireme/nn/attached_loss.hpp"
+#include "trireme/nn/init_scope.hpp"
+#include "trireme/nn/pooled_balance.hpp"
 
 namespace trireme {
 
@@ -32,32 +37,73 @@ Router::Router(const RouterOptions& options, Parallel parallel, int copies)
       "weight",
       {.shape = {options.experts, options.features}, .partial = parallel.tp.size() > 1 ? AxisSet(Axis::tp) : AxisSet()},
       parallel);
+  if (!options.selection_bias) return;
+  const InitScope scope(current_init_options().device(), kernels::wide_dtype(weight_ED.scalar_type()));
+  selection_bias_E = declare("selection_bias", {.shape = {options.experts}, .fill = Fill::zeros}, parallel);
+  selection_bias_E.set_requires_grad(false);
+}
+
+at::Tensor Router::choose(const at::Tensor& scores_TE) const {
+  const at::NoGradGuard no_grad;
+  const at::Tensor ranked_TE = selection_bias_E.defined() ? scores_TE + selection_bias_E : scores_TE;
+  return std::get<1>(at::topk(ranked_TE, options_.top_k, 1));
 }
 
 Routing Router::forward(const at::Tensor& x_TD, const RoutedTokens& tokens, const ForwardContext& context) {
   const at::Tensor logits_TE = kernels::linear(x_TD, weight_ED).to(kernels::wide_dtype(x_TD.scalar_type()));
   const at::Tensor scores_TE =
       options_.scores == RouterScores::softmax ? at::softmax(logits_TE, 1) : logits_TE.sigmoid();
-  auto [weights_Tk, experts_Tk] = at::topk(scores_TE, options_.top_k, 1);
+  const bool again = context.chosen_experts && context.chosen_experts->defined();
+  const at::Tensor experts_Tk = again ? *context.chosen_experts : choose(scores_TE);
+  if (context.chosen_experts) *context.chosen_experts = experts_Tk;
+  at::Tensor weights_Tk = scores_TE.gather(1, experts_Tk);
   if (options_.normalised) weights_Tk = weights_Tk / weights_Tk.sum(1, /*keepdim=*/true);
   if (options_.scale != 1) weights_Tk = weights_Tk * options_.scale;
   Routing routing{.experts_Tk = experts_Tk, .weights_Tk = weights_Tk, .keeps_Tk = {}};
   if (options_.capacity_factor > 0) routing.keeps_Tk = within_capacity(experts_Tk, tokens);
-  if (context.training && (options_.balance > 0 || options_.z_loss > 0)) {
+  if (!context.training) return routing;
+  if (selection_bias_E.defined() && !again) {
+    const at::Tensor choices_E = at::bincount(experts_Tk.flatten(), {}, options_.experts);
+    choices_E_ = choices_E_.defined() ? choices_E_ + choices_E : choices_E;
+  }
+  const double factor = context.auxiliary_factor / copies_;  // each of the copies computes a part of the gradient
+  const bool pooled = options_.balance > 0 && options_.balance_over == BalanceOver::pooled;
+  if (options_.z_loss > 0 || (options_.balance > 0 && !pooled)) {
     const at::Tensor loss = losses(logits_TE, scores_TE, experts_Tk, tokens);
-    if (context.auxiliary_loss) context.auxiliary_loss(loss.detach() / copies_);
-    if (context.loss_gradient)
-      routing.weights_Tk = attach_loss(
-          weights_Tk, loss, [gradient = context.loss_gradient, copies = copies_] { return gradient() / copies; });
+    if (context.auxiliary_loss && !again) context.auxiliary_loss(loss.detach() / copies_);
+    routing.weights_Tk = attach_loss(routing.weights_Tk, loss, [factor, options = loss.options().requires_grad(false)] {
+      return at::full({}, factor, options);
+    });
+  }
+  if (pooled) {
+    require(context.pooled_balance != nullptr, "a router with a balance over all layers, and nothing to add it to");
+    const at::Tensor scores_E = shares(scores_TE).sum(0);
+    if (!again)
+      context.pooled_balance->add(at::bincount(experts_Tk.flatten(), {}, options_.experts), scores_E.detach());
+    routing.weights_Tk = attach_loss(routing.weights_Tk, scores_E,
+                                     [factor, pool = context.pooled_balance, report = context.auxiliary_loss] {
+                                       return pool->gradient_E(report) * factor;
+                                     });
   }
   return routing;
+}
+
+/// Scores that add up to one for each token.
+at::Tensor Router::shares(const at::Tensor& scores_TE) const {
+  return options_.scores == RouterScores::softmax ? scores_TE : scores_TE / scores_TE.sum(1, /*keepdim=*/true);
+}
+
+at::Tensor Router::take_choices_E() {
+  require(selection_bias_E.defined(), "the choices of a router without a selection bias are not counted");
+  if (!choices_E_.defined()) return at::zeros({options_.experts}, selection_bias_E.options().dtype(at::kLong));
+  return std::exchange(choices_E_, at::Tensor());
 }
 
 at::Tensor Router::losses(const at::Tensor& logits_TE, const at::Tensor& scores_TE, const at::Tensor& experts_Tk,
                           const RoutedTokens& tokens) const {
   at::Tensor sum = at::zeros({}, logits_TE.options().requires_grad(false));
   if (options_.z_loss > 0) sum = sum + options_.z_loss * at::logsumexp(logits_TE, {1}).square().sum();
-  if (options_.balance == 0) return sum;
+  if (options_.balance == 0 || options_.balance_over != BalanceOver::sample) return sum;
   const std::int64_t experts = options_.experts;
   const at::Tensor choices = (tokens.samples_T.unsqueeze(1) * experts + experts_Tk).flatten();
   at::Tensor counts_bE = at::bincount(choices, {}, tokens.num_samples * experts);
@@ -65,9 +111,7 @@ at::Tensor Router::losses(const at::Tensor& logits_TE, const at::Tensor& scores_
   const double all_choices = static_cast<double>(options_.top_k * tokens.sample_length);
   const at::Tensor load_bE =
       counts_bE.to(scores_TE.scalar_type()).view({tokens.num_samples, experts}) * (experts / all_choices);
-  const at::Tensor shares_TE =
-      options_.scores == RouterScores::softmax ? scores_TE : scores_TE / scores_TE.sum(1, /*keepdim=*/true);
-  return sum + options_.balance * (load_bE.index_select(0, tokens.samples_T) * shares_TE).sum();
+  return sum + options_.balance * (load_bE.index_select(0, tokens.samples_T) * shares(scores_TE)).sum();
 }
 
 at::Tensor Router::within_capacity(const at::Tensor& experts_Tk, const RoutedTokens& tokens) const {
@@ -90,6 +134,19 @@ at::Tensor Router::within_capacity(const at::Tensor& experts_Tk, const RoutedTok
   const at::Tensor first = groups_Tk.flatten() * (tokens.sample_length * k);
   const at::Tensor index = at::searchsorted(sorted, own) - at::searchsorted(sorted, first);
   return index.lt(capacity).view({T, k});
+}
+
+void update_selection_biases(const std::vector<std::shared_ptr<Router>>& routers, const Mesh& mesh, double rate) {
+  if (routers.empty()) return;
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> choices;
+  for (const auto& router : routers) choices.push_back(router->take_choices_E());
+  // Ranks of tp that route the same tokens count them all alike: the sign is the same.
+  at::Tensor load_RE = mesh.token_group().all_reduce(at::stack(choices)).wait();
+  load_RE = mesh.group(Axis::tp).all_reduce(load_RE).wait().to(at::kDouble);
+  const at::Tensor signs_RE = (load_RE.mean(1, /*keepdim=*/true) - load_RE).sign();
+  for (std::size_t i = 0; i < routers.size(); ++i)
+    routers[i]->selection_bias_E.add_(signs_RE[static_cast<std::int64_t>(i)], rate);
 }
 
 }  // namespace trireme

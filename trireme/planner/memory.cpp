@@ -52,7 +52,15 @@ Specs attention_specs(const ModelConfig& m) {
 }
 
 Specs mlp_specs(const ModelConfig& m) {
-  const std::int64_t h = m.hidden_size, f = m.intermediate_size;
+  const std::int64_t h = m.hidden_size;
+  if (m.num_local_experts > 0) {
+    Specs specs = {whole({m.num_local_experts, h})};
+    if (m.router_bias_update_rate > 0) specs.push_back(whole({m.num_local_experts}));
+    if (const std::int64_t shared = m.shared_expert_intermediate_size; shared > 0)
+      append(specs, {cut({2 * shared, h}, gate_up(Axis::tp, 0, shared)), cut({h, shared}, {Axis::tp, 1})});
+    return specs;
+  }
+  const std::int64_t f = m.intermediate_size;
   if (!has_gelu(m)) return {cut({2 * f, h}, gate_up(Axis::tp, 0, f)), cut({h, f}, {Axis::tp, 1})};
   return {cut({f, h}, {Axis::tp, 0}), cut({f}, {Axis::tp, 0}), cut({h, f}, {Axis::tp, 1}), whole({h})};
 }
@@ -71,7 +79,7 @@ struct Run {
   const StageShare stage;
   const LocalParameters parameters;
   const PrecisionConfig precision;
-  const std::int64_t shards;
+  const std::int64_t shards, expert_shards;
   const double tokens;   // T of a rank: all tokens in the sharded matmuls
   const double between;  // tokens that it holds between the layers
 
@@ -118,7 +126,8 @@ Run run_of(const Config& c, const std::string& compute_dtype, const StageShare& 
   if (precision.param == "auto") precision.param = compute_dtype;
   const ParallelismConfig& p = c.parallelism;
   const double tokens = real(c.training.seq_len * c.training.micro_batch_size) / real(p.cp);
-  LocalParameters parameters = local_parameters(c.model, p.tp);
+  LocalParameters parameters = local_parameters(c.model, p.tp, p.ep, p.expert_tp);
+  const std::int64_t dp = std::max<std::int64_t>(1, p.dp), expert_tp = p.expert_tp > 0 ? p.expert_tp : p.tp;
   parameters.layers = stage.layers;
   if (!stage.has_embedding) parameters.embedding.clear();
   if (!stage.has_head) {
@@ -131,21 +140,25 @@ Run run_of(const Config& c, const std::string& compute_dtype, const StageShare& 
           .stage = stage,
           .parameters = std::move(parameters),
           .precision = precision,
-          .shards = std::max<std::int64_t>(1, p.dp / p.replicate) * p.cp,
+          .shards = std::max<std::int64_t>(1, dp / p.replicate) * p.cp,
+          .expert_shards = std::max<std::int64_t>(1, dp * p.cp * p.tp / (p.ep * expert_tp * p.replicate)),
           .tokens = tokens,
           .between = p.sequence_parallel ? tokens / real(p.tp) : tokens};
 }
 
 void add_states(MemoryPlan& plan, const Run& run) {
   const Config& c = run.config;
-  const std::vector<config::Bytes> parts =
-      config::state_bytes(run.parameters.total(), run.precision, c.optimizer.name, c.parallelism.zero, run.shards,
-                          c.parallelism.contiguous_gradients);
-  plan.weights = parts[0].bytes;
-  plan.gradients = parts[1].bytes;
-  plan.master = parts[2].bytes;
   const bool stateless = c.optimizer.name == "sgd" && c.optimizer.momentum == 0;
-  plan.states = stateless ? 0 : parts[3].bytes;
+  const std::int64_t experts = run.parameters.expert_total();
+  for (const auto& [elements, shards] :
+       {std::pair(run.parameters.total() - experts, run.shards), std::pair(experts, run.expert_shards)}) {
+    const std::vector<config::Bytes> parts = config::state_bytes(
+        elements, run.precision, c.optimizer.name, c.parallelism.zero, shards, c.parallelism.contiguous_gradients);
+    plan.weights += parts[0].bytes;
+    plan.gradients += parts[1].bytes;
+    plan.master += parts[2].bytes;
+    plan.states += stateless ? 0 : parts[3].bytes;
+  }
 }
 
 /// Bytes that a layer stores for backward. Selective recompute also skips what is cheap to recompute: outputs of norms,
@@ -161,10 +174,21 @@ double layer_bytes(const Run& run, config::Recompute recompute) {
                                       .flash_attention = m.attention_dropout == 0,
                                       .bytes_an_element = config::dtype_bytes(run.precision.param)};
   double bytes = 0;
+  const bool has_experts = m.num_local_experts > 0;  // nothing of them is recomputed
   for (const config::Bytes& part : config::layer_activation_bytes(m, shape, recompute)) {
-    if (recompute == config::Recompute::selective && (part.name == "qkv input" || part.name == "mlp input")) continue;
-    const double again = part.name == "mlp hidden" ? (has_gelu(m) ? 1.0 / 2 : 1.0 / 3) : 0;
+    if (recompute == config::Recompute::selective &&
+        (part.name == "qkv input" || (part.name == "mlp input" && !has_experts)))
+      continue;
+    const double again = part.name == "mlp hidden" && !has_experts ? (has_gelu(m) ? 1.0 / 2 : 1.0 / 3) : 0;
     bytes += part.bytes * (recompute == config::Recompute::selective ? 1 - again : 1);
+  }
+  if (has_experts && recompute != config::Recompute::full) {
+    // Per token and expert the rows that arrive and, in f32, those that return; scores, and the shared expert.
+    const double element = shape.bytes_an_element, wide = std::max(4.0, element), tp = real(p.tp);
+    const double tokens = run.tokens * real(p.expert_tp > 0 ? p.expert_tp : p.tp) / tp;
+    bytes += tokens * real(m.num_experts_per_tok) * real(m.hidden_size) * (element + wide);
+    bytes += tokens * real(m.num_local_experts) * wide;
+    bytes += 3 * run.tokens * real(m.shared_expert_intermediate_size) / tp * element;
   }
   if (m.qk_norm && recompute != config::Recompute::full) {
     const double heads =
@@ -205,7 +229,7 @@ std::vector<double> units_of(const Run& run, std::int64_t at_least) {
       if (tensor >= at_least) sum += real(tensor);
     return sum;
   };
-  const double layer = size(n.layer);
+  const double layer = size(n.layer) + size(n.experts);
   const std::int64_t width = config::layers_per_unit(run.config);
   if (width == 0) return {size(n.embedding) + real(n.layers) * layer + size(n.head)};
   std::vector<double> units = {size(n.embedding)};
@@ -224,7 +248,7 @@ double persistent_elements(const Run& run) {
       if (tensor <= run.config.parallelism.persistence_threshold) sum += real(tensor);
     return sum;
   };
-  return small(n.embedding) + real(n.layers) * small(n.layer) + small(n.head);
+  return small(n.embedding) + real(n.layers) * (small(n.layer) + small(n.experts)) + small(n.head);
 }
 
 /// One unit in use and the next being prefetched, limited by max_live_parameters.
@@ -281,6 +305,18 @@ double context_buffers(const Run& run) {
                                                     : 2 * kv * element + 3 * kv * wide);
 }
 
+/// What the backward of one layer with experts holds: rows on their way and the gradients of hidden features, and the
+/// gradients of the weights before they are added.
+double expert_buffers(const Run& run) {
+  const ModelConfig& m = run.config.model;
+  if (m.num_local_experts == 0) return 0;
+  const ParallelismConfig& p = run.config.parallelism;
+  const double expert_tp = real(p.expert_tp > 0 ? p.expert_tp : p.tp);
+  const double rows = run.tokens * expert_tp / real(p.tp) * real(m.num_experts_per_tok);
+  const double width = real(m.moe_intermediate_size > 0 ? m.moe_intermediate_size : m.intermediate_size) / expert_tp;
+  return (rows * (4 * real(m.hidden_size) + 3 * width) + real(elements(run.parameters.experts))) * run.param_bytes();
+}
+
 void add_communication(MemoryPlan& plan, const Run& run) {
   const ParallelismConfig& p = run.config.parallelism;
   const PrecisionConfig& precision = run.precision;
@@ -302,7 +338,7 @@ void add_communication(MemoryPlan& plan, const Run& run) {
     plan.live_units =
         (persistent_elements(run) + live_elements(run, units_of(run, p.persistence_threshold + 1))) * run.param_bytes();
   }
-  plan.buffers += context_buffers(run);
+  plan.buffers += context_buffers(run) + expert_buffers(run);
 }
 
 /// The largest unit with a value of at least ten, so that integers are precise enough.
@@ -318,9 +354,7 @@ std::pair<double, std::string_view> unit_for(double bytes) {
 
 std::int64_t elements(const UnitTensors& unit) { return std::accumulate(unit.begin(), unit.end(), std::int64_t{0}); }
 
-LocalParameters local_parameters(const ModelConfig& m, std::int64_t tp) {
-  require<ConfigError>(m.num_local_experts == 0, "model.num_local_experts = ", m.num_local_experts,
-                       ": the memory of a mixture of experts is not predicted yet");
+LocalParameters local_parameters(const ModelConfig& m, std::int64_t tp, std::int64_t ep, std::int64_t expert_tp) {
   const ParamLayout layout(Grid({{Axis::tp, static_cast<int>(tp)}}));
   const auto local = [&](const Specs& specs) {
     UnitTensors sizes;
@@ -336,8 +370,13 @@ LocalParameters local_parameters(const ModelConfig& m, std::int64_t tp) {
   append(layer, norm_specs(m));
   append(layer, mlp_specs(m));
   if (!m.tie_word_embeddings) head.push_back(head_weight);
+  // Gate, up and down of the experts of a rank.
+  const std::int64_t matrix = m.num_local_experts / ep * m.hidden_size *
+                              (m.moe_intermediate_size > 0 ? m.moe_intermediate_size : m.intermediate_size) /
+                              (expert_tp > 0 ? expert_tp : tp);
   return {.embedding = local(embedding),
           .layer = local(layer),
+          .experts = m.num_local_experts > 0 ? UnitTensors{2 * matrix, matrix} : UnitTensors{},
           .head = local(head),
           .layers = m.num_hidden_layers,
           .head_weight = local({head_weight})[0]};

@@ -16,15 +16,21 @@ std::int64_t elements(const UnitTensors& unit);
 /// replicated.
 struct LocalParameters {
   UnitTensors embedding;  // including learned positions
-  UnitTensors layer;      // one layer: all are equal
+  UnitTensors layer;      // one layer, without its experts: all are equal
+  UnitTensors experts;    // of one layer
   UnitTensors head;       // last norm, and the head's weight unless it is tied
   std::int64_t layers = 0;
   std::int64_t head_weight = 0;  // the LM head matrix, tied or not: v h, v = ceil(V / tp)
 
-  std::int64_t total() const { return elements(embedding) + layers * elements(layer) + elements(head); }
+  std::int64_t expert_total() const { return layers * elements(experts); }
+  std::int64_t total() const {
+    return elements(embedding) + layers * elements(layer) + elements(head) + expert_total();
+  }
 };
-/// Expects derived values (derive.hpp) and a tp that divides the heads and the MLP width. ConfigError for experts.
-LocalParameters local_parameters(const ModelConfig& model, std::int64_t tp);
+/// Expects derived values (derive.hpp) and degrees that divide the heads, the MLP width and the experts.
+/// `expert_tp` = 0: tp.
+LocalParameters local_parameters(const ModelConfig& model, std::int64_t tp, std::int64_t ep = 1,
+                                 std::int64_t expert_tp = 0);
 
 /// Bytes per rank, without kernel workspaces, allocator fragmentation and the process's own memory.
 struct MemoryPlan {
@@ -40,7 +46,7 @@ struct MemoryPlan {
   double total() const { return weights + gradients + master + states + activations + logits + buffers + live_units; }
 };
 /// Expects derived values; an unset dp counts as 1. `compute_dtype` is what "auto" resolves to on the device.
-/// In a pipeline, that of the rank with the most. ConfigError for experts, which are not predicted yet.
+/// In a pipeline, that of the rank with the most. Experts are assumed to have equal numbers of tokens.
 MemoryPlan predict_memory(const Config& config, const std::string& compute_dtype = "float32", bool on_gpu = false);
 
 /// Tokens per tile of the loss. Small for a CPU's caches, large to keep a GPU busy.

@@ -237,9 +237,26 @@ TEST(PredictMemory, OfAPipeline) {
   EXPECT_EQ(plan("2", "1f1b", "8").activations, plan("2", "1f1b", "64").activations);
 }
 
-TEST(PredictMemory, RefusesWhatItCannotKnow) {
-  EXPECT_EQ(message_of<ConfigError>([] { predict_memory(config_of("mixtral-8x7b")); }),
-            "model.num_local_experts = 8: the memory of a mixture of experts is not predicted yet");
+TEST(PredictMemory, OfExperts) {
+  const Config mixtral = config_of("mixtral-8x7b");
+  const LocalParameters all = local_parameters(mixtral.model, 1);
+  EXPECT_EQ(all.total(), config::count_parameters(mixtral.model).total());
+  const auto with = [](const char* dp, const char* ep, const char* zero) {
+    return predict_memory(config_of("mixtral-8x7b", {"--parallelism.dp", dp, "--parallelism.ep", ep,
+                                                     "--parallelism.zero", zero, "--training.micro_batch_size", "1"}));
+  };
+  // The experts of a layer over ep; what is left is on all ranks.
+  const std::int64_t experts = all.expert_total(), dense = all.total() - experts;
+  EXPECT_EQ(local_parameters(mixtral.model, 1, 4).total(), dense + experts / 4);
+  EXPECT_EQ(local_parameters(mixtral.model, 2, 4, 1).expert_total(), experts / 4);
+  EXPECT_EQ(local_parameters(mixtral.model, 2, 4, 2).expert_total(), experts / 8);
+  const double element = 4;
+  EXPECT_EQ(with("8", "1", "0").weights, static_cast<double>(dense + experts) * element);
+  EXPECT_EQ(with("8", "4", "0").weights, static_cast<double>(dense + experts / 4) * element);
+  // ZeRO cuts each kind over the ranks that hold the same part.
+  EXPECT_EQ(with("8", "4", "3").weights,
+            (static_cast<double>(dense) / 8 + static_cast<double>(experts / 4) / 2) * element);
+  EXPECT_EQ(with("8", "8", "3").weights, static_cast<double>(dense + experts) / 8 * element);
 }
 
 TEST(Describe, ChoosesAUnitAndLeavesOutWhatIsNothing) {

@@ -32,6 +32,7 @@ std::vector<Entry> entries(const StepRecord& record) {
   };
   list.push_back({.key = "loss", .value = record.loss, .exact = true});
   list.push_back({.key = "grad_norm", .value = record.grad_norm, .format = ".4g", .exact = true});
+  add("aux_loss", record.aux_loss, ".4g");
   add("lr", record.lr, ".4g");
   list.push_back({.key = "tokens", .value = record.tokens});
   add("tokens_per_sec", record.tokens_per_sec, ".0f");

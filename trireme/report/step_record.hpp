@@ -12,7 +12,8 @@ struct StepRecord {
   double time = 0;         // when it ended, in seconds since 1970
   std::int64_t steps = 0;  // planned
   double loss = 0;
-  double grad_norm = 0;  // before clipping
+  double grad_norm = 0;              // before clipping
+  std::optional<double> aux_loss{};  // of routers; trained together with `loss`, which does not contain it
   double lr = 0;
   std::int64_t tokens = 0;  // consumed so far
   double tokens_per_sec = 0;

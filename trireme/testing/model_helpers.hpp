@@ -19,7 +19,10 @@ inline ModelConfig small_model(const std::string& family) {
   m.vocab_size = 37;
   m.max_position_embeddings = 8;
   m.tie_word_embeddings = family == "gpt2";
-  m.qk_norm = family == "qwen3";
+  m.qk_norm = family.starts_with("qwen3");
+  if (family == "mixtral" || family == "qwen3_moe") m.num_local_experts = 4;
+  if (family == "mixtral") m.moe_intermediate_size = m.intermediate_size;
+  if (family == "qwen3_moe") m.moe_intermediate_size = 8;
   m.hidden_act = family == "gpt2" ? "gelu_new" : "silu";
   return m;
 }

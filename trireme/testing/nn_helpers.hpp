@@ -19,7 +19,8 @@ namespace trireme {
 /// Runs `body` on tp ranks as threads, with new layers in f64.
 inline void on_tp(int ranks, const std::function<void(Mesh&)>& body) {
   run_ranks(ranks, [&](World& world) {
-    Mesh mesh(Grid::dense({.tp = ranks}), world);
+    const Grid grid = Grid::dense({.tp = ranks});
+    Mesh mesh(grid, world, {}, expert_view(grid, 1));
     const InitScope f64(at::kCPU, at::kDouble);
     body(mesh);
   });

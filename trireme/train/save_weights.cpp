@@ -36,12 +36,8 @@ std::vector<files::SafetensorsTensor> tensors_of(const Zero& zero,
   for (const ParamSection& section : zero.sections())
     for (const ModelParam& param : section.params) {
       held.insert(param.name);
-      for (const WeightName& name : names.at(param.name)) {
-        Shape shape = param.shape;
-        shape[0] = name.rows;
-        if (name.transposed) std::swap(shape[0], shape[1]);
-        tensors.push_back({name.theirs, file_dtype(param.dtype), std::move(shape)});
-      }
+      for (const WeightName& name : names.at(param.name))
+        tensors.push_back({name.theirs, file_dtype(param.dtype), their_shape(name, param.shape)});
     }
   for (const auto& [ours, theirs] : names) require(held.contains(ours), "save_weights: Zero does not hold ", ours);
   return tensors;

@@ -10,7 +10,7 @@ namespace trireme {
 namespace {
 
 /// Elements of the sum over all ranks; the peaks follow, one per rank, and then the bubbles.
-enum Fact : std::int64_t { kLoss, kInterrupted, kPreempted, kFailed, kSave, kWriting, kFacts };
+enum Fact : std::int64_t { kLoss, kAuxiliary, kInterrupted, kPreempted, kFailed, kSave, kWriting, kFacts };
 
 }  // namespace
 
@@ -41,6 +41,7 @@ StepAgreement agree(const at::Tensor& loss_sum, const StepFacts& own, const Mesh
   facts[kFacts + world.size() + world.rank()] = own.bubble;
   at::Tensor all = host.to(loss_sum.device());
   if (mesh.coord(Axis::tp) == 0) all[kLoss] = loss_sum;  // the same on all ranks of tp: counted once
+  if (own.auxiliary_sum.defined()) all[kAuxiliary] = own.auxiliary_sum;
   all = mesh.world_group().all_reduce_(all).wait().cpu();
   const auto* sums = all.const_data_ptr<double>();
   const auto most = [&](int list) {
@@ -48,6 +49,7 @@ StepAgreement agree(const at::Tensor& loss_sum, const StepFacts& own, const Mesh
     return *std::max_element(begin, begin + world.size());
   };
   StepAgreement agreed{.loss_sum = sums[kLoss],
+                       .auxiliary_sum = sums[kAuxiliary],
                        .failed = sums[kFailed] > 0,
                        .save = sums[kSave] > 0,
                        .writing = sums[kWriting] > 0,

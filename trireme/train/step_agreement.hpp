@@ -25,6 +25,7 @@ class TokenCount {
 
 struct StepAgreement {
   double loss_sum = 0;             // of all tokens of the step
+  double auxiliary_sum = 0;        // of the auxiliary losses of the layers, likewise
   std::optional<ExitCode> stop{};  // some rank was asked to stop, with this exit code
   bool failed = false;             // some rank has no data for the step
   bool save = false;               // some rank was asked to save a checkpoint
@@ -38,7 +39,8 @@ struct StepFacts {
   std::optional<ExitCode> stop{};
   bool failed = false, save = false, writing = false;
   std::int64_t peak_bytes = 0;
-  double bubble = 0;  // StepOutcome::bubble
+  double bubble = 0;              // StepOutcome::bubble
+  at::Tensor auxiliary_sum = {};  // over this rank's tokens, f64; undefined: 0
 };
 
 /// `loss_sum`: over this rank's tokens, f64. Collective; synchronizes with the device.

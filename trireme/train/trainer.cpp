@@ -209,11 +209,15 @@ StepResult Trainer::run_step(std::int64_t step) {
   TokenCount tokens(microbatches, data_error_ != nullptr, mesh_, context_.device());
 
   // Forward and backward of every microbatch.
+  at::Tensor auxiliary_sum = at::zeros({}, at::TensorOptions(at::kDouble).device(context_.device()));
+  const ForwardHooks hooks{.probe = {},
+                           .auxiliary_factor = auxiliary_factor(step, result.scale),
+                           .auxiliary_loss = [&](const at::Tensor& sum) { auxiliary_sum += sum; }};
   const StepOutcome outcome = model_->executor().run(
       {.step = step,
        .forward =
            [&](int chunk, int m, const std::vector<Tensors>& inputs) {
-             return model_->forward(chunk, microbatches[static_cast<std::size_t>(m)], inputs);
+             return model_->forward(chunk, microbatches[static_cast<std::size_t>(m)], inputs, hooks);
            },
        .loss_gradient = [&] { return loss_gradient(result.scale, tokens); },
        .shape_key = [&](int m) { return shape_key(microbatches[static_cast<std::size_t>(m)]); }});
@@ -239,15 +243,18 @@ StepResult Trainer::run_step(std::int64_t step) {
                                       .save = io_.save_asked(),
                                       .writing = saver_->is_writing(),
                                       .peak_bytes = memory_.take_peak(),
-                                      .bubble = outcome.bubble()},
+                                      .bubble = outcome.bubble(),
+                                      .auxiliary_sum = auxiliary_sum},
                                      mesh_);
   result.norm = std::move(update).settle();
   result.finite = std::isfinite(result.norm);
+  model_->update_routers(result.finite);
   if (saver_->in_progress() && !agreed.writing) saver_->settle();
 
   // Result.
   result.valid_tokens = tokens.total().item<double>();
   result.loss = agreed.loss_sum / std::max(1.0, result.valid_tokens);
+  result.auxiliary_loss = agreed.auxiliary_sum * auxiliary_factor(step, 1);
   result.stop = agreed.stop;
   result.data_failed = agreed.failed;
   result.save = agreed.save;
@@ -260,6 +267,12 @@ StepResult Trainer::run_step(std::int64_t step) {
   t.waited = context_.world().recorder().waited_seconds() - waited_before;
   peak_bytes_ = std::max(peak_bytes_, agreed.peak_bytes);
   return result;
+}
+
+/// Auxiliary losses are means over the tokens of a step, also of those without a target.
+double Trainer::auxiliary_factor(std::int64_t step, double scale) const {
+  const std::int64_t tokens = config_.training.global_batch_size * batches_->data().sampler().seq_len(step);
+  return scale / static_cast<double>(tokens);
 }
 
 double Trainer::validate(std::int64_t done) {
@@ -286,6 +299,7 @@ checkpoint::Manifest Trainer::manifest_of(std::int64_t step) const {
   manifest.time = utc_text(std::chrono::system_clock::now());
   manifest.config = given_;
   for (const auto& [axis, degree] : mesh_.grid().axes()) manifest.layout[name(axis)] = degree;
+  if (config_.parallelism.ep > 1) manifest.layout[name(Axis::ep)] = config_.parallelism.ep;
   manifest.layout["world"] = context_.world_size();
   manifest.layout["zero"] = config_.parallelism.zero;
   checkpoint::TrainingState& state = manifest.training;
@@ -385,7 +399,8 @@ void Trainer::wait_for_space(const std::filesystem::path& folder) {
   const std::string origin = find_non_finite(
       model_->executor(), zero(), mesh_, step, loss_gradient_,
       [&](int chunk, int m, const std::vector<Tensors>& inputs, const Probe& probe) {
-        return model_->forward(chunk, microbatch(m), inputs, probe);
+        return model_->forward(chunk, microbatch(m), inputs,
+                               {.probe = probe, .auxiliary_factor = auxiliary_factor(step, result.scale)});
       },
       [&](int m) { return shape_key(microbatch(m)); });
   const std::string saved = step > 1 ? str(save(step - 1)) : "";

@@ -39,6 +39,7 @@ class Trainer {
  private:
   StepResult run_step(std::int64_t step);
   void announce_stop(std::int64_t step);
+  double auxiliary_factor(std::int64_t step, double scale) const;
   double validate(std::int64_t done);
   template <class Take, class Empty>
   auto take_or_empty(const Take& take, const Empty& empty);

@@ -1,6 +1,7 @@
 #include "trireme/train/training_model.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include <ATen/ops/zeros.h>
 
@@ -40,7 +41,7 @@ ParamValues initial_values(const Config& config, const std::vector<ModelChunk>& 
 
 TrainingModel::TrainingModel(const Config& config, ParallelContext& context, int microbatches, bool resumes,
                              std::vector<std::string>& warnings)
-    : parallelism_(config.parallelism), context_(context) {
+    : parallelism_(config.parallelism), context_(context), router_bias_rate_(config.model.router_bias_update_rate) {
   Mesh& mesh = context.mesh();
   const schedule::Schedule schedule = pipeline_schedule(parallelism_, microbatches);
   const schedule::Program& program = schedule.programs[static_cast<std::size_t>(mesh.coord(Axis::pp))];
@@ -74,19 +75,27 @@ TrainingModel::TrainingModel(const Config& config, ParallelContext& context, int
   zero_ = std::make_unique<Zero>(std::move(chunks), mesh, options, update_options(config), values);
   for (std::size_t i = 0; i < decoders_.size(); ++i)
     decoders_[i]->use_units(&unit_trace_.around(zero_->chunk(i), units[i]), units[i]);
+  if (router_bias_rate_ > 0)
+    for (const auto& decoder : decoders_) std::ranges::move(decoder->routers(), std::back_inserter(biased_routers_));
   executor_ = std::make_unique<Executor>(schedule, *zero_, mesh);
   mesh.world_group().barrier().wait();
 }
 
 ChunkOutput TrainingModel::forward(int chunk, const Microbatch& microbatch, const std::vector<Tensors>& inputs,
-                                   const Probe& probe) {
+                                   const ForwardHooks& hooks) {
   const std::vector<int>& own = executor_->chunks();
   Decoder& decoder = *decoders_[static_cast<std::size_t>(std::ranges::find(own, chunk) - own.begin())];
   ForwardContext context = microbatch.context;
-  context.probe = probe;
+  context.probe = hooks.probe;
+  context.auxiliary_factor = hooks.auxiliary_factor;
+  context.auxiliary_loss = hooks.auxiliary_loss;
   const at::Tensor hidden = decoder.hidden(inputs.empty() ? microbatch.ids_T : inputs[0][0], context);
   if (!decoder.part().has_head) return std::vector<Tensors>{{hidden}};
   return decoder.loss_of_hidden(hidden, microbatch.targets_T, loss_options_).loss;
+}
+
+void TrainingModel::update_routers(bool applied) {
+  update_selection_biases(biased_routers_, context_.mesh(), applied ? router_bias_rate_ : 0);
 }
 
 /// What is sent stays in memory until the pipeline has run empty, so that is done now and then.

@@ -17,6 +17,14 @@
 
 namespace trireme {
 
+/// What a training step adds to a forward.
+struct ForwardHooks {
+  Probe probe = {};
+  // Of auxiliary losses, as in ForwardContext:
+  double auxiliary_factor = 0;
+  std::function<void(const at::Tensor& sum)> auxiliary_loss = {};
+};
+
 class TrainingModel {
  public:
   /// Collective. `config` has resolved dtypes; notes about the loaded weights are added to `warnings`. `resumes`: a
@@ -30,7 +38,9 @@ class TrainingModel {
 
   /// A chunk of this rank, for StepWork. The last one returns the loss of the microbatch, summed over its tokens.
   ChunkOutput forward(int chunk, const Microbatch& microbatch, const std::vector<Tensors>& inputs,
-                      const Probe& probe = {});
+                      const ForwardHooks& hooks = {});
+  /// At the end of a step: the selection biases of routers follow its load, unless it was not applied. Collective.
+  void update_routers(bool applied);
   /// The sum of the losses of `count` batches, on the ranks that compute them; 0-dim, f64, on the device.
   at::Tensor evaluate(std::int64_t count, const std::function<Microbatch(std::int64_t batch)>& batch);
 
@@ -41,6 +51,8 @@ class TrainingModel {
   ParallelContext& context_;
   CrossEntropyOptions loss_options_;
   std::vector<std::shared_ptr<Decoder>> decoders_;  // of the chunks of this rank
+  double router_bias_rate_ = 0;
+  std::vector<std::shared_ptr<Router>> biased_routers_;  // those with a selection bias
   std::unique_ptr<Zero> zero_;
   UnitTrace unit_trace_;  // between the decoders and the hooks of `zero_`
   std::unique_ptr<Executor> executor_;

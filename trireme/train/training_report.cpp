@@ -76,7 +76,10 @@ void TrainingReport::print_header(const TrainIo& io, const std::string& data, co
   header.program = text(io.program, " · libtorch ", libtorch_facts().built_with, " · ", env.world_size,
                         env.world_size == 1 ? " rank" : " ranks", " (", env.launcher, "; ", backend, ", ",
                         gpu ? "cuda" : "cpu", ")");
-  header.layout = text(context_.mesh().grid().str(), " zero=", config_.parallelism.zero);
+  const ParallelismConfig& p = config_.parallelism;
+  header.layout =
+      text(context_.mesh().grid().str(),
+           config_.model.num_local_experts > 0 ? text(" ep=", p.ep, " expert_tp=", p.expert_tp) : "", " zero=", p.zero);
   header.data = data;
   if (config_.parallelism.pp > 1) {
     const schedule::Schedule schedule = pipeline_schedule(config_.parallelism, config_.training.grad_accum);
@@ -131,6 +134,9 @@ void TrainingReport::step(std::int64_t step, const StepResult& result, std::int6
   record.tflops_per_rank =
       config::model_flops_per_token(config_.model, seq_len, config::CountedScores::causal) * rate / ranks / 1e12;
   if (result.start_bytes) record.mem_start_gib = static_cast<double>(*result.start_bytes) / 0x1p30;
+  const ModelConfig& m = config_.model;
+  if (m.num_local_experts > 0 && (m.router_aux_loss_coef > 0 || m.router_z_loss_coef > 0))
+    record.aux_loss = result.auxiliary_loss;
   if (config_.precision.param == "float16") record.loss_scale = result.scale;
   note(step, result,
        step == first_step_ || step % config_.metrics.interval == 0 || step == record.steps ||

@@ -32,8 +32,9 @@ struct TrainIo {
 /// The result of a step, the same on all ranks.
 struct StepResult {
   double loss = 0, norm = 0, lr = 0;
-  double scale = 1;         // loss scale
-  double valid_tokens = 0;  // targets that count, of all ranks
+  double auxiliary_loss = 0;  // of the layers, not in `loss`
+  double scale = 1;           // loss scale
+  double valid_tokens = 0;    // targets that count, of all ranks
   bool finite = true;
   std::optional<ExitCode> stop{};             // asked to stop, with this exit code
   std::optional<std::int64_t> start_bytes{};  // in the first step: peak memory before it, of any rank

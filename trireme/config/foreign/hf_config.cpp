@@ -52,6 +52,16 @@ const std::vector<Assumed>& assumed_by(Family family) {
         {"rope_theta", {1e6}},
         {"num_local_experts", {whole{8}}},
         {"router_aux_loss_coef", {0.001}}}},
+      {Family::qwen3_moe,
+       {{"norm_eps", {1e-6}},
+        {"qk_norm", {true}},
+        {"num_key_value_heads", {whole{4}}},
+        {"max_position_embeddings", {whole{32768}}},
+        {"num_local_experts", {whole{128}}},
+        {"num_experts_per_tok", {whole{8}}},
+        {"moe_intermediate_size", {whole{768}}},
+        {"norm_topk_prob", {false}},
+        {"router_aux_loss_coef", {0.001}}}},
   };
   return known.at(family);
 }
@@ -66,6 +76,9 @@ const std::map<std::string, Value>& only() {
                                                       {"is_encoder_decoder", {false}},
                                                       {"partial_rotary_factor", {1.0}},
                                                       {"pretraining_tp", {std::int64_t{1}}},
+                                                      {"router_jitter_noise", {0.0}},
+                                                      {"decoder_sparse_step", {std::int64_t{1}}},
+                                                      {"mlp_only_layers", {Values{}}},
                                                       {"is_llama_config", {true}}};
   return values;
 }

@@ -24,6 +24,9 @@ const std::set<std::string>& free_keys() {
       "model.resid_pdrop",
       "model.attention_dropout",
       "model.initializer_range",
+      "model.router_aux_loss_coef",
+      "model.router_aux_loss_type",
+      "model.router_z_loss_coef",
   };
   return keys;
 }
@@ -40,7 +43,7 @@ Config comparable(const ModelConfig& model) {
     m.rope_scaling.original_max_position_embeddings = rope_original_length(m);
   if (kind == RopeKind::plain) m.rope_scaling = {};
   if (has_rope && kind != RopeKind::dynamic) m.max_position_embeddings = 0;  // a limit, and not used
-  if (m.num_local_experts == 0) m.num_experts_per_tok = m.moe_intermediate_size = 0, m.router_aux_loss_coef = 0;
+  if (m.num_local_experts == 0) m.num_experts_per_tok = m.moe_intermediate_size = 0;
   return loaded.config;
 }
 

@@ -129,7 +129,14 @@ TEST(HfConfig, WhatChangesTheMathsIsRefused) {
   EXPECT_EQ(hf_refusal(R"({"model_type": "llama", "partial_rotary_factor": 1})"), "no error");
   EXPECT_EQ(hf_refusal(R"({"model_type": "gemma2"})"),
             "config.json: model_type = \"gemma2\" is not one of the families that we have: gpt2, llama, mistral, "
-            "mixtral, qwen2, qwen3");
+            "mixtral, qwen2, qwen3, qwen3_moe");
+  EXPECT_EQ(hf_refusal(R"({"model_type": "qwen3_moe", "decoder_sparse_step": 2})"),
+            "config.json: decoder_sparse_step = 2 is not supported, only 1");
+  EXPECT_EQ(hf_refusal(R"({"model_type": "qwen3_moe", "mlp_only_layers": [0]})"),
+            "config.json: mlp_only_layers = [0] is not supported, only []");
+  EXPECT_EQ(hf_refusal(R"({"model_type": "qwen3_moe", "mlp_only_layers": [], "decoder_sparse_step": 1})"), "no error");
+  EXPECT_EQ(hf_refusal(R"({"model_type": "mixtral", "router_jitter_noise": 0.1})"),
+            "config.json: router_jitter_noise = 0.1 is not supported, only 0.0");
   EXPECT_EQ(hf_refusal("{}"), "config.json has no model_type: is this a model's config.json?");
   EXPECT_THAT(hf_refusal(R"({"model_type": "qwen2", "use_sliding_window": true, "max_window_layers": 4})"),
               HasSubstr("max_window_layers = 4 is not supported, only 0"));

@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 std::string writable_families(bool (*is_so)(const HfTraits&)) {
   std::vector<std::string_view> names;
   for (const FamilyInfo& family : families())
-    if (family.has_decoder && is_so(family.hf)) names.push_back(family.name);
+    if (is_so(family.hf)) names.push_back(family.name);
   std::string out;
   for (std::size_t i = 0; i < names.size(); ++i)
     out += text(i == 0 ? "" : i + 1 < names.size() ? ", " : " and ", names[i]);
@@ -35,7 +35,23 @@ std::vector<std::string> untellable(const ModelConfig& m) {
   const auto refuse = [&](bool wrong, const std::string& what) {
     if (wrong) out.push_back(what);
   };
-  refuse(m.num_local_experts > 0, text("num_local_experts = ", m.num_local_experts, ": its MLP is dense"));
+  const bool has_experts = hf.experts != HfExperts::none;
+  refuse(m.num_local_experts > 0 && !has_experts,
+         text("num_local_experts = ", m.num_local_experts, ": its MLP is dense"));
+  refuse(hf.experts == HfExperts::mixtral && !m.norm_topk_prob, "norm_topk_prob = false: it always normalises them");
+  refuse(hf.experts == HfExperts::mixtral && m.moe_intermediate_size != m.intermediate_size,
+         text("moe_intermediate_size = ", m.moe_intermediate_size,
+              ": that of its experts is intermediate_size = ", m.intermediate_size));
+  refuse(has_experts && m.scoring_func != "softmax",
+         text("scoring_func = \"", m.scoring_func, "\": its router has a softmax"));
+  refuse(has_experts && m.routed_scaling_factor != 1,
+         text("routed_scaling_factor = ", m.routed_scaling_factor, ": it has none"));
+  refuse(has_experts && m.expert_capacity_factor > 0,
+         text("expert_capacity_factor = ", m.expert_capacity_factor, ": its experts take every token"));
+  refuse(has_experts && m.router_bias_update_rate > 0,
+         text("router_bias_update_rate = ", m.router_bias_update_rate, ": its router has no bias"));
+  refuse(has_experts && m.shared_expert_intermediate_size > 0,
+         text("shared_expert_intermediate_size = ", m.shared_expert_intermediate_size, ": it has no shared expert"));
   refuse(m.qk_norm && !hf.has_qk_norm,
          text("qk_norm = true: only ", writable_families([](const HfTraits& t) { return t.has_qk_norm; }),
               " has norms of q and k"));
@@ -109,6 +125,20 @@ void add_window(Json& json, const ModelConfig& m, HfWindow kind) {
   json["max_window_layers"] = windowed ? 0 : m.num_hidden_layers;  // the number of layers without a window
 }
 
+void add_expert_keys(Json& json, const ModelConfig& m, HfExperts kind) {
+  if (kind == HfExperts::none) return;
+  json[kind == HfExperts::mixtral ? "num_local_experts" : "num_experts"] = m.num_local_experts;
+  json["num_experts_per_tok"] = m.num_experts_per_tok;
+  json["router_aux_loss_coef"] = m.router_aux_loss_coef;
+  // For reading the config back here.
+  if (m.router_z_loss_coef > 0) json["router_z_loss_coef"] = m.router_z_loss_coef;
+  if (kind == HfExperts::mixtral) return;
+  json["moe_intermediate_size"] = m.moe_intermediate_size;
+  json["norm_topk_prob"] = m.norm_topk_prob;
+  json["decoder_sparse_step"] = 1;
+  json["mlp_only_layers"] = Json::array();
+}
+
 void add_llama_like(Json& json, const ModelConfig& m, const HfTraits& hf) {
   json["hidden_size"] = m.hidden_size;
   json["num_hidden_layers"] = m.num_hidden_layers;
@@ -123,6 +153,7 @@ void add_llama_like(Json& json, const ModelConfig& m, const HfTraits& hf) {
   if (hf.reads_attention_bias) json["attention_bias"] = m.attention_bias;
   if (hf.reads_mlp_bias) json["mlp_bias"] = false;
   add_window(json, m, hf.window);
+  add_expert_keys(json, m, hf.experts);
   json["attention_dropout"] = m.attention_dropout;
   // These classes have no such dropout; the keys are for reading the config back here.
   if (m.embd_pdrop > 0) json["embd_pdrop"] = m.embd_pdrop;
@@ -133,8 +164,8 @@ void add_llama_like(Json& json, const ModelConfig& m, const HfTraits& hf) {
 
 std::string hf_config_json(const ModelConfig& m, const std::string& dtype, const HfTokenIds& tokens) {
   const FamilyInfo* family = find_family(m.model_type);
-  require<ConfigError>(family != nullptr && family->has_decoder, "model.model_type = \"", shortened(m.model_type),
-                       "\" cannot be written for transformers, only ", names_with_decoder());
+  require<ConfigError>(family != nullptr, "model.model_type = \"", shortened(m.model_type),
+                       "\" cannot be written for transformers, only ", all_family_names());
   require(m.hidden_size > 0 && m.num_attention_heads > 0 && m.num_key_value_heads > 0 && m.head_dim > 0 &&
               m.intermediate_size > 0,
           "hf_config_json: the model's sizes are not derived");

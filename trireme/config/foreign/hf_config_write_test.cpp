@@ -93,11 +93,10 @@ TEST(HfConfigWrite, OfEveryPresetIsReadBack) {
   int written = 0;
   for (const std::string& name : preset_names()) {
     const ModelConfig model = derived(*find_preset(name));
-    if (model.model_type == "mixtral") continue;
     EXPECT_EQ(model_values(read_back(hf_config_json(model, "bfloat16"))), model_values(model)) << name;
     ++written;
   }
-  EXPECT_EQ(written, 18);
+  EXPECT_EQ(written, 19);
 }
 
 RC_GTEST_PROP(HfConfigWrite, OfAnyModelIsReadBack, ()) {
@@ -180,8 +179,23 @@ TEST(HfConfigWrite, WhatTransformersWouldComputeOtherwiseIsRefused) {
               }),
       AllOf(HasSubstr("model.num_key_value_heads = 2"), HasSubstr("model.head_dim = 8"), HasSubstr("\n  fix: ")));
   EXPECT_EQ(
-      refusal("llama", [](ModelConfig& m) { m.model_type = "mixtral"; }),
-      "model.model_type = \"mixtral\" cannot be written for transformers, only gpt2, llama, mistral, qwen2, qwen3");
+      refusal("llama", [](ModelConfig& m) { m.model_type = "gemma2"; }),
+      "model.model_type = \"gemma2\" cannot be written for transformers, only gpt2, llama, mistral, qwen2, qwen3, "
+      "mixtral, qwen3_moe");
+  const std::pair<const char*, void (*)(ModelConfig&)> of_experts[] = {
+      {"scoring_func = \"sigmoid\"", [](ModelConfig& m) { m.scoring_func = "sigmoid"; }},
+      {"routed_scaling_factor = 2.5", [](ModelConfig& m) { m.routed_scaling_factor = 2.5; }},
+      {"expert_capacity_factor = 1.5", [](ModelConfig& m) { m.expert_capacity_factor = 1.5; }},
+      {"router_bias_update_rate = 0.5", [](ModelConfig& m) { m.router_bias_update_rate = 0.5; }},
+      {"shared_expert_intermediate_size = 8", [](ModelConfig& m) { m.shared_expert_intermediate_size = 8; }},
+  };
+  for (const auto& [told, change] : of_experts)
+    for (const char* family : {"mixtral", "qwen3_moe"})
+      EXPECT_THAT(refusal(family, change), HasSubstr(std::string("\n  model.") + told));
+  EXPECT_THAT(refusal("mixtral", [](ModelConfig& m) { m.norm_topk_prob = false; }),
+              HasSubstr("norm_topk_prob = false: it always normalises them"));
+  EXPECT_THAT(refusal("mixtral", [](ModelConfig& m) { m.moe_intermediate_size = 7; }),
+              HasSubstr("moe_intermediate_size = 7: that of its experts is intermediate_size"));
   EXPECT_THROW(hf_config_json(*find_preset("gpt2"), "float32"), InternalError) << "not derived";
 }
 

@@ -98,6 +98,17 @@ RC_GTEST_PROP(TrainerSchedule, OfTorchtitan, ()) {
   });
 }
 
+/// 223 and 109 samples in steps of 6: the decay begins after 37.1666... - 18.1666... = 19 steps.
+TEST(TrainerSchedule, ADifferenceOfFractionsIsWhole) {
+  LoadedConfig loaded =
+      load(import_config("x.sh",
+                         "pretrain --global-batch-size 6 --lr 0.004 --lr-decay-style WSD --min-lr 0.0005 "
+                         "--train-samples 223 --lr-wsd-decay-samples 109 --lr-wsd-decay-style minus_sqrt")
+               .toml);
+  derive(loaded);
+  EXPECT_EQ(LrSchedule(lr_options(loaded.config))(20), 0.004);
+}
+
 RC_GTEST_PROP(TrainerSchedule, OfMegatron, ()) {
   Dice dice;
   const int batch = dice.pick(1, 16), steps = dice.pick(2, 60);

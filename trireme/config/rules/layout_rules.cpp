@@ -74,8 +74,13 @@ void check_grid(Rules& rules) {
   }
   // Grid checks the order and the expert view.
   try {
-    const Grid grid = dense_grid(p);
-    if (rules.config.model.num_local_experts > 0 && p.dp > 0) expert_view(grid, narrow(p.ep), narrow(p.expert_tp));
+    dense_grid(p);
+    const std::optional<Grid> experts = p.dp > 0 ? expert_grid(rules.config.model, p) : std::nullopt;
+    if (experts && p.zero > 0 && experts->degree(Axis::edp) % p.replicate != 0)
+      rules.violation_of({"parallelism.replicate", "parallelism.ep"},
+                         text("parallelism.replicate = ", p.replicate, ", but the same experts are on ",
+                              experts->degree(Axis::edp), " ranks"),
+                         "replicate divides dp × cp × tp / (ep × expert_tp)");
   } catch (const ConfigError& e) {
     const std::string what = e.what();
     add_violation(rules, what.find("order") != std::string::npos ? "parallelism.order" : "parallelism.ep", what);

@@ -110,6 +110,31 @@ void check_positions(Rules& rules) {
   }
 }
 
+void check_experts(Rules& rules) {
+  const ModelConfig& m = rules.config.model;
+  const FamilyInfo& family = family_of(m);
+  const std::int64_t experts = m.num_local_experts;
+  if (experts == 0) {
+    if (family.hf.experts != HfExperts::none)
+      rules.violation_of({"model.num_local_experts", "model.model_type"},
+                         text("num_local_experts = 0 of a ", m.model_type, " model"),
+                         "its layers are mixtures of experts", "set num_local_experts, or another model_type");
+    return;
+  }
+  if (family.mlp != MlpKind::swiglu)
+    rules.violation_of({"model.num_local_experts", "model.model_type"},
+                       text("num_local_experts = ", experts, " of a ", m.model_type, " model"),
+                       "experts are gated MLPs, as in llama", "set num_local_experts = 0, or another model_type");
+  if (m.num_experts_per_tok > experts)
+    rules.violation_of({"model.num_experts_per_tok", "model.num_local_experts"},
+                       text("num_experts_per_tok = ", m.num_experts_per_tok, " of num_local_experts = ", experts),
+                       "a token cannot visit more experts than there are");
+  if (parse_router_balance(m.router_aux_loss_type) == RouterBalance::hf && rules.config.parallelism.pp > 1)
+    rules.violation_of({"model.router_aux_loss_type", "parallelism.pp"},
+                       text("router_aux_loss_type = \"hf\" with parallelism.pp = ", rules.config.parallelism.pp),
+                       "it is a product of sums over all layers, which no pipeline rank has", "\"sample\", or pp = 1");
+}
+
 }  // namespace
 
 bool check_model(Rules& rules) {
@@ -120,6 +145,7 @@ bool check_model(Rules& rules) {
   check_heads(rules);
   check_rope(rules);
   check_positions(rules);
+  check_experts(rules);
   return true;
 }
 
@@ -155,10 +181,11 @@ void check_model_over_ranks(Rules& rules) {
         {"model.moe_intermediate_size", "parallelism.expert_tp", "parallelism.tp"},
         text("moe_intermediate_size = ", m.moe_intermediate_size, " is not divisible by expert_tp = ", p.expert_tp),
         "columns per rank must be whole");
-  if (m.num_experts_per_tok > experts)
-    rules.violation_of({"model.num_experts_per_tok", "model.num_local_experts"},
-                       text("num_experts_per_tok = ", m.num_experts_per_tok, " of num_local_experts = ", experts),
-                       "a token cannot visit more experts than there are");
+  if (m.shared_expert_intermediate_size % tp != 0)
+    rules.violation_of({"model.shared_expert_intermediate_size", "parallelism.tp"},
+                       text("shared_expert_intermediate_size = ", m.shared_expert_intermediate_size,
+                            " is not divisible by parallelism.tp = ", tp),
+                       "columns per rank must be whole");
   if (experts % p.ep != 0)
     rules.violation_of({"parallelism.ep", "model.num_local_experts"},
                        text("num_local_experts = ", experts, " is not divisible by parallelism.ep = ", p.ep),

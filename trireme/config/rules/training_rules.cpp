@@ -48,16 +48,6 @@ std::vector<Violation> validate_for_training(const LoadedConfig& loaded) {
   const Place file{loaded.file, 0, 0, ""};
   if (c.model.hidden_size == 0)
     add(file, "no model to train", "set model.preset, for instance \"tiny-llama\", or the sizes themselves");
-  const auto needs_one = [&](const char* key, std::int64_t degree, const char* what) {
-    if (degree > 1)
-      add(loaded.place_of(key), text(key, " = ", degree, ": ", what, " cannot be trained yet"),
-          text("set ", key, " = 1"));
-  };
-  needs_one("parallelism.ep", c.parallelism.ep, "experts cut over ranks");
-  if (c.model.num_local_experts > 0)
-    add(loaded.place_of("model.num_local_experts"),
-        text("model.num_local_experts = ", c.model.num_local_experts, ": a mixture of experts cannot be trained yet"),
-        "choose a model without experts");
   if (std::ranges::all_of(c.data, [](const DataStage& stage) { return stage.sources.empty(); }))
     add(file, "no data to train on: no [[data]] has sources",
         "[[data]] with sources = [ { path = \"...\" } ], or path = \"synthetic\"");

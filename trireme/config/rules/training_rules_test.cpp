@@ -25,22 +25,8 @@ TEST(TrainingRules, LetPassWhatRuns) {
             "");
   EXPECT_EQ(told(std::string(kTiny) + "parallelism.pp = 2\ntraining.grad_accum = 2\n" + kData), "");
   EXPECT_EQ(told(std::string(kTiny) + "parallelism.cp = 2\n" + kData), "");
-}
-
-TEST(TrainingRules, SayWhatCannotBeTrainedYet) {
-  const Told rows[] = {
-      {"model.num_local_experts = 4\n",
-       "model.num_local_experts = 4: a mixture of experts cannot be trained yet\n  --> run.toml:2\n  fix: choose a "
-       "model "
-       "without experts"},
-  };
-  for (const Told& row : rows) EXPECT_EQ(told(kTiny + row.toml + kData), row.message) << row.toml;
-  const LoadedConfig experts = load_good(
-      std::string(kTiny) + "model.num_local_experts = 4\nparallelism.dp = 2\n" + kData, {"--parallelism.ep", "2"});
-  const std::vector<Violation> two = validate_for_training(experts);
-  ASSERT_EQ(two.size(), 2U);
-  EXPECT_EQ(two[0].headline, "parallelism.ep = 2: experts cut over ranks cannot be trained yet");
-  EXPECT_EQ(str(two[0].place), "--parallelism.ep 2");
+  EXPECT_EQ(told(std::string(kTiny) + "model.num_local_experts = 4\nparallelism.dp = 2\nparallelism.ep = 2\n" + kData),
+            "");
 }
 
 TEST(TrainingRules, NeedAModelAndData) {

@@ -38,7 +38,8 @@ std::vector<std::string> names_of_all_families() {
     model.model_type = family.name;
     model.num_hidden_layers = 1;
     model.attention_bias = model.qk_norm = true;
-    if (family.has_decoder) std::ranges::move(parameter_names(model), std::back_inserter(names));
+    if (family.hf.experts != HfExperts::none) model.num_local_experts = 1;
+    std::ranges::move(parameter_names(model), std::back_inserter(names));
   }
   return names;
 }
@@ -46,8 +47,7 @@ std::vector<std::string> names_of_all_families() {
 /// optimizer.no_decay: patterns that match no parameter.
 void check_no_decay(Rules& rules) {
   const Config& c = rules.config;
-  const FamilyInfo* family = find_family(c.model.model_type);
-  const bool named = family != nullptr && family->has_decoder && c.model.num_hidden_layers > 0 &&
+  const bool named = find_family(c.model.model_type) != nullptr && c.model.num_hidden_layers > 0 &&
                      c.model.num_hidden_layers <= kMaxNamedLayers;
   const std::vector<std::string> names = named ? parameter_names(c.model) : std::vector<std::string>();
   for (const std::string& word : c.optimizer.no_decay) {
@@ -97,6 +97,14 @@ void check_lr_schedule(Rules& rules) {
   if (s.min_lr == 0 && s.decay_end_step < steps && s.warmup_steps < s.decay_end_step)
     rules.warn("the learning rate is 0 from step ", Steps(std::ceil(s.decay_end_step) + 1), " on, of ",
                c.training.steps, " (decay_end_step = ", s.decay_end_step, ", min_lr = 0): those steps train nothing");
+}
+
+void check_checkpoint_format(Rules& rules) {
+  if (rules.config.checkpoint.format != "nanotron" || rules.config.model.num_local_experts == 0) return;
+  rules.violation_of(
+      {"checkpoint.format", "model.num_local_experts"},
+      text("checkpoint.format = \"nanotron\" with num_local_experts = ", rules.config.model.num_local_experts),
+      "nanotron's folder has no names for experts", "\"trireme\"");
 }
 
 /// As a part of the run's folder: traces must not be written elsewhere.
@@ -231,6 +239,7 @@ std::vector<Violation> validate(const LoadedConfig& loaded, const Started& start
   check_lr_schedule(rules);
   check_no_decay(rules);
   check_profiler(rules);
+  check_checkpoint_format(rules);
   check_data(rules);
   check_validation(rules);
   note(rules);

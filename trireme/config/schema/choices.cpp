@@ -17,6 +17,8 @@ const Words<CommBackend> kCommBackend = {
 const Words<RopeKind> kRopeKind = {{"", RopeKind::plain},        {"default", RopeKind::plain},
                                    {"linear", RopeKind::linear}, {"dynamic", RopeKind::dynamic},
                                    {"yarn", RopeKind::yarn},     {"llama3", RopeKind::llama3}};
+const Words<RouterScoring> kRouterScoring = {{"softmax", RouterScoring::softmax}, {"sigmoid", RouterScoring::sigmoid}};
+const Words<RouterBalance> kRouterBalance = {{"sample", RouterBalance::sample}, {"hf", RouterBalance::hf}};
 const Words<LrWarmup> kLrWarmup = {{"linear", LrWarmup::linear}, {"log", LrWarmup::log}};
 const Words<LrDecay> kLrDecay = {{"linear", LrDecay::linear},
                                  {"cosine", LrDecay::cosine},
@@ -53,6 +55,12 @@ CommBackend parse_comm_backend(std::string_view word) { return parse_choice("com
 RopeKind parse_rope_kind(std::string_view word) {
   return parse_choice("model.rope_scaling.rope_type", word, kRopeKind);
 }
+RouterScoring parse_router_scoring(std::string_view word) {
+  return parse_choice("model.scoring_func", word, kRouterScoring);
+}
+RouterBalance parse_router_balance(std::string_view word) {
+  return parse_choice("model.router_aux_loss_type", word, kRouterBalance);
+}
 LrWarmup parse_lr_warmup(std::string_view word) { return parse_choice("lr_scheduler.warmup_shape", word, kLrWarmup); }
 LrDecay parse_lr_decay(std::string_view word) { return parse_choice("lr_scheduler.decay", word, kLrDecay); }
 
@@ -63,6 +71,8 @@ DataScope parse_data_scope(std::string_view word) {
 std::vector<std::string> non_finite_words() { return words_of_choice(kNonFinite); }
 std::vector<std::string> comm_backend_words() { return words_of_choice(kCommBackend); }
 std::vector<std::string> rope_kind_words() { return words_of_choice(kRopeKind); }
+std::vector<std::string> router_scoring_words() { return words_of_choice(kRouterScoring); }
+std::vector<std::string> router_balance_words() { return words_of_choice(kRouterBalance); }
 std::vector<std::string> lr_warmup_words() { return words_of_choice(kLrWarmup); }
 std::vector<std::string> lr_decay_words() { return words_of_choice(kLrDecay); }
 

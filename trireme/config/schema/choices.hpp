@@ -14,6 +14,10 @@ enum class NonFinite { stop, skip };
 enum class CommBackend { automatic, gloo, nccl };
 /// model.rope_scaling.rope_type; plain: "" or "default"
 enum class RopeKind { plain, linear, dynamic, yarn, llama3 };
+/// model.scoring_func
+enum class RouterScoring { softmax, sigmoid };
+/// model.router_aux_loss_type
+enum class RouterBalance { sample, hf };
 /// lr_scheduler.warmup_shape
 enum class LrWarmup { linear, log };
 /// lr_scheduler.decay
@@ -26,6 +30,8 @@ enum class DataScope { automatic, document, sample };
 NonFinite parse_non_finite(std::string_view word);
 CommBackend parse_comm_backend(std::string_view word);
 RopeKind parse_rope_kind(std::string_view word);
+RouterScoring parse_router_scoring(std::string_view word);
+RouterBalance parse_router_balance(std::string_view word);
 LrWarmup parse_lr_warmup(std::string_view word);
 LrDecay parse_lr_decay(std::string_view word);
 DataScope parse_data_scope(std::string_view word);
@@ -33,6 +39,8 @@ DataScope parse_data_scope(std::string_view word);
 std::vector<std::string> non_finite_words();
 std::vector<std::string> comm_backend_words();
 std::vector<std::string> rope_kind_words();
+std::vector<std::string> router_scoring_words();
+std::vector<std::string> router_balance_words();
 std::vector<std::string> lr_warmup_words();
 std::vector<std::string> lr_decay_words();
 std::vector<std::string> data_scope_words();

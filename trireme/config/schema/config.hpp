@@ -55,11 +55,16 @@ struct ModelConfig {
   std::int64_t sliding_window = 0;  // 0: none
   std::int64_t num_local_experts = 0;
   std::int64_t num_experts_per_tok = 2;
-  std::int64_t moe_intermediate_size = 0;  // 0: intermediate_size
+  std::int64_t moe_intermediate_size = 0;            // 0: intermediate_size
+  std::int64_t shared_expert_intermediate_size = 0;  // 0: none
+  std::string scoring_func = "softmax";
   bool norm_topk_prob = true;
+  double routed_scaling_factor = 1;
   double expert_capacity_factor = 0;  // 0: no token is dropped
   double router_aux_loss_coef = 0;
+  std::string router_aux_loss_type = "sample";
   double router_z_loss_coef = 0;
+  double router_bias_update_rate = 0;  // 0: experts are chosen by their scores alone
   double initializer_range = 0.02;
   double embd_pdrop = 0;
   double resid_pdrop = 0;

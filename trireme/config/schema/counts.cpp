@@ -29,6 +29,10 @@ std::int64_t mlp_weights(const ModelConfig& m) {
   return mlp_matrices(m) * m.hidden_size * (m.num_local_experts > 0 ? expert_width(m) : m.intermediate_size);
 }
 
+std::int64_t shared_expert_weights(const ModelConfig& m) {
+  return mlp_matrices(m) * m.hidden_size * m.shared_expert_intermediate_size;
+}
+
 std::int64_t attention_biases(const ModelConfig& m) {
   return (has_qkv_bias(m) ? query_width(m) + 2 * kv_width(m) : 0) + (has_out_bias(m) ? m.hidden_size : 0);
 }
@@ -36,7 +40,8 @@ std::int64_t attention_biases(const ModelConfig& m) {
 /// Weights of a layer that are used in matmuls with a token.
 std::int64_t active_layer_weights(const ModelConfig& m) {
   if (m.num_local_experts == 0) return attention_weights(m) + mlp_weights(m);
-  return attention_weights(m) + m.hidden_size * m.num_local_experts + m.num_experts_per_tok * mlp_weights(m);
+  return attention_weights(m) + m.hidden_size * m.num_local_experts + m.num_experts_per_tok * mlp_weights(m) +
+         shared_expert_weights(m);
 }
 
 /// Forward FLOPs per token for the attention scores and their product with the values, all layers.
@@ -65,7 +70,8 @@ ParameterCounts count_parameters(const ModelConfig& m) {
   n.attention = layers * (attention_weights(m) + attention_biases(m));
   n.mlp = layers * std::max<std::int64_t>(1, experts) * mlp_weights(m);
   if (family.mlp == MlpKind::gelu) n.mlp += layers * (m.intermediate_size + h);
-  n.router = layers * experts * h;
+  if (experts > 0) n.mlp += layers * shared_expert_weights(m);
+  n.router = layers * experts * (h + (m.router_bias_update_rate > 0 ? 1 : 0));
   n.norms = (2 * layers + 1) * h * (family.norm == NormKind::layer_norm ? 2 : 1);
   if (m.qk_norm) n.norms += layers * 2 * m.head_dim;
   n.head = m.tie_word_embeddings ? 0 : m.vocab_size * h;

@@ -11,6 +11,11 @@ Grid dense_grid(const ParallelismConfig& p) {
       p.order);
 }
 
+std::optional<Grid> expert_grid(const ModelConfig& m, const ParallelismConfig& p) {
+  if (m.num_local_experts == 0) return std::nullopt;
+  return expert_view(dense_grid(p), static_cast<int>(p.ep), static_cast<int>(p.expert_tp));
+}
+
 ContextSplit context_split_of(const Config& c) {
   const ParallelismConfig& p = c.parallelism;
   const std::int64_t kv_heads = std::max<std::int64_t>(1, c.model.num_key_value_heads / p.tp);

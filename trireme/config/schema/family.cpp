@@ -11,7 +11,6 @@ namespace {
 constexpr std::array kFamilies = {
     FamilyInfo{.id = Family::gpt2,
                .name = "gpt2",
-               .has_decoder = true,
                .norm = NormKind::layer_norm,
                .positions = PositionKind::learned,
                .mlp = MlpKind::gelu,
@@ -28,7 +27,6 @@ constexpr std::array kFamilies = {
                       .heads = HfHeads::fill_hidden_size}},
     FamilyInfo{.id = Family::llama,
                .name = "llama",
-               .has_decoder = true,
                .norm = NormKind::rms_norm,
                .positions = PositionKind::rope,
                .mlp = MlpKind::swiglu,
@@ -45,7 +43,6 @@ constexpr std::array kFamilies = {
                       .heads = HfHeads::divide_hidden_size}},  // transformers 5 requires it even if head_dim is given
     FamilyInfo{.id = Family::mistral,
                .name = "mistral",
-               .has_decoder = true,
                .norm = NormKind::rms_norm,
                .positions = PositionKind::rope,
                .mlp = MlpKind::swiglu,
@@ -62,7 +59,6 @@ constexpr std::array kFamilies = {
                       .heads = HfHeads::any}},
     FamilyInfo{.id = Family::qwen2,
                .name = "qwen2",
-               .has_decoder = true,
                .norm = NormKind::rms_norm,
                .positions = PositionKind::rope,
                .mlp = MlpKind::swiglu,
@@ -79,7 +75,6 @@ constexpr std::array kFamilies = {
                       .heads = HfHeads::any}},
     FamilyInfo{.id = Family::qwen3,
                .name = "qwen3",
-               .has_decoder = true,
                .norm = NormKind::rms_norm,
                .positions = PositionKind::rope,
                .mlp = MlpKind::swiglu,
@@ -96,7 +91,6 @@ constexpr std::array kFamilies = {
                       .heads = HfHeads::any}},
     FamilyInfo{.id = Family::mixtral,
                .name = "mixtral",
-               .has_decoder = false,
                .norm = NormKind::rms_norm,
                .positions = PositionKind::rope,
                .mlp = MlpKind::swiglu,
@@ -105,12 +99,30 @@ constexpr std::array kFamilies = {
                .default_mlp_ratio = 0,
                .scaled_residual_init = false,
                .hf = {.architecture = "MixtralForCausalLM",
-                      .names = HfNames::llama,  // except for its experts: a decoder will need other names
+                      .names = HfNames::llama,
                       .reads_attention_bias = false,
                       .reads_mlp_bias = false,
                       .has_qk_norm = false,
                       .window = HfWindow::number,
-                      .heads = HfHeads::any}},
+                      .heads = HfHeads::any,
+                      .experts = HfExperts::mixtral}},
+    FamilyInfo{.id = Family::qwen3_moe,
+               .name = "qwen3_moe",
+               .norm = NormKind::rms_norm,
+               .positions = PositionKind::rope,
+               .mlp = MlpKind::swiglu,
+               .qkv_bias = BiasRule::by_config,
+               .out_bias = BiasRule::by_config,
+               .default_mlp_ratio = 0,
+               .scaled_residual_init = false,
+               .hf = {.architecture = "Qwen3MoeForCausalLM",
+                      .names = HfNames::llama,
+                      .reads_attention_bias = true,
+                      .reads_mlp_bias = false,
+                      .has_qk_norm = true,
+                      .window = HfWindow::switched,
+                      .heads = HfHeads::any,
+                      .experts = HfExperts::qwen}},
 };
 
 bool holds(BiasRule rule, const ModelConfig& m) {
@@ -129,9 +141,7 @@ const FamilyInfo* find_family(std::string_view name) {
 
 const FamilyInfo& family_of(const ModelConfig& m) {
   if (const FamilyInfo* family = find_family(m.model_type)) return *family;
-  std::string known;
-  for (const std::string& name : family_names()) known += (known.empty() ? "" : ", ") + name;
-  throw ConfigError(text("model.model_type = \"", shortened(m.model_type), "\" is none of: ", known));
+  throw ConfigError(text("model.model_type = \"", shortened(m.model_type), "\" is none of: ", all_family_names()));
 }
 
 std::vector<std::string> family_names() {
@@ -140,10 +150,9 @@ std::vector<std::string> family_names() {
   return names;
 }
 
-std::string names_with_decoder() {
+std::string all_family_names() {
   std::string names;
-  for (const FamilyInfo& family : kFamilies)
-    if (family.has_decoder) names += text(names.empty() ? "" : ", ", family.name);
+  for (const FamilyInfo& family : kFamilies) names += text(names.empty() ? "" : ", ", family.name);
   return names;
 }
 

@@ -10,7 +10,7 @@
 
 namespace trireme::config {
 
-enum class Family { gpt2, llama, mistral, qwen2, qwen3, mixtral };
+enum class Family { gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe };
 
 /// rms_norm has a weight, layer_norm a weight and a bias.
 enum class NormKind { rms_norm, layer_norm };
@@ -29,6 +29,10 @@ enum class HfWindow { none, number, switched };
 /// multiple of the number of heads, whatever head_dim is.
 enum class HfHeads { any, divide_hidden_size, fill_hidden_size };
 
+/// What the MLPs of the family's layers are, and the names of their weights: none: dense; mixtral:
+/// block_sparse_moe.experts.N.w1; qwen: mlp.experts.N.gate_proj.
+enum class HfExperts { none, mixtral, qwen };
+
 /// The family's class in transformers: its name, and what its config can express.
 struct HfTraits {
   const char* architecture;
@@ -38,12 +42,12 @@ struct HfTraits {
   bool has_qk_norm;  // always, or never
   HfWindow window;
   HfHeads heads;
+  HfExperts experts = HfExperts::none;
 };
 
 struct FamilyInfo {
   Family id;
   std::string_view name;  // the model_type
-  bool has_decoder;       // else a config can describe it and its parameters are counted, but it cannot run
   NormKind norm;
   PositionKind positions;
   MlpKind mlp;
@@ -61,8 +65,8 @@ const FamilyInfo* find_family(std::string_view name);
 const FamilyInfo& family_of(const ModelConfig& model);
 
 std::vector<std::string> family_names();
-/// "gpt2, llama, ...": the families with a decoder, for messages.
-std::string names_with_decoder();
+/// "gpt2, llama, ...": for messages.
+std::string all_family_names();
 
 /// Whether the query, key and value projections have a bias.
 bool has_qkv_bias(const ModelConfig& model);

@@ -56,6 +56,17 @@ double LrSchedule::operator()(std::int64_t step) const {
   return o.decay == LrDecay::constant ? o.lr : decayed(static_cast<double>(step - 1));
 }
 
+namespace {
+
+/// The end and the length of a decay may be fractions whose difference is meant to be whole. Its rounding error would
+/// be 1e8 times larger in the square root of a decay that begins there.
+double whole_if_near(double steps) {
+  const double whole = std::round(steps);
+  return std::abs(steps - whole) <= 1e-9 ? whole : steps;
+}
+
+}  // namespace
+
 LrSchedule::Options lr_options(const Config& config) {
   const LrSchedulerConfig& s = config.lr_scheduler;
   LrSchedule::Options o{.lr = config.optimizer.lr,
@@ -68,7 +79,7 @@ LrSchedule::Options lr_options(const Config& config) {
   const double warmup = s.warmup_steps, length = s.decay_steps, start = s.decay_start_step, end = s.decay_end_step;
   const auto steps = static_cast<double>(config.training.steps);
   const bool has_length = length > 0 && o.decay != LrDecay::inverse_sqrt, has_end = end > 0;
-  const double at_the_end = has_end ? std::max(0.0, end - length) : std::max(warmup, steps - length);
+  const double at_the_end = has_end ? std::max(0.0, whole_if_near(end - length)) : std::max(warmup, steps - length);
   o.decay_start = start >= 0 ? start : has_length ? at_the_end : warmup;
   o.decay_end = has_end ? end : has_length ? o.decay_start + length : steps;
   o.time_scale = length > 0 ? length : o.decay_start > 0 ? o.decay_start : 1;

@@ -26,9 +26,16 @@ Placement parameter_placement(const ModelConfig& m, std::string_view name) {
   if (is({"attention.qkv.weight", "attention.qkv.bias"}))
     return cut(fused_qkv(Axis::tp, 0, m.num_attention_heads, m.num_key_value_heads, m.head_dim));
   if (is({"mlp.gate_up.weight"})) return cut(gate_up(Axis::tp, 0, m.intermediate_size));
+  if (is({"mlp.shared.gate_up.weight"})) return cut(gate_up(Axis::tp, 0, m.shared_expert_intermediate_size));
+  if (inner.starts_with("mlp.expert_")) {
+    const bool is_down = inner == "mlp.expert_down";
+    const std::int64_t width = m.moe_intermediate_size > 0 ? m.moe_intermediate_size : m.intermediate_size;
+    return {.cuts = {{Axis::ep, 0}, is_down ? Cut{Axis::tp, 2} : gate_up(Axis::tp, 1, width)}, .view = View::expert};
+  }
   if (is({"mlp.up.weight", "mlp.up.bias"})) return cut({Axis::tp, 0});
-  if (is({"attention.out.weight", "mlp.down.weight"})) return cut({Axis::tp, 1});
-  const bool whole = is({"positions.weight", "attention.out.bias", "mlp.down.bias"}) ||
+  if (is({"attention.out.weight", "mlp.down.weight", "mlp.shared.down.weight"})) return cut({Axis::tp, 1});
+  const bool whole = is({"positions.weight", "attention.out.bias", "mlp.down.bias", "mlp.router.weight",
+                         "mlp.router.selection_bias"}) ||
                      inner.ends_with("norm.weight") || inner.ends_with("norm.bias");
   require(whole, "a parameter named ", name, ": no family has it");
   return {};
