@@ -1,5 +1,6 @@
 #include "trireme/nn/experts.hpp"
 
+#include <algorithm>
 #include <numeric>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include <ATen/ops/argsort.h>
 #include <ATen/ops/bincount.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
@@ -86,7 +88,8 @@ RoutedTokens ExpertMlp::routed_tokens(const ForwardContext& context) const {
   RoutedTokens tokens{.samples_T = index_T.floor_divide(context.length),
                       .positions_T = context.positions_T,
                       .num_samples = context.batch,
-                      .sample_length = context.whole_length};
+                      .sample_length = context.whole_length,
+                      .own_length = context.length};
   const std::int64_t tp = parallel_.tp.size(), etp = etp_.size();
   if (etp == tp) return tokens;
   // Those of the ranks of this experts' tp, which are neighbours in tp.
@@ -114,18 +117,30 @@ at::Tensor ExpertMlp::routed(const at::Tensor& x, const ForwardContext& context)
 }
 
 at::Tensor ExpertMlp::mixture(const at::Tensor& x_TD, const ForwardContext& context) {
-  const Routing routing = router_->forward(x_TD, routed_tokens(context), context);
+  const RoutedTokens tokens = routed_tokens(context);
+  const Routing routing = router_->forward(x_TD, tokens, context);
+  if (routing.keeps_Tk.defined() && (without_counts_ || x_TD.is_cuda()))
+    return exchanged_without_counts(x_TD, routing, tokens);
+  return exchanged(x_TD, routing);
+}
+
+at::Tensor ExpertMlp::experts(const at::Tensor& rows_RD, const Counts& rows_of_expert) const {
+  const at::Tensor gate_up = kernels::grouped_linear(rows_RD, gate_up_e2fD_, rows_of_expert);
+  return kernels::grouped_linear(kernels::swiglu(gate_up), down_eDf_, rows_of_expert);
+}
+
+at::Tensor ExpertMlp::exchanged(const at::Tensor& x_TD, const Routing& routing) {
   const std::int64_t k = routing.experts_Tk.size(1);
   const at::Tensor all = routing.experts_Tk.flatten();
   at::Tensor order = at::argsort(all, /*stable=*/true);  // of (token, choice) pairs, by expert
   if (routing.keeps_Tk.defined())
     order = order.masked_select(routing.keeps_Tk.flatten().index_select(0, order));  // the others are not sent
-  const at::Tensor experts = all.index_select(0, order);
+  const at::Tensor sorted = all.index_select(0, order);
   const at::Tensor tokens = order.floor_divide(k);
 
   Group& ep = parallel_.ep;
   const std::int64_t own_experts = experts_ / ep.size();
-  const at::Tensor counts = at::bincount(experts, {}, experts_);
+  const at::Tensor counts = at::bincount(sorted, {}, experts_);
   const at::Tensor arriving = ep.all_to_all(counts).wait();  // [rank, own expert]
   const at::Tensor to_send = x_TD.index_select(0, tokens);
   // The host waits here, once: the sizes of the messages follow from the counts.
@@ -137,9 +152,7 @@ at::Tensor ExpertMlp::mixture(const at::Tensor& x_TD, const ForwardContext& cont
   const at::Tensor by_expert = as_index(here.by_expert, x_TD.device());
 
   const at::Tensor sent = differentiable::all_to_all(to_send, ep, send_rows, receive_rows);
-  const at::Tensor gate_up =
-      kernels::grouped_linear(sent.index_select(0, by_expert), gate_up_e2fD_, here.rows_of_expert);
-  const at::Tensor out = kernels::grouped_linear(kernels::swiglu(gate_up), down_eDf_, here.rows_of_expert);
+  const at::Tensor out = experts(sent.index_select(0, by_expert), here.rows_of_expert);
   const at::Tensor back =
       differentiable::all_to_all(out.index_select(0, undoing(by_expert)), ep, receive_rows, send_rows);
 
@@ -148,6 +161,37 @@ at::Tensor ExpertMlp::mixture(const at::Tensor& x_TD, const ForwardContext& cont
   return at::zeros(x_TD.sizes(), weights.options().requires_grad(false))
       .index_add(0, tokens, weighted)
       .to(x_TD.scalar_type());
+}
+
+/// Rows [expert, sample, slot] on both sides. A choice that is not kept goes to a row after the last one, which is not
+/// sent and comes back as zeros.
+at::Tensor ExpertMlp::exchanged_without_counts(const at::Tensor& x_TD, const Routing& routing,
+                                               const RoutedTokens& tokens) {
+  Group& ep = parallel_.ep;
+  const std::int64_t T = x_TD.size(0), k = routing.experts_Tk.size(1), D = x_TD.size(1), ranks = ep.size();
+  const std::int64_t slots = std::min({routing.capacity, T, tokens.own_length});
+  const std::int64_t rows_of_expert = tokens.num_samples * slots, rows = experts_ * rows_of_expert;
+  const at::Tensor place_Tk =
+      (routing.experts_Tk * tokens.num_samples + tokens.samples_T.unsqueeze(1)) * slots + routing.slots_Tk;
+  const at::Tensor place = place_Tk.where(routing.keeps_Tk, at::full({}, rows, place_Tk.options())).flatten();
+  const at::Tensor chosen = x_TD.unsqueeze(1).expand({T, k, D}).reshape({T * k, D});
+  const at::Tensor to_send =
+      at::zeros({rows + 1, D}, x_TD.options().requires_grad(false)).index_copy(0, place, chosen).narrow(0, 0, rows);
+
+  const Counts equal(static_cast<std::size_t>(ranks), rows / ranks);
+  const std::int64_t own_experts = experts_ / ranks;
+  const at::Tensor sent = differentiable::all_to_all(to_send.contiguous(), ep, equal, equal);
+  const auto swapped = [&](const at::Tensor& x, std::int64_t outer, std::int64_t inner) {
+    return x.view({outer, inner, rows_of_expert, D}).transpose(0, 1).reshape({rows, D});
+  };
+  const at::Tensor out =
+      experts(swapped(sent, ranks, own_experts), Counts(static_cast<std::size_t>(own_experts), ranks * rows_of_expert));
+  const at::Tensor back = differentiable::all_to_all(swapped(out, own_experts, ranks).contiguous(), ep, equal, equal);
+
+  const at::Tensor returned =
+      at::cat({back, at::zeros({1, D}, back.options().requires_grad(false))}).index_select(0, place).view({T, k, D});
+  const at::Tensor weighted = returned.to(routing.weights_Tk.scalar_type()) * routing.weights_Tk.unsqueeze(2);
+  return weighted.sum(1).to(x_TD.scalar_type());
 }
 
 }  // namespace trireme

@@ -193,7 +193,11 @@ TEST(Ulysses, ExchangesHeads) {
         }
         const at::Tensor back = exchange_heads_for_tokens(got.narrow(2, 0, each.queries), group);
         EXPECT_TRUE(back.equal(own.narrow(2, 0, heads.queries)));
+        // One all-to-all of q, k and v, and one of the results: 1/n of everything stays here.
+        const auto sent = [&](const at::Tensor& x) { return x.numel() * 8 / ranks * (ranks - 1); };
+        EXPECT_EQ(group.traffic().bytes, sent(got) + sent(back));
         back.sum().backward();
+        EXPECT_EQ(group.traffic().bytes, 2 * (sent(got) + sent(back)));
         EXPECT_TRUE(own.grad().narrow(2, 0, heads.queries).eq(1).all().item<bool>());
       });
     }

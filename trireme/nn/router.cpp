@@ -59,8 +59,8 @@ Routing Router::forward(const at::Tensor& x_TD, const RoutedTokens& tokens, cons
   at::Tensor weights_Tk = scores_TE.gather(1, experts_Tk);
   if (options_.normalised) weights_Tk = weights_Tk / weights_Tk.sum(1, /*keepdim=*/true);
   if (options_.scale != 1) weights_Tk = weights_Tk * options_.scale;
-  Routing routing{.experts_Tk = experts_Tk, .weights_Tk = weights_Tk, .keeps_Tk = {}};
-  if (options_.capacity_factor > 0) routing.keeps_Tk = within_capacity(experts_Tk, tokens);
+  Routing routing{.experts_Tk = experts_Tk, .weights_Tk = weights_Tk};
+  if (options_.capacity_factor > 0) apply_capacity(routing, tokens);
   if (!context.training) return routing;
   if (selection_bias_E.defined() && !again) {
     const at::Tensor choices_E = at::bincount(experts_Tk.flatten(), {}, options_.experts);
@@ -114,9 +114,10 @@ at::Tensor Router::losses(const at::Tensor& logits_TE, const at::Tensor& scores_
   return sum + options_.balance * (load_bE.index_select(0, tokens.samples_T) * shares(scores_TE)).sum();
 }
 
-at::Tensor Router::within_capacity(const at::Tensor& experts_Tk, const RoutedTokens& tokens) const {
+void Router::apply_capacity(Routing& routing, const RoutedTokens& tokens) const {
+  const at::Tensor& experts_Tk = routing.experts_Tk;
   const std::int64_t k = options_.top_k, T = experts_Tk.size(0);
-  const auto capacity =
+  routing.capacity =
       static_cast<std::int64_t>(std::ceil(options_.capacity_factor * static_cast<double>(k * tokens.sample_length) /
                                           static_cast<double>(options_.experts)));
   // One number per choice: sorted, those of an expert and sample follow one another by position. Of the ranks that
@@ -129,11 +130,15 @@ at::Tensor Router::within_capacity(const at::Tensor& experts_Tk, const RoutedTok
     const at::Tensor gathered = sample_group_.all_gather(all.unsqueeze(0)).wait();  // [rank, T k]
     all = gathered.index_select(0, at::tensor(first_copies_, at::kLong).to(all.device())).flatten();
   }
-  const at::Tensor sorted = std::get<0>(all.sort());
-  // The index of a choice among those of its expert and sample.
+  // The index of each own choice among all or the own ones of its expert and sample.
   const at::Tensor first = groups_Tk.flatten() * (tokens.sample_length * k);
-  const at::Tensor index = at::searchsorted(sorted, own) - at::searchsorted(sorted, first);
-  return index.lt(capacity).view({T, k});
+  const auto index_in = [&](const at::Tensor& choices) {
+    const at::Tensor sorted = std::get<0>(choices.sort());
+    return (at::searchsorted(sorted, own) - at::searchsorted(sorted, first)).view({T, k});
+  };
+  const at::Tensor index_Tk = index_in(all);
+  routing.keeps_Tk = index_Tk.lt(routing.capacity);
+  routing.slots_Tk = sample_group_.size() > 1 ? index_in(own) : index_Tk;
 }
 
 void update_selection_biases(const std::vector<std::shared_ptr<Router>>& routers, const Mesh& mesh, double rate) {

@@ -35,12 +35,16 @@ struct RoutedTokens {
   at::Tensor samples_T;                             // i64: index of each token's sample in the microbatch
   at::Tensor positions_T;                           // i64: in its sample
   std::int64_t num_samples = 0, sample_length = 0;  // over all ranks
+  std::int64_t own_length = 0;                      // the most tokens of a sample on one rank
 };
 
 struct Routing {
   at::Tensor experts_Tk;  // i64, the best first
   at::Tensor weights_Tk;  // f32, f64 for a model in f64; differentiable
-  at::Tensor keeps_Tk;    // bool: false if the expert is full. Undefined: all
+  // With a capacity, else undefined:
+  at::Tensor keeps_Tk = {};   // bool: false if the expert is full
+  at::Tensor slots_Tk = {};   // i64: the index of a choice among the own ones for its expert and sample, by position
+  std::int64_t capacity = 0;  // of an expert, per sample
 };
 
 // T tokens, D features, E experts, k = top_k
@@ -65,7 +69,7 @@ class Router final : public Layer {
   /// The auxiliary losses, summed over the own tokens.
   at::Tensor losses(const at::Tensor& logits_TE, const at::Tensor& scores_TE, const at::Tensor& experts_Tk,
                     const RoutedTokens& tokens) const;
-  at::Tensor within_capacity(const at::Tensor& experts_Tk, const RoutedTokens& tokens) const;
+  void apply_capacity(Routing& routing, const RoutedTokens& tokens) const;
 
   const RouterOptions options_;
   const int copies_;
