@@ -1,0 +1,351 @@
+#include "trireme/module/data_parallel.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/sparse_coo_tensor.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/nn/modules/embedding.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/base/fnv.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr double kBytesOfMb = 1e6;
+
+struct TrainedParameter {
+  std::string name;
+  at::Tensor value;
+};
+
+/// Those that need a gradient, each tensor once, in the order of registration.
+std::vector<TrainedParameter> trained_parameters(const torch::nn::Module& module) {
+  std::vector<TrainedParameter> out;
+  std::set<const c10::TensorImpl*> known;
+  for (const auto& parameter : module.named_parameters())
+    if (parameter.value().requires_grad() && known.insert(parameter.value().unsafeGetTensorImpl()).second)
+      out.push_back({parameter.key(), parameter.value()});
+  return out;
+}
+
+/// The weights whose gradients are sparse: a rank that does not use one has to know that, too.
+std::set<const c10::TensorImpl*> sparse_parameters(const torch::nn::Module& module) {
+  std::set<const c10::TensorImpl*> out;
+  for (const auto& child : module.modules()) {
+    if (const auto* embedding = child->as<torch::nn::EmbeddingImpl>(); embedding && embedding->options.sparse())
+      out.insert(embedding->weight.unsafeGetTensorImpl());
+    if (const auto* bag = child->as<torch::nn::EmbeddingBagImpl>(); bag && bag->options.sparse())
+      out.insert(bag->weight.unsafeGetTensorImpl());
+  }
+  return out;
+}
+
+/// Names, shapes and dtypes of all parameters and buffers.
+std::string description(const torch::nn::Module& module) {
+  std::string out;
+  for (const auto& list : {module.named_parameters(), module.named_buffers()})
+    for (const auto& item : list)
+      out += text(item.key(), " ", item.value().sizes(), " ", item.value().scalar_type(), " ",
+                  item.value().requires_grad() ? 1 : 0, "\n");
+  return out;
+}
+
+void require_same_module(const torch::nn::Module& module, Group& group, at::Device device) {
+  const auto own = static_cast<std::int64_t>(fnv1a(description(module)) >> 1);
+  const at::Tensor all = group.all_gather(at::tensor({own}).to(device)).wait().cpu();
+  for (int rank = 1; rank < group.size(); ++rank)
+    require<ConfigError>(
+        all[rank].item<std::int64_t>() == all[0].item<std::int64_t>(), "data_parallel: rank ", rank, " of ",
+        group.str(), " has another module than rank 0\n",
+        "  fix: build it alike on every rank: names, shapes, dtypes and requires_grad of all parameters ",
+        "and buffers");
+}
+
+/// Tensors of one dtype and device that travel together.
+using SameKind = std::vector<std::vector<at::Tensor>>;
+SameKind by_kind(const std::vector<at::Tensor>& tensors) {
+  std::map<std::pair<at::ScalarType, std::string>, std::vector<at::Tensor>> kinds;
+  for (const at::Tensor& tensor : tensors) kinds[{tensor.scalar_type(), tensor.device().str()}].push_back(tensor);
+  SameKind out;
+  for (auto& [kind, list] : kinds) out.push_back(std::move(list));
+  return out;
+}
+
+at::Tensor flat(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& tensor : tensors) parts.push_back(tensor.detach().reshape(-1));
+  return at::cat(parts);
+}
+
+void copy_from_flat(const at::Tensor& values, const std::vector<at::Tensor>& tensors) {
+  const at::NoGradGuard no_grad;
+  std::int64_t begin = 0;
+  for (at::Tensor tensor : tensors) {
+    tensor.copy_(values.narrow(0, begin, tensor.numel()).view(tensor.sizes()));
+    begin += tensor.numel();
+  }
+}
+
+/// All ranks get what rank 0 has.
+void broadcast_all(const std::vector<at::Tensor>& tensors, Group& group) {
+  if (group.size() == 1) return;
+  for (const std::vector<at::Tensor>& kind : by_kind(tensors))
+    copy_from_flat(group.broadcast_(flat(kind), 0).wait(), kind);
+}
+
+/// The sum of sparse tensors that may have different numbers of elements; undefined: none.
+at::Tensor sum_of_sparse(const at::Tensor& own, const at::Tensor& parameter, Group& group) {
+  const at::TensorOptions longs = at::TensorOptions(at::kLong).device(parameter.device());
+  const at::Tensor mine = own.defined() ? own.coalesce() : at::Tensor();
+  const std::int64_t count = mine.defined() ? mine._nnz() : -1;  // -1: not used here
+  const at::Tensor counts = group.all_gather(at::tensor({count}).to(longs)).wait().cpu();
+  const std::int64_t most = counts.max().item<std::int64_t>();
+  if (most < 0) return {};
+  at::Tensor rows = at::zeros({most}, longs), values = at::zeros({most, parameter.size(1)}, parameter.options());
+  values = values.detach();
+  if (count > 0) {
+    rows.narrow(0, 0, count).copy_(mine._indices()[0]);
+    values.narrow(0, 0, count).copy_(mine._values());
+  }
+  const at::Tensor all_rows = group.all_gather(rows).wait(), all_values = group.all_gather(values).wait();
+  std::vector<at::Tensor> kept_rows, kept_values;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const std::int64_t length = std::max<std::int64_t>(0, counts[rank].item<std::int64_t>());
+    kept_rows.push_back(all_rows.narrow(0, rank * most, length));
+    kept_values.push_back(all_values.narrow(0, rank * most, length));
+  }
+  return at::sparse_coo_tensor(at::cat(kept_rows).unsqueeze(0), at::cat(kept_values), parameter.sizes()).coalesce();
+}
+
+}  // namespace
+
+/// Note [Unused parameters]
+/// A bucket ends with one element per parameter: 1 if this rank has a gradient for it. After the reduction it is
+/// positive if any rank has one. Only a rank that lacks one looks at it, which on a GPU waits for the device.
+class DataParallel::Reducer {
+ public:
+  Reducer(torch::nn::Module& module, Group& group, const DataParallelOptions& options)
+      : group_(group), options_(options), parameters_(trained_parameters(module)) {
+    require<ConfigError>(!parameters_.empty(), "data_parallel: the module has no parameter that needs a gradient");
+    require_same_module(module, group, parameters_[0].value.device());
+    for (const auto& buffer : module.named_buffers()) buffers_.push_back(buffer.value());
+    std::vector<at::Tensor> all = buffers_;
+    for (const auto& parameter : module.named_parameters()) all.push_back(parameter.value());
+    broadcast_all(all, group);
+    make_buckets(sparse_parameters(module));
+    seen_.assign(parameters_.size(), false);
+    for (std::size_t i = 0; i < parameters_.size(); ++i)
+      torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i].value, std::make_unique<Hook>(*this, i));
+  }
+  ~Reducer() {
+    for (const TrainedParameter& parameter : parameters_)
+      torch::autograd::impl::set_post_acc_grad_hooks(parameter.value, nullptr);
+  }
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
+
+  bool syncs = true;
+  int sent_during_backward() const { return sent_early_; }
+
+ private:
+  class Hook final : public torch::autograd::PostAccumulateGradHook {
+   public:
+    Hook(Reducer& reducer, std::size_t parameter) : reducer_(reducer), parameter_(parameter) {}
+    void operator()(const torch::autograd::Variable&) override { reducer_.arrived(parameter_); }
+    void compiled_args(torch::dynamo::autograd::CompiledNodeArgs&) const override {}
+    void apply_with_saved(torch::autograd::Variable&, torch::dynamo::autograd::SwapSavedVariables&) override {}
+
+   private:
+    Reducer& reducer_;
+    const std::size_t parameter_;
+  };
+
+  struct Slot {
+    std::size_t parameter;
+    at::Tensor gradient;  // in the memory of the bucket
+  };
+  struct Bucket {
+    at::Tensor memory;  // gradients, then one element per slot: Note [Unused parameters]
+    std::vector<Slot> slots;
+    std::size_t missing = 0;  // gradients still to arrive in this backward
+    std::optional<Pending> pending = {};
+
+    at::Tensor used() const {
+      const auto count = static_cast<std::int64_t>(slots.size());
+      return memory.narrow(0, memory.numel() - count, count);
+    }
+  };
+
+  void make_buckets(const std::set<const c10::TensorImpl*>& sparse) {
+    std::vector<std::size_t> open;
+    std::size_t bytes = 0;
+    const auto close = [&] {
+      if (!open.empty()) add_bucket(open);
+      open.clear();
+      bytes = 0;
+    };
+    bucket_of_.resize(parameters_.size());
+    for (std::size_t i = parameters_.size(); i-- > 0;) {
+      const at::Tensor& value = parameters_[i].value;
+      if (sparse.contains(value.unsafeGetTensorImpl())) {
+        sparse_.push_back(i);
+        continue;
+      }
+      if (!open.empty() && (parameters_[open[0]].value.scalar_type() != value.scalar_type() ||
+                            parameters_[open[0]].value.device() != value.device()))
+        close();
+      open.push_back(i);
+      bytes += value.nbytes();
+      if (static_cast<double>(bytes) >= options_.bucket_mb * kBytesOfMb) close();
+    }
+    close();
+  }
+
+  void add_bucket(const std::vector<std::size_t>& parameters) {
+    Bucket bucket;
+    std::int64_t elements = 0;
+    for (const std::size_t i : parameters) elements += parameters_[i].value.numel();
+    const at::TensorOptions options = parameters_[parameters[0]].value.options().requires_grad(false);
+    bucket.memory = at::zeros({elements + static_cast<std::int64_t>(parameters.size())}, options);
+    std::int64_t begin = 0;
+    for (const std::size_t i : parameters) {
+      const at::Tensor& value = parameters_[i].value;
+      // Not a view: torch's optimizers detach gradients in place, which no view can be.
+      at::Tensor gradient = at::empty({0}, options);
+      gradient.set_(bucket.memory.storage(), begin, value.sizes(), at::empty(value.sizes(), at::kMeta).strides());
+      bucket.slots.push_back({i, gradient});
+      begin += value.numel();
+      bucket_of_[i] = {buckets_.size(), bucket.slots.size() - 1};
+    }
+    buckets_.push_back(std::move(bucket));
+  }
+
+  void arrived(std::size_t i) {
+    if (!syncs) return;
+    if (!std::exchange(in_backward_, true)) begin();
+    seen_[i] = true;
+    if (is_sparse(i)) return;
+    const auto [b, s] = bucket_of_[i];
+    fill(b, s);
+    --buckets_[b].missing;
+    while (next_ < buckets_.size() && buckets_[next_].missing == 0) {
+      send(next_);
+      ++sent_early_;
+    }
+  }
+
+  void begin() {
+    seen_.assign(seen_.size(), false);
+    for (Bucket& bucket : buckets_) bucket.missing = bucket.slots.size();
+    next_ = 0;
+    sent_early_ = 0;
+    torch::autograd::Engine::get_default_engine().queue_callback([this] { finish(); });
+  }
+
+  /// Puts the gradient of a parameter into its bucket, or zeros if there is none.
+  void fill(std::size_t b, std::size_t s) {
+    const at::NoGradGuard no_grad;
+    Bucket& bucket = buckets_[b];
+    const Slot& slot = bucket.slots[s];
+    const at::Tensor gradient = parameters_[slot.parameter].value.grad();
+    at::Tensor used = bucket.used()[static_cast<std::int64_t>(s)];
+    used.fill_(gradient.defined() ? 1 : 0);
+    at::Tensor place = slot.gradient;
+    if (!gradient.defined())
+      place.zero_();
+    else if (gradient.data_ptr() != place.data_ptr())
+      place.copy_(gradient);
+  }
+
+  void send(std::size_t b) {
+    const bool mean = options_.gradients == DataParallelOptions::Gradients::mean;
+    buckets_[b].pending.emplace(group_.all_reduce_(buckets_[b].memory, mean ? Reduce::avg : Reduce::sum));
+    ++next_;
+  }
+
+  /// At the end of backward.
+  void finish() {
+    const at::NoGradGuard no_grad;
+    in_backward_ = false;
+    while (next_ < buckets_.size()) {
+      for (std::size_t s = 0; s < buckets_[next_].slots.size(); ++s)
+        if (!seen_[buckets_[next_].slots[s].parameter]) fill(next_, s);
+      send(next_);
+    }
+    for (Bucket& bucket : buckets_) take_gradients(bucket);
+    for (const std::size_t i : sparse_) reduce_sparse(i);
+    sync_buffers();
+  }
+
+  void take_gradients(Bucket& bucket) {
+    std::move(*bucket.pending).wait();
+    bucket.pending.reset();
+    at::Tensor used;  // read only if it is needed
+    for (std::size_t s = 0; s < bucket.slots.size(); ++s) {
+      at::Tensor parameter = parameters_[bucket.slots[s].parameter].value;
+      if (!parameter.grad().defined()) {
+        if (!used.defined()) used = bucket.used().to(at::kCPU, at::kDouble);
+        if (used[static_cast<std::int64_t>(s)].item<double>() == 0) continue;
+      }
+      parameter.mutable_grad() = bucket.slots[s].gradient;
+    }
+  }
+
+  bool is_sparse(std::size_t i) const { return std::ranges::find(sparse_, i) != sparse_.end(); }
+
+  void reduce_sparse(std::size_t i) {
+    at::Tensor parameter = parameters_[i].value;
+    const at::Tensor sum = sum_of_sparse(parameter.grad(), parameter, group_);
+    if (!sum.defined()) return;
+    const bool mean = options_.gradients == DataParallelOptions::Gradients::mean;
+    parameter.mutable_grad() = mean ? sum / group_.size() : sum;
+  }
+
+  void sync_buffers() {
+    if (options_.buffers == BufferSync::local || group_.size() == 1) return;
+    std::vector<at::Tensor> averaged, others;
+    for (const at::Tensor& buffer : buffers_)
+      (options_.buffers == BufferSync::average && buffer.is_floating_point() ? averaged : others).push_back(buffer);
+    broadcast_all(others, group_);
+    for (const std::vector<at::Tensor>& kind : by_kind(averaged))
+      copy_from_flat(group_.all_reduce_(flat(kind), Reduce::avg).wait(), kind);
+  }
+
+  Group& group_;
+  const DataParallelOptions options_;
+  const std::vector<TrainedParameter> parameters_;
+  std::vector<at::Tensor> buffers_;
+  std::vector<Bucket> buckets_;                                 // in the order in which backward completes them
+  std::vector<std::pair<std::size_t, std::size_t>> bucket_of_;  // by parameter: its bucket, its slot
+  std::vector<std::size_t> sparse_;                             // parameters
+  std::vector<bool> seen_;                                      // by parameter: its gradient has arrived
+  std::size_t next_ = 0;                                        // buckets are reduced in this order on every rank
+  bool in_backward_ = false;
+  int sent_early_ = 0;
+};
+
+DataParallel::DataParallel(torch::nn::Module& module, Group& group, const DataParallelOptions& options)
+    : reducer_(std::make_unique<Reducer>(module, group, options)) {}
+DataParallel::~DataParallel() = default;
+DataParallel::DataParallel(DataParallel&&) noexcept = default;
+
+DataParallel::NoSync::NoSync(const DataParallel& parallel) : syncs_(parallel.reducer_->syncs), before_(syncs_) {
+  syncs_ = false;
+}
+
+int DataParallel::sent_during_backward() const { return reducer_->sent_during_backward(); }
+
+}  // namespace trireme
