@@ -44,12 +44,14 @@ std::vector<TrainedParameter> trained_parameters(const torch::nn::Module& module
 /// The weights whose gradients are sparse: a rank that does not use one has to know that, too.
 std::set<const c10::TensorImpl*> sparse_parameters(const torch::nn::Module& module) {
   std::set<const c10::TensorImpl*> out;
-  for (const auto& child : module.modules()) {
-    if (const auto* embedding = child->as<torch::nn::EmbeddingImpl>(); embedding && embedding->options.sparse())
-      out.insert(embedding->weight.unsafeGetTensorImpl());
-    if (const auto* bag = child->as<torch::nn::EmbeddingBagImpl>(); bag && bag->options.sparse())
-      out.insert(bag->weight.unsafeGetTensorImpl());
-  }
+  const auto look_at = [&out](const torch::nn::Module& one) {
+    if (const auto* embedding = dynamic_cast<const torch::nn::EmbeddingImpl*>(&one))
+      if (embedding->options.sparse()) out.insert(embedding->weight.unsafeGetTensorImpl());
+    if (const auto* bag = dynamic_cast<const torch::nn::EmbeddingBagImpl*>(&one))
+      if (bag->options.sparse()) out.insert(bag->weight.unsafeGetTensorImpl());
+  };
+  look_at(module);
+  for (const auto& child : module.modules(/*include_self=*/false)) look_at(*child);  // itself may be on the stack
   return out;
 }
 

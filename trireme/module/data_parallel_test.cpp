@@ -280,6 +280,16 @@ TEST(DataParallel, ModulesThatDifferAreNamed) {
   });
 }
 
+TEST(DataParallel, AModuleMayBeOnTheStack) {
+  run_ranks(2, [](Group& group) {
+    torch::nn::EmbeddingImpl table(torch::nn::EmbeddingOptions(4, 2).sparse(true));
+    const DataParallel parallel(table, group);
+    table.forward(at::tensor({group.rank()}, at::kLong)).sum().backward();
+    EXPECT_TRUE(table.weight.grad().to_dense().equal(
+        at::tensor({0.5F, 0.5F, 0.5F, 0.5F, 0.0F, 0.0F, 0.0F, 0.0F}).view({4, 2})));
+  });
+}
+
 TEST(DataParallel, AfterItsEndGradientsAreLocal) {
   run_ranks(2, [](Group& group) {
     const auto net = make<Perceptron>(1);
