@@ -148,7 +148,8 @@ class GradientsOfKeys {
     arriving_ = at::empty_like(own_);
   }
 
-  /// In the order of for_each_rank. `write(dkv)` adds the gradients to dkv [2, b, g, s, d].
+  /// In the order of for_each_rank. `write(dkv)` adds the gradients to dkv [2, b, g, s, d]. They are computed before:
+  /// until then the sums of other ranks are on their way.
   template <class Write>
   void add(int owner, Write write) {
     if (all_.defined()) return write(all_[owner]);
@@ -207,14 +208,14 @@ struct RingAttention : torch::autograd::Function<RingAttention> {
     GradientsOfKeys dkv(ring, k);
     for_each_rank(ring, k, v, [&](int owner, const at::Tensor& kv) {
       const std::optional<Block> block = ring.block(owner, q.device());
+      if (!block) return dkv.add(owner, [](const at::Tensor&) {});
+      const Range queries = block->part.queries, keys = block->part.keys;
+      const auto own = [&](const at::Tensor& x) { return x.narrow(2, queries.begin, queries.size()); };
+      const kernels::AttentionGradients parts =
+          kernels::attention_block_backward(own(dout), own(q), narrowed(kv, 0, keys), narrowed(kv, 1, keys), own(out),
+                                            own(lse).contiguous(), block->mask);
+      own(dq).add_(parts.dq);
       dkv.add(owner, [&](const at::Tensor& to) {
-        if (!block) return;
-        const Range queries = block->part.queries, keys = block->part.keys;
-        const auto own = [&](const at::Tensor& x) { return x.narrow(2, queries.begin, queries.size()); };
-        const kernels::AttentionGradients parts =
-            kernels::attention_block_backward(own(dout), own(q), narrowed(kv, 0, keys), narrowed(kv, 1, keys), own(out),
-                                              own(lse).contiguous(), block->mask);
-        own(dq).add_(parts.dq);
         narrowed(to, 0, keys).add_(parts.dk);
         narrowed(to, 1, keys).add_(parts.dv);
       });
