@@ -1,5 +1,7 @@
 #include "tests/parity/tensor_parallel_cells.hpp"
 
+#include <algorithm>
+
 #include "tests/parity/covering.hpp"
 
 namespace trireme::parity {
@@ -48,6 +50,13 @@ std::vector<Choice> all_choices() {
   return all;
 }
 
-std::vector<Choice> covering(const std::vector<Choice>& all) { return covering(all, 4); }
+std::vector<Choice> covering(const std::vector<Choice>& all) {
+  constexpr std::size_t kAtLeast = 60;
+  std::vector<Choice> some = covering(all, 3);
+  const std::size_t every = all.size() / kAtLeast;
+  for (std::size_t i = 0; i < all.size() && some.size() < kAtLeast; i += every)
+    if (std::ranges::find(some, all[i]) == some.end()) some.push_back(all[i]);
+  return some;
+}
 
 }  // namespace trireme::parity
