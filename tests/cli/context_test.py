@@ -31,8 +31,8 @@ class Numbers(TrainTest):
     def test_every_method_has_the_losses_of_one_rank(self):
         """Losses, norms and validation, with documents that are apart."""
         one = self.ok(one_rank())
-        for n, words in ((2, context(2, zero=3)), (2, context(2, "ring-contiguous", zero=0)), (2, context(2, "all-gather", zero=1)),
-                         (4, context(2, "ulysses", tp=2, zero=2)), (4, context(2, "ulysses-ring", pp=2, pp_schedule="zb1p"))):
+        for n, words in ((2, context(2, zero=3)), (4, context(4, "ring-contiguous", zero=0)), (4, context(2, "all-gather", tp=2)),
+                         (4, context(2, "ulysses", dp=2, zero=2)), (4, context(2, "ulysses-ring", pp=2, pp_schedule="zb1p"))):
             with self.subTest(words=words):
                 run = self.ok(train(*SMALL, *VALIDATED, *QUIET, *words, n=n))
                 self.close(run.losses(), one.losses(), 1e-12)

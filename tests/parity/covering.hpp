@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <set>
+#include <map>
 #include <vector>
 
 namespace trireme::parity {
@@ -44,18 +44,25 @@ std::vector<std::array<int, N>> covering(const std::vector<std::array<int, N>>& 
     std::erase_if(out, [strength](const Tuple& t) { return t.size() != 2 * strength; });
     return out;
   };
-  std::set<Tuple> open;
-  for (const auto& c : all)
-    for (const Tuple& t : tuples(c)) open.insert(t);
+  std::map<Tuple, std::size_t> numbers;  // of all tuples, so that the search compares no vectors
+  std::vector<std::vector<std::size_t>> of_choice;
+  for (const auto& c : all) {
+    of_choice.emplace_back();
+    for (const Tuple& t : tuples(c)) of_choice.back().push_back(numbers.try_emplace(t, numbers.size()).first->second);
+  }
+  std::vector<bool> open(numbers.size(), true);
+  std::size_t left = numbers.size();
   std::vector<std::array<int, N>> chosen;
-  while (!open.empty()) {
-    const auto gain = [&](const std::array<int, N>& c) {
-      const auto own = tuples(c);
-      return std::ranges::count_if(own, [&](const Tuple& t) { return open.contains(t); });
-    };
-    const auto best = *std::ranges::max_element(all, {}, gain);
-    for (const Tuple& t : tuples(best)) open.erase(t);
-    chosen.push_back(best);
+  while (left > 0) {
+    std::size_t best = 0, most = 0;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto gain = static_cast<std::size_t>(
+          std::ranges::count_if(of_choice[i], [&](std::size_t number) { return open[number]; }));
+      if (gain > most) best = i, most = gain;
+    }
+    for (const std::size_t number : of_choice[best]) open[number] = false;
+    left -= most;
+    chosen.push_back(all[best]);
   }
   return chosen;
 }

@@ -1,7 +1,5 @@
 #include "tests/parity/tensor_parallel_cells.hpp"
 
-#include <algorithm>
-
 #include "tests/parity/covering.hpp"
 
 namespace trireme::parity {
@@ -50,13 +48,6 @@ std::vector<Choice> all_choices() {
   return all;
 }
 
-std::vector<Choice> covering(const std::vector<Choice>& all) {
-  constexpr std::size_t kAtLeast = 60;
-  std::vector<Choice> some = covering(all, 3);
-  const std::size_t every = all.size() / kAtLeast;
-  for (std::size_t i = 0; i < all.size() && some.size() < kAtLeast; i += every)
-    if (std::ranges::find(some, all[i]) == some.end()) some.push_back(all[i]);
-  return some;
-}
+std::vector<Choice> covering(const std::vector<Choice>& all) { return covering(all, 4); }
 
 }  // namespace trireme::parity

@@ -15,7 +15,7 @@ using Choice = std::array<int, kFactors>;
 Cell cell_of(const Choice& choice);
 /// All meaningful combinations: GPT-2 always has biases and as many KV heads as heads.
 std::vector<Choice> all_choices();
-/// A subset that covers every possible combination of values of any three factors, and more cells up to 60.
+/// A subset that covers every possible combination of values of any four factors: far more than pairs.
 std::vector<Choice> covering(const std::vector<Choice>& all);
 
 }  // namespace trireme::parity

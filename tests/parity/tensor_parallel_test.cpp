@@ -33,7 +33,7 @@ std::vector<Cell> cells_of(const std::vector<Choice>& choices) {
   return cells;
 }
 
-/// All valid cells in a campaign, else a subset that covers all triples of values.
+/// All valid cells in a campaign, else a subset that covers all quadruples of values.
 TEST(TensorParallelParity, EveryCellEqualsOneRank) {
   const std::vector<Choice> all = all_choices();
   const std::vector<Cell> cells = cells_of(std::getenv("TRIREME_CAMPAIGN") != nullptr ? all : covering(all));
