@@ -1,5 +1,6 @@
 #pragma once
 // The comparison of many layouts with one rank.
+#include <cstdlib>
 #include <iostream>
 #include <map>
 #include <string>
@@ -12,8 +13,22 @@
 
 namespace trireme::parity {
 
+/// With TRIREME_PART=i/n, for a machine with many cores: those of the i-th of n processes, counted from 0.
+inline std::vector<TrainingCell> part_of(const std::vector<TrainingCell>& cells) {
+  const char* part = std::getenv("TRIREME_PART");
+  if (!part) return cells;
+  char* rest = nullptr;
+  const std::size_t first = std::strtoul(part, &rest, 10),
+                    parts = *rest == '/' ? std::strtoul(rest + 1, nullptr, 10) : 0;
+  require(first < parts, "TRIREME_PART is ", part, ": must be i/n with i < n, such as 0/4");
+  std::vector<TrainingCell> mine;
+  for (std::size_t i = first; i < cells.size(); i += parts) mine.push_back(cells[i]);
+  return mine;
+}
+
 /// Trains every cell as threads and as one rank: fails for each that differs. Prints how much was compared.
-inline void expect_equals_one_rank(const std::vector<TrainingCell>& cells) {
+inline void expect_equals_one_rank(const std::vector<TrainingCell>& all) {
+  const std::vector<TrainingCell> cells = part_of(all);
   std::map<std::string, Outcome> references;  // by what does not depend on the layout
   std::size_t tensors = 0, done = 0;
   for (const TrainingCell& cell : cells) {

@@ -4,6 +4,10 @@
 #include <limits>
 #include <optional>
 
+#include <ATen/SDPBackend.h>
+#include <ATen/ops/_fused_sdp_choice.h>
+#include <ATen/ops/_scaled_dot_product_cudnn_attention.h>
+#include <ATen/ops/_scaled_dot_product_cudnn_attention_backward.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_backward.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
@@ -40,8 +44,43 @@ std::optional<at::Tensor> added_mask(const at::Tensor& sees, at::ScalarType dtyp
   return at::zeros(sees.sizes(), sees.options().dtype(dtype)).masked_fill_(sees.logical_not(), kMinusInfinity);
 }
 
-bool is_fused_on_gpu(const at::Tensor& q, const BlockMask& mask) {
-  return q.is_cuda() && is_reduced(q.scalar_type()) && !mask.sees.defined();
+enum class GpuKernel { none, flash, cudnn };
+
+/// The fused kernel that libtorch would choose for these sizes on this GPU, if it gives a log-sum-exp.
+GpuKernel fused_gpu_kernel(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const BlockMask& mask) {
+  if (!q.is_cuda() || !is_reduced(q.scalar_type()) || mask.sees.defined()) return GpuKernel::none;
+  const auto choice = static_cast<at::SDPBackend>(
+      at::_fused_sdp_choice(q, k, v, {}, 0.0, mask.causal, std::nullopt, /*enable_gqa=*/q.size(1) != k.size(1)));
+  if (choice == at::SDPBackend::cudnn_attention) return GpuKernel::cudnn;
+  return choice == at::SDPBackend::flash_attention ? GpuKernel::flash : GpuKernel::none;
+}
+
+PartialAttention fused_on_gpu(GpuKernel kernel, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                              bool causal) {
+  if (kernel == GpuKernel::flash) {
+    const auto result = at::_scaled_dot_product_flash_attention(q, k, v, 0.0, causal);
+    return {std::get<0>(result), std::get<1>(result)};
+  }
+  const auto result =
+      at::_scaled_dot_product_cudnn_attention(q, k, v, std::nullopt, /*compute_log_sumexp=*/true, 0.0, causal);
+  return {std::get<0>(result), std::get<1>(result).view({q.size(0), q.size(1), q.size(2)})};
+}
+
+AttentionGradients fused_backward_on_gpu(GpuKernel kernel, const at::Tensor& dout, const at::Tensor& q,
+                                         const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
+                                         const at::Tensor& lse, bool causal) {
+  if (kernel == GpuKernel::flash) {
+    const at::Tensor whole = at::empty({0}, q.options().dtype(at::kInt));
+    const at::Tensor no_dropout = at::zeros({2}, q.options().dtype(at::kUInt64));
+    auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_backward(
+        dout, q, k, v, out, lse, whole, whole, q.size(2), k.size(2), 0.0, causal, no_dropout, no_dropout);
+    return {dq, dk, dv};
+  }
+  const at::Tensor no_dropout = at::zeros({}, q.options().dtype(at::kLong));
+  auto [dq, dk, dv] = at::_scaled_dot_product_cudnn_attention_backward(
+      dout, q, k, v, out, lse.unsqueeze(-1), no_dropout, no_dropout, /*attn_bias=*/{}, /*cum_seq_q=*/{},
+      /*cum_seq_k=*/{}, q.size(2), k.size(2), 0.0, causal);
+  return {dq, dk, dv};
 }
 
 /// Scores of the unfused path, minus infinity where a query does not attend to a key.
@@ -81,10 +120,8 @@ PartialAttention attention_block(const at::Tensor& q, const at::Tensor& k, const
   require(q.dim() == 4 && k.sizes() == v.sizes() && k.dim() == 4 && q.size(1) % k.size(1) == 0,
           "attention: q of sizes ", q.sizes(), ", k ", k.sizes(), ", v ", v.sizes(),
           ": must be [b, heads, s, d], KV heads dividing the heads");
-  if (is_fused_on_gpu(q, mask)) {
-    const auto result = at::_scaled_dot_product_flash_attention(q, k, v, 0.0, mask.causal);
-    return {std::get<0>(result), std::get<1>(result)};
-  }
+  if (const GpuKernel kernel = fused_gpu_kernel(q, k, v, mask); kernel != GpuKernel::none)
+    return fused_on_gpu(kernel, q, k, v, mask.causal);
   if (!q.is_cpu()) return unfused(q, k, v, mask);
   const std::int64_t heads = q.size(1);
   const at::Tensor wide_q = widened(q, heads);
@@ -104,13 +141,8 @@ PartialAttention merged(const PartialAttention& sum, const PartialAttention& blo
 AttentionGradients attention_block_backward(const at::Tensor& dout, const at::Tensor& q, const at::Tensor& k,
                                             const at::Tensor& v, const at::Tensor& out, const at::Tensor& lse,
                                             const BlockMask& mask) {
-  if (is_fused_on_gpu(q, mask)) {
-    const at::Tensor none = at::empty({0}, q.options().dtype(at::kInt));
-    const at::Tensor no_dropout = at::zeros({2}, q.options().dtype(at::kUInt64));
-    auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_backward(
-        dout, q, k, v, out, lse, none, none, q.size(2), k.size(2), 0.0, mask.causal, no_dropout, no_dropout);
-    return {dq, dk, dv};
-  }
+  if (const GpuKernel kernel = fused_gpu_kernel(q, k, v, mask); kernel != GpuKernel::none)
+    return fused_backward_on_gpu(kernel, dout, q, k, v, out, lse, mask.causal);
   // A query that sees no key of any block: exp(-inf - 0) = 0.
   const at::Tensor finite = mask.sees.defined() ? lse.masked_fill(lse.isneginf(), 0) : lse;
   if (!q.is_cpu()) return unfused_backward(dout, q, k, v, out, finite, mask);
