@@ -1,10 +1,8 @@
 #include "trireme/module/data_parallel.hpp"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <set>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,25 +17,16 @@
 #include <torch/nn/modules/embedding.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/base/fnv.hpp"
 
 namespace trireme {
 namespace {
 
 constexpr double kBytesOfMb = 1e6;
 
-struct TrainedParameter {
-  std::string name;
-  at::Tensor value;
-};
-
-/// Those that need a gradient, each tensor once, in the order of registration.
-std::vector<TrainedParameter> trained_parameters(const torch::nn::Module& module) {
-  std::vector<TrainedParameter> out;
-  std::set<const c10::TensorImpl*> known;
-  for (const auto& parameter : module.named_parameters())
-    if (parameter.value().requires_grad() && known.insert(parameter.value().unsafeGetTensorImpl()).second)
-      out.push_back({parameter.key(), parameter.value()});
+/// Those that need a gradient, in the order of registration.
+std::vector<NamedTensor> trained_parameters(const torch::nn::Module& module) {
+  std::vector<NamedTensor> out = distinct_parameters(module);
+  std::erase_if(out, [](const NamedTensor& parameter) { return !parameter.value.requires_grad(); });
   return out;
 }
 
@@ -53,59 +42,6 @@ std::set<const c10::TensorImpl*> sparse_parameters(const torch::nn::Module& modu
   look_at(module);
   for (const auto& child : module.modules(/*include_self=*/false)) look_at(*child);  // itself may be on the stack
   return out;
-}
-
-/// Names, shapes and dtypes of all parameters and buffers.
-std::string description(const torch::nn::Module& module) {
-  std::string out;
-  for (const auto& list : {module.named_parameters(), module.named_buffers()})
-    for (const auto& item : list)
-      out += text(item.key(), " ", item.value().sizes(), " ", item.value().scalar_type(), " ",
-                  item.value().requires_grad() ? 1 : 0, "\n");
-  return out;
-}
-
-void require_same_module(const torch::nn::Module& module, Group& group, at::Device device) {
-  const auto own = static_cast<std::int64_t>(fnv1a(description(module)) >> 1);
-  const at::Tensor all = group.all_gather(at::tensor({own}).to(device)).wait().cpu();
-  for (int rank = 1; rank < group.size(); ++rank)
-    require<ConfigError>(
-        all[rank].item<std::int64_t>() == all[0].item<std::int64_t>(), "data_parallel: rank ", rank, " of ",
-        group.str(), " has another module than rank 0\n",
-        "  fix: build it alike on every rank: names, shapes, dtypes and requires_grad of all parameters ",
-        "and buffers");
-}
-
-/// Tensors of one dtype and device that travel together.
-using SameKind = std::vector<std::vector<at::Tensor>>;
-SameKind by_kind(const std::vector<at::Tensor>& tensors) {
-  std::map<std::pair<at::ScalarType, std::string>, std::vector<at::Tensor>> kinds;
-  for (const at::Tensor& tensor : tensors) kinds[{tensor.scalar_type(), tensor.device().str()}].push_back(tensor);
-  SameKind out;
-  for (auto& [kind, list] : kinds) out.push_back(std::move(list));
-  return out;
-}
-
-at::Tensor flat(const std::vector<at::Tensor>& tensors) {
-  std::vector<at::Tensor> parts;
-  for (const at::Tensor& tensor : tensors) parts.push_back(tensor.detach().reshape(-1));
-  return at::cat(parts);
-}
-
-void copy_from_flat(const at::Tensor& values, const std::vector<at::Tensor>& tensors) {
-  const at::NoGradGuard no_grad;
-  std::int64_t begin = 0;
-  for (at::Tensor tensor : tensors) {
-    tensor.copy_(values.narrow(0, begin, tensor.numel()).view(tensor.sizes()));
-    begin += tensor.numel();
-  }
-}
-
-/// All ranks get what rank 0 has.
-void broadcast_all(const std::vector<at::Tensor>& tensors, Group& group) {
-  if (group.size() == 1) return;
-  for (const std::vector<at::Tensor>& kind : by_kind(tensors))
-    copy_from_flat(group.broadcast_(flat(kind), 0).wait(), kind);
 }
 
 /// The sum of sparse tensors that may have different numbers of elements; undefined: none.
@@ -142,7 +78,7 @@ class DataParallel::Reducer {
   Reducer(torch::nn::Module& module, Group& group, const DataParallelOptions& options)
       : group_(group), options_(options), parameters_(trained_parameters(module)) {
     require<ConfigError>(!parameters_.empty(), "data_parallel: the module has no parameter that needs a gradient");
-    require_same_module(module, group, parameters_[0].value.device());
+    require_same_module(module, group, parameters_[0].value.device(), "data_parallel");
     for (const auto& buffer : module.named_buffers()) buffers_.push_back(buffer.value());
     std::vector<at::Tensor> all = buffers_;
     for (const auto& parameter : module.named_parameters()) all.push_back(parameter.value());
@@ -153,7 +89,7 @@ class DataParallel::Reducer {
       torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i].value, std::make_unique<Hook>(*this, i));
   }
   ~Reducer() {
-    for (const TrainedParameter& parameter : parameters_)
+    for (const NamedTensor& parameter : parameters_)
       torch::autograd::impl::set_post_acc_grad_hooks(parameter.value, nullptr);
   }
   Reducer(const Reducer&) = delete;
@@ -225,10 +161,7 @@ class DataParallel::Reducer {
     std::int64_t begin = 0;
     for (const std::size_t i : parameters) {
       const at::Tensor& value = parameters_[i].value;
-      // Not a view: torch's optimizers detach gradients in place, which no view can be.
-      at::Tensor gradient = at::empty({0}, options);
-      gradient.set_(bucket.memory.storage(), begin, value.sizes(), at::empty(value.sizes(), at::kMeta).strides());
-      bucket.slots.push_back({i, gradient});
+      bucket.slots.push_back({i, tensor_in(bucket.memory, begin, value.sizes())});
       begin += value.numel();
       bucket_of_[i] = {buckets_.size(), bucket.slots.size() - 1};
     }
@@ -273,8 +206,7 @@ class DataParallel::Reducer {
   }
 
   void send(std::size_t b) {
-    const bool mean = options_.gradients == DataParallelOptions::Gradients::mean;
-    buckets_[b].pending.emplace(group_.all_reduce_(buckets_[b].memory, mean ? Reduce::avg : Reduce::sum));
+    buckets_[b].pending.emplace(group_.all_reduce_(buckets_[b].memory, reduction_of(options_.gradients)));
     ++next_;
   }
 
@@ -289,7 +221,7 @@ class DataParallel::Reducer {
     }
     for (Bucket& bucket : buckets_) take_gradients(bucket);
     for (const std::size_t i : sparse_) reduce_sparse(i);
-    sync_buffers();
+    sync_buffers(buffers_, options_.buffers, group_);
   }
 
   void take_gradients(Bucket& bucket) {
@@ -312,23 +244,12 @@ class DataParallel::Reducer {
     at::Tensor parameter = parameters_[i].value;
     const at::Tensor sum = sum_of_sparse(parameter.grad(), parameter, group_);
     if (!sum.defined()) return;
-    const bool mean = options_.gradients == DataParallelOptions::Gradients::mean;
-    parameter.mutable_grad() = mean ? sum / group_.size() : sum;
-  }
-
-  void sync_buffers() {
-    if (options_.buffers == BufferSync::local || group_.size() == 1) return;
-    std::vector<at::Tensor> averaged, others;
-    for (const at::Tensor& buffer : buffers_)
-      (options_.buffers == BufferSync::average && buffer.is_floating_point() ? averaged : others).push_back(buffer);
-    broadcast_all(others, group_);
-    for (const std::vector<at::Tensor>& kind : by_kind(averaged))
-      copy_from_flat(group_.all_reduce_(flat(kind), Reduce::avg).wait(), kind);
+    parameter.mutable_grad() = options_.gradients == GradientScale::mean ? sum / group_.size() : sum;
   }
 
   Group& group_;
   const DataParallelOptions options_;
-  const std::vector<TrainedParameter> parameters_;
+  const std::vector<NamedTensor> parameters_;
   std::vector<at::Tensor> buffers_;
   std::vector<Bucket> buckets_;                                 // in the order in which backward completes them
   std::vector<std::pair<std::size_t, std::size_t>> bucket_of_;  // by parameter: its bucket, its slot

@@ -5,25 +5,17 @@
 #include <torch/nn/module.h>
 
 #include "trireme/comm/group.hpp"
+#include "trireme/module/module_tensors.hpp"
 
 namespace trireme {
 
-/// What becomes of buffers, such as the running statistics of batch norms, that every rank changes by itself.
-enum class BufferSync {
-  broadcast,  // after backward all have those of rank 0
-  average,    // floating-point buffers become their mean, others those of rank 0
-  local,      // nothing
-};
-
 struct DataParallelOptions {
   double bucket_mb = 25;  // gradients are reduced in buckets of this size (1e6 bytes)
-  /// mean: for a loss that is a mean over the rank's part of the batch, if all parts are equal. sum: for one that is
-  /// divided by the size of the whole batch.
-  enum class Gradients { mean, sum } gradients = Gradients::mean;
+  GradientScale gradients = GradientScale::mean;
   BufferSync buffers = BufferSync::broadcast;
 };
 
-/// Gradients of a module over the ranks of a group. After backward() every parameter has its reduced gradient, and any
+/// GradientScale of a module over the ranks of a group. After backward() every parameter has its reduced gradient, and any
 /// torch optimizer makes the same update on all ranks:
 ///
 ///   const DataParallel parallel(*net, group);   // all ranks start with the weights and buffers of rank 0

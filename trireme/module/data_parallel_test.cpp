@@ -158,14 +158,14 @@ Trained train_parallel(const Maker& maker, bool sgd, int ranks, int microbatches
       for (int m = 0; m < microbatches; ++m) {
         const at::Tensor x = batch_of(step).narrow(0, (group.rank() * microbatches + m) * each, each);
         at::Tensor loss = mean_loss(*net, x) / microbatches;
-        if (options.gradients == DataParallelOptions::Gradients::sum) loss = loss / ranks;
+        if (options.gradients == GradientScale::sum) loss = loss / ranks;
         std::optional<DataParallel::NoSync> alone;
         if (m + 1 < microbatches) alone.emplace(parallel);
         loss.backward();
         sum += loss.detach();
       }
       optimizer->step();
-      const bool mean = options.gradients == DataParallelOptions::Gradients::mean;
+      const bool mean = options.gradients == GradientScale::mean;
       const at::Tensor total = group.all_reduce(sum, mean ? Reduce::avg : Reduce::sum).wait();
       if (group.rank() != 0) continue;
       out.losses.push_back(total.item<double>());
@@ -208,7 +208,7 @@ TEST(DataParallel, EqualsOneProcessOnTheWholeBatch) {
     for (const int ranks : {1, 2, 4})
       for (const int microbatches : {1, 2})
         for (const double bucket_mb : {25.0, 1e-4})
-          for (const auto gradients : {DataParallelOptions::Gradients::mean, DataParallelOptions::Gradients::sum}) {
+          for (const auto gradients : {GradientScale::mean, GradientScale::sum}) {
             SCOPED_TRACE(text(name, " ranks ", ranks, " microbatches ", microbatches, " bucket ", bucket_mb));
             expect_near(
                 train_parallel(maker, sgd, ranks, microbatches, {.bucket_mb = bucket_mb, .gradients = gradients}),

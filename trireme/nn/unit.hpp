@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-struct Unit {
+struct UnitParams {
   std::string name;                 // "layers.3"
   std::vector<std::string> params;  // full names
 };
@@ -27,7 +27,7 @@ struct UnitVisit {
 /// The units of a model, and the order in which forward visits them. A tied head visits the unit of its embedding
 /// again; a unit of several layers is visited once per layer. Backward visits them in reverse.
 struct UnitPlan {
-  std::vector<Unit> units;
+  std::vector<UnitParams> units;
   std::vector<UnitVisit> visits;
 };
 

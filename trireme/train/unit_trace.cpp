@@ -38,7 +38,7 @@ UnitTrace::~UnitTrace() = default;
 
 UnitHooks& UnitTrace::around(UnitHooks& hooks, const UnitPlan& plan) {
   chunks_.push_back(std::make_unique<Hooks>(*this, hooks));
-  for (const Unit& unit : plan.units) names_.push_back(unit.name);
+  for (const UnitParams& unit : plan.units) names_.push_back(unit.name);
   return *chunks_.back();
 }
 

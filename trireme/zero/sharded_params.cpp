@@ -6,17 +6,10 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/memory_kind.hpp"
+#include "trireme/nn/freed_storage.hpp"
 #include "trireme/nn/init_scope.hpp"
 
 namespace trireme {
-namespace {
-
-c10::StorageImpl& storage_of(const at::Tensor& x) {
-  return *x.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-}
-
-}  // namespace
-
 ShardedParams::ShardedParams(const Partition& partition)
     : partition_(partition), states_(partition.num_buckets(), State::whole) {
   const at::NoGradGuard no_grad;
@@ -51,12 +44,8 @@ ShardedParams::~ShardedParams() = default;
 void ShardedParams::start(std::size_t b) {
   if (states_[b] != State::absent) return;
   const at::Tensor& whole = wholes_[b];
-  c10::StorageImpl& storage = storage_of(whole);
-  const std::size_t bytes = static_cast<std::size_t>(whole.numel()) * whole.element_size();
   const MemoryScope weights(MemoryKind::weights);
-  // Allocated anew each time: freed memory stays available to all other tensors, unlike in a private pool.
-  storage.set_data_ptr_noswap(storage.allocator()->allocate(bytes));
-  storage.set_nbytes(bytes);
+  allocate_storage(whole);
   live_ += whole.numel();
   most_live_ = std::max(most_live_, live_);
   states_[b] = State::coming;
@@ -74,9 +63,7 @@ void ShardedParams::free(std::size_t b) {
   if (states_[b] == State::absent) return;
   arrive(b);
   const at::Tensor& whole = wholes_[b];
-  c10::StorageImpl& storage = storage_of(whole);
-  storage.set_data_ptr_noswap(storage.allocator()->allocate(0));
-  storage.set_nbytes(0);
+  free_storage(whole);
   live_ -= whole.numel();
   states_[b] = State::absent;
 }

@@ -1,0 +1,394 @@
+#include "trireme/module/fully_shard.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/engine.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/module/flat_parameters.hpp"
+#include "trireme/nn/init_scope.hpp"
+
+namespace trireme {
+namespace {
+
+/// Stands for a child in the list of a Sequential; the registered child stays as it is.
+class HookedChild : public torch::nn::Module {
+ public:
+  HookedChild(torch::nn::AnyModule child, std::string name, std::shared_ptr<CallHooks> hooks)
+      : child_(std::move(child)), name_(std::move(name)), hooks_(std::move(hooks)) {}
+  at::Tensor forward(const at::Tensor& x) {
+    return call_in_unit(hooks_, [this](const at::Tensor& in) { return call(in); }, x);
+  }
+  const torch::nn::AnyModule& child() const { return child_; }
+
+ private:
+  at::Tensor call(const at::Tensor& x) {
+    try {
+      return child_.forward<at::Tensor>(x);
+    } catch (const c10::Error& error) {
+      const std::string what = error.what_without_backtrace();
+      for (const char* of_any_module : {"forward() method expects", "Expected argument #", "Attempted to cast"})
+        require<ConfigError>(what.find(of_any_module) == std::string::npos, "fully_shard: unit ", name_,
+                             ", a child of a Sequential: ", what,
+                             "\n  fix: a child that is a unit must map one tensor ",
+                             "to one tensor; leave this one out by the policy");
+      throw;
+    }
+  }
+
+  torch::nn::AnyModule child_;
+  const std::string name_;
+  const std::shared_ptr<CallHooks> hooks_;
+};
+
+std::string below(const std::string& name, const std::string& child) {
+  return name.empty() ? child : name + "." + child;
+}
+
+}  // namespace
+
+/// Note [Order of communication]
+/// Gathers and reductions use one group, so their order must be the same on every rank. It follows from the calls of
+/// units alone: a unit is gathered when it is called, reduced when the gradients of its inputs are known (or at the end
+/// of backward if no input needs one), and prefetched by the order of calls in this or the last forward. Which
+/// parameters a rank used in a call does not matter: those without a gradient send zeros.
+class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::Core> {
+ public:
+  Core(std::shared_ptr<torch::nn::Module> module, Group& group, const FullyShardOptions& options)
+      : module_(std::move(module)), group_(group), options_(options) {
+    const std::vector<NamedTensor> parameters = distinct_parameters(*module_);
+    require<ConfigError>(std::ranges::any_of(parameters, [](const NamedTensor& p) { return p.value.requires_grad(); }),
+                         "fully_shard: the module has no parameter that needs a gradient");
+    require_same_module(*module_, group, parameters[0].value.device(), "fully_shard");
+    std::vector<at::Tensor> all;
+    for (const auto& buffer : module_->named_buffers()) buffers_.push_back({buffer.key(), buffer.value()});
+    for (const NamedTensor& buffer : buffers_) all.push_back(buffer.value);
+    for (const NamedTensor& parameter : parameters) all.push_back(parameter.value);
+    broadcast_all(all, group);
+    for (const NamedTensor& buffer : buffers_)
+      if (options.precision.buffer && buffer.value.is_floating_point())
+        set_memory(buffer.value, buffer.value.to(*options.precision.buffer));
+  }
+
+  /// Not in the constructor: hooks refer to this object.
+  void shard() {
+    units_.emplace_back();
+    choose_units(*module_, "", false);
+    assign(*module_, "", 0);
+    for (const NamedTensor& parameter : distinct_parameters(*module_))
+      units_[owner_.at(parameter.value.unsafeGetTensorImpl())].parameters.push_back(parameter);
+    const FlatOptions flat{.shards = options_.sharding != Sharding::no_shard,
+                           .param = options_.precision.param,
+                           .reduce = options_.precision.reduce,
+                           .gradients = options_.gradients};
+    for (UnitState& unit : units_) {
+      std::map<std::pair<at::ScalarType, bool>, std::vector<NamedTensor>> kinds;
+      for (const NamedTensor& parameter : unit.parameters)
+        kinds[{parameter.value.scalar_type(), parameter.value.requires_grad()}].push_back(parameter);
+      unit.parameters.clear();
+      for (auto& [kind, parameters] : kinds)
+        unit.flats.push_back(std::make_unique<FlatParameters>(std::move(parameters), group_, flat));
+    }
+  }
+
+  void remove_hooks() {
+    for (torch::nn::AnyModule* slot : slots_) *slot = torch::nn::AnyModule(slot->get<HookedChild>().child());
+    for (AnyUnit* unit : hooked_) unit->hooks.reset();
+  }
+
+  std::shared_ptr<CallHooks> hooks(std::size_t unit) { return std::make_shared<Hooks>(shared_from_this(), unit); }
+
+  std::vector<at::Tensor> shards() const {
+    std::vector<at::Tensor> out;
+    for (const UnitState& unit : units_)
+      for (const auto& flat : unit.flats)
+        if (flat->trained()) out.push_back(flat->shard());
+    return out;
+  }
+
+  std::vector<UnitSize> sizes() const {
+    std::vector<UnitSize> out;
+    for (const UnitState& unit : units_) {
+      out.push_back({unit.name, 0});
+      for (const auto& flat : unit.flats) out.back().elements += flat->numel();
+    }
+    return out;
+  }
+
+  double clip_grad_norm(double max_norm) {
+    const at::NoGradGuard no_grad;
+    at::Tensor sum;
+    for (const at::Tensor& shard : shards()) {
+      if (!shard.grad().defined()) continue;
+      const at::Tensor square = shard.grad().to(at::kDouble).square().sum().view({1});
+      sum = sum.defined() ? sum + square : square;
+    }
+    if (!sum.defined()) sum = at::zeros({1}, shards()[0].options().dtype(at::kDouble).requires_grad(false));
+    if (options_.sharding != Sharding::no_shard) sum = group_.all_reduce(sum).wait();
+    const double norm = std::sqrt(sum.item<double>());
+    if (norm > max_norm)
+      for (const at::Tensor& shard : shards())
+        if (shard.grad().defined()) shard.grad().mul_(max_norm / norm);
+    return norm;
+  }
+
+  void for_each_whole(const std::function<void(const std::string&, const at::Tensor&)>& f) const {
+    for (const UnitState& unit : units_)
+      for (const auto& flat : unit.flats) {
+        const at::Tensor all = flat->gathered_shards();
+        for (std::size_t i = 0; i < flat->parameters().size(); ++i) f(flat->parameters()[i].name, flat->part(all, i));
+      }
+    for (const NamedTensor& buffer : buffers_) f(buffer.name, buffer.value);
+  }
+
+  void with_whole_parameters(const std::function<void()>& f) {
+    const at::NoGradGuard no_grad;
+    struct Whole {
+      FlatParameters& flat;
+      at::Tensor all;
+      std::vector<at::Tensor> before;
+    };
+    std::vector<Whole> wholes;
+    const auto restore = [&wholes](bool keeps) {
+      for (const Whole& whole : wholes) {
+        for (std::size_t i = 0; i < whole.before.size(); ++i) {
+          const at::Tensor& value = whole.flat.parameters()[i].value;
+          // torch::load gives a parameter other memory.
+          if (const at::Tensor here = whole.flat.part(whole.all, i); !here.is_alias_of(value)) here.copy_(value);
+          set_memory(value, whole.before[i]);
+        }
+        if (keeps) whole.flat.set_shard(whole.all);
+      }
+    };
+    for (const UnitState& unit : units_)
+      for (const auto& flat : unit.flats) {
+        flat->free();
+        Whole whole{*flat, flat->gathered_shards(), {}};
+        for (std::size_t i = 0; i < flat->parameters().size(); ++i) {
+          const at::Tensor& value = flat->parameters()[i].value;
+          whole.before.push_back(value.detach());
+          set_memory(value, flat->part(whole.all, i));
+        }
+        wholes.push_back(std::move(whole));
+      }
+    try {
+      f();
+    } catch (...) {
+      restore(false);
+      throw;
+    }
+    restore(true);
+  }
+
+  bool syncs = true;
+  const FullyShardOptions& options() const { return options_; }
+
+ private:
+  struct UnitState {
+    std::string name = {};
+    std::vector<NamedTensor> parameters = {};
+    std::vector<std::unique_ptr<FlatParameters>> flats = {};
+    bool has_gradients = false;              // was called since its last reduction
+    std::set<std::int64_t> open_calls = {};  // whose backward has begun, but not ended
+
+    void start_gather() const {
+      for (const auto& flat : flats) flat->start_gather();
+    }
+    void finish_gather() const {
+      for (const auto& flat : flats) flat->finish_gather();
+    }
+    void free() const {
+      for (const auto& flat : flats) flat->free();
+    }
+    void finish_reduction() const {
+      for (const auto& flat : flats) flat->finish_reduction();
+    }
+  };
+
+  class Hooks final : public CallHooks {
+   public:
+    Hooks(std::shared_ptr<Core> core, std::size_t unit) : core_(std::move(core)), unit_(unit) {}
+    std::int64_t before_forward() override { return core_->before_forward(unit_); }
+    void after_forward(std::int64_t call) override { core_->after_forward(unit_, call); }
+    void before_backward(std::int64_t call) override { core_->before_backward(unit_, call); }
+    void after_backward(std::int64_t call) override { core_->after_backward(unit_, call); }
+
+   private:
+    const std::shared_ptr<Core> core_;
+    const std::size_t unit_;
+  };
+
+  /// The elements of a module that belong to the unit around it.
+  std::int64_t choose_units(const torch::nn::Module& module, const std::string& name, bool in_sequential) {
+    std::int64_t elements = 0;
+    for (const auto& parameter : module.named_parameters(/*recurse=*/false)) elements += parameter.value().numel();
+    const bool is_sequential = dynamic_cast<const torch::nn::SequentialImpl*>(&module) != nullptr;
+    for (const auto& child : module.named_children())
+      elements += choose_units(*child.value(), below(name, child.key()), is_sequential);
+    const bool candidate = in_sequential || dynamic_cast<const AnyUnit*>(&module) != nullptr;
+    if (!candidate || elements == 0 || name.empty() || !options_.policy({module, name, elements})) return elements;
+    chosen_.insert(&module);
+    return 0;
+  }
+
+  void assign(torch::nn::Module& module, const std::string& name, std::size_t unit) {
+    for (const auto& parameter : module.named_parameters(/*recurse=*/false)) {
+      const auto [place, is_new] = owner_.emplace(parameter.value().unsafeGetTensorImpl(), unit);
+      // Used by two units: the root is gathered during both.
+      if (!is_new && place->second != unit) place->second = 0;
+    }
+    auto* sequential = dynamic_cast<torch::nn::SequentialImpl*>(&module);
+    std::size_t index = 0;
+    for (const auto& child : module.named_children()) {
+      const std::string its_name = below(name, child.key());
+      torch::nn::AnyModule* slot =
+          sequential ? &*(sequential->begin() + static_cast<std::ptrdiff_t>(index++)) : nullptr;
+      std::size_t its_unit = unit;
+      if (chosen_.contains(child.value().get())) {
+        its_unit = unit_of(*child.value(), its_name);
+        if (slot) {
+          *slot = torch::nn::AnyModule(std::make_shared<HookedChild>(*slot, its_name, hooks(its_unit)));
+          slots_.push_back(slot);
+        } else {
+          auto& own = dynamic_cast<AnyUnit&>(*child.value());
+          own.hooks = hooks(its_unit);
+          hooked_.push_back(&own);
+        }
+      }
+      assign(*child.value(), its_name, its_unit);
+    }
+  }
+
+  std::size_t unit_of(const torch::nn::Module& module, const std::string& name) {
+    const auto [place, is_new] = index_.emplace(&module, units_.size());
+    if (is_new) units_.emplace_back().name = name;
+    return place->second;
+  }
+
+  // A call's number is its place in the order of calls of its forward.
+  std::int64_t before_forward(std::size_t unit) {
+    if (unit == 0) calls_.swap(last_calls_), calls_.clear();
+    const std::size_t place = calls_.size();
+    calls_.push_back(unit);
+    units_[unit].start_gather();
+    if (options_.forward_prefetch && place + 1 < last_calls_.size() && last_calls_[place] == unit)
+      units_[last_calls_[place + 1]].start_gather();
+    units_[unit].finish_gather();
+    if (at::GradMode::is_enabled()) units_[unit].has_gradients = true;
+    return static_cast<std::int64_t>(place);
+  }
+
+  void after_forward(std::size_t unit, std::int64_t call) {
+    const bool trains = at::GradMode::is_enabled();
+    // Backward begins with the last call, and ends with the root.
+    const bool is_last = static_cast<std::size_t>(call) + 1 == last_calls_.size() && last_calls_.back() == unit;
+    if (trains && (unit == 0 || is_last || options_.sharding != Sharding::full_shard)) return;
+    units_[unit].free();
+  }
+
+  void before_backward(std::size_t unit, std::int64_t call) {
+    if (!std::exchange(in_backward_, true)) {
+      const std::shared_ptr<Core> self = shared_from_this();
+      torch::autograd::Engine::get_default_engine().queue_callback([self] { self->finish_backward(); });
+    }
+    units_[unit].open_calls.insert(call);
+    units_[unit].start_gather();
+    if (options_.backward_prefetch == BackwardPrefetch::pre) prefetch_before(call);
+    units_[unit].finish_gather();
+  }
+
+  void after_backward(std::size_t unit, std::int64_t call) {
+    units_[unit].open_calls.erase(call);
+    // The root's parameters may be used by other units. Between two calls of one unit, the first begins its backward
+    // before the second ends.
+    if (unit == 0 || !units_[unit].open_calls.empty()) return;
+    units_[unit].free();
+    if (options_.backward_prefetch == BackwardPrefetch::post) prefetch_before(call);
+    if (syncs) reduce(unit);
+  }
+
+  void prefetch_before(std::int64_t call) {
+    if (call > 0 && static_cast<std::size_t>(call) < calls_.size())
+      units_[calls_[static_cast<std::size_t>(call) - 1]].start_gather();
+  }
+
+  void reduce(std::size_t unit) {
+    for (const auto& flat : units_[unit].flats) flat->start_reduction();
+    units_[unit].has_gradients = false;
+    in_flight_.push_back(unit);
+    if (in_flight_.size() <= 2) return;  // bounds the memory of gradients on their way
+    units_[in_flight_.front()].finish_reduction();
+    in_flight_.pop_front();
+  }
+
+  void finish_backward() {
+    in_backward_ = false;
+    for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+      units_[unit].open_calls.clear();  // those without an input that needs a gradient
+      units_[unit].free();
+      if (syncs && units_[unit].has_gradients) reduce(unit);
+    }
+    for (; !in_flight_.empty(); in_flight_.pop_front()) units_[in_flight_.front()].finish_reduction();
+    if (!syncs) return;
+    for (const UnitState& unit : units_)
+      for (const auto& flat : unit.flats)
+        for (const NamedTensor& parameter : flat->parameters())
+          require(!parameter.value.grad().defined(), "fully_shard: the gradient of ", parameter.name,
+                  " arrived after those of its unit ", unit.name, " were reduced");
+    std::vector<at::Tensor> buffers;
+    for (const NamedTensor& buffer : buffers_) buffers.push_back(buffer.value);
+    sync_buffers(buffers, options_.buffers, group_);
+  }
+
+  const std::shared_ptr<torch::nn::Module> module_;
+  Group& group_;
+  const FullyShardOptions options_;
+  std::vector<NamedTensor> buffers_;
+  std::vector<UnitState> units_;  // [0] is the root
+  std::set<const torch::nn::Module*> chosen_;
+  std::map<const torch::nn::Module*, std::size_t> index_;
+  std::map<const c10::TensorImpl*, std::size_t> owner_;  // by parameter: its unit
+  std::vector<torch::nn::AnyModule*> slots_;
+  std::vector<AnyUnit*> hooked_;
+  std::vector<std::size_t> calls_, last_calls_;  // units in the order of calls, of this forward and the one before
+  std::deque<std::size_t> in_flight_;            // units whose gradients are being reduced
+  bool in_backward_ = false;
+};
+
+ShardedModule::ShardedModule(std::shared_ptr<torch::nn::Module> module, Group& group, const FullyShardOptions& options)
+    : core_(std::make_shared<Core>(std::move(module), group, options)) {
+  core_->shard();
+}
+ShardedModule::~ShardedModule() {
+  if (core_) core_->remove_hooks();
+}
+ShardedModule::ShardedModule(ShardedModule&&) noexcept = default;
+
+std::vector<at::Tensor> ShardedModule::shards() const { return core_->shards(); }
+std::vector<ShardedModule::UnitSize> ShardedModule::units() const { return core_->sizes(); }
+double ShardedModule::clip_grad_norm(double max_norm) { return core_->clip_grad_norm(max_norm); }
+void ShardedModule::for_each_whole(const std::function<void(const std::string&, const at::Tensor&)>& f) const {
+  core_->for_each_whole(f);
+}
+std::vector<NamedTensor> ShardedModule::state() const {
+  std::vector<NamedTensor> out;
+  for_each_whole([&out](const std::string& name, const at::Tensor& value) {
+    out.push_back({name, value.to(at::kCPU, value.scalar_type(), false, /*copy=*/true)});
+  });
+  return out;
+}
+void ShardedModule::with_whole_parameters(const std::function<void()>& f) { core_->with_whole_parameters(f); }
+std::shared_ptr<CallHooks> ShardedModule::root() const { return core_->hooks(0); }
+std::optional<at::ScalarType> ShardedModule::input_dtype() const { return core_->options().precision.param; }
+
+ShardedModule::NoSync::NoSync(ShardedModule& sharded) : syncs_(sharded.core_->syncs), before_(syncs_) {
+  syncs_ = false;
+}
+
+}  // namespace trireme

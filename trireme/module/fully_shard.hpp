@@ -1,0 +1,158 @@
+#pragma once
+// Fully sharded data parallelism for any torch::nn::Module: each rank keeps a part of every parameter, its gradient and
+// its optimizer state, and the whole only while it is in use.
+#include <functional>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <torch/nn/modules/container/sequential.h>
+
+#include "trireme/comm/group.hpp"
+#include "trireme/module/module_tensors.hpp"
+#include "trireme/module/unit.hpp"
+#include "trireme/module/wrap_policy.hpp"
+
+namespace trireme {
+
+enum class Sharding {
+  no_shard,       // every rank keeps everything; gradients are all-reduced
+  shard_grad_op,  // parameters are gathered for forward and freed after backward (ZeRO-2)
+  full_shard,     // also freed after forward, and gathered again for backward (ZeRO-3)
+};
+
+/// When the parameters of the next unit of backward are gathered.
+enum class BackwardPrefetch {
+  none,  // when it begins
+  pre,   // before the computation of the current unit: most overlap, one more unit in memory
+  post,  // after it, before its gradients are reduced
+};
+
+struct MixedPrecision {
+  std::optional<at::ScalarType> param = std::nullopt;   // in forward and backward; the shards keep their dtype
+  std::optional<at::ScalarType> reduce = std::nullopt;  // of gradients that travel; else as `param`
+  std::optional<at::ScalarType> buffer = std::nullopt;  // of floating-point buffers
+};
+
+struct FullyShardOptions {
+  Sharding sharding = Sharding::full_shard;
+  MixedPrecision precision = {};
+  BackwardPrefetch backward_prefetch = BackwardPrefetch::pre;
+  bool forward_prefetch = true;  // gather the next unit during the current one, in the order of the last forward
+  GradientScale gradients = GradientScale::mean;
+  BufferSync buffers = BufferSync::broadcast;
+  WrapPolicy policy = wrap_always();
+};
+
+/// What FullyShard<M> is without the type of the module.
+class ShardedModule {
+ public:
+  /// Collective: all ranks start with the weights and buffers of rank 0. ConfigError if there is no parameter that
+  /// needs a gradient, or if the modules of two ranks differ.
+  ShardedModule(std::shared_ptr<torch::nn::Module> module, Group& group, const FullyShardOptions& options);
+  ~ShardedModule();
+  ShardedModule(ShardedModule&&) noexcept;
+  ShardedModule& operator=(ShardedModule&&) = delete;
+
+  /// For a torch optimizer: one flat tensor per unit and dtype, in the dtype that the parameters had.
+  std::vector<at::Tensor> shards() const;
+  /// The names of the units, the root first, with the elements of each.
+  struct UnitSize {
+    std::string name;
+    std::int64_t elements;
+  };
+  std::vector<UnitSize> units() const;
+
+  /// The norm of all gradients, which are scaled if it exceeds max_norm. Collective.
+  double clip_grad_norm(double max_norm);
+
+  /// f(name, value) for every parameter and buffer, whole, on every rank, one unit in memory at a time. Collective.
+  void for_each_whole(const std::function<void(const std::string& name, const at::Tensor& value)>& f) const;
+  /// Parameters and buffers, whole, on the CPU of every rank. Collective.
+  std::vector<NamedTensor> state() const;
+  /// Runs f() while the module has all its parameters, in their own dtypes, as before it was sharded: for torch::save,
+  /// torch::load and whatever reads or writes weights. What f() writes is kept; all ranks must write the same.
+  /// Collective.
+  void with_whole_parameters(const std::function<void()>& f);
+
+  /// While it exists, gradients are not reduced: for the microbatches before the last. They stay whole on each rank.
+  class [[nodiscard]] NoSync {
+   public:
+    explicit NoSync(ShardedModule& sharded);
+    ~NoSync() { syncs_ = before_; }
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    bool& syncs_;
+    const bool before_;
+  };
+  NoSync no_sync() { return NoSync(*this); }
+
+ protected:
+  std::shared_ptr<CallHooks> root() const;
+  std::optional<at::ScalarType> input_dtype() const;
+
+ private:
+  class Core;
+  std::shared_ptr<Core> core_;
+};
+
+/// A sharded module: call it instead of the module.
+///
+///   auto model = fully_shard(net, group);
+///   torch::optim::AdamW optimizer(model.shards(), 1e-3);   // made after the module was sharded
+///   ...
+///   optimizer.zero_grad();
+///   loss(model(x), y).backward();      // every shard has its part of the reduced gradient
+///   optimizer.step();
+///
+/// Units are gathered and freed as a whole: the Unit<M>s and the children of torch::nn::Sequentials that the policy
+/// chooses; the rest of the parameters is the root unit. A child of a Sequential must map one tensor to one tensor. All
+/// ranks must call the same units in the same order, and call backward() equally often. Outside of a call the module's
+/// own parameters have no values: see with_whole_parameters().
+template <class M>
+class FullyShard : public ShardedModule {
+ public:
+  FullyShard(std::shared_ptr<M> module, Group& group, const FullyShardOptions& options)
+      : ShardedModule(module, group, options), module_(std::move(module)) {}
+
+  template <class... Arguments>
+  auto operator()(Arguments&&... arguments) {
+    std::tuple<std::decay_t<Arguments>...> inputs(std::forward<Arguments>(arguments)...);
+    if (const auto dtype = input_dtype())
+      for_each_tensor(inputs, [dtype](at::Tensor& x) {
+        if (x.is_floating_point()) x = x.to(*dtype);
+      });
+    return std::apply(
+        [this](auto&... them) {
+          return call_in_unit(root(), [this](auto&... these) { return module_->forward(these...); }, them...);
+        },
+        inputs);
+  }
+  M& module() { return *module_; }
+
+ private:
+  std::shared_ptr<M> module_;
+};
+
+template <class M>
+FullyShard<M> fully_shard(std::shared_ptr<M> module, Group& group, const FullyShardOptions& options = {}) {
+  return FullyShard<M>(std::move(module), group, options);
+}
+template <class M>
+FullyShard<M> fully_shard(const torch::nn::ModuleHolder<M>& module, Group& group,
+                          const FullyShardOptions& options = {}) {
+  return FullyShard<M>(module.ptr(), group, options);
+}
+/// Modules that are called one after the other.
+inline FullyShard<torch::nn::SequentialImpl> fully_shard(std::vector<torch::nn::AnyModule> units, Group& group,
+                                                         const FullyShardOptions& options = {}) {
+  auto chain = std::make_shared<torch::nn::SequentialImpl>();
+  for (torch::nn::AnyModule& unit : units) chain->push_back(std::move(unit));
+  return {std::move(chain), group, options};
+}
+
+}  // namespace trireme
