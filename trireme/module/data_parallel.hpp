@@ -15,7 +15,7 @@ struct DataParallelOptions {
   BufferSync buffers = BufferSync::broadcast;
 };
 
-/// GradientScale of a module over the ranks of a group. After backward() every parameter has its reduced gradient, and any
+/// Gradients of a module over the ranks of a group. After backward() every parameter has its reduced gradient, and any
 /// torch optimizer makes the same update on all ranks:
 ///
 ///   const DataParallel parallel(*net, group);   // all ranks start with the weights and buffers of rank 0

@@ -82,14 +82,19 @@ void broadcast_all(const std::vector<at::Tensor>& tensors, Group& group) {
     copy_from_flat(group.broadcast_(flat(kind), 0).wait(), kind);
 }
 
+void average_all(const std::vector<at::Tensor>& tensors, Group& group) {
+  if (group.size() == 1) return;
+  for (const std::vector<at::Tensor>& kind : by_kind(tensors))
+    copy_from_flat(group.all_reduce_(flat(kind), Reduce::avg).wait(), kind);
+}
+
 void sync_buffers(const std::vector<at::Tensor>& buffers, BufferSync how, Group& group) {
   if (how == BufferSync::local || group.size() == 1) return;
   std::vector<at::Tensor> averaged, others;
   for (const at::Tensor& buffer : buffers)
     (how == BufferSync::average && buffer.is_floating_point() ? averaged : others).push_back(buffer);
   broadcast_all(others, group);
-  for (const std::vector<at::Tensor>& kind : by_kind(averaged))
-    copy_from_flat(group.all_reduce_(flat(kind), Reduce::avg).wait(), kind);
+  average_all(averaged, group);
 }
 
 }  // namespace trireme

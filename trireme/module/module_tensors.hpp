@@ -43,6 +43,9 @@ void require_same_module(const torch::nn::Module& module, Group& group, at::Devi
 /// All ranks get what rank 0 has.
 void broadcast_all(const std::vector<at::Tensor>& tensors, Group& group);
 
+/// All become their mean over the ranks.
+void average_all(const std::vector<at::Tensor>& tensors, Group& group);
+
 void sync_buffers(const std::vector<at::Tensor>& buffers, BufferSync how, Group& group);
 
 }  // namespace trireme
