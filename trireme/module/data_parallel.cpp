@@ -17,6 +17,7 @@
 #include <torch/nn/modules/embedding.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/module/sync_batch_norm.hpp"
 
 namespace trireme {
 namespace {
@@ -83,6 +84,9 @@ class DataParallel::Reducer {
     std::vector<at::Tensor> all = buffers_;
     for (const auto& parameter : module.named_parameters()) all.push_back(parameter.value());
     broadcast_all(all, group);
+    set_batch_norm_group(module, &group);
+    for (const auto& child : module.modules(/*include_self=*/false))
+      if (auto norm = std::dynamic_pointer_cast<SyncBatchNormImpl>(child)) batch_norms_.push_back(std::move(norm));
     make_buckets(sparse_parameters(module));
     seen_.assign(parameters_.size(), false);
     for (std::size_t i = 0; i < parameters_.size(); ++i)
@@ -91,6 +95,7 @@ class DataParallel::Reducer {
   ~Reducer() {
     for (const NamedTensor& parameter : parameters_)
       torch::autograd::impl::set_post_acc_grad_hooks(parameter.value, nullptr);
+    for (const auto& norm : batch_norms_) norm->set_group(nullptr);
   }
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
@@ -251,6 +256,7 @@ class DataParallel::Reducer {
   const DataParallelOptions options_;
   const std::vector<NamedTensor> parameters_;
   std::vector<at::Tensor> buffers_;
+  std::vector<std::shared_ptr<SyncBatchNormImpl>> batch_norms_;
   std::vector<Bucket> buckets_;                                 // in the order in which backward completes them
   std::vector<std::pair<std::size_t, std::size_t>> bucket_of_;  // by parameter: its bucket, its slot
   std::vector<std::size_t> sparse_;                             // parameters

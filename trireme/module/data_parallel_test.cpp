@@ -15,6 +15,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/comm/thread_world.hpp"
+#include "trireme/module/sync_batch_norm.hpp"
 #include "trireme/testing/test_helpers.hpp"
 
 namespace trireme {
@@ -49,6 +50,21 @@ struct Convolutions final : UserNet {
   }
   torch::nn::Conv2d conv;
   torch::nn::BatchNorm2d norm = nullptr;
+  torch::nn::Linear last;
+};
+
+/// With the batch norm by the samples of all ranks.
+struct Synchronized final : UserNet {
+  Synchronized() : conv(torch::nn::Conv2dOptions(1, 4, 3)), norm(4), last(4, 1) {
+    register_module("conv", conv);
+    register_module("norm", norm);
+    register_module("last", last);
+  }
+  at::Tensor forward(const at::Tensor& x) override {
+    return last(norm(conv(x.view({-1, 1, 2, 4}).repeat({1, 1, 2, 1}))).relu().mean({2, 3}));
+  }
+  torch::nn::Conv2d conv;
+  SyncBatchNorm norm;
   torch::nn::Linear last;
 };
 
@@ -266,6 +282,25 @@ TEST(DataParallel, StatisticsOfBatchNorms) {
       EXPECT_TRUE(net->named_buffers()["norm.running_mean"].allclose(wanted, 1e-13, 1e-15));
       EXPECT_EQ(net->named_buffers()["norm.num_batches_tracked"].item<std::int64_t>(), 1);
     });
+}
+
+/// SyncBatchNorm alone is torch's BatchNorm; over ranks it is that of the whole batch, with its running statistics.
+TEST(DataParallel, SyncBatchNorm) {
+  const Maker synchronized = [](std::uint64_t seed) { return make<Synchronized>(seed); };
+  const Trained plain = train_alone([](std::uint64_t seed) { return make<Convolutions>(seed, true); }, false);
+  expect_near(train_alone(synchronized, false), plain);
+  for (const int ranks : {1, 2, 4}) expect_near(train_parallel(synchronized, false, ranks, 1, {}), plain);
+
+  const auto alone = make<Convolutions>(1, true);
+  alone->forward(batch_of(0));
+  run_ranks(2, [&](Group& group) {  // parts of 3 and 5 samples
+    const auto net = make<Synchronized>(1);
+    const DataParallel parallel(*net, group);
+    const at::Tensor y = net->forward(batch_of(0).split_with_sizes({3, 5})[static_cast<std::size_t>(group.rank())]);
+    y.sum().backward();
+    for (const char* name : {"norm.running_mean", "norm.running_var", "norm.num_batches_tracked"})
+      EXPECT_TRUE(net->named_buffers()[name].allclose(alone->named_buffers()[name], 1e-12, 1e-14)) << name;
+  });
 }
 
 TEST(DataParallel, ModulesThatDifferAreNamed) {

@@ -12,6 +12,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/module/flat_parameters.hpp"
+#include "trireme/module/sync_batch_norm.hpp"
 #include "trireme/nn/init_scope.hpp"
 
 namespace trireme {
@@ -71,6 +72,7 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
     for (const NamedTensor& buffer : buffers_) all.push_back(buffer.value);
     for (const NamedTensor& parameter : parameters) all.push_back(parameter.value);
     broadcast_all(all, group);
+    set_batch_norm_group(*module_, &group);
     for (const NamedTensor& buffer : buffers_)
       if (options.precision.buffer && buffer.value.is_floating_point())
         set_memory(buffer.value, buffer.value.to(*options.precision.buffer));
@@ -98,6 +100,7 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
   }
 
   void remove_hooks() {
+    set_batch_norm_group(*module_, nullptr);
     for (torch::nn::AnyModule* slot : slots_) *slot = torch::nn::AnyModule(slot->get<HookedChild>().child());
     for (AnyUnit* unit : hooked_) unit->hooks.reset();
   }

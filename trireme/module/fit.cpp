@@ -1,0 +1,426 @@
+#include "trireme/module/fit.hpp"
+
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <ostream>
+
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/base/trace.hpp"
+#include "trireme/comm/mesh.hpp"
+#include "trireme/comm/thread_world.hpp"
+#include "trireme/data/sampling/permutation.hpp"
+#include "trireme/module/amp.hpp"
+
+namespace trireme {
+
+namespace fit_detail {
+
+ModelOutput output_of(const at::Tensor& logits) { return {logits, {}}; }
+ModelOutput output_of(const ModelInputs& named) {
+  const auto find = [&](const char* name) { return named.contains(name) ? named.at(name) : at::Tensor(); };
+  return {find("logits"), find("loss")};
+}
+ModelInputs by_name(const Samples& samples) {
+  require<ConfigError>(samples.names.size() == samples.inputs.size(), "fit: the model takes its inputs by name, but ",
+                       samples.names.size(), " of ", samples.inputs.size(), " inputs of the dataset have one\n",
+                       "  fix: Samples::names, one per input");
+  ModelInputs out;
+  for (std::size_t i = 0; i < samples.inputs.size(); ++i) out[samples.names[i]] = samples.inputs[i];
+  if (samples.targets.defined()) out["labels"] = samples.targets;
+  return out;
+}
+void throw_wrong_inputs(std::size_t count) {
+  throw ConfigError(text("fit: the dataset has ", count, " inputs, but the model's forward does not take as many\n",
+                         "  fix: a forward with up to three tensors, or one that takes a ModelInputs"));
+}
+
+}  // namespace fit_detail
+
+namespace {
+
+struct FitJob {
+  const Dataset& train;
+  const Dataset& validation;
+  const FitLoss& loss;
+  const OptimizerMaker& optimizer;
+  const FitOptions& options;
+  std::vector<at::Device> devices;
+};
+
+Samples moved(Samples samples, at::Device device) {
+  for (at::Tensor& x : samples.inputs) x = x.to(device);
+  if (samples.targets.defined()) samples.targets = samples.targets.to(device);
+  return samples;
+}
+
+at::Tensor loss_of(const ModelOutput& out, const at::Tensor& target, const FitLoss& loss) {
+  if (out.loss.defined()) return out.loss;
+  require<ConfigError>(loss != nullptr, "fit: no loss function, and the model returns no loss\n",
+                       "  fix: give one, or return `loss` and `logits`");
+  require<ConfigError>(out.logits.defined() && target.defined(), "fit: a loss needs logits and targets");
+  return loss(out.logits, target);
+}
+
+/// Sums over samples; of a rank, then of all.
+struct Tally {
+  double loss = 0, right = 0, samples = 0, classified = 0;
+
+  void add(const ModelOutput& out, const Samples& samples_of, const at::Tensor& mean_loss) {
+    const auto count = static_cast<double>(samples_of.inputs[0].size(0));
+    samples += count;
+    loss += mean_loss.item<double>() * count;
+    const at::Tensor& target = samples_of.targets;
+    if (!out.logits.defined() || !target.defined() || !at::isIntegralType(target.scalar_type(), false)) return;
+    if (out.logits.dim() != target.dim() + 1) return;
+    right += out.logits.argmax(-1).eq(target).sum().item<double>();
+    classified += static_cast<double>(target.numel());
+  }
+  void sum_over(Group& group, at::Device device) {
+    const at::Tensor all =
+        group.all_reduce(at::tensor({loss, right, samples, classified}, at::kDouble).to(device)).wait().cpu();
+    const double* sums = all.data_ptr<double>();
+    *this = {sums[0], sums[1], sums[2], sums[3]};
+  }
+  double mean_loss() const { return loss / samples; }
+  double accuracy() const { return classified > 0 ? right / classified : std::numeric_limits<double>::quiet_NaN(); }
+};
+
+/// The training of one rank.
+class FitRank {
+ public:
+  FitRank(World& world, at::Device device, FitModel& model, const FitJob& job)
+      : job_(job),
+        device_(device),
+        model_(model),
+        pipelined_(job.options.parallel && job.options.parallel->p_type == ParallelismType::PIPELINE),
+        ranks_(world.size()),
+        mesh_(Grid::dense(pipelined_ ? Degrees{.pp = world.size()} : Degrees{.dp = world.size()}), world),
+        group_(mesh_.group(pipelined_ ? Axis::pp : Axis::dp)),
+        tracer_({.rank = world.rank(), .world_size = world.size()}) {
+    if (!job.options.profile.empty()) tracer_.enable();
+    model_.module().to(device_);
+    prepare();
+  }
+
+  FitResult run() {
+    FitResult result;
+    const auto begin = std::chrono::steady_clock::now();
+    const EpochOrder order{job_.train.size(), job_.options.batch_size * (pipelined_ ? 1 : ranks_), job_.options.shuffle,
+                           job_.options.seed};
+    announce(order);
+    for (int epoch = 0; epoch < job_.options.epochs; ++epoch) {
+      model_.module().train();
+      double sum = 0;
+      for (std::int64_t step = 0; step < order.steps(); ++step) sum += train(order.step(epoch, step));
+      result.train_losses.push_back(sum / static_cast<double>(order.samples));
+      if (job_.options.log && mesh_.rank() == 0)
+        *job_.options.log << "epoch " << epoch + 1 << ": loss " << result.train_losses.back() << std::endl;
+    }
+    const Tally tally = validate();
+    result.validation_loss = tally.mean_loss();
+    result.validation_accuracy = tally.accuracy();
+    result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (!job_.options.profile.empty())
+      tracer_.write(job_.options.profile / text("trace-rank", mesh_.rank(), ".json.gz"));
+    mesh_.end_step();
+    return result;
+  }
+
+  /// Collective.
+  std::vector<NamedTensor> state() {
+    if (pipe_) return pipe_->state();
+    if (sharded_) return sharded_->state();
+    std::vector<NamedTensor> out = distinct_parameters(model_.module());
+    for (const auto& buffer : model_.module().named_buffers()) out.push_back({buffer.key(), buffer.value()});
+    return out;
+  }
+
+ private:
+  void prepare() {
+    const FitOptions& options = job_.options;
+    std::vector<at::Tensor> parameters;
+    if (!options.parallel) {
+      for (const NamedTensor& parameter : distinct_parameters(model_.module())) parameters.push_back(parameter.value);
+    } else if (pipelined_) {
+      PipelineOptions pipeline = options.parallel->config_pipeline;
+      if (pipeline.microbatches < 1) pipeline.microbatches = ranks_;
+      pipe_.emplace(mesh_, device_, model_.stages(), pipeline);
+      parameters = pipe_->parameters();
+    } else {
+      const FsdpConfig& fsdp = options.parallel->config_fsdp;
+      sharded_ = &model_.shard(group_, {.sharding = fsdp.sharding_strategy,
+                                        .precision = fsdp.mixed_precision,
+                                        .backward_prefetch = fsdp.backward_prefetch,
+                                        .policy = fsdp.wrap_policy.value_or(wrap_never())});
+      parameters = sharded_->shards();
+    }
+    std::erase_if(parameters, [](const at::Tensor& x) { return !x.requires_grad(); });
+    if (!parameters.empty()) optimizer_ = job_.optimizer(parameters);  // stages may be without any
+  }
+
+  void announce(const EpochOrder& order) const {
+    std::ostream* log = job_.options.log;
+    if (!log || mesh_.rank() != 0) return;
+    *log << "batch size " << order.per_step;
+    if (pipelined_) *log << ", in microbatches over " << ranks_ << " devices";
+    if (sharded_) {
+      *log << ": " << job_.options.batch_size << " on each of " << ranks_ << " devices";
+      if (!job_.options.parallel->config_fsdp.wrap_policy &&
+          job_.options.parallel->config_fsdp.sharding_strategy != Sharding::no_shard)
+        *log << "; without a wrap policy the model is one unit, gathered as a whole";
+    }
+    *log << std::endl;
+  }
+
+  std::optional<AutocastScope> autocast() const {
+    using Scope = std::optional<AutocastScope>;
+    return job_.options.autocast ? Scope(std::in_place, device_.type(), *job_.options.autocast) : Scope();
+  }
+
+  /// The sum of the losses of all samples of the step, on every rank.
+  double train(const std::vector<std::int64_t>& indices) {
+    const TraceSpan span(tracer_, "step", "compute");
+    const auto count = static_cast<double>(indices.size());
+    if (optimizer_) optimizer_->zero_grad();
+    double sum = 0;
+    if (pipe_) {
+      const Samples batch = moved(job_.train.get(indices), device_);
+      const auto scope = autocast();
+      const at::Tensor mean = pipe_->step(
+          batch.inputs, batch.targets,
+          [this](const at::Tensor& out, const at::Tensor& y) { return scaled(loss_of({out, {}}, y, job_.loss)); });
+      sum = mean.item<double>() / scale() * count;
+    } else {
+      std::vector<std::int64_t> own = part_of_step(indices, group_.rank(), ranks_);
+      // Every rank takes part: one without samples computes one that counts nothing.
+      const double weight = static_cast<double>(own.size()) * ranks_ / count;
+      if (own.empty()) own.push_back(indices[0]);
+      const Samples batch = moved(job_.train.get(own), device_);
+      at::Tensor loss;
+      {
+        const TraceSpan forward(tracer_, "forward", "compute");
+        const auto scope = autocast();
+        loss = loss_of(model_.call(batch), batch.targets, job_.loss) * weight;
+      }
+      {
+        const TraceSpan backward(tracer_, "backward", "compute");
+        scaled(loss).backward();
+      }
+      const at::Tensor total = group_.all_reduce(loss.detach().to(at::kDouble).view({1})).wait();
+      sum = total.item<double>() / ranks_ * count;
+    }
+    const TraceSpan update(tracer_, "optimizer", "compute");
+    step_optimizer();
+    return sum;
+  }
+
+  at::Tensor scaled(const at::Tensor& loss) const { return job_.options.grad_scaler ? scaler_.scale(loss) : loss; }
+  double scale() const { return job_.options.grad_scaler ? scaler_.scale_value() : 1; }
+
+  void step_optimizer() {
+    bool finite = true;
+    if (job_.options.grad_scaler) {
+      // Every rank takes part, also one without parameters.
+      torch::optim::Optimizer* optimizer = optimizer_.get();
+      finite = optimizer ? scaler_.unscale(*optimizer, group_)
+                         : group_.all_reduce(at::zeros({1}, at::TensorOptions(device_))).wait().item<float>() == 0;
+      scaler_.update(finite);
+    }
+    if (job_.options.max_norm > 0) clip();
+    if (finite && optimizer_) optimizer_->step();
+  }
+
+  void clip() {
+    if (sharded_) {
+      sharded_->clip_grad_norm(job_.options.max_norm);
+      return;
+    }
+    const at::NoGradGuard no_grad;
+    at::Tensor squares = at::zeros({1}, at::TensorOptions(at::kDouble).device(device_));
+    const auto for_gradients = [&](const auto& f) {
+      if (!optimizer_) return;
+      for (const auto& parameters : optimizer_->param_groups())
+        for (const at::Tensor& parameter : parameters.params())
+          if (parameter.grad().defined()) f(parameter.grad());
+    };
+    for_gradients([&](const at::Tensor& g) { squares.add_(g.to(at::kDouble).square().sum()); });
+    if (pipe_) squares = group_.all_reduce(squares).wait();
+    const double norm = std::sqrt(squares.item<double>());
+    if (norm > job_.options.max_norm) for_gradients([&](const at::Tensor& g) { g.mul_(job_.options.max_norm / norm); });
+  }
+
+  Tally validate() {
+    const TraceSpan span(tracer_, "validate", "compute");
+    const at::NoGradGuard no_grad;
+    model_.module().eval();
+    if (pipe_) pipe_->module().eval();
+    const EpochOrder order{job_.validation.size(), job_.options.batch_size * (pipelined_ ? 1 : ranks_), false};
+    Tally tally;
+    for (std::int64_t step = 0; step < order.steps(); ++step) {
+      const std::vector<std::int64_t> indices = order.step(0, step);
+      const auto scope = autocast();
+      if (pipe_) {
+        const Samples batch = moved(job_.validation.get(indices), device_);
+        const ModelOutput out{pipe_->forward(batch.inputs), {}};
+        tally.add(out, batch, loss_of(out, batch.targets, job_.loss));
+        continue;
+      }
+      std::vector<std::int64_t> own = part_of_step(indices, group_.rank(), ranks_);
+      const bool counts = !own.empty();
+      if (!counts) own.push_back(indices[0]);
+      const Samples batch = moved(job_.validation.get(own), device_);
+      const ModelOutput out = model_.call(batch);
+      if (counts) tally.add(out, batch, loss_of(out, batch.targets, job_.loss));
+    }
+    if (!pipe_) tally.sum_over(group_, device_);  // all ranks of a pipeline have it
+    if (pipe_) pipe_->module().train();
+    return tally;
+  }
+
+  const FitJob& job_;
+  const at::Device device_;
+  FitModel& model_;
+  const bool pipelined_;
+  const int ranks_;
+  Mesh mesh_;
+  Group& group_;
+  Tracer tracer_;
+  ShardedModule* sharded_ = nullptr;
+  std::optional<Pipeline> pipe_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  GradScaler scaler_;
+};
+
+/// The trained values, also where the sharding has left none.
+void restore(torch::nn::Module& module, const std::vector<NamedTensor>& state, at::Device device) {
+  const at::NoGradGuard no_grad;
+  const auto parameters = module.named_parameters(), buffers = module.named_buffers();
+  for (const NamedTensor& item : state) {
+    at::Tensor place = parameters.contains(item.name) ? parameters[item.name] : buffers[item.name];
+    place.set_data(item.value.to(device));
+  }
+}
+
+struct Trained {
+  FitResult result;
+  std::vector<NamedTensor> state;
+};
+
+Trained train_on_rank(World& world, at::Device device, FitModel& model, const FitJob& job) {
+  Trained out;
+  {
+    FitRank rank(world, device, model, job);
+    out.result = rank.run();
+    for (const NamedTensor& item : rank.state()) out.state.push_back({item.name, item.value.detach().cpu().clone()});
+  }
+  model.end_sharding();
+  return out;
+}
+
+std::unique_ptr<FitModel> copy_of(const FitModel& model) {
+  try {
+    return model.copy();
+  } catch (const c10::Error& error) {
+    throw ConfigError(text("fit: ", error.what_without_backtrace(), "\n  fix: derive the module from ",
+                           "torch::nn::Cloneable; or start the program as ranks, and give fit() their world"));
+  }
+}
+
+void check(FitModel& model, const FitJob& job) {
+  const FitOptions& options = job.options;
+  require<ConfigError>(options.epochs > 0 && options.batch_size > 0, "fit: ", options.epochs,
+                       " epochs with a batch of ", options.batch_size, ": both must be >= 1");
+  require<ConfigError>(job.train.size() > 0 && job.validation.size() > 0, "fit: ", job.train.size(), " samples, ",
+                       job.validation.size(), " for validation: both need at least one");
+  if (options.parallel && options.parallel->p_type == ParallelismType::PIPELINE) {
+    const torch::nn::Sequential stages = model.stages();
+    require<ConfigError>(!stages.is_empty(), "fit: a pipeline needs a torch::nn::Sequential, whose children are its ",
+                         "stages\n  fix: make the model one, or use trireme::Pipeline");
+    require<ConfigError>(stages->size() >= job.devices.size(), "fit: a pipeline of ", stages->size(), " layers on ",
+                         job.devices.size(), " devices: each needs at least one\n  fix: nb_device of at most ",
+                         stages->size());
+  }
+  if (options.world) {
+    require<ConfigError>(static_cast<std::size_t>(options.world->size()) == job.devices.size(),
+                         "fit: ", job.devices.size(), " devices, but ", options.world->size(), " ranks\n",
+                         "  fix: as many ranks as devices; a device may be named several times");
+  } else {
+    for (const at::Device& device : job.devices)
+      require<ConfigError>(device.is_cpu() || job.devices.size() == 1, "fit: ", job.devices.size(),
+                           " devices with GPUs, and this process is alone\n",
+                           "  fix: start one rank per GPU (trireme launch -n ", job.devices.size(),
+                           " -- PROGRAM), and give fit() their world: FitOptions::world");
+  }
+}
+
+at::Device first_device() { return devices_of({})[0]; }
+
+}  // namespace
+
+FitResult fit(FitModel& model, const std::shared_ptr<const Dataset>& train,
+              const std::shared_ptr<const Dataset>& validation, const FitLoss& loss, const OptimizerMaker& optimizer,
+              const FitOptions& options) {
+  const FitJob job{*train,  *validation,
+                   loss,    optimizer,
+                   options, options.parallel ? devices_of(*options.parallel) : std::vector{first_device()}};
+  check(model, job);
+  const auto count = static_cast<int>(job.devices.size());
+  if (options.world) {
+    const at::Device device = job.devices[static_cast<std::size_t>(options.world->rank())];
+    const Trained trained = train_on_rank(*options.world, device, model, job);
+    restore(model.module(), trained.state, device);
+    return trained.result;
+  }
+  std::vector<std::unique_ptr<FitModel>> copies;
+  if (count > 1)
+    for (int i = 0; i < count; ++i) copies.push_back(copy_of(model));
+  Trained trained;
+  run_ranks(count, [&](World& world) {
+    const auto rank = static_cast<std::size_t>(world.rank());
+    Trained own = train_on_rank(world, job.devices[rank], count > 1 ? *copies[rank] : model, job);
+    if (rank == 0) trained = std::move(own);
+  });
+  restore(model.module(), trained.state, job.devices[0]);
+  return trained.result;
+}
+
+CrossValidation cross_validate(int k, FitModel& model, const std::shared_ptr<const Dataset>& data, const FitLoss& loss,
+                               const OptimizerMaker& optimizer, const FitOptions& options) {
+  require<ConfigError>(k >= 2 && data->size() >= k, "cross_validate: ", k, " folds of ", data->size(),
+                       " samples: must be at least 2, and at most one per sample");
+  const data::Permutation permutation(RandomStream(options.seed, "folds"), 0, static_cast<std::uint64_t>(data->size()));
+  std::vector<std::int64_t> all;
+  for (std::int64_t i = 0; i < data->size(); ++i)
+    all.push_back(static_cast<std::int64_t>(permutation(static_cast<std::uint64_t>(i))));
+  CrossValidation out;
+  for (int fold = 0; fold < k; ++fold) {
+    std::vector<std::int64_t> rest;
+    for (int other = 0; other < k; ++other) {
+      if (other == fold) continue;
+      const std::vector<std::int64_t> part = part_of_step(all, other, k);
+      rest.insert(rest.end(), part.begin(), part.end());
+    }
+    const std::unique_ptr<FitModel> its = copy_of(model);
+    out.folds.push_back(
+        fit(*its, subset(data, rest), subset(data, part_of_step(all, fold, k)), loss, optimizer, options));
+  }
+  return out;
+}
+
+double CrossValidation::mean_loss() const {
+  double sum = 0;
+  for (const FitResult& fold : folds) sum += fold.validation_loss;
+  return sum / static_cast<double>(folds.size());
+}
+double CrossValidation::mean_accuracy() const {
+  double sum = 0;
+  for (const FitResult& fold : folds) sum += fold.validation_accuracy;
+  return sum / static_cast<double>(folds.size());
+}
+
+}  // namespace trireme

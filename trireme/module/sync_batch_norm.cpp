@@ -1,0 +1,78 @@
+#include "trireme/module/sync_batch_norm.hpp"
+
+#include <ATen/ops/batch_norm.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/comm/differentiable.hpp"
+
+namespace trireme {
+
+SyncBatchNormImpl::SyncBatchNormImpl(const torch::nn::BatchNormOptions& its_options) : options(its_options) { reset(); }
+
+void SyncBatchNormImpl::reset() {
+  const std::int64_t features = options.num_features();
+  if (options.affine()) {
+    weight = register_parameter("weight", at::ones({features}));
+    bias = register_parameter("bias", at::zeros({features}));
+  } else {
+    weight = register_parameter("weight", at::Tensor(), /*requires_grad=*/false);
+    bias = register_parameter("bias", at::Tensor(), /*requires_grad=*/false);
+  }
+  if (!options.track_running_stats()) return;
+  running_mean = register_buffer("running_mean", at::zeros({features}));
+  running_var = register_buffer("running_var", at::ones({features}));
+  num_batches_tracked = register_buffer("num_batches_tracked", at::tensor(std::int64_t{0}));
+}
+
+/// The sum is used by the losses of all ranks, so its gradient is summed, too.
+at::Tensor SyncBatchNormImpl::sum_over_ranks(const at::Tensor& x) const {
+  return differentiable::sum_grads(differentiable::all_reduce(x, *group_), *group_);
+}
+
+at::Tensor SyncBatchNormImpl::forward(const at::Tensor& x) {
+  require<ConfigError>(x.dim() >= 2 && x.size(1) == options.num_features(), "SyncBatchNorm of ", options.num_features(),
+                       " features: an input of sizes ", x.sizes(), "; must be [samples, features, ...]");
+  const bool from_batch = is_training() || !running_mean.defined();
+  double momentum = options.momentum().value_or(0);
+  if (is_training() && num_batches_tracked.defined()) {
+    num_batches_tracked.add_(1);
+    if (!options.momentum()) momentum = 1 / num_batches_tracked.item<double>();  // a plain mean over all batches
+  }
+  if (!from_batch || !group_ || group_->size() == 1)
+    return at::batch_norm(x, weight, bias, running_mean, running_var, from_batch, momentum, options.eps(),
+                          at::globalContext().userEnabledCuDNN());
+
+  at::DimVector dims, shape(static_cast<std::size_t>(x.dim()), 1);
+  for (std::int64_t d = 0; d < x.dim(); ++d)
+    if (d != 1) dims.push_back(d);
+  shape[1] = x.size(1);
+  const at::ScalarType wide = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const at::Tensor in = x.to(wide);
+  const auto own = static_cast<double>(x.numel() / x.size(1));
+  const at::Tensor sums =
+      sum_over_ranks(at::cat({in.sum(dims), at::full({1}, own, in.options().requires_grad(false))}));
+  const at::Tensor count = sums.narrow(0, x.size(1), 1).detach();
+  const at::Tensor mean = sums.narrow(0, 0, x.size(1)) / count;
+  const at::Tensor centered = in - mean.view(shape);
+  const at::Tensor variance = sum_over_ranks(centered.square().sum(dims)) / count;
+  if (is_training() && running_mean.defined()) {
+    const at::NoGradGuard no_grad;
+    running_mean.mul_(1 - momentum).add_(mean.detach() * momentum);
+    running_var.mul_(1 - momentum).add_(variance.detach() * (count / (count - 1)) * momentum);
+  }
+  at::Tensor y = centered * (variance + options.eps()).rsqrt().view(shape);
+  if (weight.defined()) y = y * weight.view(shape) + bias.view(shape);
+  return y.to(x.scalar_type());
+}
+
+void set_batch_norm_group(torch::nn::Module& module, Group* group) {
+  if (auto* norm = dynamic_cast<SyncBatchNormImpl*>(&module)) norm->set_group(group);
+  for (const auto& child : module.children()) set_batch_norm_group(*child, group);
+}
+
+}  // namespace trireme
