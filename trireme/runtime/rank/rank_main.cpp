@@ -51,6 +51,10 @@ Variables process_variables() {
   return variables;
 }
 
+int report_failure(const std::exception_ptr& failure) {
+  return guarded([&failure]() -> int { std::rethrow_exception(failure); });
+}
+
 int run_rank_main(const RankMain& how, const std::function<int(const Environment&)>& body) {
   prepare_process();
   // A broken connection to a peer must be an error message, not a death by signal.

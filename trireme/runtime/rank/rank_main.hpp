@@ -1,5 +1,6 @@
 #pragma once
 // The main() of a program that runs as ranks, under any launcher.
+#include <exception>
 #include <functional>
 #include <string>
 #include <type_traits>
@@ -28,6 +29,9 @@ struct RankMain {
 /// Becomes a rank and runs `body`, whose result is the exit code, or starts the ranks of this host and waits for them.
 /// All errors are reported in one place, on stderr, as "error: ..."; the exit code is that of the failure.
 int run_rank_main(const RankMain& how, const std::function<int(const Environment&)>& body);
+
+/// Reports an exception as run_rank_main does, and returns its exit code.
+int report_failure(const std::exception_ptr& failure);
 
 /// The same; `body` may return void, which means 0.
 template <class Body>

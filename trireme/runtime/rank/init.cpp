@@ -1,0 +1,70 @@
+#include "trireme/runtime/rank/init.hpp"
+
+#include <cstdlib>
+#include <exception>
+#include <optional>
+#include <string>
+
+#include "trireme/base/error.hpp"
+#include "trireme/runtime/rank/rank_main.hpp"
+
+namespace trireme {
+namespace {
+
+/// N of `-n N`, which is removed; 0 without it.
+int take_local_ranks(int& argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (std::string(argv[i]) != "-n") continue;
+    require<ConfigError>(i + 1 < argc, "-n: a number of ranks is missing");
+    const std::string word = argv[i + 1];
+    char* end = nullptr;
+    const long count = std::strtol(word.c_str(), &end, 10);
+    require<ConfigError>(*end == '\0' && count > 0 && count < 100000, "-n ", word, ": must be a number of ranks >= 1");
+    for (int k = i + 2; k <= argc; ++k) argv[k - 2] = argv[k];  // with the null at the end
+    argc -= 2;
+    return static_cast<int>(count);
+  }
+  return 0;
+}
+
+/// The size that is 0 becomes what the others leave of the world.
+void fill_in(ParallelSizes& sizes, int world_size) {
+  int* open = nullptr;
+  int others = 1;
+  for (int* size : {&sizes.data_parallel_size, &sizes.tensor_parallel_size, &sizes.pipeline_parallel_size,
+                    &sizes.context_parallel_size}) {
+    require<ConfigError>(*size > 0 || !open, "init: more than one size is 0: only one can be what is left");
+    if (*size == 0)
+      open = size;
+    else
+      others *= *size;
+  }
+  require<ConfigError>(!open || world_size % others == 0, "init: ", world_size, " ranks: must be a multiple of ",
+                       others, ", the product of the other sizes");
+  if (open) *open = world_size / others;
+}
+
+void end_with_current_exception() {
+  int code = static_cast<int>(ExitCode::internal);
+  if (const std::exception_ptr failure = std::current_exception()) code = report_failure(failure);
+  std::_Exit(code);
+}
+
+}  // namespace
+
+std::unique_ptr<ParallelContext> init(int& argc, char** argv, const RunOptions& options) {
+  std::set_terminate(end_with_current_exception);
+  RankMain how{.words = {argv, argv + argc}, .variables = process_variables()};
+  how.flags.local_ranks = take_local_ranks(argc, argv);
+  std::optional<Environment> rank;
+  const int code = run_rank_main(how, [&rank](const Environment& env) {
+    rank = env;
+    return 0;
+  });
+  if (!rank) std::exit(code);  // of the ranks that were started, or of a wrong environment
+  ParallelSizes sizes = options.sizes;
+  fill_in(sizes, rank->world_size);
+  return std::make_unique<ParallelContext>(sizes, *rank, how.variables, options.context);
+}
+
+}  // namespace trireme

@@ -1,0 +1,26 @@
+#pragma once
+// The start of a program that runs as ranks, in one line.
+#include <memory>
+
+#include "trireme/runtime/rank/parallel_context.hpp"
+
+namespace trireme {
+
+struct RunOptions {
+  /// One of them may be 0: what the others leave of the world.
+  ParallelSizes sizes{.data_parallel_size = 0};
+  ContextOptions context{};
+};
+
+/// Makes this process a rank, under any launcher: `trireme launch`, torchrun, mpirun, srun, Kubernetes, or alone. With
+/// `-n N` among the arguments it starts N ranks of this program, waits for them and exits; `-n N` is removed from them.
+/// From here on an exception that nobody catches ends the process as every error does: "error: ..." on stderr, and the
+/// exit code of the failure. Call it first in main(), once.
+///
+///   int main(int argc, char** argv) {
+///     const auto run = trireme::init(argc, argv);
+///     ... run->device(), run->mesh(), run->dp_pg() ...
+///   }
+std::unique_ptr<ParallelContext> init(int& argc, char** argv, const RunOptions& options = {});
+
+}  // namespace trireme
