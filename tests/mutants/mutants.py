@@ -33,7 +33,7 @@ LAYERS = {
                        "return fused_qkv(Axis::tp, 0, o.heads, o.kv_heads, o.head_dim).sections;",
                        "return {{(o.heads + 2 * o.kv_heads) * o.head_dim, 0}};"),
     "padded_vocabulary": ("entries that pad the vocabulary take part in the softmax", "nn/cross_entropy.cpp",
-                          "const Head head{weight_vD.detach().narrow(0, 0, own.size()), own,",
+                          "const Head head{weight_vD.detach(), own,",
                           "const Head head{weight_vD.detach(), {own.begin, own.begin + weight_vD.size(0)},"),
     "vocabulary_border": ("the last entry of a shard is nobody's", "nn/embedding.cpp",
                           "logical_or_(ids_T.ge(own.end))", "logical_or_(ids_T.ge(parallel_.tp.rank() + 1 < parallel_.tp.size() ? own.end - 1 : own.end))"),
