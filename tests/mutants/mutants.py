@@ -35,6 +35,8 @@ LAYERS = {
     "padded_vocabulary": ("entries that pad the vocabulary take part in the softmax", "nn/cross_entropy.cpp",
                           "const Head head{weight_vD.detach(), own,",
                           "const Head head{weight_vD.detach(), {own.begin, own.begin + weight_vD.size(0)},"),
+    "padding_columns": ("what pads the logits is left as it is, and is multiplied in backward", "nn/cross_entropy.cpp",
+                        "if (padding > 0) logits_Cv", "if (false) logits_Cv"),
     "vocabulary_border": ("the last entry of a shard is nobody's", "nn/embedding.cpp",
                           "logical_or_(ids_T.ge(own.end))", "logical_or_(ids_T.ge(parallel_.tp.rank() + 1 < parallel_.tp.size() ? own.end - 1 : own.end))"),
     "target_border": ("the second rank looks for its targets one entry too far", "nn/cross_entropy.cpp",
