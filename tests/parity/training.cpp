@@ -108,6 +108,14 @@ at::Tensor loss_sum(Decoder& decoder, const Samples& samples, std::int64_t first
       .loss;
 }
 
+/// What pads a rank's tensor stays zero in weights, gradients and states (Note [Vocabulary rows]).
+void require_zero_padding(const std::string& what, const at::Tensor& local, const ParamSpec& spec,
+                          const ParamMesh& mesh) {
+  const at::Tensor padding = local.clone();
+  for (const Piece& piece : mesh.pieces(spec)) box_view(padding, box_of(piece.slices.local_slices)).zero_();
+  require(padding.eq(0).all().item<bool>(), what, ": its padding is not zero");
+}
+
 /// The full tensors of this pipeline rank's parameters. Tied copies have a name of their own.
 void add_whole_buckets(Named& out, const Zero& zero, const std::string& prefix,
                        const std::function<at::Tensor(const ZeroPart& part, std::size_t b)>& own_part) {
@@ -118,10 +126,9 @@ void add_whole_buckets(Named& out, const Zero& zero, const std::string& prefix,
       const at::Tensor bucket = partition.shards().all_gather(own_part(*part, b).detach().contiguous()).wait();
       for (const FlatSlot& slot : partition.bucket(b).slots) {
         const Param& param = partition.params()[slot.item];
-        by_name[param.name] =
-            gather_full_tensor(bucket.narrow(0, slot.offset, slot.numel).view(param.value.sizes()).clone(), param.spec,
-                               partition.mesh())
-                .value;
+        const at::Tensor local = bucket.narrow(0, slot.offset, slot.numel).view(param.value.sizes()).clone();
+        require_zero_padding(prefix + param.name, local, param.spec, partition.mesh());
+        by_name[param.name] = gather_full_tensor(local, param.spec, partition.mesh()).value;
       }
     }
     for (std::size_t i = partition.params().size(); i-- > 0;) {  // in registration order
@@ -317,6 +324,9 @@ Outcome train_plainly(const TrainingCell& cell) {
     Decoder decoder(cell.base.model, {mesh, false});
     init(decoder, mesh, init_options(cell));
     const std::vector<Param> params = params_of(decoder);
+    const auto without_padding = [&](const Param& param, const at::Tensor& local) {
+      return gather_full_tensor(local, param.spec, mesh).value;
+    };
     std::map<std::string, at::Tensor> m, v;
     for (int step = 0; step < cell.steps; ++step) {
       const Samples samples = samples_of(cell, step);
@@ -329,7 +339,8 @@ Outcome train_plainly(const TrainingCell& cell) {
       out.losses.push_back(loss.item<double>());
       const double norm = norm_of(gradients);
       if (step == 0) {
-        out.gradients = gradients;
+        for (std::size_t i = 0; i < params.size(); ++i)
+          out.gradients.emplace_back(params[i].name, without_padding(params[i], gradients[i].second));
         out.gradient_norm = norm;
       } else {
         out.losses.push_back(norm);
@@ -356,9 +367,11 @@ Outcome train_plainly(const TrainingCell& cell) {
         }
       }
     }
-    for (const Param& param : params) out.parameters.emplace_back(param.name, param.value.detach().clone());
+    for (const Param& param : params)
+      out.parameters.emplace_back(param.name, without_padding(param, param.value.detach()));
     const auto states = [&](const std::string& name, const std::map<std::string, at::Tensor>& values) {
-      for (const Param& param : params) out.parameters.emplace_back(name + " of " + param.name, values.at(param.name));
+      for (const Param& param : params)
+        out.parameters.emplace_back(name + " of " + param.name, without_padding(param, values.at(param.name)));
     };
     if (cell.optimizer == "sgd") {
       states("momentum_buffer", m);

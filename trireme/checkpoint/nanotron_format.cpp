@@ -91,7 +91,7 @@ bool is_of_nanotron_layout(std::string_view name) {
 }
 
 std::optional<Placement> nanotron_placement(const ModelConfig& model, const std::string& ours) {
-  Placement placement = parameter_placement(model, ours);
+  Placement placement = without_extra_rows(parameter_placement(model, ours));
   return placement.cuts.empty() ? std::nullopt : std::optional(std::move(placement));
 }
 

@@ -50,7 +50,7 @@ RankSlices::RankSlices(const Manifest& manifest, const ModelConfig& model, const
   for (auto& [name, shape] : parameter_shapes(model)) {
     Stage& stage = stages_[static_cast<std::size_t>(stage_of_parameter(chunks, name))];
     Parameter parameter{.name = name,
-                        .spec = {.shape = shape, .placement = parameter_placement(model, name)},
+                        .spec = {.shape = shape, .placement = without_extra_rows(parameter_placement(model, name))},
                         .tensors = tensors_named(manifest, name)};
     const Shape local = layout_.local_shape(parameter.spec);
     parameter.rows = local.front();

@@ -65,7 +65,9 @@ void require_logits(const char* kernel, const at::Tensor& logits_CV) {
           ": must be [C, V] with a V of 1 or more");
   require(logits_CV.scalar_type() == at::kFloat || logits_CV.scalar_type() == at::kDouble, kernel, ": logits of ",
           logits_CV.scalar_type(), ": must be float or double");
-  require_contiguous(kernel, "logits", logits_CV);
+  require(logits_CV.is_contiguous() || (logits_CV.stride(1) == 1 && logits_CV.stride(0) >= logits_CV.size(1)), kernel,
+          ": logits of sizes ", logits_CV.sizes(), " have strides ", logits_CV.strides(),
+          ": each row must be contiguous");
 }
 
 /// Calls f(W{}) for float or double.
@@ -181,13 +183,13 @@ struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
 at::Tensor row_max(const at::Tensor& logits_CV) {
   require_logits("row_max", logits_CV);
   if (!logits_CV.is_cpu()) return logits_CV.amax(1);
-  const std::int64_t C = logits_CV.size(0), V = logits_CV.size(1);
+  const std::int64_t C = logits_CV.size(0), V = logits_CV.size(1), stride = logits_CV.stride(0);
   const at::Tensor max_C = at::empty({C}, logits_CV.options().requires_grad(false));
   by_wide_dtype(logits_CV.scalar_type(), [&]<class W>(W) {
     const W* const logits = logits_CV.const_data_ptr<W>();
     W* const max = max_C.mutable_data_ptr<W>();
     over_rows(C, V, [=](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t c = begin; c < end; ++c) max[c] = max_of_row(logits + c * V, V);
+      for (std::int64_t c = begin; c < end; ++c) max[c] = max_of_row(logits + c * stride, V);
     });
   });
   return max_C;
@@ -196,7 +198,7 @@ at::Tensor row_max(const at::Tensor& logits_CV) {
 at::Tensor exp_sums_(const at::Tensor& logits_CV, const at::Tensor& max_C, const at::Tensor& targets_C,
                      std::int64_t first, bool with_plain_sums) {
   require_logits("exp_sums_", logits_CV);
-  const std::int64_t C = logits_CV.size(0), V = logits_CV.size(1);
+  const std::int64_t C = logits_CV.size(0), V = logits_CV.size(1), stride = logits_CV.stride(0);
   require_like("exp_sums_", "max", max_C, {C}, logits_CV.scalar_type(), logits_CV.device());
   require_like("exp_sums_", "targets", targets_C, {C}, at::kLong, logits_CV.device());
   const at::Tensor sums_3C = at::zeros({3, C}, logits_CV.options().requires_grad(false));
@@ -215,7 +217,7 @@ at::Tensor exp_sums_(const at::Tensor& logits_CV, const at::Tensor& max_C, const
     const W* const max = max_C.const_data_ptr<W>();
     over_rows(C, V, [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t c = begin; c < end; ++c) {
-        W* const row = logits + c * V;
+        W* const row = logits + c * stride;
         const std::int64_t column = targets[c] - first;
         if (column >= 0 && column < V) sums[C + c] = row[column] - max[c];
         const Sums<W> of = exps_of_row<true, W>(row, max[c], row, V);
@@ -230,7 +232,7 @@ at::Tensor exp_sums_(const at::Tensor& logits_CV, const at::Tensor& max_C, const
 void logit_grads_(const at::Tensor& exps_CV, const at::Tensor& scale_C, const at::Tensor& targets_C, std::int64_t first,
                   const at::Tensor& on_target_C, const at::Tensor& everywhere_C) {
   require_logits("logit_grads_", exps_CV);
-  const std::int64_t C = exps_CV.size(0), V = exps_CV.size(1);
+  const std::int64_t C = exps_CV.size(0), V = exps_CV.size(1), stride = exps_CV.stride(0);
   const at::ScalarType dtype = exps_CV.scalar_type();
   require_like("logit_grads_", "scale", scale_C, {C}, dtype, exps_CV.device());
   require_like("logit_grads_", "targets", targets_C, {C}, at::kLong, exps_CV.device());
@@ -250,9 +252,10 @@ void logit_grads_(const at::Tensor& exps_CV, const at::Tensor& scale_C, const at
                    *const everywhere = everywhere_C.defined() ? everywhere_C.const_data_ptr<W>() : nullptr;
     over_rows(C, V, [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t c = begin; c < end; ++c) {
-        grads_of_row(exps + c * V, scale[c], everywhere == nullptr ? W{0} : everywhere[c], V);
+        W* const row = exps + c * stride;
+        grads_of_row(row, scale[c], everywhere == nullptr ? W{0} : everywhere[c], V);
         const std::int64_t column = targets[c] - first;
-        if (column >= 0 && column < V) exps[c * V + column] -= on_target[c];
+        if (column >= 0 && column < V) row[column] -= on_target[c];
       }
     });
   });

@@ -8,9 +8,10 @@
 //   loss = log(sums[0]) - sums[1]
 //   logit_grads_(exps, dloss / sums[0], targets, first, dloss)
 //
-// C rows; V columns of this rank, the first of which has index `first` in the vocabulary. Logits are contiguous, f32
-// or f64: exponentials rounded to bf16 would spoil the gradient, so a bf16 model converts its logits to f32 first (the
-// buffer is a chunk of C rows, not the whole batch). cross_entropy() below accepts all dtypes.
+// C rows; V columns of this rank, the first of which has index `first` in the vocabulary. Each row of logits is
+// contiguous, and may be followed by columns of padding (a narrow() of a wider matrix), which are left alone. Logits
+// are f32 or f64: exponentials rounded to bf16 would spoil the gradient, so a bf16 model converts its logits to f32
+// first (the buffer is a chunk of C rows, not the whole batch). cross_entropy() below accepts all dtypes.
 #include <cstdint>
 
 #include <ATen/core/Tensor.h>

@@ -52,6 +52,26 @@ TEST(CrossEntropy, TakesLargeLogitsAndShowsNan) {
   EXPECT_TRUE(cross_entropy(nan, at::zeros({1}, at::kLong)).isnan().all().item<bool>());
 }
 
+/// The stages see V columns of a wider matrix: the same bits, and the columns of padding stay as they are.
+TEST(CrossEntropy, StagesLeaveColumnsOfPaddingAlone) {
+  constexpr std::int64_t C = 5, V = 37, kFirst = 10;
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+    const at::Tensor logits = (test::normal({C, V}, 1) * 4).to(dtype).contiguous();
+    at::Tensor wide = at::full({C, 64}, 1e4, logits.options());
+    const at::Tensor narrow = wide.narrow(1, 0, V).copy_(logits);
+    const at::Tensor targets = at::tensor({10, 46, 9, 47, 20}, at::kLong), ones = at::ones({C}, logits.options());
+    const at::Tensor max = row_max(logits);
+    EXPECT_TRUE(at::equal(row_max(narrow), max));
+    EXPECT_TRUE(
+        at::equal(exp_sums_(narrow, max, targets, kFirst, true), exp_sums_(logits, max, targets, kFirst, true)));
+    EXPECT_TRUE(at::equal(narrow, logits));
+    for (const at::Tensor& x : {narrow, logits}) logit_grads_(x, 0.5 * ones, targets, kFirst, ones, 0.1 * ones);
+    EXPECT_TRUE(at::equal(narrow, logits));
+    EXPECT_TRUE(wide.narrow(1, V, 64 - V).eq(1e4).all().item<bool>());
+    EXPECT_THAT(message_of<InternalError>([&] { row_max(logits.t()); }), HasSubstr("each row must be contiguous"));
+  }
+}
+
 TEST(CrossEntropy, SaysWhatIsWrong) {
   const at::Tensor logits = at::ones({2, 5});
   EXPECT_THAT(message_of<DataError>([&] { cross_entropy(logits, at::tensor({1, 5}, at::kLong)); }),

@@ -16,7 +16,7 @@ struct DimCut {
   std::vector<Axis> axes;  // outer first
   std::int64_t degree = 1;
   std::vector<Section> sections;  // empty: the dim is not cut into sections
-  bool padded = false;
+  std::int64_t padded_to = 0;
 };
 
 std::vector<DimCut> by_dim(const Placement& placement, const Shape& shape, const Grid& grid) {
@@ -36,7 +36,7 @@ std::vector<DimCut> by_dim(const Placement& placement, const Shape& shape, const
       fail("its sections are stated twice; state them with one of its axes");
     dim.axes.push_back(cut.axis);
     dim.degree *= grid.degree(cut.axis);
-    dim.padded = dim.padded || cut.padded;
+    dim.padded_to = std::max(dim.padded_to, cut.padded_to);
     if (!cut.sections.empty()) dim.sections = cut.sections;
   }
   return dims;
@@ -57,10 +57,10 @@ void check_dim(std::size_t dim, std::int64_t size, const DimCut& cut, const Grid
     if (!ok) throw ConfigError(text(describe(dim, size, cut, grid), ": ", rule...));
   };
   if (cut.sections.empty()) {
-    ensure(cut.padded || size % cut.degree == 0, "the size must be divisible by ", cut.degree);
+    ensure(cut.padded_to > 0 || size % cut.degree == 0, "the size must be divisible by ", cut.degree);
     return;
   }
-  ensure(!cut.padded, "a dim of several sections cannot be padded");
+  ensure(cut.padded_to == 0, "a dim of several sections cannot be padded");
   std::int64_t left = size;
   for (const Section& section : cut.sections) {
     ensure(0 < section.size && section.size <= left, "the sections must be positive and add up to ", size);
@@ -123,14 +123,24 @@ Cut fused_qkv(Axis axis, int dim, std::int64_t heads, std::int64_t kv_heads, std
 
 Cut gate_up(Axis axis, int dim, std::int64_t ffn) { return {axis, dim, {{ffn, 0}, {ffn, 0}}}; }
 
+Cut vocabulary_rows(Axis axis, int dim) { return {axis, dim, {}, kVocabularyMultiple}; }
+
+Placement without_extra_rows(Placement placement) {
+  for (Cut& cut : placement.cuts) cut.padded_to = std::min<std::int64_t>(cut.padded_to, 1);
+  return placement;
+}
+
 void check(const Placement& placement, const Shape& shape, const Grid& grid) { checked(placement, shape, grid); }
 
 Shape local_shape(const Placement& placement, const Shape& shape, const Grid& grid) {
   const std::vector<DimCut> dims = checked(placement, shape, grid);
   Shape local;
   // Index 0 always has the full number of rows, and with sections all ranks have the same number.
-  for (std::size_t dim = 0; dim < dims.size(); ++dim)
-    local.push_back(parts_of(dims[dim], shape[dim], 0).back().local.end);
+  for (std::size_t dim = 0; dim < dims.size(); ++dim) {
+    const std::int64_t rows = parts_of(dims[dim], shape[dim], 0).back().local.end;
+    const std::int64_t multiple = std::max<std::int64_t>(dims[dim].padded_to, 1);
+    local.push_back(divide_up(rows, multiple) * multiple);
+  }
   return local;
 }
 

@@ -24,13 +24,13 @@ enum class View { dense, expert };
 ///   sections   the dim is a concatenation of sections; a rank holds its part of each, concatenated (fused QKV,
 ///              gate-up). If the degree exceeds a section's granules, degree / granules neighbouring ranks hold the
 ///              same granule.
-///   padded     the size need not be divisible: a rank's tensor has ceil(size / degree) rows, of which the last ranks
-///              use fewer or none (vocabulary).
+///   padded_to  0: the size must be divisible. Else a rank holds ceil(size / degree) rows, the last ranks fewer or
+///              none, and its tensor has rows of zeros after them, up to a multiple of this (vocabulary).
 struct Cut {
   Axis axis;
   int dim;
   std::vector<Section> sections = {};
-  bool padded = false;
+  std::int64_t padded_to = 0;
   bool operator==(const Cut&) const = default;
 };
 
@@ -45,6 +45,16 @@ struct Placement {
 
 Cut fused_qkv(Axis axis, int dim, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim);
 Cut gate_up(Axis axis, int dim, std::int64_t ffn);
+
+// Note [Vocabulary rows]: the embedding and the head have a multiple of 128 rows on every rank, because a GPU is much
+// slower at products with matrices of other sizes (the 50,257 rows of GPT-2). The rows after a rank's share of the
+// vocabulary are padding, and zeros: in weights, gradients, optimizer states, and as columns of the logits. They are in
+// no piece, and therefore in no norm, file or count of parameters.
+constexpr std::int64_t kVocabularyMultiple = 128;
+Cut vocabulary_rows(Axis axis, int dim);
+
+/// The same pieces in tensors without rows that no rank needs, as in files: a padded dim has ceil(size / degree) rows.
+Placement without_extra_rows(Placement placement);
 
 /// Throws ConfigError that names the dim, the size, the axes, the degree and the violated rule.
 void check(const Placement& placement, const Shape& shape, const Grid& grid);

@@ -68,11 +68,42 @@ TEST(Placement, GateUpIsTwoChunks) {
 }
 
 TEST(Placement, APaddedDimEndsShortOrEmpty) {
-  const Placement vocabulary{.cuts = {{.axis = Axis::tp, .dim = 0, .padded = true}}};
+  const Placement vocabulary{.cuts = {{.axis = Axis::tp, .dim = 0, .padded_to = 1}}};
   const Grid grid = Grid::dense({.tp = 4});
   EXPECT_EQ(local_shape(vocabulary, {5}, grid), (Shape{2}));
   EXPECT_EQ(text_of(vocabulary, {5}, grid, 2), "0,1,None#4,5,None");
   EXPECT_EQ(text_of(vocabulary, {5}, grid, 3), "");
+}
+
+TEST(Placement, APaddedDimHasAMultipleOfRowsOnEveryRank) {
+  const auto rows = [](std::int64_t entries, int tp) {
+    return local_shape({.cuts = {vocabulary_rows(Axis::tp, 0)}}, {entries, 3}, Grid::dense({.tp = tp}));
+  };
+  EXPECT_EQ(rows(512, 1), (Shape{512, 3}));
+  EXPECT_EQ(rows(512, 4), (Shape{128, 3}));
+  EXPECT_EQ(rows(512, 8), (Shape{128, 3}));
+  EXPECT_EQ(rows(509, 1), (Shape{512, 3}));
+  EXPECT_EQ(rows(513, 4), (Shape{256, 3}));
+  EXPECT_EQ(rows(1, 4), (Shape{128, 3}));
+  // GPT-2's. Each rank's share is rounded up, so that they stay equal.
+  EXPECT_EQ(rows(50257, 1), (Shape{50304, 3}));
+  EXPECT_EQ(rows(50257, 2), (Shape{25216, 3}));
+  EXPECT_EQ(rows(50257, 4), (Shape{12672, 3}));
+  EXPECT_EQ(rows(50257, 8), (Shape{6400, 3}));
+  EXPECT_EQ(rows(128256, 8), (Shape{16128, 3}));
+}
+
+/// Padding changes neither who holds which row nor what is in files.
+TEST(Placement, PaddingIsInNoPiece) {
+  const Placement vocabulary{.cuts = {vocabulary_rows(Axis::tp, 0)}}, tight = without_extra_rows(vocabulary);
+  const Grid grid = Grid::dense({.tp = 4});
+  EXPECT_EQ(text_of(vocabulary, {50257}, grid, 0), "0,12565,None#0,12565,None");
+  EXPECT_EQ(text_of(vocabulary, {50257}, grid, 3), "0,12562,None#37695,50257,None");
+  EXPECT_EQ(local_shape(tight, {50257}, grid), (Shape{12565}));
+  for (int rank = 0; rank < 4; ++rank)
+    EXPECT_EQ(pieces(tight, {50257}, grid, rank), pieces(vocabulary, {50257}, grid, rank));
+  const Placement whole{.cuts = {{Axis::tp, 0}}};
+  EXPECT_EQ(without_extra_rows(whole), whole);
 }
 
 TEST(Placement, OfTwoAxesOnOneDimTheFirstIsTheOuter) {
@@ -99,7 +130,7 @@ TEST(Placement, ErrorsNameDimSizeAxisDegreeAndRule) {
   refused({.cuts = {{Axis::tp, 0, {{-3, 0}, {9, 0}}}}}, {6}, "the sections must be positive");
   refused({.cuts = {{Axis::tp, 0, {{6, 4}}}}}, {6}, "a section of 6 is not divisible into 4 granules");
   refused({.cuts = {{Axis::tp, 0, {{6, -3}}}}}, {6}, "into -3 granules");
-  refused({.cuts = {{Axis::tp, 0, {{6, 0}}, true}}}, {6}, "cannot be padded");
+  refused({.cuts = {{Axis::tp, 0, {{6, 0}}, 1}}}, {6}, "cannot be padded");
   refused({.cuts = {{Axis::tp, 0, {{6, 0}}}, {Axis::dp, 0, {{6, 0}}}}}, {6}, "sections are stated twice");
   refused({}, {-1}, "a size is negative");
 }
@@ -128,7 +159,7 @@ RC_GTEST_PROP(PlacementProperty, LocalSlicesFillTheLocalShapeButForPadding, ()) 
   const Grid grid = any_grid();
   const Placement placement = any_placement(shape, grid);
   const Shape local = local_shape(placement, shape, grid);
-  const bool padded = std::ranges::any_of(placement.cuts, &Cut::padded);
+  const bool padded = std::ranges::any_of(placement.cuts, [](const Cut& cut) { return cut.padded_to > 0; });
   const int rank = pick(0, grid.size() - 1);
   const ShardedInfo info = sharded_info(placement, shape, grid, rank);
   RC_ASSERT(validated(info, local) == info);  // inside both shapes, equal sizes, no overlap

@@ -6,6 +6,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/comm/thread_world.hpp"
+#include "trireme/config/schema/parameter_placement.hpp"
 #include "trireme/config/schema/weight_names.hpp"
 #include "trireme/nn/init_scope.hpp"
 #include "trireme/testing/model_helpers.hpp"
@@ -46,7 +47,8 @@ TEST(DecoderParts, HoldOnlyTheirOwnParameters) {
         std::vector<std::int64_t> expected_bytes(names.size());
         const auto expect = [&](int stage, const std::string& name, const Shape& shape) {
           expected[static_cast<std::size_t>(stage)].insert(name);
-          expected_bytes[static_cast<std::size_t>(stage)] += 4 * numel(shape);
+          const Placement placement = parameter_placement(model, name);
+          expected_bytes[static_cast<std::size_t>(stage)] += 4 * numel(local_shape(placement, shape, Grid::dense({})));
         };
         for (const auto& [name, shape] : parameter_shapes(model)) {
           expect(stage_of_parameter(chunks, name), name, shape);

@@ -25,7 +25,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
 struct Head {
-  const at::Tensor weight_vD;  // without padding rows
+  const at::Tensor weight_vD;  // with padding rows: matrix products with the entries alone would be slow on a GPU
   Range own;                   // vocabulary range of this rank
   std::int64_t entries;
   Group& tp;
@@ -34,20 +34,28 @@ struct Head {
 
 /// The softmax of one tile of tokens, in terms that do not overflow.
 struct TileSums {
-  at::Tensor exp_Cv;      // exp(logit - max)
+  at::Tensor exp_Cv;      // exp(logit - max), and zeros in columns of padding
   at::Tensor max_C;       // over all ranks
   at::Tensor sum_exp_C;   // over all ranks
   at::Tensor target_C{};  // logit of the target - max
   at::Tensor total_C{};   // sum of logit - max, only with label smoothing
 };
 
+/// The columns of this rank's entries. What is computed here leaves the columns of padding as they are: zeros.
+at::Tensor without_padding(const at::Tensor& logits_Cv, const Head& head) {
+  return logits_Cv.narrow(1, 0, head.own.size());
+}
+
 at::Tensor tile_logits(const at::Tensor& x_CD, const Head& head) {
-  return kernels::matmul_nt(x_CD, head.weight_vD).to(kernels::wide_dtype(x_CD.scalar_type()));
+  const at::Tensor logits_Cv = kernels::matmul_nt(x_CD, head.weight_vD).to(kernels::wide_dtype(x_CD.scalar_type()));
+  const std::int64_t padding = logits_Cv.size(1) - head.own.size();
+  if (padding > 0) logits_Cv.narrow(1, head.own.size(), padding).zero_();
+  return logits_Cv;
 }
 
 /// Two small all_reduces over tp.
 TileSums tile_sums(const at::Tensor& x_CD, const at::Tensor& targets_C, const Head& head) {
-  at::Tensor logits_Cv = tile_logits(x_CD, head);
+  const at::Tensor padded_Cv = tile_logits(x_CD, head), logits_Cv = without_padding(padded_Cv, head);
   // With fewer entries than ranks, a rank may have none: it still takes part.
   const bool some = head.own.size() > 0;
   const std::int64_t tokens = x_CD.size(0);
@@ -63,7 +71,7 @@ TileSums tile_sums(const at::Tensor& x_CD, const at::Tensor& targets_C, const He
           .all_reduce_(some ? kernels::exp_sums_(logits_Cv, max_C, targets_C, head.own.begin, smooths)
                             : at::zeros({3, tokens}, logits_Cv.options()))
           .wait();
-  return {logits_Cv, max_C, sums_3C[0], sums_3C[1], sums_3C[2]};
+  return {padded_Cv, max_C, sums_3C[0], sums_3C[1], sums_3C[2]};
 }
 
 at::Tensor counts_of(const at::Tensor& targets_C, const Head& head, at::ScalarType type) {
@@ -87,8 +95,8 @@ at::Tensor dlogits_of(const TileSums& sums, const at::Tensor& targets_C, const a
   const double smoothing = head.options.label_smoothing;
   const at::Tensor whole_lse_C = sums.sum_exp_C.log() + sums.max_C;
   const at::Tensor scale_C = weights_C / sums.sum_exp_C * (1 + 2 * head.options.z_loss * whole_lse_C);
-  kernels::logit_grads_(sums.exp_Cv, scale_C, targets_C, head.own.begin, weights_C * (1 - smoothing),
-                        weights_C * (smoothing / static_cast<double>(head.entries)));
+  kernels::logit_grads_(without_padding(sums.exp_Cv, head), scale_C, targets_C, head.own.begin,
+                        weights_C * (1 - smoothing), weights_C * (smoothing / static_cast<double>(head.entries)));
   return sums.exp_Cv.to(dtype);
 }
 
@@ -143,7 +151,6 @@ bool keeps_dlogits(const at::Tensor& x_TD, const Head& head) {
 struct LossOfHead : torch::autograd::Function<LossOfHead> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_TD, const at::Tensor& weight_vD,
                             const at::Tensor& targets_T, const Head& head) {
-    ctx->saved_data["entries"] = head.own.size();
     const at::Tensor dx_TD = at::empty_like(x_TD);
     if (keeps_dlogits(x_TD, head)) {
       const TileLoss all = tile_with_gradients(x_TD, targets_T, head, dx_TD);
@@ -152,7 +159,7 @@ struct LossOfHead : torch::autograd::Function<LossOfHead> {
     }
     // dW is accumulated over tiles: in the accumulation dtype, since bf16 would lose small contributions.
     const at::Tensor dweight_vD =
-        at::zeros({head.own.size(), weight_vD.size(1)},
+        at::zeros(weight_vD.sizes(),
                   weight_vD.options().dtype(kernels::wide_dtype(weight_vD.scalar_type())).requires_grad(false));
     const at::Tensor loss = loss_of(x_TD, targets_T, head, dx_TD, dweight_vD);
     ctx->save_for_backward({weight_vD, dx_TD, dweight_vD});
@@ -164,21 +171,17 @@ struct LossOfHead : torch::autograd::Function<LossOfHead> {
     const at::Tensor &scale = grads[0], &weight_vD = kept[0], &dx_TD = kept[1];
     at::Tensor dweight_vD;
     if (ctx->needs_input_grad(1)) {
-      const std::int64_t entries = ctx->saved_data["entries"].toInt();
-      dweight_vD =
-          kernels::write_gradient(weight_vD, [kept, scale, entries](const at::Tensor& value_vD, bool is_empty) {
-            at::Tensor own_vD = value_vD.narrow(0, 0, entries);
-            if (is_empty) value_vD.narrow(0, entries, value_vD.size(0) - entries).zero_();
-            if (kept.size() == 4) {
-              const at::Tensor &dlogits_Tv = kept[2], x_TD = kept[3] * scale;
-              is_empty ? kernels::matmul_tn_out(own_vD, dlogits_Tv, x_TD)
-                       : kernels::add_matmul_tn_(own_vD, dlogits_Tv, x_TD);
-            } else if (is_empty) {
-              at::mul_out(own_vD, kept[2], scale);
-            } else {
-              own_vD.add_(kept[2] * scale);
-            }
-          });
+      dweight_vD = kernels::write_gradient(weight_vD, [kept, scale](at::Tensor value_vD, bool is_empty) {
+        if (kept.size() == 4) {
+          const at::Tensor &dlogits_Tv = kept[2], x_TD = kept[3] * scale;
+          is_empty ? kernels::matmul_tn_out(value_vD, dlogits_Tv, x_TD)
+                   : kernels::add_matmul_tn_(value_vD, dlogits_Tv, x_TD);
+        } else if (is_empty) {
+          at::mul_out(value_vD, kept[2], scale);
+        } else {
+          value_vD.add_(kept[2] * scale);
+        }
+      });
     }
     // Rounded after scaling: the sum over a whole batch may overflow f16.
     return {(dx_TD * scale).to(dx_TD.scalar_type()), dweight_vD, at::Tensor(), at::Tensor()};
@@ -220,7 +223,7 @@ struct LossOfHeadLater : torch::autograd::Function<LossOfHeadLater> {
       const TileSums sums{.exp_Cv = tile_logits(x_CD, head),
                           .max_C = kept.max_T.narrow(0, begin, tokens),
                           .sum_exp_C = kept.sum_exp_T.narrow(0, begin, tokens)};
-      kernels::exp_sums_(sums.exp_Cv, sums.max_C, targets_C, head.own.begin, false);
+      kernels::exp_sums_(without_padding(sums.exp_Cv, head), sums.max_C, targets_C, head.own.begin, false);
       const at::Tensor weights_C = counts_of(targets_C, head, sums.max_C.scalar_type()) * scale;
       const at::Tensor dlogits_Cv = dlogits_of(sums, targets_C, weights_C, head, x_CD.scalar_type());
       if (dx_TD.defined()) dx_TD.narrow(0, begin, tokens).copy_(kernels::matmul_nn(dlogits_Cv, head.weight_vD));
@@ -245,7 +248,7 @@ struct LossOfHeadLater : torch::autograd::Function<LossOfHeadLater> {
             if (is_empty) value_vD.zero_();
             const std::shared_ptr<at::Tensor> own = weak.lock();
             if (own) *own = at::zeros_like(x_TD);
-            if (entries > 0) gradients(*kept, x_TD, scale, own ? *own : at::Tensor(), value_vD.narrow(0, 0, entries));
+            if (entries > 0) gradients(*kept, x_TD, scale, own ? *own : at::Tensor(), value_vD);
           },
           /*reads_parameter=*/true);
     }
@@ -268,7 +271,7 @@ LossSum sharded_cross_entropy(const at::Tensor& x, const at::Tensor& weight_vD, 
           " targets for ", x_TD.size(0), " tokens");
   check_entries("target", targets_T, entries, options.ignore_index);
   const Range own = vocabulary_range(entries, parallel.tp);
-  const Head head{weight_vD.detach().narrow(0, 0, own.size()), own, entries, parallel.tp, options};
+  const Head head{weight_vD.detach(), own, entries, parallel.tp, options};
   const bool wants_grads = at::GradMode::is_enabled() && (x_TD.requires_grad() || weight_vD.requires_grad());
   // f16: the loss scale, which is known in backward, comes before the rounding, which loses small gradients.
   const bool later = options.gradients_in_backward || x_TD.scalar_type() == at::kHalf;
@@ -292,7 +295,10 @@ at::Tensor sharded_logits(const at::Tensor& x, const at::Tensor& weight_vD, std:
 }
 
 at::Tensor full_logits(const at::Tensor& x, const at::Tensor& weight_vD, std::int64_t entries, Parallel parallel) {
-  return differentiable::gather_replicated(padded_logits(x, weight_vD, parallel), 1, parallel.tp).narrow(1, 0, entries);
+  // As many columns on all ranks: the last ones have padding at their end, which is the end of the result.
+  const std::int64_t columns = (entries + parallel.tp.size() - 1) / parallel.tp.size();
+  const at::Tensor own_Tc = padded_logits(x, weight_vD, parallel).narrow(1, 0, columns).contiguous();
+  return differentiable::gather_replicated(own_Tc, 1, parallel.tp).narrow(1, 0, entries);
 }
 
 }  // namespace trireme

@@ -21,7 +21,7 @@ struct LossSum {
   at::Tensor count;  // i64: tokens that are not ignored
 };
 
-// T tokens, D features, V vocabulary entries, v = this rank's shard of them
+// T tokens, D features, V vocabulary entries, v = this rank's shard of them with padding (Note [Vocabulary rows])
 /// Head and loss in one: logits_Tv = x_TD @ W_vD^T, loss = sum over tokens of lse_V(logits) - logit of the target.
 ///   forward    per tile of tokens: max, then sums of exp and the target's logit: two small all_reduces over tp. With
 ///              grad enabled, both gradients are computed at once, for a loss gradient of 1; dlogits overwrite the
@@ -30,11 +30,12 @@ struct LossSum {
 ///   backward   dx_TD = sum_r dlogits_Tv @ W_vD   all_reduce (x replicated) or reduce_scatter (x a token shard)
 ///              dW_vD = dlogits_Tv^T @ x_TD       local
 /// `x` is [T, D], or this rank's tokens of it with sequence parallelism; `targets_T` are for all tokens, the same on
-/// all ranks. `entries`: the vocabulary size; weight rows beyond it are padding and are ignored.
+/// all ranks. `entries`: the vocabulary size; weight rows beyond this rank's vocabulary_range are padding: they take no
+/// part in the loss, and their gradient is zero.
 LossSum sharded_cross_entropy(const at::Tensor& x, const at::Tensor& weight_vD, const at::Tensor& targets_T,
                               std::int64_t entries, Parallel parallel, const CrossEntropyOptions& options = {});
 
-/// This rank's shard of the logits, [T, v], without padding: for sample(). x as above.
+/// This rank's shard of the logits, [T, vocabulary_range], without padding: for sample(). x as above.
 at::Tensor sharded_logits(const at::Tensor& x, const at::Tensor& weight_vD, std::int64_t entries, Parallel parallel);
 
 /// The full logits on every rank: for tests and inspection. x as above.

@@ -64,6 +64,60 @@ TEST(ShardedCrossEntropy, EqualsPyTorchOnWholeLogits) {
           });
 }
 
+/// On every rank the head has more rows than entries, here large ones: no loss, logit, sample or gradient changes, and
+/// the gradient of the rows themselves is zero.
+TEST(ShardedCrossEntropy, PaddingTakesNoPartOnAnyRank) {
+  constexpr std::int64_t kEntries = 37;
+  for (const int ranks : {1, 2, 4})
+    for (const bool later : {false, true})
+      for (const std::int64_t tile : {7, 512})
+        on_tp(ranks, [&](Mesh& mesh) {
+          const Parallel parallel{mesh};
+          const CrossEntropyOptions o{
+              .label_smoothing = 0.1, .z_loss = 0.01, .tile_tokens = tile, .gradients_in_backward = later};
+          ColumnLinear head(32, kEntries, parallel, {.padded = true});
+          fill(head, mesh);
+          const std::int64_t own = vocabulary_range(kEntries, parallel.tp).size(), padding = 128 - own;
+          ASSERT_EQ(head.weight_fD.size(0), 128);
+          const at::Tensor x0 = normal_tensor({kHeadTokens, 32}, 1, "x");
+          struct Result {
+            at::Tensor loss, dx, dweight, logits, shard, token;
+          };
+          const auto result = [&] {
+            head.zero_grad();
+            const at::Tensor x = x0.clone().set_requires_grad(true);
+            const LossSum sum = sharded_cross_entropy(x, head.weight_fD, some_targets(kEntries), kEntries, parallel, o);
+            sum.loss.backward();
+            const at::NoGradGuard off;
+            const at::Tensor shard = sharded_logits(x0, head.weight_fD, kEntries, parallel);
+            return Result{
+                .loss = sum.loss.detach(),
+                .dx = x.grad(),
+                .dweight = head.weight_fD.grad().clone(),
+                .logits = full_logits(x0, head.weight_fD, kEntries, parallel),
+                .shard = shard,
+                .token = sample(shard, kEntries, parallel.tp, {.temperature = 0}, at::arange(kHeadTokens), 0)};
+          };
+          const Result before = result();
+          const FullTensor weight = gather_full_tensor(head.weight_fD, params_of(head)[0].spec, mesh);
+          EXPECT_LT(relative(before.logits, at::mm(x0, weight.value.t())), 1e-14);
+          EXPECT_TRUE(before.token.equal(before.logits.argmax(1)));
+          EXPECT_EQ(before.shard.size(1), own);
+          EXPECT_TRUE(before.dweight.narrow(0, own, padding).eq(0).all().item<bool>());
+          EXPECT_TRUE(before.dweight.narrow(0, 0, own).ne(0).all().item<bool>());
+          {
+            const at::NoGradGuard off;
+            head.weight_fD.narrow(0, own, padding).fill_(1e6);
+          }
+          const Result after = result();
+          EXPECT_TRUE(after.loss.equal(before.loss));
+          EXPECT_TRUE(after.dx.equal(before.dx));
+          EXPECT_TRUE(after.dweight.equal(before.dweight));
+          EXPECT_TRUE(after.logits.equal(before.logits));
+          EXPECT_TRUE(after.token.equal(before.token));
+        });
+}
+
 TEST(ShardedCrossEntropy, RowsBeyondTheVocabularyTakeNoPart) {
   on_tp(2, [&](Mesh& mesh) {
     const Parallel parallel{mesh};

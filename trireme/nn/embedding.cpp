@@ -31,7 +31,7 @@ void check_entries(const char* what, const at::Tensor& numbers_T, std::int64_t e
 ParallelVocabulary::ParallelVocabulary(std::int64_t entries, std::int64_t features, Parallel parallel,
                                        const VocabularyTie& tie)
     : parallel_(parallel), entries_(entries) {
-  const Placement rows{.cuts = {{Axis::tp, 0, {}, /*padded=*/true}}};
+  const Placement rows{.cuts = {vocabulary_rows(Axis::tp, 0)}};
   weight_vD = declare("weight",
                       {.shape = {entries, features},
                        .placement = rows,

@@ -10,7 +10,7 @@ struct VocabularyTie {
   bool is_copy = false;  // the head's
 };
 
-// V vocabulary entries, v = ceil(V / tp); T tokens, t = T / tp; D features
+// V vocabulary entries, v = ceil(V / tp) and padding (Note [Vocabulary rows]); T tokens, t = T / tp; D features
 /// y = W[ids] with the rows of W sharded over tp; a rank contributes zeros for ids outside its shard.
 ///   forward    y_TD = sum_r W_vD[ids]       all_reduce, or reduce_scatter to y_tD
 ///   backward   dW_vD[ids] += dy_TD          sequence parallelism: dy_TD = all_gather(dy_tD)

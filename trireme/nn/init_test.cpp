@@ -87,12 +87,16 @@ TEST(Init, PaddingRowsAreZero) {
   run_ranks(4, [&](World& world) {
     Mesh mesh(Grid::dense({.tp = 4}), world);
     ParallelVocabulary vocabulary(37, 6, {mesh});
+    ColumnLinear head(6, 37, {mesh}, {.bias = true, .padded = true});
     init(vocabulary, mesh, {.seed = 3});
-    EXPECT_EQ(vocabulary.weight_vD.size(0), 10);
+    init(head, mesh, {.seed = 3, .scheme = InitScheme::plain});
     const std::int64_t rows = vocabulary_range(37, mesh.group(Axis::tp)).size();
     EXPECT_EQ(rows, mesh.rank() == 3 ? 7 : 10);
-    EXPECT_TRUE(vocabulary.weight_vD.narrow(0, rows, 10 - rows).eq(0).all().item<bool>());
-    EXPECT_TRUE(vocabulary.weight_vD.narrow(0, 0, rows).ne(0).all().item<bool>());
+    for (const at::Tensor& x : {vocabulary.weight_vD, head.weight_fD, head.bias_f}) {
+      EXPECT_EQ(x.size(0), 128);
+      EXPECT_TRUE(x.narrow(0, rows, 128 - rows).eq(0).all().item<bool>());
+      EXPECT_TRUE(x.narrow(0, 0, rows).ne(0).all().item<bool>());
+    }
   });
 }
 

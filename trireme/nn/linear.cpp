@@ -11,7 +11,9 @@ ColumnLinear::ColumnLinear(std::int64_t in, std::int64_t out, Parallel parallel,
       !options.gather_output || (options.sections.empty() && !options.padded),
       "ColumnLinear: gather_output puts the ranks' outputs side by side, which is not the whole where they consist of "
       "sections or are padded");
-  const Placement rows{.cuts = {{Axis::tp, 0, options.sections, options.padded}}};
+  Cut cut = options.padded ? vocabulary_rows(Axis::tp, 0) : Cut{Axis::tp, 0};
+  cut.sections = options.sections;
+  const Placement rows{.cuts = {cut}};
   weight_fD = declare("weight", {.shape = {out, in}, .placement = rows, .fill = options.fill}, parallel);
   if (options.bias)
     bias_f = declare("bias", {.shape = {out}, .placement = rows, .fill = Fill::bias, .fan_in = in}, parallel);

@@ -11,7 +11,7 @@ struct ColumnOptions {
   bool gather_output = false;
   /// The sections of the outputs, each sharded separately: fused QKV, gate and up (placement.hpp). Empty: one section.
   std::vector<Section> sections = {};
-  /// Outputs need not be divisible by tp: the last ranks have padding rows (vocabulary).
+  /// The outputs are a vocabulary: of any size, with padding rows on every rank (Note [Vocabulary rows]).
   bool padded = false;
   Fill fill = Fill::weight;
 };

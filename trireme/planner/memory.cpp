@@ -361,8 +361,7 @@ LocalParameters local_parameters(const ModelConfig& m, std::int64_t tp, std::int
     for (const ParamSpec& spec : specs) sizes.push_back(numel(layout.local_shape(spec)));
     return sizes;
   };
-  const Cut vocabulary{.axis = Axis::tp, .dim = 0, .sections = {}, .padded = true};
-  const ParamSpec head_weight = cut({m.vocab_size, m.hidden_size}, vocabulary);
+  const ParamSpec head_weight = cut({m.vocab_size, m.hidden_size}, vocabulary_rows(Axis::tp, 0));
   Specs embedding = {head_weight}, layer = norm_specs(m), head = norm_specs(m);
   if (config::family_of(m).positions == config::PositionKind::learned)
     embedding.push_back(whole({m.max_position_embeddings, m.hidden_size}));

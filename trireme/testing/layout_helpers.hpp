@@ -34,7 +34,7 @@ inline Placement any_placement(const Shape& shape, const Grid& grid) {
     if (last_cut[dim] < 0) continue;
     Cut& cut = placement.cuts[last_cut[dim]];
     if (toss()) {
-      cut.padded = shape[dim] % degree[dim] != 0 || toss();
+      if (shape[dim] % degree[dim] != 0 || toss()) cut.padded_to = pick(1, 5);
       continue;
     }
     for (std::int64_t left = shape[dim]; left > 0;) {

@@ -7,6 +7,7 @@
 
 #include "trireme/comm/thread_world.hpp"
 #include "trireme/config/foreign/hf_config.hpp"
+#include "trireme/files/safetensors_folder.hpp"
 #include "trireme/model/decoder.hpp"
 #include "trireme/model/hugging_face.hpp"
 #include "trireme/nn/init.hpp"
@@ -27,7 +28,7 @@ ModelConfig small_model(const std::string& family) {
   m.num_key_value_heads = gpt2 ? 4 : 2;
   m.head_dim = 6;
   m.intermediate_size = 40;
-  m.vocab_size = 53;  // padded over tp
+  m.vocab_size = 53;  // with 75 rows of padding, or 101 and 102
   m.max_position_embeddings = 16;
   m.hidden_act = gpt2 ? "gelu_new" : "silu";
   m.tie_word_embeddings = gpt2;
@@ -68,6 +69,13 @@ TEST(SaveWeights, EveryLayoutComesBack) {
           for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].value.equal(b[i].value)) << a[i].name;
         });
         EXPECT_TRUE(std::filesystem::exists(path / "config.json"));
+        const files::SafetensorsFolder written(path);
+        if (family == "gpt2") {
+          EXPECT_EQ(written.at("transformer.wte.weight").entry.shape, (Shape{53, 24}));
+        } else {
+          EXPECT_EQ(written.at("model.embed_tokens.weight").entry.shape, (Shape{53, 24}));
+          EXPECT_EQ(written.at("lm_head.weight").entry.shape, (Shape{53, 24}));
+        }
       }
 }
 

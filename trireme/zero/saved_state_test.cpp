@@ -48,7 +48,9 @@ class EveryKind : public Layer {
     add("qkv", {(4 + 2 * 1) * 6, width}, {.cuts = {fused_qkv(Axis::tp, 0, 4, 1, 6)}});  // one KV head, shared
     add("gate_up", {2 * 12, width}, {.cuts = {gate_up(Axis::tp, 0, 12)}});
     add("down", {width, 12}, {.cuts = {{Axis::tp, 1}}});
-    add("vocabulary", {37, width}, {.cuts = {{.axis = Axis::tp, .dim = 0, .padded = true}}});
+    // With a lot of padding, but where the amounts of ranks are compared.
+    const std::int64_t multiple = width <= 10 ? kVocabularyMultiple : 1;
+    add("vocabulary", {37, width}, {.cuts = {{.axis = Axis::tp, .dim = 0, .padded_to = multiple}}});
     add("norm", {width}, {});
     add("frozen", {9, 5}, {});
   }

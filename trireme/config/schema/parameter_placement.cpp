@@ -22,7 +22,7 @@ Placement parameter_placement(const ModelConfig& m, std::string_view name) {
     return std::ranges::find(names, inner) != names.end();
   };
   const auto cut = [](Cut how) { return Placement{.cuts = {std::move(how)}}; };
-  if (is({"embedding.weight", "head.weight"})) return cut({Axis::tp, 0, {}, /*padded=*/true});
+  if (is({"embedding.weight", "head.weight"})) return cut(vocabulary_rows(Axis::tp, 0));
   if (is({"attention.qkv.weight", "attention.qkv.bias"}))
     return cut(fused_qkv(Axis::tp, 0, m.num_attention_heads, m.num_key_value_heads, m.head_dim));
   if (is({"mlp.gate_up.weight"})) return cut(gate_up(Axis::tp, 0, m.intermediate_size));
