@@ -42,7 +42,7 @@ int main(int argc, char** argv) {
   torch::nn::Sequential again(torch::nn::Linear(2, 256), torch::nn::GELU(), torch::nn::Linear(256, 256),
                               torch::nn::GELU(), torch::nn::Linear(256, 1));
   if (run->rank() == 0) {
-    torch::load(again, "fsdp_mlp.pt");
+    torch::load(again, "fsdp_mlp.pt", at::kCPU);
     std::cout << "0.5 * 0.5 = " << again->forward(at::full({1, 2}, 0.5)).item<double>() << std::endl;
   }
 }

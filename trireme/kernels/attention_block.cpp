@@ -13,6 +13,7 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/logaddexp.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
@@ -66,6 +67,13 @@ PartialAttention fused_on_gpu(GpuKernel kernel, const at::Tensor& q, const at::T
   return {std::get<0>(result), std::get<1>(result).view({q.size(0), q.size(1), q.size(2)})};
 }
 
+/// x in the memory layout that cuDNN gives to results for q. libtorch keeps its plans by the layout of q alone: with
+/// another one for `out`, a plan of an earlier call would read it wrongly.
+at::Tensor in_layout_of(const at::Tensor& q, const at::Tensor& x) {
+  const at::Tensor like = at::empty_like(q);
+  return like.strides() == x.strides() ? x : like.copy_(x);
+}
+
 AttentionGradients fused_backward_on_gpu(GpuKernel kernel, const at::Tensor& dout, const at::Tensor& q,
                                          const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
                                          const at::Tensor& lse, bool causal) {
@@ -77,9 +85,10 @@ AttentionGradients fused_backward_on_gpu(GpuKernel kernel, const at::Tensor& dou
     return {dq, dk, dv};
   }
   const at::Tensor no_dropout = at::zeros({}, q.options().dtype(at::kLong));
-  auto [dq, dk, dv] = at::_scaled_dot_product_cudnn_attention_backward(
-      dout, q, k, v, out, lse.unsqueeze(-1), no_dropout, no_dropout, /*attn_bias=*/{}, /*cum_seq_q=*/{},
-      /*cum_seq_k=*/{}, q.size(2), k.size(2), 0.0, causal);
+  auto [dq, dk, dv] =
+      at::_scaled_dot_product_cudnn_attention_backward(dout, q, k, v, in_layout_of(q, out), lse.unsqueeze(-1),
+                                                       no_dropout, no_dropout, /*attn_bias=*/{}, /*cum_seq_q=*/{},
+                                                       /*cum_seq_k=*/{}, q.size(2), k.size(2), 0.0, causal);
   return {dq, dk, dv};
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "trireme/kernels/fused_logits.hpp"
 #include "trireme/testing/kernels_helpers.hpp"
 #include "trireme/testing/test_helpers.hpp"
 
@@ -149,6 +150,63 @@ TEST(CrossEntropyPieces, AreTheSameWithAnyThreads) {
   const int before = at::get_num_threads();
   EXPECT_TRUE(at::equal(run(1), run(2)));
   at::set_num_threads(before);
+}
+
+/// On a GPU: every dtype, odd widths and strides, against f64 on the CPU.
+TEST(FusedLogits, EqualF64) {
+  if (!at::hasCUDA()) GTEST_SKIP() << "no GPU";
+  for (const auto dtype : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf})
+    for (const std::int64_t columns : {1, 7, 8, 100, 509, 4097, 50257})
+      for (const std::int64_t padding : {0, 1, 47}) {
+        SCOPED_TRACE(text(dtype, " ", columns, " columns, ", padding, " of padding"));
+        const std::int64_t rows = 5, first = 3;
+        const at::Tensor wide = (at::randn({rows, columns + padding}, at::kDouble) * 8).to(dtype);
+        const at::Tensor exact = wide.narrow(1, 0, columns).to(at::kDouble);
+        const at::Tensor targets =
+            at::tensor({first, first + columns - 1, first + columns / 2, std::int64_t{0}, first + columns}, at::kLong);
+        const at::Tensor on_gpu = wide.cuda(), logits = on_gpu.narrow(1, 0, columns);
+        const at::Tensor stats = logit_stats(logits, targets.cuda(), first).cpu().to(at::kDouble);
+        const double bound = dtype == at::kDouble ? 1e-13 : 1e-5;
+        const at::Tensor max = std::get<0>(exact.max(1));
+        EXPECT_TRUE(stats[0].equal(max));
+        EXPECT_TRUE(stats[1].allclose((exact - max.unsqueeze(1)).exp().sum(1), bound, 0));
+        EXPECT_TRUE(stats[3].allclose(exact.sum(1), bound, bound * 1000));
+        for (const std::int64_t row : {0, 1, 2})
+          EXPECT_EQ(stats[2][row].item<double>(), exact[row][targets[row].item<std::int64_t>() - first].item<double>());
+        EXPECT_EQ(stats[2][3].item<double>(), 0);
+        EXPECT_EQ(stats[2][4].item<double>(), 0);
+
+        const at::Tensor scale = at::rand({rows}, at::kDouble) / stats[1], less = at::rand({rows}, at::kDouble) * 1e-3,
+                         on_target = at::rand({rows}, at::kDouble);
+        at::Tensor wanted = (exact - max.unsqueeze(1)).exp() * scale.unsqueeze(1) - less.unsqueeze(1);
+        for (const std::int64_t row : {0, 1, 2})
+          wanted[row][targets[row].item<std::int64_t>() - first] -= on_target[row];
+        const auto gpu = [&](const at::Tensor& x) {
+          return x.to(dtype == at::kDouble ? at::kDouble : at::kFloat).cuda();
+        };
+        softmax_grads_(logits, gpu(max), gpu(scale), targets.cuda(), first, gpu(on_target), gpu(less), padding);
+        const double rounding = dtype == at::kBFloat16 ? 1e-2
+                                : dtype == at::kHalf   ? 1e-3
+                                : dtype == at::kFloat  ? 1e-5
+                                                       : 1e-13;
+        EXPECT_TRUE(logits.cpu().to(at::kDouble).allclose(wanted, rounding, rounding * 1e-3));
+        EXPECT_TRUE(on_gpu.narrow(1, columns, padding).eq(0).all().item<bool>());
+      }
+}
+
+/// A row of minus infinities and one number, and one with NaN.
+TEST(FusedLogits, Extremes) {
+  if (!at::hasCUDA()) GTEST_SKIP() << "no GPU";
+  at::Tensor logits = at::full({3, 1000}, -std::numeric_limits<double>::infinity(), at::kFloat);
+  logits[0][999] = 5;
+  logits[1].fill_(3e38);
+  logits[2].fill_(1);
+  logits[2][500] = std::numeric_limits<double>::quiet_NaN();
+  const at::Tensor stats = logit_stats(logits.cuda(), at::zeros({3}, at::kLong).cuda(), 0).cpu();
+  EXPECT_EQ(stats[0][0].item<float>(), 5);
+  EXPECT_EQ(stats[1][0].item<float>(), 1);
+  EXPECT_EQ(stats[1][1].item<float>(), 1000);
+  EXPECT_TRUE(std::isnan(stats[1][2].item<float>()));
 }
 
 }  // namespace

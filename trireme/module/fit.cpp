@@ -149,7 +149,7 @@ class FitRank {
     } else if (pipelined_) {
       PipelineOptions pipeline = options.parallel->config_pipeline;
       if (pipeline.microbatches < 1) pipeline.microbatches = ranks_;
-      pipe_.emplace(mesh_, device_, model_.stages(), pipeline);
+      pipe_.emplace(mesh_, device_, model_.stages().ptr(), pipeline);
       parameters = pipe_->parameters();
     } else {
       const FsdpConfig& fsdp = options.parallel->config_fsdp;

@@ -85,9 +85,9 @@ TEST(Fit, EveryTechniqueGivesTheSameModel) {
       EXPECT_EQ(found.validation_accuracy, goal.validation_accuracy);
       for (std::size_t e = 0; e < 3; ++e) EXPECT_NEAR(found.train_losses[e] / goal.train_losses[e], 1, 1e-9);
       for (const auto& parameter : (max_norm == 0 ? reference : plain)->named_parameters())
-        EXPECT_TRUE(net->named_parameters()[parameter.key()].allclose(parameter.value(), 1e-8, 1e-10))
+        EXPECT_TRUE(net->named_parameters()[parameter.key()].cpu().allclose(parameter.value().cpu(), 1e-8, 1e-10))
             << parameter.key();
-      EXPECT_TRUE(net->forward(at::ones({1, 4}, at::kDouble)).requires_grad()) << "a usable module";
+      EXPECT_TRUE(net->forward(at::ones({1, 4}, net->parameters()[0].options())).requires_grad()) << "a usable module";
     }
 }
 
@@ -109,7 +109,7 @@ TEST(Fit, UsesTheRanksItIsIn) {
     });
     for (const auto& net : nets)
       for (const auto& parameter : reference->named_parameters())
-        EXPECT_TRUE(net->named_parameters()[parameter.key()].allclose(parameter.value(), 1e-8, 1e-10))
+        EXPECT_TRUE(net->named_parameters()[parameter.key()].cpu().allclose(parameter.value().cpu(), 1e-8, 1e-10))
             << parameter.key();
   }
 }
@@ -172,7 +172,8 @@ TEST(Fit, ModelsWithTheirOwnLoss) {
 TEST(Fit, DatasetsOfTorch) {
   struct Numbers : torch::data::datasets::Dataset<Numbers> {
     torch::data::Example<> get(std::size_t i) override {
-      return {at::full({4}, static_cast<double>(i), at::kDouble), at::scalar_tensor(static_cast<std::int64_t>(i % 3), at::kLong)};
+      return {at::full({4}, static_cast<double>(i), at::kDouble),
+              at::scalar_tensor(static_cast<std::int64_t>(i % 3), at::kLong)};
     }
     std::optional<std::size_t> size() const override { return 7; }
   };

@@ -63,7 +63,7 @@ class StageSeed {
   at::Tensor before_;
 };
 
-std::vector<StageBuilder> builders_of(const torch::nn::Sequential& stages) {
+std::vector<StageBuilder> builders_of(const std::shared_ptr<torch::nn::SequentialImpl>& stages) {
   std::vector<StageBuilder> out;
   for (const torch::nn::AnyModule& child : *stages) out.emplace_back([child] { return Stage(child); });
   return out;
@@ -235,7 +235,8 @@ class Pipeline::Core {
 
 Pipeline::Pipeline(Mesh& mesh, at::Device device, std::vector<StageBuilder> stages, const PipelineOptions& options)
     : core_(std::make_unique<Core>(mesh, device, stages, options)) {}
-Pipeline::Pipeline(Mesh& mesh, at::Device device, const torch::nn::Sequential& stages, const PipelineOptions& options)
+Pipeline::Pipeline(Mesh& mesh, at::Device device, const std::shared_ptr<torch::nn::SequentialImpl>& stages,
+                   const PipelineOptions& options)
     : Pipeline(mesh, device, builders_of(stages), options) {}
 Pipeline::~Pipeline() = default;
 Pipeline::Pipeline(Pipeline&&) noexcept = default;

@@ -82,8 +82,9 @@ class Pipeline {
 
   /// Collective. ConfigError for fewer stages than parts, or a schedule that splits backward.
   Pipeline(Mesh& mesh, at::Device device, std::vector<StageBuilder> stages, const PipelineOptions& options = {});
-  /// The children of a Sequential, which every rank has.
-  Pipeline(Mesh& mesh, at::Device device, const torch::nn::Sequential& stages, const PipelineOptions& options = {});
+  /// The children of a Sequential, which every rank has: Pipeline(mesh, device, net.ptr()).
+  Pipeline(Mesh& mesh, at::Device device, const std::shared_ptr<torch::nn::SequentialImpl>& stages,
+           const PipelineOptions& options = {});
   ~Pipeline();
   Pipeline(Pipeline&&) noexcept;
   Pipeline& operator=(Pipeline&&) = delete;

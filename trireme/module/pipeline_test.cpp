@@ -163,7 +163,7 @@ TEST(Pipeline, ChildrenOfASequential) {
   std::vector<torch::nn::Sequential> copies{net(), net()};
   run_ranks(2, [&](World& world) {
     Mesh mesh(Grid::dense({.pp = 2}), world);
-    Pipeline pipe(mesh, at::kCPU, copies[static_cast<std::size_t>(world.rank())]);
+    Pipeline pipe(mesh, at::kCPU, copies[static_cast<std::size_t>(world.rank())].ptr());
     EXPECT_EQ(pipe.stages(), world.rank() == 0 ? (std::vector<int>{0, 1}) : (std::vector<int>{2}));
     pipe.step({samples_of(0)}, targets_of(0), mean_square);
     for (const auto& parameter : pipe.module().named_parameters())

@@ -13,6 +13,7 @@
 #include "trireme/kernels/cross_entropy.hpp"
 #include "trireme/kernels/dtype.hpp"
 #include "trireme/kernels/first_order.hpp"
+#include "trireme/kernels/fused_logits.hpp"
 #include "trireme/kernels/gradient_place.hpp"
 #include "trireme/kernels/matmul.hpp"
 #include "trireme/nn/embedding.hpp"
@@ -34,7 +35,7 @@ struct Head {
 
 /// The softmax of one tile of tokens, in terms that do not overflow.
 struct TileSums {
-  at::Tensor exp_Cv;      // exp(logit - max), and zeros in columns of padding
+  at::Tensor exp_Cv;      // exp(logit - max), and zeros in columns of padding; the logits themselves if fused
   at::Tensor max_C;       // over all ranks
   at::Tensor sum_exp_C;   // over all ranks
   at::Tensor target_C{};  // logit of the target - max
@@ -46,11 +47,27 @@ at::Tensor without_padding(const at::Tensor& logits_Cv, const Head& head) {
   return logits_Cv.narrow(1, 0, head.own.size());
 }
 
+// Note [Fused logits]
+// On a GPU the logits of a tile stay as the matrix product wrote them, are read once for the sums, and become gradients
+// in place (kernels/fused_logits.hpp). Elsewhere they are exponentials in between, so that each is computed once.
+
 at::Tensor tile_logits(const at::Tensor& x_CD, const Head& head) {
-  const at::Tensor logits_Cv = kernels::matmul_nt(x_CD, head.weight_vD).to(kernels::wide_dtype(x_CD.scalar_type()));
+  const at::Tensor product_Cv = kernels::matmul_nt(x_CD, head.weight_vD);
+  if (kernels::has_fused_logits(product_Cv)) return product_Cv;
+  const at::Tensor logits_Cv = product_Cv.to(kernels::wide_dtype(x_CD.scalar_type()));
   const std::int64_t padding = logits_Cv.size(1) - head.own.size();
   if (padding > 0) logits_Cv.narrow(1, head.own.size(), padding).zero_();
   return logits_Cv;
+}
+
+TileSums fused_tile_sums(const at::Tensor& padded_Cv, const at::Tensor& targets_C, const Head& head) {
+  const at::Tensor logits_Cv = without_padding(padded_Cv, head);
+  // Of no columns: a maximum of minus infinity, and sums of 0.
+  const at::Tensor stats_4C = kernels::logit_stats(logits_Cv, targets_C, head.own.begin);
+  const at::Tensor max_C = head.tp.all_reduce_(stats_4C[0].clone(), Reduce::max).wait();
+  const at::Tensor sums_3C =
+      head.tp.all_reduce_(kernels::rebased(stats_4C, max_C, targets_C, head.own.begin, head.own.size())).wait();
+  return {padded_Cv, max_C, sums_3C[0], sums_3C[1], sums_3C[2]};
 }
 
 /// Two small all_reduces over tp.
@@ -59,6 +76,7 @@ TileSums tile_sums(const at::Tensor& x_CD, const at::Tensor& targets_C, const He
   // With fewer entries than ranks, a rank may have none: it still takes part.
   const bool some = head.own.size() > 0;
   const std::int64_t tokens = x_CD.size(0);
+  if (kernels::has_fused_logits(padded_Cv)) return fused_tile_sums(padded_Cv, targets_C, head);
   const at::Tensor max_C =
       head.tp
           .all_reduce_(some ? kernels::row_max(logits_Cv)
@@ -95,8 +113,15 @@ at::Tensor dlogits_of(const TileSums& sums, const at::Tensor& targets_C, const a
   const double smoothing = head.options.label_smoothing;
   const at::Tensor whole_lse_C = sums.sum_exp_C.log() + sums.max_C;
   const at::Tensor scale_C = weights_C / sums.sum_exp_C * (1 + 2 * head.options.z_loss * whole_lse_C);
-  kernels::logit_grads_(without_padding(sums.exp_Cv, head), scale_C, targets_C, head.own.begin,
-                        weights_C * (1 - smoothing), weights_C * (smoothing / static_cast<double>(head.entries)));
+  const at::Tensor on_target_C = weights_C * (1 - smoothing);
+  const at::Tensor everywhere_C = weights_C * (smoothing / static_cast<double>(head.entries));
+  const at::Tensor own_Cv = without_padding(sums.exp_Cv, head);
+  if (kernels::has_fused_logits(own_Cv)) {
+    kernels::softmax_grads_(own_Cv, sums.max_C, scale_C, targets_C, head.own.begin, on_target_C, everywhere_C,
+                            sums.exp_Cv.size(1) - own_Cv.size(1));
+    return sums.exp_Cv;
+  }
+  kernels::logit_grads_(own_Cv, scale_C, targets_C, head.own.begin, on_target_C, everywhere_C);
   return sums.exp_Cv.to(dtype);
 }
 
@@ -223,7 +248,8 @@ struct LossOfHeadLater : torch::autograd::Function<LossOfHeadLater> {
       const TileSums sums{.exp_Cv = tile_logits(x_CD, head),
                           .max_C = kept.max_T.narrow(0, begin, tokens),
                           .sum_exp_C = kept.sum_exp_T.narrow(0, begin, tokens)};
-      kernels::exp_sums_(without_padding(sums.exp_Cv, head), sums.max_C, targets_C, head.own.begin, false);
+      if (!kernels::has_fused_logits(sums.exp_Cv))
+        kernels::exp_sums_(without_padding(sums.exp_Cv, head), sums.max_C, targets_C, head.own.begin, false);
       const at::Tensor weights_C = counts_of(targets_C, head, sums.max_C.scalar_type()) * scale;
       const at::Tensor dlogits_Cv = dlogits_of(sums, targets_C, weights_C, head, x_CD.scalar_type());
       if (dx_TD.defined()) dx_TD.narrow(0, begin, tokens).copy_(kernels::matmul_nn(dlogits_Cv, head.weight_vD));

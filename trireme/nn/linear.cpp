@@ -35,9 +35,12 @@ RowLinear::RowLinear(std::int64_t in, std::int64_t out, Parallel parallel, RowOp
 
 at::Tensor RowLinear::forward(const at::Tensor& x, const MaybeRebuild& rebuild) {
   const at::Tensor x_Tf = input_is_parallel_ ? x : differentiable::split_replicated(x, 1, parallel_.tp).contiguous();
-  const at::Tensor part = parallel_matmul(x_Tf, weight_Df, {}, Input::feature_shard, parallel_.tp, rebuild);
+  // The bias is added once: with the product if there is nothing to add up.
+  const bool alone = parallel_.tp.size() == 1;
+  const at::Tensor part =
+      parallel_matmul(x_Tf, weight_Df, alone ? bias_D : at::Tensor(), Input::feature_shard, parallel_.tp, rebuild);
   const at::Tensor y = parallel_.add_up(part);
-  return bias_D.defined() ? y + bias_D : y;
+  return bias_D.defined() && !alone ? y + bias_D : y;
 }
 
 }  // namespace trireme

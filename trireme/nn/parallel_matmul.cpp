@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include <ATen/ops/addmm.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "trireme/base/error.hpp"
@@ -25,6 +26,8 @@ struct How final : torch::CustomClassHolder {
 at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias, Input input,
                    Group& tp) {
   const at::Tensor all = input == Input::token_shard ? tp.all_gather(x.contiguous()).wait() : x;
+  // On a GPU the bias is part of the matrix product, not another pass over its result.
+  if (bias && all.is_cuda() && all.dim() == 2) return at::addmm(*bias, all, weight.t());
   at::Tensor y = kernels::matmul_nt(all, weight);
   if (bias) y.add_(*bias);
   return y;
