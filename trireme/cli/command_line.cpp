@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "trireme/base/process_limits.hpp"
+#include "trireme/cli/bench.hpp"
 #include "trireme/cli/checkpoint.hpp"
 #include "trireme/cli/commands.hpp"
 #include "trireme/cli/data.hpp"
@@ -312,6 +313,7 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
   add_reshape(app, choice);
   add_train(app, choice);
   add_launch(app, choice);
+  add_bench(app, choice.words, chosen);
   add_doctor(app, choice);
 
   int code = 0;

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "trireme/cli/bench.hpp"
 #include "trireme/cli/commands.hpp"
 
 namespace trireme::cli {
@@ -28,6 +29,8 @@ namespace {
 int run_train(const TrainCommand& command, Console& /*console*/) { become_torch_program(command.words); }
 
 int run_launch(const LaunchCommand& command, Console& /*console*/) { become_torch_program(command.words); }
+
+int run_bench_fit(const BenchFitCommand& command, Console& /*console*/) { become_torch_program(command.words); }
 
 /// A config with an error does not come this far: that is told at once.
 std::string check_training(const CheckedConfig& checked, std::vector<std::string>& /*warnings*/) {

@@ -1,4 +1,5 @@
 // The commands that need libtorch, in a build without it.
+#include "trireme/cli/bench.hpp"
 #include "trireme/cli/commands.hpp"
 #include "trireme/data/tokenizer/tokenizer.hpp"
 #include "trireme/data/tokens/open_tokens.hpp"
@@ -15,6 +16,8 @@ namespace {
 int run_train(const TrainCommand& /*command*/, Console& /*console*/) { refuse("train"); }
 
 int run_launch(const LaunchCommand& /*command*/, Console& /*console*/) { refuse("launch"); }
+
+int run_bench_fit(const BenchFitCommand& /*command*/, Console& /*console*/) { refuse("bench fit"); }
 
 std::vector<std::vector<std::string>> libtorch_report(const std::vector<std::string>& /*words*/) {
   return {{"libtorch", "not in this build", "it draws schedules and checks configs, and trains nothing"}};

@@ -90,18 +90,22 @@ struct Tally {
   double accuracy() const { return classified > 0 ? right / classified : std::numeric_limits<double>::quiet_NaN(); }
 };
 
+Axis axis_of(const FitOptions& options) {
+  return options.parallel && options.parallel->p_type == ParallelismType::PIPELINE ? Axis::pp : Axis::dp;
+}
+
 /// The training of one rank.
 class FitRank {
  public:
-  FitRank(World& world, at::Device device, FitModel& model, const FitJob& job)
+  FitRank(Mesh& mesh, at::Device device, FitModel& model, const FitJob& job)
       : job_(job),
         device_(device),
         model_(model),
-        pipelined_(job.options.parallel && job.options.parallel->p_type == ParallelismType::PIPELINE),
-        ranks_(world.size()),
-        mesh_(Grid::dense(pipelined_ ? Degrees{.pp = world.size()} : Degrees{.dp = world.size()}), world),
-        group_(mesh_.group(pipelined_ ? Axis::pp : Axis::dp)),
-        tracer_({.rank = world.rank(), .world_size = world.size()}) {
+        pipelined_(axis_of(job.options) == Axis::pp),
+        mesh_(mesh),
+        group_(mesh_.group(axis_of(job.options))),
+        ranks_(group_.size()),
+        tracer_({.rank = mesh.rank(), .world_size = mesh.world_group().size()}) {
     if (!job.options.profile.empty()) tracer_.enable();
     model_.module().to(device_);
     prepare();
@@ -286,9 +290,9 @@ class FitRank {
   const at::Device device_;
   FitModel& model_;
   const bool pipelined_;
-  const int ranks_;
-  Mesh mesh_;
+  Mesh& mesh_;
   Group& group_;
+  const int ranks_;
   Tracer tracer_;
   ShardedModule* sharded_ = nullptr;
   std::optional<Pipeline> pipe_;
@@ -311,10 +315,10 @@ struct Trained {
   std::vector<NamedTensor> state;
 };
 
-Trained train_on_rank(World& world, at::Device device, FitModel& model, const FitJob& job) {
+Trained train_on_rank(Mesh& mesh, at::Device device, FitModel& model, const FitJob& job) {
   Trained out;
   {
-    FitRank rank(world, device, model, job);
+    FitRank rank(mesh, device, model, job);
     out.result = rank.run();
     for (const NamedTensor& item : rank.state()) out.state.push_back({item.name, item.value.detach().cpu().clone()});
   }
@@ -327,7 +331,7 @@ std::unique_ptr<FitModel> copy_of(const FitModel& model) {
     return model.copy();
   } catch (const c10::Error& error) {
     throw ConfigError(text("fit: ", error.what_without_backtrace(), "\n  fix: derive the module from ",
-                           "torch::nn::Cloneable; or start the program as ranks, and give fit() their world"));
+                           "torch::nn::Cloneable; or start the program as ranks, and give fit() their mesh"));
   }
 }
 
@@ -345,16 +349,18 @@ void check(FitModel& model, const FitJob& job) {
                          job.devices.size(), " devices: each needs at least one\n  fix: nb_device of at most ",
                          stages->size());
   }
-  if (options.world) {
-    require<ConfigError>(static_cast<std::size_t>(options.world->size()) == job.devices.size(),
-                         "fit: ", job.devices.size(), " devices, but ", options.world->size(), " ranks\n",
-                         "  fix: as many ranks as devices; a device may be named several times");
+  if (options.mesh) {
+    const int along = options.mesh->group(axis_of(options)).size(), ranks = options.mesh->world_group().size();
+    require<ConfigError>(along == ranks && static_cast<std::size_t>(ranks) == job.devices.size(),
+                         "fit: ", job.devices.size(), " devices, and a mesh of ", ranks, " ranks, ", along, " along ",
+                         axis_of(options) == Axis::pp ? "pp" : "dp",
+                         "\n  fix: as many ranks as devices, all along that axis; a device may be named several times");
   } else {
     for (const at::Device& device : job.devices)
       require<ConfigError>(device.is_cpu() || job.devices.size() == 1, "fit: ", job.devices.size(),
                            " devices with GPUs, and this process is alone\n",
                            "  fix: start one rank per GPU (trireme launch -n ", job.devices.size(),
-                           " -- PROGRAM), and give fit() their world: FitOptions::world");
+                           " -- PROGRAM), and give fit() their mesh: FitOptions::mesh");
   }
 }
 
@@ -365,14 +371,15 @@ at::Device first_device() { return devices_of({})[0]; }
 FitResult fit(FitModel& model, const std::shared_ptr<const Dataset>& train,
               const std::shared_ptr<const Dataset>& validation, const FitLoss& loss, const OptimizerMaker& optimizer,
               const FitOptions& options) {
-  const FitJob job{*train,  *validation,
-                   loss,    optimizer,
-                   options, options.parallel ? devices_of(*options.parallel) : std::vector{first_device()}};
+  const FitJob job{
+      *train,  *validation,
+      loss,    optimizer,
+      options, options.parallel ? devices_of(*options.parallel) : std::vector{options.device.value_or(first_device())}};
   check(model, job);
   const auto count = static_cast<int>(job.devices.size());
-  if (options.world) {
-    const at::Device device = job.devices[static_cast<std::size_t>(options.world->rank())];
-    const Trained trained = train_on_rank(*options.world, device, model, job);
+  if (options.mesh) {
+    const at::Device device = job.devices[static_cast<std::size_t>(options.mesh->rank())];
+    const Trained trained = train_on_rank(*options.mesh, device, model, job);
     restore(model.module(), trained.state, device);
     return trained.result;
   }
@@ -382,7 +389,8 @@ FitResult fit(FitModel& model, const std::shared_ptr<const Dataset>& train,
   Trained trained;
   run_ranks(count, [&](World& world) {
     const auto rank = static_cast<std::size_t>(world.rank());
-    Trained own = train_on_rank(world, job.devices[rank], count > 1 ? *copies[rank] : model, job);
+    Mesh mesh(Grid::dense(axis_of(options) == Axis::pp ? Degrees{.pp = count} : Degrees{.dp = count}), world);
+    Trained own = train_on_rank(mesh, job.devices[rank], count > 1 ? *copies[rank] : model, job);
     if (rank == 0) trained = std::move(own);
   });
   restore(model.module(), trained.state, job.devices[0]);

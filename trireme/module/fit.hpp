@@ -14,7 +14,7 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/optim/optimizer.h>
 
-#include "trireme/comm/world.hpp"
+#include "trireme/comm/mesh.hpp"
 #include "trireme/module/dataset.hpp"
 #include "trireme/module/fully_shard.hpp"
 #include "trireme/module/parallelism.hpp"
@@ -33,7 +33,8 @@ using FitLoss = std::function<at::Tensor(const at::Tensor& logits, const at::Ten
 using OptimizerMaker = std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<at::Tensor> parameters)>;
 
 struct FitOptions {
-  std::optional<Parallelism> parallel = std::nullopt;  // none: one device, the first GPU or the CPU
+  std::optional<Parallelism> parallel = std::nullopt;  // none: one device
+  std::optional<at::Device> device = std::nullopt;     // that one; none: the first GPU, or the CPU
   int epochs = 1;
   std::int64_t batch_size = 32;  // per device with FSDP; of the pipeline as a whole
   bool shuffle = true;
@@ -43,7 +44,8 @@ struct FitOptions {
   double max_norm = 0;                 // of the gradients; 0: not clipped
   std::filesystem::path profile = {};  // a folder for a Chrome trace of each rank
   std::ostream* log = nullptr;         // one line for the batch size, and one for each epoch
-  World* world = nullptr;              // the ranks that this process is one of; none: fit() starts a thread per device
+  /// The ranks that this process is one of, all along dp, or along pp for a pipeline. None: a thread per device.
+  Mesh* mesh = nullptr;
 };
 
 struct FitResult {
@@ -69,7 +71,7 @@ class FitModel {
 };
 
 /// Trains `model`, validates it after the last epoch, and leaves the trained parameters and buffers in it. One rank
-/// per device: threads of this process with copies of the model, or the ranks of `options.world`, which all call fit()
+/// per device: threads of this process with copies of the model, or the ranks of `options.mesh`, which all call fit()
 /// alike. Losses and results depend on the number of devices by rounding only, for the same effective batch size.
 /// ConfigError for what the devices or the model do not allow.
 FitResult fit(FitModel& model, const std::shared_ptr<const Dataset>& train,

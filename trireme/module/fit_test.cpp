@@ -100,11 +100,10 @@ TEST(Fit, UsesTheRanksItIsIn) {
     nets = {classifier(), classifier()};
     run_ranks(2, [&](World& world) {
       torch::nn::Sequential& net = nets[static_cast<std::size_t>(world.rank())];
-      const FitResult found = fit(net, train, validation, kCrossEntropy, kAdam,
-                                  {.parallel = cpus(2, type),
-                                   .epochs = 2,
-                                   .batch_size = type == ParallelismType::FSDP ? 4 : 8,
-                                   .world = &world});
+      Mesh mesh(Grid::dense(type == ParallelismType::FSDP ? Degrees{.dp = 2} : Degrees{.pp = 2}), world);
+      const FitResult found = fit(
+          net, train, validation, kCrossEntropy, kAdam,
+          {.parallel = cpus(2, type), .epochs = 2, .batch_size = type == ParallelismType::FSDP ? 4 : 8, .mesh = &mesh});
       EXPECT_NEAR(found.validation_loss / wanted.validation_loss, 1, 1e-9);
     });
     for (const auto& net : nets)
