@@ -4,54 +4,35 @@
 #include <filesystem>
 #include <fstream>
 #include <iomanip>
-#include <map>
-#include <optional>
 #include <sstream>
 
-#include <ATen/Context.h>
-#include <torch/optim/adam.h>
 #include <unistd.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/cli/bench.hpp"
-#include "trireme/module/fit.hpp"
 #include "trireme/runtime/launcher/job.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
-#include "trireme/runtime/rank/parallel_context.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
-#include "trireme/workloads/workload.hpp"
+#include "trireme/workloads/run_fit.hpp"
 
 namespace trireme::cli {
 namespace {
 
-constexpr std::uint64_t kSeed = 1;
-
-/// Empty: one device without any.
-const std::map<std::string, std::optional<Parallelism>>& techniques() {
-  const auto fsdp = [](Sharding sharding) {
-    return Parallelism{.p_type = ParallelismType::FSDP,
-                       .config_fsdp = {.sharding_strategy = sharding, .wrap_policy = wrap_by_size(1000)}};
-  };
-  static const std::map<std::string, std::optional<Parallelism>> all{
-      {"none", std::nullopt},
-      {"fsdp_no_shard", fsdp(Sharding::no_shard)},
-      {"fsdp_shard_grad_op", fsdp(Sharding::shard_grad_op)},
-      {"fsdp_full_shard", fsdp(Sharding::full_shard)},
-      {"pipeline", Parallelism{.p_type = ParallelismType::PIPELINE}}};
-  return all;
+std::string listed(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
+  return out;
 }
 
 void check(const BenchFitCommand& c) {
   for (const std::string& technique : c.techniques) {
-    std::string names;
-    for (const auto& [name, parallel] : techniques()) names += (names.empty() ? "" : ", ") + name;
-    require<ConfigError>(techniques().contains(technique), "--techniques ", technique, ": must be of ", names);
+    const auto& known = workloads::technique_names();
+    require<ConfigError>(std::ranges::find(known, technique) != known.end(), "--techniques ", technique,
+                         ": must be of ", listed(known));
   }
   const auto& models = workloads::workload_names();
-  std::string names;
-  for (const std::string& name : models) names += (names.empty() ? "" : ", ") + name;
   require<ConfigError>(std::ranges::find(models, c.model) != models.end(), "--model ", c.model, ": must be one of ",
-                       names);
+                       listed(models));
   for (const int size : c.batch_sizes) require<ConfigError>(size >= 1, "--batch-sizes ", size, ": must be >= 1");
   require<ConfigError>(c.epochs >= 1 && c.ranks >= 1 && c.samples >= 1, "--epochs ", c.epochs, ", -n ", c.ranks,
                        ", --samples ", c.samples, ": must be >= 1");
@@ -63,44 +44,6 @@ void check(const BenchFitCommand& c) {
 
 bool uses_gpus(const BenchFitCommand& c) {
   return c.device == "cuda" || (c.device == "auto" && visible_gpus() >= c.ranks);
-}
-
-double learning_rate(const std::string& model) { return model.ends_with("big") ? 3e-4 : 1e-3; }
-
-/// One run, on one of its ranks. Rank 0 writes the result.
-void run_on_rank(const BenchFitCommand& c, const Environment& env, const Variables& variables) {
-  const bool gpu = uses_gpus(c);
-  ContextOptions options;
-  if (!gpu) options.backend = "gloo";
-  const std::optional<Parallelism>& technique = techniques().at(c.techniques.at(0));
-  const bool pipelined = technique && technique->p_type == ParallelismType::PIPELINE;
-  const ParallelContext context(pipelined ? ParallelSizes{.pipeline_parallel_size = env.world_size}
-                                          : ParallelSizes{.data_parallel_size = env.world_size},
-                                env, variables, options);
-  std::vector<at::Device> devices;
-  for (int r = 0; r < env.world_size; ++r)
-    devices.push_back(gpu ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(r)) : at::Device(at::kCPU));
-  const workloads::Workload work = workloads::make_workload(c.model, c.samples, kSeed);
-  FitOptions fit_options{.epochs = c.epochs, .batch_size = c.batch_sizes.at(0), .seed = kSeed};
-  fit_options.parallel = technique;
-  if (fit_options.parallel) {
-    fit_options.parallel->devices = devices;
-    fit_options.mesh = &context.mesh();
-  } else {
-    fit_options.device = devices[0];
-  }
-  const FitResult result = fit(
-      work.model, tensor_dataset(work.train_x, work.train_y), tensor_dataset(work.validation_x, work.validation_y),
-      [](const at::Tensor& logits, const at::Tensor& y) { return at::cross_entropy_loss(logits, y); },
-      [&](std::vector<at::Tensor> parameters) {
-        return std::make_unique<torch::optim::Adam>(std::move(parameters),
-                                                    torch::optim::AdamOptions(learning_rate(c.model)));
-      },
-      fit_options);
-  if (env.rank != 0) return;
-  std::ofstream out(c.result);
-  out << std::setprecision(10) << result.seconds << ' ' << result.validation_loss << ' ' << result.validation_accuracy
-      << '\n';
 }
 
 std::string time_text(std::chrono::system_clock::time_point when, const char* format) {
@@ -152,7 +95,15 @@ int run_bench_fit(const BenchFitCommand& command, Console& console) {
   check(command);
   if (!command.result.empty()) {
     const RankMain how{.words = command.words, .variables = process_variables(), .quiet = true};
-    return rank_main(how, [&](const Environment& env) { run_on_rank(command, env, how.variables); });
+    return rank_main(how, [&](const Environment& env) {
+      const workloads::FitFigures figures =
+          workloads::run_fit({command.model, command.techniques.at(0), command.batch_sizes.at(0), command.epochs,
+                              command.samples, uses_gpus(command)},
+                             env, how.variables);
+      if (env.rank != 0) return;
+      std::ofstream(command.result) << std::setprecision(10) << figures.seconds << ' ' << figures.validation_loss << ' '
+                                    << figures.validation_accuracy << '\n';
+    });
   }
   std::filesystem::create_directories(command.output);
   const bool gpu = uses_gpus(command);
