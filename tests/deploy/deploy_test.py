@@ -283,8 +283,6 @@ class BenchPods(unittest.TestCase):
                 self.assertIn(rule, made.stderr)
 
     def test_the_names_are_those_of_the_harness(self):
-        if "bench fit" not in script_rules.declared_commands(ROOT):
-            self.skipTest("the sources have no `trireme bench fit`")
         text = "".join(path.read_text() for path in (ROOT / "trireme").rglob("*.[ch]pp") if not path.name.endswith("_test.cpp"))
         names = re.search(r"^MODELS = \((.*)\)\nTECHNIQUES = \((.*)\)$", BENCH_PODS.read_text(), re.M)
         for name in re.findall(r'"(\w+)"', names[1] + names[2]):
@@ -372,7 +370,6 @@ class Commands(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.commands, cls.keys = script_rules.declared_commands(ROOT), script_rules.documented_keys(ROOT)
-        cls.commands.setdefault("bench fit", script_rules.HARNESS)
 
     def test_the_sources_were_understood(self):
         self.assertLessEqual({"--requeue", "--resume", "-n", "--master"}, self.commands["train"])

@@ -117,11 +117,7 @@ def sbatch_options(text):
 
 # ---- trireme's command lines
 
-# The benchmark harness. Used until the sources declare `bench fit`.
-HARNESS = {"--model", "--techniques", "--batch-sizes", "--epochs", "-n", "--output"}
-
-
-GROUPS = {"show": "config", "check": "config", "import": "config", "explain": "config", "new": "config", "fit": "bench"}
+GROUPS = {"show": "config", "check": "config", "import": "config", "explain": "config", "new": "config", "fit": "bench", "combine": "bench"}
 
 
 def declared_commands(root):
@@ -134,6 +130,8 @@ def declared_commands(root):
             declared = re.findall(r'add_(?:option|flag)\(\s*"([^"]*)"([^;]*);', body)
             options = {word for names, rest in declared if '->group("")' not in rest for word in names.split(",") if word.startswith("-")}
             commands[f"{GROUPS[name]} {name}" if name in GROUPS else name] = options
+    for group in set(GROUPS.values()) & set(commands):  # no command by itself
+        del commands[group]
     return commands
 
 
