@@ -1,16 +1,11 @@
 // A convolutional network with batch norms, as one would write it for one process, trained by all ranks: each has a
 // part of the batch. The lines that make it so are marked with "ranks".
-//   trireme launch -n 4 -- ./data_parallel
-#include "trireme/module/data_parallel.hpp"
-
+//   ./data_parallel -n 4
 #include <iostream>
 
-#include <torch/data.h>
 #include <torch/nn.h>
 #include <torch/optim/sgd.h>
-
-#include "trireme/runtime/rank/parallel_context.hpp"
-#include "trireme/runtime/rank/rank_main.hpp"
+#include <trireme/trireme.hpp>
 
 struct NetImpl : torch::nn::Module {
   NetImpl() : conv(torch::nn::Conv2dOptions(1, 16, 3).padding(1)), norm(16), hidden(16 * 16, 64), out(64, 10) {
@@ -23,7 +18,7 @@ struct NetImpl : torch::nn::Module {
     return out(hidden(at::max_pool2d(norm(conv(x)).relu(), 2).flatten(1)).relu());
   }
   torch::nn::Conv2d conv;
-  torch::nn::BatchNorm2d norm;
+  trireme::SyncBatchNorm norm;  // ranks: the mean and variance of all samples, not of a part
   torch::nn::Linear hidden, out;
 };
 TORCH_MODULE(Net);
@@ -53,41 +48,37 @@ Digits generate(std::int64_t count, std::uint64_t seed) {
 }
 
 int main(int argc, char** argv) {
-  using namespace trireme;
-  const RankMain how{.words = {argv, argv + argc}, .variables = process_variables()};
-  return rank_main(how, [&](const Environment& env) {
-    const ParallelContext context({.data_parallel_size = env.world_size}, env, how.variables);  // ranks
-    Group& dp = context.dp_pg();
+  const auto run = trireme::init(argc, argv);  // ranks
+  trireme::Group& dp = run->dp_pg();
 
-    at::manual_seed(0);
-    Net net;
-    net->to(context.device());
-    const DataParallel parallel = data_parallel(net, dp);  // ranks
-    torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
+  at::manual_seed(0);
+  Net net;
+  net->to(run->device());
+  const auto parallel = trireme::data_parallel(net, dp);  // ranks
+  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
 
-    constexpr std::int64_t kBatch = 64;
-    const Digits digits = generate(2048, 1);  // the same on every rank
-    for (int epoch = 1; epoch <= 5; ++epoch) {
-      double sum = 0;
-      for (std::int64_t begin = 0; begin < digits.images.size(0); begin += kBatch) {
-        const std::int64_t each = kBatch / dp.size(), first = begin + dp.rank() * each;  // ranks
-        const at::Tensor x = digits.images.narrow(0, first, each).to(context.device());
-        const at::Tensor y = digits.labels.narrow(0, first, each).to(context.device());
-        optimizer.zero_grad();
-        const at::Tensor loss = at::cross_entropy_loss(net->forward(x), y);
-        loss.backward();
-        optimizer.step();
-        sum += loss.item<double>() * static_cast<double>(each);
-      }
-      const at::Tensor total = dp.all_reduce(at::tensor({sum}).to(context.device())).wait();
-      if (context.rank() == 0)
-        std::cout << "epoch " << epoch << ": loss " << total.item<double>() / static_cast<double>(digits.images.size(0))
-                  << "\n";
+  constexpr std::int64_t kBatch = 64;
+  const Digits digits = generate(2048, 1);  // the same on every rank
+  for (int epoch = 1; epoch <= 5; ++epoch) {
+    double sum = 0;
+    for (std::int64_t begin = 0; begin < digits.images.size(0); begin += kBatch) {
+      const std::int64_t each = kBatch / dp.size(), first = begin + dp.rank() * each;  // ranks
+      const at::Tensor x = digits.images.narrow(0, first, each).to(run->device());
+      const at::Tensor y = digits.labels.narrow(0, first, each).to(run->device());
+      optimizer.zero_grad();
+      const at::Tensor loss = at::cross_entropy_loss(net->forward(x), y);
+      loss.backward();
+      optimizer.step();
+      sum += loss.item<double>() * static_cast<double>(each);
     }
-    net->eval();
-    const Digits test = generate(500, 2);
-    const at::Tensor found = net->forward(test.images.to(context.device())).argmax(1).cpu();
-    if (context.rank() == 0)
-      std::cout << "correct: " << found.eq(test.labels).sum().item<std::int64_t>() << " of 500\n";
-  });
+    const at::Tensor total = dp.all_reduce(at::tensor({sum}).to(run->device())).wait();
+    if (run->rank() == 0)
+      std::cout << "epoch " << epoch << ": loss " << total.item<double>() / static_cast<double>(digits.images.size(0))
+                << std::endl;
+  }
+  net->eval();
+  const Digits test = generate(500, 2);
+  const at::Tensor found = net->forward(test.images.to(run->device())).argmax(1).cpu();
+  if (run->rank() == 0)
+    std::cout << "correct: " << found.eq(test.labels).sum().item<std::int64_t>() << " of 500" << std::endl;
 }
