@@ -1,5 +1,6 @@
 // `trireme bench fit`: starts every run in processes of its own, and collects their results.
 #include <chrono>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -79,7 +80,11 @@ BenchRow measure(const BenchFitCommand& c, const std::string& technique, int bat
   const int code = launcher::run_job(job, log);
   row.end_time = time_text(std::chrono::system_clock::now(), "%Y-%m-%dT%H:%M:%S");
   std::ifstream in(result);
-  in >> row.run_time >> row.loss >> row.accuracy;
+  std::string seconds, loss, accuracy;  // as words: a loss may be nan
+  in >> seconds >> loss >> accuracy;
+  row.run_time = std::strtod(seconds.c_str(), nullptr);
+  row.loss = std::strtod(loss.c_str(), nullptr);
+  row.accuracy = std::strtod(accuracy.c_str(), nullptr);
   if (code != 0 || !in)
     throw InternalError(text("bench fit: ", technique, " with batch size ", batch_size, " ended with exit code ", code,
                              "\n", log.str()));

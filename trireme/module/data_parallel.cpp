@@ -116,6 +116,13 @@ class DataParallel::Reducer {
     const std::size_t parameter_;
   };
 
+  struct BackwardGuard {
+    explicit BackwardGuard(Reducer& it) : reducer(it) {}
+    ~BackwardGuard() { reducer.in_backward_ = false; }
+    BackwardGuard(const BackwardGuard&) = delete;
+    BackwardGuard& operator=(const BackwardGuard&) = delete;
+    Reducer& reducer;
+  };
   struct Slot {
     std::size_t parameter;
     at::Tensor gradient;  // in the memory of the bucket
@@ -176,11 +183,12 @@ class DataParallel::Reducer {
   void arrived(std::size_t i) {
     if (!syncs) return;
     if (!std::exchange(in_backward_, true)) begin();
+    const bool is_first = !seen_[i];
     seen_[i] = true;
     if (is_sparse(i)) return;
     const auto [b, s] = bucket_of_[i];
     fill(b, s);
-    --buckets_[b].missing;
+    if (is_first) --buckets_[b].missing;
     while (next_ < buckets_.size() && buckets_[next_].missing == 0) {
       send(next_);
       ++sent_early_;
@@ -192,7 +200,9 @@ class DataParallel::Reducer {
     for (Bucket& bucket : buckets_) bucket.missing = bucket.slots.size();
     next_ = 0;
     sent_early_ = 0;
-    torch::autograd::Engine::get_default_engine().queue_callback([this] { finish(); });
+    // Autograd drops the callback if backward throws: its guard then makes the next backward begin anew.
+    const auto guard = std::make_shared<BackwardGuard>(*this);
+    torch::autograd::Engine::get_default_engine().queue_callback([guard] { guard->reducer.finish(); });
   }
 
   /// Puts the gradient of a parameter into its bucket, or zeros if there is none.

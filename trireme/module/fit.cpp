@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <ostream>
 
@@ -66,6 +67,8 @@ at::Tensor loss_of(const ModelOutput& out, const at::Tensor& target, const FitLo
   return loss(out.logits, target);
 }
 
+constexpr std::int64_t kIgnored = -100;  // the target that torch's losses ignore
+
 /// Sums over samples; of a rank, then of all.
 struct Tally {
   double loss = 0, right = 0, samples = 0, classified = 0;
@@ -76,9 +79,21 @@ struct Tally {
     loss += mean_loss.item<double>() * count;
     const at::Tensor& target = samples_of.targets;
     if (!out.logits.defined() || !target.defined() || !at::isIntegralType(target.scalar_type(), false)) return;
-    if (out.logits.dim() != target.dim() + 1) return;
-    right += out.logits.argmax(-1).eq(target).sum().item<double>();
-    classified += static_cast<double>(target.numel());
+    const std::int64_t dim = class_dim(out.logits, target);
+    if (dim < 0) return;
+    const at::Tensor counts = target.ne(kIgnored);
+    right += out.logits.argmax(dim).eq(target).logical_and_(counts).sum().item<double>();
+    classified += counts.sum().item<double>();
+  }
+  /// The dim of the classes: the last, or 1 as in torch's losses of images; -1: neither.
+  static std::int64_t class_dim(const at::Tensor& logits, const at::Tensor& target) {
+    if (logits.dim() != target.dim() + 1) return -1;
+    for (const std::int64_t dim : {logits.dim() - 1, std::int64_t{1}}) {
+      at::DimVector rest(logits.sizes());
+      rest.erase(rest.begin() + dim);
+      if (at::IntArrayRef(rest) == target.sizes()) return dim;
+    }
+    return -1;
   }
   void sum_over(Group& group, at::Device device) {
     const at::Tensor all =
@@ -107,7 +122,7 @@ class FitRank {
         ranks_(group_.size()),
         tracer_({.rank = mesh.rank(), .world_size = mesh.world_group().size()}) {
     if (!job.options.profile.empty()) tracer_.enable();
-    model_.module().to(device_);
+    if (!pipelined_) model_.module().to(device_);  // a pipeline moves the stages of its rank
     prepare();
   }
 
@@ -300,13 +315,29 @@ class FitRank {
   GradScaler scaler_;
 };
 
-/// The trained values, also where the sharding has left none.
+/// "head.weight" of a Sequential whose third child is called head: "2.weight".
+std::string numbered(const torch::nn::Module& module, const std::string& name) {
+  if (dynamic_cast<const torch::nn::SequentialImpl*>(&module) == nullptr) return name;
+  const std::size_t dot = name.find('.');
+  std::size_t number = 0;
+  for (const auto& child : module.named_children()) {
+    if (child.key() == name.substr(0, dot)) return text(number, dot == std::string::npos ? "" : name.substr(dot));
+    ++number;
+  }
+  return name;
+}
+
+/// The trained values, also where the sharding has left none. A pipeline and clone() number the children of a
+/// Sequential.
 void restore(torch::nn::Module& module, const std::vector<NamedTensor>& state, at::Device device) {
   const at::NoGradGuard no_grad;
-  const auto parameters = module.named_parameters(), buffers = module.named_buffers();
+  std::map<std::string, at::Tensor> places;
+  for (const auto& list : {module.named_parameters(), module.named_buffers()})
+    for (const auto& item : list) places[numbered(module, item.key())] = item.value();
   for (const NamedTensor& item : state) {
-    at::Tensor place = parameters.contains(item.name) ? parameters[item.name] : buffers[item.name];
-    place.set_data(item.value.to(device));
+    const auto place = places.find(numbered(module, item.name));
+    require(place != places.end(), "fit: the trained model has '", item.name, "', which the module has not");
+    place->second.set_data(item.value.to(device));
   }
 }
 
@@ -326,9 +357,22 @@ Trained train_on_rank(Mesh& mesh, at::Device device, FitModel& model, const FitJ
   return out;
 }
 
-std::unique_ptr<FitModel> copy_of(const FitModel& model) {
+/// clone() makes new parameters: it forgets which are frozen, and which are shared.
+void match(torch::nn::Module& copy, const torch::nn::Module& original) {
+  const std::size_t own = distinct_parameters(copy).size(), wanted = distinct_parameters(original).size();
+  require<ConfigError>(own == wanted, "fit: a clone() of the model has ", own, " parameters, the model ", wanted,
+                       ": it shares some, which clone() does not keep\n",
+                       "  fix: start the program as ranks, and give fit() their mesh");
+  std::vector<at::Tensor> parameters = copy.parameters();
+  const std::vector<at::Tensor> theirs = original.parameters();
+  for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i].set_requires_grad(theirs[i].requires_grad());
+}
+
+std::unique_ptr<FitModel> copy_of(FitModel& model) {
   try {
-    return model.copy();
+    std::unique_ptr<FitModel> copy = model.copy();
+    match(copy->module(), model.module());
+    return copy;
   } catch (const c10::Error& error) {
     throw ConfigError(text("fit: ", error.what_without_backtrace(), "\n  fix: derive the module from ",
                            "torch::nn::Cloneable; or start the program as ranks, and give fit() their mesh"));

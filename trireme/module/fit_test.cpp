@@ -132,6 +132,31 @@ TEST(Fit, CrossValidation) {
   EXPECT_NE(wanted->folds[0].validation_loss, wanted->folds[1].validation_loss);
 }
 
+/// Frozen parameters stay as they are on every device, and children keep their names.
+TEST(Fit, FrozenAndNamed) {
+  const auto data = points(16, 0);
+  for (const Way& way : all_ways()) {
+    torch::nn::Sequential net({{"in", torch::nn::AnyModule(torch::nn::Linear(4, 8))},
+                               {"act", torch::nn::AnyModule(torch::nn::Tanh())},
+                               {"mid", torch::nn::AnyModule(torch::nn::Linear(8, 8))},
+                               {"out", torch::nn::AnyModule(torch::nn::Linear(8, 3))}});
+    net->to(at::kDouble);
+    net->named_parameters()["mid.weight"].set_requires_grad(false);
+    const at::Tensor frozen = net->named_parameters()["mid.weight"].clone(),
+                     trained = net->named_parameters()["in.weight"].detach().clone();
+    fit(net, data, data, kCrossEntropy, kAdam, {.parallel = way.parallel, .batch_size = way.batch});
+    EXPECT_TRUE(net->named_parameters()["mid.weight"].cpu().equal(frozen)) << way.name;
+    EXPECT_FALSE(net->named_parameters()["mid.weight"].requires_grad()) << way.name;
+    EXPECT_FALSE(net->named_parameters()["in.weight"].cpu().equal(trained)) << way.name;
+  }
+  torch::nn::Linear shared(4, 4);
+  torch::nn::Sequential tied(shared, torch::nn::Tanh(), shared);
+  tied->to(at::kDouble);
+  EXPECT_THAT(message_of<ConfigError>(
+                  [&] { fit(tied, data, data, kCrossEntropy, kAdam, {.parallel = cpus(2, ParallelismType::FSDP)}); }),
+              HasSubstr("it shares some, which clone() does not keep"));
+}
+
 /// As T5: inputs by name, and a loss of its own.
 struct OwnLossImpl : torch::nn::Cloneable<OwnLossImpl> {
   OwnLossImpl() { reset(); }

@@ -1,5 +1,6 @@
 #include "trireme/module/flat_parameters.hpp"
 
+#include <exception>
 #include <utility>
 
 #include <ATen/ops/empty.h>
@@ -40,6 +41,7 @@ FlatParameters::FlatParameters(std::vector<NamedTensor> parameters, Group& group
       value.set_data(part(whole_, i));  // also forgets a gradient accumulator, which would check the dtype
     else
       set_memory(value, part(whole_, i));
+    value.mutable_grad() = at::Tensor();  // of the time before: the optimizer sees the shards only
   }
   shard_.set_requires_grad(trained_);
   free();
@@ -47,6 +49,9 @@ FlatParameters::FlatParameters(std::vector<NamedTensor> parameters, Group& group
 
 /// The module's tensors refer to memory that nobody would fill any more: empty tensors say so instead of crashing.
 FlatParameters::~FlatParameters() {
+  // A unit that was prefetched, but not called.
+  for (std::optional<Pending>* pending : {&gathering_, &reducing_})
+    if (*pending && std::uncaught_exceptions() == 0) std::move(**pending).wait();
   if (state_ == State::whole || is_shared_memory()) return;
   for (const NamedTensor& parameter : parameters_)
     set_memory(parameter.value, at::empty({0}, parameter.value.options().requires_grad(false)));
@@ -72,6 +77,10 @@ void FlatParameters::start_gather() {
 
 void FlatParameters::finish_gather() {
   start_gather();
+  wait_for_gather();
+}
+
+void FlatParameters::wait_for_gather() {
   if (state_ != State::coming) return;
   std::move(*gathering_).wait();
   gathering_.reset();
@@ -80,7 +89,7 @@ void FlatParameters::finish_gather() {
 
 void FlatParameters::free() {
   if (is_shared_memory() || state_ == State::absent) return;
-  finish_gather();
+  wait_for_gather();
   free_storage(whole_);
   state_ = State::absent;
 }

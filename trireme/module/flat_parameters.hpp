@@ -50,6 +50,7 @@ class FlatParameters {
 
  private:
   enum class State { absent, coming, whole };
+  void wait_for_gather();
   bool is_shared_memory() const { return !options_.shards && whole_.scalar_type() == shard_.scalar_type(); }
 
   const std::vector<NamedTensor> parameters_;

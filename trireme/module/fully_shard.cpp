@@ -124,6 +124,14 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
     return out;
   }
 
+  void zero_grad() {
+    for (at::Tensor shard : shards()) shard.mutable_grad() = at::Tensor();
+    for (const UnitState& unit : units_)
+      for (const auto& flat : unit.flats)
+        for (const NamedTensor& parameter : flat->parameters())
+          at::Tensor(parameter.value).mutable_grad() = at::Tensor();
+  }
+
   double clip_grad_norm(double max_norm) {
     const at::NoGradGuard no_grad;
     at::Tensor sum;
@@ -259,9 +267,14 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
           *slot = torch::nn::AnyModule(std::make_shared<HookedChild>(*slot, its_name, hooks(its_unit)));
           slots_.push_back(slot);
         } else {
-          auto& own = dynamic_cast<AnyUnit&>(*child.value());
-          own.hooks = hooks(its_unit);
-          hooked_.push_back(&own);
+          // A child of a Sequential that is registered here, too, is called without hooks: it belongs to this unit.
+          auto* own = dynamic_cast<AnyUnit*>(child.value().get());
+          if (own) {
+            own->hooks = hooks(its_unit);
+            hooked_.push_back(own);
+          } else {
+            its_unit = unit;
+          }
         }
       }
       assign(*child.value(), its_name, its_unit);
@@ -274,9 +287,21 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
     return place->second;
   }
 
+  void begin_forward() {
+    calls_.swap(last_calls_);
+    calls_.clear();
+    if (std::exchange(in_backward_, false)) {
+      // The last backward threw, and somebody caught it: autograd has not called finish_backward().
+      for (; !in_flight_.empty(); in_flight_.pop_front()) units_[in_flight_.front()].finish_reduction();
+      for (UnitState& unit : units_) unit.open_calls.clear();
+    }
+    // What a forward without a backward has left: the optimizer may have changed the shards since.
+    for (const UnitState& unit : units_) unit.free();
+  }
+
   // A call's number is its place in the order of calls of its forward.
   std::int64_t before_forward(std::size_t unit) {
-    if (unit == 0) calls_.swap(last_calls_), calls_.clear();
+    if (unit == 0) begin_forward();
     const std::size_t place = calls_.size();
     calls_.push_back(unit);
     units_[unit].start_gather();
@@ -293,6 +318,8 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
     const bool is_last = static_cast<std::size_t>(call) + 1 == last_calls_.size() && last_calls_.back() == unit;
     if (trains && (unit == 0 || is_last || options_.sharding != Sharding::full_shard)) return;
     units_[unit].free();
+    if (unit != 0) return;
+    for (const UnitState& other : units_) other.free();  // also those that were prefetched, but not called
   }
 
   void before_backward(std::size_t unit, std::int64_t call) {
@@ -300,7 +327,11 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
       const std::shared_ptr<Core> self = shared_from_this();
       torch::autograd::Engine::get_default_engine().queue_callback([self] { self->finish_backward(); });
     }
+    require<ConfigError>(!at::GradMode::is_enabled(), "fully_shard: a backward with create_graph, through unit '",
+                         units_[unit].name, "': second derivatives would read parameters that are freed by then\n",
+                         "  fix: data_parallel, or a loss without gradients of gradients");
     units_[unit].open_calls.insert(call);
+    units_[unit].has_gradients = true;  // again, for another backward through the same graph
     units_[unit].start_gather();
     if (options_.backward_prefetch == BackwardPrefetch::pre) prefetch_before(call);
     units_[unit].finish_gather();
@@ -375,6 +406,7 @@ ShardedModule::ShardedModule(ShardedModule&&) noexcept = default;
 
 std::vector<at::Tensor> ShardedModule::shards() const { return core_->shards(); }
 std::vector<ShardedModule::UnitSize> ShardedModule::units() const { return core_->sizes(); }
+void ShardedModule::zero_grad() { core_->zero_grad(); }
 double ShardedModule::clip_grad_norm(double max_norm) { return core_->clip_grad_norm(max_norm); }
 void ShardedModule::for_each_whole(const std::function<void(const std::string&, const at::Tensor&)>& f) const {
   core_->for_each_whole(f);

@@ -65,6 +65,10 @@ class ShardedModule {
   };
   std::vector<UnitSize> units() const;
 
+  /// Forgets all gradients, also those of microbatches with no_sync() that no reduction followed, which an optimizer's
+  /// zero_grad() does not see.
+  void zero_grad();
+
   /// The norm of all gradients, which are scaled if it exceeds max_norm. Collective.
   double clip_grad_norm(double max_norm);
 
@@ -112,7 +116,8 @@ class ShardedModule {
 /// Units are gathered and freed as a whole: the Unit<M>s and the children of torch::nn::Sequentials that the policy
 /// chooses; the rest of the parameters is the root unit. A child of a Sequential must map one tensor to one tensor. All
 /// ranks must call the same units in the same order, and call backward() equally often. Outside of a call the module's
-/// own parameters have no values: see with_whole_parameters().
+/// own parameters have no values: see with_whole_parameters(). A tensor that leaves a unit other than
+/// as its result must not take part in the loss.
 template <class M>
 class FullyShard : public ShardedModule {
  public:

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -401,6 +402,113 @@ TEST(FullyShard, TheModuleIsItsOwnAgainAfterwards) {
   });
 }
 
+/// A forward that no backward follows leaves gathered parameters: the next one must not see them after an update.
+TEST(FullyShard, AForwardWithoutABackward) {
+  for (const Sharding sharding : {Sharding::no_shard, Sharding::shard_grad_op, Sharding::full_shard})
+    run_ranks(2, [&](Group& group) {
+      auto model = fully_shard(net_of<UnitNet>(1), group, {.sharding = sharding});
+      torch::optim::SGD optimizer(model.shards(), 0.1);
+      const at::Tensor x = rows_of(0);
+      for (int step = 0; step < 2; ++step) {
+        loss_of(model(x), x).backward();
+        const at::Tensor before = model(x).detach();  // a metric, without NoGradGuard
+        optimizer.step();
+        const at::Tensor after = model(x).detach();
+        EXPECT_FALSE(after.equal(before));
+        const at::NoGradGuard no_grad;
+        EXPECT_TRUE(model(x).equal(after));
+      }
+    });
+}
+
+/// Gradients from before the module was sharded, and of microbatches that were given up, are not part of the next sum.
+TEST(FullyShard, GradientsOfTheTimeBefore) {
+  run_ranks(2, [](Group& group) {
+    const auto net = net_of<UnitNet>(1);
+    loss_of(net->forward(rows_of(0)), rows_of(0)).backward();
+    auto model = fully_shard(net, group);
+    const auto gradients = [&] {
+      loss_of(model(rows_of(2)), rows_of(2)).backward();
+      std::vector<at::Tensor> out;
+      for (const at::Tensor& shard : model.shards()) out.push_back(shard.grad().clone());
+      model.zero_grad();
+      return out;
+    };
+    const auto first = gradients();
+    {
+      const auto alone = model.no_sync();
+      loss_of(model(rows_of(4)), rows_of(4)).backward();
+    }
+    model.zero_grad();
+    const auto second = gradients();
+    for (std::size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(first[i].equal(second[i])) << i;
+    auto other = fully_shard(net_of<UnitNet>(1), group);
+    loss_of(other(rows_of(2)), rows_of(2)).backward();
+    for (std::size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(first[i].equal(other.shards()[i].grad())) << i;
+  });
+}
+
+/// Two graphs at once, one graph twice, an input that needs a gradient, and an exception in between.
+TEST(FullyShard, OtherOrdersOfBackward) {
+  run_ranks(2, [](Group& group) {
+    auto model = fully_shard(net_of<UnitNet>(1), group);
+    const at::Tensor x = rows_of(0);
+    const auto sums = [&] {
+      std::vector<at::Tensor> out;
+      for (const at::Tensor& shard : model.shards()) out.push_back(shard.grad().clone());
+      model.zero_grad();
+      return out;
+    };
+    loss_of(model(x), x).backward();
+    loss_of(model(x), x).backward();
+    const auto twice = sums();
+    const at::Tensor a = loss_of(model(x), x), b = loss_of(model(x), x);
+    a.backward();
+    b.backward();
+    const auto both = sums();
+    const at::Tensor kept = loss_of(model(x), x);
+    kept.backward({}, /*retain_graph=*/true);
+    kept.backward();
+    const auto again = sums();
+    const at::Tensor leaf = x.clone().requires_grad_();
+    loss_of(model(leaf), x).backward();
+    EXPECT_TRUE(leaf.grad().defined());
+    loss_of(model(x), x).backward();
+    const auto with_leaf = sums();
+    for (std::size_t i = 0; i < twice.size(); ++i)
+      for (const auto& other : {both, again, with_leaf}) EXPECT_TRUE(twice[i].allclose(other[i], 1e-12, 1e-15)) << i;
+  });
+}
+
+TEST(FullyShard, ABackwardThatThrows) {
+  run_ranks(2, [](Group& group) {
+    auto model = fully_shard(net_of<UnitNet>(1), group);
+    const at::Tensor x = rows_of(0);
+    loss_of(model(x), x).backward();
+    std::vector<at::Tensor> wanted;
+    for (const at::Tensor& shard : model.shards()) wanted.push_back(shard.grad().clone());
+    model.zero_grad();
+    const at::Tensor y = model(x);
+    const at::Tensor z = y * 1;
+    y.register_hook([](const at::Tensor&) -> void { throw std::runtime_error("in backward"); });
+    EXPECT_THROW(loss_of(z, x).backward(), std::runtime_error);
+    model.zero_grad();
+    loss_of(model(x), x).backward();
+    for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_TRUE(wanted[i].equal(model.shards()[i].grad())) << i;
+  });
+}
+
+/// A unit that only training calls is prefetched by the first forward of an evaluation.
+TEST(FullyShard, AUnitThatIsPrefetchedAndNotCalled) {
+  run_ranks(2, [](Group& group) {
+    auto model = fully_shard(net_of<UnitNet>(1), group);
+    loss_of(model(rows_of(0)), rows_of(0)).backward();  // calls `sometimes`
+    const at::NoGradGuard no_grad;
+    model(rows_of(1));  // does not
+    EXPECT_EQ(living_elements(model.module()), 0);
+  });
+}
+
 TEST(FullyShard, Refused) {
   run_ranks(2, [](Group& group) {
     torch::nn::Sequential net(torch::nn::Linear(3, group.rank() + 1));
@@ -411,6 +519,11 @@ TEST(FullyShard, Refused) {
     auto model = fully_shard(table, group);
     EXPECT_THAT(message_of<ConfigError>([&] { model(at::zeros({1}, at::kLong)); }),
                 HasSubstr("must map one tensor to one tensor"));
+    auto other = fully_shard(net_of<UnitNet>(1), group);
+    const at::Tensor in = rows_of(0).requires_grad_(), out = other(in).sum();
+    EXPECT_THAT(message_of<ConfigError>(
+                    [&] { torch::autograd::grad({out}, {in}, {}, /*retain_graph=*/true, /*create_graph=*/true); }),
+                HasSubstr("a backward with create_graph"));
   });
 }
 

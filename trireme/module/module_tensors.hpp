@@ -17,7 +17,8 @@ enum class BufferSync {
 };
 
 /// How gradients of the ranks are combined. mean: for a loss that is a mean over the rank's part of the batch, if all
-/// parts are equal. sum: for one that is divided by the size of the whole batch.
+/// parts are equal. sum: for one that is divided by the size of the whole batch; with data_parallel gradients must then
+/// be zero before each backward that reduces, except for microbatches with no_sync().
 enum class GradientScale { mean, sum };
 
 inline Reduce reduction_of(GradientScale gradients) {

@@ -14,6 +14,7 @@
 #include <torch/csrc/jit/serialization/pickle.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/fnv.hpp"
 #include "trireme/engine/executor.hpp"
 #include "trireme/schedule/generate.hpp"
 
@@ -63,7 +64,22 @@ class StageSeed {
   at::Tensor before_;
 };
 
+/// ConfigError if two children share a parameter: they may be on two ranks, where nobody would add up its gradients.
+void require_no_ties(const torch::nn::SequentialImpl& stages) {
+  std::map<const c10::TensorImpl*, std::size_t> seen;
+  std::size_t number = 0;
+  for (const auto& child : stages.children()) {
+    for (const at::Tensor& parameter : child->parameters()) {
+      const auto [place, is_new] = seen.emplace(parameter.unsafeGetTensorImpl(), number);
+      require<ConfigError>(is_new || place->second == number, "pipeline: stages ", place->second, " and ", number,
+                           " share a parameter\n  fix: a pipeline needs stages without shared parameters");
+    }
+    ++number;
+  }
+}
+
 std::vector<StageBuilder> builders_of(const std::shared_ptr<torch::nn::SequentialImpl>& stages) {
+  require_no_ties(*stages);
   std::vector<StageBuilder> out;
   for (const torch::nn::AnyModule& child : *stages) out.emplace_back([child] { return Stage(child); });
   return out;
@@ -131,7 +147,7 @@ class Pipeline::Core {
                                     .run({.step = ++step_,
                                           .forward = forward,
                                           .loss_gradient = [this] { return at::ones({}, at::TensorOptions(device_)); },
-                                          .shape_key = [&](int m) { return range(m).size(); }});
+                                          .shape_key = [&](int m) { return shape_key(x, range(m)); }});
     Group& dp = mesh_.group(Axis::dp);
     average_gradients(dp);
     at::Tensor total = at::zeros({1}, at::TensorOptions(at::kDouble).device(device_));
@@ -154,7 +170,7 @@ class Pipeline::Core {
       return at::zeros({}, at::TensorOptions(device_));
     };
     executor(count, false).run({.step = step_, .forward = compute, .shape_key = [&](int m) {
-                                  return range(m).size();
+                                  return shape_key(x, range(m));
                                 }});
     const at::Tensor here = group_.rank() == loss_rank_ ? at::cat(results).cpu() : at::Tensor();
     return broadcast_from(loss_rank_, here, group_, device_).toTensor().to(device_);
@@ -214,12 +230,21 @@ class Pipeline::Core {
   void average_gradients(Group& dp) const {
     if (dp.size() == 1) return;
     std::vector<at::Tensor> gradients;
-    for (at::Tensor parameter : module_.parameters()) {
+    for (const NamedTensor& named : distinct_parameters(module_)) {
+      at::Tensor parameter = named.value;
       if (!parameter.requires_grad()) continue;
       if (!parameter.grad().defined()) parameter.mutable_grad() = at::zeros_like(parameter);
       gradients.push_back(parameter.grad());
     }
     average_all(gradients, dp);
+    sync_buffers(module_.buffers(), BufferSync::broadcast, dp);
+  }
+
+  /// Microbatches with the same key have the same shapes between all stages.
+  static std::int64_t shape_key(const Tensors& x, Range range) {
+    std::string sizes = text(range.size());
+    for (const at::Tensor& tensor : x) sizes += text(" ", tensor.sizes().slice(1), " ", tensor.scalar_type());
+    return static_cast<std::int64_t>(fnv1a(sizes) >> 1);
   }
 
   Mesh& mesh_;
@@ -245,7 +270,11 @@ at::Tensor Pipeline::step(const Tensors& x, const at::Tensor& target, const Loss
   return core_->step(x, target, loss);
 }
 at::Tensor Pipeline::forward(const Tensors& x) { return core_->forward(x); }
-std::vector<at::Tensor> Pipeline::parameters() const { return core_->module_.parameters(); }
+std::vector<at::Tensor> Pipeline::parameters() const {
+  std::vector<at::Tensor> out;
+  for (const NamedTensor& parameter : distinct_parameters(core_->module_)) out.push_back(parameter.value);
+  return out;
+}
 torch::nn::Module& Pipeline::module() const { return core_->module_; }
 const std::vector<int>& Pipeline::stages() const { return core_->stages_; }
 std::vector<NamedTensor> Pipeline::state() const { return core_->state(); }

@@ -171,6 +171,19 @@ TEST(Pipeline, ChildrenOfASequential) {
   });
 }
 
+/// Samples of other sizes from step to step.
+TEST(Pipeline, OtherShapes) {
+  run_ranks(2, [](World& world) {
+    Mesh mesh(Grid::dense({.pp = 2}), world);
+    Pipeline pipe(mesh, at::kCPU, {[] { return torch::nn::Linear(3, 4); }, [] { return torch::nn::Linear(4, 2); }});
+    for (const std::int64_t length : {7, 5, 7}) {
+      const at::Tensor loss = pipe.step({at::ones({8, length, 3})}, at::zeros({8, length, 2}), mean_square);
+      EXPECT_GT(loss.item<double>(), 0);
+      EXPECT_EQ(pipe.forward({at::ones({3, length, 3})}).size(1), length);
+    }
+  });
+}
+
 TEST(Pipeline, Refused) {
   run_ranks(2, [](World& world) {
     Mesh mesh(Grid::dense({.pp = 2}), world);
@@ -182,6 +195,13 @@ TEST(Pipeline, Refused) {
                 HasSubstr("4 stages for 2 ranks with 3 parts each"));
     EXPECT_THAT(refusal(kFour, {.schedule = "zbv"}), HasSubstr("fix: afab, 1f1b or interleaved-1f1b"));
     EXPECT_THAT(refusal(kFour, {.microbatches = 0}), HasSubstr("0 microbatches: must be >= 1"));
+  });
+  run_ranks(1, [](World& world) {
+    Mesh mesh(Grid::dense({}), world);
+    torch::nn::Linear shared(3, 3);
+    torch::nn::Sequential tied(shared, torch::nn::ReLU(), shared);
+    EXPECT_THAT(message_of<ConfigError>([&] { Pipeline(mesh, at::kCPU, tied.ptr()); }),
+                HasSubstr("stages 0 and 2 share a parameter"));
   });
   EXPECT_THAT(message_of<ConfigError>([] { Stage{Head()}({at::ones({1})}); }), HasSubstr("a stage gets 1 tensors"));
 }

@@ -100,8 +100,9 @@ at::Tensor tile_loss(const TileSums& sums, const at::Tensor& counts_C, const Hea
   const double smoothing = head.options.label_smoothing;
   // lse, target and total are all relative to the maximum, which cancels except in the z-loss.
   const at::Tensor lse_C = sums.sum_exp_C.log();
-  at::Tensor loss_C =
-      lse_C - (1 - smoothing) * sums.target_C - (smoothing / static_cast<double>(head.entries)) * sums.total_C;
+  at::Tensor loss_C = lse_C - (1 - smoothing) * sums.target_C;
+  // Not 0 times a total that a logit of minus infinity has made infinite.
+  if (smoothing > 0) loss_C = loss_C - (smoothing / static_cast<double>(head.entries)) * sums.total_C;
   if (head.options.z_loss > 0) loss_C = loss_C + head.options.z_loss * (lse_C + sums.max_C).square();
   return (loss_C * counts_C).sum();
 }
@@ -119,7 +120,7 @@ at::Tensor dlogits_of(const TileSums& sums, const at::Tensor& targets_C, const a
   if (kernels::has_fused_logits(own_Cv)) {
     kernels::softmax_grads_(own_Cv, sums.max_C, scale_C, targets_C, head.own.begin, on_target_C, everywhere_C,
                             sums.exp_Cv.size(1) - own_Cv.size(1));
-    return sums.exp_Cv;
+    return sums.exp_Cv.to(dtype);
   }
   kernels::logit_grads_(own_Cv, scale_C, targets_C, head.own.begin, on_target_C, everywhere_C);
   return sums.exp_Cv.to(dtype);

@@ -1,7 +1,9 @@
 #include "trireme/runtime/rank/init.hpp"
 
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <iostream>
 #include <optional>
 #include <string>
 
@@ -47,6 +49,8 @@ void fill_in(ParallelSizes& sizes, int world_size) {
 void end_with_current_exception() {
   int code = static_cast<int>(ExitCode::internal);
   if (const std::exception_ptr failure = std::current_exception()) code = report_failure(failure);
+  std::cout.flush();
+  std::fflush(nullptr);
   std::_Exit(code);
 }
 
