@@ -57,7 +57,7 @@ LAYERS = {
     "init_by_rank": ("initial values depend on the rank", "nn/init.cpp",
                      "const RandomStream stream(options.seed,", "const RandomStream stream(options.seed + static_cast<std::uint64_t>(mesh.mesh().rank()),"),
     "rebuilt_from_other": ("selective recompute makes the second norm's output from the first one's input", "model/decoder.cpp",
-                           "again(*mlp_norm_, y_tD)", "again(*mlp_norm_, x_tD)"),
+                           "again(*mlp_norm_, after_tD)", "again(*mlp_norm_, x_tD)"),
     "recompute_other_numbers": ("what is recomputed draws other random numbers", "nn/recompute.cpp",
                                 "if (call.generators) same_numbers", "if (false) same_numbers"),
     "window_off_by_one": ("a token sees one more than its window", "nn/attention.cpp",

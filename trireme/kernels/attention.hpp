@@ -11,4 +11,8 @@ namespace trireme::kernels {
 /// result is a view of [b, s, heads, d]. Saved for backward: q, k, v, the result, and one number per head and token.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& sees = {});
 
+/// The same of q, k and v packed as one contiguous tensor [b, s, heads + 2 kv_heads, d]; returns [b, s, heads, d]. With
+/// a fused kernel of a GPU, backward gives one gradient of the packed tensor without passing over it three times.
+at::Tensor packed_attention(const at::Tensor& heads, std::int64_t num_heads, const at::Tensor& sees = {});
+
 }  // namespace trireme::kernels

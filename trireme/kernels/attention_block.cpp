@@ -68,7 +68,7 @@ PartialAttention fused_on_gpu(GpuKernel kernel, const at::Tensor& q, const at::T
 }
 
 /// x in the memory layout that cuDNN gives to results for q. libtorch keeps its plans by the layout of q alone: with
-/// another one for `out`, a plan of an earlier call would read it wrongly.
+/// another one for `out` or `dout`, a plan of an earlier call would read it wrongly.
 at::Tensor in_layout_of(const at::Tensor& q, const at::Tensor& x) {
   const at::Tensor like = at::empty_like(q);
   return like.strides() == x.strides() ? x : like.copy_(x);
@@ -85,10 +85,10 @@ AttentionGradients fused_backward_on_gpu(GpuKernel kernel, const at::Tensor& dou
     return {dq, dk, dv};
   }
   const at::Tensor no_dropout = at::zeros({}, q.options().dtype(at::kLong));
-  auto [dq, dk, dv] =
-      at::_scaled_dot_product_cudnn_attention_backward(dout, q, k, v, in_layout_of(q, out), lse.unsqueeze(-1),
-                                                       no_dropout, no_dropout, /*attn_bias=*/{}, /*cum_seq_q=*/{},
-                                                       /*cum_seq_k=*/{}, q.size(2), k.size(2), 0.0, causal);
+  auto [dq, dk, dv] = at::_scaled_dot_product_cudnn_attention_backward(
+      in_layout_of(q, dout), q, k, v, in_layout_of(q, out), lse.unsqueeze(-1), no_dropout, no_dropout, /*attn_bias=*/{},
+      /*cum_seq_q=*/{},
+      /*cum_seq_k=*/{}, q.size(2), k.size(2), 0.0, causal);
   return {dq, dk, dv};
 }
 
@@ -139,6 +139,10 @@ PartialAttention attention_block(const at::Tensor& q, const at::Tensor& k, const
   // The kernel returns zeros and a sum of 0 for a query that sees no key, as if it were exp(0).
   if (mask.sees.defined()) lse = lse.masked_fill(mask.sees.any(-1).logical_not(), kMinusInfinity);
   return {out, lse};
+}
+
+bool has_fused_gpu_block(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const BlockMask& mask) {
+  return fused_gpu_kernel(q, k, v, mask) != GpuKernel::none;
 }
 
 PartialAttention merged(const PartialAttention& sum, const PartialAttention& block) {

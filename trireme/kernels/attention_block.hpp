@@ -20,6 +20,9 @@ struct PartialAttention {
 /// uses KV head i / (heads / kv_heads). `out` is in f32 or f64, except for a fused kernel of 16 bits on a GPU.
 PartialAttention attention_block(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const BlockMask& mask);
 
+/// Whether attention_block() uses a fused kernel of a GPU for these.
+bool has_fused_gpu_block(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const BlockMask& mask);
+
 /// Adds the keys of another block for the same queries, which must see a key in `sum`. `sum` is in f32 or f64 and not
 /// written to: the result is new.
 ///   lse' = log(exp(lse) + exp(block.lse)),  out' = out exp(lse - lse') + block.out exp(block.lse - lse')

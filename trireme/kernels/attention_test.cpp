@@ -33,12 +33,16 @@ TEST(Attention, EqualsTheFormulaForEveryDtypeWindowAndNumberOfKvHeads) {
           };
           const auto dy = [](const at::Tensor& y) { return test::normal(y.sizes(), 2).to(y.options()); };
           const auto ours = test::run(with(attention), {all}, dy);
+          const auto packed = test::run(
+              [&](const test::Tensors& in) { return packed_attention(in[0], 4, sees).transpose(1, 2); }, {all}, dy);
           const auto truth = test::run(with(plain_attention), {all.to(at::kDouble)}, dy);
           const auto error = [](const at::Tensor& a, const at::Tensor& b) {
             return ((a.to(at::kDouble) - b).norm() / b.norm()).item<double>();
           };
           EXPECT_LT(error(ours.y, truth.y), bound) << dtype << " kv " << kv << " window " << windowed;
           EXPECT_LT(error(ours.grads[0], truth.grads[0]), bound) << dtype << " kv " << kv << " window " << windowed;
+          EXPECT_LT(error(packed.y, truth.y), bound) << dtype << " kv " << kv << " window " << windowed;
+          EXPECT_LT(error(packed.grads[0], truth.grads[0]), bound) << dtype << " kv " << kv << " window " << windowed;
           EXPECT_EQ(ours.y.scalar_type(), dtype);
           EXPECT_TRUE(!device.is_cpu() || ours.y.transpose(1, 2).is_contiguous());
           const at::NoGradGuard off;

@@ -1,8 +1,8 @@
 #include "trireme/kernels/block_squares.hpp"
 
-#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/scalar_tensor.h>
 
+#include "trireme/kernels/on_cuda.hpp"
 #include "trireme/kernels/rows.hpp"
 
 namespace trireme::kernels {
@@ -30,43 +30,40 @@ double squares(const S* x, std::int64_t n) {
   return total;
 }
 
-}  // namespace
+constexpr const char* kName = "block_squares";
 
-void add_block_squares(const at::Tensor& x, std::int64_t phase, const at::Tensor& out) {
-  constexpr const char* kName = "block_squares";
-  require_dtype(kName, x);
-  require_contiguous(kName, "x", x);
-  const std::int64_t n = x.numel(), blocks = (phase + n + kSquaresBlock - 1) / kSquaresBlock;
-  require(phase >= 0 && phase < kSquaresBlock, kName, ": phase ", phase, ": must be from 0 to ", kSquaresBlock - 1);
-  require_like(kName, "out", out, {blocks}, at::kDouble, x.device());
+void check_run(const SquaresRun& run, const at::Tensor& out) {
+  require_dtype(kName, run.x);
+  require_contiguous(kName, "x", run.x);
+  require(run.x.device() == out.device(), kName, ": x on ", run.x.device(), ", out on ", out.device());
+  require(run.phase >= 0 && run.phase < kSquaresBlock, kName, ": phase ", run.phase, ": must be from 0 to ",
+          kSquaresBlock - 1);
+  const std::int64_t end = run.block + (run.phase + run.x.numel() + kSquaresBlock - 1) / kSquaresBlock;
+  require(run.block >= 0 && end <= out.size(0), kName, ": blocks ", run.block, " to ", end - 1, " of ", out.size(0));
+}
+
+void add_run(const SquaresRun& run, double* out) {
+  const std::int64_t n = run.x.numel(), blocks = (run.phase + n + kSquaresBlock - 1) / kSquaresBlock;
   if (n == 0) return;
-  if (!x.is_cpu()) {
-    // The partial first block, whole blocks, the rest.
-    std::int64_t begin = 0;
-    const auto add = [&](std::int64_t count, std::int64_t in_each) {
-      const std::int64_t first = (phase + begin) / kSquaresBlock, rows = count / in_each;
-      out.narrow(0, first, rows)
-          .add_(at::linalg_vector_norm(x.narrow(0, begin, count).view({rows, in_each}), 2, at::IntArrayRef{1}, false,
-                                       at::kDouble)
-                    .square());
-      begin += count;
-    };
-    if (phase > 0) add(std::min(n, kSquaresBlock - phase), std::min(n, kSquaresBlock - phase));
-    if (const std::int64_t whole = (n - begin) / kSquaresBlock * kSquaresBlock; whole > 0) add(whole, kSquaresBlock);
-    if (begin < n) add(n - begin, n - begin);
-    return;
-  }
-  double* const sums = out.mutable_data_ptr<double>();
-  by_dtype(kName, x.scalar_type(), [&]<class S>(S) {
-    const S* const data = x.const_data_ptr<S>();
+  by_dtype(kName, run.x.scalar_type(), [&]<class S>(S) {
+    const S* const data = run.x.const_data_ptr<S>();
     over_rows(blocks, kSquaresBlock, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t block = first; block < last; ++block) {
-        const std::int64_t begin = std::max<std::int64_t>(0, block * kSquaresBlock - phase),
-                           end = std::min(n, (block + 1) * kSquaresBlock - phase);
-        sums[block] += squares(data + begin, end - begin);
+        const std::int64_t begin = std::max<std::int64_t>(0, block * kSquaresBlock - run.phase),
+                           end = std::min(n, (block + 1) * kSquaresBlock - run.phase);
+        out[run.block + block] += squares(data + begin, end - begin);
       }
     });
   });
+}
+
+}  // namespace
+
+void add_block_squares(std::span<const SquaresRun> runs, const at::Tensor& out) {
+  require_like(kName, "out", out, out.sizes(), at::kDouble, out.device());
+  for (const SquaresRun& run : runs) check_run(run, out);
+  if (!out.is_cpu()) return block_squares_on_cuda(runs, out);
+  for (const SquaresRun& run : runs) add_run(run, out.mutable_data_ptr<double>());
 }
 
 at::Tensor sum_in_order(const at::Tensor& x) {

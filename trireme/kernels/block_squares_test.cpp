@@ -16,7 +16,7 @@ TEST(BlockSquares, AreSumsOfSquares) {
           const at::Tensor x = test::normal({n}, 3).to(device).to(dtype);
           const std::int64_t blocks = (phase + n + 1023) / 1024;
           at::Tensor out = at::ones({blocks}, x.options().dtype(at::kDouble));
-          add_block_squares(x, phase, out);
+          add_block_squares(std::vector<SquaresRun>{{x, phase, 0}}, out);
           at::Tensor padded = at::zeros({blocks * 1024}, out.options());
           padded.narrow(0, phase, n).copy_(x);
           const at::Tensor want = padded.view({blocks, 1024}).square().sum(1) + 1;
@@ -24,11 +24,33 @@ TEST(BlockSquares, AreSumsOfSquares) {
         }
 }
 
+/// Runs of several tensors, more than one launch of a GPU takes, of two dtypes; some share a block.
+TEST(BlockSquares, OfManyRuns) {
+  for (const at::Device device : test::devices()) {
+    std::vector<SquaresRun> runs;
+    at::Tensor want = at::zeros({400}, at::kDouble);
+    for (std::int64_t i = 0; i < 150; ++i) {
+      const at::Tensor x =
+          test::normal({1 + 37 * i % 2100}, static_cast<std::uint64_t>(i)).to(i % 40 < 30 ? at::kFloat : at::kBFloat16);
+      const std::int64_t phase = 31 * i % 1024, block = (i % 7 == 3 ? 2 * i - 2 : 2 * i);
+      runs.push_back({x.to(device), phase, block});
+      at::Tensor padded = at::zeros({4 * 1024}, at::kDouble);
+      padded.narrow(0, phase, x.numel()).copy_(x);
+      want.narrow(0, block, 4) += padded.view({4, 1024}).square().sum(1);
+    }
+    const at::Tensor out = at::zeros({400}, want.options().device(device)), again = out.clone();
+    add_block_squares(runs, out);
+    EXPECT_LE((out.cpu() - want).abs().max().item<double>(), 1e-9) << device;
+    add_block_squares(runs, again);
+    EXPECT_TRUE(at::equal(out, again)) << device;
+  }
+}
+
 TEST(BlockSquares, InfinityAndNanStay) {
   for (const double bad : {HUGE_VAL, std::nan("")}) {
     at::Tensor x = test::normal({3000}, 3), out = at::zeros({3}, at::kDouble);
     x[1500] = bad;
-    add_block_squares(x, 0, out);
+    add_block_squares(std::vector<SquaresRun>{{x, 0, 0}}, out);
     EXPECT_FALSE(std::isfinite(out[1].item<double>()));
     EXPECT_TRUE(std::isfinite(out[0].item<double>()) && std::isfinite(out[2].item<double>()));
   }
@@ -36,9 +58,13 @@ TEST(BlockSquares, InfinityAndNanStay) {
 
 TEST(BlockSquares, SaysWhatIsWrong) {
   const at::Tensor out = at::zeros({1}, at::kDouble);
-  EXPECT_THROW(add_block_squares(at::zeros({4}), 1024, out), InternalError);
-  EXPECT_THROW(add_block_squares(at::zeros({2000}), 0, out), InternalError);
-  EXPECT_THROW(add_block_squares(at::zeros({4}, at::kLong), 0, out), InternalError);
+  const auto add = [&](const at::Tensor& x, std::int64_t phase, std::int64_t block) {
+    add_block_squares(std::vector<SquaresRun>{{x, phase, block}}, out);
+  };
+  EXPECT_THROW(add(at::zeros({4}), 1024, 0), InternalError);
+  EXPECT_THROW(add(at::zeros({2000}), 0, 0), InternalError);
+  EXPECT_THROW(add(at::zeros({4}), 0, 1), InternalError);
+  EXPECT_THROW(add(at::zeros({4}, at::kLong), 0, 0), InternalError);
 }
 
 }  // namespace

@@ -1,50 +1,51 @@
 // fused_logits.hpp as CUDA kernels: one block per row. Memory-bound, so each thread reads 16 bytes at a time.
-#include <ATen/ops/empty.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
-
-#include "trireme/base/error.hpp"
+#include "trireme/kernels/cuda_vectors.cuh"
 #include "trireme/kernels/fused_logits.hpp"
 
 namespace trireme::kernels {
 namespace {
 
+using namespace detail;
+
 constexpr int kThreads = 512;
-constexpr int kWarp = 32;
 
-template <class S>
-using WideOf = std::conditional_t<std::is_same_v<S, double>, double, float>;
-
-template <class S>
-struct alignas(16) Vector {
-  static constexpr int kSize = 16 / sizeof(S);
-  S at[kSize];
-};
-
-__device__ float exponential(float x) { return expf(x); }
-__device__ double exponential(double x) { return exp(x); }
+/// Of a difference to the maximum. For 16 bits the fast form: its error of 2^-21 is far below that of the logits.
+template <class S, class W>
+__device__ W exponential(W x) {
+  if constexpr (std::is_same_v<W, double>)
+    return exp(x);
+  else if constexpr (sizeof(S) == 2)
+    return __expf(x);
+  else
+    return expf(x);
+}
 
 /// The maximum of some logits, the sum of exp(logit - maximum), and of the logits.
-template <class W>
+template <class S, class W = WideOf<S>>
 struct Stats {
   W max = -INFINITY, sum = 0, plain = 0;
 
-  __device__ void add(W x) {
-    plain += x;
-    if (x > max) {
-      sum = sum * exponential(max - x) + 1;
-      max = x;
-    } else {
-      sum += x == -INFINITY ? W{0} : exponential(x - max);  // also NaN, which stays in the sum
+  template <int kCount>
+  __device__ void add(const S (&x)[kCount]) {
+    W most = max;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) most = fmax(most, static_cast<W>(x[i]));
+    // Without a finite maximum all are minus infinity or NaN: exp(-inf - 0) = 0, and NaN stays in the sum.
+    const W base = most == -INFINITY ? W{0} : most;
+    sum *= max == -INFINITY ? W{0} : exponential<S>(max - base);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      sum += exponential<S>(static_cast<W>(x[i]) - base);
+      plain += static_cast<W>(x[i]);
     }
+    max = most;
   }
   __device__ void merge(const Stats& other) {
     plain += other.plain;
     const W both = other.max > max ? other.max : max;
     // A maximum of minus infinity: no logits, or none above it. NaN comes from exp(inf - inf) otherwise.
-    sum = (max == both ? sum : sum * exponential(max - both)) +
-          (other.max == both ? other.sum : other.sum * exponential(other.max - both));
+    sum = (max == both ? sum : sum * exponential<S>(max - both)) +
+          (other.max == both ? other.sum : other.sum * exponential<S>(other.max - both));
     max = both;
   }
   __device__ void merge_over_warp() {
@@ -70,20 +71,16 @@ __global__ void stats_of_rows(const S* logits, std::int64_t stride, std::int64_t
                               std::int64_t first, W* out, std::int64_t rows) {
   const std::int64_t c = blockIdx.x;
   const S* const row = logits + c * stride;
-  Stats<W> own;
+  Stats<S> own;
   for_columns(
-      row, columns, [&](std::int64_t i) { own.add(static_cast<W>(row[i])); },
-      [&](std::int64_t i) {
-        const auto x = *reinterpret_cast<const Vector<S>*>(row + i);
-#pragma unroll
-        for (int k = 0; k < Vector<S>::kSize; ++k) own.add(static_cast<W>(x.at[k]));
-      });
+      row, columns, [&](std::int64_t i) { own.add({row[i]}); },
+      [&](std::int64_t i) { own.add(load_vector(row + i).at); });
   own.merge_over_warp();
-  __shared__ Stats<W> of_warp[kThreads / kWarp];
+  __shared__ Stats<S> of_warp[kThreads / kWarp];
   if (threadIdx.x % kWarp == 0) of_warp[threadIdx.x / kWarp] = own;
   __syncthreads();
   if (threadIdx.x >= kWarp) return;
-  own = threadIdx.x < kThreads / kWarp ? of_warp[threadIdx.x] : Stats<W>{};
+  own = threadIdx.x < kThreads / kWarp ? of_warp[threadIdx.x] : Stats<S>{};
   own.merge_over_warp();
   if (threadIdx.x != 0) return;
   const std::int64_t target = targets[c] - first;
@@ -102,29 +99,17 @@ __global__ void grads_of_rows(S* logits, std::int64_t stride, std::int64_t colum
   const std::int64_t target = targets[c] - first;
   const W most = max[c], factor = scale[c], less = everywhere ? everywhere[c] : W{0}, at_target = on_target[c];
   const auto gradient = [&](S x, std::int64_t i) {
-    return static_cast<S>(exponential(static_cast<W>(x) - most) * factor - less - (i == target ? at_target : W{0}));
+    return static_cast<S>(exponential<S>(static_cast<W>(x) - most) * factor - less - (i == target ? at_target : W{0}));
   };
   for_columns(
       row, columns, [&](std::int64_t i) { row[i] = gradient(row[i], i); },
       [&](std::int64_t i) {
-        auto x = *reinterpret_cast<Vector<S>*>(row + i);
+        auto x = load_vector(row + i);
 #pragma unroll
         for (int k = 0; k < Vector<S>::kSize; ++k) x.at[k] = gradient(x.at[k], i + k);
-        *reinterpret_cast<Vector<S>*>(row + i) = x;
+        store_vector(row + i, x);
       });
   for (std::int64_t i = columns + threadIdx.x; i < columns + padding; i += kThreads) row[i] = S(0);
-}
-
-/// Calls f(S{}) for the dtype of the logits.
-template <class F>
-void by_logits(const at::Tensor& logits, const F& f) {
-  switch (logits.scalar_type()) {
-    case at::kFloat: return f(float{});
-    case at::kDouble: return f(double{});
-    case at::kBFloat16: return f(c10::BFloat16{});
-    case at::kHalf: return f(c10::Half{});
-    default: throw InternalError(text("fused logits of ", logits.scalar_type()));
-  }
 }
 
 void require_rows(const at::Tensor& logits, const at::Tensor& targets) {
@@ -147,7 +132,7 @@ at::Tensor logit_stats(const at::Tensor& logits, const at::Tensor& targets, std:
   const at::Tensor out = at::empty({4, rows}, logits.options().dtype(wide_of(logits)).requires_grad(false));
   if (rows == 0) return out;
   const c10::cuda::CUDAGuard guard(logits.device());
-  by_logits(logits, [&]<class S>(S) {
+  by_float_dtype("fused logits", logits.scalar_type(), [&]<class S>(S) {
     stats_of_rows<S><<<static_cast<unsigned>(rows), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(
         logits.const_data_ptr<S>(), logits.stride(0), logits.size(1), targets.const_data_ptr<std::int64_t>(), first,
         out.mutable_data_ptr<WideOf<S>>(), rows);
@@ -169,7 +154,7 @@ void softmax_grads_(const at::Tensor& logits, const at::Tensor& max, const at::T
           " columns of padding");
   if (rows == 0) return;
   const c10::cuda::CUDAGuard guard(logits.device());
-  by_logits(logits, [&]<class S>(S) {
+  by_float_dtype("fused logits", logits.scalar_type(), [&]<class S>(S) {
     using W = WideOf<S>;
     grads_of_rows<S><<<static_cast<unsigned>(rows), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(
         logits.mutable_data_ptr<S>(), logits.stride(0), logits.size(1), max.const_data_ptr<W>(),

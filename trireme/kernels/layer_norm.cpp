@@ -8,6 +8,7 @@
 #include <ATen/ops/native_layer_norm.h>
 #include <ATen/ops/native_layer_norm_backward.h>
 
+#include "trireme/kernels/on_cuda.hpp"
 #include "trireme/kernels/rows.hpp"
 
 // T rows, D their width. Not at::native_layer_norm_backward on a CPU: its dweight and dbias depend on the number of
@@ -63,6 +64,10 @@ template <class S, class W = Wide<S>>
 std::tuple<at::Tensor, at::Tensor, at::Tensor> forward_of(const at::Tensor& x, const at::Tensor& weight_D,
                                                           const at::Tensor& bias_D, double eps) {
   const std::int64_t D = weight_D.size(0), T = x.numel() / D;
+  if (has_norm_on_cuda(x)) {
+    const NormResult out = norm_on_cuda(x, {}, weight_D, bias_D, eps);
+    return {out.y, out.mean_T, out.rstd_T};
+  }
   if (!x.is_cpu()) return at::native_layer_norm(x, {D}, weight_D, bias_D, eps);
   const at::Tensor y = at::empty_like(x);
   const auto wide = x.options().dtype(wide_dtype(x.scalar_type()));
@@ -86,6 +91,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> backward_of(const at::Tensor& dy,
                                                            const at::Tensor& weight_D, const at::Tensor& mean_T,
                                                            const at::Tensor& rstd_T) {
   const std::int64_t D = weight_D.size(0), T = x.numel() / D;
+  if (has_norm_on_cuda(x)) {
+    const NormGradients d = norm_backward_on_cuda(dy, {}, x, weight_D, mean_T, rstd_T);
+    return {d.dx, d.dweight, d.dbias};
+  }
   if (!x.is_cpu())
     return at::native_layer_norm_backward(dy, x, {D}, mean_T, rstd_T, weight_D, weight_D, {true, true, true});
   const at::Tensor dx = at::empty_like(x);

@@ -9,6 +9,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "trireme/kernels/gradient_place.hpp"
+#include "trireme/kernels/on_cuda.hpp"
 #include "trireme/kernels/rows.hpp"
 
 #if defined(__linux__) && defined(__aarch64__)
@@ -116,6 +117,7 @@ struct Linear : torch::autograd::Function<Linear> {
 }  // namespace
 
 at::Tensor sum_rows(const at::Tensor& x_TN) {
+  if (has_column_sums_on_cuda(x_TN)) return column_sums_on_cuda(x_TN);
   if (!x_TN.is_cpu()) return x_TN.sum(0);
   const std::int64_t N = x_TN.size(1);
   at::Tensor sum_N;

@@ -8,6 +8,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
+#include "trireme/kernels/on_cuda.hpp"
 #include "trireme/kernels/rows.hpp"
 
 // T rows, D their width
@@ -47,6 +48,10 @@ template <class S, class W = Wide<S>>
 
 std::tuple<at::Tensor, at::Tensor> forward_of(const at::Tensor& x, const at::Tensor& weight_D, double eps) {
   const std::int64_t D = weight_D.size(0), T = x.numel() / D;
+  if (has_norm_on_cuda(x)) {
+    const NormResult out = norm_on_cuda(x, {}, weight_D, {}, eps);
+    return {out.y, out.rstd_T};
+  }
   if (!x.is_cpu()) return at::_fused_rms_norm(x, {D}, weight_D, eps);
   const at::Tensor y = at::empty_like(x);
   const at::Tensor rstd_T = at::empty({T}, x.options().dtype(wide_dtype(x.scalar_type())));
@@ -65,6 +70,10 @@ std::tuple<at::Tensor, at::Tensor> forward_of(const at::Tensor& x, const at::Ten
 std::tuple<at::Tensor, at::Tensor> backward_of(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight_D,
                                                const at::Tensor& rstd_T) {
   const std::int64_t D = weight_D.size(0), T = x.numel() / D;
+  if (has_norm_on_cuda(x)) {
+    const NormGradients d = norm_backward_on_cuda(dy, {}, x, weight_D, {}, rstd_T);
+    return {d.dx, d.dweight};
+  }
   if (!x.is_cpu()) return at::_fused_rms_norm_backward(dy, x, {D}, rstd_T, weight_D, {true, true});
   const at::Tensor dx = at::empty_like(x);
   at::Tensor dweight_D;

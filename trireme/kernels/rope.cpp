@@ -4,6 +4,7 @@
 
 #include <ATen/ops/empty_like.h>
 
+#include "trireme/kernels/on_cuda.hpp"
 #include "trireme/kernels/rows.hpp"
 
 // T tokens, H heads, E = head dim, h = E / 2
@@ -28,6 +29,7 @@ template <class S, class W = Wide<S>>
 at::Tensor turned(const at::Tensor& x_THE, const at::Tensor& cos_Th, const at::Tensor& sin_Th, std::int64_t rotated,
                   Turn turn) {
   const std::int64_t T = x_THE.size(0), H = x_THE.size(1), E = x_THE.size(2), h = E / 2;
+  if (has_rope_on_cuda(x_THE)) return rope_on_cuda(x_THE, cos_Th, sin_Th, rotated, turn == Turn::back);
   const at::Tensor y_THE = at::empty_like(x_THE);
   if (!x_THE.is_cpu()) {
     const at::Tensor a = x_THE.narrow(1, 0, rotated).narrow(2, 0, h), b = x_THE.narrow(1, 0, rotated).narrow(2, h, h);

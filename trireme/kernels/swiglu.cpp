@@ -6,6 +6,7 @@
 #include <ATen/ops/silu.h>
 #include <ATen/ops/silu_backward.h>
 
+#include "trireme/kernels/on_cuda.hpp"
 #include "trireme/kernels/rows.hpp"
 
 // T rows, F hidden dim, G = 2 F
@@ -35,6 +36,7 @@ template <class S, class W = Wide<S>>
 
 at::Tensor forward_of(const at::Tensor& gate_up_TG) {
   const std::int64_t T = gate_up_TG.size(0), F = gate_up_TG.size(1) / 2;
+  if (has_swiglu_on_cuda(gate_up_TG)) return swiglu_on_cuda(gate_up_TG);
   if (!gate_up_TG.is_cpu()) return at::silu(gate_up_TG.narrow(1, 0, F)).mul_(gate_up_TG.narrow(1, F, F));
   const at::Tensor y_TF = at::empty({T, F}, gate_up_TG.options());
   by_dtype("swiglu", gate_up_TG.scalar_type(), [&]<class S>(S) {
@@ -49,6 +51,7 @@ at::Tensor forward_of(const at::Tensor& gate_up_TG) {
 
 at::Tensor backward_of(const at::Tensor& dy_TF, const at::Tensor& gate_up_TG) {
   const std::int64_t T = gate_up_TG.size(0), F = gate_up_TG.size(1) / 2;
+  if (has_swiglu_on_cuda(gate_up_TG)) return swiglu_backward_on_cuda(dy_TF, gate_up_TG);
   if (!gate_up_TG.is_cpu()) {
     const at::Tensor gate_TF = gate_up_TG.narrow(1, 0, F), up_TF = gate_up_TG.narrow(1, F, F);
     return at::cat({at::silu_backward(dy_TF * up_TF, gate_TF), at::silu(gate_TF).mul_(dy_TF)}, 1);

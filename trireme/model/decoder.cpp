@@ -124,11 +124,13 @@ at::Tensor Block::body(const at::Tensor& x_tD, const TokenFacts& tokens, bool se
     return selective ? MaybeRebuild(norm.rebuild(x)) : std::nullopt;
   };
   const ForwardContext& context = tokens.context;
-  const at::Tensor attended = attention_->forward(attention_norm_->forward(x_tD), tokens.attention, context,
-                                                  again(*attention_norm_, x_tD), selective);
-  const at::Tensor y_tD = x_tD + attention_dropout_->forward(attended, tokens.rows_t, context);
-  const at::Tensor mlp_out = mlp_->forward(mlp_norm_->forward(y_tD), context, again(*mlp_norm_, y_tD), selective);
-  return y_tD + mlp_dropout_->forward(mlp_out, tokens.rows_t, context);
+  const auto [stream_tD, normed_tD] = attention_norm_->forward(x_tD, {});
+  const at::Tensor attended =
+      attention_->forward(normed_tD, tokens.attention, context, again(*attention_norm_, stream_tD), selective);
+  const auto [after_tD, normed_after_tD] =
+      mlp_norm_->forward(stream_tD, attention_dropout_->forward(attended, tokens.rows_t, context));
+  const at::Tensor mlp_out = mlp_->forward(normed_after_tD, context, again(*mlp_norm_, after_tD), selective);
+  return after_tD + mlp_dropout_->forward(mlp_out, tokens.rows_t, context);
 }
 
 Decoder::Decoder(const ModelConfig& m, Parallel parallel) : Decoder(m, parallel, DecoderPart::whole(m)) {}

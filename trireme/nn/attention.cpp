@@ -73,25 +73,30 @@ at::Tensor Attention::forward(const at::Tensor& x, const AttentionFacts& facts, 
   if (facts.rotation) heads_Tnd = kernels::rope(heads_Tnd, facts.rotation->cos_Td, facts.rotation->sin_Td, h + g);
 
   // q, k and v stay views of one tensor, so only that tensor is stored for backward.
-  const at::Tensor heads_bnsd = exchange_tokens_for_heads(heads_Tnd.view({context.batch, context.length, h + 2 * g, d}),
-                                                          {h, g}, parallel_.ulysses)
-                                    .transpose(1, 2);
+  const at::Tensor heads_bsnd = exchange_tokens_for_heads(heads_Tnd.view({context.batch, context.length, h + 2 * g, d}),
+                                                          {h, g}, parallel_.ulysses);
   const auto [queries, keys] = heads_per_rank({h, g}, parallel_.ulysses.size());
+  const bool drops = dropout_ && dropout_->active(context);
+  if (!drops && parallel_.ring.size() == 1)
+    return output(kernels::packed_attention(heads_bsnd, queries, facts.sees), context);
+  const at::Tensor heads_bnsd = heads_bsnd.transpose(1, 2);
   const at::Tensor q = heads_bnsd.narrow(1, 0, queries), k = heads_bnsd.narrow(1, queries, keys),
                    v = heads_bnsd.narrow(1, queries + keys, keys);
-  const bool drops = dropout_ && dropout_->active(context);
   const auto maths = [this, facts, context, drops](const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
-    return drops ? dropped_core(a, b, c, facts, context) : core(a, b, c, facts, context);
+    return drops ? dropped_core(a, b, c, facts, context) : ring_core(a, b, c, context);
   };
   const at::Tensor out_bhsd =
       recompute_core && drops ? recompute(maths, {.preserve_rng = false}, q, k, v) : maths(q, k, v);
-  return out_->forward(
-      exchange_heads_for_tokens(out_bhsd.transpose(1, 2), parallel_.ulysses).reshape({context.tokens(), h * d}));
+  return output(out_bhsd.transpose(1, 2), context);
 }
 
-at::Tensor Attention::core(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionFacts& facts,
-                           const ForwardContext& context) {
-  if (parallel_.ring.size() == 1) return kernels::attention(q, k, v, facts.sees);
+at::Tensor Attention::output(const at::Tensor& out_bshd, const ForwardContext& context) {
+  return out_->forward(exchange_heads_for_tokens(out_bshd, parallel_.ulysses)
+                           .reshape({context.tokens(), own_heads_ * options_.head_dim}));
+}
+
+at::Tensor Attention::ring_core(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                const ForwardContext& context) {
   return ring_attention(q, k, v,
                         {.order = parallel_.context.order(),
                          .whole_length = context.whole_length,

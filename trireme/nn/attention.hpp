@@ -44,8 +44,8 @@ class Attention final : public Layer {
                      const MaybeRebuild& rebuild = {}, bool recompute_core = false);
 
  private:
-  at::Tensor core(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionFacts& facts,
-                  const ForwardContext& context);
+  at::Tensor output(const at::Tensor& out_bshd, const ForwardContext& context);
+  at::Tensor ring_core(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const ForwardContext& context);
   at::Tensor dropped_core(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionFacts& facts,
                           const ForwardContext& context);
 

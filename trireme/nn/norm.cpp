@@ -11,6 +11,10 @@ RmsNorm::RmsNorm(std::int64_t features, double eps, const Parallel& parallel, Ax
 
 at::Tensor RmsNorm::forward(const at::Tensor& x) { return kernels::rms_norm(x, weight_D, eps_); }
 
+kernels::ResidualNorm RmsNorm::forward(const at::Tensor& x, const at::Tensor& residual) {
+  return kernels::residual_norm(x, residual, weight_D, {}, eps_);
+}
+
 Rebuild RmsNorm::rebuild(const at::Tensor& x) const {
   return {{x, weight_D},
           [eps = eps_](const std::vector<at::Tensor>& from) { return kernels::rms_norm(from[0], from[1], eps); }};
@@ -22,6 +26,10 @@ LayerNorm::LayerNorm(std::int64_t features, double eps, const Parallel& parallel
 }
 
 at::Tensor LayerNorm::forward(const at::Tensor& x) { return kernels::layer_norm(x, weight_D, bias_D, eps_); }
+
+kernels::ResidualNorm LayerNorm::forward(const at::Tensor& x, const at::Tensor& residual) {
+  return kernels::residual_norm(x, residual, weight_D, bias_D, eps_);
+}
 
 Rebuild LayerNorm::rebuild(const at::Tensor& x) const {
   return {{x, weight_D, bias_D}, [eps = eps_](const std::vector<at::Tensor>& from) {

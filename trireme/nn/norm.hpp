@@ -1,5 +1,6 @@
 #pragma once
 // Norms over the features of a token. Their weights are replicated on every rank.
+#include "trireme/kernels/residual_norm.hpp"
 #include "trireme/nn/layer.hpp"
 #include "trireme/nn/rebuild.hpp"
 
@@ -9,6 +10,8 @@ namespace trireme {
 class Norm : public Layer {
  public:
   virtual at::Tensor forward(const at::Tensor& x) = 0;
+  /// Adds `residual` (if defined) to the residual stream x: the sum, which goes on as the stream, and its norm.
+  virtual kernels::ResidualNorm forward(const at::Tensor& x, const at::Tensor& residual) = 0;
   virtual Rebuild rebuild(const at::Tensor& x) const = 0;
 };
 
@@ -19,6 +22,7 @@ class RmsNorm final : public Norm {
  public:
   RmsNorm(std::int64_t features, double eps, const Parallel& parallel, AxisSet partial = {});
   at::Tensor forward(const at::Tensor& x) override;
+  kernels::ResidualNorm forward(const at::Tensor& x, const at::Tensor& residual) override;
   Rebuild rebuild(const at::Tensor& x) const override;
 
   at::Tensor weight_D;
@@ -32,6 +36,7 @@ class LayerNorm final : public Norm {
  public:
   LayerNorm(std::int64_t features, double eps, const Parallel& parallel, AxisSet partial = {});
   at::Tensor forward(const at::Tensor& x) override;
+  kernels::ResidualNorm forward(const at::Tensor& x, const at::Tensor& residual) override;
   Rebuild rebuild(const at::Tensor& x) const override;
 
   at::Tensor weight_D, bias_D;

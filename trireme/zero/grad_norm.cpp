@@ -75,11 +75,10 @@ GradNorm::GradNorm(const Partition& partition) : partition_(partition) {
 at::Tensor GradNorm::sum_of_squares(const GradReducer& gradients) {
   const at::NoGradGuard no_grad;
   blocks_ = at::zeros({first_block_.back()}, partition_.tensor_options().dtype(at::kDouble));
-  for (const Run& run : runs_) {
-    const std::int64_t touched = (run.phase + run.numel + kFlatBlock - 1) / kFlatBlock;
-    kernels::add_block_squares(gradients.shard(run.bucket).narrow(0, run.offset, run.numel), run.phase,
-                               blocks_.narrow(0, run.block, touched));
-  }
+  std::vector<kernels::SquaresRun> runs;
+  for (const Run& run : runs_)
+    runs.push_back({gradients.shard(run.bucket).narrow(0, run.offset, run.numel), run.phase, run.block});
+  kernels::add_block_squares(runs, blocks_);
   // Every block has exactly one owner among the shards, so this sum is exact.
   blocks_ = partition_.shards().all_reduce_(blocks_).wait();
   const at::Tensor own = kernels::sum_in_order(blocks_).view({1});
