@@ -43,8 +43,11 @@ void SelfAttentionImpl::reset() {
 
 at::Tensor SelfAttentionImpl::forward(const at::Tensor& x_NSD, const at::Tensor& mask) {
   const std::int64_t heads = options_.heads;
-  const at::Tensor qkv =
-      qkv_(x_NSD).view({x_NSD.size(0), x_NSD.size(1), 3, heads, options_.width / heads}).permute({2, 0, 3, 1, 4});
+  // Not qkv[0], qkv[1], qkv[2]: the gradient of each would fill a tensor of the size of all three.
+  const std::vector<at::Tensor> qkv = qkv_(x_NSD)
+                                          .view({x_NSD.size(0), x_NSD.size(1), 3, heads, options_.width / heads})
+                                          .permute({2, 0, 3, 1, 4})
+                                          .unbind();
   const at::Tensor y =
       at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], mask.defined() ? std::optional(mask) : std::nullopt);
   return out_(y.transpose(1, 2).reshape(x_NSD.sizes()));
@@ -98,8 +101,8 @@ void AttentionPoolingImpl::reset() {
 
 at::Tensor AttentionPoolingImpl::forward(const at::Tensor& x_NSD) {
   const std::int64_t samples = x_NSD.size(0), head_width = width_ / heads_;
-  const at::Tensor kv =
-      key_value_(norm_(x_NSD)).view({samples, x_NSD.size(1), 2, heads_, head_width}).permute({2, 0, 3, 1, 4});
+  const std::vector<at::Tensor> kv =
+      key_value_(norm_(x_NSD)).view({samples, x_NSD.size(1), 2, heads_, head_width}).permute({2, 0, 3, 1, 4}).unbind();
   const at::Tensor q = query_.view({1, heads_, 1, head_width}).expand({samples, -1, -1, -1});
   return out_(at::scaled_dot_product_attention(q, kv[0], kv[1], score_mask(points_of(x_NSD))).view({samples, width_}));
 }
