@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs every `$ trireme ...` of README.md and docs/, and compares what it prints with what the page shows. Links lead somewhere, and code that
-is said to be a file is that file.
+is said to be a file, or a part of one, is that.
 
 usage: readme_test.py TRIREME      In a block of code, lines after "$ trireme ..." up to the next "$" or the end of the block
                                    are the expected output; a line "..." stands for any lines.
@@ -53,6 +53,24 @@ for page in sorted(root.glob("docs/**/*.md")):
         if block != (root / file).read_text():
             failures += 1
             print(f"{page.relative_to(root)}: the code shown is not {file}")
+
+# Behind a line "From examples/x.cpp:" are lines of that file, in their order; "..." stands for lines that are left out.
+excerpts = 0
+for page in [root / "README.md", *sorted(root.glob("docs/**/*.md"))]:
+    for file, block in re.findall(r"^From \[?`?(examples/\w+\.cpp)`?[^\n]*:\n\n```cpp\n(.*?)^```", page.read_text(), re.M | re.S):
+        source = [line.strip() for line in (root / file).read_text().splitlines()]
+        place = 0
+        excerpts += 1
+        for part in re.split(r"^\s*\.\.\.\n", block, flags=re.M):
+            lines = [line.strip() for line in part.strip("\n").splitlines()]
+            found = [at for at in range(place, len(source)) if source[at:at + len(lines)] == lines]
+            if not found:
+                failures += 1
+                print(f"{page.relative_to(root)}: these lines are not in {file}, or not in this order:\n{part}")
+                break
+            place = found[0] + len(lines)
+if excerpts == 0:
+    sys.exit("no excerpt of an example was found: the test proves nothing")
 
 print(f"{runs} commands of the pages were run")
 if runs == 0:
