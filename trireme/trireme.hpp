@@ -1,6 +1,8 @@
 #pragma once
 // For a program with modules of its own: everything that docs/library.md shows.
+#include "trireme/cli_torch/program.hpp"
 #include "trireme/comm/differentiable.hpp"
+#include "trireme/model/register_family.hpp"
 #include "trireme/module/amp.hpp"
 #include "trireme/module/data_parallel.hpp"
 #include "trireme/module/fit.hpp"
@@ -10,4 +12,7 @@
 #include "trireme/nn/embedding.hpp"
 #include "trireme/nn/init.hpp"
 #include "trireme/nn/linear.hpp"
+#include "trireme/nn/mlp.hpp"
 #include "trireme/runtime/rank/init.hpp"
+#include "trireme/train/checked_config.hpp"
+#include "trireme/train/verify.hpp"
