@@ -14,7 +14,6 @@
 #include "trireme/nn/embedding.hpp"
 #include "trireme/nn/init.hpp"
 #include "trireme/nn/linear.hpp"
-#include "trireme/nn/mlp.hpp"
 #include "trireme/runtime/rank/init.hpp"
 #include "trireme/train/checked_config.hpp"
 #include "trireme/train/verify.hpp"

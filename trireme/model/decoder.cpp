@@ -14,7 +14,12 @@ bool has_learned_positions(const ModelConfig& m) {
   return config::family_of(m).positions == config::PositionKind::learned;
 }
 
-std::shared_ptr<Norm> make_norm(const ModelConfig& m, Parallel parallel) {
+std::shared_ptr<Norm> make_norm(const ModelConfig& m, Parallel parallel, const ModelFamily* family = nullptr) {
+  if (family && family->norm) {
+    std::shared_ptr<Norm> norm = family->norm(m, parallel);
+    require<ConfigError>(norm != nullptr, "the family ", family->name, " has made no norm: it is null");
+    return norm;
+  }
   if (config::family_of(m).norm == config::NormKind::layer_norm)
     return std::make_shared<LayerNorm>(m.hidden_size, m.norm_eps, parallel, parallel.partial_between());
   return std::make_shared<RmsNorm>(m.hidden_size, m.norm_eps, parallel, parallel.partial_between());
@@ -147,8 +152,7 @@ Decoder::Decoder(const ModelConfig& m, Parallel parallel, DecoderPart part)
   const auto layers = register_module("layers", std::make_shared<torch::nn::Module>());
   for (std::int64_t i = part_.layers.begin; i < part_.layers.end; ++i)
     blocks_.push_back(layers->register_module(std::to_string(i), make_layer(m, parallel, family_, i)));
-  if (part_.has_head)
-    norm_ = register_module("norm", family_ && family_->norm ? family_->norm(m, parallel) : make_norm(m, parallel));
+  if (part_.has_head) norm_ = register_module("norm", make_norm(m, parallel, family_));
   if (family_) check_own_layers();
   if (part_.has_head && !m.tie_word_embeddings)
     head_ = register_module(
@@ -164,19 +168,18 @@ void Decoder::check_own_layers() const {
                          " is a parameter of a module that is no Layer: how ranks share it is not known",
                          "\n  fix: Layer::declare(), or a layer of trireme/nn in place of torch's");
   for (const auto& buffer : named_buffers())
-    require<ConfigError>(false, "the family ", family_->name, ": ", buffer.key(),
-                         " is a buffer, which no checkpoint would hold",
-                         "\n  fix: compute it in forward, or Layer::declare() a parameter that needs no gradient");
+    throw ConfigError(text("the family ", family_->name, ": ", buffer.key(),
+                           " is a buffer, which no checkpoint would hold",
+                           "\n  fix: compute it in forward, or Layer::declare() a parameter that needs no gradient"));
 }
 
 at::Tensor Decoder::forward_layer(DecoderLayer& layer, const at::Tensor& x_tD, const TokenFacts& tokens) const {
   // No layer in a Block uses libtorch's generators: dropout masks are a function of their inputs.
   const at::Tensor y_tD = run_layer(layer, x_tD, tokens, recompute_, {.preserve_rng = family_ != nullptr});
-  require<ConfigError>(!family_ || (y_tD.defined() && y_tD.sizes() == x_tD.sizes()), "the family ",
-                       family_ ? family_->name : "", ": ", layer.path(), " returns ",
-                       y_tD.defined() ? text(y_tD.sizes()) : "nothing", " for an input of ", x_tD.sizes(),
-                       ": must be of the same sizes");
-  return y_tD;
+  if (!family_ || (y_tD.defined() && y_tD.sizes() == x_tD.sizes())) return y_tD;
+  throw ConfigError(text("the family ", family_->name, ": ", layer.path(), " returns ",
+                         y_tD.defined() ? text(y_tD.sizes()) : "nothing", " for an input of ", x_tD.sizes(),
+                         ": must be of the same sizes"));
 }
 
 const at::Tensor& Decoder::head_weight() const { return head_ ? head_->weight_fD : embedding_->weight_vD; }

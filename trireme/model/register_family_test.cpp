@@ -56,6 +56,9 @@ const bool kAreRegistered = [] {
     return std::make_shared<RmsNorm>(m.hidden_size, m.norm_eps, parallel, parallel.partial_between());
   };
   register_family(normed);
+  ModelFamily no_norm = odd("odd-no-norm");
+  no_norm.norm = [](const ModelConfig&, const Parallel&) { return nullptr; };
+  register_family(no_norm);
   for (const char* what : {"a module of torch", "a buffer", "nothing", "other sizes", "null"}) {
     std::string name = std::string("odd-") + what;
     std::ranges::replace(name, ' ', '-');
@@ -157,6 +160,7 @@ TEST(RegisterFamily, LayersAreChecked) {
                                                        "Layer: how ranks share it is not known\n  fix: "));
   EXPECT_THAT(told("odd-a-buffer"), HasSubstr("layers.0.mask is a buffer, which no checkpoint would hold\n  fix: "));
   EXPECT_THAT(told("odd-null"), HasSubstr("the family odd-null has made no layer 0: it is null"));
+  EXPECT_THAT(told("odd-no-norm"), HasSubstr("the family odd-no-norm has made no norm: it is null"));
   EXPECT_EQ(told("odd-nothing", true),
             "the family odd-nothing: layers.0 returns nothing for an input of [4, 16]: must be of the same sizes");
   EXPECT_THAT(told("odd-other-sizes", true), HasSubstr("layers.0 returns [4, 3] for an input of [4, 16]"));

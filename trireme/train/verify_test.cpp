@@ -136,7 +136,7 @@ TEST(Verify, FindsWhereADifferenceBegins) {
   EXPECT_EQ(norm.first_module, "layers.1.norm");
   EXPECT_NEAR(norm.losses[0], norm.reference_losses[0], 1e-12) << "forward is right";
   const std::vector<TensorDifference>& all = norm.gradients;
-  EXPECT_EQ(std::ranges::count(all, false, &TensorDifference::within), 1);
+  ASSERT_EQ(std::ranges::count(all, false, &TensorDifference::within), 1);
   const auto wrong = std::ranges::find(all, false, &TensorDifference::within);
   EXPECT_EQ(wrong->name, "layers.1.norm.weight");
   EXPECT_GT(wrong->max_abs, 1e-6);
