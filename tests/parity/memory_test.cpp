@@ -34,7 +34,6 @@ double kept_bytes(int ranks, bool sequence_parallel, config::Recompute mode) {
     const InitScope bf16(at::kCPU, at::kBFloat16);
     Block block(llama_layer(), parallel);
     init(block, mesh, {});
-    block.recompute = mode;
     const ForwardContext context = whole_samples(kSamples, kLength);
     Rope rope(*rope_options(llama_layer()));
     const TokenFacts tokens{
@@ -46,7 +45,7 @@ double kept_bytes(int ranks, bool sequence_parallel, config::Recompute mode) {
     group.barrier().wait();
     const std::int64_t before = memory.alive();
     group.barrier().wait();
-    const at::Tensor y = block.forward(x, tokens);
+    const at::Tensor y = run_layer(block, x, tokens, mode);
     group.barrier().wait();
     if (group.rank() == 0) kept = memory.alive() - before;
     group.barrier().wait();

@@ -1,4 +1,4 @@
-// Tensor-parallel parity cells with processes as ranks: over Gloo on the CPU, over NCCL on GPUs.
+// Tensor-parallel parity cells, and verify(), with processes as ranks: over Gloo on the CPU, over NCCL on GPUs.
 //   trireme launch -n TP -- trireme_parity_ranks [--cuda] [--backend B] [--share-gpu] [--dtype f64|f32|bf16]
 //                                                [--cells N]
 // Each rank computes the reference by itself. Exit code 1: something is beyond its bound.
@@ -9,8 +9,10 @@
 
 #include "tests/parity/tensor_parallel_cells.hpp"
 #include "trireme/base/error.hpp"
+#include "trireme/config/rules/validate.hpp"
 #include "trireme/runtime/rank/parallel_context.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
+#include "trireme/train/verify.hpp"
 
 namespace {
 
@@ -90,6 +92,20 @@ bool run_cells(const Words& words, const ParallelContext& context) {
   return wrong == 0;
 }
 
+/// The library call, with ranks that are there already.
+bool run_verify(const ParallelContext& context) {
+  const int ranks = context.world_size();
+  config::LoadedConfig loaded = config::load_config_text(
+      "verify.toml", text("model.preset = 'tiny-llama'\ntraining.seq_len = 16\ntraining.micro_batch_size = 2\n",
+                          "data = [ { sources = [ { path = 'synthetic' } ] } ]\nparallelism.tp = ", ranks, "\n"));
+  config::check_config(loaded, {.ranks = ranks, .how = "", .ranks_of_a_host = ranks});
+  const VerifyResult result = verify(loaded.config, context);
+  require(result.gradients.size() == 26 && result.losses.size() == 2, "verify: ", result.gradients.size(),
+          " gradients of ", result.losses.size(), " steps");
+  if (context.rank() == 0) std::cout << result.str() << "\n";
+  return result.passed;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -99,6 +115,7 @@ int main(int argc, char** argv) {
     const Words words = read_words(argc, argv);
     const ParallelContext context({.tensor_parallel_size = env.world_size}, env, how.variables, words.context);
     right = run_cells(words, context);
+    if (words.dtype == at::kDouble) right &= run_verify(context);
   });
   return code != 0 ? code : right ? 0 : 1;
 }

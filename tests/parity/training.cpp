@@ -19,6 +19,7 @@
 #include "trireme/schedule/replay.hpp"
 #include "trireme/train/checkpoint_saver.hpp"
 #include "trireme/train/load_state.hpp"
+#include "trireme/zero/collective_state_dict.hpp"
 
 namespace trireme::parity {
 namespace {
@@ -117,25 +118,13 @@ void require_zero_padding(const std::string& what, const at::Tensor& local, cons
 }
 
 /// The full tensors of this pipeline rank's parameters. Tied copies have a name of their own.
-void add_whole_buckets(Named& out, const Zero& zero, const std::string& prefix,
-                       const std::function<at::Tensor(const ZeroPart& part, std::size_t b)>& own_part) {
-  for (const ZeroPart* part : zero.parts()) {
-    const Partition& partition = part->partition;
-    std::map<std::string, at::Tensor> by_name;
-    for (std::size_t b = 0; b < partition.num_buckets(); ++b) {
-      const at::Tensor bucket = partition.shards().all_gather(own_part(*part, b).detach().contiguous()).wait();
-      for (const FlatSlot& slot : partition.bucket(b).slots) {
-        const Param& param = partition.params()[slot.item];
-        const at::Tensor local = bucket.narrow(0, slot.offset, slot.numel).view(param.value.sizes()).clone();
-        require_zero_padding(prefix + param.name, local, param.spec, partition.mesh());
-        by_name[param.name] = gather_full_tensor(local, param.spec, partition.mesh()).value;
-      }
-    }
-    for (std::size_t i = partition.params().size(); i-- > 0;) {  // in registration order
-      const Param& param = partition.params()[i];
-      out.emplace_back(text(param.spec.is_tied_copy ? "copy of " : "", prefix, param.name), by_name.at(param.name));
-    }
-  }
+void add_whole_buckets(Named& out, const Zero& zero, const std::string& prefix, const ShardOfBucket& own_part) {
+  const ParamMesh& mesh = zero.parts()[0]->partition.mesh();
+  for_each_full_shard_of_stage(
+      zero, own_part, [&](const Param& param, const at::Tensor& local, const at::Tensor& full) {
+        require_zero_padding(prefix + param.name, local, param.spec, mesh);
+        out.emplace_back(text(param.spec.is_tied_copy ? "copy of " : "", prefix, param.name), full);
+      });
 }
 
 /// What stands before the names: "", "exp_avg of ".
@@ -251,8 +240,7 @@ Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
     const at::Tensor of_stage = token_group.all_reduce(outcome.loss_sum.view({1})).wait();
     out.losses.push_back((mesh.group(Axis::pp).all_reduce(of_stage).wait()[0] / all[0]).item<double>());
     if (step == cell.first_step) {
-      add_whole_buckets(out.gradients, zero, "",
-                        [](const ZeroPart& part, std::size_t b) { return part.gradients.shard(b); });
+      add_whole_buckets(out.gradients, zero, "", gradient_shard);
       out.gradient_norm = norm;
     } else {
       out.losses.push_back(norm);  // compared like a loss

@@ -87,6 +87,10 @@ config::LoadedConfig stored_config(const Manifest& manifest, const std::string& 
     const bool wanted = field.key.starts_with("model.") || field.key.starts_with("parallelism.");
     if (!wanted || stored == manifest.config.end()) continue;
     const std::string fault = why_not_assigned(field, stored->second);
+    require<CheckpointError>(fault.empty() || field.key != "model.model_type", shown,
+                             ": its config has model.model_type = ", files::shown_text(stored->second.substr(0, 100)),
+                             ": this program has no such family\n  fix: the program that has registered it",
+                             " trains from it (trireme::register_family); its files cannot be written anew");
     require<CheckpointError>(fault.empty(), shown, ": its config has ", field.key, " = ",
                              files::shown_text(stored->second.substr(0, 100)), ": ", fault, kConfigFix);
   }

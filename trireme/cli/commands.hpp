@@ -133,5 +133,7 @@ std::vector<std::vector<std::string>> libtorch_report(const std::vector<std::str
 
 /// Parses the arguments, runs the command, prints errors; returns the exit code of the process.
 int run_command_line(int argc, const char* const* argv, Console& console);
+/// The same with the streams of this process: all that main() does.
+int run_main(int argc, char** argv);
 
 }  // namespace trireme::cli

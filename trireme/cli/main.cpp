@@ -1,12 +1,7 @@
 // Entry point of the command line program: see command_line.cpp.
-#include <cstdlib>
 #include <exception>
-#include <iostream>
-
-#include <unistd.h>
 
 #include "trireme/base/process_limits.hpp"
-#include "trireme/base/process_start.hpp"
 #include "trireme/cli/commands.hpp"
 
 namespace {
@@ -17,9 +12,4 @@ void before_libraries(int, char**, char**) { std::set_terminate(trireme::termina
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  trireme::prepare_process();
-  const auto facts = [](int fd) { return trireme::terminal_facts(fd, std::getenv("NO_COLOR"), std::getenv("TERM")); };
-  trireme::cli::Console console{std::cout, std::cerr, facts(STDOUT_FILENO), facts(STDERR_FILENO)};
-  return trireme::cli::run_command_line(argc, argv, console);
-}
+int main(int argc, char** argv) { return trireme::cli::run_main(argc, argv); }

@@ -10,11 +10,8 @@
 #include "trireme/base/stop_signals.hpp"
 #include "trireme/cli/commands.hpp"
 #include "trireme/comm/group_text.hpp"
-#include "trireme/config/read/parse.hpp"
 #include "trireme/config/read/show.hpp"
 #include "trireme/config/read/toml_file.hpp"
-#include "trireme/config/rules/training_rules.hpp"
-#include "trireme/config/rules/validate.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
 #include "trireme/report/run_folder.hpp"
 #include "trireme/report/status_line.hpp"
@@ -23,6 +20,7 @@
 #include "trireme/runtime/rank/out_of_memory.hpp"
 #include "trireme/runtime/rank/parallel_context.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
+#include "trireme/train/checked_config.hpp"
 #include "trireme/train/choose_run.hpp"
 #include "trireme/train/component_options.hpp"
 #include "trireme/train/memory_check.hpp"
@@ -32,17 +30,9 @@
 namespace trireme::cli {
 namespace {
 
-/// The config for this number of ranks; reports all errors at once.
-config::LoadedConfig checked_config(const TrainCommand& command, const config::Started& started,
-                                    std::vector<std::string>& warnings) {
-  config::LoadedConfig loaded = config::load_settings(
-      command.file, command.config_text, config::parse_toml(command.file, command.config_text), command.overrides);
-  warnings = config::check_config(loaded, started);
-  config::throw_if_any(config::validate_for_training(loaded));
-  for (std::string& warning : check_options(loaded.config)) warnings.push_back(std::move(warning));
-  for (std::string& warning : config::not_done_yet(loaded)) warnings.push_back(std::move(warning));
-  check_inputs(loaded.config);
-  return loaded;
+config::LoadedConfig config_of(const TrainCommand& command, const config::Started& started,
+                               std::vector<std::string>& warnings) {
+  return checked_config(command.file, command.config_text, command.overrides, started, warnings);
 }
 
 std::string job_id(const Variables& variables) {
@@ -91,8 +81,8 @@ std::filesystem::path free_log_folder(const std::filesystem::path& run) {
 
 int train_as_rank(const TrainCommand& command, const Environment& env, const Variables& variables, Console& console) {
   std::vector<std::string> warnings;
-  config::LoadedConfig loaded = checked_config(
-      command, {.ranks = env.world_size, .how = env.how, .ranks_of_a_host = env.local_world_size}, warnings);
+  config::LoadedConfig loaded =
+      config_of(command, {.ranks = env.world_size, .how = env.how, .ranks_of_a_host = env.local_world_size}, warnings);
   Config& config = loaded.config;
   TrainIo io{.out = console.out, .terminal = console.terminal, .program = command.version};
   if (env.launcher != "alone") io.terminal = {};  // Open MPI gives ranks pseudo-terminals, whatever its own output is
@@ -184,7 +174,7 @@ int run_train(const TrainCommand& asked, Console& console) {
     detect_environment(variables, how.flags, visible_gpus());  // -n under another launcher
     // Before anything starts: errors are reported once, and the ranks have a folder for their logs.
     std::vector<std::string> warnings;
-    const config::LoadedConfig loaded = checked_config(
+    const config::LoadedConfig loaded = config_of(
         command, {.ranks = command.ranks, .how = text("-n ", command.ranks), .ranks_of_a_host = command.ranks},
         warnings);
     if (const at::Device cpu(at::kCPU); visible_gpus() == 0) {

@@ -3,9 +3,9 @@
 #include "trireme/base/error.hpp"
 #include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/family.hpp"
+#include "trireme/model/register_family.hpp"
 #include "trireme/nn/experts.hpp"
 #include "trireme/nn/pooled_balance.hpp"
-#include "trireme/nn/recompute.hpp"
 
 namespace trireme {
 namespace {
@@ -14,7 +14,12 @@ bool has_learned_positions(const ModelConfig& m) {
   return config::family_of(m).positions == config::PositionKind::learned;
 }
 
-std::shared_ptr<Norm> make_norm(const ModelConfig& m, Parallel parallel) {
+std::shared_ptr<Norm> make_norm(const ModelConfig& m, Parallel parallel, const ModelFamily* family = nullptr) {
+  if (family && family->norm) {
+    std::shared_ptr<Norm> norm = family->norm(m, parallel);
+    require<ConfigError>(norm != nullptr, "the family ", family->name, " has made no norm: it is null");
+    return norm;
+  }
   if (config::family_of(m).norm == config::NormKind::layer_norm)
     return std::make_shared<LayerNorm>(m.hidden_size, m.norm_eps, parallel, parallel.partial_between());
   return std::make_shared<RmsNorm>(m.hidden_size, m.norm_eps, parallel, parallel.partial_between());
@@ -54,6 +59,14 @@ std::shared_ptr<Mlp> make_mlp(const ModelConfig& m, Parallel parallel) {
                        " model: its MLP is gated, and the gate is silu");
   if (m.num_local_experts > 0) return make_experts(m, parallel);
   return std::make_shared<SwigluMlp>(m.hidden_size, m.intermediate_size, parallel);
+}
+
+std::shared_ptr<DecoderLayer> make_layer(const ModelConfig& m, const Parallel& parallel, const ModelFamily* family,
+                                         std::int64_t i) {
+  if (!family) return std::make_shared<Block>(m, parallel);
+  std::shared_ptr<DecoderLayer> layer = family->layer(m, parallel, i);
+  require<ConfigError>(layer != nullptr, "the family ", family->name, " has made no layer ", i, ": it is null");
+  return layer;
 }
 
 }  // namespace
@@ -111,15 +124,7 @@ Block::Block(const ModelConfig& m, Parallel parallel) {
 }
 
 at::Tensor Block::forward(const at::Tensor& x_tD, const TokenFacts& tokens) {
-  if (recompute != config::Recompute::full) return body(x_tD, tokens, recompute == config::Recompute::selective);
-  TokenFacts facts = tokens;
-  facts.context.chosen_experts = std::make_shared<at::Tensor>();
-  // No layer in a block uses libtorch's generators: dropout masks are a function of their inputs.
-  return trireme::recompute([this, facts](const at::Tensor& x) { return body(x, facts, false); },
-                            {.preserve_rng = false}, x_tD);
-}
-
-at::Tensor Block::body(const at::Tensor& x_tD, const TokenFacts& tokens, bool selective) {
+  const bool selective = tokens.selective;
   const auto again = [selective](const Norm& norm, const at::Tensor& x) {
     return selective ? MaybeRebuild(norm.rebuild(x)) : std::nullopt;
   };
@@ -136,7 +141,7 @@ at::Tensor Block::body(const at::Tensor& x_tD, const TokenFacts& tokens, bool se
 Decoder::Decoder(const ModelConfig& m, Parallel parallel) : Decoder(m, parallel, DecoderPart::whole(m)) {}
 
 Decoder::Decoder(const ModelConfig& m, Parallel parallel, DecoderPart part)
-    : model_(m), part_(std::move(part)), parallel_(parallel) {
+    : model_(m), part_(std::move(part)), family_(find_model_family(m.model_type)), parallel_(parallel) {
   const bool head_needs_embedding = part_.has_head && m.tie_word_embeddings;
   if (part_.has_embedding || head_needs_embedding)
     embedding_ = register_module("embedding", std::make_shared<ParallelVocabulary>(
@@ -148,13 +153,35 @@ Decoder::Decoder(const ModelConfig& m, Parallel parallel, DecoderPart part)
   if (part_.has_embedding) dropout_ = register_module("embedding_dropout", std::make_shared<Dropout>(m.embd_pdrop));
   const auto layers = register_module("layers", std::make_shared<torch::nn::Module>());
   for (std::int64_t i = part_.layers.begin; i < part_.layers.end; ++i)
-    blocks_.push_back(layers->register_module(std::to_string(i), std::make_shared<Block>(m, parallel)));
-  if (part_.has_head) norm_ = register_module("norm", make_norm(m, parallel));
+    blocks_.push_back(layers->register_module(std::to_string(i), make_layer(m, parallel, family_, i)));
+  if (part_.has_head) norm_ = register_module("norm", make_norm(m, parallel, family_));
+  if (family_) check_own_layers();
   if (part_.has_head && !m.tie_word_embeddings)
     head_ = register_module(
         "head", std::make_shared<ColumnLinear>(m.hidden_size, m.vocab_size, parallel, ColumnOptions{.padded = true}));
   if (auto rope = rope_options(m)) rope_.emplace(std::move(*rope));
   set_paths(*this);  // dropout masks depend on the names
+}
+
+/// Models are made without memory, on `meta`: what is not declared has no values, and no rank knows what to share.
+void Decoder::check_own_layers() const {
+  for (const Param& param : params_of(*this))
+    require<ConfigError>(param.declared, "the family ", family_->name, ": ", param.name,
+                         " is a parameter of a module that is no Layer: how ranks share it is not known",
+                         "\n  fix: Layer::declare(), or a layer of trireme/nn in place of torch's");
+  for (const auto& buffer : named_buffers())
+    throw ConfigError(text("the family ", family_->name, ": ", buffer.key(),
+                           " is a buffer, which no checkpoint would hold",
+                           "\n  fix: compute it in forward, or Layer::declare() a parameter that needs no gradient"));
+}
+
+at::Tensor Decoder::forward_layer(DecoderLayer& layer, const at::Tensor& x_tD, const TokenFacts& tokens) const {
+  // No layer in a Block uses libtorch's generators: dropout masks are a function of their inputs.
+  const at::Tensor y_tD = run_layer(layer, x_tD, tokens, recompute_, {.preserve_rng = family_ != nullptr});
+  if (!family_ || (y_tD.defined() && y_tD.sizes() == x_tD.sizes())) return y_tD;
+  throw ConfigError(text("the family ", family_->name, ": ", layer.path(), " returns ",
+                         y_tD.defined() ? text(y_tD.sizes()) : "nothing", " for an input of ", x_tD.sizes(),
+                         ": must be of the same sizes"));
 }
 
 const at::Tensor& Decoder::head_weight() const { return head_ ? head_->weight_fD : embedding_->weight_vD; }
@@ -192,7 +219,8 @@ at::Tensor Decoder::hidden(const at::Tensor& input, const ForwardContext& contex
     x_tD = probed(*dropout_, dropout_->forward(x_tD, tokens.rows_t, context));
   }
   for (std::size_t i = 0; i < blocks_.size(); ++i)
-    x_tD = probed(*blocks_[i], visit(first_layer_visit() + i, [&] { return blocks_[i]->forward(x_tD, tokens); }));
+    x_tD =
+        probed(*blocks_[i], visit(first_layer_visit() + i, [&] { return forward_layer(*blocks_[i], x_tD, tokens); }));
   return norm_ ? probed(*norm_, visit(norm_visit(), [&] { return norm_->forward(x_tD); })) : x_tD;
 }
 
@@ -271,10 +299,6 @@ std::vector<std::shared_ptr<Router>> Decoder::routers() const {
   for (const auto& module : modules(/*include_self=*/false))
     if (auto router = std::dynamic_pointer_cast<Router>(module)) out.push_back(std::move(router));
   return out;
-}
-
-void Decoder::set_recompute(config::Recompute mode) {
-  for (const auto& block : blocks_) block->recompute = mode;
 }
 
 }  // namespace trireme

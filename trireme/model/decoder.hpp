@@ -1,13 +1,13 @@
 #pragma once
-// A decoder for the GPT-2, Llama, Mistral and Qwen families, also with mixtures of experts: written like a
-// single-device model, runs on a mesh.
+// A decoder for the GPT-2, Llama, Mistral and Qwen families, also with mixtures of experts, and for families that a
+// program registers (register_family.hpp): written like a single-device model, runs on a mesh.
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "trireme/config/schema/config.hpp"
 #include "trireme/config/schema/counts.hpp"
-#include "trireme/nn/attention.hpp"
+#include "trireme/model/decoder_layer.hpp"
 #include "trireme/nn/cross_entropy.hpp"
 #include "trireme/nn/embedding.hpp"
 #include "trireme/nn/mlp.hpp"
@@ -17,28 +17,17 @@
 
 namespace trireme {
 
+struct ModelFamily;
+
 // T tokens, t = those that this rank holds between the layers (all, or T / tp with sequence parallelism); D features
 
-/// Token metadata shared by all blocks of a forward.
-struct TokenFacts {
-  ForwardContext context;
-  AttentionFacts attention;
-  at::Tensor rows_t;  // ids of the tokens between the layers, for dropout
-};
-
-/// x + attention(norm(x)), then x + mlp(norm(x)).
-class Block final : public Layer {
+/// The layer of the built-in families: x + attention(norm(x)), then x + mlp(norm(x)).
+class Block final : public DecoderLayer {
  public:
   Block(const ModelConfig& model, Parallel parallel);
-  at::Tensor forward(const at::Tensor& x_tD, const TokenFacts& tokens);
-
-  /// Read in every forward. selective: outputs of norms, activations and (on the unfused path) probabilities are
-  /// recomputed in backward; full: everything but the block's input.
-  config::Recompute recompute = config::Recompute::none;
+  at::Tensor forward(const at::Tensor& x_tD, const TokenFacts& tokens) override;
 
  private:
-  at::Tensor body(const at::Tensor& x_tD, const TokenFacts& tokens, bool selective);
-
   std::shared_ptr<Norm> attention_norm_, mlp_norm_;
   std::shared_ptr<Attention> attention_;
   std::shared_ptr<Mlp> mlp_;
@@ -80,7 +69,8 @@ class Decoder final : public Layer {
   /// Those of the layers with experts.
   std::vector<std::shared_ptr<Router>> routers() const;
 
-  void set_recompute(config::Recompute mode);
+  /// Of the layers, from now on. selective: see TokenFacts; full: everything but the inputs of the layers.
+  void set_recompute(config::Recompute mode) { recompute_ = mode; }
   struct UnitOptions {
     std::int64_t layers_per_unit = 1;      // 0: the whole model is one unit
     bool head_weight_in_backward = false;  // CrossEntropyOptions::gradients_in_backward
@@ -107,15 +97,19 @@ class Decoder final : public Layer {
     return in_unit(hooks_, hooks_ ? visits_[v] : UnitVisit{}, std::forward<Body>(body));
   }
   TokenFacts facts_of(const ForwardContext& context, at::ScalarType dtype);
+  void check_own_layers() const;
+  at::Tensor forward_layer(DecoderLayer& layer, const at::Tensor& x_tD, const TokenFacts& tokens) const;
 
   const ModelConfig model_;
   const DecoderPart part_;
+  const ModelFamily* const family_;  // nullptr: built in
+  config::Recompute recompute_ = config::Recompute::none;
   std::optional<Rope> rope_;  // none for learned positions
   const Parallel parallel_;
   std::shared_ptr<ParallelVocabulary> embedding_;  // also of a last part whose head is tied
   std::shared_ptr<LearnedPositions> positions_;
   std::shared_ptr<Dropout> dropout_;
-  std::vector<std::shared_ptr<Block>> blocks_;
+  std::vector<std::shared_ptr<DecoderLayer>> blocks_;
   std::shared_ptr<Norm> norm_;
   std::shared_ptr<ColumnLinear> head_;  // none if tied: the embedding's weight is used
 
@@ -123,8 +117,6 @@ class Decoder final : public Layer {
   std::vector<UnitVisit> visits_;
 };
 
-/// The options of an attention layer that a model config implies.
-AttentionOptions attention_options(const ModelConfig& model);
 /// Plain or scaled; none for families with learned positions.
 std::optional<RopeOptions> rope_options(const ModelConfig& model);
 

@@ -1,5 +1,6 @@
 #include "trireme/module/flat_parameters.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -60,6 +61,22 @@ FlatParameters::~FlatParameters() {
 at::Tensor FlatParameters::part(const at::Tensor& all, std::size_t i) const {
   const at::Tensor& value = parameters_[i].value;
   return all.narrow(0, offsets_[i], value.numel()).view(value.sizes());
+}
+
+KeptTensor FlatParameters::kept() const {
+  const std::int64_t begin = options_.shards ? group_.rank() * shard_.numel() : 0, end = begin + shard_.numel();
+  KeptTensor out{shard_, {}};
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const at::Tensor& value = parameters_[i].value;
+    const std::int64_t first = std::clamp(offsets_[i], begin, end),
+                       last = std::clamp(offsets_[i] + value.numel(), begin, end);
+    if (first == last) continue;
+    out.parts.push_back({.name = parameters_[i].name,
+                         .sizes = value.sizes().vec(),
+                         .range = {first - offsets_[i], last - offsets_[i]},
+                         .offset = first - begin});
+  }
+  return out;
 }
 
 void FlatParameters::start_gather() {

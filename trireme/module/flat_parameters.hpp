@@ -31,6 +31,9 @@ class FlatParameters {
   bool trained() const { return trained_; }
   std::int64_t numel() const { return numel_; }  // without padding
 
+  /// The shard, and what is in it; without padding.
+  KeptTensor kept() const;
+
   void start_gather();
   void finish_gather();  // starts it if that is still to be done
   void free();

@@ -115,6 +115,23 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
     return out;
   }
 
+  std::vector<KeptTensor> kept() const {
+    std::vector<KeptTensor> out;
+    for (const UnitState& unit : units_)
+      for (const auto& flat : unit.flats) out.push_back(flat->kept());
+    return out;
+  }
+  std::vector<std::pair<std::string, std::vector<std::int64_t>>> parameter_sizes() const {
+    std::vector<std::pair<std::string, std::vector<std::int64_t>>> out;
+    for (const UnitState& unit : units_)
+      for (const auto& flat : unit.flats)
+        for (const NamedTensor& parameter : flat->parameters())
+          out.emplace_back(parameter.name, parameter.value.sizes().vec());
+    return out;
+  }
+  const std::vector<NamedTensor>& buffers() const { return buffers_; }
+  Group& group() const { return group_; }
+
   std::vector<UnitSize> sizes() const {
     std::vector<UnitSize> out;
     for (const UnitState& unit : units_) {
@@ -406,6 +423,13 @@ ShardedModule::ShardedModule(ShardedModule&&) noexcept = default;
 
 std::vector<at::Tensor> ShardedModule::shards() const { return core_->shards(); }
 std::vector<ShardedModule::UnitSize> ShardedModule::units() const { return core_->sizes(); }
+std::vector<KeptTensor> ShardedModule::kept() const { return core_->kept(); }
+std::vector<NamedTensor> ShardedModule::buffers() const { return core_->buffers(); }
+bool ShardedModule::is_replicated() const { return core_->options().sharding == Sharding::no_shard; }
+Group& ShardedModule::group() const { return core_->group(); }
+std::vector<std::pair<std::string, std::vector<std::int64_t>>> ShardedModule::parameter_sizes() const {
+  return core_->parameter_sizes();
+}
 void ShardedModule::zero_grad() { core_->zero_grad(); }
 double ShardedModule::clip_grad_norm(double max_norm) { return core_->clip_grad_norm(max_norm); }
 void ShardedModule::for_each_whole(const std::function<void(const std::string&, const at::Tensor&)>& f) const {

@@ -65,6 +65,14 @@ class ShardedModule {
   };
   std::vector<UnitSize> units() const;
 
+  /// What this rank keeps, trained or not, and the buffers: for checkpoints (module_checkpoint.hpp).
+  std::vector<KeptTensor> kept() const;
+  std::vector<NamedTensor> buffers() const;
+  bool is_replicated() const;  // Sharding::no_shard
+  Group& group() const;
+  /// Names and sizes of all parameters.
+  std::vector<std::pair<std::string, std::vector<std::int64_t>>> parameter_sizes() const;
+
   /// Forgets all gradients, also those of microbatches with no_sync() that no reduction followed, which an optimizer's
   /// zero_grad() does not see.
   void zero_grad();

@@ -6,6 +6,7 @@
 #include <torch/nn/module.h>
 
 #include "trireme/comm/group.hpp"
+#include "trireme/layout/split.hpp"
 
 namespace trireme {
 
@@ -28,6 +29,19 @@ inline Reduce reduction_of(GradientScale gradients) {
 struct NamedTensor {
   std::string name;
   at::Tensor value;
+};
+
+/// A tensor of this rank that an optimizer updates as one, and the parts of parameters in it: a parameter itself, or a
+/// flat shard of several.
+struct KeptTensor {
+  struct Part {
+    std::string name;                 // of the parameter
+    std::vector<std::int64_t> sizes;  // of all of it
+    Range range;                      // the elements that are here, in row-major order
+    std::int64_t offset = 0;          // of the first of them in the tensor
+  };
+  at::Tensor tensor;
+  std::vector<Part> parts;
 };
 
 /// Each parameter once, in the order of registration.

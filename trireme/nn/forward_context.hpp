@@ -36,7 +36,7 @@ struct ForwardContext {
   /// For a balancing loss over all layers (Decoder sets it).
   std::shared_ptr<PooledBalance> pooled_balance = {};
   /// Of a layer that is recomputed in backward: the experts that its router chose in forward. A second choice could
-  /// differ, by rounding. Block sets it.
+  /// differ, by rounding. run_layer sets it.
   std::shared_ptr<at::Tensor> chosen_experts = {};
 
   /// Called with the output of every module on the residual stream and the module's full name: to compare two runs.

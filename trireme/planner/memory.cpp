@@ -14,6 +14,7 @@
 #include "trireme/config/schema/derive.hpp"
 #include "trireme/config/schema/family.hpp"
 #include "trireme/config/schema/pipeline.hpp"
+#include "trireme/config/schema/registered_families.hpp"
 #include "trireme/layout/param_layout.hpp"
 #include "trireme/schedule/replay.hpp"
 
@@ -341,6 +342,27 @@ void add_communication(MemoryPlan& plan, const Run& run) {
   plan.buffers += context_buffers(run) + expert_buffers(run);
 }
 
+/// A registered family: layers may differ, and all count as the largest one.
+void set_own_layers(LocalParameters& out, const ModelConfig& m, const ParamLayout& layout, std::int64_t expert_ranks) {
+  const config::OwnParameters own = config::own_parameters(m);
+  std::int64_t most = -1;
+  for (const Specs& layer : own.layers) {
+    UnitTensors dense, experts;
+    for (const ParamSpec& spec : layer)
+      if (spec.placement.view == View::expert)
+        experts.push_back(numel(spec.shape) / expert_ranks);
+      else
+        dense.push_back(numel(layout.local_shape(spec)));
+    if (elements(dense) + elements(experts) <= most) continue;
+    most = elements(dense) + elements(experts);
+    out.layer = std::move(dense);
+    out.experts = std::move(experts);
+  }
+  out.head.clear();
+  for (const ParamSpec& spec : own.norm) out.head.push_back(numel(layout.local_shape(spec)));
+  if (!m.tie_word_embeddings) out.head.push_back(out.head_weight);
+}
+
 /// The largest unit with a value of at least ten, so that integers are precise enough.
 std::pair<double, std::string_view> unit_for(double bytes) {
   constexpr std::string_view kNames[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
@@ -373,12 +395,14 @@ LocalParameters local_parameters(const ModelConfig& m, std::int64_t tp, std::int
   const std::int64_t matrix = m.num_local_experts / ep * m.hidden_size *
                               (m.moe_intermediate_size > 0 ? m.moe_intermediate_size : m.intermediate_size) /
                               (expert_tp > 0 ? expert_tp : tp);
-  return {.embedding = local(embedding),
-          .layer = local(layer),
-          .experts = m.num_local_experts > 0 ? UnitTensors{2 * matrix, matrix} : UnitTensors{},
-          .head = local(head),
-          .layers = m.num_hidden_layers,
-          .head_weight = local({head_weight})[0]};
+  LocalParameters out{.embedding = local(embedding),
+                      .layer = local(layer),
+                      .experts = m.num_local_experts > 0 ? UnitTensors{2 * matrix, matrix} : UnitTensors{},
+                      .head = local(head),
+                      .layers = m.num_hidden_layers,
+                      .head_weight = local({head_weight})[0]};
+  if (config::family_of(m).is_registered()) set_own_layers(out, m, layout, ep * (expert_tp > 0 ? expert_tp : tp));
+  return out;
 }
 
 std::int64_t loss_tile_tokens(bool on_gpu) { return on_gpu ? 4096 : 256; }

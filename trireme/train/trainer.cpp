@@ -68,8 +68,8 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
   const bool resumes = !candidates.empty();
   io_.status(resumes || config_.model.init == "random" ? "building the model"
                                                        : text("reading the weights, ", config_.model.init));
-  model_ = std::make_unique<TrainingModel>(config_, context, static_cast<int>(batches_->num_microbatches()), resumes,
-                                           io_.warnings);
+  model_ = std::make_unique<TrainingModel>(config_, mesh_, context.device(),
+                                           static_cast<int>(batches_->num_microbatches()), resumes, io_.warnings);
   if (resumes) resume_from_checkpoint(candidates);
   if (!resumed_ || resumed_->random.empty())
     seed_generators(random_, static_cast<std::uint64_t>(config_.run.seed), begin_, context.rank());

@@ -11,6 +11,7 @@
 #include "trireme/config/schema/lr_schedule.hpp"
 #include "trireme/optim/loss_scale.hpp"
 #include "trireme/runtime/process_setup.hpp"
+#include "trireme/runtime/rank/parallel_context.hpp"
 #include "trireme/train/batches.hpp"
 #include "trireme/train/checkpoint_saver.hpp"
 #include "trireme/train/device_memory.hpp"

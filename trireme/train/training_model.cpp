@@ -10,13 +10,13 @@
 #include "trireme/config/rules/training_rules.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
 #include "trireme/config/schema/pipeline.hpp"
-#include "trireme/model/hugging_face.hpp"
 #include "trireme/model/stage.hpp"
 #include "trireme/nn/init_scope.hpp"
 #include "trireme/planner/memory.hpp"
 #include "trireme/schedule/generate.hpp"
 #include "trireme/train/component_options.hpp"
 #include "trireme/train/dtypes.hpp"
+#include "trireme/train/initial_values.hpp"
 
 namespace trireme {
 namespace {
@@ -25,27 +25,17 @@ ParamValues no_values() {
   return [](const Param&, Range, const at::Tensor& out) { out.zero_(); };
 }
 
-/// `weights` is what the values are read from, if they are, and must live as long.
-ParamValues initial_values(const Config& config, const std::vector<ModelChunk>& chunks, Mesh& mesh,
-                           std::unique_ptr<HuggingFaceWeights>& weights) {
-  const std::string& init = config.model.init;
-  if (init == "random") return random_values(mesh, init_options(config));
-  require<ConfigError>(init.starts_with("hf:"), "model.init = \"", init, "\": must be \"random\" or \"hf:FOLDER\"");
-  std::vector<Param> params;
-  for (const ModelChunk& chunk : chunks) params.insert(params.end(), chunk.params.begin(), chunk.params.end());
-  weights = std::make_unique<HuggingFaceWeights>(config.model, params, init.substr(3));
-  return weights->values(mesh);
-}
-
 }  // namespace
 
-TrainingModel::TrainingModel(const Config& config, ParallelContext& context, int microbatches, bool resumes,
+TrainingModel::TrainingModel(const Config& config, Mesh& mesh, at::Device device, int microbatches, bool resumes,
                              std::vector<std::string>& warnings)
-    : parallelism_(config.parallelism), context_(context), router_bias_rate_(config.model.router_bias_update_rate) {
-  Mesh& mesh = context.mesh();
+    : parallelism_(config.parallelism),
+      mesh_(mesh),
+      device_(device),
+      router_bias_rate_(config.model.router_bias_update_rate) {
   const schedule::Schedule schedule = pipeline_schedule(parallelism_, microbatches);
   const schedule::Program& program = schedule.programs[static_cast<std::size_t>(mesh.coord(Axis::pp))];
-  loss_options_ = {.tile_tokens = planner::loss_tile_tokens(context.device().is_cuda()),
+  loss_options_ = {.tile_tokens = planner::loss_tile_tokens(device.is_cuda()),
                    .gradients_in_backward = schedule::microbatches_in_flight(program) > 1};
   std::vector<ModelChunk> chunks;
   {
@@ -62,17 +52,22 @@ TrainingModel::TrainingModel(const Config& config, ParallelContext& context, int
     }
   }
 
-  std::unique_ptr<HuggingFaceWeights> weights;
-  const ParamValues values = resumes ? no_values() : initial_values(config, chunks, mesh, weights);
-  if (weights && !weights->note().empty()) warnings.push_back(weights->note());
+  std::optional<InitialValues> initial;
+  if (!resumes) {
+    std::vector<Param> params;
+    for (const ModelChunk& chunk : chunks) params.insert(params.end(), chunk.params.begin(), chunk.params.end());
+    initial.emplace(config, params, mesh);
+  }
+  if (initial && !initial->note().empty()) warnings.push_back(initial->note());
 
   std::vector<UnitPlan> units;
   for (const ModelChunk& chunk : chunks) units.push_back(chunk.units);
   ZeroOptions options = zero_options(config);
-  options.device = context.device();
+  options.device = device;
   // Ranks read or draw different amounts of weights, from storage of different speed.
-  const TimeLimit limit(context.world(), std::max(config.comm.init_timeout_s, config.comm.timeout_s));
-  zero_ = std::make_unique<Zero>(std::move(chunks), mesh, options, update_options(config), values);
+  const TimeLimit limit(mesh.world(), std::max(config.comm.init_timeout_s, config.comm.timeout_s));
+  zero_ = std::make_unique<Zero>(std::move(chunks), mesh, options, update_options(config),
+                                 initial ? initial->values() : no_values());
   for (std::size_t i = 0; i < decoders_.size(); ++i)
     decoders_[i]->use_units(&unit_trace_.around(zero_->chunk(i), units[i]), units[i]);
   if (router_bias_rate_ > 0)
@@ -95,14 +90,14 @@ ChunkOutput TrainingModel::forward(int chunk, const Microbatch& microbatch, cons
 }
 
 void TrainingModel::update_routers(bool applied) {
-  update_selection_biases(biased_routers_, context_.mesh(), applied ? router_bias_rate_ : 0);
+  update_selection_biases(biased_routers_, mesh_, applied ? router_bias_rate_ : 0);
 }
 
 /// What is sent stays in memory until the pipeline has run empty, so that is done now and then.
 at::Tensor TrainingModel::evaluate(std::int64_t count, const std::function<Microbatch(std::int64_t)>& batch) {
   const at::NoGradGuard no_grad;
   const std::int64_t at_once = std::min(count, 4 * parallelism_.pp);
-  at::Tensor sum = at::zeros({}, at::TensorOptions(at::kDouble).device(context_.device()));
+  at::Tensor sum = at::zeros({}, at::TensorOptions(at::kDouble).device(device_));
   for (std::int64_t begin = 0; begin < count; begin += at_once) {
     const auto batches = static_cast<int>(std::min(at_once, count - begin));
     std::map<int, Microbatch> known;  // a rank with several chunks needs a batch several times
@@ -124,8 +119,7 @@ at::Tensor TrainingModel::evaluate(std::int64_t count, const std::function<Micro
 Executor& TrainingModel::evaluator(int batches) {
   std::unique_ptr<Executor>& known = evaluators_[batches];
   if (!known)
-    known = std::make_unique<Executor>(schedule::forward_only(executor_->schedule(), batches), context_.mesh(),
-                                       context_.device());
+    known = std::make_unique<Executor>(schedule::forward_only(executor_->schedule(), batches), mesh_, device_);
   return *known;
 }
 

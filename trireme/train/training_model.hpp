@@ -9,7 +9,6 @@
 
 #include "trireme/engine/executor.hpp"
 #include "trireme/model/decoder.hpp"
-#include "trireme/runtime/rank/parallel_context.hpp"
 #include "trireme/train/batches.hpp"
 #include "trireme/train/non_finite.hpp"
 #include "trireme/train/unit_trace.hpp"
@@ -29,7 +28,7 @@ class TrainingModel {
  public:
   /// Collective. `config` has resolved dtypes; notes about the loaded weights are added to `warnings`. `resumes`: a
   /// checkpoint will set the weights, which are zero until then.
-  TrainingModel(const Config& config, ParallelContext& context, int microbatches, bool resumes,
+  TrainingModel(const Config& config, Mesh& mesh, at::Device device, int microbatches, bool resumes,
                 std::vector<std::string>& warnings);
 
   Zero& zero() { return *zero_; }
@@ -48,7 +47,8 @@ class TrainingModel {
   Executor& evaluator(int batches);
 
   const ParallelismConfig parallelism_;
-  ParallelContext& context_;
+  Mesh& mesh_;
+  const at::Device device_;
   CrossEntropyOptions loss_options_;
   std::vector<std::shared_ptr<Decoder>> decoders_;  // of the chunks of this rank
   double router_bias_rate_ = 0;

@@ -10,6 +10,7 @@
 #include "trireme/base/stopwatch.hpp"
 #include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/counts.hpp"
+#include "trireme/config/schema/family.hpp"
 #include "trireme/config/schema/pipeline.hpp"
 #include "trireme/planner/memory.hpp"
 #include "trireme/report/run_folder.hpp"
@@ -94,7 +95,9 @@ void TrainingReport::print_header(const TrainIo& io, const std::string& data, co
   if (!resumed_from.empty()) lines.emplace_back("resume", resumed_from);
   output_.console().header(lines);
   std::vector<std::string> warnings = io.warnings;
-  if (const std::string lack = what_transformers_lacks(config_.model, config_.precision.param); !lack.empty())
+  const bool is_registered = config::family_of(config_.model).is_registered();  // which is a warning of the config
+  if (const std::string lack = what_transformers_lacks(config_.model, config_.precision.param);
+      !lack.empty() && !is_registered)
     warnings.push_back("the weights will be saved without a config.json for transformers: " + lack);
   for (const std::string& warning : warnings) output_.console().warning(warning);
 }

@@ -43,6 +43,24 @@ void for_each_full_param_of_stage(Zero& zero, const GiveFull& f) {
   give_frozen(zero, f);
 }
 
+void for_each_full_shard_of_stage(
+    const Zero& zero, const ShardOfBucket& own,
+    const std::function<void(const Param& param, const at::Tensor& local, const at::Tensor& full)>& f) {
+  const at::NoGradGuard no_grad;
+  for (const ZeroPart* part : zero.parts()) {
+    const Partition& partition = part->partition;
+    for (std::size_t b = partition.num_buckets(); b-- > 0;) {
+      const at::Tensor bucket = partition.shards().all_gather(own(*part, b).detach().contiguous()).wait();
+      const std::vector<FlatSlot>& slots = partition.bucket(b).slots;
+      for (std::size_t s = slots.size(); s-- > 0;) {
+        const Param& param = partition.params()[slots[s].item];
+        const at::Tensor local = bucket.narrow(0, slots[s].offset, slots[s].numel).view(param.value.sizes()).clone();
+        f(param, local, gather_full_tensor(local, param.spec, partition.mesh()).value);
+      }
+    }
+  }
+}
+
 void for_each_full_param(Zero& zero, const std::function<void(const ModelParam& param, const at::Tensor& full)>& f) {
   const at::NoGradGuard no_grad;
   zero.finish_gathers();

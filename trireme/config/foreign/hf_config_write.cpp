@@ -9,6 +9,7 @@
 #include "trireme/config/read/setting.hpp"
 #include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/family.hpp"
+#include "trireme/config/schema/registered_families.hpp"
 
 namespace trireme::config {
 namespace {
@@ -166,6 +167,7 @@ std::string hf_config_json(const ModelConfig& m, const std::string& dtype, const
   const FamilyInfo* family = find_family(m.model_type);
   require<ConfigError>(family != nullptr, "model.model_type = \"", shortened(m.model_type),
                        "\" cannot be written for transformers, only ", all_family_names());
+  require_built_in(m, "a config.json for transformers");
   require(m.hidden_size > 0 && m.num_attention_heads > 0 && m.num_key_value_heads > 0 && m.head_dim > 0 &&
               m.intermediate_size > 0,
           "hf_config_json: the model's sizes are not derived");

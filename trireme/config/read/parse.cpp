@@ -14,6 +14,7 @@
 #include "trireme/config/read/toml_file.hpp"
 #include "trireme/config/schema/fields.hpp"
 #include "trireme/config/schema/presets.hpp"
+#include "trireme/config/schema/registered_families.hpp"
 
 namespace trireme::config {
 namespace {
@@ -387,6 +388,7 @@ Place LoadedConfig::place_of(const std::string& key) const {
 
 LoadedConfig load_settings(const std::string& file, const std::string& file_text, const Settings& from_file,
                            const Settings& from_flags) {
+  close_families();
   return Loader(file, file_text).load(from_file, from_flags);
 }
 

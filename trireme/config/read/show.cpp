@@ -112,9 +112,11 @@ std::string describe_model(const LoadedConfig& loaded) {
                          " layers · hidden ", m.hidden_size, " · ", m.num_attention_heads, " heads (",
                          m.num_key_value_heads, " key-value) · vocab ", thousands(m.vocab_size), "\n");
   out += text("parameters   ", thousands(n.total()), m.tie_word_embeddings ? " (embedding tied)" : "", ": embedding ",
-              thousands(n.embedding), n.positions ? " · positions " + thousands(n.positions) : "", " · attention ",
-              thousands(n.attention), " · mlp ", thousands(n.mlp), n.router ? " · router " + thousands(n.router) : "",
-              " · norms ", thousands(n.norms), n.head ? " · head " + thousands(n.head) : "", "\n");
+              thousands(n.embedding), n.positions ? " · positions " + thousands(n.positions) : "",
+              n.own ? " · layers " + thousands(n.own)
+                    : text(" · attention ", thousands(n.attention), " · mlp ", thousands(n.mlp)),
+              n.router ? " · router " + thousands(n.router) : "", " · norms ", thousands(n.norms),
+              n.head ? " · head " + thousands(n.head) : "", "\n");
   if (m.num_local_experts > 0)
     out += text("active       ", thousands(active_parameters(m)), " parameters a token (", m.num_experts_per_tok,
                 " of ", m.num_local_experts, " experts)\n");

@@ -47,7 +47,8 @@ std::vector<std::string> names_of_all_families() {
 /// optimizer.no_decay: patterns that match no parameter.
 void check_no_decay(Rules& rules) {
   const Config& c = rules.config;
-  const bool named = find_family(c.model.model_type) != nullptr && c.model.num_hidden_layers > 0 &&
+  const FamilyInfo* family = find_family(c.model.model_type);
+  const bool named = family != nullptr && !family->is_registered() && c.model.num_hidden_layers > 0 &&
                      c.model.num_hidden_layers <= kMaxNamedLayers;
   const std::vector<std::string> names = named ? parameter_names(c.model) : std::vector<std::string>();
   for (const std::string& word : c.optimizer.no_decay) {
@@ -97,6 +98,27 @@ void check_lr_schedule(Rules& rules) {
   if (s.min_lr == 0 && s.decay_end_step < steps && s.warmup_steps < s.decay_end_step)
     rules.warn("the learning rate is 0 from step ", Steps(std::ceil(s.decay_end_step) + 1), " on, of ",
                c.training.steps, " (decay_end_step = ", s.decay_end_step, ", min_lr = 0): those steps train nothing");
+}
+
+/// What only built-in families have.
+void check_registered_family(Rules& rules) {
+  const Config& c = rules.config;
+  const FamilyInfo* family = find_family(c.model.model_type);
+  if (family == nullptr || !family->is_registered()) return;
+  const std::string whose = text(" with the family ", family->name),
+                    why = "this program has registered it: other formats have no names for its parameters";
+  if (c.model.init.starts_with("hf:"))
+    rules.violation_of({"model.init", "model.model_type"},
+                       text("model.init = \"", shortened(c.model.init), "\"", whose), why,
+                       "\"random\"; a run goes on from its own checkpoints");
+  if (c.checkpoint.format == "nanotron")
+    rules.violation_of({"checkpoint.format", "model.model_type"}, text("checkpoint.format = \"nanotron\"", whose), why,
+                       "\"trireme\"");
+  if (c.checkpoint.export_hf)  // derived: off
+    rules.violation_of({"checkpoint.export_hf", "model.model_type"}, text("checkpoint.export_hf = true", whose), why,
+                       "leave it out");
+  rules.warn("the family ", family->name, " is one of this program: activations are predicted as those of ",
+             family->like, ", and no weights are written for transformers or nanotron");
 }
 
 void check_checkpoint_format(Rules& rules) {
@@ -240,6 +262,7 @@ std::vector<Violation> validate(const LoadedConfig& loaded, const Started& start
   check_no_decay(rules);
   check_profiler(rules);
   check_checkpoint_format(rules);
+  check_registered_family(rules);
   check_data(rules);
   check_validation(rules);
   note(rules);

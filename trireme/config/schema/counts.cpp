@@ -5,6 +5,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/config/schema/family.hpp"
+#include "trireme/config/schema/registered_families.hpp"
 
 namespace trireme::config {
 namespace {
@@ -44,6 +45,33 @@ std::int64_t active_layer_weights(const ModelConfig& m) {
          shared_expert_weights(m);
 }
 
+bool is_of_experts(const ParamSpec& spec) { return spec.placement.view == View::expert; }
+
+std::int64_t elements_of(const std::vector<ParamSpec>& specs) {
+  std::int64_t sum = 0;
+  for (const ParamSpec& spec : specs) sum += numel(spec.shape);
+  return sum;
+}
+
+/// Elements of the layers of a registered family: those that a token uses. `matrices`: only of matmuls.
+double own_active_elements(const ModelConfig& m, bool matrices) {
+  const double visited = m.num_local_experts > 0
+                             ? static_cast<double>(m.num_experts_per_tok) / static_cast<double>(m.num_local_experts)
+                             : 1;
+  double sum = 0;
+  for (const std::vector<ParamSpec>& layer : own_parameters(m).layers)
+    for (const ParamSpec& spec : layer)
+      if (!matrices || spec.shape.size() > 1)
+        sum += static_cast<double>(numel(spec.shape)) * (is_of_experts(spec) ? visited : 1);
+  return sum;
+}
+
+/// Weights of all layers that are used in matmuls with a token.
+double active_weights(const ModelConfig& m) {
+  if (family_of(m).is_registered()) return own_active_elements(m, /*matrices=*/true);
+  return static_cast<double>(m.num_hidden_layers * active_layer_weights(m));
+}
+
 /// Forward FLOPs per token for the attention scores and their product with the values, all layers.
 double score_flops(const ModelConfig& m, std::int64_t seq_len, CountedScores which) {
   const double full = 4.0 * static_cast<double>(m.num_hidden_layers * query_width(m)) * static_cast<double>(seq_len);
@@ -67,6 +95,13 @@ ParameterCounts count_parameters(const ModelConfig& m) {
   ParameterCounts n;
   n.embedding = m.vocab_size * h;
   n.positions = family.positions == PositionKind::learned ? m.max_position_embeddings * h : 0;
+  n.head = m.tie_word_embeddings ? 0 : m.vocab_size * h;
+  if (family.is_registered()) {
+    const OwnParameters own = own_parameters(m);
+    for (const std::vector<ParamSpec>& layer : own.layers) n.own += elements_of(layer);
+    n.norms = elements_of(own.norm);
+    return n;
+  }
   n.attention = layers * (attention_weights(m) + attention_biases(m));
   n.mlp = layers * std::max<std::int64_t>(1, experts) * mlp_weights(m);
   if (family.mlp == MlpKind::gelu) n.mlp += layers * (m.intermediate_size + h);
@@ -74,11 +109,14 @@ ParameterCounts count_parameters(const ModelConfig& m) {
   n.router = layers * experts * (h + (m.router_bias_update_rate > 0 ? 1 : 0));
   n.norms = (2 * layers + 1) * h * (family.norm == NormKind::layer_norm ? 2 : 1);
   if (m.qk_norm) n.norms += layers * 2 * m.head_dim;
-  n.head = m.tie_word_embeddings ? 0 : m.vocab_size * h;
   return n;
 }
 
 std::int64_t active_parameters(const ModelConfig& m) {
+  if (family_of(m).is_registered()) {
+    const ParameterCounts n = count_parameters(m);
+    return n.total() - n.own + static_cast<std::int64_t>(own_active_elements(m, /*matrices=*/false));
+  }
   const std::int64_t idle = m.num_local_experts > 0 ? m.num_local_experts - m.num_experts_per_tok : 0;
   return count_parameters(m).total() - m.num_hidden_layers * idle * mlp_weights(m);
 }
@@ -89,8 +127,7 @@ Recompute recompute_of(const std::string& mode) {
 }
 
 double model_flops_per_token(const ModelConfig& m, std::int64_t seq_len, CountedScores which) {
-  const auto weights =
-      static_cast<double>(m.num_hidden_layers * active_layer_weights(m) + m.vocab_size * m.hidden_size);
+  const double weights = active_weights(m) + static_cast<double>(m.vocab_size * m.hidden_size);
   return 6 * weights + 3 * score_flops(m, seq_len, which);
 }
 
@@ -98,7 +135,7 @@ double recompute_flops_per_token(const ModelConfig& m, std::int64_t seq_len, Cou
   if (recompute == Recompute::none) return 0;
   const double scores = score_flops(m, seq_len, which);
   if (recompute == Recompute::selective) return scores;
-  return scores + 2.0 * static_cast<double>(m.num_hidden_layers * active_layer_weights(m));
+  return scores + 2.0 * active_weights(m);
 }
 
 double published_selective_flops_per_token(const ModelConfig& m, std::int64_t seq_len) {

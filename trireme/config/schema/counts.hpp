@@ -21,8 +21,9 @@ struct ParameterCounts {
   std::int64_t router = 0;
   std::int64_t norms = 0;
   std::int64_t head = 0;  // 0 if tied to the embedding
+  std::int64_t own = 0;   // all layers of a registered family, instead of attention, mlp, router and their norms
 
-  std::int64_t total() const { return embedding + positions + attention + mlp + router + norms + head; }
+  std::int64_t total() const { return embedding + positions + attention + mlp + router + norms + head + own; }
 };
 /// Keeps the counts below within 64 bits: validate() rejects a model with more than kMaxParameters.
 constexpr std::int64_t kMaxParameters = 1'000'000'000'000'000;

@@ -28,6 +28,7 @@ class Deriver {
     c_.parallelism.pp_schedule = schedule::canonical_schedule(c_.parallelism.pp_schedule);
     if (c_.parallelism.expert_tp == 0) set("parallelism.expert_tp", c_.parallelism.expert_tp, c_.parallelism.tp, "tp");
     decay();
+    exports();
     for (std::size_t i = 0; i < c_.data.size(); ++i)
       if (c_.data[i].seq_len == 0)
         set(text("data.", i, ".seq_len"), c_.data[i].seq_len, c_.training.seq_len, "training.seq_len");
@@ -115,6 +116,14 @@ class Deriver {
                                                          {"precision.states", &p.states}};
     for (const auto& [key, value] : keys)
       if (!loaded_.is_given(key)) set(key, *value, std::string("float64"), "float64 weights");
+  }
+
+  /// transformers has no class for a registered family.
+  void exports() {
+    const FamilyInfo* family = find_family(c_.model.model_type);
+    if (family == nullptr || !family->is_registered() || loaded_.is_given("checkpoint.export_hf")) return;
+    set("checkpoint.export_hf", c_.checkpoint.export_hf, false,
+        text("the family ", family->name, " is registered").c_str());
   }
 
   void degrees() {

@@ -4,6 +4,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/config/read/setting.hpp"
+#include "trireme/config/schema/registered_families.hpp"
 
 namespace trireme::config {
 namespace {
@@ -136,7 +137,7 @@ std::span<const FamilyInfo> families() { return kFamilies; }
 const FamilyInfo* find_family(std::string_view name) {
   for (const FamilyInfo& family : kFamilies)
     if (family.name == name) return &family;
-  return nullptr;
+  return find_registered_family(name);
 }
 
 const FamilyInfo& family_of(const ModelConfig& m) {
@@ -147,12 +148,13 @@ const FamilyInfo& family_of(const ModelConfig& m) {
 std::vector<std::string> family_names() {
   std::vector<std::string> names;
   for (const FamilyInfo& family : kFamilies) names.emplace_back(family.name);
+  for (std::string& name : registered_family_names()) names.push_back(std::move(name));
   return names;
 }
 
 std::string all_family_names() {
   std::string names;
-  for (const FamilyInfo& family : kFamilies) names += text(names.empty() ? "" : ", ", family.name);
+  for (const std::string& name : family_names()) names += text(names.empty() ? "" : ", ", name);
   return names;
 }
 

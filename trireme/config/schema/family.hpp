@@ -55,11 +55,15 @@ struct FamilyInfo {
   std::int64_t default_mlp_ratio;  // intermediate_size / hidden_size if not given; 0: required
   bool scaled_residual_init;       // weights that write to the residual stream are initialized / sqrt(2 layers)
   HfTraits hf;
+  /// Of a family that the program has registered (registered_families.hpp): the built-in one that it is like.
+  std::string_view like = {};
+
+  bool is_registered() const { return !like.empty(); }
 };
 
-/// All families, in the order of the enum.
+/// The built-in families, in the order of the enum.
 std::span<const FamilyInfo> families();
-/// nullptr for an unknown model_type.
+/// Built in or registered; nullptr for an unknown model_type.
 const FamilyInfo* find_family(std::string_view name);
 /// ConfigError for an unknown model_type.
 const FamilyInfo& family_of(const ModelConfig& model);

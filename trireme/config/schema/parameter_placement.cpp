@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trireme/base/error.hpp"
+#include "trireme/config/schema/registered_families.hpp"
 
 namespace trireme {
 namespace {
@@ -17,6 +18,7 @@ std::string_view name_in_layer(std::string_view name) {
 }  // namespace
 
 Placement parameter_placement(const ModelConfig& m, std::string_view name) {
+  config::require_built_in(m, "the placement of parameters");
   const std::string_view inner = name_in_layer(name);
   const auto is = [&](std::initializer_list<std::string_view> names) {
     return std::ranges::find(names, inner) != names.end();

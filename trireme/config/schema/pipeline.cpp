@@ -27,7 +27,7 @@ std::vector<Range> layers_of_chunks(const ModelConfig& m, const ParallelismConfi
   }
   const config::ParameterCounts counts = config::count_parameters(m);
   const auto layers = static_cast<std::size_t>(m.num_hidden_layers);
-  const double cost = static_cast<double>(counts.attention + counts.mlp) / static_cast<double>(layers);
+  const double cost = static_cast<double>(counts.attention + counts.mlp + counts.own) / static_cast<double>(layers);
   const double head = static_cast<double>(m.vocab_size) * static_cast<double>(m.hidden_size);
   return layers_over_stages(std::vector<double>(layers, cost), chunks, 0, head);
 }

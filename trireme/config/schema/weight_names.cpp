@@ -4,6 +4,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/config/schema/family.hpp"
+#include "trireme/config/schema/registered_families.hpp"
 
 namespace trireme {
 namespace {
@@ -145,6 +146,7 @@ Shape their_shape(const WeightName& name, const Shape& ours) {
 }
 
 std::vector<WeightName> weight_names(const ModelConfig& model) {
+  config::require_built_in(model, "names of weights");
   return config::family_of(model).hf.names == config::HfNames::gpt2 ? gpt2_names(model) : llama_names(model);
 }
 

@@ -29,7 +29,8 @@ std::optional<WeightPart> part_of_weight(const WeightName& name, const Box& box)
 /// The shape of theirs; `ours`: the full shape of our parameter.
 Shape their_shape(const WeightName& name, const Shape& ours);
 
-/// All weights of a model, layer by layer, named as in the files that transformers writes.
+/// All weights of a model, layer by layer, named as in the files that transformers writes. ConfigError for a registered
+/// family, like all that follow.
 std::vector<WeightName> weight_names(const ModelConfig& model);
 
 /// A parameter of ours with its full shape.

@@ -1,0 +1,63 @@
+#pragma once
+// Checkpoints of any torch::nn::Module and its optimizer, in the format of docs/checkpoints.md: each rank writes its
+// part, the checkpoint appears at once, and it loads on any number of ranks and with any sharding.
+#include <cstdint>
+#include <filesystem>
+
+#include <torch/nn/pimpl.h>
+#include <torch/optim/optimizer.h>
+
+#include "trireme/module/fully_shard.hpp"
+
+namespace trireme {
+
+/// A module whose parameters every rank has whole, alone or with data_parallel(), or a sharded one. It is only referred
+/// to.
+class CheckpointedModule {
+ public:
+  CheckpointedModule(torch::nn::Module& module, Group& group) : module_(&module), group_(&group) {}
+  template <class M>
+  CheckpointedModule(const torch::nn::ModuleHolder<M>& module, Group& group)
+      : CheckpointedModule(*module.ptr(), group) {}
+  CheckpointedModule(ShardedModule& sharded) : sharded_(&sharded), group_(&sharded.group()) {}
+
+  const torch::nn::Module* module() const { return module_; }
+  const ShardedModule* sharded() const { return sharded_; }
+  Group& group() const { return *group_; }
+
+ private:
+  torch::nn::Module* module_ = nullptr;
+  ShardedModule* sharded_ = nullptr;  // one of the two
+  Group* group_;
+};
+
+struct SaveCheckpointOptions {
+  torch::optim::Optimizer* optimizer = nullptr;  // its states too: Adam, AdamW or SGD
+  std::int64_t keep = 0;                         // the newest checkpoints that are kept, at least two; 0: all
+};
+
+/// Saves parameters, buffers (those of rank 0) and optimizer states as FOLDER/step-N, each element once. Collective
+/// over the group. When it returns, no crash can undo it; if it throws, on all ranks, no checkpoint has changed.
+/// Learning rates and other options of the optimizer are not stored.
+///
+///   save_checkpoint("checkpoints", step, {net, group}, {.optimizer = &optimizer});
+///   save_checkpoint("checkpoints", step, model, {.optimizer = &optimizer});      // of fully_shard()
+///
+/// CheckpointError: what could not be written, or a valid checkpoint of this step is there. ConfigError: another
+/// process writes to the folder; the optimizer is another one, or has tensors that are not the module's; the module has
+/// tensor-parallel layers. Returns the path.
+std::filesystem::path save_checkpoint(const std::filesystem::path& folder, std::int64_t step,
+                                      const CheckpointedModule& what, const SaveCheckpointOptions& options = {});
+
+struct LoadCheckpointOptions {
+  torch::optim::Optimizer* optimizer = nullptr;  // its states too
+};
+
+/// Loads a checkpoint, or the newest complete one of a folder, and returns its step. Collective. Tensors keep their own
+/// dtypes. Every byte is verified before anything changes: after an error, on all ranks, all is as before.
+/// CheckpointError: there is none; files are missing or damaged; names or shapes differ from those of the module; the
+/// states are those of another optimizer; parameters that one unit holds had different numbers of steps.
+std::int64_t load_checkpoint(const std::filesystem::path& path, const CheckpointedModule& what,
+                             const LoadCheckpointOptions& options = {});
+
+}  // namespace trireme

@@ -1,0 +1,28 @@
+#pragma once
+// The states of torch's optimizers as tensors by name: Adam, AdamW and SGD.
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include <torch/optim/optimizer.h>
+
+namespace trireme {
+
+/// Of one tensor that an optimizer updates.
+struct TensorState {
+  std::map<std::string, at::Tensor> tensors;  // "exp_avg": of the sizes of the tensor
+  std::optional<std::int64_t> step;           // of an optimizer that counts
+};
+
+/// "AdamW"; ConfigError for an optimizer whose states are not known here.
+std::string optimizer_name(const torch::optim::Optimizer& optimizer);
+/// The states that it has once it has made a step.
+std::vector<std::string> state_names(const torch::optim::Optimizer& optimizer);
+
+/// nullopt: it has not updated the tensor yet.
+std::optional<TensorState> get_state(const torch::optim::Optimizer& optimizer, const at::Tensor& tensor);
+/// nullopt: as if it had not updated the tensor yet.
+void set_state(torch::optim::Optimizer& optimizer, const at::Tensor& tensor, const std::optional<TensorState>& state);
+
+}  // namespace trireme

@@ -1,0 +1,37 @@
+#include "trireme/module/sharded_loader.hpp"
+
+#include "trireme/base/error.hpp"
+
+namespace trireme {
+
+ShardedLoader::ShardedLoader(std::shared_ptr<const Dataset> dataset, const Group& group, const ShardOptions& options)
+    : dataset_(std::move(dataset)),
+      rank_(group.rank()),
+      ranks_(group.size()),
+      last_(options.last),
+      order_{.samples = dataset_->size(),
+             .per_step = options.batch_size,
+             .shuffle = options.shuffle,
+             .seed = options.seed} {
+  require<ConfigError>(order_.samples > 0, "shard: the dataset has no samples");
+  require<ConfigError>(options.batch_size >= ranks_, "shard: batches of ", options.batch_size, " samples over ", ranks_,
+                       " ranks: must be at least one for each");
+  steps_ = last_ == LastBatch::drop ? order_.samples / order_.per_step : order_.steps();
+  require<ConfigError>(steps_ > 0, "shard: ", order_.samples, " samples are less than a batch of ", order_.per_step,
+                       ", and LastBatch::drop leaves nothing\n  fix: a smaller batch_size, or LastBatch::smaller");
+}
+
+std::vector<std::int64_t> ShardedLoader::indices(std::int64_t epoch, std::int64_t step) const {
+  require<ConfigError>(epoch >= 0 && 0 <= step && step < steps_, "shard: step ", step, " of epoch ", epoch,
+                       ": an epoch has the steps 0 to ", steps_ - 1);
+  std::vector<std::int64_t> batch = order_.step(epoch, step);
+  if (last_ == LastBatch::pad)
+    for (std::int64_t i = 0; std::ssize(batch) < order_.per_step;) {  // from the beginning, as often as it takes
+      const std::vector<std::int64_t> again = order_.step(epoch, i++ % order_.steps());
+      const auto missing = std::min<std::int64_t>(order_.per_step - std::ssize(batch), std::ssize(again));
+      batch.insert(batch.end(), again.begin(), again.begin() + missing);
+    }
+  return part_of_step(batch, rank_, ranks_);
+}
+
+}  // namespace trireme

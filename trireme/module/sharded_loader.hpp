@@ -1,0 +1,80 @@
+#pragma once
+// A dataset over the ranks of a group, for a training loop of one's own: each rank gets its part of every batch.
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "trireme/comm/group.hpp"
+#include "trireme/module/dataset.hpp"
+
+namespace trireme {
+
+/// What becomes of the samples that do not fill a batch.
+enum class LastBatch {
+  smaller,  // the last batch has fewer: every sample once; parts differ by at most one, and may be empty
+  drop,     // they are left out of this epoch
+  pad,      // the first samples of the epoch come once more: all parts are of one size
+};
+
+struct ShardOptions {
+  std::int64_t batch_size = 32;  // over all ranks, at least one sample for each
+  bool shuffle = true;
+  std::uint64_t seed = 0;
+  LastBatch last = LastBatch::smaller;
+};
+
+/// The samples of a batch are a function of (seed, epoch, step), whatever the number of ranks: over all ranks every
+/// sample of an epoch comes once. No state: a loop that goes on after a checkpoint begins at its epoch and step.
+///
+///   const ShardedLoader loader = shard(dataset, group, {.batch_size = 256});
+///   for (int epoch = 0; epoch < 3; ++epoch)
+///     for (const Samples& batch : loader.epoch(epoch)) ...
+class ShardedLoader {
+ public:
+  /// ConfigError for an empty dataset, a batch smaller than the group, or one of which nothing is left.
+  ShardedLoader(std::shared_ptr<const Dataset> dataset, const Group& group, const ShardOptions& options);
+
+  std::int64_t steps() const { return steps_; }  // of an epoch
+  /// This rank's part, contiguous in the batch, as indices of the dataset.
+  std::vector<std::int64_t> indices(std::int64_t epoch, std::int64_t step) const;
+  Samples batch(std::int64_t epoch, std::int64_t step) const { return dataset_->get(indices(epoch, step)); }
+
+  class Iterator {
+   public:
+    Iterator(const ShardedLoader& loader, std::int64_t epoch, std::int64_t step)
+        : loader_(&loader), epoch_(epoch), step_(step) {}
+    Samples operator*() const { return loader_->batch(epoch_, step_); }
+    Iterator& operator++() {
+      ++step_;
+      return *this;
+    }
+    bool operator==(const Iterator& other) const { return step_ == other.step_; }
+
+   private:
+    const ShardedLoader* loader_;
+    std::int64_t epoch_, step_;
+  };
+  struct Epoch {
+    Iterator first, last;
+    Iterator begin() const { return first; }
+    Iterator end() const { return last; }
+  };
+  /// The batches of this rank from a step on. The loader must outlive it.
+  Epoch epoch(std::int64_t epoch, std::int64_t first_step = 0) const {
+    return {{*this, epoch, first_step}, {*this, epoch, steps_}};
+  }
+
+ private:
+  std::shared_ptr<const Dataset> dataset_;
+  int rank_, ranks_;
+  LastBatch last_;
+  EpochOrder order_;
+  std::int64_t steps_;
+};
+
+inline ShardedLoader shard(std::shared_ptr<const Dataset> dataset, const Group& group,
+                           const ShardOptions& options = {}) {
+  return {std::move(dataset), group, options};
+}
+
+}  // namespace trireme

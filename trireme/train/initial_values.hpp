@@ -1,0 +1,28 @@
+#pragma once
+// The weights that a run starts from: random, or those of a Hugging Face folder.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trireme/config/schema/config.hpp"
+#include "trireme/model/hugging_face.hpp"
+#include "trireme/nn/param_values.hpp"
+
+namespace trireme {
+
+class InitialValues {
+ public:
+  /// model.init of the config, for the parameters of this rank. ConfigError, CheckpointError.
+  InitialValues(const Config& config, const std::vector<Param>& params, Mesh& mesh);
+
+  /// Valid as long as this object.
+  const ParamValues& values() const { return values_; }
+  /// What to know about a folder that they come from; may be empty.
+  std::string note() const { return folder_ ? folder_->note() : ""; }
+
+ private:
+  std::unique_ptr<HuggingFaceWeights> folder_;
+  ParamValues values_;
+};
+
+}  // namespace trireme
