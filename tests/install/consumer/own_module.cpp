@@ -1,11 +1,17 @@
-// A user's program with a module of its own, built against an installed trireme, on as many ranks as -n says.
+// A user's program with a module of its own, built against an installed trireme, on as many ranks as -n says; and the
+// commands of trireme in it, with a family of its own.
 #include <iostream>
+#include <string_view>
 
 #include <torch/nn.h>
 #include <torch/optim/sgd.h>
 #include <trireme/trireme.hpp>
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "config") {
+    trireme::register_family({.name = "mine", .layer = [](const auto&, const auto&, std::int64_t) { return nullptr; }});
+    return trireme::run_program(argc, argv);
+  }
   const auto run = trireme::init(argc, argv);
   trireme::Group& dp = run->dp_pg();
   at::manual_seed(0);
