@@ -49,7 +49,7 @@ Digits generate(std::int64_t count, std::uint64_t seed) {
 
 int main(int argc, char** argv) {
   const auto run = trireme::init(argc, argv);  // ranks
-  trireme::Group& dp = run->dp_pg();
+  trireme::Group& dp = run->dp_pg();           // ranks
 
   at::manual_seed(0);
   Net net;

@@ -46,11 +46,15 @@ int main(int argc, char** argv) {
   if (words.size() != 2 || words[0] != "verify") return run_program(argc, argv);
 
   bool passed = true;
-  for (const char* axis : {"tp", "dp", "pp"}) {
-    const Config config = read_training_config(words[1], {text("--parallelism.", axis), "2"});
-    const VerifyResult result = verify(config);
-    std::cout << axis << " = 2\n" << result.str() << "\n";
-    passed &= result.passed;
+  try {
+    for (const char* axis : {"tp", "dp", "pp"}) {
+      const Config config = read_training_config(words[1], {text("--parallelism.", axis), "2"});
+      const VerifyResult result = verify(config);
+      std::cout << axis << " = 2\n" << result.str() << "\n";
+      passed &= result.passed;
+    }
+  } catch (const std::exception&) {
+    return report_failure(std::current_exception());  // "error: ..." and the exit code for it
   }
   return passed ? 0 : 1;
 }

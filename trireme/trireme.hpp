@@ -15,5 +15,6 @@
 #include "trireme/nn/init.hpp"
 #include "trireme/nn/linear.hpp"
 #include "trireme/runtime/rank/init.hpp"
+#include "trireme/runtime/rank/rank_main.hpp"
 #include "trireme/train/checked_config.hpp"
 #include "trireme/train/verify.hpp"

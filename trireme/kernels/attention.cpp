@@ -44,10 +44,10 @@ struct AttentionOfBlock : torch::autograd::Function<AttentionOfBlock> {
   }
 };
 
-struct Packed {
+struct HeadViews {
   at::Tensor q, k, v;  // [b, heads, s, d], views
 };
-Packed unpacked(const at::Tensor& heads_bsnd, std::int64_t h) {
+HeadViews unpacked(const at::Tensor& heads_bsnd, std::int64_t h) {
   const at::Tensor heads_bnsd = heads_bsnd.transpose(1, 2);
   const std::int64_t g = (heads_bsnd.size(2) - h) / 2;
   return {heads_bnsd.narrow(1, 0, h), heads_bnsd.narrow(1, h, g), heads_bnsd.narrow(1, h + g, g)};

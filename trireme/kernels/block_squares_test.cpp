@@ -47,13 +47,14 @@ TEST(BlockSquares, OfManyRuns) {
 }
 
 TEST(BlockSquares, InfinityAndNanStay) {
-  for (const double bad : {HUGE_VAL, std::nan("")}) {
-    at::Tensor x = test::normal({3000}, 3), out = at::zeros({3}, at::kDouble);
-    x[1500] = bad;
-    add_block_squares(std::vector<SquaresRun>{{x, 0, 0}}, out);
-    EXPECT_FALSE(std::isfinite(out[1].item<double>()));
-    EXPECT_TRUE(std::isfinite(out[0].item<double>()) && std::isfinite(out[2].item<double>()));
-  }
+  for (const at::Device device : test::devices())
+    for (const double bad : {HUGE_VAL, std::nan("")}) {
+      at::Tensor x = test::normal({3000}, 3), out = at::zeros({3}, at::TensorOptions(at::kDouble).device(device));
+      x[1500] = bad;
+      add_block_squares(std::vector<SquaresRun>{{x.to(device), 0, 0}}, out);
+      EXPECT_FALSE(std::isfinite(out[1].item<double>()));
+      EXPECT_TRUE(std::isfinite(out[0].item<double>()) && std::isfinite(out[2].item<double>()));
+    }
 }
 
 TEST(BlockSquares, SaysWhatIsWrong) {

@@ -1,7 +1,9 @@
 #pragma once
 // Shared by the CUDA kernels: 16 bytes per load and store, sums over a block, and sums over rows in a fixed order.
 // All kernels here are memory-bound.
+#include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -39,6 +41,9 @@ inline bool has_vectors(const at::Tensor& x, std::int64_t width) {
   return !x.defined() ||
          (width * x.element_size() % 16 == 0 && reinterpret_cast<std::uintptr_t>(x.data_ptr()) % 16 == 0);
 }
+
+/// x, or a copy if it does not begin at a multiple of 16 bytes: a view into a flat buffer may begin anywhere.
+inline at::Tensor aligned(const at::Tensor& x) { return !x.defined() || has_vectors(x, 16) ? x : x.clone(); }
 
 /// Calls f(S{}) with the C++ type of the elements.
 template <class F>

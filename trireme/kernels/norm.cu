@@ -189,11 +189,13 @@ void with_shape(const at::Tensor& x, bool is_layer, const F& f) {
 }  // namespace
 
 bool has_norm_on_cuda(const at::Tensor& x) {
-  return x.is_cuda() && has_vectors(x, x.size(-1)) && x.size(-1) * x.element_size() / 16 <= kMostVectors;
+  return x.is_cuda() && x.size(-1) > 0 && has_vectors(x, x.size(-1)) &&
+         x.size(-1) * x.element_size() / 16 <= kMostVectors;
 }
 
-NormResult norm_on_cuda(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
-                        const at::Tensor& bias, double eps) {
+NormResult norm_on_cuda(const at::Tensor& x, const at::Tensor& any_residual, const at::Tensor& any_weight,
+                        const at::Tensor& any_bias, double eps) {
+  const at::Tensor residual = aligned(any_residual), weight = aligned(any_weight), bias = aligned(any_bias);
   const std::int64_t rows = x.numel() / x.size(-1);
   const auto wide = x.options().dtype(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat).requires_grad(false);
   NormResult out{.sum = residual.defined() ? at::empty_like(x) : x, .y = at::empty_like(x)};
@@ -215,8 +217,9 @@ NormResult norm_on_cuda(const at::Tensor& x, const at::Tensor& residual, const a
   return out;
 }
 
-NormGradients norm_backward_on_cuda(const at::Tensor& dy, const at::Tensor& dsum, const at::Tensor& x,
-                                    const at::Tensor& weight, const at::Tensor& mean_T, const at::Tensor& rstd_T) {
+NormGradients norm_backward_on_cuda(const at::Tensor& any_dy, const at::Tensor& any_dsum, const at::Tensor& x,
+                                    const at::Tensor& any_weight, const at::Tensor& mean_T, const at::Tensor& rstd_T) {
+  const at::Tensor dy = aligned(any_dy), dsum = aligned(any_dsum), weight = aligned(any_weight);
   const std::int64_t width = x.size(-1), rows = x.numel() / width;
   const bool is_layer = mean_T.defined();
   NormGradients out{.dx = at::empty_like(x)};

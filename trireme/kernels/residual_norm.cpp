@@ -46,8 +46,10 @@ ResidualNorm residual_norm(const at::Tensor& x, const at::Tensor& residual, cons
   constexpr const char* kName = "residual_norm";
   require_dtype(kName, x);
   if (residual.defined())
-    require(residual.sizes() == x.sizes() && residual.scalar_type() == x.scalar_type(), kName, ": residual of sizes ",
-            residual.sizes(), ", ", residual.scalar_type(), " for x of sizes ", x.sizes(), ", ", x.scalar_type());
+    require(
+        residual.sizes() == x.sizes() && residual.scalar_type() == x.scalar_type() && residual.device() == x.device(),
+        kName, ": residual of sizes ", residual.sizes(), ", ", residual.scalar_type(), " on ", residual.device(),
+        " for x of sizes ", x.sizes(), ", ", x.scalar_type(), " on ", x.device());
   const at::Tensor added = residual.defined() ? residual.contiguous() : residual;
   require_like(kName, "weight", weight, {x.size(-1)}, x.scalar_type(), x.device());
   if (bias.defined()) require_like(kName, "bias", bias, {x.size(-1)}, x.scalar_type(), x.device());

@@ -41,9 +41,10 @@ void expect_equals_formula(const ResidualCase& c) {
 TEST(ResidualNorm, EqualsThePlainFormula) {
   for (const bool layer : {false, true})
     for (const bool residual : {false, true}) {
-      // A GPU's kernel needs rows of a multiple of 16 bytes, and has forms for 1, 2 and 4 vectors per thread.
+      // A GPU's kernel needs rows of a multiple of 16 bytes, and has forms for 1, 2, 4 and 8 vectors per thread.
       for (const std::int64_t D : {7, 8, 96, 1000}) expect_equals_formula({13, D, layer, residual});
-      test::expect_equals_plain(residual_subject({3, 9000, layer, residual}), at::kFloat, 1e-5);
+      for (const std::int64_t D : {3000, 6000, 9000})
+        test::expect_equals_plain(residual_subject({3, D, layer, residual}), at::kFloat, 1e-5);
       test::expect_equals_plain(residual_subject({3, 20'000, layer, residual}), at::kBFloat16, 2e-2);
       expect_equals_formula({0, 8, layer, residual});
     }
@@ -67,6 +68,24 @@ TEST(ResidualNorm, OneResultMayBeUnused) {
     residual_norm(x, residual, weight, {}, 1e-5).y.backward(dy);
     const at::Tensor expected = torch::autograd::grad({rms_norm(x + residual, weight, 1e-5)}, {x}, {dy})[0];
     EXPECT_LE(test::difference(x.grad(), expected.cpu().to(at::kDouble)), 1e-6);
+  }
+}
+
+/// Weights and gradients may be views that begin anywhere in a flat buffer.
+TEST(ResidualNorm, TakesViewsOfAnyAddress) {
+  for (const at::Device device : test::devices()) {
+    const auto view = [&](std::uint64_t seed, std::int64_t rows) {
+      return test::normal({rows * 16 + 1}, seed).to(device, at::kFloat).narrow(0, 1, rows * 16).view({rows, 16});
+    };
+    const at::Tensor x = test::normal({5, 16}, 1).to(device, at::kFloat).requires_grad_(), residual = view(2, 5),
+                     weight = view(3, 1)[0].requires_grad_(), bias = view(4, 1)[0];
+    const auto [sum, y] = residual_norm(x, residual, weight, bias, 1e-5);
+    const auto got = torch::autograd::grad({sum, y}, {x, weight}, {view(5, 5), view(6, 5)});
+    const at::Tensor plain_sum = x + residual.clone();
+    const at::Tensor plain = layer_norm(plain_sum, weight.clone(), bias.clone(), 1e-5);
+    const auto wanted = torch::autograd::grad({plain_sum, plain}, {x, weight}, {view(5, 5), view(6, 5)});
+    for (std::size_t i = 0; i < 2; ++i)
+      EXPECT_LE(test::difference(got[i], wanted[i].to(at::kCPU, at::kDouble)), 1e-6) << device << i;
   }
 }
 

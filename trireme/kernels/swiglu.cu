@@ -75,7 +75,8 @@ at::Tensor swiglu_on_cuda(const at::Tensor& gate_up) {
   return y;
 }
 
-at::Tensor swiglu_backward_on_cuda(const at::Tensor& dy, const at::Tensor& gate_up) {
+at::Tensor swiglu_backward_on_cuda(const at::Tensor& any_dy, const at::Tensor& gate_up) {
+  const at::Tensor dy = aligned(any_dy);
   const at::Tensor d = at::empty_like(gate_up);
   over_vectors(gate_up, [&]<class S>(S, std::int64_t all, std::int64_t vectors, unsigned blocks) {
     swiglu_rows_backward<S><<<blocks, kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(

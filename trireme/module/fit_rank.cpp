@@ -3,8 +3,6 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <map>
-#include <numeric>
 #include <ostream>
 
 #include <ATen/ops/tensor.h>

@@ -28,6 +28,8 @@ Attention::Attention(const AttentionOptions& options, Parallel parallel)
       own_heads_(options.heads / parallel.tp.size()),
       own_kv_heads_(std::max<std::int64_t>(1, options.kv_heads / parallel.tp.size())) {
   const std::int64_t heads = options.heads, kv = options.kv_heads, d = options.head_dim;
+  require<ConfigError>(heads > 0 && kv > 0, "attention: num_attention_heads = ", heads, ", num_key_value_heads = ", kv,
+                       ": both must be at least 1");
   require<ConfigError>(heads % kv == 0, "attention: num_attention_heads = ", heads,
                        " is not divisible by num_key_value_heads = ", kv);
   require<ConfigError>(heads % parallel.tp.size() == 0, "attention: num_attention_heads = ", heads,

@@ -134,8 +134,11 @@ void TrainingReport::step(std::int64_t step, const StepResult& result, std::int6
     if (context_.device().is_cpu()) record.bubble_frac = result.bubble;  // by the host's clock
     record.bubble_ideal_frac = ideal_bubble_;
   }
-  record.tflops_per_rank =
-      config::model_flops_per_token(config_.model, seq_len, config::CountedScores::causal) * rate / ranks / 1e12;
+  if (seq_len != counted_seq_len_) {  // only if it changes: for a family of one's own, counting makes a model
+    flops_per_token_ = config::model_flops_per_token(config_.model, seq_len, config::CountedScores::causal);
+    counted_seq_len_ = seq_len;
+  }
+  record.tflops_per_rank = flops_per_token_ * rate / ranks / 1e12;
   if (result.start_bytes) record.mem_start_gib = static_cast<double>(*result.start_bytes) / 0x1p30;
   const ModelConfig& m = config_.model;
   if (m.num_local_experts > 0 && (m.router_aux_loss_coef > 0 || m.router_z_loss_coef > 0))

@@ -72,6 +72,8 @@ class TrainingReport {
   const ParallelContext& context_;
   RunOutput output_;
   double predicted_bytes_ = 0;
+  std::int64_t counted_seq_len_ = 0;  // for which flops_per_token_ is
+  double flops_per_token_ = 0;
   double ideal_bubble_ = 0;  // with actions of equal length and free transfers
   const std::int64_t first_step_;
   std::int64_t tokens_ = 0, skipped_since_shown_ = 0;

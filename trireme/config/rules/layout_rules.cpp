@@ -28,7 +28,7 @@ void check_schedule_file(Rules& rules) {
   const ParallelismConfig& p = rules.config.parallelism;
   try {
     if (rules.config.training.grad_accum > 0) pipeline_schedule(p, rules.config.training.grad_accum);
-    pipeline_chunks(rules.config.model, p);
+    if (!rules.any()) pipeline_chunks(rules.config.model, p);  // by the sizes of a model that is right
   } catch (const ConfigError& e) {
     add_violation(rules, "parallelism.pp_schedule_file", e.what());
   }
