@@ -7,7 +7,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
-#include "trireme/base/error.hpp"
+#include "trireme/layout/flat_layout.hpp"
 #include "trireme/nn/freed_storage.hpp"
 #include "trireme/nn/init_scope.hpp"
 
@@ -20,11 +20,13 @@ FlatParameters::FlatParameters(std::vector<NamedTensor> parameters, Group& group
       trained_(parameters_[0].value.requires_grad()) {
   const at::NoGradGuard no_grad;
   for (const NamedTensor& parameter : parameters_) {
-    offsets_.push_back(numel_);
+    const std::int64_t offset = (end_ + kFlatAlign - 1) / kFlatAlign * kFlatAlign;
+    offsets_.push_back(offset);
+    end_ = offset + parameter.value.numel();
     numel_ += parameter.value.numel();
   }
   const std::int64_t shards = options.shards ? group.size() : 1;
-  padded_ = (numel_ + shards - 1) / shards * shards;
+  padded_ = (end_ + shards - 1) / shards * shards;
   const at::TensorOptions own = parameters_[0].value.options().requires_grad(false);
   at::Tensor all = at::zeros({padded_}, own);
   for (std::size_t i = 0; i < parameters_.size(); ++i) part(all, i).copy_(parameters_[i].value);
@@ -124,8 +126,9 @@ void FlatParameters::start_reduction() {
     else
       part(all, i).zero_();
     value.mutable_grad() = at::Tensor();
+    const std::int64_t end = offsets_[i] + value.numel(), next = i + 1 < offsets_.size() ? offsets_[i + 1] : padded_;
+    if (end < next) all.narrow(0, end, next - end).zero_();
   }
-  all.narrow(0, numel_, padded_ - numel_).zero_();
   const Reduce how = reduction_of(options_.gradients);
   reducing_.emplace(options_.shards ? group_.reduce_scatter(all, how) : group_.all_reduce_(all, how));
 }

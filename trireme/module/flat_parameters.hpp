@@ -17,7 +17,8 @@ struct FlatOptions {
 
 /// Parameters of one dtype, with or without gradients. The module's own tensors become views of the gathered elements:
 /// their values exist between gather() and free(). The shard is a leaf for torch's optimizers, in the dtype that the
-/// parameters had; the elements after the last parameter are zero.
+/// parameters had. Every parameter begins at a multiple of kFlatAlign elements, for kernels that read several at once;
+/// the elements in between and after the last one are padding, and zero, as are their gradients.
 class FlatParameters {
  public:
   /// Takes the values of the parameters; they must be the same on all ranks.
@@ -61,7 +62,7 @@ class FlatParameters {
   const FlatOptions options_;
   const bool trained_;
   std::vector<std::int64_t> offsets_;
-  std::int64_t numel_ = 0, padded_ = 0;
+  std::int64_t numel_ = 0, end_ = 0, padded_ = 0;  // of the parameters; with the padding between, and after them
   at::Tensor whole_, shard_;
   State state_ = State::whole;
   std::optional<Pending> gathering_, reducing_;

@@ -131,6 +131,7 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
   }
   const std::vector<NamedTensor>& buffers() const { return buffers_; }
   Group& group() const { return group_; }
+  const torch::nn::Module& module() const { return *module_; }
 
   std::vector<UnitSize> sizes() const {
     std::vector<UnitSize> out;
@@ -426,6 +427,7 @@ std::vector<ShardedModule::UnitSize> ShardedModule::units() const { return core_
 std::vector<KeptTensor> ShardedModule::kept() const { return core_->kept(); }
 std::vector<NamedTensor> ShardedModule::buffers() const { return core_->buffers(); }
 bool ShardedModule::is_replicated() const { return core_->options().sharding == Sharding::no_shard; }
+const torch::nn::Module& ShardedModule::base_module() const { return core_->module(); }
 Group& ShardedModule::group() const { return core_->group(); }
 std::vector<std::pair<std::string, std::vector<std::int64_t>>> ShardedModule::parameter_sizes() const {
   return core_->parameter_sizes();

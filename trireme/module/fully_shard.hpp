@@ -69,6 +69,7 @@ class ShardedModule {
   std::vector<KeptTensor> kept() const;
   std::vector<NamedTensor> buffers() const;
   bool is_replicated() const;  // Sharding::no_shard
+  const torch::nn::Module& base_module() const;
   Group& group() const;
   /// Names and sizes of all parameters.
   std::vector<std::pair<std::string, std::vector<std::int64_t>>> parameter_sizes() const;

@@ -13,6 +13,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/normalization.h>
 #include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 #include <torch/serialize.h>
 
@@ -305,6 +306,40 @@ TEST(FullyShard, WhatIsInMemory) {
       model(x);
       EXPECT_EQ(living_elements(*net), 0);
     });
+}
+
+/// Sizes of 15 and 5 elements in one unit: parameters begin where kernels may read 16 bytes at once, and what lies in
+/// between stays zero.
+TEST(FullyShard, ParametersAreAligned) {
+  for (const Sharding sharding : {Sharding::no_shard, Sharding::full_shard})
+    for (const auto param : {at::kFloat, at::kBFloat16})
+      run_ranks(2, [&](Group& group) {
+        torch::nn::Sequential net(torch::nn::Linear(3, 5), torch::nn::Linear(5, 1));
+        auto model =
+            fully_shard(net, group, {.sharding = sharding, .precision = {.param = param}, .policy = wrap_never()});
+        EXPECT_EQ(model.units().at(0).elements, 15 + 5 + 5 + 1);
+        ASSERT_EQ(model.shards().size(), 1U);
+        const at::Tensor shard = model.shards()[0];
+        torch::optim::AdamW optimizer({shard}, torch::optim::AdamWOptions(0.1));
+        for (int step = 0; step < 3; ++step) {
+          const at::Tensor y = model(at::ones({2, 3}));
+          for (const at::Tensor& parameter : net->parameters())
+            EXPECT_EQ(reinterpret_cast<std::uintptr_t>(parameter.const_data_ptr()) % 16, 0U);
+          optimizer.zero_grad();
+          y.square().sum().backward();
+          optimizer.step();
+        }
+        at::Tensor is_padding = at::ones({shard.numel()}, at::kBool);
+        for (const KeptTensor& kept : model.kept())
+          for (const KeptTensor::Part& part : kept.parts)
+            is_padding.narrow(0, part.offset, part.range.size()).fill_(false);
+        EXPECT_GT(is_padding.sum().item<std::int64_t>(), 0);
+        EXPECT_EQ(shard.detach().masked_select(is_padding).abs().sum().item<double>(), 0);
+        EXPECT_EQ(shard.grad().masked_select(is_padding).abs().sum().item<double>(), 0);
+        std::int64_t elements = 0;
+        for (const NamedTensor& tensor : model.state()) elements += tensor.value.numel();
+        EXPECT_EQ(elements, 15 + 5 + 5 + 1);
+      });
 }
 
 TEST(FullyShard, TorchSaveAndLoad) {

@@ -3,10 +3,12 @@
 // part, the checkpoint appears at once, and it loads on any number of ranks and with any sharding.
 #include <cstdint>
 #include <filesystem>
+#include <string>
 
 #include <torch/nn/pimpl.h>
 #include <torch/optim/optimizer.h>
 
+#include "trireme/files/fs.hpp"
 #include "trireme/module/fully_shard.hpp"
 
 namespace trireme {
@@ -34,23 +36,31 @@ class CheckpointedModule {
 struct SaveCheckpointOptions {
   torch::optim::Optimizer* optimizer = nullptr;  // its states too: Adam, AdamW or SGD
   std::int64_t keep = 0;                         // the newest checkpoints that are kept, at least two; 0: all
+  files::Fs* fs = nullptr;                       // null: the operating system's
+};
+
+struct SavedCheckpoint {
+  std::filesystem::path path;
+  std::string warning{};  // on all ranks: why older checkpoints could not be removed (`keep`); else empty
 };
 
 /// Saves parameters, buffers (those of rank 0) and optimizer states as FOLDER/step-N, each element once. Collective
-/// over the group. When it returns, no crash can undo it; if it throws, on all ranks, no checkpoint has changed.
-/// Learning rates and other options of the optimizer are not stored.
+/// over the group. When it returns, no crash can undo it. If it throws, on all ranks, no checkpoint has changed and
+/// nothing is left of this one; only after a CommError, when ranks were lost, it may be complete. Learning rates and
+/// other options of the optimizer are not stored.
 ///
 ///   save_checkpoint("checkpoints", step, {net, group}, {.optimizer = &optimizer});
 ///   save_checkpoint("checkpoints", step, model, {.optimizer = &optimizer});      // of fully_shard()
 ///
-/// CheckpointError: what could not be written, or a valid checkpoint of this step is there. ConfigError: another
-/// process writes to the folder; the optimizer is another one, or has tensors that are not the module's; the module has
-/// tensor-parallel layers. Returns the path.
-std::filesystem::path save_checkpoint(const std::filesystem::path& folder, std::int64_t step,
-                                      const CheckpointedModule& what, const SaveCheckpointOptions& options = {});
+/// Steps only go up in a folder: to go on from an older checkpoint, save to another folder, or remove the newer ones
+/// first. CheckpointError: what could not be written; a complete checkpoint of this step or of a later one is there.
+/// ConfigError: another process writes to the folder; the optimizer is another one, or has tensors that are not the
+/// module's; the module has tensor-parallel layers.
+SavedCheckpoint save_checkpoint(const std::filesystem::path& folder, std::int64_t step, const CheckpointedModule& what,
+                                const SaveCheckpointOptions& options = {});
 
 struct LoadCheckpointOptions {
-  torch::optim::Optimizer* optimizer = nullptr;  // its states too
+  torch::optim::Optimizer* optimizer = nullptr;  // its states too, of the parameters that it updates
 };
 
 /// Loads a checkpoint, or the newest complete one of a folder, and returns its step. Collective. Tensors keep their own

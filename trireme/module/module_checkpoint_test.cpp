@@ -22,6 +22,7 @@
 #include "trireme/files/folder_lock.hpp"
 #include "trireme/module/data_parallel.hpp"
 #include "trireme/nn/linear.hpp"
+#include "trireme/testing/recording_fs.hpp"
 #include "trireme/testing/temp_folder.hpp"
 #include "trireme/testing/test_helpers.hpp"
 
@@ -166,7 +167,9 @@ TEST(ModuleCheckpoint, LoadsOnAnyLayout) {
       run_ranks(saves.ranks, [&](Group& group) {
         SavedTraining some(group, saves.form, optimizer);
         for (int step = 0; step < kBefore; ++step) some.step(step);
-        const auto path = save_checkpoint(folder / "saved", kBefore, some.what(), {.optimizer = some.own.get()});
+        const auto [path, warning] =
+            save_checkpoint(folder / "saved", kBefore, some.what(), {.optimizer = some.own.get()});
+        EXPECT_EQ(warning, "");
         EXPECT_EQ(path, folder / "saved" / "step-3");
         EXPECT_EQ(checkpoint::why_not_valid(path), "");
         some.step(kBefore);  // it goes on
@@ -262,11 +265,180 @@ TEST(ModuleCheckpoint, RefusesWhatItCannotSave) {
   EXPECT_THAT(message_of<ConfigError>([&] { save_checkpoint(folder / "locked", 1, net.what()); }), HasSubstr("locked"));
   EXPECT_THAT(message_of<CheckpointError>([&] { save_checkpoint(folder / "a" / "b", 1, net.what()); }),
               HasSubstr("could not be made: No such file or directory"));
+}
+
+/// By the mesh of the layer, whatever group is given, and also in a sharded module.
+TEST(ModuleCheckpoint, RefusesTensorParallelLayers) {
+  const TempFolder folder(memory_folder());
   run_ranks(2, [&](World& world) {
     Mesh mesh(Grid::dense({.tp = 2}), world);
-    ColumnLinear cut(4, 4, mesh);
-    EXPECT_THAT(message_of<ConfigError>([&] { save_checkpoint(folder / "c", 1, {cut, mesh.world_group()}); }),
-                HasSubstr("weight is cut over ranks"));
+    const auto cut = std::make_shared<ColumnLinear>(4, 4, mesh);
+    const auto told = [&](const CheckpointedModule& what) {
+      return message_of<ConfigError>([&] { save_checkpoint(folder / "c", 1, what); });
+    };
+    const auto says = HasSubstr("weight is cut over 2 ranks, and each has another part of it\n  fix: ");
+    EXPECT_THAT(told({*cut, mesh.world_group()}), says);
+    EXPECT_THAT(told({*cut, mesh.group(Axis::dp)}), says) << "a group of one rank";
+    EXPECT_THAT(message_of<ConfigError>([&] { load_checkpoint(folder / "c", {*cut, mesh.group(Axis::dp)}); }), says);
+    auto sharded = fully_shard(cut, mesh.group(Axis::dp));
+    EXPECT_THAT(told(sharded), says);
+  });
+  EXPECT_FALSE(std::filesystem::exists(folder / "c"));
+  run_ranks(2, [&](World& world) {
+    Mesh mesh(Grid::dense({.dp = 2}), world);
+    ColumnLinear whole(4, 4, mesh);
+    whole.to(at::kDouble);
+    save_checkpoint(folder / "c", 1, {whole, mesh.group(Axis::dp)});  // tp has one rank
+  });
+  EXPECT_EQ(checkpoint::why_not_valid(folder / "c" / "step-1"), "");
+}
+
+/// Steps only go up: a lower one would be removed first, and not be loaded.
+TEST(ModuleCheckpoint, NeverRemovesWhatItHasJustSaved) {
+  const TempFolder folder(memory_folder());
+  SelfGroup group;
+  SavedTraining net(group, SavedForm::data_parallel, "SGD");
+  const auto steps = [&] {
+    std::vector<std::int64_t> out;
+    for (const auto& found : checkpoint::checkpoints_in(folder / "c")) out.push_back(found.step);
+    return out;
+  };
+  for (const int step : {100, 150, 200}) save_checkpoint(folder / "c", step, net.what());
+  EXPECT_EQ(load_checkpoint(folder / "c" / "step-100", net.what()), 100);
+  for (const std::int64_t keep : {0, 2})
+    EXPECT_THAT(message_of<CheckpointError>([&] { save_checkpoint(folder / "c", 110, net.what(), {.keep = keep}); }),
+                testing::AllOf(HasSubstr("has a checkpoint of step 200, so step 110 would not be its newest one"),
+                               HasSubstr("fix: save to another folder, or remove the checkpoints after step 110")));
+  EXPECT_THAT(steps(), testing::ElementsAre(200, 150, 100));
+  // One that is not complete does not count.
+  std::filesystem::remove(folder / "c" / "step-200" / "checkpoint_metadata.json");
+  save_checkpoint(folder / "c", 160, net.what(), {.keep = 2});
+  EXPECT_THAT(steps(), testing::ElementsAre(200, 160, 150));
+  EXPECT_EQ(load_checkpoint(folder / "c", net.what()), 160);
+}
+
+/// Does not rename a folder to be removed.
+struct FsWithoutPrune : ForwardingFs {
+  int done(FsOp op, const std::function<int()>& forward) override {
+    return op.kind == FsKind::rename && op.to.filename().string().starts_with(".trash-") ? EIO : forward();
+  }
+};
+
+TEST(ModuleCheckpoint, WhatCannotBePrunedIsAWarning) {
+  const TempFolder folder(memory_folder());
+  run_ranks(2, [&](Group& group) {
+    SavedTraining net(group, SavedForm::data_parallel, "SGD");
+    FsWithoutPrune fs;
+    for (const int step : {1, 2, 3}) {
+      const SavedCheckpoint saved = save_checkpoint(folder / "c", step, net.what(), {.keep = 2, .fs = &fs});
+      EXPECT_EQ(checkpoint::why_not_valid(saved.path), "");
+      EXPECT_THAT(saved.warning, step < 3
+                                     ? testing::Matcher<std::string>(testing::IsEmpty())
+                                     : testing::AllOf(HasSubstr("step-1"), HasSubstr("be renamed for its removal")))
+          << "on rank " << group.rank();
+    }
+    EXPECT_EQ(load_checkpoint(folder / "c", net.what()), 3);
+  });
+}
+
+/// Rank 1 fails before or while it writes, after rank 0 has made a folder.
+TEST(ModuleCheckpoint, NothingIsLeftOfASaveThatFailed) {
+  struct FullDisk : ForwardingFs {
+    int done(FsOp op, const std::function<int()>& forward) override {
+      return op.kind == FsKind::write ? ENOSPC : forward();
+    }
+  };
+  const TempFolder folder(memory_folder());
+  run_ranks(2, [&](Group& group) {
+    SavedTraining net(group, SavedForm::data_parallel, "SGD"), other(group, SavedForm::data_parallel, "SGD");
+    torch::optim::Optimizer* optimizer = (group.rank() == 0 ? net : other).own.get();
+    EXPECT_THAT(
+        message_of<ConfigError>([&] { save_checkpoint(folder / "c", 1, net.what(), {.optimizer = optimizer}); }),
+        HasSubstr("rank 1: a checkpoint of an optimizer that updates a tensor"));
+    group.barrier().wait();
+    EXPECT_FALSE(checkpoint::has_unfinished(folder / "c"));
+    FullDisk full;
+    files::Fs* fs = group.rank() == 1 ? &full : nullptr;
+    group.barrier().wait();
+    EXPECT_THAT(message_of<CheckpointError>([&] { save_checkpoint(folder / "c", 1, net.what(), {.fs = fs}); }),
+                HasSubstr("No space left on device"));
+    group.barrier().wait();
+    EXPECT_FALSE(checkpoint::has_unfinished(folder / "c"));
+    EXPECT_TRUE(checkpoint::checkpoints_in(folder / "c").empty());
+  });
+}
+
+/// The options of each tensor are those of its own group.
+TEST(ModuleCheckpoint, GroupsWithOtherStates) {
+  namespace optim = torch::optim;
+  SelfGroup group;
+  const auto groups_of = [](const SavedTraining& training, const optim::OptimizerOptions& first,
+                            const optim::OptimizerOptions& second) {
+    std::vector<optim::OptimizerParamGroup> out;
+    const std::vector<at::Tensor> all = training.own->param_groups()[0].params();
+    const auto middle = all.begin() + 2;
+    out.emplace_back(std::vector<at::Tensor>(all.begin(), middle), first.clone());
+    out.emplace_back(std::vector<at::Tensor>(middle, all.end()), second.clone());
+    return out;
+  };
+  const auto replace = [&](SavedTraining& training, const std::string& name, bool swap) {
+    if (name == "SGD") {
+      const optim::SGDOptions plain(0.1), momentum = optim::SGDOptions(0.1).momentum(0.9);
+      training.own =
+          std::make_unique<optim::SGD>(groups_of(training, swap ? momentum : plain, swap ? plain : momentum), plain);
+    } else {
+      const optim::AdamOptions plain(0.05), most = optim::AdamOptions(0.05).amsgrad(true);
+      training.own =
+          std::make_unique<optim::Adam>(groups_of(training, swap ? most : plain, swap ? plain : most), plain);
+    }
+  };
+  for (const std::string name : {"SGD", "Adam"})
+    for (const bool swap : {false, true}) {
+      SCOPED_TRACE(text(name, " ", swap));
+      const TempFolder folder(memory_folder());
+      SavedTraining first(group, SavedForm::data_parallel, name), second(group, SavedForm::data_parallel, name, 2),
+          other(group, SavedForm::data_parallel, name, 3);
+      replace(first, name, swap), replace(second, name, swap), replace(other, name, !swap);
+      for (int step = 0; step < 3; ++step) first.step(step);
+      second.step(7);
+      save_checkpoint(folder / "c", 3, first.what(), {.optimizer = first.own.get()});
+      load_checkpoint(folder / "c", second.what(), {.optimizer = second.own.get()});
+      for (int step = 3; step < 6; ++step) first.step(step), second.step(step);
+      expect_same_tensors(second.state(), first.state(), 0);
+      EXPECT_THAT(message_of<CheckpointError>(
+                      [&] { load_checkpoint(folder / "c", other.what(), {.optimizer = other.own.get()}); }),
+                  HasSubstr(name == "SGD" ? "(momentum_buffer): the optimizer has no such state"
+                                          : "(max_exp_avg_sq) is not in the checkpoint"));
+    }
+}
+
+/// States of a parameter that the optimizer does not update any more have no place in it.
+TEST(ModuleCheckpoint, ParametersThatAreFrozenNow) {
+  const TempFolder folder(memory_folder());
+  SelfGroup group;
+  SavedTraining first(group, SavedForm::data_parallel, "AdamW"), second(group, SavedForm::data_parallel, "AdamW", 2);
+  first.step(0);
+  save_checkpoint(folder / "c", 1, first.what(), {.optimizer = first.own.get()});
+  const std::vector<at::Tensor> all = second.own->param_groups()[0].params();
+  torch::optim::AdamW rest(std::vector<at::Tensor>(all.begin() + 1, all.end()), torch::optim::AdamWOptions(0.05));
+  load_checkpoint(folder / "c", second.what(), {.optimizer = &rest});
+  EXPECT_EQ(rest.state().size(), all.size() - 1);
+  EXPECT_EQ(rest.state().count(all[0].unsafeGetTensorImpl()), 0U);
+  expect_same_tensors(second.state(), first.state(), 0);
+}
+
+TEST(ModuleCheckpoint, AModuleOfBuffersOnly) {
+  struct Statistics : torch::nn::Module {
+    Statistics() : mean(register_buffer("mean", at::zeros({3}))) {}
+    at::Tensor mean;
+  };
+  const TempFolder folder(memory_folder());
+  run_ranks(2, [&](Group& group) {
+    Statistics saved, loaded;
+    saved.mean.fill_(group.rank() + 1);
+    save_checkpoint(folder / "c", 1, {saved, group});
+    load_checkpoint(folder / "c", {loaded, group});
+    EXPECT_TRUE(loaded.mean.equal(at::full({3}, 1.0F)));
   });
 }
 

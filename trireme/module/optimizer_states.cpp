@@ -41,10 +41,11 @@ std::unique_ptr<optim::OptimizerParamState> new_adam_state(const TensorState& st
   return out;
 }
 
-/// Of the first group: a checkpoint has the states of one kind for all.
-template <class Options>
-const Options& options_of(const optim::Optimizer& optimizer) {
-  return static_cast<const Options&>(optimizer.param_groups().at(0).options());
+const optim::OptimizerOptions* options_of(const optim::Optimizer& optimizer, const at::Tensor& tensor) {
+  for (const optim::OptimizerParamGroup& group : optimizer.param_groups())
+    for (const at::Tensor& each : group.params())
+      if (each.is_same(tensor)) return &group.options();
+  return nullptr;
 }
 
 }  // namespace
@@ -58,16 +59,23 @@ std::string optimizer_name(const optim::Optimizer& optimizer) {
   return "SGD";
 }
 
-std::vector<std::string> state_names(const optim::Optimizer& optimizer) {
-  const Kind kind = kind_of(optimizer);
-  if (kind == Kind::sgd)
-    return options_of<optim::SGDOptions>(optimizer).momentum() != 0 ? std::vector<std::string>{"momentum_buffer"}
-                                                                    : std::vector<std::string>();
-  const bool amsgrad = kind == Kind::adam ? options_of<optim::AdamOptions>(optimizer).amsgrad()
-                                          : options_of<optim::AdamWOptions>(optimizer).amsgrad();
-  std::vector<std::string> names{"exp_avg", "exp_avg_sq"};
-  if (amsgrad) names.emplace_back("max_exp_avg_sq");
+std::optional<std::vector<std::string>> state_names(const optim::Optimizer& optimizer, const at::Tensor& tensor) {
+  const optim::OptimizerOptions* options = options_of(optimizer, tensor);
+  if (options == nullptr) return std::nullopt;
+  std::vector<std::string> names = all_state_names(optimizer);
+  bool has_last = true;  // the last one is optional
+  switch (kind_of(optimizer)) {
+    case Kind::adam: has_last = static_cast<const optim::AdamOptions*>(options)->amsgrad(); break;
+    case Kind::adamw: has_last = static_cast<const optim::AdamWOptions*>(options)->amsgrad(); break;
+    case Kind::sgd: has_last = static_cast<const optim::SGDOptions*>(options)->momentum() != 0; break;
+  }
+  if (!has_last) names.pop_back();
   return names;
+}
+
+std::vector<std::string> all_state_names(const optim::Optimizer& optimizer) {
+  if (kind_of(optimizer) == Kind::sgd) return {"momentum_buffer"};
+  return {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
 }
 
 std::optional<TensorState> get_state(const optim::Optimizer& optimizer, const at::Tensor& tensor) {
@@ -84,6 +92,7 @@ std::optional<TensorState> get_state(const optim::Optimizer& optimizer, const at
 }
 
 void set_state(optim::Optimizer& optimizer, const at::Tensor& tensor, const std::optional<TensorState>& state) {
+  if (options_of(optimizer, tensor) == nullptr) return;
   void* const key = tensor.unsafeGetTensorImpl();
   if (!state) {
     optimizer.state().erase(key);

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <torch/optim/optimizer.h>
 
@@ -17,12 +18,15 @@ struct TensorState {
 
 /// "AdamW"; ConfigError for an optimizer whose states are not known here.
 std::string optimizer_name(const torch::optim::Optimizer& optimizer);
-/// The states that it has once it has made a step.
-std::vector<std::string> state_names(const torch::optim::Optimizer& optimizer);
+/// The states that it has of a tensor once it has updated it, by the options of the tensor's own group. nullopt: the
+/// tensor is in no group, as a frozen one.
+std::optional<std::vector<std::string>> state_names(const torch::optim::Optimizer& optimizer, const at::Tensor& tensor);
+/// The states that it can have, whatever its options.
+std::vector<std::string> all_state_names(const torch::optim::Optimizer& optimizer);
 
 /// nullopt: it has not updated the tensor yet.
 std::optional<TensorState> get_state(const torch::optim::Optimizer& optimizer, const at::Tensor& tensor);
-/// nullopt: as if it had not updated the tensor yet.
+/// nullopt: as if it had not updated the tensor yet. Nothing for a tensor that is in no group, such as a frozen one.
 void set_state(torch::optim::Optimizer& optimizer, const at::Tensor& tensor, const std::optional<TensorState>& state);
 
 }  // namespace trireme

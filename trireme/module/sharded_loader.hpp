@@ -12,29 +12,34 @@ namespace trireme {
 /// What becomes of the samples that do not fill a batch.
 enum class LastBatch {
   smaller,  // the last batch has fewer: every sample once; parts differ by at most one, and may be empty
-  drop,     // they are left out of this epoch
+  drop,     // they are left out of this epoch: all parts are of one size
   pad,      // the first samples of the epoch come once more: all parts are of one size
 };
 
 struct ShardOptions {
-  std::int64_t batch_size = 32;  // over all ranks, at least one sample for each
+  std::int64_t batch_size = 32;  // over all ranks, at least one sample for each; for drop and pad a multiple of them
   bool shuffle = true;
   std::uint64_t seed = 0;
   LastBatch last = LastBatch::smaller;
 };
 
-/// The samples of a batch are a function of (seed, epoch, step), whatever the number of ranks: over all ranks every
-/// sample of an epoch comes once. No state: a loop that goes on after a checkpoint begins at its epoch and step.
+/// The samples of a batch are a function of (seed, epoch, step), whatever the number of ranks: with LastBatch::smaller
+/// every sample of an epoch comes once over all ranks. No state: a loop that goes on after a checkpoint begins at its
+/// epoch and step.
 ///
 ///   const ShardedLoader loader = shard(dataset, group, {.batch_size = 256});
 ///   for (int epoch = 0; epoch < 3; ++epoch)
 ///     for (const Samples& batch : loader.epoch(epoch)) ...
 class ShardedLoader {
  public:
-  /// ConfigError for an empty dataset, a batch smaller than the group, or one of which nothing is left.
+  /// ConfigError for an empty dataset, a batch smaller than the group or not of equal parts where they must be, or one
+  /// of which nothing is left.
   ShardedLoader(std::shared_ptr<const Dataset> dataset, const Group& group, const ShardOptions& options);
 
   std::int64_t steps() const { return steps_; }  // of an epoch
+  /// The samples of the batch of a step over all ranks, the same in every epoch: divide a loss by it where parts may
+  /// differ (GradientScale::sum).
+  std::int64_t whole_batch(std::int64_t step) const;
   /// This rank's part, contiguous in the batch, as indices of the dataset.
   std::vector<std::int64_t> indices(std::int64_t epoch, std::int64_t step) const;
   Samples batch(std::int64_t epoch, std::int64_t step) const { return dataset_->get(indices(epoch, step)); }
@@ -65,6 +70,8 @@ class ShardedLoader {
   }
 
  private:
+  void check_step(std::int64_t step) const;
+
   std::shared_ptr<const Dataset> dataset_;
   int rank_, ranks_;
   LastBatch last_;

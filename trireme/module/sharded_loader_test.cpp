@@ -35,6 +35,10 @@ std::vector<Indices> batches_of(std::int64_t samples, int ranks, const ShardOpti
       own.emplace_back(x.data_ptr<std::int64_t>(), x.data_ptr<std::int64_t>() + x.numel());
     }
     EXPECT_EQ(std::ssize(own), loader.steps());
+    for (std::int64_t step = 0; step < loader.steps(); ++step) {
+      const at::Tensor part = at::full({1}, std::ssize(own[static_cast<std::size_t>(step)]));
+      EXPECT_EQ(group.all_reduce(part).wait().item<std::int64_t>(), loader.whole_batch(step));
+    }
     const std::lock_guard lock(mutex);
     of_rank[group.rank()] = own;
   });
@@ -94,6 +98,20 @@ TEST(ShardedLoader, WhatDoesNotFillABatch) {
   EXPECT_EQ(with(LastBatch::pad, 3).at(0).size(), 8U) << "three samples, over and over";
 }
 
+/// Ten samples over four ranks: 3, 3, 2, 2.
+TEST(ShardedLoader, ABatchThatRanksDoNotDivide) {
+  const ShardOptions options{.batch_size = 10, .seed = 3};
+  const std::vector<Indices> four = batches_of(29, 4, options);
+  EXPECT_EQ(four, batches_of(29, 1, options));
+  EXPECT_EQ(four.back().size(), 9U);
+  run_ranks(4, [&](Group& group) {
+    const ShardedLoader loader = shard(numbers(29), group, options);
+    EXPECT_EQ(std::ssize(loader.indices(0, 0)), group.rank() < 2 ? 3 : 2);
+    EXPECT_EQ(loader.whole_batch(0), 10);
+    EXPECT_EQ(loader.whole_batch(2), 9);
+  });
+}
+
 TEST(ShardedLoader, GoesOnAtAStep) {
   run_ranks(2, [&](Group& group) {
     const ShardedLoader loader = shard(numbers(29), group, {.batch_size = 8});
@@ -111,12 +129,17 @@ TEST(ShardedLoader, RefusesWhatCannotBe) {
   EXPECT_THAT(told(0, 1, {}), testing::HasSubstr("the dataset has no samples"));
   EXPECT_THAT(told(9, 4, {.batch_size = 3}),
               testing::HasSubstr("batches of 3 samples over 4 ranks: must be at least one"));
+  for (const LastBatch last : {LastBatch::drop, LastBatch::pad})
+    EXPECT_THAT(
+        told(29, 4, {.batch_size = 10, .last = last}),
+        testing::AllOf(testing::HasSubstr("batches of 10 samples over 4 ranks"),
+                       testing::HasSubstr("must be a multiple of 4\n  fix: batch_size 12, or LastBatch::smaller")));
   EXPECT_THAT(told(9, 2, {.batch_size = 10, .last = LastBatch::drop}),
               testing::HasSubstr("9 samples are less than a batch of 10"));
   EXPECT_THAT(message_of<ConfigError>([] {
                 run_ranks(1, [](Group& group) { shard(numbers(9), group, {.batch_size = 4}).indices(0, 3); });
               }),
-              testing::HasSubstr("step 3 of epoch 0: an epoch has the steps 0 to 2"));
+              testing::HasSubstr("step 3: an epoch has the steps 0 to 2"));
 }
 
 }  // namespace

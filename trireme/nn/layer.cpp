@@ -9,8 +9,17 @@ const ParamSpec* Layer::spec(const std::string& local_name) const {
   return it == specs_.end() ? nullptr : &it->second;
 }
 
+int Layer::cut_degree(const std::string& local_name) const {
+  const auto it = cut_degrees_.find(local_name);
+  return it == cut_degrees_.end() ? 1 : it->second;
+}
+
 at::Tensor Layer::declare(const std::string& local_name, ParamSpec spec, const Parallel& parallel) {
   const Shape local = parallel.params.local_shape(spec);
+  int degree = 1;
+  for (const Cut& cut : spec.placement.cuts)
+    degree *= parallel.params.mesh().params().grid(spec.placement.view).degree(cut.axis);
+  cut_degrees_[local_name] = degree;
   specs_.insert_or_assign(local_name, std::move(spec));
   return register_parameter(local_name, at::empty(local, current_init_options()));
 }
@@ -29,7 +38,8 @@ void collect(const torch::nn::Module& module, const std::string& prefix, std::ve
   for (const auto& parameter : module.named_parameters(/*recurse=*/false)) {
     const ParamSpec* spec = layer ? layer->spec(parameter.key()) : nullptr;
     out.push_back({full(parameter.key()), parameter.value(),
-                   spec ? *spec : ParamSpec{.shape = parameter.value().sizes().vec()}, spec != nullptr});
+                   spec ? *spec : ParamSpec{.shape = parameter.value().sizes().vec()}, spec != nullptr,
+                   spec ? layer->cut_degree(parameter.key()) : 1});
   }
   for (const auto& child : module.named_children()) collect(*child.value(), full(child.key()), out);
 }

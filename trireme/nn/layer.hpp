@@ -18,6 +18,9 @@ class Layer : public torch::nn::Module {
  public:
   /// The spec of a parameter declared here; nullptr if there is none with this name.
   const ParamSpec* spec(const std::string& local_name) const;
+  /// The product of the degrees of the axes that cut it, on the mesh that it was declared for: 1 if every rank has the
+  /// whole parameter.
+  int cut_degree(const std::string& local_name) const;
   /// The full name in the module tree, such as "layers.3.attention"; set by set_paths.
   const std::string& path() const { return path_; }
 
@@ -28,6 +31,7 @@ class Layer : public torch::nn::Module {
  private:
   friend void set_paths(torch::nn::Module& root, const std::string& prefix);
   std::map<std::string, ParamSpec> specs_;
+  std::map<std::string, int> cut_degrees_;
   std::string path_;
 };
 
@@ -40,6 +44,7 @@ struct Param {
   at::Tensor value;  // this rank's shard
   ParamSpec spec;
   bool declared = true;  // by a Layer; false for other modules
+  int cut_degree = 1;    // above 1: ranks have different parts of it (Layer::cut_degree)
 };
 
 /// All parameters below `root` in registration order, those of a module before those of its children.

@@ -1,0 +1,39 @@
+#pragma once
+// What a rank keeps of a module, as the files of a checkpoint name it: for saving and loading alike.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <torch/optim/optimizer.h>
+
+#include "trireme/checkpoint/manifest.hpp"
+#include "trireme/module/module_checkpoint.hpp"
+
+namespace trireme {
+
+// Kinds of stored tensors, besides checkpoint::kWeight and the names of optimizer states.
+inline constexpr const char* kBufferKind = "buffer";
+inline constexpr const char* kStepKind = "step";  // the updates of a parameter that the optimizer has counted
+/// Of Manifest::config: the name of the optimizer.
+inline constexpr const char* kOptimizerKey = "optimizer";
+
+/// ConfigError for a dtype that checkpoints do not hold.
+files::SafetensorsDtype stored_dtype(const std::string& name, at::ScalarType dtype);
+/// CheckpointError for one that a module cannot have. `shown`: the checkpoint, for the message.
+at::ScalarType dtype_in_memory(const std::string& shown, const checkpoint::StoredTensor& tensor);
+
+struct ModuleParts {
+  std::vector<KeptTensor> kept;
+  std::vector<NamedTensor> buffers;
+  std::vector<std::pair<std::string, Shape>> parameters;  // all of them, also those of which nothing is here
+  bool is_replicated = true;
+  at::Device device = at::kCPU;  // of the first parameter, or else of the first buffer
+};
+
+/// ConfigError for a module with tensor-parallel layers, sharded or not.
+ModuleParts parts_of(const CheckpointedModule& what);
+
+/// ConfigError if the optimizer updates a tensor that is not the module's.
+void check_optimizer_of(const ModuleParts& module, const torch::optim::Optimizer& optimizer);
+
+}  // namespace trireme
