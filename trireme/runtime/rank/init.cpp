@@ -8,6 +8,7 @@
 #include <string>
 
 #include "trireme/base/error.hpp"
+#include "trireme/runtime/process_setup.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
 
 namespace trireme {
@@ -68,7 +69,12 @@ std::unique_ptr<ParallelContext> init(int& argc, char** argv, const RunOptions& 
   if (!rank) std::exit(code);  // of the ranks that were started, or of a wrong environment
   ParallelSizes sizes = options.sizes;
   fill_in(sizes, rank->world_size);
-  return std::make_unique<ParallelContext>(sizes, *rank, how.variables, options.context);
+  auto context = std::make_unique<ParallelContext>(sizes, *rank, how.variables, options.context);
+  // Never destroyed: it holds until the process ends.
+  static const ProcessSetup* setup = nullptr;
+  if (options.sets_up_process && context->device().is_cpu() && setup == nullptr)
+    setup = new ProcessSetup({.threads = threads_of_rank(*rank, how.variables)});
+  return context;
 }
 
 }  // namespace trireme

@@ -10,6 +10,9 @@ struct RunOptions {
   /// One of them may be 0: what the others leave of the world.
   ParallelSizes sizes{.data_parallel_size = 0};
   ContextOptions context{};
+  /// On a CPU, until the process ends: threads per rank, and an allocator that keeps large blocks (ProcessSetup), as in
+  /// `trireme train`. false: libtorch's own settings stay, or those of a ProcessSetup that the program makes itself.
+  bool sets_up_process = true;
 };
 
 /// Makes this process a rank, under any launcher: `trireme launch`, torchrun, mpirun, srun, Kubernetes, or alone. With
