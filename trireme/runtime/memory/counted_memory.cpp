@@ -38,10 +38,12 @@ LargeBlocks& large_blocks() {
   return blocks;
 }
 
-/// Live and cached bytes together are at most a tenth above the all-time peak: a run needs its peak anyway, so nearly
-/// everything it frees in between can be cached at no cost.
+/// Live and cached bytes together are at most a tenth above the all-time peak, 64 MiB for a small program: a run needs
+/// its peak anyway, so nearly everything it frees in between can be cached at no cost.
 void limit_kept(std::int64_t asked_for) {
-  const std::int64_t limit = allocator_before ? most_bytes + most_bytes / 10 - alive_bytes - asked_for : 0;
+  constexpr std::int64_t kLittle = std::int64_t{64} << 20;
+  const std::int64_t above = std::max(most_bytes / 10, kLittle);
+  const std::int64_t limit = allocator_before ? most_bytes + above - alive_bytes - asked_for : 0;
   large_blocks().keep_at_most(static_cast<std::size_t>(std::max<std::int64_t>(0, limit)));
 }
 
