@@ -17,6 +17,8 @@ namespace {
 // A handler gets only its signal number, so what it changes must be global, and lock-free.
 std::atomic<int> noted_signal = 0;
 std::atomic<bool> leave_at_once = false;
+std::atomic<int> leaving_signal = 0;  // the last one while leave_at_once
+std::atomic<bool> leaving_held = false;
 std::array<std::atomic<std::int64_t>, NSIG> first_request_ns{};
 std::atomic<bool> user_signal_stops = false;
 std::atomic<bool> save_noted = false, record_noted = false;
@@ -80,7 +82,11 @@ std::atomic<std::size_t> num_to_remove = 0;
 }
 
 void on_stop_signal(int signal, const siginfo_t& info) {
-  if (leave_at_once) leave(signal);
+  if (leave_at_once) {
+    leaving_signal = signal;  // before the question: then either this thread or the end of the Hold sees the other
+    if (!leaving_held) leave(signal);
+    return;
+  }
   const std::int64_t now = monotonic_ns();
   std::int64_t first = 0;
   if (first_request_ns[static_cast<std::size_t>(signal)].compare_exchange_strong(first, now)) {
@@ -123,6 +129,8 @@ StopSignals::StopSignals(Then then, UserSignal user) {
   noted_signal = 0;
   for (auto& each : first_request_ns) each = 0;
   leave_at_once = then == Then::leave;
+  leaving_signal = 0;
+  leaving_held = false;
   words_before = nullptr;
   num_to_remove = 0;
   user_signal_stops = user == UserSignal::stops;
@@ -154,6 +162,13 @@ void StopSignals::remove_when_leaving(const std::string& path) {
   if (next == to_remove.size() || path.size() >= to_remove[next].size()) return;
   *std::ranges::copy(path, to_remove[next].begin()).out = '\0';
   num_to_remove = next + 1;
+}
+
+StopSignals::Hold::Hold() { leaving_held = true; }
+
+StopSignals::Hold::~Hold() {
+  leaving_held = false;
+  if (const int signal = leaving_signal; signal != 0) leave(signal);
 }
 
 void StopSignals::note_from_now_on() { leave_at_once = false; }

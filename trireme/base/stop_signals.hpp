@@ -54,6 +54,15 @@ class StopSignals {
   /// Then::leave also removes this file, or this folder if it is empty then: what was named last first. At most eight.
   static void remove_when_leaving(const std::string& path);
 
+  /// While in scope, Then::leave waits: for code that makes something and only then can name it for removal.
+  class Hold {
+   public:
+    Hold();
+    ~Hold();  // leaves, if a signal has come
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+  };
+
   /// From now on there is something to save.
   static void note_from_now_on();
 

@@ -42,6 +42,24 @@ TEST(StopSignals, TheSameAgainKillsAfterASecond) {
   EXPECT_EXIT(note_all({SIGUSR1, SIGUSR1, SIGUSR1}, half), ExitedWithCode(0), "");
 }
 
+TEST(StopSignals, LeavesOnlyWhenNothingIsHeld) {
+  const TempFolder folder;
+  const std::string made = (folder / "run").string();
+  EXPECT_EXIT(
+      {
+        const StopSignals stop(StopSignals::Then::leave);
+        {
+          const StopSignals::Hold hold;
+          std::raise(SIGINT);
+          std::filesystem::create_directory(made);  // would be left behind
+          StopSignals::remove_when_leaving(made);
+        }
+        ::_exit(1);
+      },
+      ExitedWithCode(static_cast<int>(stop_code(SIGINT))), "during the start: nothing was done");
+  EXPECT_FALSE(std::filesystem::exists(made));
+}
+
 TEST(StopSignals, LeavesWhileThereIsNothingToSave) {
   for (const int signal : kStopSignals)
     EXPECT_EXIT(

@@ -8,6 +8,7 @@
 #include "trireme/cli/checkpoint.hpp"
 #include "trireme/cli/commands.hpp"
 #include "trireme/cli/data.hpp"
+#include "trireme/cli/model_options.hpp"
 #include "trireme/config/read/flags.hpp"
 #include "trireme/config/read/nearest.hpp"
 #include "trireme/config/read/parse.hpp"
@@ -21,9 +22,8 @@ namespace {
 struct Choice {
   std::function<int(Console&)> run;  // returns the exit code
   bool output_is_optional = false;   // whether it has done its work even if its output could not be written
-  config::Settings overrides;
+  CommandWords words;
   std::vector<std::string> program;  // arguments after --
-  std::vector<std::string> words;    // argv, including the program
 };
 
 int number(ExitCode code) { return static_cast<int>(code); }
@@ -58,8 +58,8 @@ CLI::App* add_config_command(CLI::App& parent, Choice& choice, const char* name,
   CLI::App* cmd = parent.add_subcommand(name, what);
   cmd->callback([options, run, &choice] {
     choice.run = [options, run, &choice](Console& console) {
-      options->overrides = choice.overrides;
-      options->words = choice.words;
+      options->overrides = choice.words.overrides;
+      options->words = choice.words.all;
       return number(run(*options, console));
     };
   });
@@ -208,11 +208,11 @@ void add_train(CLI::App& app, Choice& choice) {
       "Example:\n  trireme train examples/tiny.toml -n 4 --training.steps 50");
   cmd->callback([options, ranks, resume, &choice] {
     require<ConfigError>(ranks->count() == 0 || options->ranks >= 1, "-n ", options->ranks, ": must be at least 1");
-    options->overrides = choice.overrides;
+    options->overrides = choice.words.overrides;
     if (!resume->empty())
       options->overrides.push_back(
           {.path = "checkpoint.resume", .value = {*resume}, .place = {.file = "", .note = text("--resume ", *resume)}});
-    options->words = choice.words;
+    options->words = choice.words.all;
     options->version = "trireme " TRIREME_VERSION;
     choice.output_is_optional = true;
     choice.run = [options](Console& console) { return run_train(*options, console); };
@@ -247,7 +247,7 @@ void add_launch(CLI::App& app, Choice& choice) {
       "10");
   cmd->callback([options, &choice] {
     options->program = choice.program;
-    options->words = choice.words;
+    options->words = choice.words.all;
     choice.run = [options](Console& console) { return run_launch(*options, console); };
   });
 }
@@ -255,8 +255,14 @@ void add_launch(CLI::App& app, Choice& choice) {
 void add_doctor(CLI::App& app, Choice& choice) {
   CLI::App* cmd = app.add_subcommand("doctor", "Say what this machine and this build can do");
   cmd->footer("Example:\n  trireme doctor");
-  cmd->callback(
-      [&choice] { choice.run = [&choice](Console& console) { return number(run_doctor(choice.words, console)); }; });
+  cmd->callback([&choice] {
+    choice.run = [&choice](Console& console) { return number(run_doctor(choice.words.all, console)); };
+  });
+}
+
+/// Whether --section.key VALUE is a setting for this command.
+bool takes_settings(const std::string& command) {
+  return command == "config" || command == "train" || command == "verify";
 }
 
 /// A better message than CLI11's, which would only say that a command is missing.
@@ -313,7 +319,8 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
   add_reshape(app, choice);
   add_train(app, choice);
   add_launch(app, choice);
-  add_bench(app, choice.words, chosen);
+  add_model_commands(app, choice.words, chosen);
+  add_bench(app, choice.words.all, chosen);
   add_doctor(app, choice);
 
   int code = 0;
@@ -322,9 +329,9 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
     std::vector<std::string> words(argv + std::min(argc, 1), argv + argc), rest;
     if (words.empty()) words = {"--help"};
     check_command(app, words);
-    choice.words.assign(argv, argv + argc);
-    if (!words.empty() && (words.front() == "config" || words.front() == "train")) {
-      choice.overrides = config::take_flags(words, rest);
+    choice.words.all.assign(argv, argv + argc);
+    if (!words.empty() && takes_settings(words.front())) {
+      choice.words.overrides = config::take_flags(words, rest);
       std::ranges::copy_if(rest, std::back_inserter(flags), [](const std::string& w) { return w.starts_with("--"); });
     } else {
       rest = words;

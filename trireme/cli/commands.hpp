@@ -109,6 +109,19 @@ struct TrainCommand {
 /// Returns the exit code of the job.
 int run_train(const TrainCommand& command, Console& console);
 
+struct VerifyCommand {
+  std::string file;
+  config::Settings overrides;  // --a.b value
+  int ranks = 0;               // 0: as many as the layout needs, or those of a launcher
+  std::string against;         // "tp=2,pp=1"; empty: one rank
+  int steps = 2;
+  std::string dtype = "float64";
+  bool json = false;
+  std::vector<std::string> words;  // the whole command line
+};
+/// 0: the layout agrees; 1: it does not.
+int run_verify(const VerifyCommand& command, Console& console);
+
 struct LaunchCommand {
   int ranks = 0;  // on this host; 0: not given
   int num_nodes = 1, node_rank = 0;

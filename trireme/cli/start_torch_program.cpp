@@ -28,6 +28,8 @@ namespace {
 
 int run_train(const TrainCommand& command, Console& /*console*/) { become_torch_program(command.words); }
 
+int run_verify(const VerifyCommand& command, Console& /*console*/) { become_torch_program(command.words); }
+
 int run_launch(const LaunchCommand& command, Console& /*console*/) { become_torch_program(command.words); }
 
 int run_bench_fit(const BenchFitCommand& command, Console& /*console*/) { become_torch_program(command.words); }

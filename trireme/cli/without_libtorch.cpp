@@ -15,6 +15,8 @@ namespace {
 
 int run_train(const TrainCommand& /*command*/, Console& /*console*/) { refuse("train"); }
 
+int run_verify(const VerifyCommand& /*command*/, Console& /*console*/) { refuse("verify"); }
+
 int run_launch(const LaunchCommand& /*command*/, Console& /*console*/) { refuse("launch"); }
 
 int run_bench_fit(const BenchFitCommand& /*command*/, Console& /*console*/) { refuse("bench fit"); }

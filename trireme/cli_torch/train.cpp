@@ -112,11 +112,14 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
   const ProcessSetup process(process_options(config, context, variables));
   report::RunFolder own_folder;  // made by this rank
   if (io.folder.empty()) {
-    if (env.rank == 0) own_folder = run_of(config, variables, console.err, start_of(env, variables), env.attempt);
-    if (env.rank == 0 && own_folder.is_new) {
-      StopSignals::remove_when_leaving(own_folder.path);
-      for (const char* name : {"metrics.jsonl", report::kStartName})
-        StopSignals::remove_when_leaving(own_folder.path / name);
+    if (env.rank == 0) {
+      const StopSignals::Hold until_it_can_be_removed;
+      own_folder = run_of(config, variables, console.err, start_of(env, variables), env.attempt);
+      if (own_folder.is_new) {
+        StopSignals::remove_when_leaving(own_folder.path);
+        for (const char* name : {"metrics.jsonl", report::kStartName})
+          StopSignals::remove_when_leaving(own_folder.path / name);
+      }
     }
     io.folder = broadcast_text(context.world().control(), own_folder.path.string());
   }

@@ -216,7 +216,7 @@ at::Tensor Decoder::hidden(const at::Tensor& input, const ForwardContext& contex
       const at::Tensor words_tD = embedding_->forward(input);
       return positions_ ? words_tD + positions_->forward(parallel_.own_tokens(context.model_positions_T())) : words_tD;
     });
-    x_tD = probed(*dropout_, dropout_->forward(x_tD, tokens.rows_t, context));
+    x_tD = probed(*embedding_, dropout_->forward(x_tD, tokens.rows_t, context));
   }
   for (std::size_t i = 0; i < blocks_.size(); ++i)
     x_tD =

@@ -9,6 +9,7 @@
 #include "trireme/kernels/attention.hpp"
 #include "trireme/kernels/dtype.hpp"
 #include "trireme/kernels/rope.hpp"
+#include "trireme/nn/planted_fault.hpp"
 #include "trireme/nn/recompute.hpp"
 #include "trireme/nn/ring_attention.hpp"
 #include "trireme/nn/ulysses.hpp"
@@ -73,6 +74,8 @@ at::Tensor Attention::forward(const at::Tensor& x, const AttentionFacts& facts, 
                          k_norm_->forward(heads_Tnd.narrow(1, h, g).contiguous()), heads_Tnd.narrow(1, h + g, g)},
                         1);
   if (facts.rotation) heads_Tnd = kernels::rope(heads_Tnd, facts.rotation->cos_Td, facts.rotation->sin_Td, h + g);
+  if (is_planted(Fault::shifted_values, path()) && parallel_.tp.rank() > 0)
+    heads_Tnd = at::cat({heads_Tnd.narrow(1, 0, h + g), heads_Tnd.narrow(1, h + g, g).roll(1, 1)}, 1);
 
   // q, k and v stay views of one tensor, so only that tensor is stored for backward.
   const at::Tensor heads_bsnd = exchange_tokens_for_heads(heads_Tnd.view({context.batch, context.length, h + 2 * g, d}),

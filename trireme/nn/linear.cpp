@@ -2,6 +2,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/comm/differentiable.hpp"
+#include "trireme/nn/planted_fault.hpp"
 
 namespace trireme {
 
@@ -39,7 +40,8 @@ at::Tensor RowLinear::forward(const at::Tensor& x, const MaybeRebuild& rebuild) 
   const bool alone = parallel_.tp.size() == 1;
   const at::Tensor part =
       parallel_matmul(x_Tf, weight_Df, alone ? bias_D : at::Tensor(), Input::feature_shard, parallel_.tp, rebuild);
-  const at::Tensor y = parallel_.add_up(part);
+  const bool is_lost = is_planted(Fault::lost_sum, path()) && parallel_.tp.rank() > 0;
+  const at::Tensor y = parallel_.add_up(is_lost ? part * 0 : part);
   return bias_D.defined() && !alone ? y + bias_D : y;
 }
 

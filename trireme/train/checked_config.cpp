@@ -20,9 +20,7 @@ config::LoadedConfig checked_config(const std::string& file, const std::string& 
   return loaded;
 }
 
-Config read_training_config(const std::string& file, const std::vector<std::string>& flags, int ranks) {
-  const std::string toml = config::read_config_file(file);
-  const config::Settings overrides = config::parse_flags(flags);
+Config training_config(const std::string& file, const std::string& toml, const config::Settings& overrides, int ranks) {
   if (ranks == 0) {
     const config::LoadedConfig asked = config::load_settings(file, toml, config::parse_toml(file, toml), overrides);
     const ParallelismConfig& p = asked.config.parallelism;
@@ -32,6 +30,10 @@ Config read_training_config(const std::string& file, const std::vector<std::stri
   return checked_config(file, toml, overrides, {.ranks = ranks, .how = text(ranks, " ranks"), .ranks_of_a_host = ranks},
                         warnings)
       .config;
+}
+
+Config read_training_config(const std::string& file, const std::vector<std::string>& flags, int ranks) {
+  return training_config(file, config::read_config_file(file), config::parse_flags(flags), ranks);
 }
 
 }  // namespace trireme

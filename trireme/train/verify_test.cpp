@@ -149,8 +149,9 @@ TEST(Verify, FindsWhereADifferenceBegins) {
   EXPECT_NEAR(output.activations[2].relative, 1e-10, 3e-11) << "estimated, of " << output.activations[2].name;
   EXPECT_TRUE(output.activations[1].within);
   EXPECT_TRUE(verify(config_for("side-by-side-output", {}, 2)).passed) << "without tp there is no fault";
-  EXPECT_TRUE(
-      verify(config_for("side-by-side-output", {"parallelism.tp 2"}, 2), {.loss = 1e-8, .tensor = 1e-8}).passed);
+  EXPECT_TRUE(verify(config_for("side-by-side-output", {"parallelism.tp 2"}, 2),
+                     {.tolerances = VerifyTolerances{.loss = 1e-8, .tensor = 1e-8}})
+                  .passed);
 }
 
 TEST(Verify, RefusesWhatItCannotRun) {

@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""`trireme verify`: the examples agree with one rank on several layouts; planted faults are found, and the right module is named.
+
+usage: verify_test.py TRIREME OWN_DECODER [CLASS[.test]...]"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TRIREME = OWN_DECODER = None
+SMALL = ("--model.hidden_size", "32", "--model.intermediate_size", "48", "--model.vocab_size", "64", "--model.num_hidden_layers", "3",
+         "--model.num_attention_heads", "4", "--model.num_key_value_heads", "4", "--model.head_dim", "8", "--training.seq_len", "16",
+         "--tokenizer.path", "")
+TP, PP = ("--parallelism.tp", "2"), ("--parallelism.pp", "2")
+
+
+def verify(config, *words, fault="", program=None):
+    environment = {**os.environ, "TRIREME_TEST_FAULT": fault, "OMP_NUM_THREADS": "2"}
+    return subprocess.run([program or TRIREME, "verify", str(ROOT / "examples" / config), *words], capture_output=True, text=True,
+                          env=environment, timeout=300)
+
+
+class Examples(unittest.TestCase):
+    def agrees(self, *words, **more):
+        done = verify(*words, **more)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("the layout agrees with", done.stdout)
+        return done.stdout
+
+    def test_all_agree(self):
+        one = ("--steps", "1")
+        self.assertIn("pp=1 dp=2 cp=1 tp=2", self.agrees("tiny.toml", "-n", "4", *one))
+        self.assertIn("dp=2", self.agrees("moe.toml", "-n", "2", *one, "--training.seq_len", "64"))
+        self.assertIn("cp=2", self.agrees("long_context.toml", *one, "--training.seq_len", "256"))
+        self.agrees("demo.toml", *one, "--tokenizer.path", "", "--data.0.sources.0.path", "synthetic", "--validation.interval", "0",
+                    "--validation.sources", "[]", "--model.vocab_size", "256")
+        self.assertIn("pp=2", self.agrees("own_decoder.toml", "-n", "4", *one, *PP, *TP, program=OWN_DECODER))
+
+    def test_against_another_layout(self):
+        out = self.agrees("tiny.toml", *SMALL, "-n", "4", *TP, "--against", "pp=2,dp=2")
+        self.assertIn("compared with pp=2 dp=2 cp=1 tp=1", out)
+
+    def test_other_dtypes(self):
+        for dtype in ("float32", "bfloat16"):
+            self.assertIn(f"in {dtype}", self.agrees("tiny.toml", *SMALL, "-n", "2", "--dtype", dtype))
+
+
+class Faults(unittest.TestCase):
+    """The same layouts without a fault agree."""
+
+    def found(self, fault, module, layout, tied=True):
+        words = ("tiny.toml", *SMALL, *layout, "--steps", "1", "--model.tie_word_embeddings", str(tied).lower(), "--json")
+        good = verify(*words)
+        self.assertEqual(good.returncode, 0, good.stdout + good.stderr)
+        self.assertIsNone(json.loads(good.stdout)["first_module"])
+        bad = verify(*words, fault=fault)
+        self.assertEqual(bad.returncode, 1, bad.stdout + bad.stderr)
+        self.assertIn("a fault is planted", bad.stderr)
+        result = json.loads(bad.stdout)
+        self.assertEqual((result["passed"], result["first_module"]), (False, module))
+        return result
+
+    def test_a_sum_is_lost_in_a_layer(self):
+        result = self.found("lost_sum layers.1.mlp.down", "layers.1", ("-n", "2", *TP))
+        within = {each["name"]: each["within"] for each in result["activations"]}
+        self.assertEqual(within, {"embedding": True, "layers.0": True, "layers.1": False, "layers.2": False, "norm": False})
+
+    def test_a_sum_is_lost_in_the_vocabulary(self):
+        self.found("lost_sum embedding", "embedding", ("-n", "2", *TP), tied=False)
+
+    def test_values_of_the_wrong_head(self):
+        self.found("shifted_values layers.2.attention", "layers.2", ("-n", "2", *TP))
+
+    def test_a_gradient_is_not_summed_over_tp(self):
+        result = self.found("lost_partial layers.1.mlp_norm", "layers.1.mlp_norm", ("-n", "2", *TP))
+        self.assertEqual([each["name"] for each in result["gradients"] if not each["within"]], ["layers.1.mlp_norm.weight"])
+        self.assertTrue(all(each["within"] for each in result["activations"]))
+        self.assertLess(abs(result["losses"][0] - result["reference_losses"][0]), 1e-12)
+
+    def test_a_gradient_is_not_summed_over_the_copies_of_a_tied_weight(self):
+        self.found("lost_tie embedding", "embedding", ("-n", "2", "--parallelism.tp", "1", *PP))
+
+    def test_training_plants_nothing(self):
+        done = subprocess.run([TRIREME, "config", "check", str(ROOT / "examples/tiny.toml")], capture_output=True, text=True,
+                              env={**os.environ, "TRIREME_TEST_FAULT": "no such fault"}, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+
+class Refused(unittest.TestCase):
+    def says(self, words, expected, code=64):
+        done = verify("tiny.toml", *SMALL, *words)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        self.assertIn(expected, done.stderr)
+
+    def test_what_cannot_be_compared(self):
+        self.says(("--steps", "0"), "0 steps: must be at least 1")
+        self.says(("--dtype", "int8"), "dtype int8: must be float64, float32, bfloat16 or float16")
+        self.says(("--against", "tp=x"), "tp=x")
+        self.says(("--against", "dp=3"), "cannot be divided among dp = 3 replicas")
+        self.says(("-n", "3"), "one replica of the model needs 2 ranks, 3 were started")
+
+
+if __name__ == "__main__":
+    TRIREME, OWN_DECODER = sys.argv[1:3]
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])

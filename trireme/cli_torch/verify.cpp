@@ -1,0 +1,91 @@
+// `trireme verify CONFIG -n N`
+#include "trireme/train/verify.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "trireme/base/error.hpp"
+#include "trireme/checkpoint/layout_changes.hpp"
+#include "trireme/cli/commands.hpp"
+#include "trireme/config/read/toml_file.hpp"
+#include "trireme/config/schema/dense_grid.hpp"
+#include "trireme/nn/planted_fault.hpp"
+#include "trireme/runtime/rank/libtorch_facts.hpp"
+#include "trireme/runtime/rank/parallel_context.hpp"
+#include "trireme/runtime/rank/rank_main.hpp"
+#include "trireme/train/checked_config.hpp"
+#include "trireme/train/component_options.hpp"
+
+namespace trireme::cli {
+namespace {
+
+void set(config::Settings& settings, const std::string& path, config::Value value, const std::string& note) {
+  std::erase_if(settings, [&](const config::Setting& each) { return each.path == path; });
+  settings.push_back({.path = path, .value = std::move(value), .place = {.file = "", .note = note}});
+}
+
+/// The same config on the layout of --against: axes that it does not name are 1.
+Config against(const VerifyCommand& command, const std::string& toml, const Config& config) {
+  const std::string note = "--against " + command.against;
+  std::map<std::string, std::int64_t> layout{{"pp", 1}, {"dp", 1}, {"cp", 1}, {"tp", 1}, {"ep", 1}};
+  for (const auto& [key, value] : checkpoint::parse_layout_changes(command.against)) layout[key] = value;
+  config::Settings settings = command.overrides;
+  for (const auto& [key, value] : layout) set(settings, "parallelism." + key, {value}, note);
+  if (layout["pp"] == 1) set(settings, "parallelism.pp_schedule", {std::string("1f1b")}, note);
+  if (!layout.contains("virtual_stages")) set(settings, "parallelism.virtual_stages", {std::int64_t{1}}, note);
+  const TrainingConfig& t = config.training;
+  const std::int64_t dp = layout["dp"];
+  require<ConfigError>(dp >= 1 && t.global_batch_size % dp == 0, note, ": the global batch of ", t.global_batch_size,
+                       " samples cannot be divided among dp = ", dp, " replicas");
+  const std::int64_t micro = std::gcd(t.micro_batch_size, t.global_batch_size / dp);
+  set(settings, "training.micro_batch_size", {micro}, note);
+  set(settings, "training.grad_accum", {t.global_batch_size / dp / micro}, note);
+  set(settings, "training.global_batch_size", {t.global_batch_size}, note);
+  return training_config(command.file, toml, settings, 0);
+}
+
+int tell(const VerifyCommand& command, const Config& config, const VerifyResult& result, Console& console) {
+  if (command.json) {
+    console.out << result.json() << "\n";
+  } else {
+    console.out << "layout  " << config::dense_grid(config.parallelism).str() << " zero=" << config.parallelism.zero
+                << ", compared with " << result.reference << " in " << command.dtype << "\n\n"
+                << result.table() << "\n"
+                << result.str() << "\n";
+  }
+  return result.passed ? 0 : 1;
+}
+
+}  // namespace
+
+int run_verify(const VerifyCommand& command, Console& console) {
+  const Variables variables = process_variables();
+  if (const std::string fault = value_of(variables, "TRIREME_TEST_FAULT"); !fault.empty()) {
+    plant_fault(fault);
+    console.err << "warning: a fault is planted, for a test: " << fault << std::endl;
+  }
+  const std::string toml = config::read_config_file(command.file);
+  const VerifyOptions options{.steps = command.steps, .dtype = command.dtype, .tolerances = {}};
+  RankMain how{.words = command.words, .variables = variables};
+  how.quiet = true;
+  const bool launched = detect_environment(variables, {}, visible_gpus()).launcher != "alone";
+  if (!launched && visible_gpus() == 0) {  // ranks are threads of this process
+    const Config config = training_config(command.file, toml, command.overrides, command.ranks);
+    return tell(command, config,
+                command.against.empty() ? verify(config, options)
+                                        : verify_against(config, against(command, toml, config), options),
+                console);
+  }
+  require<ConfigError>(command.against.empty(), "--against ", command.against,
+                       ": is for ranks on the CPU of one machine\n  fix: without it, or with TRIREME_DEVICE=cpu");
+  how.flags.local_ranks = command.ranks;
+  return rank_main(how, [&](const Environment& env) {
+    const Config config = training_config(command.file, toml, command.overrides, env.world_size);
+    ParallelContext context(parallel_sizes(config), env, variables, context_options(config.comm));
+    const VerifyResult result = verify(config, context, options);
+    if (env.rank == 0) return tell(command, config, result, console);
+    return result.passed ? 0 : 1;
+  });
+}
+
+}  // namespace trireme::cli
