@@ -27,6 +27,8 @@ struct MeantCheckpoint {
 /// `path`: a checkpoint; or a run's folder, or its folder `checkpoints`: then the newest valid one in it.
 /// CheckpointError if there is none, with what is wrong with each.
 MeantCheckpoint meant_checkpoint(const std::filesystem::path& path);
+/// The same, but a path that is neither, such as a Hugging Face folder, is what is meant.
+std::filesystem::path meant_model(const std::filesystem::path& path);
 /// A line for each of the others that are not valid, and one for those that are; "" if there are none.
 std::string others_text(const MeantCheckpoint& meant);
 

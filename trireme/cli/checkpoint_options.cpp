@@ -66,6 +66,14 @@ MeantCheckpoint meant_checkpoint(const std::filesystem::path& path) {
   return out;
 }
 
+std::filesystem::path meant_model(const std::filesystem::path& path) {
+  std::error_code failed;
+  const bool is_of_run =
+      std::filesystem::is_directory(path, failed) &&
+      (!checkpoint::checkpoints_in(path / "checkpoints").empty() || !checkpoint::checkpoints_in(path).empty());
+  return is_of_run ? meant_checkpoint(path).path : path;
+}
+
 std::string others_text(const MeantCheckpoint& meant) {
   std::string valid, out;
   for (const MeantCheckpoint::Other& other : meant.others) {

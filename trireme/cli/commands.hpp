@@ -1,6 +1,7 @@
 #pragma once
 // The commands of `trireme`, called with parsed arguments (command_line.cpp). Each is in a file of the same name. Those
 // that need libtorch (train, launch, doctor) are in the program trireme-torch, which `trireme` starts for them.
+#include <cstdint>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -121,6 +122,35 @@ struct VerifyCommand {
 };
 /// 0: the layout agrees; 1: it does not.
 int run_verify(const VerifyCommand& command, Console& console);
+
+struct GenerateCommand {
+  std::string checkpoint;  // or the folder of a run, or a Hugging Face folder
+  std::string prompt, prompts_file;
+  std::int64_t tokens = 128;
+  double temperature = 0, top_p = 1, repetition_penalty = 1;
+  std::int64_t top_k = 0;
+  std::vector<std::string> stop;
+  std::uint64_t seed = 0;
+  int tp = 1, pp = 1;
+  int batch = 16;  // prompts of a file at a time
+  std::string dtype = "auto", tokenizer;
+  bool no_cache = false, json = false;
+  std::vector<std::string> words;  // the whole command line
+};
+int run_generate(const GenerateCommand& command, Console& console);
+
+struct EvaluateCommand {
+  std::string checkpoint;          // or the folder of a run, or a Hugging Face folder
+  std::vector<std::string> files;  // of tokens
+  std::int64_t seq_len = 0;        // 0: that of the run, or the model's longest up to 1,024
+  std::int64_t samples = 0;        // 0: all
+  std::int64_t micro_batch_size = 1;
+  int dp = 1, tp = 1, pp = 1, cp = 1, zero = 1;
+  std::string dtype = "auto";
+  bool json = false;
+  std::vector<std::string> words;  // the whole command line
+};
+int run_evaluate(const EvaluateCommand& command, Console& console);
 
 struct LaunchCommand {
   int ranks = 0;  // on this host; 0: not given

@@ -45,15 +45,6 @@ class WatchedSource final : public checkpoint::ModelSource {
   mutable data::DataProgress progress_{};
 };
 
-/// The newest valid checkpoint, if the path is the folder of a run or of its checkpoints; else the path.
-std::filesystem::path meant_source(const std::filesystem::path& path) {
-  std::error_code failed;
-  const bool is_of_run =
-      std::filesystem::is_directory(path, failed) &&
-      (!checkpoint::checkpoints_in(path / "checkpoints").empty() || !checkpoint::checkpoints_in(path).empty());
-  return is_of_run ? meant_checkpoint(path).path : path;
-}
-
 void convert_now(const ConvertCommand& command, Console& console) {
   const bool nanotron = command.to == "nanotron";
   require<ConfigError>(nanotron || command.to == "hf", "--to ", command.to, ": must be hf or nanotron");
@@ -64,7 +55,7 @@ void convert_now(const ConvertCommand& command, Console& console) {
   std::optional<files::SafetensorsDtype> dtype;
   if (!command.dtype.empty()) dtype = files::weight_dtype(command.dtype, "--dtype");
   ProgressLine line(console.err, console.err_terminal.tty, console.err_terminal.width, "converting");
-  const WatchedSource source(checkpoint::open_model(meant_source(command.source)), line);
+  const WatchedSource source(checkpoint::open_model(meant_model(command.source)), line);
   if (!dtype) dtype = source.usual_dtype();
   if (!source.note().empty()) console.err << "warning: " << source.note() << "\n";
   if (nanotron && !source.model().rope_scaling.rope_type.empty() && source.model().rope_scaling.rope_type != "default")

@@ -1,4 +1,4 @@
-// The options of the commands that run a model: verify.
+// The options of the commands that run a model: verify, generate, evaluate.
 #include "trireme/cli/model_options.hpp"
 
 #include "trireme/cli/commands.hpp"
@@ -30,10 +30,70 @@ void add_verify(CLI::App& app, const CommandWords& words, const Chosen& chosen) 
   });
 }
 
+void add_generate(CLI::App& app, const CommandWords& words, const Chosen& chosen) {
+  auto command = std::make_shared<GenerateCommand>();
+  CLI::App* cmd = app.add_subcommand("generate", "Continue a text with a trained model");
+  cmd->add_option("checkpoint", command->checkpoint, "a run, one of its checkpoints, or a Hugging Face folder")
+      ->required();
+  CLI::Option* prompt = cmd->add_option("-p,--prompt", command->prompt, "the text to continue");
+  cmd->add_option("--prompts", command->prompts_file,
+                  "a file of texts: one a line, or JSON lines with \"prompt\"; - is standard input")
+      ->excludes(prompt);
+  cmd->add_option("-n,--tokens", command->tokens, "tokens to generate, at most")->capture_default_str();
+  cmd->add_option("--temperature", command->temperature, "0: always the most probable token")->capture_default_str();
+  cmd->add_option("--top-k", command->top_k, "sample from the K most probable tokens; 0: all")->capture_default_str();
+  cmd->add_option("--top-p", command->top_p, "sample from the fewest tokens with at least this probability together")
+      ->capture_default_str();
+  cmd->add_option("--repetition-penalty", command->repetition_penalty, "above 1: against tokens that are there already")
+      ->capture_default_str();
+  cmd->add_option("--stop", command->stop, "end before this text; may be given several times")->allow_extra_args(false);
+  cmd->add_option("--seed", command->seed, "of the samples")->capture_default_str();
+  cmd->add_option("--tp", command->tp, "tensor-parallel ranks; the text is the same for all")->capture_default_str();
+  cmd->add_option("--pp", command->pp, "pipeline ranks")->capture_default_str();
+  cmd->add_option("--batch", command->batch, "texts of a file that are continued together")->capture_default_str();
+  cmd->add_option("--dtype", command->dtype, "auto: bfloat16 where the device multiplies it natively, else float32")
+      ->capture_default_str();
+  cmd->add_option("-t,--tokenizer", command->tokenizer, "if the checkpoint has none");
+  cmd->add_flag("--no-cache", command->no_cache, "compute all tokens again for each new one: slow, for comparisons");
+  cmd->add_flag("--json", command->json, "print JSON lines: prompt, text, tokens, and why it ended");
+  cmd->footer("Example:\n  trireme generate runs/latest -p \"ROMEO:\" -n 100 --temperature 0.8");
+  cmd->callback([command, &words, chosen] {
+    command->words = words.all;
+    chosen([command](Console& console) { return run_generate(*command, console); });
+  });
+}
+
+void add_evaluate(CLI::App& app, const CommandWords& words, const Chosen& chosen) {
+  auto command = std::make_shared<EvaluateCommand>();
+  CLI::App* cmd = app.add_subcommand("evaluate", "Loss and perplexity of a trained model on token files");
+  cmd->add_option("checkpoint", command->checkpoint, "a run, one of its checkpoints, or a Hugging Face folder")
+      ->required();
+  cmd->add_option("--data", command->files, "token files, as of `trireme data prepare`")->required();
+  cmd->add_option("--seq-len", command->seq_len, "tokens of a sample; default: that of the run, else at most 1,024");
+  cmd->add_option("--samples", command->samples, "of each file, spread evenly over it; default: all");
+  cmd->add_option("--micro-batch-size", command->micro_batch_size, "samples at a time")->capture_default_str();
+  cmd->add_option("--dp", command->dp, "data-parallel ranks; the result is the same on every layout")
+      ->capture_default_str();
+  cmd->add_option("--tp", command->tp, "tensor-parallel ranks")->capture_default_str();
+  cmd->add_option("--pp", command->pp, "pipeline ranks")->capture_default_str();
+  cmd->add_option("--cp", command->cp, "context-parallel ranks")->capture_default_str();
+  cmd->add_option("--zero", command->zero, "3: weights sharded over dp")->capture_default_str();
+  cmd->add_option("--dtype", command->dtype, "auto: bfloat16 where the device multiplies it natively, else float32")
+      ->capture_default_str();
+  cmd->add_flag("--json", command->json, "print one JSON object");
+  cmd->footer("Example:\n  trireme evaluate runs/latest --data data/book-validation.ds");
+  cmd->callback([command, &words, chosen] {
+    command->words = words.all;
+    chosen([command](Console& console) { return run_evaluate(*command, console); });
+  });
+}
+
 }  // namespace
 
 void add_model_commands(CLI::App& app, const CommandWords& words, const Chosen& chosen) {
   add_verify(app, words, chosen);
+  add_generate(app, words, chosen);
+  add_evaluate(app, words, chosen);
 }
 
 }  // namespace trireme::cli

@@ -30,6 +30,10 @@ int run_train(const TrainCommand& command, Console& /*console*/) { become_torch_
 
 int run_verify(const VerifyCommand& command, Console& /*console*/) { become_torch_program(command.words); }
 
+int run_generate(const GenerateCommand& command, Console& /*console*/) { become_torch_program(command.words); }
+
+int run_evaluate(const EvaluateCommand& command, Console& /*console*/) { become_torch_program(command.words); }
+
 int run_launch(const LaunchCommand& command, Console& /*console*/) { become_torch_program(command.words); }
 
 int run_bench_fit(const BenchFitCommand& command, Console& /*console*/) { become_torch_program(command.words); }

@@ -17,6 +17,10 @@ int run_train(const TrainCommand& /*command*/, Console& /*console*/) { refuse("t
 
 int run_verify(const VerifyCommand& /*command*/, Console& /*console*/) { refuse("verify"); }
 
+int run_generate(const GenerateCommand& /*command*/, Console& /*console*/) { refuse("generate"); }
+
+int run_evaluate(const EvaluateCommand& /*command*/, Console& /*console*/) { refuse("evaluate"); }
+
 int run_launch(const LaunchCommand& /*command*/, Console& /*console*/) { refuse("launch"); }
 
 int run_bench_fit(const BenchFitCommand& /*command*/, Console& /*console*/) { refuse("bench fit"); }

@@ -244,10 +244,13 @@ at::Tensor Decoder::logits(const at::Tensor& ids_T, const ForwardContext& contex
   return visit(head_visit(), [&] { return full_logits(x_tD, head_weight(), model_.vocab_size, parallel_); });
 }
 
-at::Tensor Decoder::sharded_logits(const at::Tensor& ids_T, const ForwardContext& context) {
-  const at::Tensor x_tD = hidden(ids_T, context);
+at::Tensor Decoder::sharded_logits_of_hidden(const at::Tensor& x_tD) {
   return visit(head_visit(),
                [&] { return trireme::sharded_logits(x_tD, head_weight(), model_.vocab_size, parallel_); });
+}
+
+at::Tensor Decoder::sharded_logits(const at::Tensor& ids_T, const ForwardContext& context) {
+  return sharded_logits_of_hidden(hidden(ids_T, context));
 }
 
 UnitPlan Decoder::unit_plan(const UnitOptions& options) const {

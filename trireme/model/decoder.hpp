@@ -57,11 +57,13 @@ class Decoder final : public Layer {
   at::Tensor hidden(const at::Tensor& input, const ForwardContext& context);
   /// The summed loss of predicting targets_T from the output of hidden(). Only with a head, like all that follow.
   LossSum loss_of_hidden(const at::Tensor& x_tD, const at::Tensor& targets_T, const CrossEntropyOptions& options = {});
+  /// This rank's shard of the logits of rows of that output, [rows, vocabulary_range], without padding: for sample().
+  at::Tensor sharded_logits_of_hidden(const at::Tensor& x_tD);
   // For a decoder that is not cut:
   /// The summed loss of predicting targets_T (CrossEntropyOptions::ignore_index for masked labels).
   LossSum loss(const at::Tensor& ids_T, const at::Tensor& targets_T, const ForwardContext& context,
                const CrossEntropyOptions& options = {});
-  /// This rank's shard of the logits, [T, vocabulary_range], without padding: for sample().
+  /// sharded_logits_of_hidden() of all tokens.
   at::Tensor sharded_logits(const at::Tensor& ids_T, const ForwardContext& context);
   /// [T, vocab_size] on every rank: for inspection.
   at::Tensor logits(const at::Tensor& ids_T, const ForwardContext& context);

@@ -9,6 +9,7 @@
 #include "trireme/kernels/attention.hpp"
 #include "trireme/kernels/dtype.hpp"
 #include "trireme/kernels/rope.hpp"
+#include "trireme/nn/kv_cache.hpp"
 #include "trireme/nn/planted_fault.hpp"
 #include "trireme/nn/recompute.hpp"
 #include "trireme/nn/ring_attention.hpp"
@@ -54,6 +55,7 @@ Attention::Attention(const AttentionOptions& options, Parallel parallel)
 
 at::Tensor attention_mask(const ForwardContext& context, std::int64_t window, const Parallel& parallel) {
   const std::int64_t length = context.whole_length;
+  if (context.cache) return cached_attention_mask(context, window);
   const bool windowed = window > 0 && window < length, apart = context.documents_bS.defined();
   if (parallel.ring.size() > 1 || (!windowed && !apart)) return {};
   at::Tensor sees = at::ones({length, length}, context.positions_T.options().dtype(at::kBool)).tril_();
@@ -82,11 +84,15 @@ at::Tensor Attention::forward(const at::Tensor& x, const AttentionFacts& facts, 
                                                           {h, g}, parallel_.ulysses);
   const auto [queries, keys] = heads_per_rank({h, g}, parallel_.ulysses.size());
   const bool drops = dropout_ && dropout_->active(context);
-  if (!drops && parallel_.ring.size() == 1)
+  if (!drops && parallel_.ring.size() == 1 && !context.cache)
     return output(kernels::packed_attention(heads_bsnd, queries, facts.sees), context);
   const at::Tensor heads_bnsd = heads_bsnd.transpose(1, 2);
   const at::Tensor q = heads_bnsd.narrow(1, 0, queries), k = heads_bnsd.narrow(1, queries, keys),
                    v = heads_bnsd.narrow(1, queries + keys, keys);
+  if (context.cache) {
+    const auto [all_k, all_v] = context.cache->extend(path(), k, v, context);
+    return output(kernels::attention(q, all_k, all_v, facts.sees).transpose(1, 2), context);
+  }
   const auto maths = [this, facts, context, drops](const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
     return drops ? dropped_core(a, b, c, facts, context) : ring_core(a, b, c, context);
   };

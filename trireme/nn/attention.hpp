@@ -27,7 +27,8 @@ struct AttentionFacts {
 };
 
 /// True where a query (row) of whole samples attends to a key, for documents that are apart or a sliding window: [S, S]
-/// or [b, 1, S, S]. Undefined if it attends to all keys up to itself, and for a ring, which makes a mask per block.
+/// or [b, 1, S, S]; with a cache of new tokens, [b, 1, s, S]. Undefined if it attends to all keys up to itself, and for
+/// a ring, which makes a mask per block.
 at::Tensor attention_mask(const ForwardContext& context, std::int64_t window, const Parallel& parallel);
 
 // T tokens = b samples x s; D features, h = this rank's heads, g = its KV heads, d = head_dim

@@ -12,6 +12,7 @@
 
 namespace trireme {
 
+class KvCache;
 class PooledBalance;
 
 /// The tokens of a microbatch are `batch` consecutive samples of `length` tokens: T = batch * length.
@@ -38,6 +39,10 @@ struct ForwardContext {
   /// Of a layer that is recomputed in backward: the experts that its router chose in forward. A second choice could
   /// differ, by rounding. run_layer sets it.
   std::shared_ptr<at::Tensor> chosen_experts = {};
+
+  /// Of a generation: the tokens are the next ones of their sequences, at positions_T, and attend to those before.
+  /// whole_length is that of the longest sequence, with them.
+  std::shared_ptr<KvCache> cache = {};
 
   /// Called with the output of every module on the residual stream and the module's full name: to compare two runs.
   std::function<void(const std::string& path, const at::Tensor& x_t)> probe = {};

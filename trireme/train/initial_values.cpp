@@ -2,6 +2,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/train/component_options.hpp"
+#include "trireme/train/source_values.hpp"
 
 namespace trireme {
 
@@ -11,7 +12,13 @@ InitialValues::InitialValues(const Config& config, const std::vector<Param>& par
     values_ = random_values(mesh, init_options(config));
     return;
   }
-  require<ConfigError>(init.starts_with("hf:"), "model.init = \"", init, "\": must be \"random\" or \"hf:FOLDER\"");
+  if (init.starts_with("checkpoint:")) {
+    source_ = checkpoint::open_model(init.substr(std::string("checkpoint:").size()));
+    values_ = source_values(*source_, mesh);
+    return;
+  }
+  require<ConfigError>(init.starts_with("hf:"), "model.init = \"", init,
+                       "\": must be \"random\", \"hf:FOLDER\" or \"checkpoint:FOLDER\"");
   folder_ = std::make_unique<HuggingFaceWeights>(config.model, params, init.substr(3));
   values_ = folder_->values(mesh);
 }

@@ -1,9 +1,10 @@
 #pragma once
-// The weights that a run starts from: random, or those of a Hugging Face folder.
+// The weights that a run starts from: random, or those of a Hugging Face folder or a checkpoint.
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "trireme/checkpoint/model_source.hpp"
 #include "trireme/config/schema/config.hpp"
 #include "trireme/model/hugging_face.hpp"
 #include "trireme/nn/param_values.hpp"
@@ -18,10 +19,11 @@ class InitialValues {
   /// Valid as long as this object.
   const ParamValues& values() const { return values_; }
   /// What to know about a folder that they come from; may be empty.
-  std::string note() const { return folder_ ? folder_->note() : ""; }
+  std::string note() const { return folder_ ? folder_->note() : source_ ? source_->note() : ""; }
 
  private:
   std::unique_ptr<HuggingFaceWeights> folder_;
+  std::unique_ptr<checkpoint::ModelSource> source_;
   ParamValues values_;
 };
 

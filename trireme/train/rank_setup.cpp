@@ -1,6 +1,7 @@
 #include "trireme/train/rank_setup.hpp"
 
 #include "trireme/base/error.hpp"
+#include "trireme/checkpoint/model_source.hpp"
 #include "trireme/files/safetensors_folder.hpp"
 #include "trireme/train/dtypes.hpp"
 #include "trireme/train/train_data.hpp"
@@ -17,6 +18,8 @@ ProcessOptions process_options(Config config, const ParallelContext& context, co
 
 void check_inputs(const Config& config) {
   TrainData(config).check_first_samples();
+  if (config.model.init.starts_with("checkpoint:"))
+    checkpoint::open_model(config.model.init.substr(std::string("checkpoint:").size()));
   if (!config.model.init.starts_with("hf:")) return;
   try {
     files::SafetensorsFolder(config.model.init.substr(3));

@@ -139,8 +139,12 @@ void check_experts(Rules& rules) {
 
 bool check_model(Rules& rules) {
   const std::string& init = rules.config.model.init;
-  if (init != "random" && !(init.starts_with("hf:") && init.size() > 3))
-    rules.violation("model.init", text("model.init = \"", shortened(init), "\""), "\"random\" or \"hf:FOLDER\"");
+  const auto names_folder = [&](const std::string& kind) {
+    return init.starts_with(kind) && init.size() > kind.size();
+  };
+  if (init != "random" && !names_folder("hf:") && !names_folder("checkpoint:"))
+    rules.violation("model.init", text("model.init = \"", shortened(init), "\""),
+                    "\"random\", \"hf:FOLDER\" or \"checkpoint:FOLDER\"");
   if (!check_sizes(rules)) return false;
   check_heads(rules);
   check_rope(rules);

@@ -202,7 +202,10 @@ std::vector<Field> fields(Config& c) {
       dropout("model.attention_dropout", &c.model.attention_dropout, "dropout of attention weights"),
       one_of("model.dtype", &c.model.dtype,
              "of the computation; auto = bfloat16 where the device multiplies it natively, else float32", kDtypes),
-      {"model.init", &c.model.init, "\"random\", or \"hf:FOLDER\" for existing weights"},
+      {"model.init", &c.model.init,
+       "\"random\", or weights that exist: \"hf:FOLDER\" of a Hugging Face folder, \"checkpoint:FOLDER\" of a "
+       "checkpoint "
+       "of a run"},
       // Last in [model]: TOML requires a table's own keys before its subtables.
       one_of("model.rope_scaling.rope_type", &c.model.rope_scaling.rope_type, "empty = plain", rope_kind_words()),
       {"model.rope_scaling.factor", &c.model.rope_scaling.factor, "how much longer sequences get", 0, 1e6, true},
