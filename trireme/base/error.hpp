@@ -59,6 +59,10 @@ struct OutOfMemory : detail::ErrorOf<ExitCode::out_of_memory> {
 struct NonFiniteError : detail::ErrorOf<ExitCode::non_finite> {
   using ErrorOf::ErrorOf;
 };
+/// A check in training has found ranks that should be equal and are not.
+struct ComparisonFailed : detail::ErrorOf<ExitCode::comparison_failed> {
+  using ErrorOf::ErrorOf;
+};
 struct SecurityError : detail::ErrorOf<ExitCode::security> {
   using ErrorOf::ErrorOf;
 };

@@ -19,6 +19,7 @@ TEST(Error, ExitCodesAreThoseOfTheTable) {
   EXPECT_EQ(code(CommError(CommError::Kind::hang_or_mismatch, "")), 72);
   EXPECT_EQ(code(OutOfMemory("")), 73);
   EXPECT_EQ(code(NonFiniteError("")), 76);
+  EXPECT_EQ(code(ComparisonFailed("")), 1);
   EXPECT_EQ(code(SecurityError("")), 77);
 }
 

@@ -1,9 +1,10 @@
 #pragma once
-// `trireme bench`: the benchmark of fit() over techniques and batch sizes.
+// `trireme bench`: layouts of a training, collectives, and fit() over techniques and batch sizes.
 #include <string>
 #include <vector>
 
 #include "trireme/cli/command_group.hpp"
+#include "trireme/cli/model_options.hpp"
 
 namespace trireme::cli {
 
@@ -18,6 +19,24 @@ struct BenchFitCommand {
   std::vector<std::string> words{};  // the command line
 };
 int run_bench_fit(const BenchFitCommand& command, Console& console);
+
+struct BenchCommCommand {
+  std::vector<std::string> ops{};  // empty: all
+  std::vector<std::int64_t> sizes{1024, 65536, 1048576, 16777216};
+  int ranks = 0, repetitions = 20;
+  std::string backend = "auto", csv{};
+  std::vector<std::string> words{};  // the command line
+};
+int run_bench_comm(const BenchCommCommand& command, Console& console);
+
+struct BenchLayoutsCommand {
+  std::string file{};  // config
+  config::Settings overrides{};
+  int ranks = 0, steps = 30, warm_up = 5;
+  std::vector<std::string> layouts{};  // "dp2.tp2"
+  std::string output = "benchmark";
+};
+int run_bench_layouts(const BenchLayoutsCommand& command, Console& console);
 
 struct BenchCombineCommand {
   std::vector<std::string> files;
@@ -43,6 +62,6 @@ std::vector<BenchRow> read_csv(const std::string& file);
 void write_results(const std::string& stem, const std::string& title, const std::vector<BenchRow>& rows);
 
 /// `words`: the command line. Adds the group of commands.
-void add_bench(CLI::App& app, const std::vector<std::string>& words, const Chosen& chosen);
+void add_bench(CLI::App& app, const CommandWords& words, const Chosen& chosen);
 
 }  // namespace trireme::cli

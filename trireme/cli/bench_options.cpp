@@ -28,12 +28,57 @@ void add_fit(CLI::App& group, const std::vector<std::string>& words, const Chose
   });
 }
 
+void add_comm(CLI::App& group, const std::vector<std::string>& words, const Chosen& chosen) {
+  auto command = std::make_shared<BenchCommCommand>();
+  CLI::App* cmd = group.add_subcommand("comm", "Time the collectives between ranks: latency, algorithm and bus bandwidth");
+  cmd->add_option("-n,--ranks", command->ranks, "start so many ranks here; without it: as torchrun, srun or mpirun says");
+  cmd->add_option("--ops", command->ops, "all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, send_recv")
+      ->delimiter(',');
+  cmd->add_option("--sizes", command->sizes, "bytes of the larger of input and output of a rank")
+      ->delimiter(',')
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str("1K,64K,1M,16M");
+  cmd->add_option("--repetitions", command->repetitions, "calls of each, at most")->capture_default_str();
+  cmd->add_option("--backend", command->backend, "auto: nccl on GPUs, gloo on CPUs")->capture_default_str();
+  cmd->add_option("--csv", command->csv, "also write the table to this file");
+  cmd->footer("Example:\n  trireme bench comm -n 2 --ops all_reduce --sizes 1K,1M,64M");
+  cmd->callback([command, chosen, &words] {
+    command->words = words;
+    chosen([command](Console& console) { return run_bench_comm(*command, console); });
+  });
+}
+
+/// Without a command of the group.
+void add_layouts(CLI::App& group, const CommandWords& words, const Chosen& chosen) {
+  auto command = std::make_shared<BenchLayoutsCommand>();
+  group.add_option("config", command->file, "config file, of which layouts are compared");
+  group.add_option("-n,--ranks", command->ranks, "ranks of each layout");
+  group.add_option("--layouts", command->layouts, "dp4,tp4,dp2.tp2,dp2.pp2,dp4.zero3: axes that are not named are 1")
+      ->delimiter(',');
+  group.add_option("--steps", command->steps, "timed steps of each")->capture_default_str();
+  group.add_option("--warm-up", command->warm_up, "steps before them")->capture_default_str();
+  group.add_option("-o,--output", command->output, "folder for layouts.csv, layouts.svg, runs and logs")
+      ->capture_default_str();
+  group.footer(
+      "With a config: trains with each layout and with one rank, in fresh processes, on the same global batch; shows\n"
+      "speed, and whether the losses are those of one rank. Exit code 1 if they are not, or if a layout failed.\n"
+      "Any key can be set: --section.key VALUE.\n\n"
+      "Example:\n  trireme bench examples/tiny.toml -n 2 --layouts dp2,tp2,pp2 --steps 20");
+  group.callback([&group, command, chosen, &words] {
+    if (!group.get_subcommands().empty()) return;
+    command->overrides = words.overrides;
+    chosen([command](Console& console) { return run_bench_layouts(*command, console); });
+  });
+}
+
 }  // namespace
 
-void add_bench(CLI::App& app, const std::vector<std::string>& words, const Chosen& chosen) {
-  CLI::App* group = app.add_subcommand("bench", "Benchmarks of this machine");
-  group->require_subcommand(1);
-  add_fit(*group, words, chosen);
+void add_bench(CLI::App& app, const CommandWords& words, const Chosen& chosen) {
+  CLI::App* group = app.add_subcommand("bench", "Benchmarks: layouts of a training, collectives, fit()");
+  group->require_subcommand(0, 1);
+  add_layouts(*group, words, chosen);
+  add_comm(*group, words.all, chosen);
+  add_fit(*group, words.all, chosen);
   auto command = std::make_shared<BenchCombineCommand>();
   CLI::App* cmd =
       group->add_subcommand("combine", "Join the tables of several numbers of devices in one, with a figure");

@@ -262,7 +262,7 @@ void add_doctor(CLI::App& app, Choice& choice) {
 
 /// Whether --section.key VALUE is a setting for this command.
 bool takes_settings(const std::string& command) {
-  return command == "config" || command == "train" || command == "verify";
+  return command == "config" || command == "train" || command == "verify" || command == "bench";
 }
 
 /// A better message than CLI11's, which would only say that a command is missing.
@@ -275,6 +275,9 @@ void check_command(const CLI::App& app, std::span<const std::string> words, cons
       return check_command(*command, words.subspan(1), text(above, names.back(), " "));
   }
   if (names.empty() || words.empty() || words.front().starts_with('-')) return;
+  if (!app.get_options([](const CLI::Option* option) { return option->get_positional(); }).empty() &&
+      words.front().find('.') != std::string::npos)
+    return;  // its file
   const std::string near = config::nearest(words.front(), names);
   throw ConfigError(text("unknown command '", above, config::shortened(words.front()), "'",
                          near.empty() ? "" : text("; did you mean '", above, near, "'?"), "\n  fix: trireme ", above,
@@ -320,7 +323,7 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
   add_train(app, choice);
   add_launch(app, choice);
   add_model_commands(app, choice.words, chosen);
-  add_bench(app, choice.words.all, chosen);
+  add_bench(app, choice.words, chosen);
   add_doctor(app, choice);
 
   int code = 0;

@@ -36,6 +36,8 @@ int run_evaluate(const EvaluateCommand& command, Console& /*console*/) { become_
 
 int run_launch(const LaunchCommand& command, Console& /*console*/) { become_torch_program(command.words); }
 
+int run_bench_comm(const BenchCommCommand& command, Console& /*console*/) { become_torch_program(command.words); }
+
 int run_bench_fit(const BenchFitCommand& command, Console& /*console*/) { become_torch_program(command.words); }
 
 /// A config with an error does not come this far: that is told at once.

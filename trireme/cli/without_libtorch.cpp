@@ -23,6 +23,8 @@ int run_evaluate(const EvaluateCommand& /*command*/, Console& /*console*/) { ref
 
 int run_launch(const LaunchCommand& /*command*/, Console& /*console*/) { refuse("launch"); }
 
+int run_bench_comm(const BenchCommCommand& /*command*/, Console& /*console*/) { refuse("bench comm"); }
+
 int run_bench_fit(const BenchFitCommand& /*command*/, Console& /*console*/) { refuse("bench fit"); }
 
 std::vector<std::vector<std::string>> libtorch_report(const std::vector<std::string>& /*words*/) {

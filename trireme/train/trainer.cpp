@@ -18,6 +18,7 @@
 #include "trireme/comm/time_limit.hpp"
 #include "trireme/train/component_options.hpp"
 #include "trireme/train/dtypes.hpp"
+#include "trireme/train/replica_check.hpp"
 #include "trireme/train/step_agreement.hpp"
 
 namespace trireme {
@@ -230,6 +231,9 @@ StepResult Trainer::run_step(std::int64_t step) {
   mesh_.tag({step, "update"});
   zero().finish_gradients();
   tracer_.gradients_summed(step, model_->unit_trace());
+  const bool compares = config_.checks.replicas_every > 0 && step % config_.checks.replicas_every == 0;
+  ReplicaCheck replicas;
+  if (compares) replicas.add(gradient_slices(zero()));
   saver_->before_update();
   StepCheck check = mesh_.start_step_check();
 
@@ -250,6 +254,12 @@ StepResult Trainer::run_step(std::int64_t step) {
   result.finite = std::isfinite(result.norm);
   model_->update_routers(result.finite);
   if (saver_->in_progress() && !agreed.writing) saver_->settle();
+  if (compares) {
+    zero().finish_gathers();
+    replicas.add(slices_to_load(zero()));
+    replicas.add(kept_weight_slices(zero()));
+    replicas.compare(mesh_.world(), step);
+  }
 
   // Result.
   result.valid_tokens = tokens.total().item<double>();

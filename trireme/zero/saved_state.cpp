@@ -51,6 +51,21 @@ Range range_of_replica(const Partition& partition, std::size_t b) {
   return {size * replica / replicas, size * (replica + 1) / replicas};
 }
 
+/// Of all that this rank's shards hold, without what other ranks have.
+template <class TensorsOfBucket>
+std::vector<StateSlice> slices_of_shards(const Zero& zero, const TensorsOfBucket& tensors) {
+  std::vector<StateSlice> out;
+  for (const ZeroPart* part : zero.parts()) {
+    const Partition& partition = part->partition;
+    for (std::size_t b = partition.num_buckets(); b-- > 0;)
+      for (const FlatPiece& piece : partition.own_pieces(b)) {
+        const Param& param = partition.params()[piece.item];
+        add_slices(param, partition.mesh().pieces(param.spec), piece.of_item, piece.offset, tensors(*part, b), out);
+      }
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<StateSlice> slices_to_save(const Zero& zero) {
@@ -81,21 +96,31 @@ std::vector<StateSlice> slices_to_save(const Zero& zero) {
 }
 
 std::vector<StateSlice> slices_to_load(const Zero& zero) {
-  std::vector<StateSlice> out;
-  for (const ZeroPart* part : zero.parts()) {
-    const Partition& partition = part->partition;
-    for (std::size_t b = partition.num_buckets(); b-- > 0;)
-      for (const FlatPiece& piece : partition.own_pieces(b)) {
-        const Param& param = partition.params()[piece.item];
-        add_slices(param, partition.mesh().pieces(param.spec), piece.of_item, piece.offset,
-                   tensors_of_shard(part->optimizer, b), out);
-      }
-  }
+  std::vector<StateSlice> out = slices_of_shards(
+      zero, [](const ZeroPart& part, std::size_t bucket) { return tensors_of_shard(part.optimizer, bucket); });
   for (const Param& param : zero.frozen()) {
     const at::Tensor flat = param.value.detach().view({-1});
     add_slices(param, zero.parts()[0]->partition.mesh().pieces(param.spec), {0, flat.numel()}, 0, {{"weight", flat}},
                out);
   }
+  return out;
+}
+
+std::vector<StateSlice> gradient_slices(const Zero& zero) {
+  return slices_of_shards(zero, [](const ZeroPart& part, std::size_t bucket) {
+    return std::vector<ShardTensor>{{"gradient", part.gradients.shard(bucket).detach()}};
+  });
+}
+
+std::vector<StateSlice> kept_weight_slices(const Zero& zero) {
+  std::vector<StateSlice> out;
+  for (const ZeroPart* part : zero.parts())
+    for (const Param& param : part->partition.params()) {
+      const at::Tensor value = param.value.detach();
+      if (value.numel() == 0 || value.storage().nbytes() == 0) continue;  // gathered only while its unit runs
+      add_slices(param, part->partition.mesh().pieces(param.spec), {0, value.numel()}, 0, {{"model", value.view({-1})}},
+                 out);
+    }
   return out;
 }
 

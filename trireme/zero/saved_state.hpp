@@ -23,6 +23,12 @@ std::vector<StateSlice> slices_to_save(const Zero& zero);
 /// What this rank holds. After all of them have been set, call set_state().
 std::vector<StateSlice> slices_to_load(const Zero& zero);
 
+/// What this rank has of the reduced gradients, after Zero::finish_gradients(); kind "gradient".
+std::vector<StateSlice> gradient_slices(const Zero& zero);
+
+/// The weights that the model computes with, as far as they stay in memory between steps; kind "model".
+std::vector<StateSlice> kept_weight_slices(const Zero& zero);
+
 /// Collective: the optimizers continue after `optimizer_steps` steps, and the weights of the model, kept whole where
 /// they are kept whole, become those of the optimizer.
 void state_is_loaded(Zero& zero, std::int64_t optimizer_steps);

@@ -30,7 +30,6 @@ constexpr NotYet kNotYet[] = {
     {"profiler.warmup", NotYet::Then::ignored, kTracedSteps},
     {"profiler.active", NotYet::Then::ignored, kTracedSteps},
     {"profiler.with_stack", NotYet::Then::refused, "a trace has phases and collectives, no stacks"},
-    {"checks.replicas_every", NotYet::Then::refused, "replicas are never compared"},
 };
 
 struct Unit {
@@ -359,7 +358,8 @@ std::vector<Field> fields(Config& c) {
       {"comm.deterministic", &c.comm.deterministic, "sum in rank order"},
       {"comm.share_gpu", &c.comm.share_gpu, "let several ranks use one GPU (tests)"},
 
-      {"checks.replicas_every", &c.checks.replicas_every, "steps between comparisons of replicas; 0 = never", 0,
+      {"checks.replicas_every", &c.checks.replicas_every,
+       "steps between comparisons of replicas by hash: gradients after their sums, weights and states; 0 = never", 0,
        kMaxCount},
       one_of("checks.non_finite", &c.checks.non_finite, "a NaN or Inf in the gradients: stop, or skip the update",
              non_finite_words()),

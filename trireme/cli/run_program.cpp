@@ -1,0 +1,34 @@
+#include "trireme/cli/run_program.hpp"
+
+#include <cerrno>
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "trireme/base/error.hpp"
+
+extern char** environ;
+
+namespace trireme::cli {
+
+int run_own_program(const std::vector<std::string>& words, const std::filesystem::path& log) {
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  std::vector<char*> argv{const_cast<char*>(program.c_str())};
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  ::posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+  pid_t child = 0;
+  const int failed = ::posix_spawn(&child, program.c_str(), &actions, nullptr, argv.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  require<ConfigError>(failed == 0, program, ", with its output in ", log.string(), ": ", errno_text(failed));
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace trireme::cli
