@@ -1,4 +1,5 @@
 #include <functional>
+#include <map>
 #include <span>
 
 #include <CLI/CLI.hpp>
@@ -194,6 +195,9 @@ void add_train(CLI::App& app, Choice& choice) {
   cmd->add_option("--resume", *resume,
                   "a checkpoint, or the folder of a run, to go on from; or never. Default: auto, the newest run of "
                   "this config that was stopped");
+  auto words = std::make_shared<std::map<std::string, std::string>>();  // short words for keys
+  cmd->add_option("--console", (*words)["metrics.console"], "auto, bar, plain, json or quiet");
+  cmd->add_option("-o,--output", (*words)["run.dir"], "folder of runs");
   cmd->add_flag("--requeue", options->requeue,
                 "SIGUSR1 saves and exits with 75, as SIGTERM does; without it: saves and goes on");
   cmd->add_option("--run-folder", options->run_folder, "")->group("");
@@ -206,12 +210,13 @@ void add_train(CLI::App& app, Choice& choice) {
       "75;\nCtrl-C again, a second later, stops at once. SIGUSR1 saves and goes on; SIGUSR2 writes the last calls of a "
       "rank\nto hang/ and goes on.\n\n"
       "Example:\n  trireme train examples/tiny.toml -n 4 --training.steps 50");
-  cmd->callback([options, ranks, resume, &choice] {
+  cmd->callback([options, ranks, resume, words, &choice] {
     require<ConfigError>(ranks->count() == 0 || options->ranks >= 1, "-n ", options->ranks, ": must be at least 1");
     options->overrides = choice.words.overrides;
-    if (!resume->empty())
-      options->overrides.push_back(
-          {.path = "checkpoint.resume", .value = {*resume}, .place = {.file = "", .note = text("--resume ", *resume)}});
+    (*words)["checkpoint.resume"] = *resume;
+    for (const auto& [key, value] : *words)
+      if (!value.empty())
+        options->overrides.push_back({.path = key, .value = {value}, .place = {.file = "", .note = text(key, " ", value)}});
     options->words = choice.words.all;
     options->version = "trireme " TRIREME_VERSION;
     choice.output_is_optional = true;
@@ -253,10 +258,14 @@ void add_launch(CLI::App& app, Choice& choice) {
 }
 
 void add_doctor(CLI::App& app, Choice& choice) {
+  auto options = std::make_shared<DoctorCommand>();
   CLI::App* cmd = app.add_subcommand("doctor", "Say what this machine and this build can do");
+  cmd->add_flag("--json", options->json, "print one JSON object: found and remark by name");
+  cmd->add_flag("--quick", options->quick, "without the all-reduce between ranks, which takes two seconds");
   cmd->footer("Example:\n  trireme doctor");
-  cmd->callback([&choice] {
-    choice.run = [&choice](Console& console) { return number(run_doctor(choice.words.all, console)); };
+  cmd->callback([options, &choice] {
+    options->words = choice.words.all;
+    choice.run = [options](Console& console) { return number(run_doctor(*options, console)); };
   });
 }
 

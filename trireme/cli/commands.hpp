@@ -170,7 +170,12 @@ struct LaunchCommand {
 /// Returns the exit code of the job, which need not be one of ours.
 int run_launch(const LaunchCommand& command, Console& console);
 
-ExitCode run_doctor(const std::vector<std::string>& words, Console& console);
+struct DoctorCommand {
+  bool json = false;
+  bool quick = false;              // without the all-reduce
+  std::vector<std::string> words;  // the whole command line
+};
+ExitCode run_doctor(const DoctorCommand& command, Console& console);
 /// The part of the doctor's report that requires libtorch; `words`: the command line, for a program that has none.
 std::vector<std::vector<std::string>> libtorch_report(const std::vector<std::string>& words);
 

@@ -1,4 +1,9 @@
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include <sys/resource.h>
 #include <sys/statvfs.h>
@@ -12,9 +17,11 @@
 #include "trireme/base/cgroup_facts.hpp"
 #include "trireme/base/host_memory.hpp"
 #include "trireme/base/human.hpp"
+#include "trireme/base/json_text.hpp"
 #include "trireme/base/process_limits.hpp"
 #include "trireme/base/table.hpp"
 #include "trireme/cli/commands.hpp"
+#include "trireme/cli/run_program.hpp"
 
 namespace trireme::cli {
 namespace {
@@ -84,10 +91,67 @@ std::string free_space(const char* folder) {
               human_bytes(block * static_cast<double>(facts.f_blocks)));
 }
 
+/// A number in a file of /sys; nullopt if there is none.
+std::optional<double> number_in(const std::string& path) {
+  std::ifstream in(path);
+  double value = 0;
+  return in >> value ? std::optional(value) : std::nullopt;
+}
+
+TableRow clock_row() {
+  const std::string cpu = "/sys/devices/system/cpu/cpu0/cpufreq/";
+  const std::optional<double> now = number_in(cpu + "scaling_cur_freq"), most = number_in(cpu + "cpuinfo_max_freq");
+  std::ifstream in(cpu + "scaling_governor");
+  std::string governor;
+  in >> governor;
+  if (!now || !most) return {"CPU clock", "not told by this system", ""};
+  return {"CPU clock", text(human_number(*now / 1e6), " GHz of ", human_number(*most / 1e6)),
+          governor == "powersave" ? "powersave: slower than it could be (cpupower frequency-set -g performance)"
+                                  : governor};
+}
+
+/// Two ranks of this host, which meet, connect and sum 4 MiB: what every training does first.
+TableRow all_reduce_row() {
+  char folder[] = "/tmp/trireme-doctor-XXXXXX";
+  if (::mkdtemp(folder) == nullptr) return {"all-reduce", "not tried", text("/tmp: ", errno_text(errno))};
+  const std::filesystem::path made = folder, csv = made / "comm.csv", log = made / "log";
+  const int code = run_own_program(
+      {"bench", "comm", "-n", "2", "--ops", "all_reduce", "--sizes", "4M", "--backend", "gloo", "--csv", csv.string()},
+      log);
+  TableRow row{"all-reduce", "", ""};
+  std::ifstream in(csv);
+  std::string header, line;
+  std::getline(in, header);
+  if (code == 0 && std::getline(in, line)) {
+    std::vector<double> cells;
+    std::istringstream parts(line);
+    for (std::string cell; std::getline(parts, cell, ',');) cells.push_back(std::strtod(cell.c_str(), nullptr));
+    row[1] = text("2 ranks, gloo: 4 MiB in ", human_seconds(cells.at(3)));
+    row[2] = text(human_number(std::round(cells.at(5) / 1e7) / 100), " GB/s over the bus");
+  } else {
+    std::ifstream said(log);
+    std::string first;
+    while (std::getline(said, first) && !first.starts_with("error")) continue;
+    row[1] = text("failed with exit code ", code);
+    row[2] = first;
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(made, ignored);
+  return row;
+}
+
+std::string as_json(const std::vector<TableRow>& rows) {
+  std::string out = "{";
+  for (const TableRow& row : rows)
+    out += text(out.size() > 1 ? ",\n " : "", json_string(row[0]), R"(: {"found": )", json_string(row[1]),
+                R"(, "remark": )", json_string(row[2]), "}");
+  return out + "}";
+}
+
 }  // namespace
 
-ExitCode run_doctor(const std::vector<std::string>& words, Console& console) {
-  std::vector<TableRow> libtorch = libtorch_report(words);
+ExitCode run_doctor(const DoctorCommand& command, Console& console) {
+  std::vector<TableRow> libtorch = libtorch_report(command.words);
   const HostMemory memory = host_memory();
   utsname system{};
   uname(&system);
@@ -99,7 +163,9 @@ ExitCode run_doctor(const std::vector<std::string>& words, Console& console) {
        text(human_bytes(memory.available), " available")},
       {"/dev/shm", free_space("/dev/shm"), ""},
   };
+  rows.push_back(clock_row());
   for (TableRow& row : libtorch) rows.push_back(std::move(row));
+  if (!command.quick) rows.push_back(all_reduce_row());
   rows.push_back(descriptors_row());
   rows.push_back(threads_row());
   rows.push_back(
@@ -110,7 +176,10 @@ ExitCode run_doctor(const std::vector<std::string>& words, Console& console) {
   rows.push_back(ulimit_row("core files", RLIMIT_CORE, true, 0, ""));
   rows.push_back(ulimit_row("processes", RLIMIT_NPROC, false, 4096, "low: each rank starts a few threads (ulimit -u)"));
   rows.push_back(ulimit_row("stack", RLIMIT_STACK, true, 8 << 20, "low (ulimit -s 8192)"));
-  console.out << table({"", "found", "remark"}, rows);
+  if (command.json)
+    console.out << as_json(rows) << "\n";
+  else
+    console.out << table({"", "found", "remark"}, rows);
   return ExitCode::done;
 }
 

@@ -24,6 +24,7 @@ class Deriver {
     positions();
     degrees();
     batch();
+    sequence_parallel();
     precision();
     c_.parallelism.pp_schedule = schedule::canonical_schedule(c_.parallelism.pp_schedule);
     if (c_.parallelism.expert_tp == 0) set("parallelism.expert_tp", c_.parallelism.expert_tp, c_.parallelism.tp, "tp");
@@ -131,6 +132,19 @@ class Deriver {
     const std::int64_t replica = ranks_of_a_replica(p);
     if (p.dp == -1 && started_.ranks > 0 && started_.ranks % replica == 0)
       set("parallelism.dp", p.dp, started_.ranks / replica, "ranks / (tp x cp x pp)");
+  }
+
+  /// On by itself only where it fits; who asks for it is told that it does not.
+  void sequence_parallel() {
+    ParallelismConfig& p = c_.parallelism;
+    if (!p.sequence_parallel || p.tp <= 1 || p.cp < 1 || loaded_.is_given("parallelism.sequence_parallel")) return;
+    const auto fits = [&](std::int64_t length) { return length / p.cp % p.tp == 0; };
+    bool all_fit = true;
+    if (c_.data.empty()) all_fit = fits(c_.training.seq_len);
+    for (const DataStage& stage : c_.data) all_fit &= fits(stage.seq_len > 0 ? stage.seq_len : c_.training.seq_len);
+    if (!all_fit)
+      set("parallelism.sequence_parallel", p.sequence_parallel, false,
+          p.cp > 1 ? "tp does not divide seq_len / cp" : "tp does not divide seq_len");
   }
 
   /// Derives the missing batch size. An unset dp counts as 1 until the number of ranks is known.

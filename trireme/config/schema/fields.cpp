@@ -274,7 +274,7 @@ std::vector<Field> fields(Config& c) {
        "sharded over dp: 0 nothing, 1 optimizer states, 2 + gradients, 3 + parameters (FSDP)", 0, 3},
       {"parallelism.tp", &c.parallelism.tp, "tensor parallel ranks", 1, kMaxDegree},
       {"parallelism.sequence_parallel", &c.parallelism.sequence_parallel,
-       "cut norms and dropout over tp along the sequence"},
+       "cut norms and dropout over tp along the sequence; by default where tp divides it"},
       {"parallelism.pp", &c.parallelism.pp, "pipeline stages", 1, kMaxDegree},
       one_of("parallelism.pp_schedule", &c.parallelism.pp_schedule, "order of the pipeline's work", schedules),
       {"parallelism.pp_schedule_file", &c.parallelism.pp_schedule_file,

@@ -26,7 +26,7 @@ std::size_t whole_characters(std::string_view text) {
     const auto byte = static_cast<unsigned char>(text[text.size() - back]);
     if (byte < 0x80) break;
     if (byte < 0xC0) continue;  // in the middle of one
-    const std::size_t needed = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : 2;
+    const std::size_t needed = byte >= 0xF8 ? 1 : byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : 2;  // 1: none begins with it
     return needed > back ? text.size() - back : text.size();
   }
   return text.size();
