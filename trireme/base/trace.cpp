@@ -130,6 +130,12 @@ void Tracer::add_span(int lane, std::string_view name, std::string_view category
   keep(std::move(event));
 }
 
+void Tracer::add_counter(std::string_view name, std::int64_t ns, Args values) {
+  if (!enabled()) return;
+  const std::lock_guard lock(mutex_);
+  keep({.phase = 'C', .start_ns = ns, .name = std::string(name), .args = json_object(values)});
+}
+
 std::size_t Tracer::dropped() const {
   const std::lock_guard lock(mutex_);
   return dropped_;

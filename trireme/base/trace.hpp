@@ -74,6 +74,9 @@ class Tracer {
   void add_span(int lane, std::string_view name, std::string_view category, std::int64_t start_ns,
                 std::int64_t duration_ns, Args args = {});
 
+  /// The values of a counter at a time of the tracer's clock, one per name: {{"weights", 1024}, {"gradients", 512}}.
+  void add_counter(std::string_view name, std::int64_t ns, Args values);
+
   std::int64_t now_ns() const { return options_.clock(); }
   std::size_t dropped() const;
 

@@ -1,4 +1,6 @@
 // `trireme train CONFIG -n N`
+#include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <filesystem>
 
@@ -13,6 +15,7 @@
 #include "trireme/config/read/show.hpp"
 #include "trireme/config/read/toml_file.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
+#include "trireme/report/events_file.hpp"
 #include "trireme/report/run_folder.hpp"
 #include "trireme/report/status_line.hpp"
 #include "trireme/report/train_console.hpp"
@@ -79,12 +82,48 @@ std::filesystem::path free_log_folder(const std::filesystem::path& run) {
   return folder;
 }
 
+/// The command line as a person would type it again, without what a launcher adds for its ranks.
+std::string typed_command(const std::vector<std::string>& words) {
+  const auto quoted = [](const std::string& word) {
+    constexpr std::string_view kPlain = "-_./=:,+@%";
+    if (!word.empty() && std::ranges::all_of(word, [&](char c) {
+          return std::isalnum(static_cast<unsigned char>(c)) != 0 || kPlain.find(c) != std::string_view::npos;
+        }))
+      return word;
+    std::string out = "'";
+    for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    return out + "'";
+  };
+  std::string out = "trireme";
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    if (words[i] == "--terminal-color") continue;
+    if (words[i] == "--run-folder" || words[i] == "--config-copy" || words[i] == "--terminal-width")
+      ++i;  // and its value
+    else
+      out += " " + quoted(words[i]);
+  }
+  return out;
+}
+
+/// For events.jsonl: how this rank, or the whole job, ended. A run that has left no folder has no events.
+void note_end(const std::filesystem::path& run, const char* event, int rank, int code, const std::string& why = "") {
+  std::error_code error;
+  if (!std::filesystem::exists(run / report::kEventsName, error)) return;
+  if (why.empty())
+    report::add_event(run, event, {{"rank", rank}, {"code", code}});
+  else
+    report::add_event(run, event, {{"rank", rank}, {"code", code}, {"error", why}});
+}
+
 int train_as_rank(const TrainCommand& command, const Environment& env, const Variables& variables, Console& console) {
   std::vector<std::string> warnings;
   config::LoadedConfig loaded =
       config_of(command, {.ranks = env.world_size, .how = env.how, .ranks_of_a_host = env.local_world_size}, warnings);
   Config& config = loaded.config;
-  TrainIo io{.out = console.out, .terminal = console.terminal, .program = command.version};
+  TrainIo io{.out = console.out,
+             .terminal = console.terminal,
+             .program = command.version,
+             .command = typed_command(command.words)};
   if (env.launcher != "alone") io.terminal = {};  // Open MPI gives ranks pseudo-terminals, whatever its own output is
   if (command.terminal_width > 0)
     io.terminal = {.tty = true, .width = command.terminal_width, .color = command.terminal_color};
@@ -125,7 +164,8 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
   }
   io.stop_asked = StopSignals::asked;
   io.save_asked = StopSignals::save_asked;
-  const auto end = [&](ExitCode code) {
+  const auto end = [&](ExitCode code, const std::string& why) {
+    note_end(io.folder, "error", env.rank, static_cast<int>(code), why);
     const bool removes = !own_folder.path.empty() && is_told_in_full(static_cast<int>(code));
     if (removes) report::remove_if_nothing_was_done(own_folder);
   };
@@ -137,19 +177,23 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
   };
   try {
     const LibraryExit library([&] {
-      end(ExitCode::out_of_memory);
-      return out_of_memory("memory or a thread for BLAS or OpenMP (its message is above)");
+      const std::string what = out_of_memory("memory or a thread for BLAS or OpenMP (its message is above)");
+      end(ExitCode::out_of_memory, what);
+      return what;
     });
     Trainer trainer(config, context, process, io);
     StopSignals::note_from_now_on();
-    return static_cast<int>(trainer.run());
+    const int code = static_cast<int>(trainer.run());
+    if (env.rank == 0) note_end(io.folder, "exit", 0, code);
+    return code;
   } catch (const std::exception& e) {
     const auto* own = dynamic_cast<const Error*>(&e);
     if (const auto refused = own == nullptr ? refused_memory(e) : std::nullopt) {
-      end(ExitCode::out_of_memory);
-      throw OutOfMemory(out_of_memory(text(amount_text(*refused), " from ", refused->by)));
+      const std::string what = out_of_memory(text(amount_text(*refused), " from ", refused->by));
+      end(ExitCode::out_of_memory, what);
+      throw OutOfMemory(what);
     }
-    if (own != nullptr) end(own->exit_code());
+    if (own != nullptr) end(own->exit_code(), e.what());
     throw;
   }
 }
@@ -201,6 +245,7 @@ int run_train(const TrainCommand& asked, Console& console) {
   const int code =
       rank_main(how, [&](const Environment& env) { return train_as_rank(command, env, variables, console); });
   if (!made.path.empty() && code != 0 && is_told_in_full(code)) report::remove_if_nothing_was_done(made);
+  if (!made.path.empty() && code != 0) note_end(made.path, "job end", -1, code);
   return code;
 }
 

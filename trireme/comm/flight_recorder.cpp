@@ -146,6 +146,25 @@ void FlightRecorder::finish(const CallRecord& record) {
     step_calls_[static_cast<std::size_t>(of_step)].finished_ns = box_->seen_ns;
 }
 
+void FlightRecorder::add_wait(const WaitSpan& wait) {
+  waited_ns_ += wait.end_ns - wait.begin_ns;
+  if (!keeps_waits_) return;
+  const std::scoped_lock lock(mutex_);
+  if (waits_.size() < kStepCalls) waits_.push_back(wait);
+}
+
+void FlightRecorder::keep_waits() {
+  const std::scoped_lock lock(mutex_);
+  waits_.clear();
+  keeps_waits_ = true;
+}
+
+std::vector<WaitSpan> FlightRecorder::take_waits() {
+  const std::scoped_lock lock(mutex_);
+  keeps_waits_ = false;
+  return std::exchange(waits_, {});
+}
+
 std::optional<CallLimit> FlightRecorder::set_limit(std::optional<CallLimit> limit) {
   const std::scoped_lock lock(mutex_);
   return std::exchange(limit_, limit);

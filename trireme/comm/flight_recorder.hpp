@@ -51,6 +51,11 @@ struct CallLimit {
   int awaited = -1;  // the time counts from the last progress of this world rank
 };
 
+/// When a rank waited for communication, by steady_ns().
+struct WaitSpan {
+  std::int64_t begin_ns = 0, end_ns = 0;
+};
+
 /// One per rank. Thread-safe.
 class FlightRecorder {
  public:
@@ -89,8 +94,12 @@ class FlightRecorder {
 
   /// Time that this rank spends in Pending::wait(): communication that nothing hid. On CUDA a wait only orders streams,
   /// and the time is in whatever asks the device next.
-  void add_wait(std::int64_t ns) { waited_ns_ += ns; }
+  void add_wait(const WaitSpan& wait);
+  std::int64_t waited_ns() const { return waited_ns_; }
   double waited_seconds() const { return static_cast<double>(waited_ns_) * 1e-9; }
+  /// For a trace: from now on the waits themselves are kept, without those of before; until take_waits().
+  void keep_waits();
+  std::vector<WaitSpan> take_waits();
 
   /// The most recently started call.
   CallRecord newest() const;
@@ -105,6 +114,8 @@ class FlightRecorder {
   std::uint64_t checksum_ = 0;
   std::optional<CallLimit> limit_;
   std::atomic<std::int64_t> waited_ns_{0};
+  std::atomic<bool> keeps_waits_{false};
+  std::vector<WaitSpan> waits_;
   std::vector<CallRecord> last_step_calls_, step_calls_;
   std::uint64_t step_first_ = 0;  // number of the first of them
 };

@@ -37,7 +37,7 @@ at::Tensor Pending::wait() && {
   Group& group = *std::exchange(group_, nullptr);
   const std::int64_t begin_ns = steady_ns();
   group.finish(call_, records_, work_.get());
-  group.recorder().add_wait(steady_ns() - begin_ns);
+  group.recorder().add_wait({begin_ns, steady_ns()});
   return std::move(result_);
 }
 

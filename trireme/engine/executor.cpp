@@ -43,7 +43,7 @@ void add_root(torch::autograd::edge_list& roots, const at::Tensor& x) {
 double StepOutcome::seconds(std::initializer_list<ActionKind> kinds) const {
   std::int64_t ns = 0;
   for (const ActionSpan& span : spans)
-    if (std::ranges::find(kinds, span.action.op) != kinds.end()) ns += span.end_ns - span.begin_ns;
+    if (std::ranges::find(kinds, span.action.op) != kinds.end()) ns += span.end_ns - span.begin_ns - span.waited_ns;
   return static_cast<double>(ns) * 1e-9;
 }
 
@@ -125,15 +125,22 @@ std::vector<Tensors> Executor::receive_for(const Action& action) {
   return inputs;
 }
 
+Executor::Moment Executor::now() const { return {steady_ns(), mesh_.world().recorder().waited_ns()}; }
+
+void Executor::add_span(Run& run, const Action& action, const Moment& begin) const {
+  const Moment end = now();
+  run.out.spans.push_back({action, begin.ns, end.ns, end.waited_ns - begin.waited_ns});
+}
+
 void Executor::forward(const Action& action, Run& run) {
   Held held{.inputs = receive_for(action), .outputs = {}, .loss = {}};
-  const std::int64_t begin_ns = steady_ns();
+  const Moment begin = now();
   ChunkOutput output;
   {
     const MemoryScope activations(MemoryKind::activations);
     output = run.work.forward(action.chunk, action.microbatch, held.inputs);
   }
-  run.out.spans.push_back({action, begin_ns, steady_ns()});
+  add_span(run, action, begin);
   const std::vector<TransferId> sent = sent_by(schedule_, action);
   require(output.edges.size() == sent.size(), str(action), ": a result for ", output.edges.size(), " edges, not ",
           sent.size());
@@ -155,7 +162,7 @@ void Executor::backward(const Action& action, Run& run) {
   Held& held = node.mapped();
   Tensors gradients;
   for (Tensors& of_edge : receive_for(action)) gradients.insert(gradients.end(), of_edge.begin(), of_edge.end());
-  const std::int64_t begin_ns = steady_ns();
+  const Moment begin = now();
   require(gradients.size() == held.outputs.size(), str(action), ": ", gradients.size(), " gradients for ",
           held.outputs.size(), " outputs");
   torch::autograd::edge_list roots = std::move(held.outputs);
@@ -177,7 +184,7 @@ void Executor::backward(const Action& action, Run& run) {
     chunk->end_deferral();
   else if (chunk != nullptr)
     chunk->end_microbatch();
-  run.out.spans.push_back({action, begin_ns, steady_ns()});
+  add_span(run, action, begin);
   const std::vector<TransferId> sent = sent_by(schedule_, action);
   for (std::size_t i = 0; i < sent.size(); ++i) {
     Tensors to_send;
@@ -208,12 +215,12 @@ StepOutcome Executor::run(const StepWork& work) {
       case ActionKind::B:
       case ActionKind::I: backward(action, run); break;
       case ActionKind::W: {
-        const std::int64_t begin_ns = steady_ns();
+        const Moment begin = now();
         ZeroChunk& chunk = *zero_chunk(action.chunk);
         chunk.begin_microbatch(--run.weight_gradients_left[action.chunk] == 0);
         chunk.run_deferred(action.microbatch);
         chunk.end_microbatch();
-        run.out.spans.push_back({action, begin_ns, steady_ns()});
+        add_span(run, action, begin);
         break;
       }
     }

@@ -45,6 +45,7 @@ struct StepWork {
 struct ActionSpan {
   schedule::Action action;
   std::int64_t begin_ns = 0, end_ns = 0;
+  std::int64_t waited_ns = 0;  // part of it, for communication inside the action: of tp, of ZeRO
 };
 
 struct StepOutcome {
@@ -54,6 +55,7 @@ struct StepOutcome {
   /// over the chunks of this rank.
   int peak_live = 0;
 
+  /// Of these actions, without what they waited inside.
   double seconds(std::initializer_list<schedule::ActionKind> kinds) const;
   /// The share of the time from the first to the last action in which none ran. On a GPU the host only starts actions,
   /// and it means nothing.
@@ -84,6 +86,11 @@ class Executor {
   std::vector<Tensors> receive_for(const schedule::Action& action);
   void forward(const schedule::Action& action, Run& run);
   void backward(const schedule::Action& action, Run& run);
+  struct Moment {
+    std::int64_t ns = 0, waited_ns = 0;
+  };
+  Moment now() const;
+  void add_span(Run& run, const schedule::Action& action, const Moment& begin) const;
   ZeroChunk* zero_chunk(int chunk) const;  // nullptr without Zero
   std::vector<std::vector<TransferId>> choose_prefetches() const;
 

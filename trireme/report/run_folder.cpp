@@ -16,6 +16,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/file_output.hpp"
+#include "trireme/report/events_file.hpp"
 
 namespace trireme::report {
 namespace {
@@ -171,7 +172,8 @@ void remove_if_nothing_was_done(const RunFolder& run) {
   if (run.is_new) {
     fs::remove_all(run.path, error);
   } else {  // the user's folder, or a link to it: it was empty
-    for (const char* name : {"config.toml", "ranks", "tb", "trace", kStartName, "metrics.jsonl"})
+    for (const char* name :
+         {"config.toml", "ranks", "tb", "trace", kStartName, kEventsName, "ranks.jsonl", "metrics.jsonl"})
       fs::remove_all(run.path / name, error);
   }
   if (!is_latest) return;

@@ -13,8 +13,11 @@ namespace trireme::report {
 
 struct SlowestRank {
   int rank = 0;
-  double excess = 0;  // 0.021: its steps take 2.1 % longer than the median rank's
+  double excess = 0;  // 0.021: it works 2.1 % longer than the median rank
 };
+
+/// `own_work`: of each rank, at least one.
+SlowestRank slowest_rank(const std::vector<double>& own_work);
 
 struct RunSummary {
   std::int64_t steps = 0;  // completed by this run

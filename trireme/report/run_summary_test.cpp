@@ -70,5 +70,12 @@ TEST(LabelledLine, KeepsASpaceBehindALongLabel) {
   EXPECT_EQ(labelled_line("precision", "bf16", Style()), "precision bf16\n");
 }
 
+TEST(SlowestRank, IsComparedWithTheMedian) {
+  EXPECT_EQ(slowest_rank({1, 3, 2}).rank, 1);
+  EXPECT_DOUBLE_EQ(slowest_rank({1, 3, 2}).excess, 0.5);
+  EXPECT_DOUBLE_EQ(slowest_rank({1, 1.1}).excess, 0.1000000000000000888);
+  EXPECT_DOUBLE_EQ(slowest_rank({5}).excess, 0);
+}
+
 }  // namespace
 }  // namespace trireme::report

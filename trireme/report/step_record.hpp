@@ -21,11 +21,16 @@ struct StepRecord {
   double step_time_s = 0;   // from the end of the step before: with validation and saving
   double train_time_s = 0;  // data, forward, backward, update
   double data_time_frac = 0;
-  std::optional<double> comm_exposed_frac{};
+  // With the one above they sum to 1 (step_shares.hpp); absent on GPUs.
+  std::optional<double> forward_time_frac{}, backward_time_frac{}, comm_exposed_frac{}, bubble_time_frac{},
+      optimizer_time_frac{}, other_time_frac{};
   std::optional<double> bubble_frac{}, bubble_ideal_frac{};
-  std::optional<double> mfu{};
+  std::optional<int> slowest_rank{};  // it worked longest, without its waits for others; absent on GPUs and alone
+  std::optional<double> own_work_max_s{}, own_work_min_s{};  // of the slowest and of the fastest rank
+  std::optional<double> mfu{}, hfu{};
   std::optional<double> tflops_per_rank{};
-  std::optional<double> mem_peak_gib{};   // the highest of all ranks so far
+  std::optional<double> hardware_tflops_per_rank{};  // with what is recomputed; only if something is
+  std::optional<double> mem_peak_gib{};              // the highest of all ranks so far
   std::optional<double> mem_start_gib{};  // the highest of all ranks before the first step; in its record only
   std::optional<double> loss_scale{};     // fp16
   bool skipped = false;                   // the update was not applied

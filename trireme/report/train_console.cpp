@@ -25,6 +25,12 @@ double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::
   return std::chrono::duration<double>(to - from).count();
 }
 
+/// In metrics.jsonl and in the summary of the run, but too much for a line.
+bool is_detail(std::string_view tag) {
+  return tag.starts_with("own_work_") ||
+         (tag.ends_with("_time_frac") && tag != "data_time_frac" && tag != "bubble_time_frac");
+}
+
 }  // namespace
 
 ConsoleMode console_mode(std::string_view word, bool tty) {
@@ -109,6 +115,7 @@ void TrainConsole::print_plain(const StepRecord& record) {
   std::string line = "step=" + std::to_string(record.step);
   for (const LogItem& item : log_items(record)) {
     if (item.tag == "skipped" && !record.skipped) continue;  // only shown if true, so that it can be searched for
+    if (is_detail(item.tag)) continue;
     line.append(" ").append(item.tag).append("=").append(format_scalar(item));
   }
   for (const std::string& note : notes_) line.append(" note=").append(log_word(note));
@@ -125,6 +132,7 @@ void TrainConsole::note(std::string text) {
 }
 
 void TrainConsole::warning(const std::string& text) {
+  options_.on_warning(text);
   const bool had_bar = bar_is_drawn_;
   print(options_.mode == ConsoleMode::json ? json_word("warning", text) : style_.yellow("warning: " + text) + "\n");
   ++lines_since_header_;

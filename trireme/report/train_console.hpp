@@ -27,7 +27,8 @@ ConsoleMode console_mode(std::string_view word, bool tty);
 struct ConsoleOptions {
   ConsoleMode mode = ConsoleMode::plain;
   TerminalFacts terminal{};
-  std::int64_t interval = 10;  // steps
+  std::int64_t interval = 10;                                                      // steps
+  std::function<void(const std::string&)> on_warning = [](const std::string&) {};  // also told of each
   std::function<std::chrono::steady_clock::time_point()> clock = &std::chrono::steady_clock::now;
 };
 

@@ -68,8 +68,8 @@ void OwnFolder::begin_after(std::int64_t step, const std::vector<fs::path>& dama
     } catch (const CheckpointError& e) {
       warnings.emplace_back(e.what());
     }
-  const fs::path metrics = run_ / "metrics.jsonl";
-  if (std::error_code error; fs::exists(metrics, error)) report::drop_records_after(metrics, step);
+  for (const char* name : {"metrics.jsonl", "ranks.jsonl"})
+    if (std::error_code error; fs::exists(run_ / name, error)) report::drop_records_after(run_ / name, step);
 }
 
 }  // namespace trireme

@@ -4,6 +4,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
+#include "trireme/report/events_file.hpp"
 
 namespace trireme {
 namespace {
@@ -21,10 +22,14 @@ std::unique_ptr<report::HubLogger> event_logger(const MetricsConfig& metrics, co
 
 RunOutput::RunOutput(const Config& config, const std::filesystem::path& folder, std::ostream& out,
                      const TerminalFacts& terminal)
-    : console_(out, {.mode = report::console_mode(config.metrics.console, terminal.tty),
-                     .terminal = terminal,
-                     .interval = config.metrics.interval}),
+    : console_(out,
+               {.mode = report::console_mode(config.metrics.console, terminal.tty),
+                .terminal = terminal,
+                .interval = config.metrics.interval,
+                .on_warning =
+                    [folder](const std::string& words) { report::add_event(folder, "warning", {{"text", words}}); }}),
       metrics_(folder / "metrics.jsonl"),
+      ranks_(folder / "ranks.jsonl"),
       log_([this](std::string_view line) { console_.warning(std::string(line.substr(0, line.find('\n')))); }),
       events_(event_logger(config.metrics, folder / "tb", log_)) {}
 
@@ -48,6 +53,10 @@ void RunOutput::step(report::StepRecord record) {
   console_.step(record);
 }
 
+void RunOutput::ranks(const report::RanksRecord& record) {
+  write(rank_lines_, [&] { ranks_.append(record); });
+}
+
 void RunOutput::write(report::BestEffort& output, const std::function<void()>& record) {
   if (const std::optional<std::string> words = output.attempt(record)) console_.warning(*words);
 }
@@ -62,7 +71,7 @@ void RunOutput::finish(report::RunSummary summary) {
                              tokens_per_sec_.begin() + static_cast<std::ptrdiff_t>(tokens_per_sec_.size() / 2));
     summary.median_tokens_per_sec = tokens_per_sec_[tokens_per_sec_.size() / 2];
   }
-  for (const report::BestEffort* output : {&lines_, &scalars_})
+  for (const report::BestEffort* output : {&lines_, &scalars_, &rank_lines_})
     if (output->lost() > 0)
       console_.warning(text(output->what(), " lacks ", output->lost(), output->lost() == 1 ? " record" : " records",
                             ": they could not be written"));

@@ -11,6 +11,7 @@
 #include "trireme/report/best_effort.hpp"
 #include "trireme/report/hub_logger.hpp"
 #include "trireme/report/metrics_file.hpp"
+#include "trireme/report/ranks_file.hpp"
 #include "trireme/report/train_console.hpp"
 #include "trireme/report/z_score.hpp"
 
@@ -29,6 +30,8 @@ class RunOutput {
   /// Adds the z-scores, writes the record to all outputs, and warns of a spike. A record that cannot be written (a full
   /// disk) is a warning.
   void step(report::StepRecord record);
+  /// The ranks in that step, for ranks.jsonl; likewise.
+  void ranks(const report::RanksRecord& record);
   /// The caller fills in the rest of the summary.
   void finish(report::RunSummary summary);
 
@@ -37,7 +40,8 @@ class RunOutput {
 
   report::TrainConsole console_;
   report::MetricsFile metrics_;
-  report::BestEffort lines_{"metrics.jsonl"}, scalars_{"tb/"};
+  report::RanksFile ranks_;
+  report::BestEffort lines_{"metrics.jsonl"}, scalars_{"tb/"}, rank_lines_{"ranks.jsonl"};
   Log log_;  // for uploads: warnings go to the console
   std::unique_ptr<report::HubLogger> events_;
   report::ZScore loss_z_, norm_z_;

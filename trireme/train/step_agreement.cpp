@@ -9,8 +9,25 @@
 namespace trireme {
 namespace {
 
-/// Elements of the sum over all ranks; the peaks follow, one per rank, and then the bubbles.
-enum Fact : std::int64_t { kLoss, kAuxiliary, kInterrupted, kPreempted, kFailed, kSave, kWriting, kFacts };
+/// Elements of the sum over all ranks. Lists with one element per rank follow.
+enum Fact : std::int64_t {
+  kLoss,
+  kAuxiliary,
+  kInterrupted,
+  kPreempted,
+  kFailed,
+  kSave,
+  kWriting,
+  kElapsed,
+  kData,
+  kForward,
+  kBackward,
+  kIdle,
+  kWaited,
+  kUpdate,
+  kFacts
+};
+enum List : std::int64_t { kPeaks, kBubbles, kOwnWork, kLastActions, kLists };
 
 }  // namespace
 
@@ -29,32 +46,53 @@ const at::Tensor& TokenCount::total() {
 }
 
 StepAgreement agree(const at::Tensor& loss_sum, const StepFacts& own, const Mesh& mesh) {
-  // One sum for everything: each rank writes its peak and bubble to elements of its own, for the maximum.
+  // One sum for everything: in the lists each rank writes to an element of its own, and the others add zero.
   const Group& world = mesh.world_group();
-  at::Tensor host = at::zeros({kFacts + 2 * world.size()}, at::kDouble);
+  at::Tensor host = at::zeros({kFacts + kLists * world.size()}, at::kDouble);
   auto* facts = host.mutable_data_ptr<double>();
   if (own.stop) facts[*own.stop == ExitCode::interrupted ? kInterrupted : kPreempted] = 1;
   facts[kFailed] = own.failed;
   facts[kSave] = own.save;
   facts[kWriting] = own.writing;
-  facts[kFacts + world.rank()] = static_cast<double>(own.peak_bytes);
-  facts[kFacts + world.size() + world.rank()] = own.bubble;
+  facts[kElapsed] = own.time.elapsed;
+  facts[kData] = own.time.data;
+  facts[kForward] = own.time.forward;
+  facts[kBackward] = own.time.backward;
+  facts[kIdle] = own.time.idle;
+  facts[kWaited] = own.time.waited;
+  facts[kUpdate] = own.time.update;
+  double* const of_rank = facts + kFacts + world.rank();
+  of_rank[kPeaks * world.size()] = static_cast<double>(own.peak_bytes);
+  of_rank[kBubbles * world.size()] = own.bubble;
+  of_rank[kOwnWork * world.size()] = own.time.own_work();
+  of_rank[kLastActions * world.size()] = own.last_action;
   at::Tensor all = host.to(loss_sum.device());
   if (mesh.coord(Axis::tp) == 0) all[kLoss] = loss_sum;  // the same on all ranks of tp: counted once
   if (own.auxiliary_sum.defined()) all[kAuxiliary] = own.auxiliary_sum;
   all = mesh.world_group().all_reduce_(all).wait().cpu();
   const auto* sums = all.const_data_ptr<double>();
-  const auto most = [&](int list) {
-    const double* const begin = sums + kFacts + list * world.size();
-    return *std::max_element(begin, begin + world.size());
+  const auto list = [&](List which) {
+    const double* const begin = sums + kFacts + which * world.size();
+    return std::vector<double>(begin, begin + world.size());
   };
   StepAgreement agreed{.loss_sum = sums[kLoss],
                        .auxiliary_sum = sums[kAuxiliary],
                        .failed = sums[kFailed] > 0,
                        .save = sums[kSave] > 0,
                        .writing = sums[kWriting] > 0,
-                       .peak_bytes = static_cast<std::int64_t>(most(0)),
-                       .bubble = most(1)};
+                       .time = {.elapsed = sums[kElapsed],
+                                .data = sums[kData],
+                                .forward = sums[kForward],
+                                .backward = sums[kBackward],
+                                .idle = sums[kIdle],
+                                .waited = sums[kWaited],
+                                .update = sums[kUpdate]},
+                       .own_work = list(kOwnWork),
+                       .last_actions = list(kLastActions),
+                       .bubbles = list(kBubbles),
+                       .peaks = list(kPeaks)};
+  agreed.peak_bytes = static_cast<std::int64_t>(*std::ranges::max_element(agreed.peaks));
+  agreed.bubble = *std::ranges::max_element(agreed.bubbles);
   if (sums[kPreempted] > 0) agreed.stop = ExitCode::preempted;
   if (sums[kInterrupted] > 0) agreed.stop = ExitCode::interrupted;  // a person: not to be started again
   return agreed;

@@ -5,6 +5,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/comm/mesh.hpp"
+#include "trireme/report/step_shares.hpp"
 #include "trireme/train/batches.hpp"
 
 namespace trireme {
@@ -32,6 +33,9 @@ struct StepAgreement {
   bool writing = false;            // some rank is still writing one
   std::int64_t peak_bytes = 0;     // the highest of all ranks
   double bubble = 0;               // the largest of all ranks
+  report::RankTime time{};         // summed over the ranks
+  // By rank; see StepFacts.
+  std::vector<double> own_work{}, last_actions{}, bubbles{}, peaks{};
 };
 
 /// What a rank contributes.
@@ -40,6 +44,8 @@ struct StepFacts {
   bool failed = false, save = false, writing = false;
   std::int64_t peak_bytes = 0;
   double bubble = 0;              // StepOutcome::bubble
+  report::RankTime time{};        // of this rank, up to here
+  double last_action = 0;         // end of its last action, in seconds from the begin of the step
   at::Tensor auxiliary_sum = {};  // over this rank's tokens, f64; undefined: 0
 };
 

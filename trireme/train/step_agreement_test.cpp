@@ -28,5 +28,27 @@ TEST(Agree, EveryRankKnowsTheSumOfTheLossesTheHighestPeakAndTheStop) {
   });
 }
 
+TEST(Agree, RankZeroKnowsTheTimesOfAll) {
+  run_ranks(3, [&](World& world) {
+    Mesh mesh(Grid::dense({.dp = 3}), world);
+    const double rank = world.rank();
+    const StepAgreement agreed =
+        agree(at::full({}, 0.0, at::kDouble),
+              {.bubble = rank / 8,
+               .time = {.elapsed = 8, .data = rank, .forward = 1, .idle = 0.5, .waited = rank, .update = 0.25},
+               .last_action = 4 + rank},
+              mesh);
+    EXPECT_EQ(agreed.time.elapsed, 24);
+    EXPECT_EQ(agreed.time.data, 3);
+    EXPECT_EQ(agreed.time.forward, 3);
+    EXPECT_EQ(agreed.time.backward, 0);
+    EXPECT_EQ(agreed.time.update, 0.75);
+    EXPECT_EQ(agreed.own_work, (std::vector<double>{7.5, 6.5, 5.5}));
+    EXPECT_EQ(agreed.last_actions, (std::vector<double>{4, 5, 6}));
+    EXPECT_EQ(agreed.bubbles, (std::vector<double>{0, 0.125, 0.25}));
+    EXPECT_EQ(agreed.bubble, 0.25);
+  });
+}
+
 }  // namespace
 }  // namespace trireme

@@ -1,26 +1,18 @@
 #pragma once
-// The time of training steps, by phase.
+// The time of a training step, on this rank and on all of them.
 #include <cstdint>
+#include <vector>
+
+#include "trireme/report/step_shares.hpp"
 
 namespace trireme {
 
-/// Seconds, for one step or summed over several.
+/// Seconds. On a GPU the host only starts the work: there nothing but `step` and `data` means anything.
 struct StepTiming {
-  std::int64_t begin_ns = 0;  // of the step, or of the first one, by steady_ns()
-  double step = 0;            // total
-  double data = 0, forward = 0, backward = 0, update = 0, validation = 0;
-  double waited = 0;  // part of the total spent waiting for communication
-
-  StepTiming& operator+=(const StepTiming& other) {
-    step += other.step;
-    data += other.data;
-    forward += other.forward;
-    backward += other.backward;
-    update += other.update;
-    validation += other.validation;
-    waited += other.waited;
-    return *this;
-  }
+  std::int64_t begin_ns = 0;  // by steady_ns()
+  double step = 0, data = 0;  // on this rank
+  report::StepShares shares{};
+  std::vector<double> own_work{}, bubbles{};  // by rank; see StepAgreement
 };
 
 }  // namespace trireme

@@ -10,6 +10,7 @@
 #include "trireme/base/file_output.hpp"
 #include "trireme/base/trace.hpp"
 #include "trireme/comm/flight_recorder.hpp"
+#include "trireme/train/device_memory.hpp"
 
 namespace trireme {
 namespace {
@@ -73,6 +74,42 @@ class CallLanes {
   std::map<std::string, std::vector<Lane>> lanes_;  // by group
 };
 
+/// Bytes of the tensor that a call names; nullopt if their number differs per rank, or there is none.
+std::optional<std::int64_t> bytes_of_call(const CallRecord& call) {
+  if (call.dtype < 0 || call.elements() < 0) return std::nullopt;
+  return call.elements() * static_cast<std::int64_t>(c10::elementSize(static_cast<at::ScalarType>(call.dtype)));
+}
+
+void add_call(Tracer& tracer, int lane, const CallRecord& call, std::int64_t begin_ns, std::int64_t duration_ns) {
+  const std::string what = call.what(), tag = call.tag.str();
+  const auto seq = static_cast<std::int64_t>(call.seq);
+  if (const std::optional<std::int64_t> bytes = bytes_of_call(call))
+    tracer.add_span(lane, what, "comm", begin_ns, duration_ns,
+                    {{"step", call.tag.step},
+                     {"seq", seq},
+                     {"tag", tag},
+                     {"op", name(call.op)},
+                     {"group", call.group},
+                     {"bytes", *bytes},
+                     {"peer", call.peer}});
+  else
+    tracer.add_span(
+        lane, what, "comm", begin_ns, duration_ns,
+        {{"step", call.tag.step}, {"seq", seq}, {"tag", tag}, {"op", name(call.op)}, {"group", call.group}});
+}
+
+void add_memory(Tracer& tracer, const MemorySample& sample, std::int64_t ns) {
+  const auto of = [&](MemoryKind kind) { return sample.by_kind[static_cast<std::size_t>(kind)]; };
+  tracer.add_counter("memory", ns, {{"allocated", sample.allocated}});
+  if (std::ranges::all_of(sample.by_kind, [](std::int64_t bytes) { return bytes == 0; })) return;  // not counted
+  tracer.add_counter("memory by purpose", ns,
+                     {{"weights", of(MemoryKind::weights)},
+                      {"gradients", of(MemoryKind::gradients)},
+                      {"states", of(MemoryKind::master) + of(MemoryKind::states)},
+                      {"activations", of(MemoryKind::activations)},
+                      {"other", of(MemoryKind::other)}});
+}
+
 }  // namespace
 
 std::string span_name(const schedule::Action& action) {
@@ -98,10 +135,13 @@ void write_step_trace(const std::filesystem::path& folder, const TracedStep& tra
   CallLanes lanes(tracer);
   for (const CallRecord& call : traced.calls) {
     const std::int64_t end = call.finished_ns > 0 ? call.finished_ns : call.started_ns;
-    tracer.add_span(lanes.take(call.group, call.started_ns, end), call.what(), "comm", call.started_ns + shift,
-                    end - call.started_ns,
-                    {{"step", call.tag.step}, {"seq", static_cast<std::int64_t>(call.seq)}, {"tag", call.tag.str()}});
+    add_call(tracer, lanes.take(call.group, call.started_ns, end), call, call.started_ns + shift,
+             end - call.started_ns);
   }
+  const int waiting = tracer.new_lane("waiting");
+  for (const WaitSpan& wait : traced.waits) add(waiting, "wait", "wait", wait.begin_ns, wait.end_ns);
+  if (traced.begin_ns > 0) add(tracer.new_lane("whole step"), "step", "whole step", traced.begin_ns, traced.end_ns);
+  for (const MemorySample& sample : traced.memory) add_memory(tracer, sample, sample.ns + shift);
   const std::filesystem::path path = folder / text("step", traced.step);
   make_folder(path);
   tracer.write(path / text("rank", world.rank(), ".json.gz"));

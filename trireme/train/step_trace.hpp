@@ -18,6 +18,9 @@ struct TracedStep {
   std::vector<std::string> unit_names{};   // by unit
   std::int64_t update_ns = 0, end_ns = 0;  // begin and end of the update
   std::vector<CallRecord> calls{};         // tagged with this step
+  std::int64_t begin_ns = 0;               // of the step
+  std::vector<WaitSpan> waits{};           // for communication
+  std::vector<MemorySample> memory{};      // at the units, and at the begin and end of the update
 };
 
 /// "forward microbatch 0"; of a later model chunk "forward microbatch 0 chunk 1".

@@ -24,12 +24,23 @@ TEST(StepTrace, BucketsTravelUnderBackward) {
                 {.optimizer = {}, .master = at::kDouble, .states = at::kDouble});
       net.units(&zero.chunk());
       Executor executor(schedule::make_schedule("1f1b", 1, 2), zero, mesh);
+      world.recorder().keep_waits();
       const StepOutcome outcome = executor.run({.step = 3,
                                                 .forward = whole_model([&](int) { return net.loss(test::rows()); }),
                                                 .loss_gradient = [] { return at::scalar_tensor(1.0, at::kDouble); }});
       zero.finish_gradients();
       TracedStep traced{
           .step = 3, .spans = outcome.spans, .update_ns = steady_ns(), .calls = world.recorder().step_calls()};
+      traced.waits = world.recorder().take_waits();
+      EXPECT_FALSE(traced.waits.empty());
+      for (const WaitSpan& wait : traced.waits) EXPECT_GE(wait.end_ns, wait.begin_ns);
+      // Both seconds and spans leave out what an action waited inside.
+      double with_waits = 0, waited = 0;
+      for (const ActionSpan& span : outcome.spans) {
+        with_waits += static_cast<double>(span.end_ns - span.begin_ns) * 1e-9;
+        waited += static_cast<double>(span.waited_ns) * 1e-9;
+      }
+      EXPECT_NEAR(outcome.seconds({schedule::ActionKind::F, schedule::ActionKind::B}), with_waits - waited, 1e-9);
       std::vector<CallRecord> sums;
       for (const CallRecord& call : traced.calls)
         if (call.op == (stage == 0 ? Op::all_reduce : Op::reduce_scatter)) sums.push_back(call);

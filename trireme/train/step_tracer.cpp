@@ -9,8 +9,12 @@
 namespace trireme {
 
 StepTracer::StepTracer(std::vector<std::int64_t> steps, std::filesystem::path folder, const World& world,
-                       std::string backend)
-    : steps_(std::move(steps)), folder_(std::move(folder)), world_(world), backend_(std::move(backend)) {}
+                       std::string backend, const DeviceMemory& memory)
+    : steps_(std::move(steps)),
+      folder_(std::move(folder)),
+      world_(world),
+      backend_(std::move(backend)),
+      memory_(memory) {}
 
 bool StepTracer::is_traced(std::int64_t step) const { return std::ranges::find(steps_, step) != steps_.end(); }
 
@@ -23,13 +27,18 @@ void StepTracer::take_calls(TracedStep& traced) const {
 }
 
 void StepTracer::step_begins(std::int64_t step, UnitTrace& units) {
-  if (is_traced(step)) units.start();
+  if (!is_traced(step)) return;
+  begin_ns_ = steady_ns();
+  world_.recorder().keep_waits();
+  units.start(memory_);
 }
 
 void StepTracer::gradients_summed(std::int64_t step, UnitTrace& units) {
   finish();
   if (!is_traced(step)) return;
   traced_ = TracedStep{.step = step, .units = units.take(), .unit_names = units.names(), .update_ns = steady_ns()};
+  traced_->memory = units.take_memory();
+  traced_->begin_ns = begin_ns_;
   take_calls(*traced_);
 }
 
@@ -37,6 +46,8 @@ void StepTracer::step_done(const StepOutcome& outcome) {
   if (!traced_) return;
   traced_->spans = outcome.spans;
   traced_->end_ns = steady_ns();
+  traced_->waits = world_.recorder().take_waits();
+  traced_->memory.push_back(memory_.sample());
   done_ = std::exchange(traced_, std::nullopt);
 }
 

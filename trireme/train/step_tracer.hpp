@@ -12,7 +12,8 @@ namespace trireme {
 class StepTracer {
  public:
   /// `steps`: those to trace; the others have no overhead.
-  StepTracer(std::vector<std::int64_t> steps, std::filesystem::path folder, const World& world, std::string backend);
+  StepTracer(std::vector<std::int64_t> steps, std::filesystem::path folder, const World& world, std::string backend,
+             const DeviceMemory& memory);
 
   void step_begins(std::int64_t step, UnitTrace& units);
   /// After the gradients are reduced, before Mesh::end_step() drops the call records. Writes the last step, whose calls
@@ -31,6 +32,8 @@ class StepTracer {
   const std::filesystem::path folder_;
   const World& world_;
   const std::string backend_;
+  const DeviceMemory& memory_;
+  std::int64_t begin_ns_ = 0;         // of the step that runs
   std::optional<TracedStep> traced_;  // the step that runs
   std::optional<TracedStep> done_;    // the last step, until its last calls have ended
 };

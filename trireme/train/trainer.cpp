@@ -20,6 +20,7 @@
 #include "trireme/train/dtypes.hpp"
 #include "trireme/train/replica_check.hpp"
 #include "trireme/train/step_agreement.hpp"
+#include "trireme/train/step_clock.hpp"
 
 namespace trireme {
 namespace {
@@ -38,6 +39,21 @@ std::string describe(const Resumed& resumed) {
 /// Of the sum of a microbatch's losses: the loss of a step is the mean over the tokens of all ranks.
 at::Tensor loss_gradient(double scale, TokenCount& tokens) { return scale / tokens.total().clamp_min(1); }
 
+/// At the end of a step. `agreed_at`: seconds from its begin to the end of the agreement.
+StepTiming step_timing(const StepClock& clock, const StepAgreement& agreed, double agreed_at, bool pipeline) {
+  const double seconds = clock.seconds();
+  return {.begin_ns = clock.begin_ns(),
+          .step = seconds,
+          .data = clock.data_seconds(),
+          .shares = report::shares_of({.step = seconds,
+                                       .tail = seconds - agreed_at,
+                                       .ranks = agreed.time,
+                                       .last_actions = agreed.last_actions,
+                                       .pipeline = pipeline}),
+          .own_work = agreed.own_work,
+          .bubbles = agreed.bubbles};
+}
+
 }  // namespace
 
 Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& process, TrainIo io)
@@ -50,7 +66,7 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
       lr_(lr_options(config_)),
       non_finite_(config::parse_non_finite(config_.checks.non_finite)),
       tracer_(config_.profiler.steps, io_.folder / config_.profiler.dir, context.world(),
-              context.device().is_cuda() ? "nccl" : "gloo"),
+              context.device().is_cuda() ? "nccl" : "gloo", memory_),
       random_(RandomSource::of_process(static_cast<std::uint64_t>(config_.run.seed))) {
   if (context.rank() == 0) own_ = std::make_unique<OwnFolder>(io_.folder, io_.warnings);
   const std::vector<std::filesystem::path> candidates =
@@ -195,18 +211,15 @@ void Trainer::announce_stop(std::int64_t step) {
 }
 
 StepResult Trainer::run_step(std::int64_t step) {
-  StepResult result{.lr = lr_(step), .scale = scale_ ? scale_->scale() : 1.0, .timing = {}};
-  StepTiming& t = result.timing;
-  const Stopwatch step_time;
-  t.begin_ns = step_time.begin_ns();
+  StepResult result{.lr = lr_(step), .scale = scale_ ? scale_->scale() : 1.0, .peaks = {}, .timing = {}};
+  StepClock clock(context_.world().recorder(), config_.parallelism.pp > 1);
   mesh_.tag({step, "data"});
   tracer_.step_begins(step, model_->unit_trace());
-  const double waited_before = context_.world().recorder().waited_seconds();
 
   // Data. The all-reduce of the token count overlaps the first forward.
   const std::vector<Microbatch> microbatches =
       take_or_empty([&] { return batches_->take(step); }, [&] { return batches_->empty(step); });
-  t.data = step_time.seconds();
+  clock.data_taken();
   TokenCount tokens(microbatches, data_error_ != nullptr, mesh_, context_.device());
 
   // Forward and backward of every microbatch.
@@ -223,11 +236,9 @@ StepResult Trainer::run_step(std::int64_t step) {
        .loss_gradient = [&] { return loss_gradient(result.scale, tokens); },
        .shape_key = [&](int m) { return shape_key(microbatches[static_cast<std::size_t>(m)]); }});
   loss_gradient_ = loss_gradient(result.scale, tokens);
-  t.forward = outcome.seconds({schedule::ActionKind::F});
-  t.backward = outcome.seconds({schedule::ActionKind::B, schedule::ActionKind::I, schedule::ActionKind::W});
+  clock.executed(outcome);
 
   // Wait for the gradient reduction; then the ranks compare their calls of the step, during the update.
-  const Stopwatch update_time;
   mesh_.tag({step, "update"});
   zero().finish_gradients();
   tracer_.gradients_summed(step, model_->unit_trace());
@@ -248,8 +259,11 @@ StepResult Trainer::run_step(std::int64_t step) {
                                       .writing = saver_->is_writing(),
                                       .peak_bytes = memory_.take_peak(),
                                       .bubble = outcome.bubble(),
+                                      .time = clock.until_now(),
+                                      .last_action = clock.last_action_seconds(),
                                       .auxiliary_sum = auxiliary_sum},
                                      mesh_);
+  const double agreed_at = clock.seconds();
   result.norm = std::move(update).settle();
   result.finite = std::isfinite(result.norm);
   model_->update_routers(result.finite);
@@ -271,10 +285,9 @@ StepResult Trainer::run_step(std::int64_t step) {
   result.bubble = agreed.bubble;
   result.checkpoint_seconds = saver_->take_blocked_seconds();
   if (step == begin_ + 1) result.start_bytes = start_bytes_;
-  t.update = update_time.seconds();
-  t.step = step_time.seconds();
   tracer_.step_done(outcome);
-  t.waited = context_.world().recorder().waited_seconds() - waited_before;
+  result.timing = step_timing(clock, agreed, agreed_at, config_.parallelism.pp > 1);
+  result.peaks = agreed.peaks;
   peak_bytes_ = std::max(peak_bytes_, agreed.peak_bytes);
   return result;
 }

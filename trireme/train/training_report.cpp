@@ -1,8 +1,12 @@
 #include "trireme/train/training_report.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
+
+#include <sys/utsname.h>
+#include <unistd.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/file_output.hpp"
@@ -13,6 +17,7 @@
 #include "trireme/config/schema/family.hpp"
 #include "trireme/config/schema/pipeline.hpp"
 #include "trireme/planner/memory.hpp"
+#include "trireme/report/events_file.hpp"
 #include "trireme/report/run_folder.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
 #include "trireme/schedule/replay.hpp"
@@ -22,6 +27,11 @@
 namespace trireme {
 
 namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
 
 /// The layers of each chunk in the order of the model, "0-3 (rank 0) | 4-7 (rank 1)".
 std::string stages_line(const Config& config, const std::string& schedule, double ideal_bubble) {
@@ -40,6 +50,7 @@ TrainingReport::TrainingReport(const Config& config, const ParallelContext& cont
                                const std::string& resumed_from)
     : config_(config),
       context_(context),
+      folder_(io.folder),
       output_(config, io.folder, io.out, io.terminal),
       first_step_(resumed != nullptr ? resumed->step + 1 : 1) {
   if (resumed != nullptr) {
@@ -54,6 +65,34 @@ TrainingReport::TrainingReport(const Config& config, const ParallelContext& cont
   output_.console().begin(config_.training.steps);
 }
 
+/// What a report on this run says of its environment, and what it needs to know of the device.
+void TrainingReport::note_start(const TrainIo& io, const std::string& backend) const {
+  const Environment& env = context_.environment();
+  const LibtorchFacts facts = libtorch_facts();
+  utsname system{};
+  ::uname(&system);
+  report::add_event(io.folder, "start",
+                    {{"program", io.program},
+                     {"command", io.command},
+                     {"libtorch", facts.built_with},
+                     {"blas", facts.blas},
+                     {"threads", facts.threads},
+                     {"host", host_name()},
+                     {"system", text(system.sysname, " ", system.release, " ", system.machine)},
+                     {"pid", ::getpid()},
+                     {"launcher", env.launcher},
+                     {"attempt", env.attempt},
+                     {"ranks", env.world_size},
+                     {"ranks_per_host", env.local_world_size},
+                     {"backend", backend},
+                     {"device", context_.device().is_cuda() ? "cuda" : "cpu"},
+                     {"compute_dtype", config_.precision.param},
+                     {"layout", context_.mesh().grid().str()},
+                     {"step", first_step_},
+                     {"steps", config_.training.steps},
+                     {"predicted_bytes", predicted_bytes_}});
+}
+
 void TrainingReport::add_to(checkpoint::TrainingState& state) const {
   state.tokens = tokens_;
   const auto values = [](const report::ZScore& z) { return std::vector<double>(z.values().begin(), z.values().end()); };
@@ -62,6 +101,7 @@ void TrainingReport::add_to(checkpoint::TrainingState& state) const {
 }
 
 void TrainingReport::saved(std::int64_t step, std::uint64_t bytes, double blocked_seconds) {
+  report::add_event(folder_, "checkpoint", {{"step", step}, {"bytes", bytes}, {"blocked_s", blocked_seconds}});
   output_.console().note(text("✓ checkpoint ", step, " (", human_bytes(static_cast<double>(bytes)), ", ",
                               human_number(std::round(blocked_seconds * 1e4) / 10), " ms blocked)"));
 }
@@ -73,6 +113,7 @@ void TrainingReport::print_header(const TrainIo& io, const std::string& data, co
   const Environment& env = context_.environment();
   const bool automatic = config::parse_comm_backend(config_.comm.backend) == config::CommBackend::automatic;
   const std::string backend = automatic ? gpu ? "nccl" : "gloo" : config_.comm.backend;
+  note_start(io, backend);
   RunHeader header;
   header.program = text(io.program, " · libtorch ", libtorch_facts().built_with, " · ", env.world_size,
                         env.world_size == 1 ? " rank" : " ranks", " (", env.launcher, "; ", backend, ", ",
@@ -105,7 +146,6 @@ void TrainingReport::print_header(const TrainIo& io, const std::string& data, co
 void TrainingReport::step(std::int64_t step, const StepResult& result, std::int64_t seq_len, std::int64_t peak_bytes,
                           std::optional<double> validation_loss) {
   const StepTiming& t = result.timing;
-  total_ += t;
   const std::int64_t now = steady_ns(), before = last_end_ns_ > 0 ? last_end_ns_ : t.begin_ns;
   last_end_ns_ = now;
   const std::int64_t tokens = config_.training.global_batch_size * seq_len;
@@ -128,17 +168,26 @@ void TrainingReport::step(std::int64_t step, const StepResult& result, std::int6
       .skipped = !result.finite,
       .val_loss = validation_loss};
   if (result.checkpoint_seconds > 0) record.checkpoint_s = result.checkpoint_seconds;
-  // On a GPU a wait only orders streams and does not block the host.
-  if (context_.device().is_cpu()) record.comm_exposed_frac = std::min(1.0, t.waited / t.step);
+  add_times(record, t);
+  total_ += t.shares * t.step;
   if (config_.parallelism.pp > 1) {
     if (context_.device().is_cpu()) record.bubble_frac = result.bubble;  // by the host's clock
     record.bubble_ideal_frac = ideal_bubble_;
   }
   if (seq_len != counted_seq_len_) {  // only if it changes: for a family of one's own, counting makes a model
     flops_per_token_ = config::model_flops_per_token(config_.model, seq_len, config::CountedScores::causal);
+    recomputed_flops_per_token_ =
+        config::recompute_flops_per_token(config_.model, seq_len, config::CountedScores::causal,
+                                          config::recompute_of(config_.activation_checkpoint.mode));
     counted_seq_len_ = seq_len;
   }
   record.tflops_per_rank = flops_per_token_ * rate / ranks / 1e12;
+  const double hardware = (flops_per_token_ + recomputed_flops_per_token_) * rate / ranks / 1e12;
+  if (recomputed_flops_per_token_ > 0) record.hardware_tflops_per_rank = hardware;
+  if (const double peak = config_.metrics.peak_tflops; peak > 0) {
+    record.mfu = *record.tflops_per_rank / peak;
+    record.hfu = hardware / peak;
+  }
   if (result.start_bytes) record.mem_start_gib = static_cast<double>(*result.start_bytes) / 0x1p30;
   const ModelConfig& m = config_.model;
   if (m.num_local_experts > 0 && (m.router_aux_loss_coef > 0 || m.router_z_loss_coef > 0))
@@ -148,6 +197,34 @@ void TrainingReport::step(std::int64_t step, const StepResult& result, std::int6
        step == first_step_ || step % config_.metrics.interval == 0 || step == record.steps ||
            validation_loss.has_value());
   output_.step(record);
+  if (report::is_kept(step, context_.world_size())) {
+    const bool timed = context_.device().is_cpu(), pipeline = config_.parallelism.pp > 1;
+    output_.ranks({.step = step,
+                   .own_work_s = timed ? t.own_work : std::vector<double>(),
+                   .bubbles = timed && pipeline ? t.bubbles : std::vector<double>(),
+                   .peak_bytes = result.peaks});
+  }
+  if (step > first_step_) {
+    own_work_.resize(t.own_work.size());
+    for (std::size_t rank = 0; rank < own_work_.size(); ++rank) own_work_[rank] += t.own_work[rank];
+  }
+}
+
+/// Nothing of this is known on a GPU, where a wait only orders streams and does not block the host.
+void TrainingReport::add_times(report::StepRecord& record, const StepTiming& t) const {
+  if (!context_.device().is_cpu()) return;
+  record.data_time_frac = t.shares.data;
+  record.forward_time_frac = t.shares.forward;
+  record.backward_time_frac = t.shares.backward;
+  record.comm_exposed_frac = t.shares.communication;
+  if (config_.parallelism.pp > 1) record.bubble_time_frac = t.shares.bubble;
+  record.optimizer_time_frac = t.shares.optimizer;
+  record.other_time_frac = t.shares.other;
+  if (t.own_work.size() < 2) return;
+  const auto slowest = std::ranges::max_element(t.own_work);
+  record.slowest_rank = static_cast<int>(slowest - t.own_work.begin());
+  record.own_work_max_s = *slowest;
+  record.own_work_min_s = *std::ranges::min_element(t.own_work);
 }
 
 /// Prints a line above the row of this step, if there is something to report.
@@ -167,15 +244,28 @@ void TrainingReport::finish(bool interrupted, std::int64_t peak_bytes, const std
   report::RunSummary summary{.seconds = seconds, .interrupted = interrupted};
   summary.memory_predicted_gib = predicted_bytes_ / 0x1p30;
   summary.memory_measured_gib = static_cast<double>(peak_bytes) / 0x1p30;
-  const double sum = seconds > 0 ? seconds : 1;
-  summary.shares = {{"forward", total_.forward / sum},
-                    {"backward", total_.backward / sum},
-                    {"update", total_.update / sum},
-                    {"data", total_.data / sum}};
-  if (validation_seconds > 0) summary.shares.emplace_back("validation", validation_seconds / sum);
-  if (context_.device().is_cpu())
-    summary.shares.emplace_back("of all that waiting for other ranks", total_.waited / sum);
-  if (!saved.empty()) summary.saved = saved;
+  const bool is_cpu = context_.device().is_cpu();
+  const auto add_share = [&, all = seconds > 0 ? seconds : 1](const char* name, double of) {
+    summary.shares.emplace_back(name, of / all);
+  };
+  if (is_cpu) {
+    add_share("forward", total_.forward);
+    add_share("backward", total_.backward);
+    if (context_.world_size() > 1) add_share("comm exposed", total_.communication);
+    if (config_.parallelism.pp > 1) add_share("bubble", total_.bubble);
+    add_share("optimizer", total_.optimizer);
+  } else {  // the host does not know the parts
+    add_share("training", total_.sum() - total_.data - total_.other);
+  }
+  if (validation_seconds > 0) add_share("validation", validation_seconds);
+  double known = 0;
+  for (const auto& [name, share] : summary.shares) known += share;
+  summary.shares.emplace_back("data+log", std::max(0.0, 1 - known));
+  if (is_cpu && own_work_.size() > 1) summary.slowest = report::slowest_rank(own_work_);
+  if (!saved.empty()) {
+    summary.saved = saved;
+    report::add_event(folder_, "saved", {{"folder", saved.filename().string()}});
+  }
   output_.finish(summary);
 }
 

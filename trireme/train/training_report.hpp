@@ -21,6 +21,7 @@ struct TrainIo {
   std::ostream& out;
   TerminalFacts terminal{};
   std::string program{};                // "trireme 0.1.0"
+  std::string command{};                // the command line that started the run
   std::filesystem::path folder{};       // of the run, must exist; rank 0 writes to it
   std::string config_text{};            // written to the folder as config.toml
   std::vector<std::string> warnings{};  // to be displayed
@@ -42,6 +43,7 @@ struct StepResult {
   bool save = false;                          // asked to save a checkpoint
   double bubble = 0;                          // of the pipeline rank with the largest (StepOutcome::bubble)
   double checkpoint_seconds = 0;              // waited for one, on this rank, since the step before
+  std::vector<double> peaks{};                // memory of each rank in this step
   StepTiming timing;
 };
 
@@ -65,20 +67,24 @@ class TrainingReport {
               double validation_seconds);
 
  private:
+  void note_start(const TrainIo& io, const std::string& backend) const;
+  void add_times(report::StepRecord& record, const StepTiming& timing) const;
   void print_header(const TrainIo& io, const std::string& data, const std::string& resumed_from);
   void note(std::int64_t step, const StepResult& result, bool is_shown);
 
   const Config config_;
   const ParallelContext& context_;
+  const std::filesystem::path folder_;  // of the run
   RunOutput output_;
   double predicted_bytes_ = 0;
   std::int64_t counted_seq_len_ = 0;  // for which flops_per_token_ is
-  double flops_per_token_ = 0;
+  double flops_per_token_ = 0, recomputed_flops_per_token_ = 0;
   double ideal_bubble_ = 0;  // with actions of equal length and free transfers
   const std::int64_t first_step_;
   std::int64_t tokens_ = 0, skipped_since_shown_ = 0;
   std::int64_t last_end_ns_ = 0;  // of the last step; 0: there was none
-  StepTiming total_;
+  report::StepShares total_;      // seconds, of all steps
+  std::vector<double> own_work_;  // by rank: seconds, of all steps after the first
 };
 
 }  // namespace trireme

@@ -25,7 +25,9 @@ class UnitTrace::Hooks final : public UnitHooks {
 
  private:
   void note(UnitEvent::Kind kind, std::size_t unit) {
-    if (trace_.on_) trace_.events_.push_back({kind, first_unit_ + unit, steady_ns()});
+    if (trace_.memory_ == nullptr) return;
+    trace_.events_.push_back({kind, first_unit_ + unit, steady_ns()});
+    trace_.samples_.push_back(trace_.memory_->sample());
   }
 
   UnitTrace& trace_;
@@ -42,14 +44,18 @@ UnitHooks& UnitTrace::around(UnitHooks& hooks, const UnitPlan& plan) {
   return *chunks_.back();
 }
 
-void UnitTrace::start() {
+void UnitTrace::start(const DeviceMemory& memory) {
   events_.clear();
-  on_ = true;
+  samples_ = {memory.sample()};
+  memory_ = &memory;
 }
 
 std::vector<UnitEvent> UnitTrace::take() {
-  on_ = false;
+  if (memory_ != nullptr) samples_.push_back(memory_->sample());
+  memory_ = nullptr;
   return std::exchange(events_, {});
 }
+
+std::vector<MemorySample> UnitTrace::take_memory() { return std::exchange(samples_, {}); }
 
 }  // namespace trireme

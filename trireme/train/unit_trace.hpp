@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "trireme/nn/unit.hpp"
+#include "trireme/train/device_memory.hpp"
 
 namespace trireme {
 
@@ -26,10 +27,11 @@ class UnitTrace {
   /// Hooks for one chunk that pass every call on to `hooks`, which must outlive them.
   UnitHooks& around(UnitHooks& hooks, const UnitPlan& plan);
 
-  /// From now on events are noted, without those of before.
-  void start();
+  /// From now on events, and the memory at each of them, are noted, without those of before. `memory` must outlive it.
+  void start(const DeviceMemory& memory);
   /// Stops, and returns the events.
   std::vector<UnitEvent> take();
+  std::vector<MemorySample> take_memory();
   /// The name of each unit, as a path: "layers.3".
   const std::vector<std::string>& names() const { return names_; }
 
@@ -38,8 +40,9 @@ class UnitTrace {
 
   std::vector<std::unique_ptr<Hooks>> chunks_;
   std::vector<std::string> names_;
-  bool on_ = false;
+  const DeviceMemory* memory_ = nullptr;  // nullptr: off
   std::vector<UnitEvent> events_;
+  std::vector<MemorySample> samples_;
 };
 
 }  // namespace trireme

@@ -196,6 +196,7 @@ struct MetricsConfig {
   std::string console = "auto";
   bool tensorboard = true;
   std::vector<std::string> hub_command;  // empty: off
+  double peak_tflops = 0;                // 0: unknown
 };
 
 struct ProfilerConfig {

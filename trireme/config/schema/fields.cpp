@@ -63,6 +63,7 @@ constexpr Unit kUnits[] = {
     {"loss_scale.hysteresis", "steps"},
     {"checkpoint.interval", "steps"},
     {"metrics.interval", "steps"},
+    {"metrics.peak_tflops", "TFLOP/s"},
     {"profiler.steps", "steps, from 1"},
     {"profiler.wait", "steps"},
     {"profiler.warmup", "steps"},
@@ -340,6 +341,8 @@ std::vector<Field> fields(Config& c) {
       {"metrics.tensorboard", &c.metrics.tensorboard, "write event files"},
       filled(
           {"metrics.hub_command", &c.metrics.hub_command, "command that uploads the event folder {dir}; empty = none"}),
+      {"metrics.peak_tflops", &c.metrics.peak_tflops,
+       "dense peak of one device in the compute dtype, which mfu and hfu are shares of; 0 = unknown", 0, 1e9},
 
       {"profiler.steps", &c.profiler.steps, "steps to trace", 1, kMaxCount},
       one_of("profiler.memory_snapshot", &c.profiler.memory_snapshot, "when the memory of a GPU is recorded",

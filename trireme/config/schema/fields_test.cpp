@@ -90,6 +90,7 @@ TEST(Fields, HaveTheDefaultsOfTheSchema) {
       {"metrics.interval", "10"},
       {"metrics.console", "\"auto\""},
       {"metrics.tensorboard", "true"},
+      {"metrics.peak_tflops", "0.0"},
       {"profiler.steps", "[]"},
       {"profiler.memory_snapshot", "\"on_oom\""},
       {"profiler.wait", "1"},
