@@ -1,14 +1,14 @@
 #pragma once
-// The text of tokens that arrive one by one, in pieces that can be printed at once.
+// The text of generated tokens in pieces that can be printed at once, up to a stop string.
 #include <span>
 #include <string>
 #include <vector>
 
-#include "trireme/data/tokenizer/tokenizer.hpp"
+#include "trireme/data/tokenizer/stream_decoder.hpp"
 
 namespace trireme::data {
 
-/// Never returns half a character, nor the beginning of what may become a stop string.
+/// Returns neither half a character (StreamDecoder) nor the beginning of what may become a stop string.
 class TextStream {
  public:
   /// `before`: the tokens that the text continues, which decide about a space at its beginning.
@@ -24,15 +24,10 @@ class TextStream {
  private:
   std::string release(bool is_end);
 
-  const Tokenizer& tokenizer_;
-  const std::vector<std::string> stop_strings_;
-  std::vector<TokenId> tokens_;  // the last that were decoded, and those after them
-  std::size_t decoded_ = 0;      // of tokens_
-  std::string held_;             // decoded, not returned yet
+  StreamDecoder decoder_;
+  std::vector<std::string> stop_strings_;
+  std::string held_;  // decoded, not returned yet
   bool stopped_ = false;
 };
-
-/// The number of bytes before a sequence of UTF-8 that is cut off at the end of `text`.
-std::size_t whole_characters(std::string_view text);
 
 }  // namespace trireme::data

@@ -23,7 +23,6 @@ TEST(TextStream, NoPieceIsHalfACharacter) {
 
 TEST(TextStream, BytesThatAreNoCharacterAreReplaced) {
   EXPECT_EQ(pieces("a\xE2\x82"), "a|\xEF\xBF\xBD");
-  EXPECT_EQ(pieces("a\xE2\x82z"), "a|\xEF\xBF\xBDz");
   EXPECT_EQ(pieces("\xFFz"), "\xEF\xBF\xBD|z");
 }
 
@@ -33,13 +32,6 @@ TEST(TextStream, EndsBeforeAStopString) {
   EXPECT_EQ(pieces("a\nb", {"\n\n"}), "a|\nb") << "a piece that may become a stop string is held back";
   EXPECT_EQ(pieces("a\n", {"\n\n"}), "a|\n");
   EXPECT_EQ(pieces("aab", {"ab"}), "a");
-}
-
-TEST(TextStream, WholeCharacters) {
-  EXPECT_EQ(whole_characters(""), 0U);
-  EXPECT_EQ(whole_characters("a\xF0\x9F\x98"), 1U);
-  EXPECT_EQ(whole_characters("a\xC3\xA9"), 3U);
-  EXPECT_EQ(whole_characters("\x80\x80\x80\x80"), 4U);
 }
 
 }  // namespace
