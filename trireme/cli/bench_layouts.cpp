@@ -42,8 +42,8 @@ BenchLayout parse_layout(const std::string& words) {
     require<ConfigError>(known && digit != std::string::npos &&
                              word.find_first_not_of("0123456789", digit) == std::string::npos &&
                              word.size() - digit <= 6 && !out.keys.contains(key),
-                         "--layouts ", words, ": ", word, ": must be one of dp, tp, pp, cp, ep and zero, once, with its ",
-                         "number: dp2.tp2.zero3");
+                         "--layouts ", words, ": ", word,
+                         ": must be one of dp, tp, pp, cp, ep and zero, once, with its ", "number: dp2.tp2.zero3");
     out.keys[key] = std::stoll(word.substr(digit));
     begin = end + 1;
   }
@@ -128,17 +128,32 @@ class LayoutBench {
                          t.global_batch_size, " samples cannot be divided among ", dp, " replicas");
     const std::int64_t micro = std::gcd(t.micro_batch_size, t.global_batch_size / dp);
     std::vector<std::string> words{"train", command_.file, "-n", std::to_string(layout.ranks())};
-    const std::vector<std::string> own{
-        "run.dir", "run.name", "training.steps", "training.micro_batch_size", "training.grad_accum",
-        "training.global_batch_size", "checkpoint.interval", "checkpoint.resume", "checkpoint.export_hf",
-        "metrics.tensorboard", "metrics.console", "validation.interval"};
+    const std::vector<std::string> own{"run.dir",
+                                       "run.name",
+                                       "training.steps",
+                                       "training.micro_batch_size",
+                                       "training.grad_accum",
+                                       "training.global_batch_size",
+                                       "checkpoint.interval",
+                                       "checkpoint.resume",
+                                       "checkpoint.export_hf",
+                                       "metrics.tensorboard",
+                                       "metrics.console",
+                                       "validation.interval"};
     for (const config::Setting& setting : with(layout.keys))
       if (std::ranges::find(own, setting.path) == own.end())
         words.insert(words.end(), {"--" + setting.path, flag_text(setting.value)});
-    const std::vector<std::string> values{runs.string(), folder_name(layout),
-                                          std::to_string(command_.warm_up + command_.steps), std::to_string(micro),
+    const std::vector<std::string> values{runs.string(),
+                                          folder_name(layout),
+                                          std::to_string(command_.warm_up + command_.steps),
+                                          std::to_string(micro),
                                           std::to_string(t.global_batch_size / dp / micro),
-                                          std::to_string(t.global_batch_size), "0", "never", "false", "false", "quiet",
+                                          std::to_string(t.global_batch_size),
+                                          "0",
+                                          "never",
+                                          "false",
+                                          "false",
+                                          "quiet",
                                           "0"};
     for (std::size_t i = 0; i < own.size(); ++i) words.insert(words.end(), {"--" + own[i], values[i]});
     return words;
@@ -162,7 +177,8 @@ class LayoutBench {
     const html_report::Columns metrics = html_report::read_run(run).metrics;
     const auto timed = [&](std::string_view key) {
       std::vector<double> values = metrics[key];
-      if (!values.empty()) values.erase(values.begin(), values.begin() + std::min<std::ptrdiff_t>(command_.warm_up, std::ssize(values)));
+      if (!values.empty())
+        values.erase(values.begin(), values.begin() + std::min<std::ptrdiff_t>(command_.warm_up, std::ssize(values)));
       return values;
     };
     row.tokens_per_second = middle(timed("tokens_per_sec"), 0.5);
@@ -185,7 +201,9 @@ class LayoutBench {
     const auto rounded = [](double value, double unit) {
       return std::isnan(value) ? std::string("–") : human_number(std::round(value / unit) * unit);
     };
-    const auto percent = [&](double value) { return std::isnan(value) ? std::string("–") : rounded(100 * value, 0.1) + " %"; };
+    const auto percent = [&](double value) {
+      return std::isnan(value) ? std::string("–") : rounded(100 * value, 0.1) + " %";
+    };
     std::vector<TableRow> cells;
     for (const LayoutSpeed& row : rows) {
       if (!row.failure.empty()) {
@@ -223,7 +241,8 @@ class LayoutBench {
           << "," << number(row.exposed) << "," << number(row.bubble) << "," << number(row.peak_mib) << ","
           << number(row.loss) << "," << row.difference << "," << (row.agrees ? "true" : "false") << "," << row.failure
           << "\n";
-      if (row.failure.empty()) chart.bars.push_back({row.name, row.tokens_per_second, human_count(row.tokens_per_second)});
+      if (row.failure.empty())
+        chart.bars.push_back({row.name, row.tokens_per_second, human_count(row.tokens_per_second)});
     }
     std::ofstream(out / "layouts.svg") << report::draw_svg(chart);
     csv.close();
@@ -240,10 +259,12 @@ class LayoutBench {
 }  // namespace
 
 int run_bench_layouts(const BenchLayoutsCommand& command, Console& console) {
-  require<ConfigError>(!command.file.empty(), "bench: no config\n  fix: trireme bench CONFIG -n N --layouts dp2,tp2, or one of ",
+  require<ConfigError>(!command.file.empty(),
+                       "bench: no config\n  fix: trireme bench CONFIG -n N --layouts dp2,tp2, or one of ",
                        "its commands: trireme bench --help");
   require<ConfigError>(command.ranks >= 1 && !command.layouts.empty(),
-                       "bench: -n N and --layouts are needed\n  fix: trireme bench ", command.file, " -n 2 --layouts dp2,tp2");
+                       "bench: -n N and --layouts are needed\n  fix: trireme bench ", command.file,
+                       " -n 2 --layouts dp2,tp2");
   return LayoutBench(command, console).run();
 }
 

@@ -30,8 +30,10 @@ void add_fit(CLI::App& group, const std::vector<std::string>& words, const Chose
 
 void add_comm(CLI::App& group, const std::vector<std::string>& words, const Chosen& chosen) {
   auto command = std::make_shared<BenchCommCommand>();
-  CLI::App* cmd = group.add_subcommand("comm", "Time the collectives between ranks: latency, algorithm and bus bandwidth");
-  cmd->add_option("-n,--ranks", command->ranks, "start so many ranks here; without it: as torchrun, srun or mpirun says");
+  CLI::App* cmd =
+      group.add_subcommand("comm", "Time the collectives between ranks: latency, algorithm and bus bandwidth");
+  cmd->add_option("-n,--ranks", command->ranks,
+                  "start so many ranks here; without it: as torchrun, srun or mpirun says");
   cmd->add_option("--ops", command->ops, "all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, send_recv")
       ->delimiter(',');
   cmd->add_option("--sizes", command->sizes, "bytes of the larger of input and output of a rank")

@@ -198,6 +198,10 @@ void add_train(CLI::App& app, Choice& choice) {
   auto words = std::make_shared<std::map<std::string, std::string>>();  // short words for keys
   cmd->add_option("--console", (*words)["metrics.console"], "auto, bar, plain, json or quiet");
   cmd->add_option("-o,--output", (*words)["run.dir"], "folder of runs");
+  cmd->add_flag(
+      "--dry-run", options->dry_run,
+      "check everything, run one step of one rank without the others, show the first batch as text; nothing is "
+      "started or written");
   cmd->add_flag("--requeue", options->requeue,
                 "SIGUSR1 saves and exits with 75, as SIGTERM does; without it: saves and goes on");
   cmd->add_option("--run-folder", options->run_folder, "")->group("");
@@ -216,7 +220,8 @@ void add_train(CLI::App& app, Choice& choice) {
     (*words)["checkpoint.resume"] = *resume;
     for (const auto& [key, value] : *words)
       if (!value.empty())
-        options->overrides.push_back({.path = key, .value = {value}, .place = {.file = "", .note = text(key, " ", value)}});
+        options->overrides.push_back(
+            {.path = key, .value = {value}, .place = {.file = "", .note = text(key, " ", value)}});
     options->words = choice.words.all;
     options->version = "trireme " TRIREME_VERSION;
     choice.output_is_optional = true;

@@ -99,6 +99,7 @@ struct TrainCommand {
   std::string master;              // HOST:PORT
   int max_restarts = 0;            // of the ranks that are started here
   bool requeue = false;            // SIGUSR1 stops the run
+  bool dry_run = false;            // nothing is started or written
   std::vector<std::string> words;  // the whole command line, for starting ranks with it
   std::string version;             // "trireme 0.1.0"
   std::string run_folder;          // set if a launcher has already created it

@@ -12,9 +12,7 @@
 namespace trireme::cli {
 namespace {
 
-std::string gigabytes(double bytes_per_second) {
-  return human_number(std::round(bytes_per_second / 1e6) / 1e3);
-}
+std::string gigabytes(double bytes_per_second) { return human_number(std::round(bytes_per_second / 1e6) / 1e3); }
 
 void print_speeds(const std::vector<workloads::CommSpeed>& rows, const BenchCommCommand& command, Console& console) {
   std::vector<TableRow> cells;

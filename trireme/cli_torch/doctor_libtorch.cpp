@@ -32,8 +32,9 @@ void add_gpus(std::vector<std::vector<std::string>>& rows) {
     std::istringstream in(line);
     for (std::string cell; std::getline(in >> std::ws, cell, ',');) cells.push_back(cell);
     if (cells.size() != 8) continue;
-    rows.push_back({"GPU " + cells[0], text(cells[1], ", ", cells[2]),
-                    text("SM ", cells[3], " of ", cells[4], ", ", cells[5], ", PCIe ", cells[6], ", driver ", cells[7])});
+    rows.push_back(
+        {"GPU " + cells[0], text(cells[1], ", ", cells[2]),
+         text("SM ", cells[3], " of ", cells[4], ", ", cells[5], ", PCIe ", cells[6], ", driver ", cells[7])});
   }
   for (const std::string& line : lines_of("nvidia-smi topo -m 2>/dev/null"))
     if (line.starts_with("GPU")) {

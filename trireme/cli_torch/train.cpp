@@ -6,7 +6,9 @@
 
 #include <unistd.h>
 
+#include "trireme/base/cgroup_facts.hpp"
 #include "trireme/base/file_output.hpp"
+#include "trireme/base/human.hpp"
 #include "trireme/base/process_limits.hpp"
 #include "trireme/base/process_start.hpp"
 #include "trireme/base/stop_signals.hpp"
@@ -15,6 +17,7 @@
 #include "trireme/config/read/show.hpp"
 #include "trireme/config/read/toml_file.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
+#include "trireme/planner/memory.hpp"
 #include "trireme/report/events_file.hpp"
 #include "trireme/report/run_folder.hpp"
 #include "trireme/report/status_line.hpp"
@@ -26,8 +29,11 @@
 #include "trireme/train/checked_config.hpp"
 #include "trireme/train/choose_run.hpp"
 #include "trireme/train/component_options.hpp"
+#include "trireme/train/dry_run.hpp"
+#include "trireme/train/dtypes.hpp"
 #include "trireme/train/memory_check.hpp"
 #include "trireme/train/rank_setup.hpp"
+#include "trireme/train/run_header.hpp"
 #include "trireme/train/trainer.hpp"
 
 namespace trireme::cli {
@@ -198,6 +204,44 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
   }
 }
 
+/// Everything but training.
+int run_dry(const TrainCommand& command, const Variables& variables, Console& console) {
+  const bool gpu = visible_gpus() > 0;
+  const at::Device device(gpu ? at::kCUDA : at::kCPU);
+  const Environment env = detect_environment(variables, {}, visible_gpus());
+  const int ranks = command.ranks > 0 ? command.ranks : env.world_size > 1 ? env.world_size : 0;
+  const Config config = training_config(command.file, command.config_text, command.overrides, ranks);
+  const int world_size = config::dense_grid(config.parallelism).size();
+  Config resolved = config;
+  resolve_dtypes(resolved, device);
+  const ProcessSetup process(ProcessOptions{.threads = std::max(1, usable_cores() / std::max(1, command.ranks))});
+  const DryRun result = dry_run(config, device, process);
+  RunHeader header;
+  header.program = text(command.version, " · dry run of ", world_size, world_size == 1 ? " rank" : " ranks");
+  header.layout = text(config::dense_grid(config.parallelism).str(), " zero=", config.parallelism.zero);
+  header.data = result.data;
+  const planner::MemoryPlan plan = planner::predict_memory(resolved, resolved.precision.param, gpu);
+  header.memory = planner::describe(plan);
+  header.output = "nothing was started or written";
+  for (const auto& [label, words] : run_header_lines(resolved, header))
+    console.out << label << std::string(label.size() < 8 ? 8 - label.size() : 1, ' ') << words << "\n";
+  for (const std::string& warning : result.warnings) console.out << "warning: " << warning << "\n";
+  if (const std::string tight = check_memory(config, memory_budget(device, world_size), device); !tight.empty())
+    console.out << "warning: " << tight << "\n";
+  console.out << "\n";
+  std::int64_t peak = 0;
+  for (const DryStage& stage : result.stages) {
+    peak = std::max(peak, stage.peak_bytes);
+    console.out << "step    rank " << stage.rank << " alone: " << human_seconds(stage.seconds) << ", peak "
+                << human_bytes(static_cast<double>(stage.peak_bytes)) << "\n";
+  }
+  if (peak > 0)
+    console.out << "memory  predicted " << human_bytes(plan.total()) << ", measured "
+                << human_bytes(static_cast<double>(peak)) << "\n";
+  console.out << "first   " << config::shortened(result.first_sample, 400) << "\n";
+  return 0;
+}
+
 }  // namespace
 
 int run_train(const TrainCommand& asked, Console& console) {
@@ -207,6 +251,7 @@ int run_train(const TrainCommand& asked, Console& console) {
   // Once: /dev/stdin and other pipes cannot be read again, and a file may change before the ranks have started.
   command.config_text = config::read_config_file(command.config_copy.empty() ? command.file : command.config_copy);
   const Variables variables = process_variables();
+  if (command.dry_run) return run_dry(command, variables, console);
   RankMain how{.words = command.words,
                .variables = variables,
                .flags = {},

@@ -12,10 +12,10 @@ std::string draw_svg(const BarChart& chart) {
   double largest = 0;
   for (const ChartBar& bar : chart.bars) largest = std::max(largest, bar.value);
   const double height = kTop + kRow * static_cast<double>(chart.bars.size()) + 12;
-  std::string out = text(R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 )", svg_number(height),
-                         R"(" font-family="sans-serif" font-size="13"><rect width="640" height=")", svg_number(height),
-                         R"(" fill="white"/><text x="12" y="24" font-size="15">)", xml_escaped(chart.title),
-                         "</text>\n");
+  std::string out =
+      text(R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 )", svg_number(height),
+           R"(" font-family="sans-serif" font-size="13"><rect width="640" height=")", svg_number(height),
+           R"(" fill="white"/><text x="12" y="24" font-size="15">)", xml_escaped(chart.title), "</text>\n");
   for (std::size_t i = 0; i < chart.bars.size(); ++i) {
     const ChartBar& bar = chart.bars[i];
     const double y = kTop + kRow * static_cast<double>(i), width = largest > 0 ? kWidth * bar.value / largest : 0;

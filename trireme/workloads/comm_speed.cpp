@@ -85,10 +85,10 @@ std::vector<CommSpeed> measure_comm(const CommSpeedOptions& options, const Envir
         finish(device);
         return time.seconds();
       };
-      const double first = group.all_reduce(at::full({1}, timed(), at::TensorOptions(at::kDouble).device(device)),
-                                            Reduce::max)
-                               .wait()
-                               .item<double>();
+      const double first =
+          group.all_reduce(at::full({1}, timed(), at::TensorOptions(at::kDouble).device(device)), Reduce::max)
+              .wait()
+              .item<double>();
       const auto affordable = static_cast<int>(std::clamp(options.seconds / std::max(first, 1e-9), 3.0, 1e6));
       std::vector<double> seconds;
       for (int i = 0; i < std::min(options.repetitions, affordable); ++i) seconds.push_back(timed());
