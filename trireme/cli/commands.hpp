@@ -127,6 +127,16 @@ struct LaunchCommand {
 /// Returns the exit code of the job, which need not be one of ours.
 int run_launch(const LaunchCommand& command, Console& console);
 
+struct ReportOptions {
+  std::vector<std::string> runs;  // folders, one to three
+  std::string output;             // empty: report.html in the first run
+  bool watch = false;             // write it again while a run goes on
+  int interval_s = 5;
+  bool open = false;    // show it
+  std::string version;  // "trireme 0.1.0"
+};
+ExitCode run_report(const ReportOptions& options, Console& console);
+
 ExitCode run_doctor(const std::vector<std::string>& words, Console& console);
 /// The part of the doctor's report that requires libtorch; `words`: the command line, for a program that has none.
 std::vector<std::vector<std::string>> libtorch_report(const std::vector<std::string>& words);
