@@ -14,7 +14,7 @@ import pathlib
 import re
 import sys
 
-LOWER_DECK = set("base layout schedule files data config report planner checkpoint".split())
+LOWER_DECK = set("base layout schedule files data config report html_report planner checkpoint".split())
 SOURCES = {".hpp", ".cpp", ".cu", ".cuh", ".h", ".cc", ".inl"}
 HEADERS = {".hpp", ".h", ".cuh"}
 KEYWORDS = {"DEPENDS", "TORCH_DEPENDS", "TORCH", "COLD", "LINK", "EXCLUDE"}

@@ -262,6 +262,25 @@ void add_launch(CLI::App& app, Choice& choice) {
   });
 }
 
+void add_report(CLI::App& app, Choice& choice) {
+  auto options = std::make_shared<ReportOptions>();
+  options->version = "trireme " TRIREME_VERSION;
+  CLI::App* cmd = app.add_subcommand("report", "Write what a run did as one HTML page; several runs are compared");
+  cmd->add_option("run", options->runs, "folder of a run, as runs/latest; up to three")->required();
+  cmd->add_option("-o,--output", options->output, "file to write; default: report.html in the (first) run");
+  cmd->add_flag("--watch", options->watch, "write it again while a run goes on, until it ends or Ctrl-C");
+  cmd->add_option("--interval", options->interval_s, "with --watch: seconds in between")->capture_default_str();
+  cmd->add_flag("--open", options->open, "show it in a browser (xdg-open)");
+  cmd->footer(
+      "Reads only files of the run, so it works for a run that goes on, has ended or has crashed. Memory, pipeline "
+      "and\n"
+      "overlap are drawn of a step that was traced: --profiler.steps 20 in trireme train.\n\n"
+      "Example:\n  trireme report runs/latest\n  trireme report runs/a runs/b -o compared.html");
+  cmd->callback([options, &choice] {
+    choice.run = [options](Console& console) { return number(run_report(*options, console)); };
+  });
+}
+
 void add_doctor(CLI::App& app, Choice& choice) {
   auto options = std::make_shared<DoctorCommand>();
   CLI::App* cmd = app.add_subcommand("doctor", "Say what this machine and this build can do");
@@ -337,6 +356,7 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
   add_train(app, choice);
   add_launch(app, choice);
   add_model_commands(app, choice.words, chosen);
+  add_report(app, choice);
   add_bench(app, choice.words, chosen);
   add_doctor(app, choice);
 

@@ -177,6 +177,16 @@ struct DoctorCommand {
   std::vector<std::string> words;  // the whole command line
 };
 ExitCode run_doctor(const DoctorCommand& command, Console& console);
+
+struct ReportOptions {
+  std::vector<std::string> runs;  // folders, one to three
+  std::string output;             // empty: report.html in the first run
+  bool watch = false;             // write it again while a run goes on
+  int interval_s = 5;
+  bool open = false;    // show it
+  std::string version;  // "trireme 0.1.0"
+};
+ExitCode run_report(const ReportOptions& options, Console& console);
 /// The part of the doctor's report that requires libtorch; `words`: the command line, for a program that has none.
 std::vector<std::vector<std::string>> libtorch_report(const std::vector<std::string>& words);
 

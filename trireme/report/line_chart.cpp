@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "trireme/base/svg.hpp"
+
 namespace trireme::report {
 namespace {
 
@@ -18,30 +20,9 @@ std::string number(double value, const char* format = "%.1f") {
   return text;
 }
 
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else
-      out += c;
-  }
-  return out;
-}
-
 std::string label(double x, double y, const std::string& text, const char* anchor = "middle", const char* extra = "") {
   return "<text x=\"" + number(x) + "\" y=\"" + number(y) + "\" text-anchor=\"" + anchor + "\"" + extra + ">" +
-         escaped(text) + "</text>\n";
-}
-
-/// 1, 2 or 5 times a power of ten: at most six of them up to `most`.
-double tick_of(double most) {
-  double tick = std::pow(10, std::floor(std::log10(std::max(most, 1e-9))) - 1);
-  for (const double factor : {2.0, 2.5, 2.0, 2.0, 2.5, 2.0})
-    if (most / tick > 6) tick *= factor;
-  return tick;
+         xml_escaped(text) + "</text>\n";
 }
 
 }  // namespace
@@ -51,7 +32,7 @@ std::string draw_svg(const Chart& chart) {
   for (const ChartLine& line : chart.lines)
     for (const double y : line.y)
       if (std::isfinite(y)) most = std::max(most, y);
-  const double tick = tick_of(most), top = std::max(tick, std::ceil(most / tick) * tick);
+  const double tick = tick_step(most), top = std::max(tick, std::ceil(most / tick) * tick);
   const auto x_of = [&](std::size_t i) {
     const double step = (kWidth - kLeft - kRight) / static_cast<double>(std::max<std::size_t>(chart.x.size(), 1));
     return kLeft + step * (static_cast<double>(i) + 0.5);
@@ -83,7 +64,7 @@ std::string draw_svg(const Chart& chart) {
     for (std::size_t i = 0; i < line.y.size(); ++i)
       if (std::isfinite(line.y[i]))
         out += "<circle cx=\"" + number(x_of(i)) + "\" cy=\"" + number(y_of(line.y[i])) + "\" r=\"3.5\" fill=\"" +
-               colour + "\"><title>" + escaped(line.name) + ", " + escaped(chart.x[i]) + ": " +
+               colour + "\"><title>" + xml_escaped(line.name) + ", " + xml_escaped(chart.x[i]) + ": " +
                number(line.y[i], "%.4g") + "</title></circle>\n";
     const double y = kTop + 20 * static_cast<double>(n);
     out += "<rect x=\"" + number(kWidth - kRight + 16) + "\" y=\"" + number(y - 9) +

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/svg.hpp"
 
 namespace trireme::schedule {
 namespace {
@@ -114,7 +115,8 @@ std::string draw_svg(const Schedule& schedule, const Replay& replay) {
       text("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", fixed(width, 0), "\" height=\"", height,
            "\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n");
   std::string caption = summary(schedule, replay);
-  out += text("<text x=\"8\" y=\"20\" font-size=\"14\">", caption.substr(0, caption.find('\n')), "</text>\n");
+  out +=
+      text("<text x=\"8\" y=\"20\" font-size=\"14\">", xml_escaped(caption.substr(0, caption.find('\n'))), "</text>\n");
   for (int r = 0; r < schedule.ranks(); ++r) {
     const int y = kTop + r * kRow;
     out += text("<text x=\"8\" y=\"", y + 17, "\">rank ", r, "</text>\n<rect x=\"", kLeft, "\" y=\"", y, "\" width=\"",

@@ -1,0 +1,92 @@
+// `trireme report RUN... [-o FILE] [--watch] [--open]`
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "trireme/base/file_output.hpp"
+#include "trireme/base/human.hpp"
+#include "trireme/base/stop_signals.hpp"
+#include "trireme/cli/commands.hpp"
+#include "trireme/html_report/page.hpp"
+#include "trireme/html_report/run_facts.hpp"
+
+namespace trireme::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using html_report::RunState;
+
+struct WrittenReport {
+  std::uintmax_t bytes = 0;
+  bool running = false;  // some run is not over
+};
+
+WrittenReport write_report(const ReportOptions& options, const fs::path& output, Console& console) {
+  std::vector<html_report::RunFiles> runs;
+  WrittenReport written;
+  for (const std::string& folder : options.runs) {
+    runs.push_back(html_report::read_run(folder));
+    written.running |= html_report::state_of(runs.back()).kind == RunState::Kind::running;
+    for (const std::string& problem : runs.back().problems)
+      if (!options.watch) console.err << "warning: " << runs.back().name << ": " << problem << "\n";
+  }
+  const std::string page = html_report::page_html(
+      runs, {.program = options.version, .refresh_seconds = options.watch && written.running ? options.interval_s : 0});
+  try {
+    replace_file(output, page);
+  } catch (const ConfigError& e) {
+    throw ConfigError(text(e.what(), "\n  fix: -o FILE, in a folder that exists and that you may write to"));
+  }
+  written.bytes = page.size();
+  return written;
+}
+
+/// What the desktop shows HTML files with. Without a desktop this fails, and the page is there anyway.
+bool open_in_browser(const fs::path& page) {
+  std::string program = "xdg-open", file = fs::absolute(page).string();
+  char* words[] = {program.data(), file.data(), nullptr};
+  pid_t child = 0;
+  if (::posix_spawnp(&child, program.c_str(), nullptr, nullptr, words, ::environ) != 0) return false;
+  int status = 0;
+  return ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/// Until no run goes on any more, or a signal.
+void watch(const ReportOptions& options, const fs::path& output, Console& console) {
+  const StopSignals signals(StopSignals::Then::note);
+  for (;;) {
+    for (int tenths = 0; tenths < 10 * options.interval_s; ++tenths) {
+      if (StopSignals::received() != 0) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    if (!write_report(options, output, console).running) return;
+  }
+}
+
+}  // namespace
+
+ExitCode run_report(const ReportOptions& options, Console& console) {
+  require<ConfigError>(options.runs.size() <= html_report::kMostRuns, options.runs.size(),
+                       " runs: a report is of at most ", html_report::kMostRuns, "\n  fix: several reports");
+  require<ConfigError>(options.interval_s >= 1 && options.interval_s <= 86400, "--interval ", options.interval_s,
+                       ": must be from 1 to 86400 seconds\n  fix: --interval 5");
+  const fs::path output =
+      options.output.empty() ? fs::path(options.runs.front()) / "report.html" : fs::path(options.output);
+  const WrittenReport written = write_report(options, output, console);
+  console.out << "written to " << output.string() << " (" << human_bytes(static_cast<double>(written.bytes)) << ")"
+              << std::endl;
+  if (options.open && !open_in_browser(output))
+    console.err << "warning: xdg-open could not show it; open the file in a browser\n";
+  if (options.watch && written.running) {
+    console.out << "watching: written again every " << options.interval_s << " s until the run ends or Ctrl-C"
+                << std::endl;
+    watch(options, output, console);
+  }
+  return ExitCode::done;
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,141 @@
+#include "trireme/html_report/run_facts.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "trireme/base/error.hpp"
+#include "trireme/files/folder_lock.hpp"
+#include "trireme/report/run_summary.hpp"
+
+namespace trireme::html_report {
+namespace {
+
+std::optional<double> first_of(const std::vector<double>& values) {
+  const auto found = std::ranges::find_if(values, [](double v) { return std::isfinite(v); });
+  return found == values.end() ? std::nullopt : std::optional(*found);
+}
+
+std::optional<double> last_of(const std::vector<double>& values) {
+  const auto found = std::find_if(values.rbegin(), values.rend(), [](double v) { return std::isfinite(v); });
+  return found == values.rend() ? std::nullopt : std::optional(*found);
+}
+
+/// Without the first step of the run, if there are others.
+std::vector<double> after_first(const std::vector<double>& values) {
+  return values.size() > 1 ? std::vector<double>(values.begin() + 1, values.end()) : values;
+}
+
+void add_shares(RunFacts& facts, const Columns& metrics) {
+  const std::vector<double> seconds = after_first(metrics["train_time_s"]);
+  for (const StepPart& part : step_parts()) {
+    if (!metrics.has(part.key)) continue;
+    const std::vector<double> shares = after_first(metrics[part.key]);
+    double of = 0, all = 0;
+    for (std::size_t i = 0; i < std::min(seconds.size(), shares.size()); ++i)
+      if (std::isfinite(shares[i]) && std::isfinite(seconds[i])) {
+        of += shares[i] * seconds[i];
+        all += seconds[i];
+      }
+    if (all > 0) facts.shares.emplace_back(&part, of / all);
+  }
+}
+
+void add_slowest(RunFacts& facts, const RunFiles& run) {
+  std::vector<double> sums;
+  for (const RankRow& row : run.ranks) {
+    if (row.own_work_s.size() < 2 || row.step == run.ranks.front().step) continue;
+    sums.resize(std::max(sums.size(), row.own_work_s.size()));
+    for (std::size_t rank = 0; rank < row.own_work_s.size(); ++rank)
+      if (std::isfinite(row.own_work_s[rank])) sums[rank] += row.own_work_s[rank];
+  }
+  if (sums.empty()) return;
+  const report::SlowestRank slowest = report::slowest_rank(sums);
+  facts.slowest_rank = slowest.rank;
+  facts.slowest_excess = slowest.excess;
+}
+
+std::string exit_words(int code) {
+  switch (code) {
+    case 0: return "finished";
+    case 75: return "stopped by its scheduler, saved (exit code 75)";
+    case 130: return "stopped by Ctrl-C, saved (exit code 130)";
+    default: return text("failed (exit code ", code, ")");
+  }
+}
+
+}  // namespace
+
+const std::vector<StepPart>& step_parts() {
+  static const std::vector<StepPart> kParts = {{"forward_time_frac", "forward", "forward"},
+                                               {"backward_time_frac", "backward", "backward"},
+                                               {"comm_exposed_frac", "communication exposed", "exposed"},
+                                               {"bubble_time_frac", "bubble", "bubble"},
+                                               {"optimizer_time_frac", "optimizer", "optimizer"},
+                                               {"data_time_frac", "data", "data"},
+                                               {"other_time_frac", "other", "other"}};
+  return kParts;
+}
+
+RunState state_of(const RunFiles& run) {
+  using Kind = RunState::Kind;
+  // What is written last counts: a run may have failed, and have been started again.
+  for (auto event = run.events.rbegin(); event != run.events.rend(); ++event) {
+    if (event->name == "start") break;
+    if (event->name != "exit" && event->name != "error" && event->name != "job end") continue;
+    const int code = static_cast<int>(event->number("code").value_or(0));
+    return {code == 0                   ? Kind::finished
+            : code == 75 || code == 130 ? Kind::interrupted
+                                        : Kind::failed,
+            exit_words(code)};
+  }
+  if (!files::is_surely_free(run.folder)) return {Kind::running, "running"};
+  if (run.last("start") == nullptr) return {Kind::unknown, "it is not known how it ended: events.jsonl is missing"};
+  return {Kind::failed, "ended without a word: killed, or its machine failed"};
+}
+
+RunFacts facts_of(const RunFiles& run) {
+  const Columns& m = run.metrics;
+  RunFacts facts;
+  if (m.rows() > 0) facts.last_step = m.steps.back();
+  if (const Event* start = run.last("start")) {
+    if (const auto steps = start->number("steps")) facts.planned_steps = static_cast<std::int64_t>(*steps);
+    facts.predicted_bytes = start->number("predicted_bytes");
+  }
+  facts.first_loss = first_of(m["loss"]);
+  facts.last_loss = last_of(m["loss"]);
+  for (const double loss : m["val/loss"])
+    if (std::isfinite(loss)) facts.best_validation = std::min(loss, facts.best_validation.value_or(loss));
+  facts.median_tokens_per_sec = median_of(after_first(m["tokens_per_sec"]));
+  facts.mfu = median_of(after_first(m["mfu"]));
+  facts.hfu = median_of(after_first(m["hfu"]));
+  for (const double gib : m["mem_peak_gib"])
+    if (std::isfinite(gib)) facts.peak_gib = std::max(gib, facts.peak_gib.value_or(gib));
+  facts.bubble = median_of(after_first(m["bubble_frac"]));
+  facts.ideal_bubble = last_of(m["bubble_ideal_frac"]);
+  for (const double seconds : m["train_time_s"])
+    if (std::isfinite(seconds)) facts.train_seconds = facts.train_seconds.value_or(0) + seconds;
+  add_shares(facts, m);
+  add_slowest(facts, run);
+  return facts;
+}
+
+std::optional<double> median_of(std::vector<double> values) {
+  std::erase_if(values, [](double v) { return !std::isfinite(v); });
+  if (values.empty()) return std::nullopt;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+std::vector<double> steps_of(const Columns& metrics) {
+  std::vector<double> out;
+  for (const std::int64_t step : metrics.steps) out.push_back(static_cast<double>(step));
+  return out;
+}
+
+std::string figure_name(std::size_t run, std::string_view name) { return text(run, ":", name); }
+
+std::string run_colour(std::size_t run) { return text("run", run); }
+
+}  // namespace trireme::html_report

@@ -1,0 +1,70 @@
+#pragma once
+// The files of a run that a report is made of. Whatever is missing or damaged is left out, and said.
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/config/read/parse.hpp"
+#include "trireme/html_report/trace_file.hpp"
+#include "trireme/layout/grid.hpp"
+
+namespace trireme::html_report {
+
+/// Records with numbers, by column: one value per row, NaN where a record has none.
+struct Columns {
+  std::vector<std::int64_t> steps;
+  std::map<std::string, std::vector<double>, std::less<>> values;
+
+  std::size_t rows() const { return steps.size(); }
+  /// Empty if no record has it.
+  const std::vector<double>& operator[](std::string_view key) const;
+  bool has(std::string_view key) const { return !(*this)[key].empty(); }
+};
+
+/// A line of ranks.jsonl: lists with one value per rank.
+struct RankRow {
+  std::int64_t step = 0;
+  std::vector<double> own_work_s, bubbles, peak_bytes;
+};
+
+/// A line of events.jsonl.
+struct Event {
+  double time = 0;  // seconds since 1970
+  std::string name;
+  std::map<std::string, std::string> words;  // of the other keys: text, and numbers as they are written
+  std::map<std::string, double> numbers;     // those that are numbers
+
+  std::string word(const std::string& key) const;
+  std::optional<double> number(const std::string& key) const;
+};
+
+struct TracedStep {
+  std::int64_t step = 0;
+  std::vector<RankTrace> ranks;  // those that have a file, in ascending order
+};
+
+struct RunFiles {
+  std::filesystem::path folder;
+  std::string name;
+  Columns metrics;
+  std::vector<RankRow> ranks;
+  std::vector<Event> events;
+  std::optional<config::LoadedConfig> config;  // derived for the ranks that were started
+  std::vector<TracedStep> traces;              // in ascending order of the steps
+  std::vector<std::string> problems;           // files that are missing or damaged
+
+  /// The newest event of this name, or nullptr.
+  const Event* last(std::string_view event) const;
+  /// That were started, by the newest start; 0: unknown.
+  int world_size() const;
+  /// The config's grid, if it is for all ranks.
+  std::optional<Grid> grid() const;
+};
+
+/// ConfigError if `folder` is not the folder of a run: there is no metrics.jsonl in it.
+RunFiles read_run(const std::filesystem::path& folder);
+
+}  // namespace trireme::html_report
