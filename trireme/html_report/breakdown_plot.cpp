@@ -27,7 +27,7 @@ Plot breakdown_plot(const Columns& m) {
 }
 
 std::string shares_table(const RunFacts& facts, std::size_t index) {
-  HtmlTable table{.header = {"part", "share of the step"}, .rows = {}, .right = {false, true}};
+  HtmlTable table{.header = {"part", "share"}, .rows = {}, .right = {false, true}};
   double sum = 0;
   for (const auto& [part, share] : facts.shares) {
     sum += share;

@@ -161,10 +161,16 @@ std::string gantt_of(const RunFiles& run, const TracedStep& traced, std::size_t 
   } else {
     drawing = timeline_html(rows, seconds);
   }
-  const std::string keys = text(
-      "<div class=\"legend\">", key_html("forward", "F forward"), key_html("backward", "B backward"),
-      key_html("input", "I input gradient"), key_html("weight", "W weight gradient"), key_html("optimizer", "update"),
-      key_html("transfer", "send, recv (thin)"), "<span class=\"entry\"><i class=\"hatch\"></i>idle</span></div>");
+  std::set<ActionKind> kinds;
+  for (const RankTrace& rank : traced.ranks)
+    for (const TracedAction& action : rank.actions) kinds.insert(action.kind);
+  std::string keys = "<div class=\"legend\">";
+  for (const auto& [kind, name] :
+       {std::pair{ActionKind::F, "F forward"}, std::pair{ActionKind::B, "B backward"},
+        std::pair{ActionKind::I, "I input gradient"}, std::pair{ActionKind::W, "W weight gradient"}})
+    if (kinds.contains(kind)) keys += key_html(colour_of(kind), name);
+  keys += text(key_html("optimizer", "update"), key_html("transfer", "send, recv (thin)"),
+               "<span class=\"entry\"><i class=\"hatch\"></i>idle</span></div>");
   return captioned_html(keys + drawing + bubble_table(traced, index), caption + ".");
 }
 

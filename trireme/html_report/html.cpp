@@ -12,8 +12,7 @@ std::string figure_html(std::string_view name, double value, std::string_view sh
 }
 
 std::string percent_text(double fraction, int digits) {
-  std::string number = svg_number(100 * fraction, digits);
-  return number + " %";
+  return svg_number(100 * fraction, digits) + "\u00a0%";  // the two stay on one line
 }
 
 std::string tile_html(std::string_view label, const std::string& html, std::string_view remark) {

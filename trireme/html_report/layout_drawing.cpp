@@ -60,7 +60,10 @@ std::string groups_text(const Grid& grid, Axis axis) {
 std::string drawing_of(const RunFiles& run, const Grid& grid) {
   const ParallelismConfig& p = run.config->config.parallelism;
   const Event* start = run.last("start");
-  const int ranks_of_host = start != nullptr ? static_cast<int>(start->number("ranks_per_host").value_or(0)) : 0;
+  const int ranks_of_host =
+      start != nullptr
+          ? static_cast<int>(std::clamp<std::int64_t>(start->whole("ranks_per_host").value_or(0), 0, Grid::kMaxRanks))
+          : 0;
   std::string out = text("<p><code>", xml_escaped(grid.str()), " zero=", p.zero, p.ep > 1 ? text(" ep=", p.ep) : "",
                          "</code> &middot; ", grid.size(), grid.size() == 1 ? " rank" : " ranks",
                          ranks_of_host > 0 ? text(" on ", (grid.size() + ranks_of_host - 1) / ranks_of_host,

@@ -38,7 +38,7 @@ std::set<std::int64_t> checkpoint_steps(const RunFiles& run) {
   std::set<std::int64_t> steps;
   for (const Event& event : run.events) {
     if (event.name == "checkpoint")
-      if (const auto step = event.number("step")) steps.insert(static_cast<std::int64_t>(*step));
+      if (const auto step = event.whole("step")) steps.insert(*step);
     const std::string folder = event.word("folder");
     if (event.name == "saved" && folder.starts_with("step-") && folder.size() < 20)
       steps.insert(std::atoll(folder.c_str() + 5));
@@ -46,13 +46,12 @@ std::set<std::int64_t> checkpoint_steps(const RunFiles& run) {
   return steps;
 }
 
-void add_loss(Plot& plot, const RunFiles& run, std::size_t index, bool several, std::size_t& spikes) {
+void add_loss(Plot& plot, const RunFiles& run, std::size_t index, bool several, double smoothing, std::size_t& spikes) {
   const Columns& m = run.metrics;
   const std::string prefix = several ? run.name + ": " : "", colour = run_colour(index);
   const std::vector<double> x = steps_of(m), &loss = m["loss"];
   plot.lines.push_back({prefix + "loss", colour, x, loss, PlotLine::Look::thin});
-  plot.lines.push_back(
-      {prefix + "smoothed", colour, x, smoothed(loss, smoothing_steps(m.rows())), PlotLine::Look::thick});
+  plot.lines.push_back({prefix + "smoothed", colour, x, smoothed(loss, smoothing), PlotLine::Look::thick});
   if (m.has("val/loss"))
     plot.lines.push_back(
         {prefix + "validation", several ? colour : "validation", x, m["val/loss"], PlotLine::Look::dots});
@@ -72,7 +71,9 @@ void add_loss(Plot& plot, const RunFiles& run, std::size_t index, bool several, 
 }  // namespace
 
 std::string loss_html(const Runs& runs) {
-  std::size_t spikes = 0;
+  std::size_t spikes = 0, rows = 0;
+  for (const RunFiles& run : runs) rows = std::max(rows, run.metrics.rows());
+  const double smoothing = smoothing_steps(rows);
   Plot plot{.x = {.title = "step", .unit = PlotAxis::Unit::count},
             .y = {.title = "loss (nats per token)"},
             .right = {.title = "learning rate", .unit = PlotAxis::Unit::scientific, .low = 0},
@@ -85,15 +86,13 @@ std::string loss_html(const Runs& runs) {
       missing += missing_html(text("No loss of ", runs[i].name, "."),
                               "metrics.jsonl has no record yet: the first step is recorded when it ends.");
     else
-      add_loss(plot, runs[i], i, runs.size() > 1, spikes);
+      add_loss(plot, runs[i], i, runs.size() > 1, smoothing, spikes);
   }
   if (plot.lines.empty()) return missing;
-  std::size_t rows = 0;
-  for (const RunFiles& run : runs) rows = std::max(rows, run.metrics.rows());
   return missing + captioned_html(
                        plot_html(plot),
                        text("Thin: the loss of each step, a mean over its tokens. Thick: its exponential mean over ",
-                            figure_html("smoothing_steps", smoothing_steps(rows), human_number(smoothing_steps(rows))),
+                            figure_html("smoothing_steps", smoothing, human_number(smoothing)),
                             " steps. Dots: held-out tokens. Rings: |z| &gt; ", kSpikeZ, " against the last 128 steps (",
                             figure_html("spikes", static_cast<double>(spikes), text(spikes)),
                             "). Ticks at the bottom: checkpoints."));

@@ -36,11 +36,11 @@ struct PlotStack {
 struct PlotMark {
   enum class Kind { tick, ring } kind;
   double x = 0, y = 0;
-  std::string title;
+  std::string title{};
 };
 
 struct PlotAxis {
-  std::string title;
+  std::string title{};
   enum class Unit { number, count, seconds, bytes, percent, scientific } unit = Unit::number;
   std::optional<double> low{}, high{};  // of the range; else by the data
 };

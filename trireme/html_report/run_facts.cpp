@@ -83,7 +83,7 @@ RunState state_of(const RunFiles& run) {
   for (auto event = run.events.rbegin(); event != run.events.rend(); ++event) {
     if (event->name == "start") break;
     if (event->name != "exit" && event->name != "error" && event->name != "job end") continue;
-    const int code = static_cast<int>(event->number("code").value_or(0));
+    const auto code = static_cast<int>(event->whole("code").value_or(-1) % 1000);
     return {code == 0                   ? Kind::finished
             : code == 75 || code == 130 ? Kind::interrupted
                                         : Kind::failed,
@@ -99,7 +99,7 @@ RunFacts facts_of(const RunFiles& run) {
   RunFacts facts;
   if (m.rows() > 0) facts.last_step = m.steps.back();
   if (const Event* start = run.last("start")) {
-    if (const auto steps = start->number("steps")) facts.planned_steps = static_cast<std::int64_t>(*steps);
+    facts.planned_steps = start->whole("steps");
     facts.predicted_bytes = start->number("predicted_bytes");
   }
   facts.first_loss = first_of(m["loss"]);

@@ -140,7 +140,10 @@ void read_traces(RunFiles& run) {
     std::error_code failure;
     for (auto file = fs::directory_iterator(step->path(), failure); !failure && file != fs::directory_iterator();
          file.increment(failure))
-      if (const auto rank = number_behind(file->path().filename(), "rank", ".json.gz")) files[*rank] = file->path();
+      for (const char* ending : {".json", ".json.gz"})
+        if (const auto rank = number_behind(file->path().filename(), "rank", ending);
+            rank && *rank >= 0 && *rank < Grid::kMaxRanks)
+          files[*rank] = file->path();
     for (const auto& [rank, path] : files) {
       if (traced.ranks.size() == kMostTraces) break;
       try {
@@ -174,6 +177,12 @@ std::optional<double> Event::number(const std::string& key) const {
   return found == numbers.end() ? std::nullopt : std::optional(found->second);
 }
 
+std::optional<std::int64_t> Event::whole(const std::string& key) const {
+  const std::optional<double> value = number(key);
+  if (!value || !(*value >= -1e9 && *value <= 1e15)) return std::nullopt;
+  return static_cast<std::int64_t>(*value);
+}
+
 const Event* RunFiles::last(std::string_view event) const {
   const auto found = std::find_if(events.rbegin(), events.rend(), [&](const Event& e) { return e.name == event; });
   return found == events.rend() ? nullptr : &*found;
@@ -181,7 +190,7 @@ const Event* RunFiles::last(std::string_view event) const {
 
 int RunFiles::world_size() const {
   if (const Event* start = last("start"))
-    if (const auto size = start->number("ranks"); size && *size >= 1 && *size <= Grid::kMaxRanks)
+    if (const auto size = start->whole("ranks"); size && *size >= 1 && *size <= Grid::kMaxRanks)
       return static_cast<int>(*size);
   return 0;
 }

@@ -39,6 +39,8 @@ struct Event {
 
   std::string word(const std::string& key) const;
   std::optional<double> number(const std::string& key) const;
+  /// Of a number from -1e9 to 1e15, which every count and code is; else nullopt.
+  std::optional<std::int64_t> whole(const std::string& key) const;
 };
 
 struct TracedStep {

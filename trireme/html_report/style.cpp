@@ -55,8 +55,8 @@ footer{color:var(--muted);font-size:12.5px;padding-top:16px;padding-bottom:36px;
 .badge{display:inline-block;padding:1px 9px;border-radius:999px;font-size:12.5px;font-weight:600;color:#fff;
   background:#6b7685}
 .badge.good{background:#1a7f4b}.badge.busy{background:#0a66c2}.badge.bad{background:#c0362c}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(138px,1fr));gap:10px;margin-top:16px}
-.tile{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:10px 14px;min-width:0}
+.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(120px,1fr));gap:10px;margin-top:16px}
+.tile{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:10px 12px;min-width:0}
 .tile .label{font-size:12.5px;color:var(--muted)}
 .tile .value{font-size:21px;font-weight:650;font-variant-numeric:tabular-nums;line-height:1.35;white-space:nowrap}
 .tile .remark{font-size:12px;color:var(--muted);min-height:1.2em}
@@ -113,7 +113,7 @@ button.entry:focus-visible{outline:2px solid var(--accent);outline-offset:2px;bo
 box-shadow:0 3px 14px rgba(0,0,0,.18);pointer-events:none;max-width:300px;font-variant-numeric:tabular-nums}
 #tip b{font-weight:600}
 #tip i{display:inline-block;width:9px;height:9px;border-radius:2px;margin-right:6px}
-.beside{display:grid;grid-template-columns:minmax(0,1fr) 270px;gap:22px;align-items:start}
+.beside{display:grid;grid-template-columns:minmax(0,1fr) 250px;gap:22px;align-items:start}
 .memlane{position:relative}
 .memlane .chart{padding-top:22px}
 .memlane .xtitle{padding-top:12px;min-height:18px}

@@ -28,7 +28,7 @@ std::vector<SummaryNumber> numbers_of(const RunFiles& run, std::size_t index) {
          facts.planned_steps ? text("of ", thousands(*facts.planned_steps)) : ""});
   add("loss", "loss.last", facts.last_loss, short_text,
       facts.first_loss ? text("from ", short_text(*facts.first_loss)) : "");
-  add("best validation loss", "validation.best", facts.best_validation, short_text);
+  add("best val. loss", "validation.best", facts.best_validation, short_text);
   add(
       "tokens/s", "tokens_per_sec.median", facts.median_tokens_per_sec, [](double v) { return human_count(v); },
       "median, all ranks");

@@ -71,6 +71,10 @@ double number_of(const Json& object, const char* key) {
   return found != object.end() && found->is_number() ? found->get<double>() : 0;
 }
 
+int small_number(const Json& object, const char* key) {
+  return static_cast<int>(std::clamp(number_of(object, key), -1.0, 1e9));
+}
+
 std::string word_of(const Json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
@@ -80,7 +84,7 @@ TracedCall call_of(const Json& args, const std::string& name, const Span& span) 
   TracedCall call{.op = word_of(args, "op"), .group = word_of(args, "group"), .what = name, .bytes = {}, .span = span};
   if (const auto bytes = args.find("bytes"); bytes != args.end() && bytes->is_number_integer() && *bytes >= 0)
     call.bytes = bytes->get<std::int64_t>();
-  if (args.contains("peer")) call.peer = static_cast<int>(number_of(args, "peer"));
+  if (args.contains("peer")) call.peer = small_number(args, "peer");
   return call;
 }
 
@@ -136,7 +140,7 @@ RankTrace read_trace(const std::filesystem::path& path) {
                      ": not a trace\n  fix: remove it, and trace the step again (profiler.steps)");
   RankTrace trace;
   if (const auto who = json.find("distributedInfo"); who != json.end() && who->is_object())
-    trace.rank = static_cast<int>(number_of(*who, "rank"));
+    trace.rank = small_number(*who, "rank");
   std::map<double, TracedMemory> memory;
   for (const Json& event : json["traceEvents"])
     if (event.is_object()) add_event(trace, memory, event);

@@ -56,8 +56,7 @@ std::string memory_text(const RunSummary& summary) {
 SlowestRank slowest_rank(const std::vector<double>& own_work) {
   std::vector<double> sorted = own_work;
   std::ranges::sort(sorted);
-  // The lower of the two in the middle: of two ranks the slower one is compared with the other.
-  const double median = sorted[(sorted.size() - 1) / 2];
+  const double median = (sorted[(sorted.size() - 1) / 2] + sorted[sorted.size() / 2]) / 2;
   const auto slowest = std::ranges::max_element(own_work);
   return {.rank = static_cast<int>(slowest - own_work.begin()), .excess = median > 0 ? *slowest / median - 1 : 0};
 }
