@@ -1,4 +1,5 @@
 """Tokenizers of every kind that we read, made here by the reference library, and texts that are hard to cut into words."""
+import io
 import json
 import random
 import sys
@@ -138,6 +139,63 @@ def gemma():
     return tokenizer, trainer
 
 
+def charsmap(rules="nmt_nfkc"):
+    """SentencePiece's compiled normalization rules, from a model trained for them."""
+    import sentencepiece
+    from sentencepiece import sentencepiece_model_pb2 as model
+    out = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(["a b c d e f g"] * 9), model_writer=out, vocab_size=12, model_type="char",
+                                             hard_vocab_limit=False, normalization_rule_name=rules, minloglevel=2)
+    return model.ModelProto.FromString(out.getvalue()).normalizer_spec.precompiled_charsmap
+
+
+def unigram(normalizer, pre_tokenizer, decoder=None, byte_fallback=False, post_processor=None):
+    """`byte_fallback`: set in the file afterwards, with the tokens of the bytes: the trainer does not know it."""
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, pre_tokenizer
+    tokenizer.decoder = decoder or decoders.Metaspace()
+    specials = ["<unk>", "<s>", "</s>"] + ([f"<0x{b:02X}>" for b in range(256)] if byte_fallback else [])
+    return tokenizer, trainers.UnigramTrainer(vocab_size=3000, n_sub_iterations=1, special_tokens=specials, unk_token="<unk>", show_progress=False)
+
+
+def wordpiece(normalizer, pre_tokenizer, cleanup=True, prefix="##"):
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]", continuing_subword_prefix=prefix, max_input_chars_per_word=60))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, pre_tokenizer
+    tokenizer.decoder = decoders.WordPiece(prefix=prefix, cleanup=cleanup)
+    return tokenizer, trainers.WordPieceTrainer(vocab_size=1500, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], show_progress=False,
+                                                limit_alphabet=400, continuing_subword_prefix=prefix)
+
+
+def unigram_kinds():
+    """Unigram models, with the parts that the models they are named after have."""
+    norm, pre = normalizers, pre_tokenizers
+    nmt_nfkc, space = charsmap(), pre.Metaspace()
+    many_spaces = norm.Replace(Regex(" {2,}"), " ")
+    return {
+        "t5": unigram(norm.Precompiled(nmt_nfkc), pre.Sequence([pre.WhitespaceSplit(), space])),
+        "t5-first": unigram(norm.Precompiled(nmt_nfkc), pre.Metaspace(prepend_scheme="first")),
+        "albert": unigram(norm.Sequence([norm.Replace("``", '"'), norm.Replace("''", '"'), norm.NFKD(), norm.StripAccents(), norm.Lowercase(),
+                                         norm.Precompiled(charsmap("nfkc_cf")), many_spaces]), pre.Sequence([pre.WhitespaceSplit(), space])),
+        "deberta3": unigram(norm.Sequence([norm.Strip(), norm.Precompiled(nmt_nfkc), many_spaces]), space, byte_fallback=True,
+                            decoder=decoders.Sequence([decoders.Metaspace(), decoders.ByteFallback()])),
+        "unigram-nmt": unigram(norm.Sequence([norm.Nmt(), norm.NFKC(), norm.Strip(left=False), many_spaces]),
+                               pre.Sequence([pre.Punctuation("contiguous"), pre.Metaspace(prepend_scheme="never")]), decoder=decoders.Metaspace(prepend_scheme="never")),
+        "unigram-bytes": unigram(None, pre.Metaspace(prepend_scheme="first", split=False), byte_fallback=True, decoder=decoders.Sequence(
+            [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])),
+    }
+
+
+def wordpiece_kinds():
+    norm, pre = normalizers, pre_tokenizers
+    return {
+        "bert": wordpiece(norm.BertNormalizer(), pre.BertPreTokenizer()),
+        "bert-cased": wordpiece(norm.BertNormalizer(lowercase=False), pre.BertPreTokenizer(), cleanup=False),
+        "bert-accents": wordpiece(norm.BertNormalizer(strip_accents=True, lowercase=False, handle_chinese_chars=False, clean_text=False), pre.Whitespace()),
+        "wordpiece-plain": wordpiece(norm.Sequence([norm.Lowercase(), norm.StripAccents()]), pre.Sequence([pre.WhitespaceSplit(), pre.Punctuation("removed")]), prefix="@"),
+        "wordpiece-merged": wordpiece(None, pre.Sequence([pre.Punctuation("merged_with_next"), pre.Whitespace(), pre.Digits(individual_digits=True)])),
+    }
+
+
 def behaviors():
     """Every way of cutting, with patterns that match something or nothing."""
     split = pre_tokenizers.Split
@@ -181,6 +239,14 @@ def merged_both_ways(json_text):
     return json.dumps(data)
 
 
+def with_byte_fallback(json_text):
+    """A unigram model that uses its byte tokens: as no added tokens, which would be found in a text."""
+    data = json.loads(json_text)
+    data["model"]["byte_fallback"] = True
+    data["added_tokens"] = [token for token in data["added_tokens"] if not token["content"].startswith("<0x")]
+    return json.dumps(data)
+
+
 def gpt2_real(folder):
     """GPT-2's own vocabulary as a tokenizer.json."""
     reference = Tokenizer(models.BPE.from_file(str(GPT2_FILES / "encoder.json"), str(GPT2_FILES / "vocab.bpe")))
@@ -203,22 +269,34 @@ def ranks_of(path):
     return {token: rank for rank, (_, token) in enumerate(tokens)}
 
 
-def make_all(folder, names=None):
+def make_all(folder, names=None, of=kinds):
     """Trains each kind on the corpus and writes NAME.json; returns name -> path."""
     texts = corpus(0.3)
     texts += Texts(5).texts(600)  # other scripts, too
     out = {}
-    for name, (tokenizer, trainer) in kinds().items():
+    for name, (tokenizer, trainer) in of().items():
         if names and name not in names:
             continue
         # Where nothing cuts a text, all of it is one word, and training takes its length squared: lines will do.
-        uncut = name in ("metaspace", "llama2-legacy", "gemma")
+        uncut = name in ("metaspace", "llama2-legacy", "gemma", "unigram-bytes", "unigram-nmt")
+        if isinstance(tokenizer.model, models.Unigram):  # its trainer wants a token for every character, and lists what is special twice
+            texts = ["".join(c for c in text if c < "\u0600" and c not in "<>") for text in texts]
         tokenizer.train_from_iterator([line[:60] for text in texts for line in text.splitlines()][:4000] if uncut else texts, trainer)
         if name == "llama3":
             tokenizer.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), processors.TemplateProcessing(
                 single="<|begin_of_text|> $A", special_tokens=[("<|begin_of_text|>", tokenizer.token_to_id("<|begin_of_text|>"))])])
         if name == "metaspace":
             tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)])
+        if name in ("t5", "bert-cased"):
+            end, begin = ("</s>", "<s>") if name == "t5" else ("[SEP]", "[CLS]")
+            tokenizer.post_processor = processors.TemplateProcessing(
+                single=f"{begin} $A {end}" if name != "t5" else "$A </s>", special_tokens=[(t, tokenizer.token_to_id(t)) for t in (begin, end)])
+        if name in ("bert", "albert"):
+            kind, end, begin = (processors.BertProcessing, "[SEP]", "[CLS]") if name == "bert" else (processors.RobertaProcessing, "</s>", "<s>")
+            tokenizer.post_processor = kind((end, tokenizer.token_to_id(end)), (begin, tokenizer.token_to_id(begin)))
+        if name in ("t5-first", "bert-accents"):  # tokens of every temper
+            tokenizer.add_tokens([AddedToken("<tool>", lstrip=True, normalized=False), AddedToken("caf\u00e9", normalized=True),
+                                  AddedToken("<right>", rstrip=True, normalized=False), AddedToken("lone", single_word=True, normalized=False)])
         if name == "digits-together":  # white space that is a token, and one that takes white space along
             tokenizer.add_tokens([AddedToken("  ", normalized=False), AddedToken("<right>", rstrip=True, normalized=False)])
         if name == "llama2-legacy":
@@ -230,6 +308,8 @@ def make_all(folder, names=None):
                                   AddedToken("<right>", rstrip=True, normalized=False), AddedToken("lone", single_word=True, normalized=False)])
         path = Path(folder) / f"{name}.json"
         tokenizer.save(str(path))
+        if name in ("deberta3", "unigram-bytes"):
+            path.write_text(with_byte_fallback(path.read_text(encoding="utf-8")), encoding="utf-8")
         if name == "starcoder":
             path.write_text(merged_both_ways(path.read_text(encoding="utf-8")), encoding="utf-8")
         out[name] = path

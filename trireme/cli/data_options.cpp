@@ -35,7 +35,9 @@ void add_prepare(CLI::App& data, const Chosen& chosen) {
   auto command = std::make_shared<PrepareCommand>();
   CLI::App* cmd = data.add_subcommand("prepare", "Turn text into token files");
   add_text(*cmd, command->text);
-  cmd->add_option("-t,--tokenizer", command->tokenizer, "tokenizer.json, its folder, a .tiktoken file, or bytes");
+  cmd->add_option(
+      "-t,--tokenizer", command->tokenizer,
+      "tokenizer.json, tekken.json, a .model file of SentencePiece, a folder with one, a .tiktoken file, or bytes");
   cmd->add_option("--train-bpe", command->train_bpe,
                   "instead of -t: train a tokenizer of N tokens, OUT-tokenizer.json");
   cmd->add_option("--pattern", command->pattern, "of --train-bpe: gpt2, llama3 or qwen2")->capture_default_str();

@@ -20,26 +20,25 @@ namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
+using data::is_sentencepiece_file;
 using files::is_of_weights;
 using Json = nlohmann::ordered_json;
 
-constexpr std::array<std::string_view, 11> kTokenizerFiles = {"tokenizer.json",
-                                                              "tokenizer_config.json",
-                                                              "special_tokens_map.json",
-                                                              "added_tokens.json",
-                                                              "chat_template.json",
-                                                              "chat_template.jinja",
-                                                              "vocab.json",
-                                                              "merges.txt",
-                                                              "vocab.txt",
-                                                              "tokenizer.model",
-                                                              "generation_config.json"};  // the last one has token ids
+constexpr std::array<std::string_view, 5> kVocabularies = {"tokenizer.json", "vocab.json", "merges.txt", "vocab.txt",
+                                                           "tekken.json"};
+constexpr std::array<std::string_view, 6> kBesideVocabulary = {
+    "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+    "chat_template.json",    "chat_template.jinja",     "generation_config.json"};  // the last one has token ids
 
 constexpr std::uintmax_t kMaxBytes = 100'000'000;  // of one file
 
+bool is_beside_vocabulary(const fs::path& file) {
+  return std::ranges::find(kBesideVocabulary, file.filename().string()) != kBesideVocabulary.end();
+}
+
 bool is_of_tokenizer(const fs::path& file) {
-  return std::ranges::find(kTokenizerFiles, file.filename().string()) != kTokenizerFiles.end() ||
-         file.extension() == ".tiktoken";
+  return is_beside_vocabulary(file) || file.extension() == ".tiktoken" || is_sentencepiece_file(file) ||
+         std::ranges::find(kVocabularies, file.filename().string()) != kVocabularies.end();
 }
 
 bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
@@ -135,11 +134,25 @@ bool is_tokenizer_of(const fs::path& source, const FolderFacts& facts) {
   }
 }
 
-/// Of a tokenizer that is not the source's. A file of another name than tokenizer.json stands among other things.
+/// The name by which the kind of a tokenizer's file is found in a folder; a .tiktoken file's own name says what it is.
+std::string name_in_folder(const fs::path& path) {
+  if (is_sentencepiece_file(path)) return "tokenizer.model";
+  if (path.extension() != ".json" || path.filename() == "vocab.json") return path.filename().string();
+  return path.filename().string().find("tekken") != std::string::npos ? "tekken.json" : "tokenizer.json";
+}
+
+/// Of a tokenizer that is not the source's. A file of another name than usual stands among other things.
 void add_tokenizer(const fs::path& path, FilesToKeep& to_keep) {
   if (fs::is_directory(path)) return to_keep.add_folder(path, is_of_tokenizer);
   if (path.filename() == "tokenizer.json") return to_keep.add_folder(path.parent_path(), is_of_tokenizer);
-  if (path.extension() == ".json" && fs::is_regular_file(path)) to_keep.add_file(path, "tokenizer.json");
+  if (!fs::is_regular_file(path)) return;  // "bytes"
+  const std::string name = name_in_folder(path);
+  to_keep.add_file(path, name);
+  if (path.filename() != name) return;
+  // A tokenizer.json beside it would be found first, and is another tokenizer.
+  to_keep.add_folder(path.parent_path(), [&](const fs::path& file) {
+    return is_beside_vocabulary(file) || (name == "vocab.json" && file.filename() == "merges.txt");
+  });
 }
 
 bool speaks_chatml(const data::Tokenizer& tokenizer) {

@@ -31,7 +31,8 @@ std::string what_transformers_lacks(const ModelConfig& model, const std::string&
 // Note [From folder to folder]: config.json is that of the source, and only keys whose value is another one now are set
 // in it; without a source, or for another family, it is written anew. All other files of the source come along, except
 // weights, subfolders and large files; but not those of its tokenizer if the run has another one, whose files then come
-// from where it is. A tokenizer without a tokenizer_config.json, as trained here, gets a small one.
+// from where it is, by the names by which a folder's tokenizer is found. A tokenizer without a tokenizer_config.json,
+// as trained here, gets a small one.
 using SmallFiles = std::vector<std::pair<std::string, std::string>>;  // names and contents
 
 /// `warnings` tells what of the source is not kept, weights apart. DataError for a file that cannot be read: so ask

@@ -155,6 +155,38 @@ TEST_F(ModelFolder, AnotherTokenizerBringsItsOwnFiles) {
   EXPECT_EQ(files(folder_ / "other").at("tokenizer_config.json"), "{}");
 }
 
+TEST_F(ModelFolder, EveryKindOfTokenizerIsFoundAgain) {
+  const auto small_model = [](const std::string& more) {  // one unknown piece, and `more`
+    const auto piece = [](const std::string& text, char type) {
+      return std::string("\x0A") + static_cast<char>(text.size() + 4) + "\x0A" + static_cast<char>(text.size()) + text +
+             "\x18" + type;
+    };
+    return piece("?", 2) + piece(more, 1);
+  };
+  fs::create_directory(folder_ / "other");
+  write("tokenizer.model", small_model("a"), "other");
+  write("tokenizer_config.json", "{}", "other");
+  write("added.txt", "not a tokenizer's", "other");
+  for (const fs::path& path : {folder_ / "other", folder_ / "other/tokenizer.model"}) {
+    const auto found = files(path);
+    EXPECT_THAT(found,
+                ElementsAre(Key("LICENSE"), Key("config.json"), Key("tokenizer.model"), Key("tokenizer_config.json")));
+    EXPECT_EQ(found.at("tokenizer.model"), small_model("a"));
+  }
+  // Of a folder with two tokenizers, that of the run.
+  write("tokenizer.json", trained_tokenizer({"<|endoftext|>"}), "other");
+  EXPECT_THAT(files(folder_ / "other/tokenizer.model"),
+              AllOf(Contains(Key("tokenizer.model")), Not(Contains(Key("tokenizer.json")))));
+  write("own.model", small_model("b"), "other");
+  EXPECT_EQ(files(folder_ / "other/own.model").at("tokenizer.model"), small_model("b"));
+  // The source's own.
+  fs::remove(folder_ / "model/tokenizer.json");
+  write("tokenizer.model", small_model("c"));
+  write("tokenizer_config.json", "{}");
+  EXPECT_EQ(files(folder_ / "model").at("tokenizer.model"), small_model("c"));
+  EXPECT_EQ(files(folder_ / "model/tokenizer.model").at("tokenizer_config.json"), "{}");
+}
+
 TEST_F(ModelFolder, WithoutASourceItIsWrittenAnew) {
   model_.init = "random";
   write("book-tokenizer.json", trained_tokenizer({"<|endoftext|>"}));

@@ -15,6 +15,7 @@
 #include "trireme/config/schema/fields.hpp"
 #include "trireme/config/schema/presets.hpp"
 #include "trireme/config/schema/registered_families.hpp"
+#include "trireme/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::config {
 namespace {
@@ -140,9 +141,8 @@ class Loader {
     if (std::error_code none; !std::filesystem::exists(std::filesystem::path(folder) / "config.json", none)) return;
     use_hf({"model.hf", {folder}, init.place});
     follow("model.hf", loaded_.config.model.hf, folder);
-    const std::filesystem::path tokenizer = std::filesystem::path(folder) / "tokenizer.json";
-    if (std::error_code none; !has_tokenizer && std::filesystem::exists(tokenizer, none))
-      follow("tokenizer.path", loaded_.config.tokenizer.path, tokenizer.string());
+    if (const auto tokenizer = data::tokenizer_file_in(folder); tokenizer && !has_tokenizer)
+      follow("tokenizer.path", loaded_.config.tokenizer.path, tokenizer->string());
   }
 
   void use_hf(const Setting& s) {

@@ -9,6 +9,7 @@
 #include "trireme/config/read/reference.hpp"
 #include "trireme/config/schema/fields.hpp"
 #include "trireme/config/schema/presets.hpp"
+#include "trireme/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::config {
 namespace {
@@ -64,8 +65,8 @@ Config config_for(const std::string& preset, const std::string& hf_folder) {
   LoadedConfig loaded = load_settings("", "", {}, settings);
   throw_if_any(loaded.violations);
   Config& c = loaded.config;
-  if (const fs::path tokenizer = fs::path(hf_folder) / "tokenizer.json"; !hf_folder.empty() && fs::exists(tokenizer))
-    c.tokenizer.path = tokenizer.string();
+  if (const auto tokenizer = data::tokenizer_file_in(hf_folder); tokenizer && !hf_folder.empty())
+    c.tokenizer.path = tokenizer->string();
   c.training.seq_len = std::min(c.model.max_position_embeddings, kLongestStart);
   c.training.micro_batch_size = 1;
   c.training.grad_accum = 8;

@@ -223,7 +223,8 @@ std::vector<Field> fields(Config& c) {
       {"model.rope_scaling.mscale_all_dim", &c.model.rope_scaling.mscale_all_dim, "of yarn; 0 = not given", 0, 1e6},
       {"model.rope_scaling.truncate", &c.model.rope_scaling.truncate, "of yarn: its range is of whole dims"},
 
-      {"tokenizer.path", &c.tokenizer.path, "tokenizer.json, *.tiktoken or \"bytes\""},
+      {"tokenizer.path", &c.tokenizer.path,
+       "tokenizer.json, tekken.json, *.model (SentencePiece), *.tiktoken, a folder with one, or \"bytes\""},
   };
   add_data_fields(all, c.data);
   std::vector<Field> rest = {

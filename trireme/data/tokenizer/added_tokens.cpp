@@ -27,43 +27,16 @@ bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
 
 AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
   std::erase_if(tokens_, [](const AddedToken& token) { return token.content.empty(); });
-  for (std::size_t i = 0; i < tokens_.size(); ++i) {
-    std::uint32_t node = 0;
-    for (const char c : tokens_[i].content) {
-      auto& next = nodes_[node].next;
-      const auto it = std::ranges::find(next, c, &std::pair<char, std::uint32_t>::first);
-      if (it != next.end()) {
-        node = it->second;
-      } else {
-        const auto made = static_cast<std::uint32_t>(nodes_.size());
-        next.emplace_back(c, made);
-        nodes_.emplace_back();
-        node = made;
-      }
-    }
-    nodes_[node].token = static_cast<std::int32_t>(i);
-  }
-  for (const auto& [c, node] : nodes_[0].next) starts_[static_cast<unsigned char>(c)] = true;
-  if (nodes_[0].next.size() == 1) only_start_ = static_cast<unsigned char>(nodes_[0].next[0].first);
+  for (std::size_t i = 0; i < tokens_.size(); ++i) trie_.add(tokens_[i].content, static_cast<std::uint32_t>(i));
+  const auto first = [](const AddedToken& token) { return static_cast<unsigned char>(token.content[0]); };
+  if (!empty() && std::ranges::all_of(tokens_, [&](const AddedToken& t) { return first(t) == first(tokens_[0]); }))
+    only_start_ = first(tokens_[0]);
 }
 
 std::size_t AddedTokenFinder::next_start(std::string_view text, std::size_t from) const {
   if (only_start_ >= 0) return std::min(text.find(static_cast<char>(only_start_), from), text.size());
-  while (from < text.size() && !starts_[static_cast<unsigned char>(text[from])]) ++from;
+  while (from < text.size() && !trie_.may_begin_with(text[from])) ++from;
   return from;
-}
-
-const AddedToken* AddedTokenFinder::longest_at(std::string_view text, std::size_t at) const {
-  const AddedToken* found = nullptr;
-  std::uint32_t node = 0;
-  for (std::size_t i = at; i < text.size(); ++i) {
-    const auto& next = nodes_[node].next;
-    const auto it = std::ranges::find(next, text[i], &std::pair<char, std::uint32_t>::first);
-    if (it == next.end()) break;
-    node = it->second;
-    if (nodes_[node].token >= 0) found = &tokens_[static_cast<std::size_t>(nodes_[node].token)];
-  }
-  return found;
 }
 
 std::vector<AddedTokenFinder::Hit> AddedTokenFinder::find(std::string_view text, bool special) const {
@@ -71,11 +44,12 @@ std::vector<AddedTokenFinder::Hit> AddedTokenFinder::find(std::string_view text,
   if (empty()) return hits;
   std::size_t done = 0;
   for (std::size_t at = next_start(text, 0); at < text.size(); at = next_start(text, at)) {
-    const AddedToken* token = longest_at(text, at);
-    if (!token) {
+    const ByteTrie::Match found = trie_.longest(text.substr(at));
+    if (found.length == 0) {
       ++at;
       continue;
     }
+    const AddedToken* token = &tokens_[found.value];
     std::size_t begin = at, end = at + token->content.size();
     at = end;
     if (!special && token->special) continue;

@@ -5,7 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/data/tokenizer/bpe.hpp"
+#include "trireme/data/tokenizer/byte_trie.hpp"
+#include "trireme/data/tokens/token_id.hpp"
 
 namespace trireme::data {
 
@@ -34,17 +35,10 @@ class AddedTokenFinder {
   bool empty() const { return tokens_.empty(); }
 
  private:
-  struct Node {
-    std::vector<std::pair<char, std::uint32_t>> next;
-    std::int32_t token = -1;
-  };
-  /// The longest token that begins at `at`, or nullptr.
-  const AddedToken* longest_at(std::string_view text, std::size_t at) const;
   std::size_t next_start(std::string_view text, std::size_t from) const;
 
   std::vector<AddedToken> tokens_;
-  std::vector<Node> nodes_{Node{}};
-  std::vector<bool> starts_ = std::vector<bool>(256, false);
+  ByteTrie trie_;        // the index in tokens_
   int only_start_ = -1;  // all tokens begin with this byte
 };
 

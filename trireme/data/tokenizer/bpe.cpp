@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <queue>
 
 #include "trireme/base/error.hpp"
@@ -15,18 +14,10 @@ constexpr std::size_t kShort = 48;
 
 }  // namespace
 
-MergeTable::MergeTable(std::span<const Merge> merges, std::span<const std::uint32_t> ranks) {
-  const std::size_t slots = std::bit_ceil(std::max<std::size_t>(2, merges.size() * 2));
-  entries_.assign(slots, Entry{});
-  mask_ = slots - 1;
-  shift_ = 64 - std::countr_zero(slots);
+MergeTable::MergeTable(std::span<const Merge> merges, std::span<const std::uint32_t> ranks) : pairs_(merges.size()) {
   for (std::size_t i = 0; i < merges.size(); ++i) {
-    const std::uint64_t key = std::uint64_t{merges[i].left} << 32 | merges[i].right;
-    require<InternalError>(key != kEmpty, "MergeTable: token 2^32 - 1");
-    std::size_t at = slot(key);
-    while (entries_[at].key != kEmpty && entries_[at].key != key) at = (at + 1) & mask_;
-    if (entries_[at].key == kEmpty) ++size_;
-    entries_[at] = {key, ranks[i], merges[i].made};
+    require<InternalError>((merges[i].left & merges[i].right) != kNone, "MergeTable: token 2^32 - 1");
+    pairs_.set(merges[i].left, merges[i].right, {ranks[i], merges[i].made});
   }
 }
 

@@ -1,14 +1,9 @@
-#include "trireme/data/tokenizer/tokenizer_parts.hpp"
+#include "trireme/data/tokenizer/bpe_model.hpp"
+
+#include "trireme/data/tokenizer/unicode.hpp"
 
 namespace trireme::data {
 namespace {
-
-bool append_fallbacks(const BpeModel& model, std::string_view character, std::vector<TokenId>& out) {
-  for (const char byte : character)
-    if (model.fallbacks[static_cast<unsigned char>(byte)] == kNoToken) return false;
-  for (const char byte : character) out.push_back(model.fallbacks[static_cast<unsigned char>(byte)]);
-  return true;
-}
 
 TokenId symbol_of(const BpeModel& model, std::string_view symbol) {
   if (model.byte_level) return model.byte_ids[static_cast<unsigned char>(symbol[0])];
@@ -31,7 +26,7 @@ void append_symbols(const BpeModel& model, std::string_view word, std::vector<To
       out.push_back(id);
       continue;
     }
-    if (model.byte_fallback && append_fallbacks(model, symbol, out)) continue;
+    if (model.byte_fallback && model.fallbacks.append(symbol, out)) continue;
     if (!model.unknown) continue;
     if (!model.fuse_unknown) flush();
     waiting = true;

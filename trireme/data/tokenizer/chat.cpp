@@ -122,7 +122,7 @@ bool ChatTemplate::ends_itself() const {
 
 bool is_special_token(const Tokenizer& tokenizer, std::string_view token) {
   const auto id = tokenizer.token_id(token);
-  const std::vector<TokenId> alone = tokenizer.encode(token);
+  const std::vector<TokenId> alone = tokenizer.encode_part(token, SpecialText::token);
   return id && alone == std::vector{*id} && tokenizer.encode_part(token, SpecialText::text) != alone;
 }
 

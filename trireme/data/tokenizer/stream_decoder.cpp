@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "trireme/base/utf8.hpp"
-#include "trireme/data/tokenizer/tokenizer_parts.hpp"
+#include "trireme/data/tokenizer/unicode.hpp"
 
 namespace trireme::data {
 namespace {
@@ -27,21 +27,10 @@ std::size_t unfinished_bytes(std::string_view text) {
 }  // namespace
 
 StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, bool skip_special_tokens)
-    : tokenizer_(tokenizer), skip_special_tokens_(skip_special_tokens) {
-  spaces_to_strip_ = tokenizer.parts().decoding.strip_at_most;
-}
+    : detokenizer_(tokenizer, skip_special_tokens) {}
 
 std::string StreamDecoder::push(TokenId id) {
-  const Decoding& decoding = tokenizer_.parts().decoding;
-  static_cast<void>(tokenizer_.token_text(id));  // throws for a token outside the vocabulary
-  if (skip_special_tokens_ && tokenizer_.parts().special[id]) return {};
-  std::string bytes = decoding.of(id, first_);
-  if (!first_) bytes.insert(0, decoding.separator);
-  first_ = false;
-  const std::size_t strip = std::min({spaces_to_strip_, bytes.find_first_not_of(' '), bytes.size()});
-  bytes.erase(0, strip);
-  spaces_to_strip_ = bytes.empty() ? spaces_to_strip_ - strip : 0;
-  pending_ += bytes;
+  detokenizer_.append(id, pending_);
   return whole_part();
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/data/tokenizer/detokenizer.hpp"
 #include "trireme/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::data {
@@ -20,11 +21,8 @@ class StreamDecoder {
  private:
   std::string whole_part();
 
-  const Tokenizer& tokenizer_;
-  bool skip_special_tokens_;
+  Detokenizer detokenizer_;
   std::string pending_;
-  bool first_ = true;
-  std::size_t spaces_to_strip_ = 0;
 };
 
 }  // namespace trireme::data

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trireme/base/utf8.hpp"
+#include "trireme/data/tokenizer/reference_classes.hpp"
 
 namespace trireme::data {
 namespace {
@@ -73,19 +74,62 @@ std::vector<std::string_view> cut(const SplitText& step, const TextPiece& piece,
   return with_behavior(piece.text, spans, step.behavior);
 }
 
-std::vector<std::string_view> cut(const SplitNumbers& step, const TextPiece& piece, std::deque<std::string>&) {
-  const ClassTable& classes = ClassTable::get();
+/// Spans of the characters that `is_match` accepts, and of the others. `individually`: each match is a span.
+template <class IsMatch>
+std::vector<Span> spans_of(std::string_view text, bool individually, const IsMatch& is_match) {
   std::vector<Span> spans;
-  for (std::size_t at = 0; at < piece.text.size();) {
-    const CodePoint c = first_code_point(piece.text.substr(at));
-    const bool number = classes[c.value] & CharClass::number;
-    if (!spans.empty() && spans.back().matched == number && !(number && step.individually))
+  for (std::size_t at = 0; at < text.size();) {
+    const CodePoint c = first_code_point(text.substr(at));
+    const bool matched = is_match(c.value);
+    if (!spans.empty() && spans.back().matched == matched && !(matched && individually))
       spans.back().end = at + c.bytes;
     else
-      spans.push_back({at, at + c.bytes, number});
+      spans.push_back({at, at + c.bytes, matched});
     at += c.bytes;
   }
-  return with_behavior(piece.text, spans, SplitBehavior::isolated);
+  return spans;
+}
+
+bool has_class(char32_t value, std::uint8_t bits) { return (ClassTable::get()[value] & bits) != 0; }
+
+std::vector<std::string_view> cut(const SplitNumbers& step, const TextPiece& piece, std::deque<std::string>&) {
+  const auto is_number = [](char32_t value) { return has_class(value, CharClass::number); };
+  return with_behavior(piece.text, spans_of(piece.text, step.individually, is_number), SplitBehavior::isolated);
+}
+
+std::vector<std::string_view> cut(const SplitCharacters& step, const TextPiece& piece, std::deque<std::string>&) {
+  const auto is_of_class = [&](char32_t value) {
+    return step.of == SplitCharacters::Class::punctuation ? is_punctuation(value) : has_class(value, CharClass::space);
+  };
+  return with_behavior(piece.text, spans_of(piece.text, true, is_of_class), step.behavior);
+}
+
+std::vector<std::string_view> cut(const SplitWords&, const TextPiece& piece, std::deque<std::string>&) {
+  std::vector<std::string_view> out;
+  const auto is_space = [](char32_t value) { return has_class(value, CharClass::space); };
+  for (const Span& run : spans_of(piece.text, false, is_space)) {
+    if (run.matched) continue;
+    const std::string_view word = piece.text.substr(run.begin, run.end - run.begin);
+    for (const Span& part : spans_of(word, false, is_word_character))
+      out.push_back(word.substr(part.begin, part.end - part.begin));
+  }
+  return out;
+}
+
+std::vector<std::string_view> cut(const SplitBeforeMarks&, const TextPiece& piece, std::deque<std::string>&) {
+  std::vector<std::string_view> out;
+  std::string_view rest = piece.text;
+  for (std::size_t mark = rest.find(kSpaceMark, 1); mark != std::string_view::npos;) {
+    if (rest.substr(0, mark).ends_with(kSpaceMark)) {
+      mark = rest.find(kSpaceMark, mark + 1);
+      continue;
+    }
+    out.push_back(rest.substr(0, mark));
+    rest.remove_prefix(mark);
+    mark = rest.find(kSpaceMark, 1);
+  }
+  if (!rest.empty()) out.push_back(rest);
+  return out;
 }
 
 std::vector<std::string_view> cut(const PrefixSpace&, const TextPiece& piece, std::deque<std::string>& owned) {
@@ -117,10 +161,20 @@ std::vector<std::string_view> cut(const Metaspace& step, const TextPiece& piece,
 
 }  // namespace
 
-std::string normalised_by(const Normalizer& step, std::string_view text) {
+std::string normalised_by(const Normalizer& step, std::string_view text, TextPlace place) {
+  const bool begins = place != TextPlace::continues;
+  if (const auto* whole = std::get_if<SentencePieceNormalizer>(&step)) return (*whole)(text, begins);
   std::string mended;
   if (!is_utf8(text)) text = mended = valid_utf8(text);
-  return std::visit([&](const auto& which) { return applied(which, text); }, step);
+  if (!begins && std::holds_alternative<PrependText>(step)) return std::string(text);
+  return std::visit(
+      [&](const auto& which) -> std::string {
+        if constexpr (std::is_same_v<decltype(which), const SentencePieceNormalizer&>)
+          return {};  // above
+        else
+          return applied(which, text);
+      },
+      step);
 }
 
 bool leaves_alone(const Normalizer& step, std::string_view text) {
@@ -135,8 +189,8 @@ std::vector<TextPiece> pieces_after(const PreTokenizer& step, const std::vector<
     TextPlace place = piece.place;
     for (const std::string_view part : std::visit([&](const auto& which) { return cut(which, piece, owned); }, step)) {
       // If a split drops the start of the text, no piece stands there; rewritten text still does.
-      const bool cut_here = std::holds_alternative<SplitText>(step) || std::holds_alternative<SplitNumbers>(step);
-      const bool at_start = !cut_here || part.data() == piece.text.data();
+      const bool rewritten = std::holds_alternative<PrefixSpace>(step) || std::holds_alternative<Metaspace>(step);
+      const bool at_start = rewritten || part.data() == piece.text.data();
       out.push_back({part, at_start ? place : TextPlace::after_token});
       place = TextPlace::after_token;
     }

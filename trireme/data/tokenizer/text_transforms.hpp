@@ -1,12 +1,14 @@
 #pragma once
-// Text processing before the BPE model: normalizers change the text, pre-tokenizers split it.
+// Text processing before the model: normalizers change the text, pre-tokenizers split it.
 #include <deque>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "trireme/data/tokenizer/character_normalizers.hpp"
 #include "trireme/data/tokenizer/pattern.hpp"
+#include "trireme/data/tokenizer/sentencepiece_normalizer.hpp"
 #include "trireme/data/tokenizer/tokenizer.hpp"
 #include "trireme/data/tokenizer/unicode.hpp"
 
@@ -23,10 +25,11 @@ struct ReplaceText {
   Pattern pattern;
   std::string by;
 };
-using Normalizer = std::variant<ToNormalForm, PrependText, ReplaceText>;
+using Normalizer = std::variant<ToNormalForm, PrependText, ReplaceText, CleanForNmt, LowerCase, StripAccents,
+                                StripSpace, NormalizeForBert, ApplyCharsmap, SentencePieceNormalizer>;
 
-/// `text` after one normalizer. Invalid UTF-8 is replaced first (U+FFFD).
-std::string normalised_by(const Normalizer& step, std::string_view text);
+/// `text` after one normalizer. Invalid UTF-8 is replaced first (U+FFFD). What continues a longer text gets no prefix.
+std::string normalised_by(const Normalizer& step, std::string_view text, TextPlace place = TextPlace::begins);
 /// Fast check whether a normalizer certainly leaves `text` unchanged, which is true for most texts.
 bool leaves_alone(const Normalizer& step, std::string_view text);
 
@@ -43,6 +46,16 @@ struct SplitText {
 struct SplitNumbers {
   bool individually = false;
 };
+/// Cuts at each character of a class.
+struct SplitCharacters {
+  enum class Class { white_space, punctuation };
+  Class of = Class::white_space;
+  SplitBehavior behavior = SplitBehavior::removed;
+};
+/// Runs of letters and the like, and runs of other characters; without white space ("Whitespace").
+struct SplitWords {};
+/// Cuts before each space mark that follows something else.
+struct SplitBeforeMarks {};
 /// Adds a space before each piece that has none.
 struct PrefixSpace {};
 struct Metaspace {
@@ -51,7 +64,8 @@ struct Metaspace {
   Prepend prepend = Prepend::always;
   bool split = true;
 };
-using PreTokenizer = std::variant<SplitText, SplitNumbers, PrefixSpace, Metaspace>;
+using PreTokenizer =
+    std::variant<SplitText, SplitNumbers, SplitCharacters, SplitWords, SplitBeforeMarks, PrefixSpace, Metaspace>;
 
 struct TextPiece {
   std::string_view text;

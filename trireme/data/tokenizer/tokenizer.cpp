@@ -10,6 +10,8 @@
 #include <xxhash.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/utf8.hpp"
+#include "trireme/data/tokenizer/detokenizer.hpp"
 #include "trireme/data/tokenizer/tokenizer_parts.hpp"
 #include "trireme/files/shown_name.hpp"
 
@@ -56,10 +58,10 @@ class Encoder {
 
   void normalise(std::string_view text, TextPlace place) {
     std::string changed;
-    for (const Normalizer& step : parts_.normalizers) {
-      if (place == TextPlace::continues && std::holds_alternative<PrependText>(step)) continue;
-      if (!leaves_alone(step, text)) text = changed = normalised_by(step, text);
-    }
+    for (const Normalizer& step : parts_.normalizers)
+      if (!leaves_alone(step, text)) text = changed = normalised_by(step, text, place);
+    if (parts_.normalizers.empty() && !std::holds_alternative<BpeModel>(parts_.model) && !is_utf8(text))
+      text = changed = valid_utf8(text);  // only BPE has tokens for single bytes of a character
     split_by_tokens(parts_.added_normalised, text, place,
                     [&](std::string_view rest, TextPlace of_rest) { pieces(rest, of_rest); });
   }
@@ -99,8 +101,9 @@ class Encoder {
   }
 
   void word(const WordCache::Ticket& ticket) {
-    cache_.append(ticket, out_,
-                  [&](std::string_view unseen, std::vector<TokenId>& ids) { parts_.model.append(unseen, ids); });
+    cache_.append(ticket, out_, [&](std::string_view unseen, std::vector<TokenId>& ids) {
+      std::visit([&](const auto& model) { model.append(unseen, ids); }, parts_.model);
+    });
   }
 
   const Tokenizer::Parts& parts_;
@@ -111,29 +114,31 @@ class Encoder {
 
 std::filesystem::path beside(const std::filesystem::path& file, const char* name) { return file.parent_path() / name; }
 
+constexpr const char* kKinds =
+    "a tokenizer.json, tekken.json, SentencePiece's .model, a .tiktoken file, a vocab.json with merges.txt beside it, "
+    "or "
+    "\"bytes\"";
+
 std::unique_ptr<Tokenizer::Parts> parts_of(const std::filesystem::path& path) {
   namespace fs = std::filesystem;
   if (path == "bytes") return parts_of_bytes();
   if (fs::is_directory(path)) {
-    if (fs::exists(path / "tokenizer.json")) return parts_of_tokenizer_json(path / "tokenizer.json");
-    if (fs::exists(path / "vocab.json")) return parts_of_vocab_and_merges(path / "vocab.json", path / "merges.txt");
-    throw DataError(text(path.string(), " has neither tokenizer.json nor vocab.json and merges.txt",
-                         "\n  fix: name the tokenizer's file, or \"bytes\""));
+    const auto file = tokenizer_file_in(path);
+    if (!file && fs::exists(path / "vocab.json")) return parts_of(path / "vocab.json");  // says what is missing
+    require<DataError>(file.has_value(), path.string(),
+                       " has neither tokenizer.json nor vocab.json and merges.txt, nor tekken.json or tokenizer.model",
+                       "\n  fix: name the tokenizer's file, or \"bytes\"");
+    return parts_of(*file);
   }
-  require<DataError>(fs::exists(path), "the tokenizer ", path.string(),
-                     " does not exist\n  fix: a tokenizer.json, a .tiktoken file, a vocab.json with merges.txt beside "
-                     "it, or \"bytes\"");
+  require<DataError>(fs::exists(path), "the tokenizer ", path.string(), " does not exist\n  fix: ", kKinds);
   if (path.filename() == "vocab.json" || path.filename() == "encoder.json")
     return parts_of_vocab_and_merges(
         path, path.filename() == "vocab.json" ? beside(path, "merges.txt") : beside(path, "vocab.bpe"));
   if (path.extension() == ".tiktoken") return parts_of_tiktoken(path);
-  require<DataError>(
-      path.filename() != "tokenizer.model", path.string(),
-      " is SentencePiece's or Llama 3's own file, which says too little\n  fix: the tokenizer.json beside it");
-  if (path.extension() == ".json") return parts_of_tokenizer_json(path);
-  throw DataError(
-      text(path.string(), ": what kind of tokenizer is this?",
-           "\n  fix: a tokenizer.json, a .tiktoken file, a vocab.json with merges.txt beside it, or \"bytes\""));
+  if (is_sentencepiece_file(path)) return parts_of_sentencepiece(path);
+  const bool is_tekken = path.filename().string().find("tekken") != std::string::npos;
+  if (path.extension() == ".json") return is_tekken ? parts_of_tekken(path) : parts_of_tokenizer_json(path);
+  throw DataError(text(path.string(), ": what kind of tokenizer is this?", "\n  fix: ", kKinds));
 }
 
 }  // namespace
@@ -187,6 +192,18 @@ void Tokenizer::Parts::set_text(TokenId id, std::string_view spelling) {
   texts[id] = spelling;
 }
 
+bool is_sentencepiece_file(const std::filesystem::path& path) {
+  return path.extension() == ".model" || path.stem().extension() == ".model";
+}
+
+std::optional<std::filesystem::path> tokenizer_file_in(const std::filesystem::path& folder) {
+  std::error_code none;
+  const auto has = [&](const char* name) { return std::filesystem::exists(folder / name, none); };
+  for (const char* name : {"tokenizer.json", "vocab.json", "tekken.json", "tokenizer.model"})
+    if (has(name) && (std::string_view(name) != "vocab.json" || has("merges.txt"))) return folder / name;
+  return std::nullopt;
+}
+
 Tokenizer Tokenizer::load(const std::filesystem::path& path) { return Tokenizer(parts_of(path)); }
 
 Tokenizer Tokenizer::from_json(std::string_view json, const std::string& name) {
@@ -203,7 +220,7 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, bool special_token
   TokenBuffer& out = (*cache).buffer;
   out.clear();
   if (special_tokens) out.append(parts_->before);
-  Encoder(*parts_, *cache, out).text(text);
+  Encoder(*parts_, *cache, out, parts_->special_is_text ? SpecialText::text : SpecialText::token).text(text);
   if (special_tokens) out.append(parts_->behind);
   return {out.tokens().begin(), out.tokens().end()};
 }
@@ -242,18 +259,9 @@ std::vector<std::vector<TokenId>> Tokenizer::encode_batch(std::span<const std::s
 }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special_tokens) const {
-  const Decoding& decoding = parts_->decoding;
+  Detokenizer detokenizer(*this, skip_special_tokens);
   std::string out;
-  bool first = true;
-  for (const TokenId id : ids) {
-    require<DataError>(id < decoding.bytes.size(), "token ", id, " is outside the vocabulary of ", parts_->name, " (",
-                       vocab_size(), ')');
-    if (skip_special_tokens && parts_->special[id]) continue;
-    if (!first) out += decoding.separator;
-    out += decoding.of(id, first);
-    first = false;
-  }
-  out.erase(0, std::min({decoding.strip_at_most, out.find_first_not_of(' '), out.size()}));
+  for (const TokenId id : ids) detokenizer.append(id, out);
   return out;
 }
 

@@ -21,12 +21,19 @@ enum class SpecialText { token, text };
 /// after each added token.
 enum class TextPlace { begins, after_token, continues };
 
+/// By its name: tokenizer.model, spiece.model, Mistral's tokenizer.model.v3.
+bool is_sentencepiece_file(const std::filesystem::path& path);
+
+/// The file in which `folder` has its tokenizer, the first that exists of tokenizer.json, vocab.json (with merges.txt),
+/// tekken.json, tokenizer.model.
+std::optional<std::filesystem::path> tokenizer_file_in(const std::filesystem::path& folder);
+
 /// Immutable after loading, so it can be shared by threads.
 class Tokenizer {
  public:
-  /// `path`: tokenizer.json, a folder with one (or with vocab.json and merges.txt), *.tiktoken, vocab.json (with
-  /// merges.txt next to it), or "bytes" (256 tokens, then <|endoftext|> = 256). DataError names features of a file that
-  /// are not supported.
+  /// `path`: tokenizer.json, tekken.json, SentencePiece's *.model, *.tiktoken, vocab.json (with merges.txt next to it),
+  /// a folder with one of them, or "bytes" (256 tokens, then <|endoftext|> = 256). DataError names features of a file
+  /// that are not supported.
   static Tokenizer load(const std::filesystem::path& path);
 
   /// The same from the text of a tokenizer.json; `name` is used in messages.
@@ -37,7 +44,8 @@ class Tokenizer {
   ~Tokenizer();
 
   /// `special_tokens`: also add what the file's post-processor puts around a text (<s> ...). Added tokens inside the
-  /// text are recognized either way, as in the reference. Invalid UTF-8 is encoded byte by byte if the tokenizer has
+  /// text are recognized either way, as in the reference (not so with SentencePiece and tekken, whose references take
+  /// the spelling of special tokens for text). Invalid UTF-8 is encoded byte by byte if the tokenizer has
   /// byte tokens, else as U+FFFD.
   std::vector<TokenId> encode(std::string_view text, bool special_tokens = false) const;
   /// Encodes a part of a longer text, possibly untrusted: with SpecialText::text it cannot inject special tokens.

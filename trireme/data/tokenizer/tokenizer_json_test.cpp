@@ -8,6 +8,7 @@
 namespace trireme::data {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Ids = std::vector<TokenId>;
 
@@ -38,11 +39,13 @@ TEST(TokenizerJson, TheSmallestOne) {
 
 TEST(TokenizerJson, WhatIsNotDoneIsNamed) {
   const std::vector<std::tuple<const char*, const char*, const char*>> cases{
-      {"normalizer", R"({"type":"Lowercase"})", "x.json.normalizer: the normalizer \"Lowercase\" is not supported"},
-      {"normalizer", R"({"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"StripAccents"}]})",
-       "normalizers[1]: the normalizer \"StripAccents\""},
+      {"normalizer", R"({"type":"ByteLevel"})", "x.json.normalizer: the normalizer \"ByteLevel\" is not supported"},
+      {"normalizer", R"({"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Odd"}]})",
+       "normalizers[1]: the normalizer \"Odd\""},
+      {"normalizer", R"({"type":"Lowercase","also":1})", "the key \"also\" is not supported"},
       {"normalizer", R"({"type":"NFC","also":1})", "the key \"also\" is not supported"},
-      {"pre_tokenizer", R"({"type":"Whitespace"})", "the pre-tokenizer \"Whitespace\" is not supported"},
+      {"pre_tokenizer", R"({"type":"UnicodeScripts"})", "the pre-tokenizer \"UnicodeScripts\" is not supported"},
+      {"pre_tokenizer", R"({"type":"Punctuation","behavior":"Odd"})", "\"Odd\" is not supported"},
       {"pre_tokenizer", R"({"type":"Sequence","pretokenizers":[{"type":"ByteLevel"},{"type":"Digits"}]})",
        "a pre-tokenizer behind ByteLevel"},
       {"pre_tokenizer", R"({"type":"Split","pattern":{"Regex":"a"},"behavior":"Odd"})", "\"Odd\" is not supported"},
@@ -56,12 +59,15 @@ TEST(TokenizerJson, WhatIsNotDoneIsNamed) {
        "Replace behind Fuse"},
       {"model", R"({"vocab":{"a":0},"merges":[],"byte_fallback":true})",
        "byte_fallback behind the pre-tokenizer ByteLevel"},
-      {"decoder", R"({"type":"WordPiece"})", "the decoder \"WordPiece\" is not supported"},
+      {"decoder", R"({"type":"CTC"})", "the decoder \"CTC\" is not supported"},
+      {"decoder", R"({"type":"Sequence","decoders":[{"type":"ByteFallback"},{"type":"Metaspace"}]})",
+       "Metaspace behind ByteFallback"},
       {"decoder", R"({"type":"Strip","content":" ","start":1,"stop":0})", "Strip without Fuse"},
-      {"post_processor", R"({"type":"BertProcessing"})", "the post-processor \"BertProcessing\" is not supported"},
+      {"post_processor", R"({"type":"Odd"})", "the post-processor \"Odd\" is not supported"},
       {"truncation", R"({"max_length":512})", "x.json.truncation is set"},
       {"padding", R"({"length":1})", "x.json.padding is set"},
-      {"model", R"({"type":"Unigram","vocab":[]})", "the type \"Unigram\" is not supported"},
+      {"model", R"({"type":"WordLevel","vocab":{}})", "the type \"WordLevel\" is not supported"},
+      {"model", R"({"type":"Unigram","vocab":[]})", "the pre-tokenizer ByteLevel before the type Unigram"},
       {"model", R"({"type":"BPE","vocab":{"a":0},"merges":[],"dropout":0.1})", "dropout of merges is not supported"},
       {"model", R"({"type":"BPE","vocab":{"a":0},"merges":[],"end_of_word_suffix":"</w>"})",
        "a mark at the borders of words is not supported"},
@@ -94,6 +100,13 @@ TEST(TokenizerJson, WhatIsWrongIsNamed) {
        "is 9, outside the vocabulary (3)"},
       {"post_processor", R"({"type":"TemplateProcessing","single":[],"special_tokens":{}})",
        "has no place for the text"},
+      {"post_processor", R"({"type":"BertProcessing","sep":["a",0],"cls":["z",9]})",
+       "x.json.post_processor.cls[1] is 9, outside the vocabulary (3)"},
+      {"post_processor", R"({"type":"RobertaProcessing","sep":["a"],"cls":["a",0]})", "is not a token and its number"},
+      {"normalizer", R"({"type":"Precompiled","precompiled_charsmap":"?"})",
+       "x.json.normalizer.precompiled_charsmap: \"?\" is not base64"},
+      {"normalizer", R"({"type":"Precompiled","precompiled_charsmap":"AAAAAAAA"})",
+       "the trie of 0 bytes should be blocks of 1024 within 2"},
   };
   for (const auto& [key, value, message] : cases)
     EXPECT_THAT(json_refusal(with(key, value)), HasSubstr(message)) << key << " " << value;
@@ -113,6 +126,45 @@ TEST(TokenizerJson, WhatHasNoTokenFallsBackToBytesOrIsUnknown) {
   EXPECT_EQ(ids(R"(,"byte_fallback":true)", "aé"), (Ids{1, 2, 3}));
   EXPECT_EQ(ids(R"(,"unk_token":"?")", "xyaz"), (Ids{0, 0, 1, 0}));
   EXPECT_EQ(ids(R"(,"unk_token":"?","fuse_unk":true)", "xyaz"), (Ids{0, 1, 0}));
+}
+
+std::string unigram_json(const std::string& rest) {
+  return R"({"decoder":null,"model":{"type":"Unigram",)" + rest + "}}";
+}
+
+TEST(TokenizerJson, UnigramTakesTheCutWithTheHighestSum) {
+  const std::string vocab = R"("vocab":[["<unk>",0],["a",-1],["b",-1],["ab",-1.5],["ba",-1.5],["<0xC3>",-9]])";
+  const auto ids = [&](const std::string& rest, const std::string& of) {
+    return tokenizer_of(unigram_json(vocab + rest)).encode(of);
+  };
+  EXPECT_EQ(ids(R"(,"unk_id":0)", "aba"), (Ids{1, 4})) << "of two that are equally good, the first that was found";
+  EXPECT_EQ(ids(R"(,"unk_id":0)", "abxyb"), (Ids{3, 0, 2}));
+  EXPECT_EQ(ids(R"(,"unk_id":0)", "x<unk>y"), (Ids{0})) << "unknown with its neighbours";
+  EXPECT_EQ(ids(R"(,"unk_id":0,"byte_fallback":true)", "a\u00E9"), (Ids{1, 0})) << "a byte has no token";
+  EXPECT_THAT(message_of<DataError>([&] { ids("", "ax"); }),
+              AllOf(HasSubstr("the character \"x\" has no token"), HasSubstr("unk_id")));
+}
+
+TEST(TokenizerJson, WordPieceIsAllOrNothing) {
+  const auto tokenizer = tokenizer_of(
+      R"({"decoder":{"type":"WordPiece"},"pre_tokenizer":{"type":"BertPreTokenizer"},"model":{"type":"WordPiece",)"
+      R"("unk_token":"?","max_input_chars_per_word":6,"vocab":{"?":0,"un":1,"##able":2,"##a":3,"able":4,"!":5}}})");
+  EXPECT_EQ(tokenizer.encode("unable able! una unx"), (Ids{1, 2, 4, 5, 1, 3, 0}));
+  EXPECT_EQ(tokenizer.encode("unaaaaa"), (Ids{0})) << "of more than 6 characters";
+  EXPECT_EQ(tokenizer.decode(Ids{1, 2, 5, 4}), "unable! able");
+}
+
+TEST(TokenizerJson, WhatIsWrongWithAVocabularyOfScoresIsNamed) {
+  const std::vector<std::pair<const char*, const char*>> cases{
+      {R"("vocab":[["a"]])", "x.json.model.vocab[0] is not a token and its score"},
+      {R"("vocab":[["a","b"]])", "x.json.model.vocab[0] is not a token and its score"},
+      {R"("vocab":[["a",0],["a",1]])", "token \"a\" has two numbers, 0 and 1"},
+      {R"("vocab":[["",0]])", "is an empty token"},
+      {R"("vocab":[["a",0]],"unk_id":1)", "x.json.model.unk_id is 1, outside the vocabulary (1)"},
+      {R"("vocab":{"a":0})", "x.json.model.vocab is not a list"},
+      {R"("vocab":[["a",0]],"alpha":1)", "the key \"alpha\" is not supported"},
+  };
+  for (const auto& [rest, message] : cases) EXPECT_THAT(json_refusal(unigram_json(rest)), HasSubstr(message)) << rest;
 }
 
 }  // namespace

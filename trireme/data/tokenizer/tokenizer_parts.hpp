@@ -1,60 +1,41 @@
 #pragma once
 // The components of a tokenizer: filled by the reader of each file format, executed by tokenizer.cpp.
-#include <array>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_map>
+#include <variant>
 #include <vector>
 
 #include "trireme/data/tokenizer/added_tokens.hpp"
-#include "trireme/data/tokenizer/bpe.hpp"
+#include "trireme/data/tokenizer/bpe_model.hpp"
 #include "trireme/data/tokenizer/fast_split.hpp"
+#include "trireme/data/tokenizer/sentencepiece_bpe.hpp"
 #include "trireme/data/tokenizer/text_transforms.hpp"
 #include "trireme/data/tokenizer/tokenizer.hpp"
+#include "trireme/data/tokenizer/unigram.hpp"
 #include "trireme/data/tokenizer/word_cache.hpp"
+#include "trireme/data/tokenizer/wordpiece.hpp"
 
 namespace trireme::data {
 
-inline constexpr TokenId kNoToken = 0xFFFFFFFF;
+/// From a word to its tokens: append(word, ids) of each.
+using WordModel = std::variant<BpeModel, UnigramModel, WordPieceModel, SentencePieceBpe>;
 
-struct TextHash {
-  using is_transparent = void;
-  std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
-};
-using TokenMap = std::unordered_map<std::string, TokenId, TextHash, std::equal_to<>>;
-
-/// The BPE model: from a word to its tokens.
-struct BpeModel {
-  bool byte_level = false;  // symbols are bytes; else characters
-  MergeTable merges;
-  TokenMap words;                                   // by their bytes
-  std::array<TokenId, 256> byte_ids = all_none();   // byte_level: the token of each byte
-  std::array<TokenId, 256> fallbacks = all_none();  // <0x00> ... for characters without a token
-  bool byte_fallback = false;                       // whether to use them
-  bool whole_words_first = false;                   // a word that is a token is not built from merges ("ignore_merges")
-  std::optional<TokenId> unknown;
-  bool fuse_unknown = false;
-
-  void append(std::string_view word, std::vector<TokenId>& out) const;
-
-  static constexpr std::array<TokenId, 256> all_none() {
-    std::array<TokenId, 256> out{};
-    out.fill(kNoToken);
-    return out;
-  }
-};
-
-/// From tokens to text: the bytes of each, concatenated.
+/// From tokens to text: the bytes of each, concatenated (detokenizer.hpp).
 struct Decoding {
+  /// Which tokens at the beginning have `first_bytes`: the first one; all until there is text, or until one of them has
+  /// lost something.
+  enum class Leading { first, until_text, until_stripped };
+
   std::vector<std::string> bytes;        // by id
   std::string separator;                 // between tokens
   std::size_t strip_at_most = 0;         // leading spaces of the text
-  std::vector<std::string> first_bytes;  // by id, for the first token only; empty: `bytes`
+  std::vector<std::string> first_bytes;  // by id, for leading tokens only; empty: `bytes`
+  Leading leading = Leading::first;
 
-  const std::string& of(TokenId id, bool first) const {
-    return first && !first_bytes.empty() ? first_bytes[id] : bytes[id];
+  const std::string& of(TokenId id, bool leads) const {
+    return leads && !first_bytes.empty() ? first_bytes[id] : bytes[id];
   }
 };
 
@@ -75,11 +56,12 @@ class Tokenizer::Parts {
   std::vector<std::string> texts;  // by id, as the file spells them
   TokenMap ids;                    // by that spelling
   AddedTokenFinder added, added_normalised;
-  std::vector<bool> special;  // by id
+  bool special_is_text = false;  // encode() does not recognize the spelling of special tokens, as in the reference
+  std::vector<bool> special;     // by id
   std::vector<Normalizer> normalizers;
   std::vector<PreTokenizer> pre_tokenizers;
   KnownPattern fast = KnownPattern::none;  // replaces all pre-tokenizers
-  BpeModel model;
+  WordModel model;
   std::vector<TokenId> before, behind;  // added around a text by the post-processor
   Decoding decoding;
   std::optional<TokenId> end_of_document;
@@ -100,10 +82,18 @@ std::unique_ptr<Tokenizer::Parts> parts_of_tokenizer_json(const std::filesystem:
 std::unique_ptr<Tokenizer::Parts> parts_of_vocab_and_merges(const std::filesystem::path& vocab,
                                                             const std::filesystem::path& merges);
 std::unique_ptr<Tokenizer::Parts> parts_of_tiktoken(const std::filesystem::path& file);
+std::unique_ptr<Tokenizer::Parts> parts_of_tekken(const std::filesystem::path& file);
+std::unique_ptr<Tokenizer::Parts> parts_of_sentencepiece(const std::filesystem::path& file);
 std::unique_ptr<Tokenizer::Parts> parts_of_bytes();
 // The same from text, for fuzzing.
 std::unique_ptr<Tokenizer::Parts> parts_of_tokenizer_json_text(std::string_view json, const std::string& name);
 std::unique_ptr<Tokenizer::Parts> parts_of_tiktoken_text(std::string_view lines, const std::string& name);
+
+std::unique_ptr<Tokenizer::Parts> parts_of_tekken_text(std::string_view json, const std::string& name);
+std::unique_ptr<Tokenizer::Parts> parts_of_sentencepiece_bytes(std::string_view proto, const std::string& name);
+
+/// "eos_token" of the tokenizer_config.json next to `file`, if there is one.
+std::optional<TokenId> configured_end(const std::filesystem::path& file, const Tokenizer::Parts& parts);
 
 /// Reads a whole file; DataError on failure.
 std::string tokenizer_file_text(const std::filesystem::path& file);

@@ -115,6 +115,28 @@ bool is_word_character(char32_t value) {
          within(0x1F170, 0x1F189);
 }
 
+void append_lower_case(std::string& out, char32_t value) {
+  constexpr char32_t kDottedI = 0x130;  // the only one that becomes two characters
+  if (value == kDottedI)
+    out += "i\u0307";
+  else
+    append_utf8(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(value))));
+}
+
+std::size_t first_grapheme_bytes(std::string_view text) {
+  CodePoint before = first_code_point(text);
+  std::size_t bytes = before.bytes;
+  for (utf8proc_int32_t state = 0; bytes < text.size();) {
+    const CodePoint next = first_code_point(text.substr(bytes));
+    if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(before.value),
+                                         static_cast<utf8proc_int32_t>(next.value), &state))
+      break;
+    bytes += next.bytes;
+    before = next;
+  }
+  return bytes;
+}
+
 namespace {
 
 /// `text` with long runs of combining marks in canonical order. utf8proc sorts them by bubble sort.

@@ -48,6 +48,13 @@ class ClassTable {
 /// joiners.
 bool is_word_character(char32_t value);
 
+/// In lower case; one character may become two.
+void append_lower_case(std::string& out, char32_t value);
+
+/// The bytes of the first character as a reader sees it (an extended grapheme cluster): a letter with its accents.
+/// `text` must not be empty.
+std::size_t first_grapheme_bytes(std::string_view text);
+
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
 /// `text` must be UTF-8.
 std::string normalised(std::string_view text, NormalForm form);
