@@ -14,6 +14,7 @@
 #include "trireme/nn/embedding.hpp"
 #include "trireme/nn/init.hpp"
 #include "trireme/nn/linear.hpp"
+#include "trireme/runtime/profiler.hpp"
 #include "trireme/runtime/rank/init.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
 #include "trireme/train/checked_config.hpp"

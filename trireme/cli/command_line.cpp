@@ -8,6 +8,7 @@
 #include "trireme/cli/bench.hpp"
 #include "trireme/cli/checkpoint.hpp"
 #include "trireme/cli/commands.hpp"
+#include "trireme/cli/completion.hpp"
 #include "trireme/cli/data.hpp"
 #include "trireme/cli/model_options.hpp"
 #include "trireme/config/read/flags.hpp"
@@ -293,9 +294,21 @@ void add_doctor(CLI::App& app, Choice& choice) {
   });
 }
 
-/// Whether --section.key VALUE is a setting for this command.
-bool takes_settings(const std::string& command) {
-  return command == "config" || command == "train" || command == "verify" || command == "bench";
+/// Commands for which --section.key VALUE is a setting.
+const std::vector<std::string>& commands_with_settings() {
+  static const std::vector<std::string> names{"config", "train", "verify", "bench"};
+  return names;
+}
+
+void add_completion(CLI::App& app, Choice& choice) {
+  CLI::App* cmd = app.add_subcommand("completion", "Print a script that completes commands, options and keys in bash");
+  cmd->footer("Example:\n  source <(trireme completion)");
+  cmd->callback([&app, &choice] {
+    choice.run = [&app](Console& console) {
+      console.out << bash_completion(app, commands_with_settings());
+      return 0;
+    };
+  });
 }
 
 /// A better message than CLI11's, which would only say that a command is missing.
@@ -359,6 +372,7 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
   add_report(app, choice);
   add_bench(app, choice.words, chosen);
   add_doctor(app, choice);
+  add_completion(app, choice);
 
   int code = 0;
   std::vector<std::string> flags;  // of a command that takes settings: what is none of them
@@ -367,7 +381,8 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
     if (words.empty()) words = {"--help"};
     check_command(app, words);
     choice.words.all.assign(argv, argv + argc);
-    if (!words.empty() && takes_settings(words.front())) {
+    if (!words.empty() &&
+        std::ranges::find(commands_with_settings(), words.front()) != commands_with_settings().end()) {
       choice.words.overrides = config::take_flags(words, rest);
       std::ranges::copy_if(rest, std::back_inserter(flags), [](const std::string& w) { return w.starts_with("--"); });
     } else {

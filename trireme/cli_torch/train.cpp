@@ -22,6 +22,7 @@
 #include "trireme/report/run_folder.hpp"
 #include "trireme/report/status_line.hpp"
 #include "trireme/report/train_console.hpp"
+#include "trireme/runtime/memory/device_snapshot.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
 #include "trireme/runtime/rank/out_of_memory.hpp"
 #include "trireme/runtime/rank/parallel_context.hpp"
@@ -175,11 +176,17 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
     const bool removes = !own_folder.path.empty() && is_told_in_full(static_cast<int>(code));
     if (removes) report::remove_if_nothing_was_done(own_folder);
   };
+  const auto snapshot = [&]() -> std::string {
+    if (!context.device().is_cuda() || config.profiler.memory_snapshot == "never") return "";
+    const std::filesystem::path file = io.folder / "memory" / text("rank", env.rank, ".pickle");
+    return write_device_snapshot(file) ? text("\n  snapshot: ", file.string(), " (open in pytorch.org/memory_viz)")
+                                       : "";
+  };
   const auto out_of_memory = [&](const std::string& what) {
     const Tag tag = context.world().recorder().tag();
     return text("out of memory: rank ", env.rank, " of ", env.world_size, " could not get ", what, " ",
                 tag.step < 0 ? "while the model was built" : text("in ", tag.str()),
-                memory_advice(config, budget, context.device()));
+                memory_advice(config, budget, context.device()), snapshot());
   };
   try {
     const LibraryExit library([&] {

@@ -108,13 +108,15 @@ TEST_F(RandomShapes, ResidualNorm) {
     const bool layer = between(0, 1) == 0, residual = between(0, 1) == 0;
     // The sum is rounded before its norm is taken: exact halves of small integers make that exact.
     const auto coarse = [&](at::IntArrayRef sizes) { return (values(sizes, type) * 4).round() / 4; };
-    same(text(layer ? "layer" : "RMS", " norm of [", T, ", ", D, "] ", type, residual ? " + residual" : ""), type,
-         {coarse({T, D}), residual ? coarse({T, D}) : at::Tensor(), values({D}, type), layer ? values({D}, type) : at::Tensor()},
-         [](const Inputs& in) {
-           const auto [sum, y] = residual_norm(in[0], in[1], in[2], in[3], 1e-5);
-           return at::cat({sum, y}, 1);
-         },
-         6, 24);
+    same(
+        text(layer ? "layer" : "RMS", " norm of [", T, ", ", D, "] ", type, residual ? " + residual" : ""), type,
+        {coarse({T, D}), residual ? coarse({T, D}) : at::Tensor(), values({D}, type),
+         layer ? values({D}, type) : at::Tensor()},
+        [](const Inputs& in) {
+          const auto [sum, y] = residual_norm(in[0], in[1], in[2], in[3], 1e-5);
+          return at::cat({sum, y}, 1);
+        },
+        6, 24);
   }
 }
 
@@ -141,12 +143,11 @@ TEST_F(RandomShapes, Rope) {
     const at::ScalarType type = dtype();
     const std::int64_t T = between(1, 60), heads = between(1, 9), d = 2 * between(1, 64), rotated = between(0, heads);
     const at::Tensor angles = at::rand({T, d / 2}, at::kDouble) * 6;
-    const at::Tensor cos = angles.cos().to(at::kFloat).to(at::kDouble), sin = angles.sin().to(at::kFloat).to(at::kDouble);
+    const at::Tensor cos = angles.cos().to(at::kFloat).to(at::kDouble),
+                     sin = angles.sin().to(at::kFloat).to(at::kDouble);
     same(text("rope of [", T, ", ", heads, ", ", d, "], ", rotated, " rotated, ", type), type,
          {values({T, heads, d}, type)}, [&](const Inputs& in) {
-           const auto like = [&](const at::Tensor& x) {
-             return in[0].is_cuda() ? x.to(at::kFloat).cuda() : x;
-           };
+           const auto like = [&](const at::Tensor& x) { return in[0].is_cuda() ? x.to(at::kFloat).cuda() : x; };
            return rope(in[0], like(cos), like(sin), rotated);
          });
   }

@@ -16,6 +16,7 @@
 #include "trireme/base/wall_clock.hpp"
 #include "trireme/comm/group_text.hpp"
 #include "trireme/comm/time_limit.hpp"
+#include "trireme/runtime/memory/device_snapshot.hpp"
 #include "trireme/train/component_options.hpp"
 #include "trireme/train/dtypes.hpp"
 #include "trireme/train/replica_check.hpp"
@@ -68,6 +69,7 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
       tracer_(config_.profiler.steps, io_.folder / config_.profiler.dir, context.world(),
               context.device().is_cuda() ? "nccl" : "gloo", memory_),
       random_(RandomSource::of_process(static_cast<std::uint64_t>(config_.run.seed))) {
+  if (context.device().is_cuda() && config_.profiler.memory_snapshot != "never") record_device_memory();
   if (context.rank() == 0) own_ = std::make_unique<OwnFolder>(io_.folder, io_.warnings);
   const std::vector<std::filesystem::path> candidates =
       checkpoints_to_resume(own_.get(), config_.checkpoint.resume, mesh_.world());
@@ -168,6 +170,7 @@ ExitCode Trainer::run() {
   const Stopwatch run_time;
   double validation_seconds = 0;
   announce_stop(begin_ + 1);
+  if (config_.profiler.operations) start_profiler();
   while (done < steps && !stop) {
     const std::int64_t step = done + 1;
     const StepResult result = run_step(step);
@@ -192,10 +195,13 @@ ExitCode Trainer::run() {
     tell_outcomes();
     // Before the save: a run that resumes there has the records of all steps before.
     if (report_) report_->step(step, result, batches_->data().sampler().seq_len(step), peak_bytes_, validation_loss);
+    if (profiler_) profiler_->step();
+    if (profiler_) model_->unit_trace().annotate(profiler_->is_active() && profiler_->with_stack());
     const bool due = result.save || (interval > 0 && step % interval == 0);
     if (due && step < steps && !stop) start_save(step, Last::no);
   }
   tracer_.finish();
+  profiler_.reset();
   const double seconds = run_time.seconds();
   const bool interrupted = stop && done < steps;
   // A scheduler that takes the machine away does not wait for more than the checkpoint.
@@ -203,6 +209,19 @@ ExitCode Trainer::run() {
   if (report_) report_->finish(interrupted, peak_bytes_, saved.folder, seconds, validation_seconds);
   check_trained(done, skipped_, saved);
   return interrupted ? *stop : ExitCode::done;
+}
+
+void Trainer::start_profiler() {
+  const ProfilerConfig& p = config_.profiler;
+  profiler_.emplace(ProfilerOptions{.wait = p.wait,
+                                    .warmup = p.warmup,
+                                    .active = p.active,
+                                    .with_stack = p.with_stack,
+                                    .folder = io_.folder / p.dir / "operations",
+                                    .rank = context_.rank(),
+                                    .world_size = context_.world_size(),
+                                    .backend = context_.device().is_cuda() ? "nccl" : "gloo"});
+  model_->unit_trace().annotate(profiler_->is_active() && profiler_->with_stack());
 }
 
 /// What a stop signal is answered with.
@@ -286,6 +305,9 @@ StepResult Trainer::run_step(std::int64_t step) {
   result.checkpoint_seconds = saver_->take_blocked_seconds();
   if (step == begin_ + 1) result.start_bytes = start_bytes_;
   tracer_.step_done(outcome);
+  const std::vector<std::int64_t>& traced = config_.profiler.steps;
+  if (config_.profiler.memory_snapshot == "steps" && std::ranges::find(traced, step) != traced.end())
+    write_device_snapshot(io_.folder / "memory" / text("rank", context_.rank(), "_step", step, ".pickle"));
   result.timing = step_timing(clock, agreed, agreed_at, config_.parallelism.pp > 1);
   result.peaks = agreed.peaks;
   peak_bytes_ = std::max(peak_bytes_, agreed.peak_bytes);

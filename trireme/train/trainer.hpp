@@ -11,6 +11,7 @@
 #include "trireme/config/schema/lr_schedule.hpp"
 #include "trireme/optim/loss_scale.hpp"
 #include "trireme/runtime/process_setup.hpp"
+#include "trireme/runtime/profiler.hpp"
 #include "trireme/runtime/rank/parallel_context.hpp"
 #include "trireme/train/batches.hpp"
 #include "trireme/train/checkpoint_saver.hpp"
@@ -39,6 +40,7 @@ class Trainer {
 
  private:
   StepResult run_step(std::int64_t step);
+  void start_profiler();
   void announce_stop(std::int64_t step);
   double auxiliary_factor(std::int64_t step, double scale) const;
   double validate(std::int64_t done);
@@ -66,6 +68,7 @@ class Trainer {
   config::NonFinite non_finite_;
   std::optional<LossScale> scale_;  // only for f16
   StepTracer tracer_;
+  std::optional<Profiler> profiler_;  // profiler.operations
   std::unique_ptr<Batches> batches_;
   SmallFiles beside_weights_;  // only on rank 0
   std::unique_ptr<TrainingModel> model_;

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <ATen/record_function.h>
+
 #include "trireme/base/stopwatch.hpp"
 
 namespace trireme {
@@ -12,10 +14,15 @@ class UnitTrace::Hooks final : public UnitHooks {
 
   void before_forward(std::size_t unit) override {
     note(UnitEvent::Kind::forward_begin, unit);
+    if (trace_.annotates_) {
+      annotations_.push_back(std::make_unique<at::RecordFunction>(at::RecordScope::USER_SCOPE));
+      annotations_.back()->before(trace_.names_[first_unit_ + unit]);
+    }
     inner_.before_forward(unit);
   }
   void after_forward(std::size_t unit) override {
     inner_.after_forward(unit);
+    if (!annotations_.empty()) annotations_.pop_back();
     note(UnitEvent::Kind::forward_end, unit);
   }
   void before_backward(std::size_t unit) override {
@@ -33,6 +40,7 @@ class UnitTrace::Hooks final : public UnitHooks {
   UnitTrace& trace_;
   UnitHooks& inner_;
   const std::size_t first_unit_;
+  std::vector<std::unique_ptr<at::RecordFunction>> annotations_;  // of the units that are in their forward
 };
 
 UnitTrace::UnitTrace() = default;

@@ -27,6 +27,9 @@ class UnitTrace {
   /// Hooks for one chunk that pass every call on to `hooks`, which must outlive them.
   UnitHooks& around(UnitHooks& hooks, const UnitPlan& plan);
 
+  /// Whether libtorch's profiler is told of the units, as annotations around their forward.
+  void annotate(bool on) { annotates_ = on; }
+
   /// From now on events, and the memory at each of them, are noted, without those of before. `memory` must outlive it.
   void start(const DeviceMemory& memory);
   /// Stops, and returns the events.
@@ -41,6 +44,7 @@ class UnitTrace {
   std::vector<std::unique_ptr<Hooks>> chunks_;
   std::vector<std::string> names_;
   const DeviceMemory* memory_ = nullptr;  // nullptr: off
+  bool annotates_ = false;
   std::vector<UnitEvent> events_;
   std::vector<MemorySample> samples_;
 };

@@ -131,6 +131,9 @@ void check_checkpoint_format(Rules& rules) {
 
 /// As a part of the run's folder: traces must not be written elsewhere.
 void check_profiler(Rules& rules) {
+  if (!rules.config.profiler.operations)
+    for (const char* key : {"profiler.wait", "profiler.warmup", "profiler.active", "profiler.with_stack"})
+      if (rules.loaded.is_given(key)) rules.warn(key, " changes nothing without profiler.operations = true");
   const std::string& dir = rules.config.profiler.dir;
   const std::filesystem::path path = std::filesystem::path(dir).lexically_normal();
   if (path.is_absolute() || path == "." || *path.begin() == "..")

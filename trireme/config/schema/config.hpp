@@ -201,6 +201,7 @@ struct MetricsConfig {
 
 struct ProfilerConfig {
   std::vector<std::int64_t> steps;
+  bool operations = false;
   std::string memory_snapshot = "on_oom";
   std::int64_t wait = 1;
   std::int64_t warmup = 1;

@@ -22,14 +22,8 @@ constexpr double kMaxCount = 1e12;        // of anything counted
 const std::vector<std::string> kDtypes = {"auto", "float64", "float32", "bfloat16", "float16"};
 const std::vector<std::string> kRealDtypes = {"float64", "float32", "bfloat16", "float16"};
 
-constexpr const char* kTracedSteps = "exactly the steps in profiler.steps are traced";
 constexpr NotYet kNotYet[] = {
     {"optimizer.skip_z", NotYet::Then::refused, "no update is skipped for its norm"},
-    {"profiler.memory_snapshot", NotYet::Then::ignored, "no snapshot is taken"},
-    {"profiler.wait", NotYet::Then::ignored, kTracedSteps},
-    {"profiler.warmup", NotYet::Then::ignored, kTracedSteps},
-    {"profiler.active", NotYet::Then::ignored, kTracedSteps},
-    {"profiler.with_stack", NotYet::Then::refused, "a trace has phases and collectives, no stacks"},
 };
 
 struct Unit {
@@ -345,13 +339,18 @@ std::vector<Field> fields(Config& c) {
       {"metrics.peak_tflops", &c.metrics.peak_tflops,
        "dense peak of one device in the compute dtype, which mfu and hfu are shares of; 0 = unknown", 0, 1e9},
 
-      {"profiler.steps", &c.profiler.steps, "steps to trace", 1, kMaxCount},
-      one_of("profiler.memory_snapshot", &c.profiler.memory_snapshot, "when the memory of a GPU is recorded",
+      {"profiler.steps", &c.profiler.steps, "steps to trace: phases, layers, collectives, memory", 1, kMaxCount},
+      {"profiler.operations", &c.profiler.operations,
+       "trace every operation of CPU and GPU with libtorch's profiler: wait, warmup, then active steps"},
+      one_of("profiler.memory_snapshot", &c.profiler.memory_snapshot,
+             "GPU: write what its memory is used for when it runs out, or also after profiler.steps",
              {"never", "on_oom", "steps"}),
-      {"profiler.wait", &c.profiler.wait, "steps before a cycle of the profiler", 0, kMaxCount},
-      {"profiler.warmup", &c.profiler.warmup, "steps of a cycle that are traced and dropped", 0, kMaxCount},
-      {"profiler.active", &c.profiler.active, "steps of a cycle that are kept", 1, kMaxCount},
-      {"profiler.with_stack", &c.profiler.with_stack, "record where in the sources an operation was called"},
+      {"profiler.wait", &c.profiler.wait, "with operations: steps before anything is recorded", 0, kMaxCount},
+      {"profiler.warmup", &c.profiler.warmup, "with operations: then steps that are recorded and dropped", 0,
+       kMaxCount},
+      {"profiler.active", &c.profiler.active, "with operations: then steps that are kept", 1, kMaxCount},
+      {"profiler.with_stack", &c.profiler.with_stack,
+       "with operations: also sizes of inputs, and the layers around an operation"},
       filled({"profiler.dir", &c.profiler.dir, "folder in the run's folder, for traces"}),
 
       one_of("comm.backend", &c.comm.backend, "auto = nccl on CUDA, gloo on CPU", comm_backend_words()),

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""`trireme bench CONFIG --layouts` and `trireme bench comm`: tables, files, exit codes; `trireme doctor --json`; completion in bash.
+
+usage: bench_layouts_test.py TRIREME [CLASS[.test]...]"""
+import csv
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+TRIREME = None
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SMALL = ("--model.hidden_size", "32", "--model.intermediate_size", "48", "--model.vocab_size", "64", "--model.num_hidden_layers", "2",
+         "--model.num_attention_heads", "4", "--model.num_key_value_heads", "4", "--model.head_dim", "8", "--training.seq_len", "16",
+         "--tokenizer.path", "", "--model.dtype", "float64")
+
+
+def trireme(*words, folder=None):
+    return subprocess.run([TRIREME, *words], capture_output=True, text=True, timeout=300, cwd=folder)
+
+
+class Layouts(unittest.TestCase):
+    def bench(self, folder, *words):
+        return trireme("bench", str(ROOT / "examples/tiny.toml"), *words, *SMALL, "--steps", "3", "--warm-up", "1", "-o", "out",
+                       folder=folder)
+
+    def test_speed_and_parity(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = self.bench(folder, "-n", "2", "--layouts", "dp2,tp2,pp2")
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            rows = list(csv.DictReader(open(pathlib.Path(folder) / "out/layouts.csv")))
+            self.assertEqual([row["layout"] for row in rows], ["1 rank", "dp2", "tp2", "pp2"])
+            for row in rows:
+                run = pathlib.Path(folder) / "out/runs" / row["layout"].replace("1 rank", "one-rank")
+                records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+                self.assertEqual(len(records), 4)
+                self.assertEqual(float(row["tokens_per_sec"]), sorted(r["tokens_per_sec"] for r in records[1:])[1])
+                self.assertAlmostEqual(float(row["loss"]), records[-1]["loss"], places=8)
+                self.assertLess(float(row["max_relative_loss_difference"]), 1e-12)
+                self.assertEqual(row["agrees"], "true")
+            self.assertEqual(done.stdout.count("✓"), 3)
+            self.assertGreater(float(rows[3]["bubble_frac"]), 0)
+            xml.etree.ElementTree.parse(pathlib.Path(folder) / "out/layouts.svg")
+
+    def test_a_layout_that_fails_is_a_row_and_an_exit_code(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = self.bench(folder, "-n", "3", "--layouts", "tp3", "--training.global_batch_size", "6", "--training.grad_accum", "1")
+            self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+            self.assertIn("failed: exit code 64, see out/tp3.log", done.stdout)
+            self.assertIn("num_attention_heads", (pathlib.Path(folder) / "out/tp3.log").read_text())
+
+    def test_refused(self):
+        for expected, words in (("tq2: must be one of dp, tp", ("-n", "2", "--layouts", "tq2")),
+                                ("dp4: 4 ranks, -n 2", ("-n", "2", "--layouts", "dp4")),
+                                ("-n N and --layouts are needed", ())):
+            with tempfile.TemporaryDirectory() as folder:
+                done = self.bench(folder, *words)
+                self.assertEqual(done.returncode, 64, done.stdout)
+                self.assertIn(expected, done.stderr)
+        self.assertIn("unknown command 'bench nothing'", trireme("bench", "nothing").stderr)
+
+
+class Comm(unittest.TestCase):
+    def test_every_operation(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = trireme("bench", "comm", "-n", "2", "--sizes", "1K,64K", "--repetitions", "3", "--csv", "comm.csv", folder=folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            rows = list(csv.DictReader(open(pathlib.Path(folder) / "comm.csv")))
+            ops = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv"]
+            self.assertEqual([(r["op"], int(r["bytes"])) for r in rows], [(op, size) for op in ops for size in (1024, 65536)])
+            for r in rows:
+                algbw, factor = int(r["bytes"]) / float(r["latency_s"]), float(r["busbw_bytes_per_s"]) / float(r["algbw_bytes_per_s"])
+                self.assertAlmostEqual(float(r["algbw_bytes_per_s"]) / algbw, 1, places=3)
+                self.assertAlmostEqual(factor, {"all_reduce": 1, "broadcast": 1, "send_recv": 1}.get(r["op"], 0.5), places=3)
+            self.assertIn("busbw GB/s", done.stdout)
+
+    def test_refused(self):
+        done = trireme("bench", "comm", "-n", "2", "--ops", "all_red")
+        self.assertEqual(done.returncode, 64, done.stderr)
+        self.assertIn("operation all_red: must be all_reduce", done.stderr)
+
+
+class Doctor(unittest.TestCase):
+    def test_json(self):
+        done = trireme("doctor", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = json.loads(done.stdout)
+        self.assertRegex(found["all-reduce"]["found"], r"2 ranks, gloo: 4 MiB in [\d.]+ (ms|µs|s)")
+        for name in ("libtorch", "backends", "GPUs", "/dev/shm", "open files", "CPU clock", "cores", "memory"):
+            self.assertIn(name, found)
+        self.assertNotIn("all-reduce", json.loads(trireme("doctor", "--json", "--quick").stdout))
+
+
+class Completion(unittest.TestCase):
+    def complete(self, *words):
+        script = f'source <({TRIREME} completion); COMP_WORDS=({" ".join(words)} ""); COMP_CWORD={len(words) - 1}; _trireme; ' \
+                 'printf "%s\\n" "${COMPREPLY[@]}"'
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, cwd=ROOT / "examples")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout.split()
+
+    def test_commands_options_keys_and_files(self):
+        self.assertEqual(self.complete("trireme", "gen"), ["generate"])
+        self.assertEqual(self.complete("trireme", "data", "ins"), ["inspect"])
+        self.assertIn("--top-k", self.complete("trireme", "generate", "x", "--to"))
+        self.assertEqual(self.complete("trireme", "train", "tiny.toml", "--parallelism.sequ"), ["--parallelism.sequence_parallel"])
+        self.assertIn("tiny.toml", self.complete("trireme", "train", "ti"))
+
+
+if __name__ == "__main__":
+    TRIREME = os.path.abspath(sys.argv[1])
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
