@@ -40,8 +40,8 @@ struct GenerationSpeed {
 /// answer must be the same on all ranks.
 using OnToken = std::function<bool(std::size_t sequence, data::TokenId token)>;
 
-/// Collective over the mesh of the model. `prompts`: token ids, the same on all ranks, each not empty. A sequence ends at
-/// an end token, when `on_token` says so, after max_tokens, or at the length that the model is made for.
+/// Collective over the mesh of the model. `prompts`: token ids, the same on all ranks, each not empty. A sequence ends
+/// at an end token, when `on_token` says so, after max_tokens, or at the length that the model is made for.
 /// ConfigError for a prompt that leaves no room for a token.
 std::vector<GeneratedSequence> generate(InferenceModel& model, const std::vector<std::vector<data::TokenId>>& prompts,
                                         const GeneratorOptions& options, const OnToken& on_token = {},

@@ -12,8 +12,8 @@
 
 namespace trireme {
 
-/// `body(mesh, device, prints)` on every rank of the layout; one of them prints. Under a launcher the ranks are its own;
-/// with GPUs they are started with `words`, the command line. Returns the exit code.
+/// `body(mesh, device, prints)` on every rank of the layout; one of them prints. Under a launcher the ranks are its
+/// own; with GPUs they are started with `words`, the command line. Returns the exit code.
 int on_ranks(const ModelConfig& model, const ParallelismConfig& layout, const std::vector<std::string>& words,
              const std::function<int(Mesh& mesh, at::Device device, bool prints)>& body);
 
