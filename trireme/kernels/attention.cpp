@@ -1,13 +1,18 @@
 #include "trireme/kernels/attention.hpp"
 
+#include <cmath>
+#include <limits>
 #include <optional>
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/softmax.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/kernels/attention_block.hpp"
+#include "trireme/kernels/dtype.hpp"
 #include "trireme/kernels/first_order.hpp"
 #include "trireme/kernels/matmul.hpp"
 
@@ -88,6 +93,19 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   if (!at::GradMode::is_enabled() || !(q.requires_grad() || k.requires_grad() || v.requires_grad()))
     return forward_of(q, k, v, sees).out;
   return AttentionOfBlock::apply(q, k, v, mask);
+}
+
+at::Tensor next_token_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& sees) {
+  require(q.dim() == 4 && q.size(2) == 1 && k.sizes() == v.sizes() && q.size(1) % k.size(1) == 0,
+          "next_token_attention: q of sizes ", q.sizes(), ", k ", k.sizes(), ", v ", v.sizes());
+  const std::int64_t b = q.size(0), h = q.size(1), g = k.size(1), d = q.size(3);
+  // The query heads of a KV head are rows of one product.
+  const at::Tensor q_bgrd = q.reshape({b, g, h / g, d});
+  const at::Tensor scores = at::matmul(q_bgrd, k.transpose(2, 3)).to(wide_dtype(q.scalar_type()));
+  const at::Tensor p = at::softmax((scores / std::sqrt(static_cast<double>(d)))
+                                       .masked_fill(sees.logical_not(), -std::numeric_limits<double>::infinity()),
+                                   -1);
+  return at::matmul(p.to(v.scalar_type()), v).view({b, h, 1, d});
 }
 
 at::Tensor packed_attention(const at::Tensor& heads_bsnd, std::int64_t h, const at::Tensor& sees) {

@@ -15,4 +15,8 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 /// a fused kernel of a GPU, backward gives one gradient of the packed tensor without passing over it three times.
 at::Tensor packed_attention(const at::Tensor& heads, std::int64_t num_heads, const at::Tensor& sees = {});
 
+/// attention() of the next token of each sequence, q [b, heads, 1, d], to the keys of all before, without gradients:
+/// products and a softmax in at least f32. The fused kernels of a GPU are planned anew for every number of keys.
+at::Tensor next_token_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& sees);
+
 }  // namespace trireme::kernels

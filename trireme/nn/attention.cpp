@@ -91,7 +91,9 @@ at::Tensor Attention::forward(const at::Tensor& x, const AttentionFacts& facts, 
                    v = heads_bnsd.narrow(1, queries + keys, keys);
   if (context.cache) {
     const auto [all_k, all_v] = context.cache->extend(path(), k, v, context);
-    return output(kernels::attention(q, all_k, all_v, facts.sees).transpose(1, 2), context);
+    const at::Tensor out = context.length == 1 ? kernels::next_token_attention(q, all_k, all_v, facts.sees)
+                                               : kernels::attention(q, all_k, all_v, facts.sees);
+    return output(out.transpose(1, 2), context);
   }
   const auto maths = [this, facts, context, drops](const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
     return drops ? dropped_core(a, b, c, facts, context) : ring_core(a, b, c, context);

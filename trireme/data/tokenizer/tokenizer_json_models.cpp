@@ -130,7 +130,7 @@ UnigramModel read_unigram(const JsonView& model, Tokenizer::Parts& parts, std::s
   for (std::size_t i = 0; i < vocab.list_size(); ++i) {
     const JsonView entry = vocab.at(i);
     if (entry.list_size() != 2 || !entry.at(1).value().is_number()) entry.fail("is not a token and its score");
-    const std::string& token = entry.at(std::size_t{0}).string();
+    const std::string token = entry.at(std::size_t{0}).string();
     if (token.empty()) entry.fail("is an empty token");
     const double score = read_by_reference(entry.at(1).value().get<double>());
     parts.set_text(static_cast<TokenId>(i), token);
