@@ -23,6 +23,10 @@ def trireme(*words, folder=None):
     return subprocess.run([TRIREME, *words], capture_output=True, text=True, timeout=300, cwd=folder)
 
 
+def table(path):
+    return list(csv.DictReader(path.read_text().splitlines()))
+
+
 class Layouts(unittest.TestCase):
     def bench(self, folder, *words):
         return trireme("bench", str(ROOT / "examples/tiny.toml"), *words, *SMALL, "--steps", "3", "--warm-up", "1", "-o", "out",
@@ -32,13 +36,13 @@ class Layouts(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             done = self.bench(folder, "-n", "2", "--layouts", "dp2,tp2,pp2")
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-            rows = list(csv.DictReader(open(pathlib.Path(folder) / "out/layouts.csv")))
+            rows = table(pathlib.Path(folder) / "out/layouts.csv")
             self.assertEqual([row["layout"] for row in rows], ["1 rank", "dp2", "tp2", "pp2"])
             for row in rows:
                 run = pathlib.Path(folder) / "out/runs" / row["layout"].replace("1 rank", "one-rank")
                 records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
                 self.assertEqual(len(records), 4)
-                self.assertEqual(float(row["tokens_per_sec"]), sorted(r["tokens_per_sec"] for r in records[1:])[1])
+                self.assertAlmostEqual(float(row["tokens_per_sec"]), sorted(r["tokens_per_sec"] for r in records[1:])[1], places=3)
                 self.assertAlmostEqual(float(row["loss"]), records[-1]["loss"], places=8)
                 self.assertLess(float(row["max_relative_loss_difference"]), 1e-12)
                 self.assertEqual(row["agrees"], "true")
@@ -48,7 +52,7 @@ class Layouts(unittest.TestCase):
 
     def test_a_layout_that_fails_is_a_row_and_an_exit_code(self):
         with tempfile.TemporaryDirectory() as folder:
-            done = self.bench(folder, "-n", "3", "--layouts", "tp3", "--training.global_batch_size", "6", "--training.grad_accum", "1")
+            done = self.bench(folder, "-n", "3", "--layouts", "tp3")
             self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
             self.assertIn("failed: exit code 64, see out/tp3.log", done.stdout)
             self.assertIn("num_attention_heads", (pathlib.Path(folder) / "out/tp3.log").read_text())
@@ -69,7 +73,7 @@ class Comm(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             done = trireme("bench", "comm", "-n", "2", "--sizes", "1K,64K", "--repetitions", "3", "--csv", "comm.csv", folder=folder)
             self.assertEqual(done.returncode, 0, done.stderr)
-            rows = list(csv.DictReader(open(pathlib.Path(folder) / "comm.csv")))
+            rows = table(pathlib.Path(folder) / "comm.csv")
             ops = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv"]
             self.assertEqual([(r["op"], int(r["bytes"])) for r in rows], [(op, size) for op in ops for size in (1024, 65536)])
             for r in rows:

@@ -783,7 +783,9 @@ class Refused(TrainTest):
     def test_tp_that_does_not_divide(self):
         self.refused("--parallelism.tp", "3", n=3, says=[
             "num_attention_heads = 4 is not divisible by parallelism.tp = 3", "tp ∈ {1, 2, 4}",
-            "intermediate_size = 64 is not divisible by parallelism.tp = 3", "seq_len = 16 is not divisible by parallelism.tp = 3"])
+            "intermediate_size = 64 is not divisible by parallelism.tp = 3"])
+        self.refused("--parallelism.tp", "3", "--parallelism.sequence_parallel", "true", n=3, says=[
+            "seq_len = 16 is not divisible by parallelism.tp = 3"])
 
     def test_ranks_that_do_not_fit(self):
         self.refused("--parallelism.dp", "2", n=3, says=["the layout needs 2 ranks, 3 were started", "launch: -n 3", "fix: start 2 ranks"])
@@ -807,7 +809,7 @@ class Refused(TrainTest):
 
     def test_words_that_are_none(self):
         for key, value, says in (("parallelism.zero_unit", "x", '"layer", "model" or a number of layers'),
-                                 ("model.init", "nowhere", '"random" or "hf:FOLDER"')):
+                                 ("model.init", "nowhere", '"random", "hf:FOLDER" or "checkpoint:FOLDER"')):
             self.refused(f"--{key}", value, says=[key.split(".")[1], value, says])
 
     def test_limits(self):

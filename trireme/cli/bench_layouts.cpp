@@ -8,6 +8,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
+#include "trireme/base/json_text.hpp"
 #include "trireme/base/table.hpp"
 #include "trireme/cli/bench.hpp"
 #include "trireme/cli/run_program.hpp"
@@ -234,7 +235,7 @@ class LayoutBench {
     csv << "layout,ranks,tokens_per_sec,step_p50_s,step_p95_s,comm_exposed_frac,bubble_frac,peak_mib,loss,"
            "max_relative_loss_difference,agrees,failure\n";
     csv.precision(10);
-    const auto number = [](double value) { return std::isnan(value) ? std::string() : text(value); };
+    const auto number = [](double value) { return std::isnan(value) ? std::string() : json_number(value); };
     report::BarChart chart{.title = text("tokens per second by layout, ", command_.ranks, " ranks"), .bars = {}};
     for (const LayoutSpeed& row : rows) {
       csv << row.name << "," << row.ranks << "," << row.tokens_per_second << "," << row.step_p50 << "," << row.step_p95

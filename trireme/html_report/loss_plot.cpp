@@ -82,7 +82,7 @@ std::string loss_html(const Runs& runs) {
             .height = 320};
   std::string missing;
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    if (runs[i].metrics.rows() == 0)
+    if (!runs[i].metrics.has("loss"))
       missing += missing_html(text("No loss of ", runs[i].name, "."),
                               "metrics.jsonl has no record yet: the first step is recorded when it ends.");
     else

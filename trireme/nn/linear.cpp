@@ -38,10 +38,10 @@ at::Tensor RowLinear::forward(const at::Tensor& x, const MaybeRebuild& rebuild) 
   const at::Tensor x_Tf = input_is_parallel_ ? x : differentiable::split_replicated(x, 1, parallel_.tp).contiguous();
   // The bias is added once: with the product if there is nothing to add up.
   const bool alone = parallel_.tp.size() == 1;
-  const at::Tensor part =
-      parallel_matmul(x_Tf, weight_Df, alone ? bias_D : at::Tensor(), Input::feature_shard, parallel_.tp, rebuild);
-  const bool is_lost = is_planted(Fault::lost_sum, path()) && parallel_.tp.rank() > 0;
-  const at::Tensor y = parallel_.add_up(is_lost ? part * 0 : part);
+  const at::Tensor part = with_planted_loss(
+      parallel_matmul(x_Tf, weight_Df, alone ? bias_D : at::Tensor(), Input::feature_shard, parallel_.tp, rebuild),
+      path(), parallel_.tp);
+  const at::Tensor y = parallel_.add_up(part);
   return bias_D.defined() && !alone ? y + bias_D : y;
 }
 

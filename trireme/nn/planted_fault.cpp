@@ -34,10 +34,12 @@ void plant_fault(const std::string& kind_and_module) {
   throw ConfigError(text("TRIREME_TEST_FAULT = \"", kind_and_module, "\": must be KIND MODULE"));
 }
 
-bool is_any_planted() { return planted; }
-
 bool is_planted(Fault fault, const std::string& module) {
   return planted && planted_fault == fault && planted_module == module;
+}
+
+at::Tensor with_planted_loss(const at::Tensor& part, const std::string& module, const Group& tp) {
+  return is_planted(Fault::lost_sum, module) && tp.rank() > 0 ? part * 0 : part;
 }
 
 }  // namespace trireme

@@ -3,6 +3,10 @@
 // only the command `verify` plants what the variable TRIREME_TEST_FAULT asks for, and says so.
 #include <string>
 
+#include <ATen/core/Tensor.h>
+
+#include "trireme/comm/group.hpp"
+
 namespace trireme {
 
 enum class Fault {
@@ -17,6 +21,8 @@ void plant_fault(const std::string& kind_and_module);
 
 /// Whether this fault is planted in this module.
 bool is_planted(Fault fault, const std::string& module);
-bool is_any_planted();
+
+/// `part` of a sum over tp; zero where Fault::lost_sum is planted.
+at::Tensor with_planted_loss(const at::Tensor& part, const std::string& module, const Group& tp);
 
 }  // namespace trireme
