@@ -39,16 +39,16 @@ TEST(BatchRules, OneAtATime) {
        "seq_len = 130 is not divisible by cp = 4\n  --> run.toml:2  each cp rank takes one part\n  fix: nearest: 128 "
        "or "
        "132"},
-      {"training.seq_len = 127\nparallelism.tp = 2",
+      {"training.seq_len = 127\nparallelism.tp = 2\nparallelism.sequence_parallel = true",
        "seq_len = 127 is not divisible by parallelism.tp = 2\n  --> run.toml:2  sequence parallel cuts it over tp\n  "
        "fix: "
        "change seq_len, or set sequence_parallel = false"},
-      {"training.seq_len = 8\nparallelism.tp = 4\nparallelism.cp = 4",
+      {"training.seq_len = 8\nparallelism.tp = 4\nparallelism.cp = 4\nparallelism.sequence_parallel = true",
        "seq_len = 8 / cp 4 is not divisible by parallelism.tp = 4\n  --> run.toml:2  sequence parallel cuts it over "
        "tp\n"
        "  fix: change seq_len, or set sequence_parallel = false"},
-      {"parallelism.tp = 2\n[[data]]\nseq_len = 127\nsources = [{path='a'}]",
-       "seq_len = 127 is not divisible by parallelism.tp = 2\n  --> run.toml:4  sequence parallel cuts it over tp\n  "
+      {"parallelism.tp = 2\nparallelism.sequence_parallel = true\n[[data]]\nseq_len = 127\nsources = [{path='a'}]",
+       "seq_len = 127 is not divisible by parallelism.tp = 2\n  --> run.toml:5  sequence parallel cuts it over tp\n  "
        "fix: "
        "change seq_len, or set sequence_parallel = false"},
       {"parallelism.cp = 8\nparallelism.cp_method = 'ulysses'",
@@ -64,6 +64,7 @@ TEST(BatchRules, OneAtATime) {
 
 TEST(BatchRules, WhatIsAllowed) {
   for (const char* toml : {"training.seq_len = 127\nparallelism.tp = 2\nparallelism.sequence_parallel = false",
+                           "training.seq_len = 127\nparallelism.tp = 2",
                            "training.seq_len = 132\nparallelism.cp = 4\nparallelism.cp_method = 'ring-contiguous'",
                            "training.seq_len = 127",
                            // All three, and dp unset: the number of ranks follows.

@@ -22,8 +22,10 @@ TEST(ModelRules, OneAtATime) {
        "\"tiny-llama\", or the sizes themselves"},
       {tiny + "model.vocab_size = 0",
        "model.vocab_size is not given\n  --> run.toml:1\n  fix: set it, or begin from a model.preset"},
-      {tiny + "model.init = 'banana'", "model.init = \"banana\"\n  --> run.toml:2  \"random\" or \"hf:FOLDER\""},
-      {tiny + "model.init = 'hf:'", "model.init = \"hf:\"\n  --> run.toml:2  \"random\" or \"hf:FOLDER\""},
+      {tiny + "model.init = 'banana'",
+       "model.init = \"banana\"\n  --> run.toml:2  \"random\", \"hf:FOLDER\" or \"checkpoint:FOLDER\""},
+      {tiny + "model.init = 'hf:'",
+       "model.init = \"hf:\"\n  --> run.toml:2  \"random\", \"hf:FOLDER\" or \"checkpoint:FOLDER\""},
       {tiny + "model.head_dim = 0\nmodel.num_attention_heads = 3\nmodel.num_key_value_heads = 3",
        "hidden_size = 128 is not divisible by num_attention_heads = 3\n  --> run.toml:3  the width of a head must be "
        "whole\n  fix: change one of them, or set head_dim"},
