@@ -55,6 +55,9 @@ class Layouts(unittest.TestCase):
             done = self.bench(folder, "-n", "3", "--layouts", "tp3")
             self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
             self.assertIn("failed: exit code 64, see out/tp3.log", done.stdout)
+            failed = table(pathlib.Path(folder) / "out/layouts.csv")[1]
+            self.assertEqual((failed["tokens_per_sec"], failed["agrees"], failed["failure"]),
+                             ("", "false", "exit code 64, see out/tp3.log"))
             self.assertIn("num_attention_heads", (pathlib.Path(folder) / "out/tp3.log").read_text())
 
     def test_refused(self):

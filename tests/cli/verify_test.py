@@ -98,7 +98,7 @@ class Refused(unittest.TestCase):
     def test_what_cannot_be_compared(self):
         self.says(("--steps", "0"), "0 steps: must be at least 1")
         self.says(("--dtype", "int8"), "dtype int8: must be float64, float32, bfloat16 or float16")
-        self.says(("--against", "tp=x"), "tp=x")
+        self.says(("--against", "tp=x"), '--against tp=x: "tp=x" is not KEY=NUMBER')
         self.says(("--against", "dp=3"), "cannot be divided among dp = 3 replicas")
         self.says(("-n", "3"), "one replica of the model needs 2 ranks, 3 were started")
 

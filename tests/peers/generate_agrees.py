@@ -118,6 +118,12 @@ class Sampling(OneModel):
         self.assertNotEqual(tokens(self.folder, *words, "--seed", "4"), one)
         self.assertEqual(tokens(self.folder, "--temperature", "1.5", "--top-k", "1"), tokens(self.folder))
 
+    def test_samples_depend_on_the_number_of_the_prompt_not_on_the_batch(self):
+        prompts, words = ["the same"] * 4, ("--temperature", "1.2", "--seed", "3")
+        whole = tokens(self.folder, *words, prompts=prompts)
+        self.assertEqual(tokens(self.folder, *words, "--batch", "1", prompts=prompts), whole)
+        self.assertEqual(len({tuple(ids) for ids in whole}), 4)
+
     def test_a_prompt_has_the_same_tokens_alone(self):
         """Greedy: a batch changes nothing. Samples depend on the number of the prompt."""
         whole = tokens(self.folder)

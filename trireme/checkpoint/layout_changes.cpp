@@ -35,7 +35,7 @@ std::int64_t number_of_chunks(const ParallelismConfig& p) {
 
 }  // namespace
 
-LayoutChanges parse_layout_changes(const std::string& words) {
+LayoutChanges parse_layout_changes(const std::string& words, const std::string& option) {
   LayoutChanges changes;
   for (std::size_t begin = 0; begin <= words.size();) {
     const std::size_t end = std::min(words.find(',', begin), words.size());
@@ -45,12 +45,12 @@ LayoutChanges parse_layout_changes(const std::string& words) {
     const std::string key = word.substr(0, equals);
     const std::optional<std::int64_t> value =
         equals < word.size() ? whole_number(std::string_view(word).substr(equals + 1)) : std::nullopt;
-    require<ConfigError>(value && std::ranges::find(kLayoutKeys, key) != kLayoutKeys.end(), "--to ",
+    require<ConfigError>(value && std::ranges::find(kLayoutKeys, key) != kLayoutKeys.end(), option, " ",
                          config::shortened(words), ": \"", config::shortened(word),
                          "\" is not KEY=NUMBER\n  fix: such as tp=2,pp=1; the keys are pp, dp, cp, tp, ep, expert_tp, "
                          "zero, replicate and virtual_stages");
-    require<ConfigError>(std::ranges::find(changes, key, &LayoutChanges::value_type::first) == changes.end(), "--to ",
-                         config::shortened(words), ": ", key, " is there twice\n  fix: give it once");
+    require<ConfigError>(std::ranges::find(changes, key, &LayoutChanges::value_type::first) == changes.end(), option,
+                         " ", config::shortened(words), ": ", key, " is there twice\n  fix: give it once");
     changes.emplace_back(key, *value);
   }
   return changes;

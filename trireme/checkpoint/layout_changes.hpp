@@ -12,7 +12,8 @@ namespace trireme::checkpoint {
 using LayoutChanges = std::vector<std::pair<std::string, std::int64_t>>;  // keys of [parallelism] without it, "tp"
 
 /// Of pp, dp, cp, tp, ep, expert_tp, zero, replicate and virtual_stages, each at most once. ConfigError names the word.
-LayoutChanges parse_layout_changes(const std::string& words);
+/// `option`: the flag that they come from, for messages.
+LayoutChanges parse_layout_changes(const std::string& words, const std::string& option = "--to");
 
 /// What is not named stays, with three exceptions: an expert_tp that was tp follows it; explicit stages are given up if
 /// the number of chunks changes; with another number of virtual_stages the schedule is interleaved-1f1b, or 1f1b for

@@ -322,7 +322,7 @@ void check_command(const CLI::App& app, std::span<const std::string> words, cons
   }
   if (names.empty() || words.empty() || words.front().starts_with('-')) return;
   if (!app.get_options([](const CLI::Option* option) { return option->get_positional(); }).empty() &&
-      words.front().find('.') != std::string::npos)
+      words.front().find_first_of("./") != std::string::npos)
     return;  // its file
   const std::string near = config::nearest(words.front(), names);
   throw ConfigError(text("unknown command '", above, config::shortened(words.front()), "'",

@@ -12,6 +12,7 @@
 #include "trireme/inference/generate_text.hpp"
 #include "trireme/inference/on_ranks.hpp"
 #include "trireme/inference/opened_model.hpp"
+#include "trireme/runtime/rank/libtorch_facts.hpp"
 
 namespace trireme::cli {
 namespace {
@@ -25,8 +26,11 @@ std::vector<std::string> prompts_of(const GenerateCommand& command) {
   }
   std::vector<std::string> prompts;
   std::istream& in = command.prompts_file == "-" ? std::cin : file;
-  for (std::string line; std::getline(in, line);)
-    if (!line.empty()) prompts.push_back(prompt_of_line(line, command.prompts_file, prompts.size() + 1));
+  std::size_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    if (!line.empty()) prompts.push_back(prompt_of_line(line, command.prompts_file, number));
+  }
   require<DataError>(!prompts.empty(), command.prompts_file, ": no text in it\n  fix: one text a line");
   return prompts;
 }
@@ -64,19 +68,22 @@ int run_generate(const GenerateCommand& command, Console& console) {
   require<ConfigError>(!command.prompt.empty() || !command.prompts_file.empty(),
                        "nothing to continue\n  fix: -p TEXT, or --prompts FILE");
   require<ConfigError>(command.batch >= 1, "--batch ", command.batch, ": must be at least 1");
+  require<ConfigError>(command.prompts_file != "-" || command.tp * command.pp == 1 || visible_gpus() == 0,
+                       "--prompts - with several ranks on GPUs: each is a process, and none has the standard input",
+                       "\n  fix: --prompts FILE");
   const OpenedModel model = open_trained_model(meant_model(command.checkpoint));
   const data::Tokenizer tokenizer =
       command.tokenizer.empty() ? model.tokenizer() : data::Tokenizer::load(command.tokenizer);
   const std::vector<std::string> prompts = prompts_of(command);
-  GeneratorOptions options{.sampling = {.temperature = command.temperature,
-                                        .top_k = command.top_k,
-                                        .top_p = command.top_p,
-                                        .seed = command.seed},
-                           .repetition_penalty = command.repetition_penalty,
-                           .max_tokens = command.tokens,
-                           .end_tokens = model.end_tokens(tokenizer),
-                           .known_tokens = tokenizer.vocab_size(),
-                           .cached = !command.no_cache};
+  const GeneratorOptions options{.sampling = {.temperature = command.temperature,
+                                              .top_k = command.top_k,
+                                              .top_p = command.top_p,
+                                              .seed = command.seed},
+                                 .repetition_penalty = command.repetition_penalty,
+                                 .max_tokens = command.tokens,
+                                 .end_tokens = model.end_tokens(tokenizer),
+                                 .known_tokens = tokenizer.vocab_size(),
+                                 .cached = !command.no_cache};
   const bool streams = prompts.size() == 1 && !command.json;
   const ModelConfig config = model_for_inference(*model.source);
   return on_ranks(config, layout_of(command), command.words, [&](Mesh& mesh, at::Device device, bool prints) {
@@ -87,8 +94,10 @@ int run_generate(const GenerateCommand& command, Console& console) {
       const std::size_t end = std::min(prompts.size(), begin + static_cast<std::size_t>(command.batch));
       const std::vector<std::string> some(prompts.begin() + static_cast<std::ptrdiff_t>(begin),
                                           prompts.begin() + static_cast<std::ptrdiff_t>(end));
+      GeneratorOptions own = options;  // ranks may be threads
+      own.first_sequence = static_cast<std::int64_t>(begin);
       const std::vector<GeneratedText> results = generate_texts(
-          loaded, tokenizer, some, options, command.stop,
+          loaded, tokenizer, some, own, command.stop,
           [&](std::size_t, const std::string& piece) {
             if (prints && streams) console.out << piece << std::flush;
           },

@@ -214,7 +214,7 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
 /// Everything but training.
 int run_dry(const TrainCommand& command, const Variables& variables, Console& console) {
   const bool gpu = visible_gpus() > 0;
-  const at::Device device(gpu ? at::kCUDA : at::kCPU);
+  const at::Device device = gpu ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
   const Environment env = detect_environment(variables, {}, visible_gpus());
   const int ranks = command.ranks > 0 ? command.ranks : env.world_size > 1 ? env.world_size : 0;
   const Config config = training_config(command.file, command.config_text, command.overrides, ranks);

@@ -27,17 +27,21 @@ void set(config::Settings& settings, const std::string& path, config::Value valu
 /// The same config on the layout of --against: axes that it does not name are 1.
 Config against(const VerifyCommand& command, const std::string& toml, const Config& config) {
   const std::string note = "--against " + command.against;
-  std::map<std::string, std::int64_t> layout{{"pp", 1}, {"dp", 1}, {"cp", 1}, {"tp", 1}, {"ep", 1}};
-  for (const auto& [key, value] : checkpoint::parse_layout_changes(command.against)) layout[key] = value;
+  std::map<std::string, std::int64_t> layout{{"pp", 1}, {"dp", 1}, {"cp", 1}, {"tp", 1}, {"ep", 1}, {"replicate", 1}};
+  layout["expert_tp"] = 0;
+  for (const auto& [key, value] : checkpoint::parse_layout_changes(command.against, "--against")) layout[key] = value;
   config::Settings settings = command.overrides;
   for (const auto& [key, value] : layout) set(settings, "parallelism." + key, {value}, note);
+  set(settings, "parallelism.pp_schedule_file", {std::string()}, note);
   if (layout["pp"] == 1) set(settings, "parallelism.pp_schedule", {std::string("1f1b")}, note);
   if (!layout.contains("virtual_stages")) set(settings, "parallelism.virtual_stages", {std::int64_t{1}}, note);
   const TrainingConfig& t = config.training;
   const std::int64_t dp = layout["dp"];
   require<ConfigError>(dp >= 1 && t.global_batch_size % dp == 0, note, ": the global batch of ", t.global_batch_size,
                        " samples cannot be divided among dp = ", dp, " replicas");
-  const std::int64_t micro = std::gcd(t.micro_batch_size, t.global_batch_size / dp);
+  // As many samples of all replicas in a microbatch, where that is possible: a balancing loss may be over them.
+  const std::int64_t of_all = t.micro_batch_size * config.parallelism.dp;
+  const std::int64_t micro = of_all % dp == 0 ? of_all / dp : std::gcd(t.micro_batch_size, t.global_batch_size / dp);
   set(settings, "training.micro_batch_size", {micro}, note);
   set(settings, "training.grad_accum", {t.global_batch_size / dp / micro}, note);
   set(settings, "training.global_batch_size", {t.global_batch_size}, note);
@@ -83,8 +87,11 @@ int run_verify(const VerifyCommand& command, Console& console) {
     const Config config = training_config(command.file, toml, command.overrides, env.world_size);
     ParallelContext context(parallel_sizes(config), env, variables, context_options(config.comm));
     const VerifyResult result = verify(config, context, options);
-    if (env.rank == 0) return tell(command, config, result, console);
-    return result.passed ? 0 : 1;
+    // Rank 0 decides: the first rank that fails ends the job, and the report must be out by then.
+    if (env.rank != 0) return 0;
+    const int code = tell(command, config, result, console);
+    console.out.flush();
+    return code;
   });
 }
 

@@ -42,8 +42,9 @@ class Generation {
                          ": must be above 0");
     for (std::size_t b = 0; b < prompts.size(); ++b) {
       const auto length = static_cast<std::int64_t>(prompts[b].size());
-      require<ConfigError>(length >= 1, "prompt ", b + 1, " has no token to begin with");
-      require<ConfigError>(length < most_tokens(), "prompt ", b + 1, " has ", length, " tokens, the model is for ",
+      const std::int64_t number = options.first_sequence + static_cast<std::int64_t>(b) + 1;
+      require<ConfigError>(length >= 1, "prompt ", number, " has no token to begin with");
+      require<ConfigError>(length < most_tokens(), "prompt ", number, " has ", length, " tokens, the model is for ",
                            most_tokens(), ": there is no room for a new one\n  fix: a shorter prompt");
     }
     if (options.cached) cache_ = std::make_shared<KvCache>();
@@ -130,7 +131,8 @@ class Generation {
         const std::int64_t first = std::max<std::int64_t>(0, known - own.begin);
         logits_bv.narrow(1, first, own.size() - first).fill_(-std::numeric_limits<double>::infinity());
       }
-      tokens_b = sample(logits_bv, entries, tp, options_.sampling, at::arange(batch(), at::kLong), draw);
+      tokens_b = sample(logits_bv, entries, tp, options_.sampling,
+                        at::arange(options_.first_sequence, options_.first_sequence + batch(), at::kLong), draw);
     }
     Group& pp = mesh.group(Axis::pp);
     if (pp.size() > 1) tokens_b = pp.broadcast_(tokens_b.contiguous(), pp.size() - 1).wait();

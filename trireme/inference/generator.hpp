@@ -16,6 +16,7 @@ struct GeneratorOptions {
   double repetition_penalty = 1;  // above 1: logits of tokens that are in the sequence are divided by it, or multiplied
                                   // if negative
   std::int64_t max_tokens = 128;  // new ones, of each sequence
+  std::int64_t first_sequence = 0;  // number of the first prompt among those of all calls: samples depend on it
   std::vector<data::TokenId> end_tokens = {};  // that end a sequence, and are not part of it
   std::int64_t known_tokens = 0;  // tokens from this number on are never chosen: the tokenizer has none; 0: all may be
   bool cached = true;             // false: every step runs the whole sequences again

@@ -100,12 +100,12 @@ at::Tensor next_token_attention(const at::Tensor& q, const at::Tensor& k, const 
           "next_token_attention: q of sizes ", q.sizes(), ", k ", k.sizes(), ", v ", v.sizes());
   const std::int64_t b = q.size(0), h = q.size(1), g = k.size(1), d = q.size(3);
   // The query heads of a KV head are rows of one product.
-  const at::Tensor q_bgrd = q.reshape({b, g, h / g, d});
-  const at::Tensor scores = at::matmul(q_bgrd, k.transpose(2, 3)).to(wide_dtype(q.scalar_type()));
-  const at::Tensor p = at::softmax((scores / std::sqrt(static_cast<double>(d)))
-                                       .masked_fill(sees.logical_not(), -std::numeric_limits<double>::infinity()),
-                                   -1);
-  return at::matmul(p.to(v.scalar_type()), v).view({b, h, 1, d});
+  const at::ScalarType wide = wide_dtype(q.scalar_type());
+  const at::Tensor q_bgrd = q.reshape({b, g, h / g, d}).to(wide) / std::sqrt(static_cast<double>(d));
+  const at::Tensor scores = at::matmul(q_bgrd, k.transpose(2, 3).to(wide));
+  const at::Tensor p =
+      at::softmax(scores.masked_fill(sees.logical_not(), -std::numeric_limits<double>::infinity()), -1);
+  return at::matmul(p, v.to(wide)).to(q.scalar_type()).view({b, h, 1, d});
 }
 
 at::Tensor packed_attention(const at::Tensor& heads_bsnd, std::int64_t h, const at::Tensor& sees) {

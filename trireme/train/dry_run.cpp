@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <ATen/ops/zeros.h>
+
 #include "trireme/base/error.hpp"
 #include "trireme/base/stopwatch.hpp"
 #include "trireme/comm/fake_world.hpp"
@@ -40,6 +42,7 @@ DryRun dry_run(Config config, at::Device device, const ProcessSetup& process) {
   resolve_dtypes(config, device);
   const Grid grid = config::dense_grid(config.parallelism);
   DryRun out;
+  const at::Tensor first = at::zeros({1}, at::TensorOptions(device));  // a GPU is set up by its first tensor
   DeviceMemory memory(device, process);
   for (int stage = 0; stage < grid.degree(Axis::pp); ++stage) {
     DryStage& now = out.stages.emplace_back();

@@ -67,7 +67,8 @@ class LayoutRank {
         parallel_(mesh, config.parallelism.sequence_parallel, config::context_split_of(config)),
         batches_(config, mesh, device),
         model_(config, mesh, device, static_cast<int>(batches_.num_microbatches()), /*resumes=*/false, warnings_) {}
-  ~LayoutRank() { model_.zero().finish_gathers(); }
+  /// After the last step.
+  void finish() { model_.zero().finish_gathers(); }
 
   std::int64_t tokens_of(std::int64_t step) const {
     return tokens_of_step(config_, batches_.data().sampler().seq_len(step));
@@ -148,6 +149,7 @@ VerifyResult compare(const Config& config, Mesh& mesh, at::Device device, const 
             gradients.add(name, difference.abs().max().item<double>(), norm == 0 ? 0 : norm / scale);
           }));
     }
+    rank.finish();
   }
   result.gradients = gradients.of_all_ranks(mesh.world()).in_order(reference.parameters, tolerances.tensor);
   result.activations = activations.of_all_ranks(mesh.world()).in_order(reference.modules, tolerances.tensor);
@@ -178,6 +180,7 @@ Reference reference_of_layout(const Config& config, int steps) {
           });
       if (world.rank() == 0) now.loss = loss;
     }
+    rank.finish();
   });
   for (ReferenceStep& step : out.steps) step.set_gradient_norm();
   return out;
