@@ -59,7 +59,8 @@ CallRecord record_in(const at::Tensor& bytes, std::int64_t i) {
 /// all of its own. The receiver compares before it uses the data.
 class MessageCheck final : public CommWork {
  public:
-  explicit MessageCheck(std::shared_ptr<const Membership> members) : members_(std::move(members)) {}
+  MessageCheck(std::shared_ptr<const Membership> members, std::chrono::milliseconds limit)
+      : members_(std::move(members)), limit_(limit) {}
   void add(const CallRecord& record, c10::intrusive_ptr<c10d::Work> work, at::Tensor bytes) {
     parts_.push_back({record, std::move(work), std::move(bytes)});
   }
@@ -68,14 +69,14 @@ class MessageCheck final : public CommWork {
     // What was received first: a sender whose peer has failed would wait for the timeout.
     for (const Part& part : parts_) {
       if (part.record.op != Op::recv) continue;
-      part.work->wait();
+      part.work->wait(limit_);
       const CallRecord theirs = record_in(part.bytes, 0);
       if (!same_message(theirs, part.record))
         throw mismatch_error(members_->str(), world_rank(part.record.peer), theirs, world_rank(members_->rank),
                              part.record);
     }
     for (const Part& part : parts_)
-      if (part.record.op == Op::send) part.work->wait();
+      if (part.record.op == Op::send) part.work->wait(limit_);
   }
 
  private:
@@ -87,17 +88,22 @@ class MessageCheck final : public CommWork {
   int world_rank(int r) const { return members_->world_ranks[static_cast<std::size_t>(r)]; }
 
   const std::shared_ptr<const Membership> members_;
+  const std::chrono::milliseconds limit_;
   std::vector<Part> parts_;
 };
 
 }  // namespace
+
+std::chrono::milliseconds in_milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
 
 bool C10dWork::done() {
   return std::all_of(works_.begin(), works_.end(), [](const auto& work) { return work->isCompleted(); });
 }
 
 void C10dWork::wait() {
-  for (const auto& work : works_) work->wait();
+  for (const auto& work : works_) work->wait(limit_);
 }
 
 C10dGroup::C10dGroup(Membership members, std::shared_ptr<FlightRecorder> recorder, CommOptions options,
@@ -107,7 +113,8 @@ C10dGroup::C10dGroup(Membership members, std::shared_ptr<FlightRecorder> recorde
       membership_(std::make_shared<const Membership>(std::move(members))),
       backend_(std::move(backend)),
       checks_(std::move(checks)),
-      watchdog_(std::move(watchdog)) {
+      watchdog_(std::move(watchdog)),
+      time_limit_(in_milliseconds(Group::options().timeout_s)) {
   watchdog_->add_group(membership_);
 }
 
@@ -120,7 +127,8 @@ c10::intrusive_ptr<c10d::Work> C10dGroup::enqueued(const std::function<c10::intr
 }
 
 void C10dGroup::set_time_limit(double seconds) {
-  if (checks_ != nullptr) checks_->setTimeout(std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000)));
+  time_limit_ = in_milliseconds(seconds);
+  if (checks_ != nullptr) checks_->setTimeout(time_limit_);
 }
 
 C10dGroup::~C10dGroup() = default;
@@ -235,7 +243,7 @@ std::unique_ptr<CommWork> C10dGroup::compare(std::span<const CallRecord> records
         throw mismatch_error(str(), world_rank(0), record_in(all, 0), world_rank(r), record_in(all, r));
     return nullptr;
   }
-  auto check = std::make_unique<MessageCheck>(membership_);
+  auto check = std::make_unique<MessageCheck>(membership_, time_limit_);
   for (const CallRecord& r : records) {
     Tensors bytes{r.op == Op::send ? bytes_of({&r, 1}) : at::empty({static_cast<std::int64_t>(sizeof r)}, at::kByte)};
     auto work =

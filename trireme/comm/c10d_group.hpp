@@ -1,5 +1,6 @@
 #pragma once
 // Group over a c10d backend: the common part of Gloo and NCCL.
+#include <chrono>
 #include <functional>
 #include <memory>
 
@@ -33,6 +34,8 @@ class C10dGroup : public Group {
   static c10::intrusive_ptr<c10d::Work> enqueued(const std::function<c10::intrusive_ptr<c10d::Work>()>& enqueue);
 
   c10d::Backend& backend() { return *backend_; }
+  /// Of the calls that start now.
+  std::chrono::milliseconds time_limit() const { return time_limit_; }
   Watchdog& watchdog() { return *watchdog_; }
   const std::shared_ptr<const Membership>& membership() const { return membership_; }
 
@@ -43,17 +46,23 @@ class C10dGroup : public Group {
   const std::shared_ptr<const Membership> membership_;
   const c10::intrusive_ptr<c10d::Backend> backend_, checks_;
   const std::shared_ptr<Watchdog> watchdog_;
+  std::chrono::milliseconds time_limit_;
 };
 
-/// One or several c10d work handles.
+std::chrono::milliseconds in_milliseconds(double seconds);
+
+/// One or several c10d work handles. `limit`: for messages over Gloo, whose own timeout is that of the connection's
+/// start; zero: the backend's.
 class C10dWork : public CommWork {
  public:
-  explicit C10dWork(std::vector<c10::intrusive_ptr<c10d::Work>> works) : works_(std::move(works)) {}
+  explicit C10dWork(std::vector<c10::intrusive_ptr<c10d::Work>> works, std::chrono::milliseconds limit = {})
+      : works_(std::move(works)), limit_(limit) {}
   bool done() override;
   void wait() override;
 
  private:
   std::vector<c10::intrusive_ptr<c10d::Work>> works_;
+  std::chrono::milliseconds limit_;
 };
 
 }  // namespace trireme

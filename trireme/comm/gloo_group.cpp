@@ -10,19 +10,15 @@ namespace {
 
 constexpr int kMessageTag = 0, kGatherTag = 1;
 
-std::chrono::milliseconds milliseconds(double s) {
-  return std::chrono::milliseconds(static_cast<std::int64_t>(s * 1000));
-}
-
 /// Messages: CUDA tensors are staged through host memory, since c10d's Gloo treats the data pointer as a host pointer.
 class GlooMessages final : public C10dWork {
  public:
   struct Landing {
     at::Tensor host, device;
   };
-  GlooMessages(std::vector<c10::intrusive_ptr<c10d::Work>> works, std::vector<at::Tensor> held,
-               std::vector<Landing> landings)
-      : C10dWork(std::move(works)), held_(std::move(held)), landings_(std::move(landings)) {}
+  GlooMessages(std::vector<c10::intrusive_ptr<c10d::Work>> works, std::chrono::milliseconds limit,
+               std::vector<at::Tensor> held, std::vector<Landing> landings)
+      : C10dWork(std::move(works), limit), held_(std::move(held)), landings_(std::move(landings)) {}
   void wait() override {
     C10dWork::wait();
     for (const Landing& l : landings_) l.device.copy_(l.host);
@@ -67,7 +63,8 @@ std::unique_ptr<CommWork> GlooGroup::start_gather(const Call& call) {
     works.push_back(enqueued([&] { return backend().recv(theirs, from, kGatherTag); }));
     works.push_back(enqueued([&] { return backend().send(mine, to, kGatherTag); }));
   }
-  return std::make_unique<GlooMessages>(std::move(works), std::vector{in, out}, std::vector<GlooMessages::Landing>{});
+  return std::make_unique<GlooMessages>(std::move(works), time_limit(), std::vector{in, out},
+                                        std::vector<GlooMessages::Landing>{});
 }
 
 // c10d's reduce_scatter over Gloo is an all_reduce of which each rank keeps a part: twice the traffic. An exchange of
@@ -105,11 +102,11 @@ std::unique_ptr<CommWork> GlooGroup::start_messages(const std::vector<Message>& 
                               : backend().recv(tensors, m.peer, kMessageTag);
     }));
   }
-  return std::make_unique<GlooMessages>(std::move(works), std::move(held), std::move(landings));
+  return std::make_unique<GlooMessages>(std::move(works), time_limit(), std::move(held), std::move(landings));
 }
 
 void GlooGroup::set_time_limit(double seconds) {
-  backend().setTimeout(milliseconds(seconds));
+  backend().setTimeout(in_milliseconds(seconds));
   C10dGroup::set_time_limit(seconds);
 }
 
@@ -127,10 +124,10 @@ std::shared_ptr<gloo::transport::Device> gloo_device(const std::string& address,
 c10::intrusive_ptr<c10d::Backend> gloo_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                                const std::shared_ptr<gloo::transport::Device>& device,
                                                const CommOptions& options) {
-  auto gloo_options = c10d::ProcessGroupGloo::Options::create(milliseconds(options.init_timeout_s));
+  auto gloo_options = c10d::ProcessGroupGloo::Options::create(in_milliseconds(options.init_timeout_s));
   gloo_options->devices = {device};
   auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, gloo_options);
-  backend->setTimeout(milliseconds(options.timeout_s));
+  backend->setTimeout(in_milliseconds(options.timeout_s));
   return backend;
 }
 

@@ -70,7 +70,7 @@ std::unique_ptr<Group> connect_nccl(Membership members, const std::shared_ptr<Fl
                                     std::shared_ptr<Watchdog> watchdog) {
   auto nccl_options = c10d::ProcessGroupNCCL::Options::create();
   // Timeouts are our watchdog's: NCCL's own ends the process without naming the missing ranks.
-  nccl_options->timeout = std::chrono::milliseconds(static_cast<std::int64_t>(kNoTimeout * 1000));
+  nccl_options->timeout = in_milliseconds(kNoTimeout);
   auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, members.rank, members.size(), nccl_options);
   backend->eagerConnectSingleDevice(device);
   return std::make_unique<NcclGroup>(std::move(members), recorder, options, std::move(backend), std::move(checks),

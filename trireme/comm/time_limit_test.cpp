@@ -52,6 +52,27 @@ TEST(TimeLimit, IsOfTheCallsInItsScope) {
   }
 }
 
+/// Gloo's own limit of a message is that of the connection's start: 300 s.
+TEST(TimeLimit, IsOfMessagesToo) {
+  const CommOptions options{.timeout_s = 0.5, .hang_folder = testing::TempDir() + "hang"};
+  const auto receive = [](World& world, double late) {
+    Mesh mesh(Grid::dense({.pp = 2}), world);
+    const TimeLimit patient(world, late > 2 ? 0.6 : 20);
+    Group& pp = mesh.group(Axis::pp);
+    if (pp.rank() == 0) {
+      pause(late);
+      pp.send(at::ones({3}), 1).wait();
+    } else {
+      pp.recv_(at::empty({3}), 0).wait();
+    }
+  };
+  for (const RunRanks& run : both_backends()) {
+    run(2, options, [&](World& world) { receive(world, 1); });
+    EXPECT_THAT(message_of<CommError>([&] { run(2, options, [&](World& world) { receive(world, 2.5); }); }),
+                HasSubstr("recv f32[3] from 0"));
+  }
+}
+
 /// The worker is busy for four times the limit, and says so.
 TEST(LongWork, KeepsTheOthersWaitingWhileItProgresses) {
   const CommOptions options{.timeout_s = 0.4, .init_timeout_s = 1, .hang_folder = testing::TempDir() + "hang"};
