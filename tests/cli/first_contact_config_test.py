@@ -440,12 +440,6 @@ class Check(Config):
         self.assertIn("fits together, and can be trained\n", checked)
         self.assertIn("vocab", self.fails("config", "check", run, "--model.vocab_size", 100, code=65))
 
-    def test_what_cannot_be_trained_yet_is_told(self):
-        words = ("config", "check", self.config("synthetic"), "--optimizer.skip_z", "10")
-        told = "optimizer.skip_z = 10.0 is not implemented yet: no update is skipped for its norm"
-        self.assertIn(f"{told}\n  --> --optimizer.skip_z 10", self.fails(*words))
-        self.assertIn(f"trireme train would refuse it: {told}", self.ok(*words, "--no-files").stderr)
-
 
 class Help(Config):
     """Keys are explained, and a config can be begun."""

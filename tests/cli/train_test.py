@@ -383,6 +383,28 @@ class Numbers(TrainTest):
         self.assertIn("4 updates skipped", run.stdout)
 
 
+    def test_updates_with_an_outlier_norm_are_skipped(self):
+        words = (*F64, "--training.steps", "24", "--optimizer.skip_z", "0.8", "--checkpoint.interval", "12")
+        one = self.ok(train(*words))
+        rows = one.metrics()
+        skipped = [row["step"] for row in rows if row["skipped"]]
+        self.assertEqual(skipped, [row["step"] for row in rows if (row.get("grad_norm_z") or 0) > 0.8])
+        self.assertTrue(0 < len(skipped) < 12, skipped)
+        for step in skipped:
+            self.assertRegex(one.stdout + one.stderr, rf"warning: step {step}: update skipped, its gradient norm of [0-9.]+ is beyond "
+                                                      r"optimizer\.skip_z = 0\.8")
+        two = self.ok(train(*words, "--parallelism.zero", "1", n=2))
+        self.assertEqual([row["step"] for row in two.metrics() if row["skipped"]], skipped)
+        for a, b in zip(rows, two.metrics(), strict=True):
+            self.assertAlmostEqual(a["loss"], b["loss"], delta=1e-9)
+        # The window is in the checkpoint: a run that goes on after step 12 skips the same updates.
+        shutil.rmtree(one.path() / "checkpoints/step-24")
+        run = one.path().resolve().name
+        again = self.ok(train(*words, "--run.name", run, "--checkpoint.resume", "auto", folder=one.folder))
+        self.assertEqual([(row["step"], row["loss_hex"], row["skipped"]) for row in again.metrics()][-12:],
+                         [(row["step"], row["loss_hex"], row["skipped"]) for row in rows[-12:]])
+
+
 class SmallDisk(TrainTest):
     def with_disk(self, size, script):
         folder = fresh_folder()
@@ -828,7 +850,6 @@ class Refused(TrainTest):
         self.assertRegex(run.stderr, r"run\.dir[\s\S]*fix: ")
 
     def test_a_key_that_nothing_reads_is_told(self):
-        self.refused("--optimizer.skip_z", "0.1", says=["optimizer.skip_z = 0.1 is not implemented yet", "fix: leave it out"])
         words = ("--profiler.wait", "3", "--profiler.warmup", "2")
         run = train(*words)
         silent = [key[2:] for key in words[::2] if key[2:] not in run.stdout + run.stderr]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every config key has a reader in the sources, or a row in the table of keys that change nothing yet; not both.
+"""Every config key has a reader in the sources.
 
 A reader is `section.key`, or `x.key` where x is a variable of the section's type: `const CommConfig& comm` ... `comm.check`. The schema,
 the presets and the translation of other trainers' configs only pass values on, and are no readers.
@@ -58,16 +58,10 @@ def has_reader(key, struct, texts):
 def problems():
     structs = members()
     texts = list(sources())
-    table = re.search(r"kNotYet\[\] = \{(.*?)\n\};", (SCHEMA / "fields.cpp").read_text(), re.S).group(1)
-    listed = set(re.findall(r'\{"([\w.]+)",', table))
     all_keys = dict(keys(structs))
-    yield from (f"fields.cpp lists {key} among the keys that change nothing yet: no such key" for key in sorted(listed - set(all_keys)))
     for key, struct in all_keys.items():
-        found = has_reader(key, struct, texts)
-        if not found and key not in listed:
-            yield f"{key} is accepted and no source reads it\n  fix: use it, drop it, or add it to kNotYet in config/schema/fields.cpp"
-        if found and key in listed:
-            yield f"{key} has a reader: its row in kNotYet (config/schema/fields.cpp) is not needed"
+        if not has_reader(key, struct, texts):
+            yield f"{key} is accepted and no source reads it\n  fix: use it, or drop it"
     # The check itself must be able to fail.
     if has_reader("run.no_such_key", "RunConfig", texts) or not has_reader("run.seed", "RunConfig", texts):
         yield "config_keys_test.py does not see who reads a key"
@@ -77,7 +71,7 @@ def problems():
 
 def main():
     found = list(problems())
-    print("\n".join(found) or f"{len(dict(keys(members())))} keys: each has a reader or a row in the table")
+    print("\n".join(found) or f"{len(dict(keys(members())))} keys: each has a reader")
     sys.exit(bool(found))
 
 

@@ -145,7 +145,7 @@ ExitCode run_config_check(const ConfigOptions& options, Console& console) {
     for (const config::Violation& v : refused) warnings.push_back("trireme train would refuse it: " + v.headline);
   } else {
     config::throw_if_any(refused);
-    std::ranges::move(config::not_done_yet(loaded), std::back_inserter(warnings));
+    std::ranges::move(config::training_notes(loaded), std::back_inserter(warnings));
     machine = check_training({loaded.config, toml, options.ranks, options.words}, warnings);
   }
   print_warnings(warnings, console);

@@ -112,8 +112,10 @@ TableRow clock_row() {
 
 /// Two ranks of this host, which meet, connect and sum 4 MiB: what every training does first.
 TableRow all_reduce_row() {
-  char folder[] = "/tmp/trireme-doctor-XXXXXX";
-  if (::mkdtemp(folder) == nullptr) return {"all-reduce", "not tried", text("/tmp: ", errno_text(errno))};
+  const std::filesystem::path temporary = std::filesystem::temp_directory_path();
+  std::string folder = temporary / "trireme-doctor-XXXXXX";
+  if (::mkdtemp(folder.data()) == nullptr)
+    return {"all-reduce", "not tried", text(temporary.string(), ": ", errno_text(errno))};
   const std::filesystem::path made = folder, csv = made / "comm.csv", log = made / "log";
   const int code = run_own_program(
       {"bench", "comm", "-n", "2", "--ops", "all_reduce", "--sizes", "4M", "--backend", "gloo", "--csv", csv.string()},

@@ -63,6 +63,30 @@ TEST(ZScore, NumbersThatOverflowHaveNone) {
   EXPECT_EQ(scores.add(1e300), std::nullopt);
 }
 
+TEST(ZScore, TheValueOfAScoreHasIt) {
+  ZScore scores;
+  for (int i = 0; i < 300; ++i) {
+    scores.add(2 + std::sin(i) + 0.1 * std::cos(7.0 * i));
+    for (const double score : {0.5, 1.0, 3.0, 11.0}) {
+      const double bound = scores.value_of_score(score);
+      const std::size_t stay = std::min<std::size_t>(scores.values().size(), ZScore::kWindow - 1);
+      if (stay + 1 < ZScore::kEnough || static_cast<double>(stay) <= score * score) {
+        EXPECT_TRUE(std::isinf(bound)) << i;
+        continue;
+      }
+      EXPECT_NEAR(ZScore(scores).add(bound).value_or(0), score, 1e-9) << i;
+      EXPECT_GT(ZScore(scores).add(bound + 0.01).value_or(0), score) << i;
+    }
+  }
+}
+
+TEST(ZScore, AmongEqualValuesEveryLargerOneIsAnOutlier) {
+  ZScore scores;
+  for (int i = 0; i < 20; ++i) scores.add(0.1);
+  EXPECT_EQ(scores.value_of_score(3), 0.1);
+  EXPECT_TRUE(std::isinf(scores.value_of_score(5)));  // of 21 values none has a score above sqrt(20)
+}
+
 TEST(ZScore, GoesOnWhereItStopped) {
   ZScore whole;
   for (int i = 0; i < 300; ++i) whole.add(std::sin(i));

@@ -15,7 +15,7 @@ config::LoadedConfig checked_config(const std::string& file, const std::string& 
   warnings = config::check_config(loaded, started);
   config::throw_if_any(config::validate_for_training(loaded));
   for (std::string& warning : check_options(loaded.config)) warnings.push_back(std::move(warning));
-  for (std::string& warning : config::not_done_yet(loaded)) warnings.push_back(std::move(warning));
+  for (std::string& warning : config::training_notes(loaded)) warnings.push_back(std::move(warning));
   check_inputs(loaded.config);
   return loaded;
 }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <iostream>
+#include <limits>
 #include <new>
 #include <thread>
 
@@ -139,6 +140,7 @@ void Trainer::resume_from_checkpoint(const std::vector<std::filesystem::path>& c
                        ", training.steps = ", config_.training.steps, ": nothing is left to do",
                        "\n  fix: more training.steps, or --checkpoint.resume never for a new run");
   skipped_ = state.skipped;
+  norms_ = report::ZScore({state.norm_window.begin(), state.norm_window.end()});
   batches_->continue_from(resumed_->changes.new_data
                               ? batches_->data().sampler().position(begin_)
                               : data::DataPosition{.step = begin_, .consumed = state.samples_consumed});
@@ -183,7 +185,7 @@ ExitCode Trainer::run() {
                        batches_->data().describe(), ")\n  fix: data whose samples hold unmasked tokens");
     // Not before: a checkpoint of a stop above is of the step before this one.
     if (scale_) scale_->update(!result.finite);
-    if (!result.finite && !scale_helps) ++skipped_;
+    if ((!result.finite && !scale_helps) || result.norm_is_outlier) ++skipped_;
     done = step;
     stop = result.stop;
     std::optional<double> validation_loss;
@@ -268,8 +270,10 @@ StepResult Trainer::run_step(std::int64_t step) {
   StepCheck check = mesh_.start_step_check();
 
   // Update. Whether it counts is known once the norm has been read.
-  PendingUpdate update =
-      zero().update({.lr = result.lr, .max_norm = config_.training.max_norm, .loss_scale = result.scale});
+  const double skip_z = config_.optimizer.skip_z;
+  const double skip_above = skip_z > 0 ? norms_.value_of_score(skip_z) : std::numeric_limits<double>::infinity();
+  PendingUpdate update = zero().update(
+      {.lr = result.lr, .max_norm = config_.training.max_norm, .loss_scale = result.scale, .skip_above = skip_above});
   std::move(check).finish();
   const StepAgreement agreed = agree(outcome.loss_sum,
                                      {.stop = io_.stop_asked(),
@@ -285,7 +289,9 @@ StepResult Trainer::run_step(std::int64_t step) {
   const double agreed_at = clock.seconds();
   result.norm = std::move(update).settle();
   result.finite = std::isfinite(result.norm);
-  model_->update_routers(result.finite);
+  result.norm_is_outlier = result.finite && result.norm > skip_above;
+  norms_.add(result.norm);
+  model_->update_routers(result.finite && !result.norm_is_outlier);
   if (saver_->in_progress() && !agreed.writing) saver_->settle();
   if (compares) {
     zero().finish_gathers();

@@ -165,7 +165,7 @@ void TrainingReport::step(std::int64_t step, const StepResult& result, std::int6
       .train_time_s = t.step,
       .data_time_frac = t.data / t.step,
       .mem_peak_gib = static_cast<double>(peak_bytes) / 0x1p30,
-      .skipped = !result.finite,
+      .skipped = !result.finite || result.norm_is_outlier,
       .val_loss = validation_loss};
   if (result.checkpoint_seconds > 0) record.checkpoint_s = result.checkpoint_seconds;
   add_times(record, t);
@@ -230,6 +230,9 @@ void TrainingReport::add_times(report::StepRecord& record, const StepTiming& t) 
 /// Prints a line above the row of this step, if there is something to report.
 void TrainingReport::note(std::int64_t step, const StepResult& result, bool is_shown) {
   if (!result.finite) ++skipped_since_shown_;
+  if (result.norm_is_outlier)
+    output_.console().warning(text("step ", step, ": update skipped, its gradient norm of ", human_number(result.norm),
+                                   " is beyond optimizer.skip_z = ", human_number(config_.optimizer.skip_z)));
   if (!is_shown) return;
   std::string note = step == first_step_ ? "first step" : "";
   if (skipped_since_shown_ > 0)

@@ -37,6 +37,7 @@ struct StepResult {
   double scale = 1;           // loss scale
   double valid_tokens = 0;    // targets that count, of all ranks
   bool finite = true;
+  bool norm_is_outlier = false;               // finite, but beyond optimizer.skip_z: nothing was updated
   std::optional<ExitCode> stop{};             // asked to stop, with this exit code
   std::optional<std::int64_t> start_bytes{};  // in the first step: peak memory before it, of any rank
   bool data_failed = false;                   // a rank could not read its data: nothing was updated

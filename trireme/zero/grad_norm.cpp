@@ -1,6 +1,7 @@
 #include "trireme/zero/grad_norm.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/where.h>
@@ -94,13 +95,14 @@ std::vector<std::string> GradNorm::not_finite() const {
   return names;
 }
 
-at::Tensor update_factor(const at::Tensor& norm, double max_norm, double loss_scale) {
+at::Tensor update_factor(const at::Tensor& norm, double max_norm, double loss_scale, double skip_above) {
   const at::Tensor real_norm = norm / loss_scale;
   // inf - inf and nan - nan are NaN, and remain NaN when multiplied.
   const at::Tensor zero_or_nan = norm - norm;
   at::Tensor factor = at::ones_like(norm);
   if (max_norm > 0) factor = (max_norm / (real_norm + 1e-6)).clamp_max(1.0);
-  return factor / loss_scale + zero_or_nan;
+  factor = factor / loss_scale + zero_or_nan;
+  return std::isfinite(skip_above) ? factor.masked_fill(real_norm > skip_above, std::nan("")) : factor;
 }
 
 }  // namespace trireme

@@ -37,7 +37,7 @@ class GradNorm {
 
 /// The factor that gradients are multiplied by before the update: 1 / loss_scale, times max_norm / norm if the norm
 /// exceeds max_norm (0: no clipping), as in PyTorch's clip_grad_norm_. NaN if `norm`, that of the scaled gradients, is
-/// not finite.
-at::Tensor update_factor(const at::Tensor& norm, double max_norm, double loss_scale);
+/// not finite or, with the loss scale divided out, above `skip_above`.
+at::Tensor update_factor(const at::Tensor& norm, double max_norm, double loss_scale, double skip_above);
 
 }  // namespace trireme

@@ -8,11 +8,14 @@
 
 namespace trireme {
 
-PendingUpdate::PendingUpdate(at::Tensor norm, std::vector<ShardedOptimizer*> optimizers)
-    : norm_(std::move(norm)), optimizers_(std::move(optimizers)) {}
+PendingUpdate::PendingUpdate(at::Tensor norm, double skip_above, std::vector<ShardedOptimizer*> optimizers)
+    : norm_(std::move(norm)), skip_above_(skip_above), optimizers_(std::move(optimizers)) {}
 
 PendingUpdate::PendingUpdate(PendingUpdate&& other) noexcept
-    : norm_(std::move(other.norm_)), optimizers_(std::exchange(other.optimizers_, {})), unwinding_(other.unwinding_) {}
+    : norm_(std::move(other.norm_)),
+      skip_above_(other.skip_above_),
+      optimizers_(std::exchange(other.optimizers_, {})),
+      unwinding_(other.unwinding_) {}
 
 PendingUpdate::~PendingUpdate() {
   if (optimizers_.empty() || std::uncaught_exceptions() > unwinding_) return;
@@ -24,7 +27,7 @@ PendingUpdate::~PendingUpdate() {
 double PendingUpdate::settle() && {
   const double norm = norm_.item<double>();
   for (ShardedOptimizer* optimizer : std::exchange(optimizers_, {}))
-    if (!std::isfinite(norm)) optimizer->forget_step();
+    if (!(std::isfinite(norm) && norm <= skip_above_)) optimizer->forget_step();
   return norm;
 }
 

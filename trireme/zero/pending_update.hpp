@@ -1,5 +1,5 @@
 #pragma once
-// An update that was launched, and that is a no-op if the gradients are not finite.
+// An update that was launched, and that is a no-op if the gradients are not finite, or their norm is too large.
 #include <exception>
 #include <vector>
 
@@ -14,18 +14,19 @@ class ShardedOptimizer;
 /// except during stack unwinding.
 class [[nodiscard]] PendingUpdate {
  public:
-  PendingUpdate(at::Tensor norm, std::vector<ShardedOptimizer*> optimizers);
+  PendingUpdate(at::Tensor norm, double skip_above, std::vector<ShardedOptimizer*> optimizers);
   PendingUpdate(PendingUpdate&& other) noexcept;
   PendingUpdate& operator=(PendingUpdate&&) = delete;
   ~PendingUpdate();
 
   /// The gradient norm before clipping, with the loss scale divided out: 0-dim, f64, on the device.
   const at::Tensor& norm() const { return norm_; }
-  /// Reads the norm. If it is not finite, the update changed nothing and is not counted as a step.
+  /// Reads the norm. If it is not finite or above the limit, the update changed nothing and is not counted as a step.
   double settle() &&;
 
  private:
   at::Tensor norm_;
+  double skip_above_;
   std::vector<ShardedOptimizer*> optimizers_;  // empty: settled, or moved from
   int unwinding_ = std::uncaught_exceptions();
 };

@@ -188,13 +188,13 @@ PendingUpdate Zero::update(const Update& update) {
   require(std::exchange(gradients_finished_, false),
           "update() before the gradients are summed\n  fix: finish_gradients() first");
   const at::Tensor norm = grad_norm();
-  const kernels::GradientFactor factor{update_factor(norm, update.max_norm, update.loss_scale)};
+  const kernels::GradientFactor factor{update_factor(norm, update.max_norm, update.loss_scale, update.skip_above)};
   std::vector<ShardedOptimizer*> optimizers;
   for (ZeroPart* part : parts_) {
     part->optimizer.step(update.lr, factor);
     optimizers.push_back(&part->optimizer);
   }
-  return {norm / update.loss_scale, std::move(optimizers)};
+  return {norm / update.loss_scale, update.skip_above, std::move(optimizers)};
 }
 
 at::Tensor Zero::grad_norm() {

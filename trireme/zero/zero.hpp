@@ -1,6 +1,7 @@
 #pragma once
 // ZeRO for a whole model: the sharded parameters, gradient reduction and sharded optimizer that a training loop uses.
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -102,8 +103,9 @@ class Zero {
 
   struct Update {
     double lr = 0;
-    double max_norm = 0;    // 0: no clipping
-    double loss_scale = 1;  // the factor that the loss was multiplied by
+    double max_norm = 0;                                          // 0: no clipping
+    double loss_scale = 1;                                        // the factor that the loss was multiplied by
+    double skip_above = std::numeric_limits<double>::infinity();  // nothing is updated if the norm is larger
   };
   /// Clips and updates, after finish_gradients().
   PendingUpdate update(const Update& update);

@@ -265,6 +265,37 @@ TEST(Zero, ANormThatIsNotFiniteChangesNothing) {
     });
 }
 
+TEST(Zero, ANormAboveTheLimitChangesNothing) {
+  for (const int stage : {0, 1, 2, 3})
+    run_ranks(2, [&](World& world) {
+      Mesh mesh(Grid::dense({.dp = 2}), world);
+      UnitNet net;
+      Zero zero(params_of(net), net.units(), mesh,
+                {.stage = stage, .persistence_threshold = 0, .accumulate = at::kDouble, .reduce = at::kDouble},
+                {.optimizer = {}, .master = at::kDouble, .states = at::kDouble});
+      net.units(&zero.chunk());
+      constexpr double kScale = 64;
+      const auto step = [&](double skip_above) {
+        zero.chunk().begin_microbatch(true);
+        (kScale * net.loss(rows())).backward();
+        zero.chunk().end_microbatch();
+        zero.finish_gradients();
+        return zero.update({.lr = kLr, .max_norm = 1, .loss_scale = kScale, .skip_above = skip_above}).settle();
+      };
+      const auto first = whole_params(zero);
+      const double norm = step(0);
+      EXPECT_GT(norm, 0);
+      for (const auto& [name, value] : whole_params(zero)) EXPECT_TRUE(value.equal(first.at(name))) << name;
+      EXPECT_EQ(zero.optimizer().steps(), 0);
+      EXPECT_EQ(step(norm * (1 - 1e-12)), norm) << "of the same weights";
+      EXPECT_EQ(zero.optimizer().steps(), 0);
+      EXPECT_EQ(step(norm), norm);
+      EXPECT_EQ(zero.optimizer().steps(), 1);
+      zero.finish_gathers();
+      for (const auto& [name, value] : whole_params(zero)) EXPECT_FALSE(value.equal(first.at(name))) << name;
+    });
+}
+
 TEST(Zero, TheLossScaleGoesBeforeTheClipping) {
   run_ranks(1, [](World& world) {
     Mesh mesh(Grid::dense({}), world);

@@ -82,8 +82,6 @@ std::string explain_field(const Field& field) {
   line("limits:    ", limits_of(field));
   line("choices:   ", choices_of(field));
   line("elsewhere: ", names_elsewhere(field.key));
-  for (const NotYet& row : keys_not_done_yet())
-    if (field.key == row.key) line("not yet:   ", row.meanwhile);
   return out;
 }
 
@@ -146,11 +144,8 @@ std::string reference_markdown() {
       section = section_of(field.key);
       out += text(out.empty() ? "" : "\n", "### [", section, "]\n\n| key | default | meaning |\n|---|---|---|\n");
     }
-    std::string meaning = meaning_of(field);
-    for (const NotYet& row : keys_not_done_yet())
-      if (field.key == row.key) meaning += text(". Not yet: ", row.meanwhile);
     out += text("| `", field.key.substr(section.size() + 1), "` | `", cell(toml_text(field.value)), "` | ",
-                cell(meaning), " |\n");
+                cell(meaning_of(field)), " |\n");
   }
   return out;
 }

@@ -38,7 +38,6 @@ TEST(Explain, AKeyByAnyOfItsNames) {
   EXPECT_EQ(explain("lr-decay-iters"), whole);
   EXPECT_THAT(explain("parallelism.zero"), HasSubstr("limits:    0 to 3\n"));
   EXPECT_THAT(explain("optimizer.name"), HasSubstr("choices:   \"adamw\", \"adam\", \"sgd\"\n"));
-  EXPECT_THAT(explain("optimizer.skip_z"), HasSubstr("not yet:   no update is skipped"));
   EXPECT_THAT(explain("data.sources.path"), HasSubstr("data.sources.path = \"\""));
   EXPECT_THAT(explain("interval"), AllOf(HasSubstr("validation.interval"), HasSubstr("metrics.interval")));
 }

@@ -7,33 +7,8 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/config/schema/choices.hpp"
-#include "trireme/config/schema/fields.hpp"
 
 namespace trireme::config {
-
-namespace {
-
-struct WithoutEffect {
-  const NotYet* row;
-  std::string value;
-};
-
-/// Keys without a reader whose value is not the default.
-std::vector<WithoutEffect> without_effect(Config config) {
-  Config standard;
-  standard.data = config.data;
-  const std::vector<Field> given = fields(config), defaults = fields(standard);
-  std::vector<WithoutEffect> out;
-  for (std::size_t i = 0; i < given.size(); ++i) {
-    const std::string value = toml_text(given[i].value);
-    if (value == toml_text(defaults[i].value)) continue;
-    const auto row = std::ranges::find(keys_not_done_yet(), given[i].key, &NotYet::key);
-    if (row != keys_not_done_yet().end()) out.push_back({&*row, value});
-  }
-  return out;
-}
-
-}  // namespace
 
 std::vector<Violation> validate_for_training(const LoadedConfig& loaded) {
   const Config& c = loaded.config;
@@ -51,18 +26,11 @@ std::vector<Violation> validate_for_training(const LoadedConfig& loaded) {
   if (std::ranges::all_of(c.data, [](const DataStage& stage) { return stage.sources.empty(); }))
     add(file, "no data to train on: no [[data]] has sources",
         "[[data]] with sources = [ { path = \"...\" } ], or path = \"synthetic\"");
-  for (const auto& [row, value] : without_effect(c))
-    if (row->then == NotYet::Then::refused)
-      add(loaded.place_of(row->key), text(row->key, " = ", value, " is not implemented yet: ", row->meanwhile),
-          "leave it out");
   return violations;
 }
 
-std::vector<std::string> not_done_yet(const LoadedConfig& loaded) {
+std::vector<std::string> training_notes(const LoadedConfig& loaded) {
   std::vector<std::string> words;
-  for (const auto& [row, value] : without_effect(loaded.config))
-    if (row->then == NotYet::Then::ignored)
-      words.push_back(text(row->key, " = ", value, " changes nothing yet: ", row->meanwhile));
   if (loaded.config.validation.fraction > 0 && loaded.config.validation.interval == 0)
     words.push_back(text("validation.fraction = ", loaded.config.validation.fraction,
                          " of the tokens is held out, and never looked at: validation.interval = 0"));

@@ -15,7 +15,7 @@ std::vector<Violation> validate_for_training(const LoadedConfig& loaded);
 /// parallelism.zero_unit: 1 for "layer", 0 for "model", else the number. ConfigError if it is neither.
 std::int64_t layers_per_unit(const Config& config);
 
-/// A note for each key that is not its default and has no effect yet, and for held-out tokens that nothing reads.
-std::vector<std::string> not_done_yet(const LoadedConfig& loaded);
+/// What is allowed, but probably not what was meant: held-out tokens that nothing reads.
+std::vector<std::string> training_notes(const LoadedConfig& loaded);
 
 }  // namespace trireme::config

@@ -60,45 +60,9 @@ TEST(TrainingRules, Units) {
     EXPECT_THAT(message_of<ConfigError>([&] { layers(word); }), testing::HasSubstr("or a number of layers"));
 }
 
-TEST(TrainingRules, WhatARunWouldLackIsRefused) {
-  const Told rows[] = {
-      {"optimizer.skip_z = 3.0\n",
-       "optimizer.skip_z = 3.0 is not implemented yet: no update is skipped for its norm\n  --> run.toml:2\n  fix: "
-       "leave it out"},
-  };
-  for (const Told& row : rows) EXPECT_EQ(told(kTiny + row.toml + kData), row.message) << row.toml;
-}
-
-/// Each key of the table exists, and is noticed when it is not its default.
-TEST(TrainingRules, EveryKeyWithoutAReaderIsNoticed) {
-  for (const NotYet& row : keys_not_done_yet()) {
-    LoadedConfig loaded = load_good(std::string(kTiny) + kData);
-    const std::vector<Field> all = fields(loaded.config);
-    const auto field = std::ranges::find(all, row.key, &Field::key);
-    ASSERT_NE(field, all.end()) << row.key;
-    std::visit(
-        [](auto* value) {
-          using T = std::remove_pointer_t<decltype(value)>;
-          if constexpr (std::is_same_v<T, bool>)
-            *value = !*value;
-          else if constexpr (std::is_arithmetic_v<T>)
-            *value += 1;
-          else if constexpr (std::is_same_v<T, std::string>)
-            *value += "x";
-        },
-        field->value);
-    const std::vector<std::string> notes = not_done_yet(loaded);
-    const std::vector<Violation> violations = validate_for_training(loaded);
-    const bool ignored = row.then == NotYet::Then::ignored;
-    ASSERT_EQ(notes.size(), ignored ? 1U : 0U) << row.key;
-    ASSERT_EQ(violations.size(), ignored ? 0U : 1U) << row.key;
-    EXPECT_THAT(ignored ? notes[0] : violations[0].headline, testing::StartsWith(row.key));
-  }
-}
-
-TEST(TrainingRules, WhatChangesNothingYetIsSaid) {
+TEST(TrainingRules, HeldOutTokensThatNothingReadsAreNoted) {
   const auto said = [](const Flags& flags) {
-    return not_done_yet(load_good(text("model.preset = 'tiny-llama'\n", kData), flags));
+    return training_notes(load_good(text("model.preset = 'tiny-llama'\n", kData), flags));
   };
   EXPECT_TRUE(said({}).empty());
   EXPECT_THAT(said({"--validation.fraction", "0.5"}),

@@ -22,10 +22,6 @@ constexpr double kMaxCount = 1e12;        // of anything counted
 const std::vector<std::string> kDtypes = {"auto", "float64", "float32", "bfloat16", "float16"};
 const std::vector<std::string> kRealDtypes = {"float64", "float32", "bfloat16", "float16"};
 
-constexpr NotYet kNotYet[] = {
-    {"optimizer.skip_z", NotYet::Then::refused, "no update is skipped for its norm"},
-};
-
 struct Unit {
   std::string_view key;
   const char* unit;
@@ -247,7 +243,9 @@ std::vector<Field> fields(Config& c) {
       {"optimizer.momentum", &c.optimizer.momentum, "of sgd", 0, 1},
       {"optimizer.nesterov", &c.optimizer.nesterov, "of sgd"},
       {"optimizer.skip_z", &c.optimizer.skip_z,
-       "skip an update whose gradient norm is this many deviations off; 0 = never", 0, 1e6},
+       "skip an update whose gradient norm is more than this many standard deviations above the mean of the last 128 "
+       "steps; 0 = never",
+       0, 1e6},
 
       {"lr_scheduler.warmup_steps", &c.lr_scheduler.warmup_steps, "steps from start_lr to optimizer.lr", 0, kMaxCount},
       one_of("lr_scheduler.warmup_shape", &c.lr_scheduler.warmup_shape, "log is DeepSpeed's", lr_warmup_words()),
@@ -370,8 +368,6 @@ std::vector<Field> fields(Config& c) {
   std::ranges::move(rest, std::back_inserter(all));
   return all;
 }
-
-std::span<const NotYet> keys_not_done_yet() { return kNotYet; }
 
 std::optional<Field> find_data_field(DataStage& stage, std::int64_t source, const std::string& key) {
   const std::string prefix = key.substr(0, key.rfind('.') + 1);

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -15,17 +14,7 @@ namespace trireme::config {
 using FieldValue = std::variant<std::string*, std::int64_t*, double*, Steps*, bool*, std::vector<std::string>*,
                                 std::vector<std::int64_t>*, std::vector<double>*>;
 
-/// A key that is read and checked, but changes nothing yet: no part of the program uses its value.
-struct NotYet {
-  const char* key;
-  /// refused: an error in training, because a run without it is not what was asked for. ignored: a warning, because
-  /// other trainers' configs set the key, and would not import otherwise.
-  enum class Then { refused, ignored } then;
-  const char* meanwhile;  // what happens instead
-};
-/// All such keys. Every other key has a reader in the sources (tests/repository/config_keys_test.py).
-std::span<const NotYet> keys_not_done_yet();
-
+/// Every key has a reader in the sources (tests/repository/config_keys_test.py).
 struct Field {
   std::string key;  // "parallelism.tp", "data.0.sources.0.path"
   FieldValue value;
