@@ -383,6 +383,20 @@ class Numbers(TrainTest):
         self.assertIn("4 updates skipped", run.stdout)
 
 
+    def test_memory_of_the_examples_is_predicted(self):
+        demo = (SOURCE / "examples/demo.toml").read_text()
+        for pattern, instead in ((r"build/demo/sources\.ds", "synthetic"), (r"(?m)^path = .*$", ""), (r"(?s)\[validation\].*?(?=\[opt)", "")):
+            demo = re.sub(pattern, instead, demo)
+        for name, n in (("tiny", 2), ("long_context", 2), ("moe", 2), ("demo", 4)):
+            with self.subTest(name):
+                folder = fresh_folder()
+                (folder / "e.toml").write_text(demo if name == "demo" else (SOURCE / f"examples/{name}.toml").read_text())
+                run = self.ok(train("--training.steps", "3", "--lr_scheduler.warmup_steps", "1", "--run.dir", "runs", n=n, folder=folder,
+                                    config="e.toml"))
+                said = re.search(r"memory predicted [\d.]+ MiB, measured [\d.]+ MiB \(([+-][\d.]+)%\)", run.stdout)
+                self.assertTrue(said, run)
+                self.assertLess(abs(float(said[1])), 10, run)
+
     def test_updates_with_an_outlier_norm_are_skipped(self):
         words = (*F64, "--training.steps", "24", "--optimizer.skip_z", "0.8", "--checkpoint.interval", "12")
         one = self.ok(train(*words))

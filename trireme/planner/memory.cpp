@@ -339,7 +339,18 @@ void add_communication(MemoryPlan& plan, const Run& run) {
     plan.live_units =
         (persistent_elements(run) + live_elements(run, units_of(run, p.persistence_threshold + 1))) * run.param_bytes();
   }
-  plan.buffers += context_buffers(run) + expert_buffers(run);
+}
+
+/// The loss with its logits is over when the backward of the layers begins, which needs buffers of its own: whichever
+/// is larger at its time counts. The input of the head is free by then.
+void add_layer_backward(MemoryPlan& plan, const Run& run) {
+  const double head_input =
+      run.stage.has_head ? run.tokens * real(run.config.model.hidden_size) * run.param_bytes() : 0;
+  const double buffers = context_buffers(run) + expert_buffers(run);
+  if (buffers <= plan.logits + head_input) return;
+  plan.buffers += buffers;
+  plan.activations -= head_input;
+  plan.logits = 0;
 }
 
 /// A registered family: layers may differ, and all count as the largest one.
@@ -415,6 +426,7 @@ MemoryPlan predict_memory(const Config& config, const std::string& compute_dtype
     add_states(plan, run);
     add_activations(plan, run, on_gpu);
     add_communication(plan, run);
+    add_layer_backward(plan, run);
     if (plan.total() > most.total()) most = plan;
   }
   return most;
