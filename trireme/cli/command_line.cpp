@@ -269,6 +269,7 @@ void add_report(CLI::App& app, Choice& choice) {
   CLI::App* cmd = app.add_subcommand("report", "Write what a run did as one HTML page; several runs are compared");
   cmd->add_option("run", options->runs, "folder of a run, as runs/latest; up to three")->required();
   cmd->add_option("-o,--output", options->output, "file to write; default: report.html in the (first) run");
+  cmd->add_option("--timeline", options->timeline, "write the traced steps (profiler.steps) as an SVG drawing instead");
   cmd->add_flag("--watch", options->watch, "write it again while a run goes on, until it ends or Ctrl-C");
   cmd->add_option("--interval", options->interval_s, "with --watch: seconds in between")->capture_default_str();
   cmd->add_flag("--open", options->open, "show it in a browser (xdg-open)");

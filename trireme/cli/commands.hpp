@@ -183,8 +183,9 @@ struct ReportOptions {
   std::string output;             // empty: report.html in the first run
   bool watch = false;             // write it again while a run goes on
   int interval_s = 5;
-  bool open = false;    // show it
-  std::string version;  // "trireme 0.1.0"
+  bool open = false;     // show it
+  std::string timeline;  // output file: the traced steps as SVG, instead of the page; empty: none
+  std::string version;   // "trireme 0.1.0"
 };
 ExitCode run_report(const ReportOptions& options, Console& console);
 /// The part of the doctor's report that requires libtorch; `words`: the command line, for a program that has none.

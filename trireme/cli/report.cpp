@@ -1,4 +1,4 @@
-// `trireme report RUN... [-o FILE] [--watch] [--open]`
+// `trireme report RUN... [-o FILE] [--watch] [--open] [--timeline FILE]`
 #include <chrono>
 #include <filesystem>
 #include <thread>
@@ -13,6 +13,7 @@
 #include "trireme/cli/commands.hpp"
 #include "trireme/html_report/page.hpp"
 #include "trireme/html_report/run_facts.hpp"
+#include "trireme/html_report/step_timeline.hpp"
 
 namespace trireme::cli {
 namespace {
@@ -25,6 +26,26 @@ struct WrittenReport {
   bool running = false;  // some run is not over
 };
 
+void write_drawing(const fs::path& output, const std::string& contents, const char* option) {
+  try {
+    replace_file(output, contents);
+  } catch (const ConfigError& e) {
+    throw ConfigError(text(e.what(), "\n  fix: ", option, " FILE, in a folder that exists and that you may write to"));
+  }
+}
+
+ExitCode write_timeline(const ReportOptions& options, Console& console) {
+  require<ConfigError>(options.runs.size() == 1, "--timeline with ", options.runs.size(),
+                       " runs: it is of one\n  fix: one file per run");
+  const html_report::RunFiles run = html_report::read_run(options.runs.front());
+  for (const std::string& problem : run.problems) console.err << "warning: " << problem << "\n";
+  const std::string svg = html_report::step_timeline_svg(run);
+  write_drawing(options.timeline, svg, "--timeline");
+  console.out << "written to " << options.timeline << " (" << human_bytes(static_cast<double>(svg.size())) << ")"
+              << std::endl;
+  return ExitCode::done;
+}
+
 WrittenReport write_report(const ReportOptions& options, const fs::path& output, Console& console) {
   std::vector<html_report::RunFiles> runs;
   WrittenReport written;
@@ -36,11 +57,7 @@ WrittenReport write_report(const ReportOptions& options, const fs::path& output,
   }
   const std::string page = html_report::page_html(
       runs, {.program = options.version, .refresh_seconds = options.watch && written.running ? options.interval_s : 0});
-  try {
-    replace_file(output, page);
-  } catch (const ConfigError& e) {
-    throw ConfigError(text(e.what(), "\n  fix: -o FILE, in a folder that exists and that you may write to"));
-  }
+  write_drawing(output, page, "-o");
   written.bytes = page.size();
   return written;
 }
@@ -74,6 +91,7 @@ ExitCode run_report(const ReportOptions& options, Console& console) {
                        " runs: a report is of at most ", html_report::kMostRuns, "\n  fix: several reports");
   require<ConfigError>(options.interval_s >= 1 && options.interval_s <= 86400, "--interval ", options.interval_s,
                        ": must be from 1 to 86400 seconds\n  fix: --interval 5");
+  if (!options.timeline.empty()) return write_timeline(options, console);
   const fs::path output =
       options.output.empty() ? fs::path(options.runs.front()) / "report.html" : fs::path(options.output);
   const WrittenReport written = write_report(options, output, console);

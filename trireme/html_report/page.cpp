@@ -17,6 +17,7 @@ std::vector<Section> sections_of(const Runs& runs) {
           {"memory", "Memory", memory_html(runs)},
           {"pipeline", "Pipeline", gantt_html(runs)},
           {"overlap", "Communication", overlap_html(runs) + collectives_html(runs)},
+          {"operations", "Operations", operations_html(runs)},
           {"ranks", "Ranks",
            "<h4>Own work per rank and step</h4>" + rank_times_html(runs) + "<h4>Bytes between ranks</h4>" +
                rank_bytes_html(runs)},

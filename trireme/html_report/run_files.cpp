@@ -127,9 +127,42 @@ std::optional<std::int64_t> number_behind(const std::string& name, std::string_v
   return failure == std::errc() && rest == end ? std::optional(value) : std::nullopt;
 }
 
+fs::path trace_folder(const RunFiles& run) {
+  return run.folder / (run.config ? run.config->config.profiler.dir : "trace");
+}
+
+/// "rank0.step5.pt.trace.json.gz". Reading one takes a second for 100,000 events: only one is read.
+void read_operations(RunFiles& run) {
+  struct File {
+    std::int64_t rank = 0, step = 0;
+    fs::path path;
+  };
+  std::optional<File> best;
+  std::error_code error;
+  for (auto file = fs::directory_iterator(trace_folder(run) / "operations", error);
+       !error && file != fs::directory_iterator(); file.increment(error)) {
+    const std::string name = file->path().filename();
+    const std::size_t dot = name.find('.');
+    const auto rank = number_behind(name.substr(0, dot), "rank");
+    if (!rank || *rank < 0 || *rank >= Grid::kMaxRanks) continue;
+    for (const char* ending : {".pt.trace.json", ".pt.trace.json.gz"})
+      if (const auto step = number_behind(name.substr(dot), ".step", ending))
+        if (!best || std::pair(-*rank, *step) > std::pair(-best->rank, best->step))
+          best = File{*rank, *step, file->path()};
+  }
+  if (!best) return;
+  try {
+    run.operations = read_operation_trace(best->path);
+    run.operations->rank = static_cast<int>(best->rank);
+    run.operations->last_step = best->step;
+  } catch (const Error& e) {
+    run.problems.emplace_back(e.what());
+  }
+}
+
 void read_traces(RunFiles& run) {
   constexpr std::size_t kMostTraces = 64;  // more cannot be drawn
-  const fs::path folder = run.folder / (run.config ? run.config->config.profiler.dir : "trace");
+  const fs::path folder = trace_folder(run);
   std::error_code error;
   for (auto step = fs::directory_iterator(folder, error); !error && step != fs::directory_iterator();
        step.increment(error)) {
@@ -153,7 +186,7 @@ void read_traces(RunFiles& run) {
         run.problems.emplace_back(e.what());
       }
     }
-    align(traced.ranks);
+    traced.begin = align(traced.ranks);
     if (!traced.ranks.empty()) run.traces.push_back(std::move(traced));
   }
   std::ranges::sort(run.traces, {}, &TracedStep::step);
@@ -222,6 +255,7 @@ RunFiles read_run(const fs::path& folder) {
   read_ranks(run);
   read_config(run);
   read_traces(run);
+  read_operations(run);
   return run;
 }
 

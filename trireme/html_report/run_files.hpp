@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trireme/config/read/parse.hpp"
+#include "trireme/html_report/operation_trace.hpp"
 #include "trireme/html_report/trace_file.hpp"
 #include "trireme/layout/grid.hpp"
 
@@ -45,6 +46,7 @@ struct Event {
 
 struct TracedStep {
   std::int64_t step = 0;
+  double begin = 0;              // of the first rank, in seconds since 1970; all times of the ranks count from it
   std::vector<RankTrace> ranks;  // those that have a file, in ascending order
 };
 
@@ -56,6 +58,7 @@ struct RunFiles {
   std::vector<Event> events;
   std::optional<config::LoadedConfig> config;  // derived for the ranks that were started
   std::vector<TracedStep> traces;              // in ascending order of the steps
+  std::optional<OperationTrace> operations;    // of the lowest rank, the newest
   std::vector<std::string> problems;           // files that are missing or damaged
 
   /// The newest event of this name, or nullptr.

@@ -20,6 +20,7 @@ std::string memory_html(const Runs& runs);       // memory_plot.cpp
 std::string gantt_html(const Runs& runs);        // gantt.cpp
 std::string overlap_html(const Runs& runs);      // overlap.cpp
 std::string collectives_html(const Runs& runs);  // collectives_table.cpp
+std::string operations_html(const Runs& runs);   // operations_table.cpp
 std::string rank_times_html(const Runs& runs);   // rank_heat_map.cpp
 std::string rank_bytes_html(const Runs& runs);   // rank_bytes.cpp
 std::string layout_html(const Runs& runs);       // layout_drawing.cpp

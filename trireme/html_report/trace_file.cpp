@@ -10,32 +10,12 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.hpp"
-#include "trireme/base/gzip.hpp"
-#include "trireme/files/whole_file.hpp"
+#include "trireme/html_report/trace_text.hpp"
 
 namespace trireme::html_report {
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr std::uint64_t kMaxTraceBytes = 256 << 20;          // compressed
-constexpr std::size_t kMaxTraceText = std::size_t{1} << 30;  // a small file can be a huge text
-
-std::string unpacked(const std::filesystem::path& path) {
-  const std::string packed = files::whole_file(path, kMaxTraceBytes, "a trace");
-  if (path.extension() != ".gz") return packed;
-  Gunzip gunzip(path.string());
-  std::string out;
-  std::vector<char> buffer(1 << 16);
-  std::string_view in = packed;
-  for (std::size_t taken = 1; taken > 0 || !in.empty();) {
-    taken = gunzip.next(in, buffer);
-    out.append(buffer.data(), taken);
-    require<DataError>(out.size() <= kMaxTraceText, path.string(), ": a trace of more than 1 GiB");
-  }
-  gunzip.finish();
-  return out;
-}
 
 /// After `prefix`; moves `words` behind the number.
 std::optional<int> number_after(std::string_view& words, std::string_view prefix) {
@@ -118,6 +98,8 @@ void add_event(RankTrace& trace, std::map<double, TracedMemory>& memory, const J
     trace.calls.push_back(call_of(values, name, span));
   } else if (category == "wait") {
     trace.waits.push_back(span);
+  } else if (category == "forward" || category == "backward") {
+    trace.layers.push_back({name, category == "backward", span});
   } else if (category == "whole step") {
     trace.step = span;
   } else if (category == "step" && name == "update") {
@@ -133,8 +115,7 @@ void add_event(RankTrace& trace, std::map<double, TracedMemory>& memory, const J
 }  // namespace
 
 RankTrace read_trace(const std::filesystem::path& path) {
-  const std::string contents = unpacked(path);
-  const Json json = Json::parse(contents, nullptr, /*allow_exceptions=*/false);
+  const Json json = Json::parse(trace_text(path), nullptr, /*allow_exceptions=*/false);
   const bool is_trace = json.is_object() && json.contains("traceEvents") && json["traceEvents"].is_array();
   require<DataError>(is_trace, path.string(),
                      ": not a trace\n  fix: remove it, and trace the step again (profiler.steps)");
@@ -152,7 +133,7 @@ RankTrace read_trace(const std::filesystem::path& path) {
   return trace;
 }
 
-void align(std::vector<RankTrace>& ranks) {
+double align(std::vector<RankTrace>& ranks) {
   double first = std::numeric_limits<double>::infinity();
   for (const RankTrace& rank : ranks) first = std::min(first, rank.step.begin);
   const auto shift = [first](Span& span) { span = {span.begin - first, span.end - first}; };
@@ -160,10 +141,12 @@ void align(std::vector<RankTrace>& ranks) {
     shift(rank.step);
     shift(rank.update);
     for (TracedAction& action : rank.actions) shift(action.span);
+    for (TracedLayer& layer : rank.layers) shift(layer.span);
     for (TracedCall& call : rank.calls) shift(call.span);
     for (Span& wait : rank.waits) shift(wait);
     for (TracedMemory& sample : rank.memory) sample.time -= first;
   }
+  return first;
 }
 
 std::vector<Span> joined(std::vector<Span> spans) {

@@ -22,6 +22,13 @@ struct TracedAction {
   Span span;
 };
 
+/// Of the model: "embedding", "layer3".
+struct TracedLayer {
+  std::string name;
+  bool backward = false;
+  Span span;
+};
+
 struct TracedCall {
   std::string op, group, what;  // "all_reduce", "tp{0,1}", "all_reduce sum f32[8]"
   std::optional<std::int64_t> bytes;
@@ -41,6 +48,7 @@ struct RankTrace {
   int rank = 0;
   Span step, update;
   std::vector<TracedAction> actions;
+  std::vector<TracedLayer> layers;
   std::vector<TracedCall> calls;
   std::vector<Span> waits;  // for communication, disjoint and in order
   std::vector<TracedMemory> memory;
@@ -49,8 +57,8 @@ struct RankTrace {
 /// DataError that names the file if it is not such a trace. Times are those of the file.
 RankTrace read_trace(const std::filesystem::path& path);
 
-/// Shifts all times so that the step of the first rank begins at 0.
-void align(std::vector<RankTrace>& ranks);
+/// Shifts all times so that the step of the first rank begins at 0. Returns by how much.
+double align(std::vector<RankTrace>& ranks);
 
 /// Overlapping spans joined, in order.
 std::vector<Span> joined(std::vector<Span> spans);

@@ -1,0 +1,90 @@
+#include "trireme/html_report/operation_trace.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include <nlohmann/json.hpp>
+
+#include "trireme/base/error.hpp"
+#include "trireme/html_report/trace_file.hpp"
+#include "trireme/html_report/trace_text.hpp"
+
+namespace trireme::html_report {
+namespace {
+
+using Events = nlohmann::json;
+
+struct TimedEvent {
+  const std::string* name;
+  Span span;
+};
+
+double seconds_of(const Events& event, const char* key) {
+  const auto found = event.find(key);
+  return found != event.end() && found->is_number() ? found->get<double>() * 1e-6 : 0;
+}
+
+/// The time of each event without those inside it, by name. Events of one thread nest.
+void add_own_times(std::vector<TimedEvent>& events, std::map<std::string, OperationTime>& out) {
+  std::ranges::sort(events, [](const TimedEvent& a, const TimedEvent& b) {
+    return a.span.begin != b.span.begin ? a.span.begin < b.span.begin : a.span.end > b.span.end;
+  });
+  std::vector<const TimedEvent*> open;
+  for (const TimedEvent& event : events) {
+    while (!open.empty() && open.back()->span.end <= event.span.begin) open.pop_back();
+    if (!open.empty()) out[*open.back()->name].seconds -= event.span.length();
+    OperationTime& own = out[*event.name];
+    ++own.count;
+    own.seconds += event.span.length();
+    open.push_back(&event);
+  }
+}
+
+std::vector<OperationTime> longest_first(std::map<std::string, OperationTime>&& times) {
+  std::vector<OperationTime> out;
+  for (auto& [name, time] : times) {
+    time.name = name;
+    out.push_back(std::move(time));
+  }
+  std::ranges::stable_sort(out, std::ranges::greater{}, &OperationTime::seconds);
+  return out;
+}
+
+}  // namespace
+
+OperationTrace read_operation_trace(const std::filesystem::path& path) {
+  const Events json = Events::parse(trace_text(path), nullptr, /*allow_exceptions=*/false);
+  const auto events = json.is_object() ? json.find("traceEvents") : json.end();
+  require<DataError>(events != json.end() && events->is_array(), path.string(),
+                     ": not a trace\n  fix: remove it, and profile again (profiler.operations)");
+  std::map<std::string, std::vector<TimedEvent>> threads;
+  std::map<std::string, OperationTime> kernels;
+  std::vector<Span> busy;
+  Span all{1e300, -1e300};
+  for (const Events& event : *events) {
+    if (!event.is_object() || event.value("ph", Events()) != "X") continue;
+    const auto name = event.find("name"), category = event.find("cat");
+    if (name == event.end() || !name->is_string() || category == event.end() || !category->is_string()) continue;
+    const bool on_gpu = *category == "kernel" || *category == "gpu_memcpy" || *category == "gpu_memset";
+    if (!on_gpu && *category != "cpu_op") continue;
+    const double begin = seconds_of(event, "ts");
+    const Span span{begin, begin + std::max(0.0, seconds_of(event, "dur"))};
+    all = {std::min(all.begin, span.begin), std::max(all.end, span.end)};
+    if (on_gpu) {
+      OperationTime& kernel = kernels[name->get<std::string>()];
+      ++kernel.count;
+      kernel.seconds += span.length();
+      busy.push_back(span);
+    } else {
+      threads[event.value("tid", Events()).dump()].push_back({name->get_ptr<const std::string*>(), span});
+    }
+  }
+  std::map<std::string, OperationTime> host;
+  for (auto& [thread, own] : threads) add_own_times(own, host);
+  return {.seconds = std::max(0.0, all.length()),
+          .host = longest_first(std::move(host)),
+          .kernels = longest_first(std::move(kernels)),
+          .gpu_busy_seconds = total(joined(std::move(busy)))};
+}
+
+}  // namespace trireme::html_report

@@ -1,0 +1,177 @@
+#include "trireme/html_report/step_timeline.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "trireme/base/error.hpp"
+#include "trireme/base/human.hpp"
+#include "trireme/base/svg.hpp"
+
+namespace trireme::html_report {
+namespace {
+
+constexpr double kWidth = 1200, kLeft = 70, kRight = 15, kTop = 58, kLane = 15, kLaneGap = 2, kRankGap = 8;
+constexpr double kLeastTitled = 3;  // width of a bar that tells what it is under the mouse
+constexpr double kLetter = 6.2;     // width of one at the font size of labels
+
+struct Kind {
+  std::string_view name, colour;
+};
+constexpr Kind kForward{"forward", "#9ec9e8"}, kBackward{"backward", "#4f86b8"}, kUpdate{"update", "#7aa95c"},
+    kWaiting{"waiting", "#c0392b"};
+
+/// By what a call does to the data.
+Kind kind_of(const std::string& op) {
+  if (op == "all_reduce") return {"all_reduce", "#d1495b"};
+  if (op == "reduce_scatter") return {"reduce_scatter", "#edae49"};
+  if (op == "all_gather") return {"all_gather", "#5aa17f"};
+  if (op == "send" || op == "recv") return {"send, recv", "#9a6dd7"};
+  if (op == "all_to_all") return {"all_to_all", "#3d5a80"};
+  return {"other calls", "#8d99ae"};
+}
+
+/// A picture that grows downwards by lanes.
+class Canvas {
+ public:
+  explicit Canvas(double seconds) : scale_((kWidth - kLeft - kRight) / seconds) {}
+
+  double x(double time) const { return std::clamp(kLeft + scale_ * time, kLeft, kWidth - kRight); }
+
+  void lane(const std::string& label) {
+    flush();
+    y_ += kLane + kLaneGap;
+    svg_ += text("<text x=\"", svg_number(kLeft - 6), "\" y=\"", svg_number(y_ - 4), "\" text-anchor=\"end\">",
+                 xml_escaped(label), "</text>\n<rect x=\"", svg_number(kLeft), "\" y=\"", svg_number(y_ - kLane),
+                 "\" width=\"", svg_number(kWidth - kLeft - kRight), "\" height=\"", svg_number(kLane),
+                 "\" fill=\"#f3f4f6\"/>\n");
+  }
+  void gap(double height) { y_ += height; }
+
+  void bar(const Span& span, const Kind& kind, const std::string& label, const std::string& title) {
+    const double width = std::max(0.4, x(span.end) - x(span.begin));
+    show(kind);
+    if (width < kLeastTitled) {
+      narrow_[kind.colour] += text("M", svg_number(x(span.begin), 1), " ", svg_number(y_ - kLane), "h",
+                                   svg_number(width, 1), "v", svg_number(kLane), "h-", svg_number(width, 1), "z");
+      return;
+    }
+    svg_ += text("<rect x=\"", svg_number(x(span.begin)), "\" y=\"", svg_number(y_ - kLane), "\" width=\"",
+                 svg_number(width), "\" height=\"", svg_number(kLane), "\" fill=\"", kind.colour, "\"><title>",
+                 xml_escaped(title), ": ", human_seconds(span.length()), "</title></rect>\n");
+    if (static_cast<double>(label.size()) * kLetter + 2 < width)
+      labels_ += text("<text x=\"", svg_number(x(span.begin) + width / 2), "\" y=\"", svg_number(y_ - 4),
+                      "\" text-anchor=\"middle\">", xml_escaped(label), "</text>\n");
+  }
+  /// Along the lower edge of the lane.
+  void underline(const Span& span, const Kind& kind) {
+    const double width = x(span.end) - x(span.begin);
+    show(kind);
+    labels_ += text("<path fill=\"", kind.colour, "\" d=\"M", svg_number(x(span.begin), 1), " ", svg_number(y_ - 3),
+                    "h", svg_number(width, 1), "v3h-", svg_number(width, 1), "z\"/>\n");
+  }
+
+  /// Step boundaries and ticks over all lanes, and a legend above them.
+  std::string finish(const std::string& title, const std::vector<std::pair<double, std::string>>& marks,
+                     double seconds) {
+    flush();
+    std::string out = text("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", svg_number(kWidth), " ",
+                           svg_number(y_ + 24), "\" font-family=\"sans-serif\" font-size=\"11\">\n",
+                           "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n<text x=\"10\" y=\"17\" "
+                           "font-size=\"14\" font-weight=\"bold\">",
+                           xml_escaped(title), "</text>\n");
+    double at = 10;
+    for (const auto& [name, colour] : shown_) {
+      out += text("<rect x=\"", svg_number(at), "\" y=\"25\" width=\"12\" height=\"10\" fill=\"", colour,
+                  "\"/><text x=\"", svg_number(at + 16), "\" y=\"34\">", name, "</text>\n");
+      at += 34 + kLetter * static_cast<double>(name.size());
+    }
+    out += svg_ + labels_;
+    for (const auto& [time, label] : marks)
+      out +=
+          text("<line x1=\"", svg_number(x(time)), "\" x2=\"", svg_number(x(time)), "\" y1=\"", svg_number(kTop - 10),
+               "\" y2=\"", svg_number(y_ + 2), "\" stroke=\"#333\" stroke-dasharray=\"4 3\"/><text x=\"",
+               svg_number(x(time) + 4), "\" y=\"", svg_number(kTop - 3), "\">", xml_escaped(label), "</text>\n");
+    for (const double tick : ticks_between(0, seconds, 10))
+      out += text("<text x=\"", svg_number(x(tick)), "\" y=\"", svg_number(y_ + 16), "\" text-anchor=\"middle\">",
+                  tick == 0 ? "0" : human_seconds(tick), "</text>\n");
+    return out + "</svg>\n";
+  }
+
+ private:
+  void show(const Kind& kind) {
+    if (std::ranges::find(shown_, kind.name, &Kind::name) == shown_.end()) shown_.push_back(kind);
+  }
+  /// Bars that are too narrow for the mouse are one path per colour and lane: a traced step can have thousands.
+  void flush() {
+    for (const auto& [colour, path] : narrow_) svg_ += text("<path fill=\"", colour, "\" d=\"", path, "\"/>\n");
+    narrow_.clear();
+  }
+
+  double scale_, y_ = kTop;
+  std::string svg_, labels_;
+  std::map<std::string_view, std::string> narrow_;
+  std::vector<Kind> shown_;
+};
+
+Span later(const Span& span, double seconds) { return {span.begin + seconds, span.end + seconds}; }
+
+std::string letter(schedule::ActionKind kind) { return std::string(1, "FBIW"[static_cast<std::size_t>(kind)]); }
+
+/// One rank in all steps: actions and the update, the layers in them, and a lane for the calls of each axis.
+void draw_rank(Canvas& canvas, const std::vector<std::pair<const RankTrace*, double>>& steps) {
+  canvas.gap(kRankGap);
+  canvas.lane(text("rank ", steps.front().first->rank));
+  for (const auto& [rank, begin] : steps) {
+    for (const TracedAction& action : rank->actions) {
+      const std::string name = text(letter(action.kind), action.microbatch);
+      canvas.bar(later(action.span, begin), action.kind == schedule::ActionKind::F ? kForward : kBackward, name, name);
+    }
+    if (rank->update.length() > 0) canvas.bar(later(rank->update, begin), kUpdate, "update", "update");
+    for (const Span& wait : rank->waits) canvas.underline(later(wait, begin), kWaiting);
+  }
+  canvas.lane("layers");
+  for (const auto& [rank, begin] : steps)
+    for (const TracedLayer& layer : rank->layers) {
+      Span span = later(layer.span, begin);
+      span.end -= std::min(span.length() / 4, 0.0004);  // so that neighbours can be told apart
+      canvas.bar(span, layer.backward ? kBackward : kForward, layer.name, layer.name);
+    }
+  std::set<std::string> axes;
+  for (const auto& [rank, begin] : steps)
+    for (const TracedCall& call : rank->calls) axes.insert(parse_group(call.group).name);
+  for (const std::string& axis : axes) {
+    canvas.lane(axis);
+    for (const auto& [rank, begin] : steps)
+      for (const TracedCall& call : rank->calls)
+        if (parse_group(call.group).name == axis)
+          canvas.bar(later(call.span, begin), kind_of(call.op), "", text(call.what, " on ", call.group));
+  }
+}
+
+}  // namespace
+
+std::string step_timeline_svg(const RunFiles& run) {
+  require<ConfigError>(!run.traces.empty(), run.folder.string(),
+                       ": no step was traced\n  fix: --profiler.steps \"[5, 6, 7, 8]\" for the run");
+  const double first = run.traces.front().begin;
+  double end = 0;
+  std::map<int, std::vector<std::pair<const RankTrace*, double>>> ranks;
+  std::vector<std::pair<double, std::string>> marks;
+  for (const TracedStep& step : run.traces) {
+    const double begin = step.begin - first;
+    marks.emplace_back(begin, text("step ", step.step));
+    for (const RankTrace& rank : step.ranks) {
+      ranks[rank.rank].emplace_back(&rank, begin);
+      end = std::max(end, begin + rank.step.end);
+    }
+  }
+  require<DataError>(end > 0, run.folder.string(), ": its traces have no times\n  fix: trace the steps again");
+  Canvas canvas(end);
+  for (const auto& [rank, steps] : ranks) draw_rank(canvas, steps);
+  return canvas.finish(run.name, marks, end);
+}
+
+}  // namespace trireme::html_report

@@ -1,0 +1,12 @@
+#pragma once
+// The traced steps of a run as one SVG file: what each rank computed, communicated and waited for.
+#include <string>
+
+#include "trireme/html_report/run_files.hpp"
+
+namespace trireme::html_report {
+
+/// All traced steps from left to right, with the time between them. ConfigError if no step was traced.
+std::string step_timeline_svg(const RunFiles& run);
+
+}  // namespace trireme::html_report
