@@ -85,11 +85,13 @@ std::string wrapped_line(const std::string& label, const std::string& text, cons
   return out;
 }
 
-std::string summary_text(const RunSummary& summary, const Style& style) {
-  std::string out = labelled_line(summary.interrupted ? "stopped" : "done", outcome(summary), style);
-  if (!summary.shares.empty()) out += labelled_line("", shares_text(summary), style);
-  if (summary.memory_predicted_gib || summary.memory_measured_gib)
-    out += labelled_line("", memory_text(summary), style);
+std::string summary_text(const RunSummary& summary, const Style& style, std::optional<int> width) {
+  const auto prose = [&](const std::string& label, const std::string& words) {
+    return width ? wrapped_line(label, words, style, *width) : labelled_line(label, words, style);
+  };
+  std::string out = prose(summary.interrupted ? "stopped" : "done", outcome(summary));
+  if (!summary.shares.empty()) out += prose("", shares_text(summary));
+  if (summary.memory_predicted_gib || summary.memory_measured_gib) out += prose("", memory_text(summary));
   if (summary.saved) out += labelled_line("saved", summary.saved->string(), style);
   std::string label = "next";
   for (const std::string& command : summary.next) {

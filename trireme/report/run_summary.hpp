@@ -38,8 +38,8 @@ std::string labelled_line(const std::string& label, const std::string& text, con
 /// The same, in as many lines as it needs: broken between words, so that each fits `width` columns if its words do.
 std::string wrapped_line(const std::string& label, const std::string& text, const Style& style, int width);
 
-/// Lines with their newlines.
-std::string summary_text(const RunSummary& summary, const Style& style);
+/// Lines with their newlines; prose is broken between words if there is a `width`. Paths and commands never are.
+std::string summary_text(const RunSummary& summary, const Style& style, std::optional<int> width = std::nullopt);
 
 /// {"done":{"steps":400, ...}} without a newline; absent fields are omitted, and so is `next`.
 std::string summary_json(const RunSummary& summary);

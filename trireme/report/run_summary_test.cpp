@@ -44,6 +44,20 @@ TEST(SummaryText, TellsNoMoreThanIsKnown) {
             "done    0 steps in 1 s\n        memory measured 2.00 GiB\n");
 }
 
+TEST(SummaryText, FitsATerminalButKeepsPathsAndCommandsWhole) {
+  EXPECT_EQ(summary_text({.seconds = 1,
+                          .shares = {{"forward", 0.31}, {"backward", 0.52}, {"comm exposed", 0.1}},
+                          .saved = "a folder/with a long name",
+                          .next = {"a command of many words"}},
+                         Style(), 30),
+            "done    0 steps in 1 s\n"
+            "        where a step goes:\n"
+            "        forward 31% · backward\n"
+            "        52% · comm exposed 10%\n"
+            "saved   a folder/with a long name\n"
+            "next    a command of many words\n");
+}
+
 TEST(SummaryText, LabelsAreDim) {
   EXPECT_EQ(summary_text({.seconds = 1, .next = {"a", "b"}}, Style(true)),
             "\x1B[2mdone\x1B[0m    0 steps in 1 s\n"

@@ -146,7 +146,8 @@ void TrainConsole::finish(const RunSummary& summary) {
     lines += options_.mode == ConsoleMode::plain ? "note=" + log_word(note) + "\n" : "  " + style_.dim(note) + "\n";
   notes_.clear();
   if (options_.mode == ConsoleMode::bar) lines += "\n";
-  lines += options_.mode == ConsoleMode::json ? summary_json(summary) + "\n" : summary_text(summary, style_);
+  const auto width = options_.terminal.tty ? std::optional(options_.terminal.width) : std::nullopt;
+  lines += options_.mode == ConsoleMode::json ? summary_json(summary) + "\n" : summary_text(summary, style_, width);
   print(lines);
 }
 

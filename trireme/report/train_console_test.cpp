@@ -104,6 +104,16 @@ TEST(TrainConsole, WholeRunOnATerminal) {
                                 "  ✓ checkpoint 20 (11 MB)\n\ndone    20 steps in 6 s · loss 6.239 → 4.500\n");
 }
 
+TEST(TrainConsole, OnlyATerminalHasAWidthForTheSummary) {
+  const RunSummary summary{.steps = 1, .seconds = 1, .shares = {{"forward", 0.5}, {"backward", 0.5}}};
+  Screen narrow(ConsoleMode::plain, {.tty = true, .width = 40, .color = false});
+  narrow.console.finish(summary);
+  EXPECT_EQ(narrow.fresh(), "done    1 step in 1 s\n        where a step goes: forward 50% ·\n        backward 50%\n");
+  Screen file(ConsoleMode::plain, {.tty = false, .width = 40, .color = false});
+  file.console.finish(summary);
+  EXPECT_EQ(file.fresh(), "done    1 step in 1 s\n        where a step goes: forward 50% · backward 50%\n");
+}
+
 TEST(TrainConsole, TheEndErasesTheBar) {
   Screen screen(ConsoleMode::bar, kTerminal);
   screen.console.step(cpu_step(1, 20, 6.2391));

@@ -67,6 +67,8 @@ std::string cell(const Schedule& schedule, const Program& program, const Action&
 
 }  // namespace
 
+const char* svg_fill(ActionKind op) { return look(op).fill; }
+
 std::string draw_text(const Schedule& schedule, const Replay& replay, const DrawOptions& options) {
   const double unit = time_unit(replay);
   const std::size_t margin = text("rank ", schedule.ranks() - 1, " ").size();
@@ -127,8 +129,8 @@ std::string draw_svg(const Schedule& schedule, const Replay& replay) {
       const double x = kLeft + times[i].start * scale, w = (times[i].end - times[i].start) * scale;
       out += text("<g><title>", str(program[i]), ": ", fixed(times[i].start), " to ", fixed(times[i].end),
                   "</title><rect x=\"", fixed(x), "\" y=\"", y, "\" width=\"", fixed(w), "\" height=\"", kBar,
-                  "\" fill=\"", look(program[i].op).fill, "\" stroke=\"white\"/><text x=\"", fixed(x + w / 2),
-                  "\" y=\"", y + 17, "\" text-anchor=\"middle\">", label(schedule, program[i]), "</text></g>\n");
+                  "\" fill=\"", svg_fill(program[i].op), "\" stroke=\"white\"/><text x=\"", fixed(x + w / 2), "\" y=\"",
+                  y + 17, "\" text-anchor=\"middle\">", label(schedule, program[i]), "</text></g>\n");
     }
   }
   out += text(

@@ -20,6 +20,9 @@ std::string draw_text(const Schedule& schedule, const Replay& replay, const Draw
 /// The whole timeline as one SVG image; a tooltip shows the name and times of an action.
 std::string draw_svg(const Schedule& schedule, const Replay& replay);
 
+/// The colour of an action in SVG images.
+const char* svg_fill(ActionKind op);
+
 /// Two lines: makespan and bubble in units of the costs, and the peak number of live activations per rank.
 std::string summary(const Schedule& schedule, const Replay& replay);
 
