@@ -35,7 +35,16 @@ def pipeline(pp, schedule="1f1b", **more):
 
 def schedule_text(*words):
     out = subprocess.run([train_test.options.trireme, "schedule", *words, "--text"], capture_output=True, text=True, check=True).stdout
-    return "".join(line + "\n" for line in out.splitlines() if line.startswith(("schedule", "chunks", "rank")))
+    return out
+
+
+class DryRun(TrainTest):
+    def test_every_stage_runs_a_step_without_peers(self):
+        for n, words in ((2, pipeline(2)), (8, pipeline(2, "zbv", tp=2, zero=3))):
+            with self.subTest(words=words):
+                run = self.ok(train(*SMALL, *words, "--dry-run", n=n))
+                self.assertIn("nothing was started", run.stdout)
+                self.assertEqual(run.files(), [])
 
 
 class Numbers(TrainTest):

@@ -47,13 +47,14 @@ ExitCode run_schedule(const ScheduleOptions& o, Console& console) {
   check_costs(o);
   const schedule::Schedule schedule = o.file.empty() ? generated(o) : read_schedule(o.file);
   const schedule::Replay replayed = schedule::replay(schedule, o.costs);
-  if (o.print_text) {
+  if (o.print_text) {  // as --file and pp_schedule_file read it
     console.out << str(schedule);
+    console.err << schedule::summary(schedule, replayed);
   } else {
     console.out << schedule::draw_text(schedule, replayed,
-                                       {.width = console.terminal.width, .color = console.terminal.color});
+                                       {.width = console.terminal.width, .color = console.terminal.color})
+                << schedule::summary(schedule, replayed);
   }
-  console.out << schedule::summary(schedule, replayed);
   if (!o.svg.empty()) {
     replace_file(o.svg, schedule::draw_svg(schedule, replayed));
     console.out << "written to " << o.svg << "\n";

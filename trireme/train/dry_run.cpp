@@ -65,6 +65,7 @@ DryRun dry_run(Config config, at::Device device, const ProcessSetup& process) {
              },
          .loss_gradient = [&] { return 1 / tokens.total().clamp_min(1); },
          .shape_key = [&](int m) { return shape_key(microbatches[static_cast<std::size_t>(m)]); }});
+    static_cast<void>(tokens.total());  // only the last stage of a pipeline has read it
     model.zero().finish_gradients();
     model.zero().update({.lr = 0, .max_norm = config.training.max_norm}).settle();
     model.zero().finish_gathers();
