@@ -205,7 +205,7 @@ StepOutcome Executor::run(const StepWork& work) {
           .loss_gradient = {}};
   for (const Action& action : program_)
     if (action.op == ActionKind::B || action.op == ActionKind::W) ++run.weight_gradients_left[action.chunk];
-  transfer_.begin_step(work.shape_key ? work.shape_key : [](int) { return std::int64_t{0}; });
+  transfer_.begin_step(work.shape_key ? work.shape_key : [](int) { return std::int64_t{0}; }, work.edge_shapes);
   for (std::size_t i = 0; i < program_.size(); ++i) {
     const Action& action = program_[i];
     mesh_.tag({work.step, action.op == ActionKind::F ? "forward" : "backward"});

@@ -39,6 +39,8 @@ struct StepWork {
   std::function<at::Tensor()> loss_gradient{};
   /// Transfer::begin_step; empty: all microbatches of all steps have the same shapes.
   std::function<std::int64_t(int microbatch)> shape_key{};
+  /// Of the activations of every edge, for a rank without peers (FakeWorld). Empty: the senders tell them.
+  std::vector<TensorShape> edge_shapes{};
 };
 
 /// When an action of the program ran, by the host's steady clock, without the time that it waited for its inputs.

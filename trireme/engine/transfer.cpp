@@ -131,8 +131,9 @@ std::string Transfer::str(const TransferId& id) const {
               " between chunks ", edge.from, " and ", edge.to);
 }
 
-void Transfer::begin_step(std::function<std::int64_t(int)> shape_key) {
+void Transfer::begin_step(std::function<std::int64_t(int)> shape_key, Shapes known) {
   shape_key_ = std::move(shape_key);
+  known_ = std::move(known);
   local_.clear();
   for (auto& [rank, channel] : from_) {
     channel->posted = channel->arrived = 0;
@@ -143,10 +144,10 @@ void Transfer::begin_step(std::function<std::int64_t(int)> shape_key) {
 /// On the sender: the shapes of the first activations with this key go ahead of them; others must be the same.
 void Transfer::learn_shapes(Channel& channel, const TransferId& id, const Tensors& tensors) {
   const Shapes shapes = shapes_of(tensors);
-  const auto [known, is_new] = shapes_.try_emplace(key_of(id), shapes);
-  require(is_new || known->second == shapes, str(id), " have other shapes or dtypes than those of earlier microbatches",
+  const auto [known, is_new] = shapes_.try_emplace(key_of(id), known_.empty() ? shapes : known_);
+  require(known->second == shapes, str(id), " have other shapes or dtypes than those of earlier microbatches",
           "\n  fix: pad the microbatches to one shape, or give them another shape key");
-  if (!is_new) return;
+  if (!is_new || !known_.empty()) return;
   for (Pending& sent : send_shapes(shapes, channel.group, kReceiver, device_))
     channel.outgoing[id].push_back(std::move(sent));
 }
@@ -170,7 +171,7 @@ void Transfer::send(const TransferId& id, const Tensors& tensors) {
 bool Transfer::post_next(Channel& channel, bool may_wait) {
   const TransferId& id = channel.order[channel.posted].id;
   const bool gradients = id.what == TransferId::What::gradients;
-  auto known = shapes_.find(key_of(id));
+  auto known = known_.empty() ? shapes_.find(key_of(id)) : shapes_.try_emplace(key_of(id), known_).first;
   if (known == shapes_.end()) {
     if (!may_wait) return false;
     require(!gradients, str(id), " arrive before the activations were sent");

@@ -43,7 +43,8 @@ class Transfer {
   ~Transfer();
 
   /// Before each step. Microbatches with the same key have the same shapes on every edge; all ranks give the same keys.
-  void begin_step(std::function<std::int64_t(int microbatch)> shape_key);
+  /// `known`: the shapes of every edge; empty: the senders tell them.
+  void begin_step(std::function<std::int64_t(int microbatch)> shape_key, std::vector<TensorShape> known = {});
 
   /// Starts to send. Activations that require a gradient get one back, in the same order.
   void send(const TransferId& id, const Tensors& tensors);
@@ -75,6 +76,7 @@ class Transfer {
   std::map<TransferId, Tensors> local_;                // between two chunks of this rank
   std::map<ShapeKey, Shapes> shapes_;
   std::function<std::int64_t(int)> shape_key_;
+  Shapes known_;  // of every edge; empty: senders tell them
 };
 
 }  // namespace trireme

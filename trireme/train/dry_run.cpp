@@ -36,6 +36,13 @@ std::string first_sample_text(const Microbatch& microbatch, const Batches& batch
   return out;
 }
 
+/// Of what pipeline stages send to each other, as Decoder::hidden returns it.
+TensorShape hidden_shape(const Config& config, const Microbatch& microbatch) {
+  const ParallelismConfig& p = config.parallelism;
+  const std::int64_t tokens = microbatch.ids_T.size(0) / (p.sequence_parallel ? p.tp : 1);
+  return {scalar_type(config.precision.param), /*requires_grad=*/true, {tokens, config.model.hidden_size}};
+}
+
 }  // namespace
 
 DryRun dry_run(Config config, at::Device device, const ProcessSetup& process) {
@@ -57,14 +64,15 @@ DryRun dry_run(Config config, at::Device device, const ProcessSetup& process) {
     const Stopwatch time;
     const std::vector<Microbatch> microbatches = batches.take(1);
     TokenCount tokens(microbatches, /*failed=*/false, mesh, device);
-    const StepOutcome outcome = model.executor().run(
-        {.step = 1,
-         .forward =
-             [&](int chunk, int m, const std::vector<Tensors>& inputs) {
-               return model.forward(chunk, microbatches[static_cast<std::size_t>(m)], inputs);
-             },
-         .loss_gradient = [&] { return 1 / tokens.total().clamp_min(1); },
-         .shape_key = [&](int m) { return shape_key(microbatches[static_cast<std::size_t>(m)]); }});
+    const StepOutcome outcome =
+        model.executor().run({.step = 1,
+                              .forward =
+                                  [&](int chunk, int m, const std::vector<Tensors>& inputs) {
+                                    return model.forward(chunk, microbatches[static_cast<std::size_t>(m)], inputs);
+                                  },
+                              .loss_gradient = [&] { return 1 / tokens.total().clamp_min(1); },
+                              .shape_key = [&](int m) { return shape_key(microbatches[static_cast<std::size_t>(m)]); },
+                              .edge_shapes = {hidden_shape(config, microbatches.at(0))}});
     static_cast<void>(tokens.total());  // only the last stage of a pipeline has read it
     model.zero().finish_gradients();
     model.zero().update({.lr = 0, .max_norm = config.training.max_norm}).settle();
