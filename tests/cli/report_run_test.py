@@ -14,6 +14,7 @@ import statistics
 import subprocess
 import time
 import unittest
+import xml.etree.ElementTree
 
 import report_page
 import train_test
@@ -21,7 +22,8 @@ from train_test import INTERRUPTED, QUIET, TrainTest, environment, finish, fresh
 
 PP2_TP2 = ("--parallelism.pp", "2", "--parallelism.tp", "2", "--model.num_hidden_layers", "4", "--training.steps", "8", "--checkpoint.interval", "3",
            "--validation.interval", "4", "--validation.fraction", "0.02", "--profiler.steps", "[2, 6]", "--activation_checkpoint.mode", "full",
-           "--metrics.peak_tflops", "0.5", *QUIET)
+           "--metrics.peak_tflops", "0.5", "--profiler.operations", "true", "--profiler.wait", "5", "--profiler.warmup", "1", "--profiler.active", "2",
+           *QUIET)
 PARTS = ("forward_time_frac", "backward_time_frac", "comm_exposed_frac", "bubble_time_frac", "optimizer_time_frac", "data_time_frac",
          "other_time_frac")
 STAGES, MICROBATCHES = 2, 4
@@ -129,6 +131,24 @@ class Traces:
         return out
 
 
+def operations_of(path):
+    """Of a file of libtorch's profiler: the time from the first operation to the last, and that of each name without what it called."""
+    with gzip.open(path) as file:
+        events = [e for e in json.load(file)["traceEvents"] if e["ph"] == "X" and e.get("cat") == "cpu_op"]
+    own = collections.Counter()
+    for thread in {e["tid"] for e in events}:
+        stack = []
+        for event in sorted((e for e in events if e["tid"] == thread), key=lambda e: (e["ts"], -e["dur"])):
+            while stack and stack[-1]["ts"] + stack[-1]["dur"] <= event["ts"]:
+                stack.pop()
+            if stack:
+                own[stack[-1]["name"]] -= event["dur"] * 1e-6
+            own[event["name"]] += event["dur"] * 1e-6
+            stack.append(event)
+    out = {"operations.wall": (max(e["ts"] + e["dur"] for e in events) - min(e["ts"] for e in events)) * 1e-6}
+    return out | {f"operations.host.{i}": seconds for i, seconds in enumerate(sorted(own.values(), reverse=True)[:15])}
+
+
 def upper_median(values):
     return sorted(values)[len(values) // 2]
 
@@ -164,6 +184,7 @@ class Numbers(TrainTest):
         for rank in range(4):
             expected[f"memory.peak.rank{rank}"] = next(row for row in ranks if row["step"] == 6)["peak_bytes"][rank]
         expected.update(Traces(path / "trace/step6", 4).figures())
+        expected.update(operations_of(path / "trace/operations/rank0.step8.pt.trace.json.gz"))
         expected = {f"0:{name}": value for name, value in expected.items()}
         expected["smoothing_steps"] = 5
         expected["spikes"] = sum(abs(row.get("loss_z", 0)) > 4 for row in rows)
@@ -219,6 +240,26 @@ class Numbers(TrainTest):
             for purpose in ("weights", "gradients", "states", "activations"):
                 self.assertEqual(list(page.series("memory", purpose, rank).values()), [sample[purpose] for sample in samples])
             self.assertGreater(max(s["activations"] for s in samples), 2 * min(s["activations"] for s in samples) + 1)
+
+    def test_timeline(self):
+        path, _ = trained()
+        made = report(path, "--timeline", "steps.svg", cwd=path)
+        self.assertEqual((made.returncode, made.stderr), (0, ""), made)
+        drawing = xml.etree.ElementTree.parse(path / "steps.svg").getroot()
+        texts = [text.text for text in drawing.iter("{http://www.w3.org/2000/svg}text")]
+        for words in ("rank 0", "rank 3", "layers", "tp", "channel", "step 2", "step 6", "forward", "backward", "update", "waiting"):
+            self.assertIn(words, texts)
+        # The time between the beginnings of the two steps is that between their marks.
+        marks = {text.text: float(text.get("x")) - 4 for text in drawing.iter("{http://www.w3.org/2000/svg}text")
+                 if text.text in ("step 2", "step 6")}
+        begins = {step: min(Traces(path / f"trace/step{step}", 4).spans(rank, "whole step")[0][0] for rank in range(4)) for step in (2, 6)}
+        end = max(Traces(path / "trace/step6", 4).spans(rank, "whole step")[0][1] for rank in range(4))
+        scale = (1200 - 70 - 15) / (end - begins[2])
+        self.assertAlmostEqual(marks["step 6"] - marks["step 2"], scale * (begins[6] - begins[2]), delta=0.02)
+        without = train("--training.steps", "1", "--lr_scheduler.warmup_steps", "0", *QUIET)
+        refused = report(without.path(), "--timeline", "steps.svg", cwd=path)
+        self.assertEqual(refused.returncode, 64)
+        self.assertRegex(refused.stderr, r"no step was traced\n  fix: ")
 
     def test_words(self):
         _, page = trained()

@@ -115,7 +115,7 @@ TRAINING = {
     "master_rounded": ("master weights start from the rounded weights of the model", "zero/sharded_optimizer.cpp",
                        "master.copy_(values);\n  if (!part.is_model)", "master.copy_(values.to(params_.partition().dtype()));\n  if (!part.is_model)"),
     "skipped_step_counts": ("a step that was skipped counts in Adam's bias correction", "zero/pending_update.cpp",
-                            "if (!std::isfinite(norm)) optimizer->forget_step();", "static_cast<void>(optimizer);"),
+                            "if (!(std::isfinite(norm) && norm <= skip_above_)) optimizer->forget_step();", "static_cast<void>(optimizer);"),
     "freed_too_early": ("a unit is freed when its first gradient is there", "zero/grad_reducer.cpp",
                         "if (!first || --missing_[b] > 0) return;", "if (bucket_complete_) bucket_complete_(b);\n  if (!first || --missing_[b] > 0) return;"),
     "experts_not_summed": ("gradients of experts are not summed over edp", "layout/param_layout.cpp",

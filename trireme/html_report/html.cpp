@@ -44,4 +44,6 @@ std::string captioned_html(const std::string& html, const std::string& caption_h
   return text("<figure>", html, "<figcaption>", caption_html, "</figcaption></figure>\n");
 }
 
+std::string_view x_tick_class(double at) { return at > 0.93 ? "tick x end" : "tick x"; }
+
 }  // namespace trireme::html_report

@@ -35,6 +35,9 @@ struct Section {
   std::string html;
 };
 
+/// The CSS class of a label below an axis, at this part of its length: at the end it must not leave the page.
+std::string_view x_tick_class(double at);
+
 /// A figure with its caption. `html`: the drawing.
 std::string captioned_html(const std::string& html, const std::string& caption_html);
 

@@ -17,11 +17,15 @@ using Events = nlohmann::json;
 struct TimedEvent {
   const std::string* name;
   Span span;
+  double length;
 };
 
-double seconds_of(const Events& event, const char* key) {
+constexpr double kMicrosecond = 1e-6;
+
+/// In microseconds, as in the file: times since 1970 in seconds would lose the last digits.
+double time_of(const Events& event, const char* key) {
   const auto found = event.find(key);
-  return found != event.end() && found->is_number() ? found->get<double>() * 1e-6 : 0;
+  return found != event.end() && found->is_number() ? found->get<double>() : 0;
 }
 
 /// The time of each event without those inside it, by name. Events of one thread nest.
@@ -32,10 +36,10 @@ void add_own_times(std::vector<TimedEvent>& events, std::map<std::string, Operat
   std::vector<const TimedEvent*> open;
   for (const TimedEvent& event : events) {
     while (!open.empty() && open.back()->span.end <= event.span.begin) open.pop_back();
-    if (!open.empty()) out[*open.back()->name].seconds -= event.span.length();
+    if (!open.empty()) out[*open.back()->name].seconds -= event.length * kMicrosecond;
     OperationTime& own = out[*event.name];
     ++own.count;
-    own.seconds += event.span.length();
+    own.seconds += event.length * kMicrosecond;
     open.push_back(&event);
   }
 }
@@ -67,24 +71,24 @@ OperationTrace read_operation_trace(const std::filesystem::path& path) {
     if (name == event.end() || !name->is_string() || category == event.end() || !category->is_string()) continue;
     const bool on_gpu = *category == "kernel" || *category == "gpu_memcpy" || *category == "gpu_memset";
     if (!on_gpu && *category != "cpu_op") continue;
-    const double begin = seconds_of(event, "ts");
-    const Span span{begin, begin + std::max(0.0, seconds_of(event, "dur"))};
+    const double begin = time_of(event, "ts"), length = std::max(0.0, time_of(event, "dur"));
+    const Span span{begin, begin + length};
     all = {std::min(all.begin, span.begin), std::max(all.end, span.end)};
     if (on_gpu) {
       OperationTime& kernel = kernels[name->get<std::string>()];
       ++kernel.count;
-      kernel.seconds += span.length();
+      kernel.seconds += length * kMicrosecond;
       busy.push_back(span);
     } else {
-      threads[event.value("tid", Events()).dump()].push_back({name->get_ptr<const std::string*>(), span});
+      threads[event.value("tid", Events()).dump()].push_back({name->get_ptr<const std::string*>(), span, length});
     }
   }
   std::map<std::string, OperationTime> host;
   for (auto& [thread, own] : threads) add_own_times(own, host);
-  return {.seconds = std::max(0.0, all.length()),
+  return {.seconds = std::max(0.0, all.length()) * kMicrosecond,
           .host = longest_first(std::move(host)),
           .kernels = longest_first(std::move(kernels)),
-          .gpu_busy_seconds = total(joined(std::move(busy)))};
+          .gpu_busy_seconds = total(joined(std::move(busy))) * kMicrosecond};
 }
 
 }  // namespace trireme::html_report

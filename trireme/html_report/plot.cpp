@@ -9,6 +9,7 @@
 #include "trireme/base/human.hpp"
 #include "trireme/base/json_text.hpp"
 #include "trireme/base/svg.hpp"
+#include "trireme/html_report/html.hpp"
 #include "trireme/report/log_item.hpp"
 #include "trireme/report/metrics_file.hpp"
 
@@ -181,21 +182,21 @@ class Drawing {
 
  private:
   void grid() {
-    const auto label = [&](const char* css, const char* side, double at, const std::string& words) {
-      labels_ += text("<span class=\"tick ", css, "\" style=\"", side, ":", svg_number(100 * at), "%\">",
-                      xml_escaped(words), "</span>");
+    const auto label = [&](std::string_view css, const char* side, double at, const std::string& words) {
+      labels_ += text("<span class=\"", css, "\" style=\"", side, ":", svg_number(100 * at), "%\">", xml_escaped(words),
+                      "</span>");
     };
     for (const double y : ticks_of(ranges_.left, plot_.y.unit, 5)) {
       const std::string at = y_text(ranges_.left.at(y));
       svg_ += text("<path class=\"grid\" d=\"M0 ", at, "H1000\"/>");
-      label("y", "top", 1 - ranges_.left.at(y), axis_text(y, plot_.y.unit));
+      label("tick y", "top", 1 - ranges_.left.at(y), axis_text(y, plot_.y.unit));
     }
     if (ranges_.has_right)
       for (const double y : ticks_of(ranges_.right, plot_.right.unit, 5))
-        label("y right", "top", 1 - ranges_.right.at(y), axis_text(y, plot_.right.unit));
+        label("tick y right", "top", 1 - ranges_.right.at(y), axis_text(y, plot_.right.unit));
     for (const double x : ticks_of(ranges_.x, plot_.x.unit, 6)) {
       svg_ += text("<path class=\"grid\" d=\"M", x_text(ranges_.x.at(x)), " 0V1000\"/>");
-      label("x", "left", ranges_.x.at(x), axis_text(x, plot_.x.unit));
+      label(x_tick_class(ranges_.x.at(x)), "left", ranges_.x.at(x), axis_text(x, plot_.x.unit));
     }
   }
 

@@ -50,27 +50,24 @@ class Canvas {
   }
   void gap(double height) { y_ += height; }
 
-  void bar(const Span& span, const Kind& kind, const std::string& label, const std::string& title) {
-    const double width = std::max(0.4, x(span.end) - x(span.begin));
+  /// `level` of `levels`: the part of the lane's height that it takes, from above.
+  void bar(const Span& span, const Kind& kind, const std::string& label, const std::string& title, int level = 0,
+           int levels = 1) {
+    const double width = std::max(0.4, x(span.end) - x(span.begin)), height = kLane / levels;
+    const double top = y_ - kLane + height * level;
     show(kind);
-    if (width < kLeastTitled) {
-      narrow_[kind.colour] += text("M", svg_number(x(span.begin), 1), " ", svg_number(y_ - kLane), "h",
-                                   svg_number(width, 1), "v", svg_number(kLane), "h-", svg_number(width, 1), "z");
-      return;
-    }
-    svg_ += text("<rect x=\"", svg_number(x(span.begin)), "\" y=\"", svg_number(y_ - kLane), "\" width=\"",
-                 svg_number(width), "\" height=\"", svg_number(kLane), "\" fill=\"", kind.colour, "\"><title>",
+    if (width < kLeastTitled) return add_narrow(x(span.begin), top, width, height, kind);
+    svg_ += text("<rect x=\"", svg_number(x(span.begin), 1), "\" y=\"", svg_number(top), "\" width=\"",
+                 svg_number(width, 1), "\" height=\"", svg_number(height), "\" fill=\"", kind.colour, "\"><title>",
                  xml_escaped(title), ": ", human_seconds(span.length()), "</title></rect>\n");
     if (static_cast<double>(label.size()) * kLetter + 2 < width)
-      labels_ += text("<text x=\"", svg_number(x(span.begin) + width / 2), "\" y=\"", svg_number(y_ - 4),
+      labels_ += text("<text x=\"", svg_number(x(span.begin) + width / 2, 1), "\" y=\"", svg_number(y_ - 4),
                       "\" text-anchor=\"middle\">", xml_escaped(label), "</text>\n");
   }
   /// Along the lower edge of the lane.
   void underline(const Span& span, const Kind& kind) {
-    const double width = x(span.end) - x(span.begin);
     show(kind);
-    labels_ += text("<path fill=\"", kind.colour, "\" d=\"M", svg_number(x(span.begin), 1), " ", svg_number(y_ - 3),
-                    "h", svg_number(width, 1), "v3h-", svg_number(width, 1), "z\"/>\n");
+    add_narrow(x(span.begin), y_ - 3, x(span.end) - x(span.begin), 3, kind);
   }
 
   /// Step boundaries and ticks over all lanes, and a legend above them.
@@ -105,6 +102,10 @@ class Canvas {
     if (std::ranges::find(shown_, kind.name, &Kind::name) == shown_.end()) shown_.push_back(kind);
   }
   /// Bars that are too narrow for the mouse are one path per colour and lane: a traced step can have thousands.
+  void add_narrow(double left, double top, double width, double height, const Kind& kind) {
+    narrow_[kind.colour] += text("M", svg_number(left, 1), " ", svg_number(top), "h", svg_number(width, 1), "v",
+                                 svg_number(height), "h-", svg_number(width, 1), "z");
+  }
   void flush() {
     for (const auto& [colour, path] : narrow_) svg_ += text("<path fill=\"", colour, "\" d=\"", path, "\"/>\n");
     narrow_.clear();
@@ -118,7 +119,30 @@ class Canvas {
 
 Span later(const Span& span, double seconds) { return {span.begin + seconds, span.end + seconds}; }
 
+/// A little shorter, so that neighbours can be told apart.
+Span apart(const Span& span) { return {span.begin, span.end - std::min(span.length() / 4, 0.0004)}; }
+
 std::string letter(schedule::ActionKind kind) { return std::string(1, "FBIW"[static_cast<std::size_t>(kind)]); }
+
+/// Calls that are on their way at the same time are drawn one below the other.
+void draw_calls(Canvas& canvas, const std::string& axis, std::vector<std::pair<const TracedCall*, Span>> calls) {
+  constexpr std::size_t kMostLevels = 3;
+  std::ranges::stable_sort(calls, {}, [](const auto& call) { return call.second.begin; });
+  std::vector<double> free_from;  // by level
+  std::vector<std::size_t> levels;
+  for (const auto& [call, span] : calls) {
+    auto level = std::ranges::find_if(free_from, [&](double time) { return time <= span.begin; });
+    if (level == free_from.end() && free_from.size() == kMostLevels) level = std::ranges::min_element(free_from);
+    if (level == free_from.end()) level = free_from.insert(level, 0);
+    *level = span.end;
+    levels.push_back(static_cast<std::size_t>(level - free_from.begin()));
+  }
+  canvas.lane(axis);
+  for (std::size_t i = 0; i < calls.size(); ++i)
+    canvas.bar(apart(calls[i].second), kind_of(calls[i].first->op), "",
+               text(calls[i].first->what, " on ", calls[i].first->group), static_cast<int>(levels[i]),
+               static_cast<int>(free_from.size()));
+}
 
 /// One rank in all steps: actions and the update, the layers in them, and a lane for the calls of each axis.
 void draw_rank(Canvas& canvas, const std::vector<std::pair<const RankTrace*, double>>& steps) {
@@ -134,20 +158,17 @@ void draw_rank(Canvas& canvas, const std::vector<std::pair<const RankTrace*, dou
   }
   canvas.lane("layers");
   for (const auto& [rank, begin] : steps)
-    for (const TracedLayer& layer : rank->layers) {
-      Span span = later(layer.span, begin);
-      span.end -= std::min(span.length() / 4, 0.0004);  // so that neighbours can be told apart
-      canvas.bar(span, layer.backward ? kBackward : kForward, layer.name, layer.name);
-    }
+    for (const TracedLayer& layer : rank->layers)
+      canvas.bar(apart(later(layer.span, begin)), layer.backward ? kBackward : kForward, layer.name, layer.name);
   std::set<std::string> axes;
   for (const auto& [rank, begin] : steps)
     for (const TracedCall& call : rank->calls) axes.insert(parse_group(call.group).name);
   for (const std::string& axis : axes) {
-    canvas.lane(axis);
+    std::vector<std::pair<const TracedCall*, Span>> calls;
     for (const auto& [rank, begin] : steps)
       for (const TracedCall& call : rank->calls)
-        if (parse_group(call.group).name == axis)
-          canvas.bar(later(call.span, begin), kind_of(call.op), "", text(call.what, " on ", call.group));
+        if (parse_group(call.group).name == axis) calls.emplace_back(&call, later(call.span, begin));
+    draw_calls(canvas, axis, std::move(calls));
   }
 }
 

@@ -104,6 +104,7 @@ button.entry:focus-visible{outline:2px solid var(--accent);outline-offset:2px;bo
 .tick.y{right:100%;transform:translate(-7px,-50%)}
 .tick.y.right{right:auto;left:100%;transform:translate(7px,-50%)}
 .tick.x{top:100%;transform:translate(-50%,7px)}
+.tick.x.end{transform:translate(-100%,7px)}
 .ytitle{position:absolute;left:0;top:0;font-size:12px;color:var(--muted);line-height:1.2}
 .ytitle.right{left:auto;right:0}
 .xtitle{text-align:center;font-size:12px;color:var(--muted);padding-top:22px;min-height:26px}
@@ -143,6 +144,7 @@ summary{cursor:pointer;color:var(--accent);font-size:14px}
 .row.axis .lane{height:16px;border-top:1px solid var(--line)}
 .row.axis .tick.x{top:0;transform:translate(-50%,5px)}
 .row.axis .tick.x:first-child{transform:translate(0,5px)}
+.row.axis .tick.x.end{transform:translate(-100%,5px)}
 .idle{position:absolute;top:6%;bottom:6%;
   background:repeating-linear-gradient(135deg,var(--hatch) 0 2px,transparent 2px 6px);border-radius:2px}
 .lane rect.thin{fill-opacity:.55}

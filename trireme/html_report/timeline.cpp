@@ -5,6 +5,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
 #include "trireme/base/svg.hpp"
+#include "trireme/html_report/html.hpp"
 
 namespace trireme::html_report {
 namespace {
@@ -44,8 +45,8 @@ std::string timeline_html(const std::vector<TimelineRow>& rows, double seconds, 
   }
   std::string labels;
   for (const double tick : ticks_between(0, seconds, 6))
-    labels += text("<span class=\"tick x\" style=\"left:", svg_number(100 * tick / seconds), "%\">",
-                   tick == 0 ? "0" : human_seconds(tick), "</span>");
+    labels += text("<span class=\"", x_tick_class(tick / seconds), "\" style=\"left:", svg_number(100 * tick / seconds),
+                   "%\">", tick == 0 ? "0" : human_seconds(tick), "</span>");
   return out + text("<div class=\"row axis\"><span class=\"rowlabel\"></span><div class=\"lane\">", labels,
                     "</div></div></div>\n");
 }
