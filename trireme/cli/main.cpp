@@ -1,6 +1,7 @@
 // Entry point of the command line program: see command_line.cpp.
 #include <exception>
 
+#include "trireme/base/process_end.hpp"
 #include "trireme/base/process_limits.hpp"
 #include "trireme/cli/commands.hpp"
 
@@ -12,4 +13,4 @@ void before_libraries(int, char**, char**) { std::set_terminate(trireme::termina
 
 }  // namespace
 
-int main(int argc, char** argv) { return trireme::cli::run_main(argc, argv); }
+int main(int argc, char** argv) { trireme::end_process(trireme::cli::run_main(argc, argv)); }
