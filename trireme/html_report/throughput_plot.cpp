@@ -35,7 +35,8 @@ std::string flops_caption(const RunFiles& run, std::size_t index) {
         " Model FLOPs per token: 6 &times; (weights of the matmuls, without the embedding lookup) + 6 L h s "
         "(causal scores; L layers, h = heads &times; head size, s = ",
         c.training.seq_len, ") = ", figure_html(figure_name(index, "flops_per_token"), model, human_count(model)),
-        ". MFU = model FLOPs per token &times; tokens/s per rank &divide; metrics.peak_tflops. HFU also counts "
+        ". MFU = model FLOPs per token &times; tokens/s per rank &divide; peak of the device (metrics.peak_tflops, or "
+        "the data sheet of the GPU). HFU also counts "
         "the FLOPs that are recomputed in backward: ",
         figure_html(figure_name(index, "recomputed_flops_per_token"), again, human_count(again)),
         " per token (activation_checkpoint.mode = ", xml_escaped(c.activation_checkpoint.mode), ").");

@@ -17,8 +17,10 @@
 #include "trireme/config/schema/family.hpp"
 #include "trireme/config/schema/pipeline.hpp"
 #include "trireme/planner/memory.hpp"
+#include "trireme/planner/peak_tflops.hpp"
 #include "trireme/report/events_file.hpp"
 #include "trireme/report/run_folder.hpp"
+#include "trireme/runtime/rank/gpu_name.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
 #include "trireme/schedule/replay.hpp"
 #include "trireme/train/run_header.hpp"
@@ -53,6 +55,10 @@ TrainingReport::TrainingReport(const Config& config, const ParallelContext& cont
       folder_(io.folder),
       output_(config, io.folder, io.out, io.terminal),
       first_step_(resumed != nullptr ? resumed->step + 1 : 1) {
+  const at::Device device = context.device();
+  peak_tflops_ = config_.metrics.peak_tflops;
+  if (peak_tflops_ == 0 && device.is_cuda())
+    peak_tflops_ = planner::peak_tflops(gpu_name(device.index()), config_.precision.param);
   if (resumed != nullptr) {
     output_.continue_from(resumed->loss_window, resumed->norm_window);
     tokens_ = resumed->tokens;
@@ -86,6 +92,8 @@ void TrainingReport::note_start(const TrainIo& io, const std::string& backend) c
                      {"ranks_per_host", env.local_world_size},
                      {"backend", backend},
                      {"device", context_.device().is_cuda() ? "cuda" : "cpu"},
+                     {"device_name", context_.device().is_cuda() ? gpu_name(context_.device().index()) : ""},
+                     {"peak_tflops", peak_tflops_},
                      {"compute_dtype", config_.precision.param},
                      {"layout", context_.mesh().grid().str()},
                      {"step", first_step_},
@@ -184,9 +192,9 @@ void TrainingReport::step(std::int64_t step, const StepResult& result, std::int6
   record.tflops_per_rank = flops_per_token_ * rate / ranks / 1e12;
   const double hardware = (flops_per_token_ + recomputed_flops_per_token_) * rate / ranks / 1e12;
   if (recomputed_flops_per_token_ > 0) record.hardware_tflops_per_rank = hardware;
-  if (const double peak = config_.metrics.peak_tflops; peak > 0) {
-    record.mfu = *record.tflops_per_rank / peak;
-    record.hfu = hardware / peak;
+  if (peak_tflops_ > 0) {
+    record.mfu = *record.tflops_per_rank / peak_tflops_;
+    record.hfu = hardware / peak_tflops_;
   }
   if (result.start_bytes) record.mem_start_gib = static_cast<double>(*result.start_bytes) / 0x1p30;
   const ModelConfig& m = config_.model;

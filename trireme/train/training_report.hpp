@@ -78,6 +78,7 @@ class TrainingReport {
   const std::filesystem::path folder_;  // of the run
   RunOutput output_;
   double predicted_bytes_ = 0;
+  double peak_tflops_ = 0;            // of a rank's device; 0: not known
   std::int64_t counted_seq_len_ = 0;  // for which flops_per_token_ is
   double flops_per_token_ = 0, recomputed_flops_per_token_ = 0;
   double ideal_bubble_ = 0;  // with actions of equal length and free transfers

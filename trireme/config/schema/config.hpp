@@ -196,7 +196,7 @@ struct MetricsConfig {
   std::string console = "auto";
   bool tensorboard = true;
   std::vector<std::string> hub_command;  // empty: off
-  double peak_tflops = 0;                // 0: unknown
+  double peak_tflops = 0;                // 0: that of the GPU, if it is known
 };
 
 struct ProfilerConfig {

@@ -335,7 +335,9 @@ std::vector<Field> fields(Config& c) {
       filled(
           {"metrics.hub_command", &c.metrics.hub_command, "command that uploads the event folder {dir}; empty = none"}),
       {"metrics.peak_tflops", &c.metrics.peak_tflops,
-       "dense peak of one device in the compute dtype, which mfu and hfu are shares of; 0 = unknown", 0, 1e9},
+       "dense peak of one device in the compute dtype, which mfu and hfu are shares of; 0 = that of the GPU, if it is "
+       "known",
+       0, 1e9},
 
       {"profiler.steps", &c.profiler.steps, "steps to trace: phases, layers, collectives, memory", 1, kMaxCount},
       {"profiler.operations", &c.profiler.operations,

@@ -6,6 +6,7 @@
 namespace trireme::config {
 namespace {
 
+/// Without dropout, as pre-training is done today. Hugging Face folders have their own value.
 ModelConfig gpt2(std::int64_t layers, std::int64_t heads, std::int64_t hidden) {
   ModelConfig m;
   m.model_type = "gpt2";
@@ -17,7 +18,6 @@ ModelConfig gpt2(std::int64_t layers, std::int64_t heads, std::int64_t hidden) {
   m.hidden_act = "gelu_new";
   m.norm_eps = 1e-5;
   m.tie_word_embeddings = true;
-  m.embd_pdrop = m.resid_pdrop = m.attention_dropout = 0.1;
   return m;
 }
 
@@ -25,6 +25,7 @@ ModelConfig gpt2(std::int64_t layers, std::int64_t heads, std::int64_t hidden) {
 ModelConfig gpt3_175b() {
   ModelConfig m = gpt2(96, 96, 12288);
   m.max_position_embeddings = 2048;
+  m.embd_pdrop = m.resid_pdrop = m.attention_dropout = 0.1;  // which published activation sizes count
   return m;
 }
 

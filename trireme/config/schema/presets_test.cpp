@@ -40,7 +40,7 @@ TEST(Presets, HaveThePublicNumbers) {
       {"gpt2", "model.model_type", "\"gpt2\""},
       {"gpt2", "model.hidden_act", "\"gelu_new\""},
       {"gpt2", "model.max_position_embeddings", "1024"},
-      {"gpt2", "model.resid_pdrop", "0.1"},
+      {"gpt2", "model.resid_pdrop", "0.0"},
       {"gpt2-xl", "model.num_attention_heads", "25"},
       {"gpt3-175b", "model.num_hidden_layers", "96"},
       {"gpt3-175b", "model.hidden_size", "12288"},
