@@ -30,7 +30,7 @@ def run(trireme, ranks, *flags):
         path = pathlib.Path(folder)
         (path / "demo.toml").write_text(config())
         subprocess.run([trireme, "train", "demo.toml", "-n", str(ranks), "--parallelism.dp", "-1", "--training.steps", str(STEPS),
-                        "--run.dir", "runs", "--checkpoint.interval", "0", "--metrics.console", "quiet", *flags], cwd=folder, check=True,
+                        "--run.dir", "runs", "--checkpoint.interval", "0", "--metrics.console", "plain", *flags], cwd=folder, check=True,
                        stdout=subprocess.DEVNULL)
         lines = (path / "runs/latest/metrics.jsonl").read_text().splitlines()
     return [row for row in map(json.loads, lines) if row["step"] >= FIRST]

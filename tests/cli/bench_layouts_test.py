@@ -50,6 +50,12 @@ class Layouts(unittest.TestCase):
             self.assertGreater(float(rows[3]["bubble_frac"]), 0)
             xml.etree.ElementTree.parse(pathlib.Path(folder) / "out/layouts.svg")
 
+    def test_several_tasks_of_a_launcher_are_refused(self):
+        done = subprocess.run([TRIREME, "bench", str(ROOT / "examples/tiny.toml"), "-n", "2", "--layouts", "dp2"], capture_output=True, text=True,
+                              timeout=60, env={**os.environ, "WORLD_SIZE": "4"})
+        self.assertEqual(done.returncode, 64, done.stderr)
+        self.assertIn("it starts the ranks itself\n  fix: ", done.stderr)
+
     def test_a_layout_that_fails_is_a_row_and_an_exit_code(self):
         with tempfile.TemporaryDirectory() as folder:
             done = self.bench(folder, "-n", "3", "--layouts", "tp3")
@@ -103,6 +109,8 @@ class Doctor(unittest.TestCase):
         for name in ("libtorch", "backends", "GPUs", "/dev/shm", "open files", "CPU clock", "cores", "memory"):
             self.assertIn(name, found)
         self.assertNotIn("all-reduce", json.loads(trireme("doctor", "--json", "--quick").stdout))
+        done = subprocess.run([TRIREME, "doctor", "--json"], capture_output=True, text=True, timeout=60, env={**os.environ, "TMPDIR": "/no/such"})
+        self.assertEqual((done.returncode, json.loads(done.stdout)["all-reduce"]["found"]), (0, "not tried"), done.stderr)
 
 
 class Completion(unittest.TestCase):

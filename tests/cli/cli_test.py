@@ -81,7 +81,7 @@ class Cli(unittest.TestCase):
     def test_schedule_of_a_file(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "mine.txt"
-            path.write_text(self.ok("schedule", "zb1p", "--stages", "3", "--microbatches", "4", "--text"))
+            path.write_text(self.ok("schedule", "zb1p", "--stages", "3", "--microbatches", "4", "--text", "--svg", f"{folder}/x.svg"))
             self.assertIn("zb1p: 3 ranks, 4 microbatches", self.ok("schedule", "--file", str(path)))
             path.write_text(path.read_text().replace("1F0 ", "", 1))
             said = self.fails(64, "schedule", "--file", str(path))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs the commands of README.md, CONTRIBUTING.md and docs/. A command that one machine without a GPU can run is run as the page has it,
-in a folder with the files that the pages speak of. The others are in NOT_RUN with the reason: their names and options must exist.
+in a folder with the files that the pages refer to. The others are in NOT_RUN with the reason: their names and options must exist.
 
 usage: docs_commands_test.py TRIREME      with TRIREME_CAMPAIGN=1 also the commands of SHORTER as the pages have them; -v shows times
 """

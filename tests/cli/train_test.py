@@ -383,6 +383,16 @@ class Numbers(TrainTest):
         self.assertIn("4 updates skipped", run.stdout)
 
 
+    def test_what_a_run_says_is_next_works(self):
+        run = self.ok(two_ranks())
+        first, *others = re.search(r"(?m)^next +(.*(?:\n +trireme .*)*)", run.stdout)[1].splitlines()
+        commands = [line.strip() for line in (first, *others)]
+        self.assertEqual([command.split()[1] for command in commands], ["report", "generate", "verify"])
+        for command in commands:
+            done = subprocess.run(["sh", "-c", command.replace("trireme ", f"{options.trireme} ", 1)], cwd=run.folder, env=environment(),
+                                  capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 0, f"{command}\n{done.stdout}{done.stderr}")
+
     def test_memory_of_the_examples_is_predicted(self):
         demo = (SOURCE / "examples/demo.toml").read_text()
         for pattern, instead in ((r"build/demo/sources\.ds", "synthetic"), (r"(?m)^path = .*$", ""), (r"(?s)\[validation\].*?(?=\[opt)", "")):
@@ -391,8 +401,8 @@ class Numbers(TrainTest):
             with self.subTest(name):
                 folder = fresh_folder()
                 (folder / "e.toml").write_text(demo if name == "demo" else (SOURCE / f"examples/{name}.toml").read_text())
-                run = self.ok(train("--training.steps", "3", "--lr_scheduler.warmup_steps", "1", "--run.dir", "runs", n=n, folder=folder,
-                                    config="e.toml"))
+                run = self.ok(train("--training.steps", "3", "--lr_scheduler.warmup_steps", "1", "--run.dir", "runs", "--model.dtype", "float32",
+                                    n=n, folder=folder, config="e.toml"))
                 said = re.search(r"memory predicted [\d.]+ MiB, measured [\d.]+ MiB \(([+-][\d.]+)%\)", run.stdout)
                 self.assertTrue(said, run)
                 self.assertLess(abs(float(said[1])), 10, run)
@@ -402,7 +412,9 @@ class Numbers(TrainTest):
         one = self.ok(train(*words))
         rows = one.metrics()
         skipped = [row["step"] for row in rows if row["skipped"]]
-        self.assertEqual(skipped, [row["step"] for row in rows if (row.get("grad_norm_z") or 0) > 0.8])
+        for row in rows:
+            if abs(row.get("grad_norm_z", 0) - 0.8) > 0.01:  # it is rounded
+                self.assertEqual(row["skipped"], row.get("grad_norm_z", 0) > 0.8, row)
         self.assertTrue(0 < len(skipped) < 12, skipped)
         for step in skipped:
             self.assertRegex(one.stdout + one.stderr, rf"warning: step {step}: update skipped, its gradient norm of [0-9.]+ is beyond "

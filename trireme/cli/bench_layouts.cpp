@@ -1,6 +1,7 @@
 // `trireme bench CONFIG -n N --layouts dp4,tp4,dp2.tp2`: trains with each layout, and shows speed and parity.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -83,6 +84,11 @@ struct LayoutSpeed {
 class LayoutBench {
  public:
   LayoutBench(const BenchLayoutsCommand& command, Console& console) : command_(command), console_(console) {
+    for (const char* size : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"})
+      if (const char* tasks = std::getenv(size); tasks != nullptr && std::atoi(tasks) > 1)
+        throw ConfigError(
+            text("bench --layouts in each of ", tasks, " tasks (", size, " = ", tasks,
+                 "): it starts the ranks itself\n  fix: start it once, without torchrun, srun or mpirun"));
     config::LoadedConfig loaded = config::load_config(command.file, with({{"dp", command.ranks}}));
     config::check_config(loaded, {.ranks = command.ranks, .how = text("-n ", command.ranks), .ranks_of_a_host = 0});
     config_ = loaded.config;

@@ -112,7 +112,9 @@ TableRow clock_row() {
 
 /// Two ranks of this host, which meet, connect and sum 4 MiB: what every training does first.
 TableRow all_reduce_row() {
-  const std::filesystem::path temporary = std::filesystem::temp_directory_path();
+  std::error_code missing;
+  const std::filesystem::path temporary = std::filesystem::temp_directory_path(missing);
+  if (missing) return {"all-reduce", "not tried", text("no folder for temporary files: ", missing.message())};
   std::string folder = temporary / "trireme-doctor-XXXXXX";
   if (::mkdtemp(folder.data()) == nullptr)
     return {"all-reduce", "not tried", text(temporary.string(), ": ", errno_text(errno))};

@@ -37,6 +37,8 @@ void write_drawing(const fs::path& output, const std::string& contents, const ch
 ExitCode write_timeline(const ReportOptions& options, Console& console) {
   require<ConfigError>(options.runs.size() == 1, "--timeline with ", options.runs.size(),
                        " runs: it is of one\n  fix: one file per run");
+  require<ConfigError>(options.output.empty() && !options.watch && !options.open,
+                       "--timeline writes one drawing, and no page\n  fix: without -o, --watch and --open");
   const html_report::RunFiles run = html_report::read_run(options.runs.front());
   for (const std::string& problem : run.problems) console.err << "warning: " << problem << "\n";
   const std::string svg = html_report::step_timeline_svg(run);
@@ -46,11 +48,13 @@ ExitCode write_timeline(const ReportOptions& options, Console& console) {
   return ExitCode::done;
 }
 
-WrittenReport write_report(const ReportOptions& options, const fs::path& output, Console& console) {
+WrittenReport write_report(const ReportOptions& options, const fs::path& output,
+                           html_report::OperationTraces& operations, Console& console) {
   std::vector<html_report::RunFiles> runs;
   WrittenReport written;
   for (const std::string& folder : options.runs) {
     runs.push_back(html_report::read_run(folder));
+    operations.add_to(runs.back());
     written.running |= html_report::state_of(runs.back()).kind == RunState::Kind::running;
     for (const std::string& problem : runs.back().problems)
       if (!options.watch) console.err << "warning: " << runs.back().name << ": " << problem << "\n";
@@ -73,14 +77,15 @@ bool open_in_browser(const fs::path& page) {
 }
 
 /// Until no run goes on any more, or a signal.
-void watch(const ReportOptions& options, const fs::path& output, Console& console) {
+void watch(const ReportOptions& options, const fs::path& output, html_report::OperationTraces& operations,
+           Console& console) {
   const StopSignals signals(StopSignals::Then::note);
   for (;;) {
     for (int tenths = 0; tenths < 10 * options.interval_s; ++tenths) {
       if (StopSignals::received() != 0) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
-    if (!write_report(options, output, console).running) return;
+    if (!write_report(options, output, operations, console).running) return;
   }
 }
 
@@ -94,7 +99,8 @@ ExitCode run_report(const ReportOptions& options, Console& console) {
   if (!options.timeline.empty()) return write_timeline(options, console);
   const fs::path output =
       options.output.empty() ? fs::path(options.runs.front()) / "report.html" : fs::path(options.output);
-  const WrittenReport written = write_report(options, output, console);
+  html_report::OperationTraces operations;
+  const WrittenReport written = write_report(options, output, operations, console);
   console.out << "written to " << output.string() << " (" << human_bytes(static_cast<double>(written.bytes)) << ")"
               << std::endl;
   if (options.open && !open_in_browser(output))
@@ -102,7 +108,7 @@ ExitCode run_report(const ReportOptions& options, Console& console) {
   if (options.watch && written.running) {
     console.out << "watching: written again every " << options.interval_s << " s until the run ends or Ctrl-C"
                 << std::endl;
-    watch(options, output, console);
+    watch(options, output, operations, console);
   }
   return ExitCode::done;
 }

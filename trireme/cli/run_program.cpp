@@ -18,7 +18,7 @@ namespace trireme::cli {
 namespace {
 
 /// The environment without what a launcher (torchrun, srun, mpirun, Kubernetes, `trireme launch`) tells its ranks: the
-/// program is started for itself, and must not take this process's place in a job.
+/// program is started as a job of its own, and must not take this process's place in another.
 std::vector<char*> environment_without_launcher() {
   std::vector<char*> out;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -42,7 +42,12 @@ std::vector<char*> environment_without_launcher() {
                                                           "JOB_COMPLETION_INDEX=",
                                                           "TRIREME_JOB_ID=",
                                                           "TRIREME_ATTEMPT=",
-                                                          "TRIREME_SECRET="},
+                                                          "TRIREME_SECRET=",
+                                                          "TRIREME_LAUNCH",
+                                                          "TRIREME_LIFELINE_FD=",
+                                                          "TRIREME_BLACK_BOX_FD=",
+                                                          "TRIREME_START_ID=",
+                                                          "TRIREME_HANG_FOLDER="},
                                                [&](const char* start) { return word.starts_with(start); });
     if (!launchers) out.push_back(*variable);
   }

@@ -57,7 +57,7 @@ ExitCode run_schedule(const ScheduleOptions& o, Console& console) {
   }
   if (!o.svg.empty()) {
     replace_file(o.svg, schedule::draw_svg(schedule, replayed));
-    console.out << "written to " << o.svg << "\n";
+    (o.print_text ? console.err : console.out) << "written to " << o.svg << "\n";
   }
   return ExitCode::done;
 }

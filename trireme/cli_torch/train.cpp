@@ -11,6 +11,7 @@
 #include "trireme/base/human.hpp"
 #include "trireme/base/process_limits.hpp"
 #include "trireme/base/process_start.hpp"
+#include "trireme/base/shell_word.hpp"
 #include "trireme/base/stop_signals.hpp"
 #include "trireme/cli/commands.hpp"
 #include "trireme/comm/group_text.hpp"
@@ -91,23 +92,13 @@ std::filesystem::path free_log_folder(const std::filesystem::path& run) {
 
 /// The command line as a person would type it again, without what a launcher adds for its ranks.
 std::string typed_command(const std::vector<std::string>& words) {
-  const auto quoted = [](const std::string& word) {
-    constexpr std::string_view kPlain = "-_./=:,+@%";
-    if (!word.empty() && std::ranges::all_of(word, [&](char c) {
-          return std::isalnum(static_cast<unsigned char>(c)) != 0 || kPlain.find(c) != std::string_view::npos;
-        }))
-      return word;
-    std::string out = "'";
-    for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    return out + "'";
-  };
   std::string out = "trireme";
   for (std::size_t i = 1; i < words.size(); ++i) {
     if (words[i] == "--terminal-color") continue;
     if (words[i] == "--run-folder" || words[i] == "--config-copy" || words[i] == "--terminal-width")
       ++i;  // and its value
     else
-      out += " " + quoted(words[i]);
+      out += " " + shell_word(words[i]);
   }
   return out;
 }

@@ -145,6 +145,7 @@ void Transfer::begin_step(std::function<std::int64_t(int)> shape_key, Shapes kno
 void Transfer::learn_shapes(Channel& channel, const TransferId& id, const Tensors& tensors) {
   const Shapes shapes = shapes_of(tensors);
   const auto [known, is_new] = shapes_.try_emplace(key_of(id), known_.empty() ? shapes : known_);
+  require(known_.empty() || known_ == shapes, str(id), " have other shapes or dtypes than those that were given");
   require(known->second == shapes, str(id), " have other shapes or dtypes than those of earlier microbatches",
           "\n  fix: pad the microbatches to one shape, or give them another shape key");
   if (!is_new || !known_.empty()) return;

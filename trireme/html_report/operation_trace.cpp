@@ -21,11 +21,18 @@ struct TimedEvent {
 };
 
 constexpr double kMicrosecond = 1e-6;
+constexpr std::size_t kMaxOperationsText = 256 << 20;  // takes ten times as much memory
 
-/// In microseconds, as in the file: times since 1970 in seconds would lose the last digits.
-double time_of(const Events& event, const char* key) {
+/// Times are in microseconds, as in the file: in seconds since 1970 they would lose the last digits.
+double number_in(const Events& event, const char* key) {
   const auto found = event.find(key);
   return found != event.end() && found->is_number() ? found->get<double>() : 0;
+}
+
+/// Without a copy: that of a deeply nested value would overflow the stack.
+const std::string* word_in(const Events& event, const char* key) {
+  const auto found = event.find(key);
+  return found != event.end() && found->is_string() ? found->get_ptr<const std::string*>() : nullptr;
 }
 
 /// The time of each event without those inside it, by name. Events of one thread nest.
@@ -57,30 +64,30 @@ std::vector<OperationTime> longest_first(std::map<std::string, OperationTime>&& 
 }  // namespace
 
 OperationTrace read_operation_trace(const std::filesystem::path& path) {
-  const Events json = Events::parse(trace_text(path), nullptr, /*allow_exceptions=*/false);
+  const Events json = Events::parse(trace_text(path, kMaxOperationsText), nullptr, /*allow_exceptions=*/false);
   const auto events = json.is_object() ? json.find("traceEvents") : json.end();
   require<DataError>(events != json.end() && events->is_array(), path.string(),
                      ": not a trace\n  fix: remove it, and profile again (profiler.operations)");
-  std::map<std::string, std::vector<TimedEvent>> threads;
+  std::map<double, std::vector<TimedEvent>> threads;
   std::map<std::string, OperationTime> kernels;
   std::vector<Span> busy;
   Span all{1e300, -1e300};
   for (const Events& event : *events) {
-    if (!event.is_object() || event.value("ph", Events()) != "X") continue;
-    const auto name = event.find("name"), category = event.find("cat");
-    if (name == event.end() || !name->is_string() || category == event.end() || !category->is_string()) continue;
+    if (!event.is_object()) continue;
+    const std::string *phase = word_in(event, "ph"), *name = word_in(event, "name"), *category = word_in(event, "cat");
+    if (phase == nullptr || *phase != "X" || name == nullptr || category == nullptr) continue;
     const bool on_gpu = *category == "kernel" || *category == "gpu_memcpy" || *category == "gpu_memset";
     if (!on_gpu && *category != "cpu_op") continue;
-    const double begin = time_of(event, "ts"), length = std::max(0.0, time_of(event, "dur"));
+    const double begin = number_in(event, "ts"), length = std::max(0.0, number_in(event, "dur"));
     const Span span{begin, begin + length};
     all = {std::min(all.begin, span.begin), std::max(all.end, span.end)};
     if (on_gpu) {
-      OperationTime& kernel = kernels[name->get<std::string>()];
+      OperationTime& kernel = kernels[*name];
       ++kernel.count;
       kernel.seconds += length * kMicrosecond;
       busy.push_back(span);
     } else {
-      threads[event.value("tid", Events()).dump()].push_back({name->get_ptr<const std::string*>(), span, length});
+      threads[number_in(event, "tid")].push_back({name, span, length});
     }
   }
   std::map<std::string, OperationTime> host;

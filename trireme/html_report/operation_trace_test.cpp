@@ -56,6 +56,9 @@ TEST(OperationTrace, WhatIsNoTraceIsNamed) {
     EXPECT_THROW(read_operation_trace(path), DataError) << contents;
   }
   EXPECT_EQ(read("").seconds, 0);
+  const std::string deep(100'000, '['), close(100'000, ']');
+  EXPECT_TRUE(read(text(R"({"ph": )", deep, close, R"(, "cat": "cpu_op", "name": "x", "tid": 1},)")).host.empty());
+  EXPECT_EQ(read(text(R"({"ph": "X", "cat": "cpu_op", "name": "x", "tid": )", deep, close, "},")).host.size(), 1u);
   EXPECT_TRUE(read(R"({"ph": "X", "cat": 3, "name": [], "ts": "x"}, {"ph": "X"}, 5,)").host.empty());
 }
 

@@ -131,33 +131,27 @@ fs::path trace_folder(const RunFiles& run) {
   return run.folder / (run.config ? run.config->config.profiler.dir : "trace");
 }
 
-/// "rank0.step5.pt.trace.json.gz". Reading one takes a second for 100,000 events: only one is read.
-void read_operations(RunFiles& run) {
-  struct File {
-    std::int64_t rank = 0, step = 0;
-    fs::path path;
-  };
-  std::optional<File> best;
+struct OperationFile {
+  std::int64_t rank = 0, step = 0;
+  fs::path path;
+};
+
+/// "rank0.step5.pt.trace.json.gz": of the lowest rank, the newest.
+std::optional<OperationFile> newest_operations(const RunFiles& run) {
+  std::optional<OperationFile> best;
   std::error_code error;
   for (auto file = fs::directory_iterator(trace_folder(run) / "operations", error);
        !error && file != fs::directory_iterator(); file.increment(error)) {
     const std::string name = file->path().filename();
-    const std::size_t dot = name.find('.');
+    const std::size_t dot = std::min(name.find('.'), name.size());
     const auto rank = number_behind(name.substr(0, dot), "rank");
     if (!rank || *rank < 0 || *rank >= Grid::kMaxRanks) continue;
     for (const char* ending : {".pt.trace.json", ".pt.trace.json.gz"})
       if (const auto step = number_behind(name.substr(dot), ".step", ending))
         if (!best || std::pair(-*rank, *step) > std::pair(-best->rank, best->step))
-          best = File{*rank, *step, file->path()};
+          best = OperationFile{*rank, *step, file->path()};
   }
-  if (!best) return;
-  try {
-    run.operations = read_operation_trace(best->path);
-    run.operations->rank = static_cast<int>(best->rank);
-    run.operations->last_step = best->step;
-  } catch (const Error& e) {
-    run.problems.emplace_back(e.what());
-  }
+  return best;
 }
 
 void read_traces(RunFiles& run) {
@@ -255,8 +249,26 @@ RunFiles read_run(const fs::path& folder) {
   read_ranks(run);
   read_config(run);
   read_traces(run);
-  read_operations(run);
   return run;
+}
+
+void OperationTraces::add_to(RunFiles& run) {
+  const std::optional<OperationFile> file = newest_operations(run);
+  if (!file) return;
+  std::error_code error;
+  const fs::file_time_type changed = fs::last_write_time(file->path, error);
+  try {
+    Known& known = known_[file->path];
+    if (!known.trace || known.changed != changed) {
+      known.trace = read_operation_trace(file->path);
+      known.changed = changed;
+    }
+    run.operations = known.trace;
+    run.operations->rank = static_cast<int>(file->rank);
+    run.operations->last_step = file->step;
+  } catch (const Error& e) {
+    run.problems.emplace_back(e.what());
+  }
 }
 
 }  // namespace trireme::html_report

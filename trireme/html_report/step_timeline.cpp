@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <string_view>
 #include <vector>
 
@@ -14,6 +13,7 @@ namespace trireme::html_report {
 namespace {
 
 constexpr double kWidth = 1200, kLeft = 70, kRight = 15, kTop = 58, kLane = 15, kLaneGap = 2, kRankGap = 8;
+constexpr double kLeftOut = 0.1;    // of a step: the space for steps that were not traced
 constexpr double kLeastTitled = 3;  // width of a bar that tells what it is under the mouse
 constexpr double kLetter = 6.2;     // width of one at the font size of labels
 
@@ -53,7 +53,8 @@ class Canvas {
   /// `level` of `levels`: the part of the lane's height that it takes, from above.
   void bar(const Span& span, const Kind& kind, const std::string& label, const std::string& title, int level = 0,
            int levels = 1) {
-    const double width = std::max(0.4, x(span.end) - x(span.begin)), height = kLane / levels;
+    // A little narrower than it is long, so that neighbours can be told apart.
+    const double width = std::max(0.4, x(span.end) - x(span.begin) - 0.5), height = kLane / levels;
     const double top = y_ - kLane + height * level;
     show(kind);
     if (width < kLeastTitled) return add_narrow(x(span.begin), top, width, height, kind);
@@ -119,13 +120,12 @@ class Canvas {
 
 Span later(const Span& span, double seconds) { return {span.begin + seconds, span.end + seconds}; }
 
-/// A little shorter, so that neighbours can be told apart.
-Span apart(const Span& span) { return {span.begin, span.end - std::min(span.length() / 4, 0.0004)}; }
-
 std::string letter(schedule::ActionKind kind) { return std::string(1, "FBIW"[static_cast<std::size_t>(kind)]); }
 
+using PlacedCalls = std::vector<std::pair<const TracedCall*, Span>>;
+
 /// Calls that are on their way at the same time are drawn one below the other.
-void draw_calls(Canvas& canvas, const std::string& axis, std::vector<std::pair<const TracedCall*, Span>> calls) {
+void draw_calls(Canvas& canvas, const std::string& axis, PlacedCalls calls) {
   constexpr std::size_t kMostLevels = 3;
   std::ranges::stable_sort(calls, {}, [](const auto& call) { return call.second.begin; });
   std::vector<double> free_from;  // by level
@@ -133,13 +133,15 @@ void draw_calls(Canvas& canvas, const std::string& axis, std::vector<std::pair<c
   for (const auto& [call, span] : calls) {
     auto level = std::ranges::find_if(free_from, [&](double time) { return time <= span.begin; });
     if (level == free_from.end() && free_from.size() == kMostLevels) level = std::ranges::min_element(free_from);
-    if (level == free_from.end()) level = free_from.insert(level, 0);
-    *level = span.end;
     levels.push_back(static_cast<std::size_t>(level - free_from.begin()));
+    if (level == free_from.end())
+      free_from.push_back(span.end);
+    else
+      *level = span.end;
   }
   canvas.lane(axis);
   for (std::size_t i = 0; i < calls.size(); ++i)
-    canvas.bar(apart(calls[i].second), kind_of(calls[i].first->op), "",
+    canvas.bar(calls[i].second, kind_of(calls[i].first->op), "",
                text(calls[i].first->what, " on ", calls[i].first->group), static_cast<int>(levels[i]),
                static_cast<int>(free_from.size()));
 }
@@ -159,17 +161,23 @@ void draw_rank(Canvas& canvas, const std::vector<std::pair<const RankTrace*, dou
   canvas.lane("layers");
   for (const auto& [rank, begin] : steps)
     for (const TracedLayer& layer : rank->layers)
-      canvas.bar(apart(later(layer.span, begin)), layer.backward ? kBackward : kForward, layer.name, layer.name);
-  std::set<std::string> axes;
+      canvas.bar(later(layer.span, begin), layer.backward ? kBackward : kForward, layer.name, layer.name);
+  constexpr std::size_t kMostAxes = 16;  // more are drawn together: a file may name any number
+  std::map<std::string, PlacedCalls> axes;
   for (const auto& [rank, begin] : steps)
-    for (const TracedCall& call : rank->calls) axes.insert(parse_group(call.group).name);
-  for (const std::string& axis : axes) {
-    std::vector<std::pair<const TracedCall*, Span>> calls;
-    for (const auto& [rank, begin] : steps)
-      for (const TracedCall& call : rank->calls)
-        if (parse_group(call.group).name == axis) calls.emplace_back(&call, later(call.span, begin));
-    draw_calls(canvas, axis, std::move(calls));
-  }
+    for (const TracedCall& call : rank->calls) {
+      const std::string axis = parse_group(call.group).name;
+      axes[axes.contains(axis) || axes.size() < kMostAxes ? axis : "others"].emplace_back(&call,
+                                                                                          later(call.span, begin));
+    }
+  for (auto& [axis, calls] : axes) draw_calls(canvas, axis, std::move(calls));
+}
+
+/// Until the last rank has ended it.
+double length_of(const TracedStep& step) {
+  double length = 0;
+  for (const RankTrace& rank : step.ranks) length = std::max(length, rank.step.end);
+  return length;
 }
 
 }  // namespace
@@ -177,17 +185,20 @@ void draw_rank(Canvas& canvas, const std::vector<std::pair<const RankTrace*, dou
 std::string step_timeline_svg(const RunFiles& run) {
   require<ConfigError>(!run.traces.empty(), run.folder.string(),
                        ": no step was traced\n  fix: --profiler.steps \"[5, 6, 7, 8]\" for the run");
-  const double first = run.traces.front().begin;
-  double end = 0;
+  double end = 0;  // of all steps so far, in the drawing
   std::map<int, std::vector<std::pair<const RankTrace*, double>>> ranks;
   std::vector<std::pair<double, std::string>> marks;
   for (const TracedStep& step : run.traces) {
-    const double begin = step.begin - first;
-    marks.emplace_back(begin, text("step ", step.step));
-    for (const RankTrace& rank : step.ranks) {
-      ranks[rank.rank].emplace_back(&rank, begin);
-      end = std::max(end, begin + rank.step.end);
+    // What lies between two steps that do not follow each other is left out.
+    double begin = end;
+    if (&step != &run.traces.front()) {
+      const TracedStep& before = *(&step - 1);
+      const double gap = step.begin - (before.begin + length_of(before));
+      begin += step.step == before.step + 1 ? std::max(0.0, gap) : kLeftOut * length_of(before);
     }
+    marks.emplace_back(begin, text("step ", step.step));
+    for (const RankTrace& rank : step.ranks) ranks[rank.rank].emplace_back(&rank, begin);
+    end = begin + length_of(step);
   }
   require<DataError>(end > 0, run.folder.string(), ": its traces have no times\n  fix: trace the steps again");
   Canvas canvas(end);

@@ -6,7 +6,8 @@
 
 namespace trireme::html_report {
 
-/// All traced steps from left to right, with the time between them. ConfigError if no step was traced.
+/// All traced steps from left to right. Time between steps that do not follow each other is left out. ConfigError if no
+/// step was traced.
 std::string step_timeline_svg(const RunFiles& run);
 
 }  // namespace trireme::html_report

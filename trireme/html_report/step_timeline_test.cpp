@@ -41,6 +41,32 @@ TEST(StepTimeline, DrawsStepsActionsAndCalls) {
   EXPECT_THAT(svg, AllOf(HasSubstr("height=\"7.5\""), HasSubstr("fill=\"#9a6dd7\" d=\"M"), Not(HasSubstr("nan"))));
 }
 
+/// The drawing is as long as the steps, whatever lies between them; what follows directly keeps its distance.
+TEST(StepTimeline, LeavesOutStepsThatWereNotTraced) {
+  RunFiles run = run_with_two_steps();
+  const auto mark_of_second = [&] {
+    const std::string svg = step_timeline_svg(run), before = "<line x1=\"";
+    const std::size_t second = svg.find(before, svg.find(before) + 1);
+    return std::stod(svg.substr(second + before.size()));
+  };
+  EXPECT_NEAR(mark_of_second(), 70 + 1115 * 1.0 / 2, 0.01);
+  run.traces[1].begin += 1;
+  EXPECT_NEAR(mark_of_second(), 70 + 1115 * 2.0 / 3, 0.01) << "a second between two steps";
+  run.traces[1].step = 500;
+  run.traces[1].begin += 1e6;
+  EXPECT_NEAR(mark_of_second(), 70 + 1115 * 1.1 / 2.1, 0.01);
+}
+
+TEST(StepTimeline, DrawsManyGroupsTogether) {
+  RunFiles run = run_with_two_steps();
+  for (int i = 0; i < 1000; ++i)
+    run.traces[0].ranks[0].calls.push_back(
+        {.op = "all_gather", .group = text("g", i, "{0,1}"), .what = "all_gather f32[1]", .bytes = {}, .span = {0, 1}});
+  const std::string svg = step_timeline_svg(run);
+  EXPECT_THAT(svg, HasSubstr(">others<"));
+  EXPECT_THAT(svg, Not(HasSubstr(">g999<")));
+}
+
 TEST(StepTimeline, NeedsATracedStep) {
   EXPECT_THROW(step_timeline_svg(RunFiles{}), ConfigError);
   RunFiles empty;

@@ -88,7 +88,7 @@ void add_counter(std::map<double, TracedMemory>& memory, const std::string& name
 void add_event(RankTrace& trace, std::map<double, TracedMemory>& memory, const Json& event) {
   const std::string phase = word_of(event, "ph"), name = word_of(event, "name"), category = word_of(event, "cat");
   const double begin = number_of(event, "ts") * 1e-6;
-  const Span span{begin, begin + number_of(event, "dur") * 1e-6};
+  const Span span{begin, begin + std::max(0.0, number_of(event, "dur")) * 1e-6};
   static const Json kNone = Json::object();
   const auto args = event.find("args");
   const Json& values = args != event.end() && args->is_object() ? *args : kNone;

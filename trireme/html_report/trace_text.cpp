@@ -10,12 +10,11 @@
 namespace trireme::html_report {
 namespace {
 
-constexpr std::uint64_t kMaxTraceBytes = 256 << 20;          // compressed
-constexpr std::size_t kMaxTraceText = std::size_t{1} << 30;  // a small file can be a huge text
+constexpr std::uint64_t kMaxTraceBytes = 256 << 20;  // compressed
 
 }  // namespace
 
-std::string trace_text(const std::filesystem::path& path) {
+std::string trace_text(const std::filesystem::path& path, std::size_t most) {
   const std::string packed = files::whole_file(path, kMaxTraceBytes, "a trace");
   if (path.extension() != ".gz") return packed;
   Gunzip gunzip(path.string());
@@ -25,7 +24,8 @@ std::string trace_text(const std::filesystem::path& path) {
   for (std::size_t taken = 1; taken > 0 || !in.empty();) {
     taken = gunzip.next(in, buffer);
     out.append(buffer.data(), taken);
-    require<DataError>(out.size() <= kMaxTraceText, path.string(), ": a trace of more than 1 GiB");
+    require<DataError>(out.size() <= most, path.string(), ": a trace of more than ", most >> 20,
+                       " MiB\n  fix: fewer steps (profiler.active)");
   }
   gunzip.finish();
   return out;

@@ -70,17 +70,33 @@ std::string labelled_line(const std::string& label, const std::string& text, con
 
 std::string wrapped_line(const std::string& label, const std::string& text, const Style& style, int width) {
   std::string out, line, next = label;
-  std::istringstream words(text);
+  const auto fits = [&](const std::string& words) {
+    return kLabelWidth + display_width(words) <= static_cast<std::size_t>(width);
+  };
   const auto end_line = [&] {
     out += labelled_line(next, line, style);
     next.clear();
     line.clear();
   };
+  const auto add = [&](const std::string& words) {
+    if (!line.empty() && !fits(line + " " + words)) end_line();
+    line.append(line.empty() ? "" : " ").append(words);
+  };
+  std::istringstream words(text);
+  std::string item;  // up to a "·"; broken only if it does not fit a line of its own
+  const auto end_item = [&] {
+    std::istringstream parts(item);
+    if (fits(item))
+      add(item);
+    else
+      for (std::string word; parts >> word;) add(word);
+    item.clear();
+  };
   for (std::string word; words >> word;) {
-    if (!line.empty() && kLabelWidth + display_width(line) + 1 + display_width(word) > static_cast<std::size_t>(width))
-      end_line();
-    line.append(line.empty() ? "" : " ").append(word);
+    item.append(item.empty() ? "" : " ").append(word);
+    if (word == "·") end_item();
   }
+  if (!item.empty()) end_item();
   end_line();
   return out;
 }

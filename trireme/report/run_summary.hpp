@@ -35,7 +35,8 @@ struct RunSummary {
 
 /// `label` dim and padded to a column of 8, then `text`: lines above and below the table have the same format.
 std::string labelled_line(const std::string& label, const std::string& text, const Style& style);
-/// The same, in as many lines as it needs: broken between words, so that each fits `width` columns if its words do.
+/// The same, in as many lines as it needs: broken behind a "·", or between words where that is not enough, so that each
+/// fits `width` columns if its words do.
 std::string wrapped_line(const std::string& label, const std::string& text, const Style& style, int width);
 
 /// Lines with their newlines; prose is broken between words if there is a `width`. Paths and commands never are.

@@ -52,8 +52,9 @@ TEST(SummaryText, FitsATerminalButKeepsPathsAndCommandsWhole) {
                          Style(), 30),
             "done    0 steps in 1 s\n"
             "        where a step goes:\n"
-            "        forward 31% · backward\n"
-            "        52% · comm exposed 10%\n"
+            "        forward 31% ·\n"
+            "        backward 52% ·\n"
+            "        comm exposed 10%\n"
             "saved   a folder/with a long name\n"
             "next    a command of many words\n");
 }
@@ -78,7 +79,7 @@ TEST(SummaryJson, IsOneObject) {
 TEST(LabelledLine, KeepsASpaceBehindALongLabel) {
   EXPECT_EQ(labelled_line("trireme", "0.1.0", Style()), "trireme 0.1.0\n");
   EXPECT_EQ(wrapped_line("model", "tiny · 4 layers · hidden 128", Style(), 21),
-            "model   tiny · 4\n        layers ·\n        hidden 128\n");
+            "model   tiny ·\n        4 layers ·\n        hidden 128\n");
   EXPECT_EQ(wrapped_line("model", "a-word-that-is-too-long", Style(), 10), "model   a-word-that-is-too-long\n");
   EXPECT_EQ(wrapped_line("model", "", Style(), 10), labelled_line("model", "", Style()));
   EXPECT_EQ(labelled_line("precision", "bf16", Style()), "precision bf16\n");

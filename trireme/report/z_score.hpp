@@ -22,8 +22,8 @@ class ZScore {
   /// non-finite value has no score and is not added: it would hide everything for 128 steps.
   std::optional<double> add(double value);
 
-  /// The value whose score, added next, would be `score`: every larger one has a larger score. Infinity if no value
-  /// has it.
+  /// The value whose score, added next, would be `score`; larger values have larger scores. Infinity if no value has
+  /// it.
   double value_of_score(double score) const;
 
   /// Oldest first.

@@ -11,6 +11,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/file_output.hpp"
 #include "trireme/base/human.hpp"
+#include "trireme/base/shell_word.hpp"
 #include "trireme/base/stopwatch.hpp"
 #include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/counts.hpp"
@@ -53,6 +54,7 @@ TrainingReport::TrainingReport(const Config& config, const ParallelContext& cont
     : config_(config),
       context_(context),
       folder_(io.folder),
+      command_(io.command),
       output_(config, io.folder, io.out, io.terminal),
       first_step_(resumed != nullptr ? resumed->step + 1 : 1) {
   const at::Device device = context.device();
@@ -277,7 +279,23 @@ void TrainingReport::finish(bool interrupted, std::int64_t peak_bytes, const std
     summary.saved = saved;
     report::add_event(folder_, "saved", {{"folder", saved.filename().string()}});
   }
+  summary.next = next_commands(interrupted, !saved.empty());
   output_.finish(summary);
+}
+
+/// What users do after a run, as commands that work in this folder as they are.
+std::vector<std::string> TrainingReport::next_commands(bool interrupted, bool has_saved) const {
+  const std::string run = shell_word(folder_.string()), launcher = context_.environment().launcher;
+  std::vector<std::string> out;
+  if (interrupted && !command_.empty() && (launcher == "trireme launch" || launcher == "alone"))
+    out.push_back(command_ + "   # goes on after the last step");
+  out.push_back(text("trireme report ", run, "   # one HTML page"));
+  if (interrupted || !has_saved) return out;
+  if (!config_.tokenizer.path.empty()) out.push_back(text("trireme generate ", run, " -p 'Once upon a time'"));
+  if (context_.world_size() > 1)
+    out.push_back(text("trireme verify ", shell_word((folder_ / "config.toml").string()), " -n ", context_.world_size(),
+                       "   # against one rank, in float64"));
+  return out;
 }
 
 }  // namespace trireme

@@ -72,10 +72,12 @@ class TrainingReport {
   void add_times(report::StepRecord& record, const StepTiming& timing) const;
   void print_header(const TrainIo& io, const std::string& data, const std::string& resumed_from);
   void note(std::int64_t step, const StepResult& result, bool is_shown);
+  std::vector<std::string> next_commands(bool interrupted, bool has_saved) const;
 
   const Config config_;
   const ParallelContext& context_;
   const std::filesystem::path folder_;  // of the run
+  const std::string command_;           // that started it
   RunOutput output_;
   double predicted_bytes_ = 0;
   double peak_tflops_ = 0;            // of a rank's device; 0: not known

@@ -244,8 +244,8 @@ std::vector<Field> fields(Config& c) {
       {"optimizer.nesterov", &c.optimizer.nesterov, "of sgd"},
       {"optimizer.skip_z", &c.optimizer.skip_z,
        "skip an update whose gradient norm is more than this many standard deviations above the mean of the last 128 "
-       "steps; 0 = never",
-       0, 1e6},
+       "steps, itself included, as in llm.c; 0 = never",
+       0, 11},
 
       {"lr_scheduler.warmup_steps", &c.lr_scheduler.warmup_steps, "steps from start_lr to optimizer.lr", 0, kMaxCount},
       one_of("lr_scheduler.warmup_shape", &c.lr_scheduler.warmup_shape, "log is DeepSpeed's", lr_warmup_words()),
