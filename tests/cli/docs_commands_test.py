@@ -271,7 +271,7 @@ class Folder:
         """runs/x and others with the checkpoint step-400; the folders of models; run.toml, which trains two steps of one of them."""
         at = self.at
         (at / "run.toml").write_text(RUN_TOML.format(model=MODEL))
-        self.ok("trireme train run.toml --run.name x --training.steps 400 --checkpoint.interval 200")
+        self.ok("trireme train run.toml --run.name x --training.steps 400 --checkpoint.interval 200 --profiler.steps 5")
         for name in ("a", "b"):
             shutil.copytree(at / "runs/x", at / "runs" / name)
         self.ok("trireme convert runs/x models/llama --to hf")
