@@ -294,7 +294,7 @@ std::vector<std::string> TrainingReport::next_commands(bool interrupted, bool ha
   if (!config_.tokenizer.path.empty()) out.push_back(text("trireme generate ", run, " -p 'Once upon a time'"));
   if (context_.world_size() > 1)
     out.push_back(text("trireme verify ", shell_word((folder_ / "config.toml").string()), " -n ", context_.world_size(),
-                       "   # against one rank, in float64"));
+                       "   # against one rank"));
   return out;
 }
 
