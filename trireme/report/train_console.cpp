@@ -140,7 +140,8 @@ void TrainConsole::warning(const std::string& text) {
   if (had_bar) draw_bar();
 }
 
-void TrainConsole::finish(const RunSummary& summary) {
+void TrainConsole::finish(RunSummary summary) {
+  if (options_.mode == ConsoleMode::quiet) summary.next.clear();
   std::string lines;
   for (const std::string& note : notes_)
     lines += options_.mode == ConsoleMode::plain ? "note=" + log_word(note) + "\n" : "  " + style_.dim(note) + "\n";

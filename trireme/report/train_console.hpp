@@ -59,7 +59,7 @@ class TrainConsole {
   /// Printed immediately on its own line; the bar is redrawn under it.
   void warning(const std::string& text);
 
-  void finish(const RunSummary& summary);
+  void finish(RunSummary summary);
 
   /// Call before something else writes to the terminal; the next step redraws it.
   void erase_bar();
