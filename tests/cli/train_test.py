@@ -4,6 +4,7 @@
 usage: train_test.py TRIREME [--peer-python PYTHON] [CLASS[.test]...]      PYTHON may have torch and transformers"""
 import argparse
 import concurrent.futures
+import contextlib
 import functools
 import gzip
 import itertools
@@ -92,9 +93,12 @@ options = None  # of the command line; set by main()
 scratch = None  # a folder with the token files; set by main()
 
 
+more_variables = {}  # of the commands that tests start
+
+
 def environment():
     env = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
-    return {**env, "OMP_NUM_THREADS": "1", "TERM": "dumb", "TRIREME_DEVICE": "cpu"}
+    return {**env, "OMP_NUM_THREADS": "1", "TERM": "dumb", "TRIREME_DEVICE": "cpu", **more_variables}
 
 
 class Ended:
@@ -208,6 +212,72 @@ class TrainTest(unittest.TestCase):
         self.assertEqual(len(a), len(b))
         for x, y in zip(a, b):
             self.assertLessEqual(abs(x - y), bound * abs(y), f"{a}\n{b}")
+
+
+@contextlib.contextmanager
+def late_results():
+    """Results of a step are read during the next one, as on a GPU."""
+    more_variables["TRIREME_TEST_LATE_RESULTS"] = "1"
+    try:
+        yield
+    finally:
+        more_variables.clear()
+
+
+class LateResults(TrainTest):
+    """What a GPU does, on CPUs: everything is as without it, but a stop comes a step later."""
+
+    def both(self, *words, n=None):
+        with late_results():
+            late = train(*words, n=n)
+        return late, train(*words, n=n)
+
+    def test_records_are_the_same(self):
+        words = (*F64, "--training.steps", "9", "--checkpoint.interval", "4", "--validation.interval", "3", "--validation.sources", "held.ds")
+        late, at_once = self.both(*words, n=2)
+        self.assertEqual(self.ok(late).hex(), self.ok(at_once).hex())
+        self.assertEqual([row.get("val/loss") for row in late.metrics()], [row.get("val/loss") for row in at_once.metrics()])
+        self.assertEqual(sorted(p.name for p in (late.path() / "checkpoints").iterdir()),
+                         sorted(p.name for p in (at_once.path() / "checkpoints").iterdir()))
+
+    def test_skipped_updates_are_the_same(self):
+        late, at_once = self.both(*BLOW_UP, "--checks.non_finite", "skip", n=2)
+        self.assertEqual(self.ok(late).hex(), self.ok(at_once).hex())
+        self.assertEqual([row["skipped"] for row in late.metrics()], [row["skipped"] for row in at_once.metrics()])
+
+    def test_not_finite_stops_at_the_same_step(self):
+        late, at_once = self.both(*BLOW_UP, n=2)
+        self.assertEqual((late.code, at_once.code), (NON_FINITE, NON_FINITE), late)
+        self.assertEqual(late.hex(), at_once.hex())
+        told = re.compile(r"step (\d+): .*those after step (\d+), saved in \S+/step-\2\n", re.S)
+        self.assertEqual(told.search(late.stderr).groups(), told.search(at_once.stderr).groups(), late)
+
+    def test_data_that_breaks_saves_the_step_before(self):
+        folder = fresh_folder()
+        content = bytearray((folder / "book.ds").read_bytes())
+        (folder / "book.ds").unlink()
+        middle = len(content) // 4 * 2
+        content[middle:middle + 2] = b"\xff\xff"
+        (folder / "book.ds").write_bytes(content)
+        with late_results():
+            run = train("--training.steps", 2000, n=2, folder=folder)
+        self.assertEqual(run.code, DATA, run)
+        self.assertIn(f"the checkpoint after step {len(run.metrics())} is ", run.stderr)
+
+    def test_ctrl_c_saves_the_last_step(self):
+        folder = fresh_folder()
+        with late_results():
+            process = start(folder, [options.trireme, "train", "t.toml", "-n", 2, "--training.steps", 1000000])
+            path = folder / "runs/latest/metrics.jsonl"
+            end = time.monotonic() + 30
+            while (not path.exists() or path.read_text().count("\n") < 3) and process.poll() is None and time.monotonic() < end:
+                time.sleep(0.02)
+            process.send_signal(signal.SIGINT)
+            run = finish(process, folder)
+        self.assertEqual(run.code, INTERRUPTED, run)
+        rows = run.metrics()
+        self.assertEqual([row["step"] for row in rows], list(range(1, len(rows) + 1)))
+        self.assertEqual(run.saved(), folder / f"runs/t-dp2/checkpoints/step-{len(rows)}")
 
 
 class Folder(TrainTest):

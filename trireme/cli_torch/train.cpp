@@ -122,6 +122,7 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
              .terminal = console.terminal,
              .program = command.version,
              .command = typed_command(command.words)};
+  io.late_results = !value_of(variables, "TRIREME_TEST_LATE_RESULTS").empty();
   if (env.launcher != "alone") io.terminal = {};  // Open MPI gives ranks pseudo-terminals, whatever its own output is
   if (command.terminal_width > 0)
     io.terminal = {.tty = true, .width = command.terminal_width, .color = command.terminal_color};

@@ -197,6 +197,27 @@ void Executor::backward(const Action& action, Run& run) {
   }
 }
 
+void run_backward(const at::Tensor& loss, const at::Tensor& gradient) {
+  torch::autograd::Engine::get_default_engine().execute({torch::autograd::impl::gradient_edge(loss)},
+                                                        {gradient.to(loss.scalar_type())}, /*keep_graph=*/false,
+                                                        /*create_graph=*/false, /*accumulate_grad=*/true);
+}
+
+/// A forward, and the backward that follows it.
+void Executor::whole_microbatch(const Action& action, Run& run) {
+  const Moment begin = now();
+  if (!run.loss_gradient.defined()) run.loss_gradient = run.work.loss_gradient();
+  ZeroChunk& chunk = *zero_chunk(action.chunk);
+  const bool first = run.out.spans.empty();
+  chunk.begin_microbatch(--run.weight_gradients_left[action.chunk] == 0);
+  const MicrobatchRun done = run.work.microbatch(action.microbatch, first, run.loss_gradient);
+  if (done.replayed) chunk.replayed();
+  run.out.loss_sum.add_(done.loss.detach());
+  chunk.end_microbatch();
+  run.out.peak_live = 1;
+  add_span(run, {ActionKind::B, action.chunk, action.microbatch}, begin);
+}
+
 StepOutcome Executor::run(const StepWork& work) {
   Run run{.work = work,
           .out = {.loss_sum = at::zeros({}, at::TensorOptions(at::kDouble).device(device_))},
@@ -208,6 +229,13 @@ StepOutcome Executor::run(const StepWork& work) {
   transfer_.begin_step(work.shape_key ? work.shape_key : [](int) { return std::int64_t{0}; }, work.edge_shapes);
   for (std::size_t i = 0; i < program_.size(); ++i) {
     const Action& action = program_[i];
+    if (work.microbatch) {
+      require(zero_ != nullptr && schedule_.chunks() == 1, "whole microbatches in a schedule of ", schedule_.chunks(),
+              " chunks: must be one, with Zero");
+      mesh_.tag({work.step, "backward"});
+      if (action.op == ActionKind::F) whole_microbatch(action, run);
+      continue;
+    }
     mesh_.tag({work.step, action.op == ActionKind::F ? "forward" : "backward"});
     for (const TransferId& id : prefetches_[i]) transfer_.prefetch(id);
     switch (action.op) {

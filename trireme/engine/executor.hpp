@@ -31,12 +31,20 @@ inline ChunkForward whole_model(std::function<at::Tensor(int microbatch)> loss) 
   return [loss = std::move(loss)](int, int m, const std::vector<Tensors>&) { return ChunkOutput(loss(m)); };
 }
 
+struct MicrobatchRun {
+  at::Tensor loss;        // summed over the tokens, 0-dim
+  bool replayed = false;  // no hook of a parameter was called: gradients were written as in an earlier one
+};
+
 struct StepWork {
   std::int64_t step = 0;  // for error messages
   ChunkForward forward{};
   /// Called once, before the first backward, on ranks that compute a loss: the gradient of every loss, 0-dim. It is
   /// loss scale / tokens of all ranks, so gradients are summed and need no further scaling.
   std::function<at::Tensor()> loss_gradient{};
+  /// If given, for a rank with the whole model: forward and backward of a microbatch in one call, in place of
+  /// `forward`; see MicrobatchRun.
+  std::function<MicrobatchRun(int microbatch, bool first, const at::Tensor& loss_gradient)> microbatch{};
   /// Transfer::begin_step; empty: all microbatches of all steps have the same shapes.
   std::function<std::int64_t(int microbatch)> shape_key{};
   /// Of the activations of every edge, for a rank without peers (FakeWorld). Empty: the senders tell them.
@@ -64,6 +72,9 @@ struct StepOutcome {
   double bubble() const;
 };
 
+/// Backward of a loss with this gradient.
+void run_backward(const at::Tensor& loss, const at::Tensor& gradient);
+
 class Executor {
  public:
   /// `schedule` is for the pipeline of `mesh`, and replay() accepts it. Chunk i of `zero` is the i-th chunk of this
@@ -88,6 +99,7 @@ class Executor {
   std::vector<Tensors> receive_for(const schedule::Action& action);
   void forward(const schedule::Action& action, Run& run);
   void backward(const schedule::Action& action, Run& run);
+  void whole_microbatch(const schedule::Action& action, Run& run);
   struct Moment {
     std::int64_t ns = 0, waited_ns = 0;
   };

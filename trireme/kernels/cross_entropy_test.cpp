@@ -209,5 +209,31 @@ TEST(FusedLogits, Extremes) {
   EXPECT_TRUE(std::isnan(stats[1][2].item<float>()));
 }
 
+TEST(FusedLogits, TermsAreThoseOfTheFormula) {
+  if (!at::hasCUDA()) GTEST_SKIP() << "no GPU";
+  constexpr std::int64_t C = 300, V = 77, ignored = -100;
+  const at::Tensor logits = test::normal({C, V}, 1) * 3, targets = at::arange(C).remainder(V);
+  targets.narrow(0, 5, 20).fill_(ignored);
+  for (const double smoothing : {0.0, 0.1})
+    for (const double z : {0.0, 1e-3}) {
+      const at::Tensor leaf = logits.clone().requires_grad_();
+      const at::Tensor lse = leaf.logsumexp(1), valid = targets.ne(ignored);
+      const at::Tensor at_target = leaf.gather(1, targets.clamp_min(0).unsqueeze(1)).squeeze(1);
+      const at::Tensor losses =
+          (lse - (1 - smoothing) * at_target - smoothing * leaf.mean(1) + z * lse.square()) * valid;
+      losses.sum().backward();
+      for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+        const at::Tensor on_gpu = logits.to(dtype).cuda(), of = targets.cuda();
+        const LossTerms terms =
+            loss_terms(logit_stats(on_gpu, of, 0), of,
+                       {.ignore_index = ignored, .label_smoothing = smoothing, .z_loss = z, .entries = V});
+        softmax_grads_(on_gpu, terms.max, terms.scale, of, 0, terms.on_target, terms.everywhere, 0);
+        const double bound = dtype == at::kFloat ? 2e-5 : 1e-12;
+        EXPECT_LE((terms.losses.cpu() - losses.detach()).abs().max().item<double>(), bound);
+        EXPECT_LE((on_gpu.cpu() - leaf.grad()).abs().max().item<double>(), bound);
+      }
+    }
+}
+
 }  // namespace
 }  // namespace trireme::kernels

@@ -1,5 +1,7 @@
 #include "trireme/kernels/dropout.hpp"
 
+#include <optional>
+
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
@@ -85,10 +87,11 @@ void require_place(const char* kernel, double p, const DropoutPlace& place, std:
           place.first_column, " to ", place.first_column + columns - 1, " of rows that are ", place.row_width, " wide");
 }
 
-at::Tensor masked(const at::Tensor& x_TD, double p, const DropoutKey& key, const DropoutPlace& place) {
+at::Tensor masked(const at::Tensor& x_TD, double p, const DropoutKey& key, const DropoutPlace& place,
+                  const at::Tensor& residual_TD = {}) {
   const at::Tensor y_TD = at::empty_like(x_TD);
   if (!x_TD.is_cpu()) {
-    dropout_on_cuda(x_TD, p, key, place, y_TD);
+    dropout_on_cuda(x_TD, p, key, place, residual_TD, y_TD);
     return y_TD;
   }
   const std::int64_t T = x_TD.size(0), D = x_TD.size(1);
@@ -109,41 +112,49 @@ at::Tensor masked(const at::Tensor& x_TD, double p, const DropoutKey& key, const
       }
     });
   });
-  return y_TD;
+  return residual_TD.defined() ? y_TD.add_(residual_TD) : y_TD;
 }
 
 struct Dropout : torch::autograd::Function<Dropout> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_TD, double p, const DropoutKey& key,
-                            const DropoutPlace& place) {
+                            const DropoutPlace& place, const std::optional<at::Tensor>& residual_TD) {
     ctx->save_for_backward({place.rows});
+    ctx->saved_data["residual"] = residual_TD.has_value();
     ctx->saved_data["p"] = p;
     ctx->saved_data["seed"] = static_cast<std::int64_t>(key.seed);
     ctx->saved_data["purpose"] = static_cast<std::int64_t>(key.purpose);
+    ctx->saved_data["on_device"] = reinterpret_cast<std::int64_t>(key.purpose_on_device);
     ctx->saved_data["row_width"] = place.row_width;
     ctx->saved_data["first_column"] = place.first_column;
-    return masked(x_TD, p, key, place);
+    return masked(x_TD, p, key, place, residual_TD.value_or(at::Tensor()));
   }
   static tensor_list backward(AutogradContext* ctx, tensor_list dy) {
     require_first_order("dropout");
     auto& data = ctx->saved_data;
     const DropoutKey key{static_cast<std::uint64_t>(data["seed"].toInt()),
-                         static_cast<std::uint64_t>(data["purpose"].toInt())};
+                         static_cast<std::uint64_t>(data["purpose"].toInt()),
+                         reinterpret_cast<const std::int64_t*>(data["on_device"].toInt())};
     const DropoutPlace place{ctx->get_saved_variables()[0], data["row_width"].toInt(), data["first_column"].toInt()};
-    return {masked(dy[0].contiguous(), data["p"].toDouble(), key, place), at::Tensor(), at::Tensor(), at::Tensor()};
+    return {masked(dy[0].contiguous(), data["p"].toDouble(), key, place), at::Tensor(), at::Tensor(), at::Tensor(),
+            data["residual"].toBool() ? dy[0] : at::Tensor()};
   }
 };
 
 }  // namespace
 
-at::Tensor dropout(const at::Tensor& x_TD, double p, const DropoutKey& key, const DropoutPlace& place) {
+at::Tensor dropout(const at::Tensor& x_TD, double p, const DropoutKey& key, const DropoutPlace& place,
+                   const at::Tensor& residual_TD) {
   require_dtype("dropout", x_TD);
   require(x_TD.dim() == 2, "dropout: x of sizes ", x_TD.sizes(), ": must be [T, D]");
   require_contiguous("dropout", "x", x_TD);
   require_place("dropout", p, place, x_TD.size(1));
   require(place.rows.size(0) == x_TD.size(0) && place.rows.device() == x_TD.device(), "dropout: ", place.rows.size(0),
           " rows on ", place.rows.device(), " for x of sizes ", x_TD.sizes(), " on ", x_TD.device());
-  if (p == 0) return x_TD;
-  return wants_grad(x_TD) ? Dropout::apply(x_TD, p, key, place) : masked(x_TD, p, key, place);
+  if (residual_TD.defined())
+    require_like("dropout", "residual", residual_TD, x_TD.sizes(), x_TD.scalar_type(), x_TD.device());
+  if (p == 0) return residual_TD.defined() ? residual_TD + x_TD : x_TD;
+  if (!wants_grad(x_TD, residual_TD)) return masked(x_TD, p, key, place, residual_TD);
+  return Dropout::apply(x_TD, p, key, place, residual_TD.defined() ? std::optional(residual_TD) : std::nullopt);
 }
 
 at::Tensor keep_mask(double p, const DropoutKey& key, const DropoutPlace& place, std::int64_t columns) {

@@ -1,9 +1,7 @@
 // dropout.cpp as a CUDA kernel: a thread computes one Philox block and decides four adjacent elements of a row.
 #include <ATen/Dispatch.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 
+#include "trireme/kernels/cuda_vectors.cuh"
 #include "trireme/kernels/dropout.hpp"
 
 namespace trireme::kernels::detail {
@@ -24,6 +22,7 @@ struct Place {
 /// f(local index, kept) for all elements.
 template <class F>
 __global__ void for_decisions(Place place, DropoutKey key, std::uint32_t threshold, F f) {
+  if (key.purpose_on_device) key.purpose = static_cast<std::uint64_t>(*key.purpose_on_device);
   const std::int64_t blocks = place.blocks_a_row(), all = blocks * place.num_rows;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < all; i += stride) {
@@ -52,6 +51,40 @@ void launch(const DropoutPlace& place, std::int64_t columns, double p, const Dro
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
+/// Rows whose elements come in whole vectors, each with whole Philox blocks: 16 bytes per load and store.
+template <class S, class W = WideOf<S>>
+__global__ void scale_vectors(const S* x, const S* residual, S* y, Place place, DropoutKey key, std::uint32_t threshold,
+                              W scale) {
+  constexpr int kSize = Vector<S>::kSize, kBlock = 4;
+  static_assert(kSize % kBlock == 0 || kBlock % kSize == 0);
+  if (key.purpose_on_device) key.purpose = static_cast<std::uint64_t>(*key.purpose_on_device);
+  const std::int64_t vectors = place.columns / kSize;
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= vectors * place.num_rows) return;
+  const std::int64_t element = place.rows[i / vectors] * place.row_width + place.first_column + i % vectors * kSize;
+  Vector<S> v = load_vector(x + i * kSize), more{};
+  if (residual) more = load_vector(residual + i * kSize);
+#pragma unroll
+  for (int first = 0; first < kSize; first += kBlock) {
+    const auto words = dropout_block(key, static_cast<std::uint64_t>(element + first) / kBlock);
+#pragma unroll
+    for (int k = 0; k < kBlock && first + k < kSize; ++k) {
+      // An f64 vector is half of a block.
+      const std::uint32_t word = words[(kSize < kBlock ? (element + first) % kBlock : 0) + k];
+      // A product, so that NaN and infinity propagate even from dropped elements.
+      const W kept = static_cast<W>(v.at[first + k]) * (word >= threshold ? scale : W{0});
+      v.at[first + k] = static_cast<S>(residual ? static_cast<W>(more.at[first + k]) + kept : kept);
+    }
+  }
+  store_vector(y + i * kSize, v);
+}
+
+bool has_whole_vectors(const at::Tensor& x, const DropoutPlace& place, const at::Tensor& y) {
+  const std::int64_t size = 16 / x.element_size(), unit = std::max<std::int64_t>(size, 4);
+  return x.size(1) % size == 0 && place.row_width % unit == 0 && place.first_column % unit == 0 &&
+         (size >= 4 || x.size(1) % unit == 0) && has_vectors(x, x.size(1)) && has_vectors(y, y.size(1));
+}
+
 template <class S, class W>
 struct Scale {
   const S* x;
@@ -70,12 +103,26 @@ struct Mark {
 }  // namespace
 
 void dropout_on_cuda(const at::Tensor& x, double p, const DropoutKey& key, const DropoutPlace& place,
-                     const at::Tensor& y) {
+                     const at::Tensor& residual, const at::Tensor& y) {
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, x.scalar_type(), "dropout", [&] {
-    using W = std::conditional_t<std::is_same_v<scalar_t, double>, double, float>;
+    using W = WideOf<scalar_t>;
+    if (has_whole_vectors(x, place, y) && has_vectors(residual, x.size(1)) && x.numel() > 0) {
+      const c10::cuda::CUDAGuard guard(x.device());
+      const std::int64_t vectors = x.numel() / Vector<scalar_t>::kSize;
+      scale_vectors<scalar_t><<<static_cast<unsigned>((vectors + kThreads - 1) / kThreads), kThreads, 0,
+                                c10::cuda::getCurrentCUDAStream()>>>(
+          x.const_data_ptr<scalar_t>(), residual.defined() ? residual.const_data_ptr<scalar_t>() : nullptr,
+          y.mutable_data_ptr<scalar_t>(),
+          Place{place.rows.const_data_ptr<std::int64_t>(), place.rows.size(0), x.size(1), place.row_width,
+                place.first_column},
+          key, dropout_threshold(p), static_cast<W>(1 / (1 - p)));
+      C10_CUDA_KERNEL_LAUNCH_CHECK();
+      return;
+    }
     launch(
         place, x.size(1), p, key,
         Scale<scalar_t, W>{x.const_data_ptr<scalar_t>(), y.mutable_data_ptr<scalar_t>(), static_cast<W>(1 / (1 - p))});
+    if (residual.defined()) at::Tensor(y).add_(residual);
   });
 }
 

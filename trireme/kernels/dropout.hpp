@@ -20,6 +20,8 @@ namespace trireme::kernels {
 struct DropoutKey {
   std::uint64_t seed = 0;
   std::uint64_t purpose = 0;  // hashed by dropout_key()
+  /// On a GPU, if not null: `purpose` is read from here when the kernel runs. A CUDA graph drops anew in every step.
+  const std::int64_t* purpose_on_device = nullptr;
 };
 
 /// `purpose` identifies one use ("layers.3.mlp.dropout step 17"): uses with the same purpose drop the same elements.
@@ -47,16 +49,17 @@ struct DropoutPlace {
 };
 
 /// y [T, D] = x / (1 - p) if the element is kept, 0 if it is dropped; dx likewise from dy. x is contiguous. Saved for
-/// backward: rows. p = 0 returns x itself.
-at::Tensor dropout(const at::Tensor& x, double p, const DropoutKey& key, const DropoutPlace& place);
+/// backward: rows. p = 0 returns x itself. `residual` [T, D], if defined, is added to the result, in the same pass.
+at::Tensor dropout(const at::Tensor& x, double p, const DropoutKey& key, const DropoutPlace& place,
+                   const at::Tensor& residual = {});
 
 /// A bool mask [rows, columns] of the kept elements. For attention, rows are (sample, head, query) and columns keys.
 at::Tensor keep_mask(double p, const DropoutKey& key, const DropoutPlace& place, std::int64_t columns);
 
 namespace detail {
-/// In dropout.cu, or dropout_without_cuda.cpp. Writes y = x scaled where kept.
+/// In dropout.cu. Writes y = x scaled where kept, plus `residual` if defined.
 void dropout_on_cuda(const at::Tensor& x, double p, const DropoutKey& key, const DropoutPlace& place,
-                     const at::Tensor& y);
+                     const at::Tensor& residual, const at::Tensor& y);
 void keep_mask_on_cuda(double p, const DropoutKey& key, const DropoutPlace& place, const at::Tensor& mask);
 }  // namespace detail
 

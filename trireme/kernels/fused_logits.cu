@@ -122,6 +122,24 @@ at::ScalarType wide_of(const at::Tensor& logits) {
   return logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
+template <class W>
+__global__ void find_terms(const W* stats, const std::int64_t* targets, std::int64_t C, std::int64_t ignored,
+                           W smoothing, W z_loss, W entries, W* terms) {
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (c >= C) return;
+  const W most = stats[c], sum = stats[C + c], lse = log(sum);
+  const W counts = targets[c] == ignored ? W{0} : W{1};
+  W loss = lse - (1 - smoothing) * (stats[2 * C + c] - most);
+  // Not 0 times a total that a logit of minus infinity has made infinite.
+  if (smoothing > 0) loss -= smoothing / entries * (stats[3 * C + c] - most * entries);
+  if (z_loss > 0) loss += z_loss * (lse + most) * (lse + most);
+  terms[c] = counts == 0 ? W{0} : loss;
+  terms[C + c] = most;
+  terms[2 * C + c] = counts / sum * (1 + 2 * z_loss * (lse + most));
+  terms[3 * C + c] = counts * (1 - smoothing);
+  terms[4 * C + c] = counts * (smoothing / entries);
+}
+
 }  // namespace
 
 bool has_fused_logits(const at::Tensor& logits) { return logits.is_cuda(); }
@@ -162,6 +180,29 @@ void softmax_grads_(const at::Tensor& logits, const at::Tensor& max, const at::T
         everywhere.defined() ? everywhere.const_data_ptr<W>() : nullptr, padding);
   });
   C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+LossTerms loss_terms(const at::Tensor& stats_4C, const at::Tensor& targets_C, const LossRule& rule) {
+  const std::int64_t C = targets_C.size(0);
+  require(stats_4C.is_contiguous() && stats_4C.size(0) == 4 && stats_4C.size(1) == C, "loss_terms: stats of sizes ",
+          stats_4C.sizes(), " for ", C, " targets");
+  const at::Tensor terms_5C = at::empty({5, C}, stats_4C.options());
+  if (C > 0) {
+    const c10::cuda::CUDAGuard guard(stats_4C.device());
+    const auto launch = [&]<class W>(W) {
+      constexpr int kRows = 256;
+      find_terms<W><<<static_cast<unsigned>((C + kRows - 1) / kRows), kRows, 0, c10::cuda::getCurrentCUDAStream()>>>(
+          stats_4C.const_data_ptr<W>(), targets_C.const_data_ptr<std::int64_t>(), C, rule.ignore_index,
+          static_cast<W>(rule.label_smoothing), static_cast<W>(rule.z_loss), static_cast<W>(rule.entries),
+          terms_5C.mutable_data_ptr<W>());
+      C10_CUDA_KERNEL_LAUNCH_CHECK();
+    };
+    if (stats_4C.scalar_type() == at::kDouble)
+      launch(double{});
+    else
+      launch(float{});
+  }
+  return {terms_5C[0], terms_5C[1], terms_5C[2], terms_5C[3], terms_5C[4]};
 }
 
 }  // namespace trireme::kernels

@@ -25,6 +25,18 @@ at::Tensor logit_stats(const at::Tensor& logits, const at::Tensor& targets, std:
 at::Tensor rebased(const at::Tensor& stats, const at::Tensor& max, const at::Tensor& targets, std::int64_t first,
                    std::int64_t columns);
 
+struct LossRule {
+  std::int64_t ignore_index = -100;
+  double label_smoothing = 0, z_loss = 0;
+  std::int64_t entries = 0;  // of the vocabulary
+};
+struct LossTerms {
+  at::Tensor losses;                             // [C], 0 for ignored rows
+  at::Tensor max, scale, on_target, everywhere;  // [C], for softmax_grads_(): those of the sum of the losses
+};
+/// Of the stats of all columns of a vocabulary on one rank, in one pass.
+LossTerms loss_terms(const at::Tensor& stats, const at::Tensor& targets, const LossRule& rule);
+
 /// Replaces logits by exp(logit - max[c]) * scale[c] - everywhere[c], and in the target's column also - on_target[c],
 /// rounded once. The `padding` columns that follow become zero.
 void softmax_grads_(const at::Tensor& logits, const at::Tensor& max, const at::Tensor& scale, const at::Tensor& targets,

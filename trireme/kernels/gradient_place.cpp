@@ -4,9 +4,23 @@
 #include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "trireme/kernels/fused_matmul.hpp"
 #include "trireme/kernels/matmul.hpp"
 
 namespace trireme::kernels {
+namespace {
+
+bool can_fuse_into(const at::Tensor& value_NK, const at::Tensor& dy_TN, const at::Tensor& x_TK) {
+  return (value_NK.scalar_type() == at::kFloat || value_NK.scalar_type() == dy_TN.scalar_type()) &&
+         has_fused_matmul(dy_TN, x_TK);
+}
+
+void write_product(const at::Tensor& value_NK, const at::Tensor& dy_TN, const at::Tensor& x_TK, bool is_empty) {
+  if (can_fuse_into(value_NK, dy_TN, x_TK)) return weight_gradient_out(value_NK, dy_TN, x_TK, !is_empty);
+  is_empty ? matmul_tn_out(value_NK, dy_TN, x_TK) : add_matmul_tn_(value_NK, dy_TN, x_TK);
+}
+
+}  // namespace
 
 at::Tensor write_gradient(const at::Tensor& parameter, const GradientPlace::Write& write, bool reads_parameter) {
   const at::TensorOptions options = parameter.options().requires_grad(false);
@@ -25,7 +39,7 @@ at::Tensor write_gradient(const at::Tensor& parameter, const GradientPlace::Writ
 
 at::Tensor write_weight_gradient(const at::Tensor& weight, const at::Tensor& dy_TN, const at::Tensor& x_TK) {
   return write_gradient(weight, [dy_TN, x_TK](const at::Tensor& value_NK, bool is_empty) {
-    is_empty ? matmul_tn_out(value_NK, dy_TN, x_TK) : add_matmul_tn_(value_NK, dy_TN, x_TK);
+    write_product(value_NK, dy_TN, x_TK, is_empty);
   });
 }
 

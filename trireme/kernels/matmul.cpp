@@ -149,6 +149,16 @@ at::Tensor matmul_nn(const at::Tensor& a_mk, const at::Tensor& b_kn) {
   return product(a_mk, b_kn);
 }
 
+void matmul_nn_out(const at::Tensor& out_mn, const at::Tensor& a_mk, const at::Tensor& b_kn) {
+  require_product("matmul_nn_out", a_mk, b_kn, 1, 0);
+  require_like("matmul_nn_out", "out", out_mn, {a_mk.size(0), b_kn.size(1)}, a_mk.scalar_type(), a_mk.device());
+  at::Tensor out = out_mn;
+  if (must_widen(a_mk))
+    out.copy_(product_widened(a_mk, b_kn, {}));
+  else
+    at::mm_out(out, a_mk, b_kn);
+}
+
 at::Tensor matmul_tn(const at::Tensor& a_km, const at::Tensor& b_kn) {
   require_product("matmul_tn", a_km, b_kn, 0, 0);
   if (!must_widen(a_km)) return at::mm(a_km.t(), b_kn);

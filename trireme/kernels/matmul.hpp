@@ -17,6 +17,8 @@ bool multiplies_natively(at::ScalarType dtype, at::Device device);
 at::Tensor matmul_nt(const at::Tensor& a, const at::Tensor& b);
 /// [m, n] = a [m, k] b [k, n]: the gradient of its input.
 at::Tensor matmul_nn(const at::Tensor& a, const at::Tensor& b);
+/// The same into out [m, n], contiguous, of the same dtype.
+void matmul_nn_out(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b);
 /// [m, n] = a [k, m]^T b [k, n]: the gradient of its weight.
 at::Tensor matmul_tn(const at::Tensor& a, const at::Tensor& b);
 /// out [m, n] = (+=) a [k, m]^T b [k, n], contiguous, of any supported dtype. If it is fp32 while a and b are bf16 or

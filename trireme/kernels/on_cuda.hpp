@@ -1,12 +1,14 @@
 #pragma once
-// The CUDA kernels behind rms_norm, layer_norm, linear, swiglu, rope and block_squares. Only for the .cpp files of this
-// folder, which check the arguments. A build without CUDA has no kernels: has_*() is false, the others throw.
+// The CUDA kernels behind rms_norm, layer_norm, linear, swiglu, rope, block_squares and fp8. Only for the .cpp files of
+// this folder, which check the arguments. A build without CUDA has no kernels: has_*() is false, the others throw.
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include <ATen/core/Tensor.h>
 
 #include "trireme/kernels/block_squares.hpp"
+#include "trireme/kernels/fp8.hpp"
 
 namespace trireme::kernels::detail {
 
@@ -43,5 +45,25 @@ at::Tensor rope_on_cuda(const at::Tensor& x, const at::Tensor& cos, const at::Te
                         bool inverse);
 
 void block_squares_on_cuda(std::span<const SquaresRun> runs, const at::Tensor& out);
+
+/// 90 for 9.0.
+int cuda_capability(at::Device device);
+
+// See fp8.hpp.
+std::string why_no_fp8_on_cuda(at::Device device);
+/// x is contiguous.
+at::Tensor fp8_scale_on_cuda(const at::Tensor& x, Fp8 format);
+/// Writes those of `rows` and `columns` that are defined.
+void to_fp8_on_cuda(const at::Tensor& x, const at::Tensor& scale, Fp8 format, const at::Tensor& rows,
+                    const at::Tensor& columns);
+struct Fp8Operand {
+  const at::Tensor &values, &scale;
+};
+/// out [m, n] = (`add`: +=) a [m, k] b [n, k]^T + bias [n]
+void fp8_product_on_cuda(const at::Tensor& out, const Fp8Operand& a, const Fp8Operand& b, const at::Tensor& bias,
+                         bool add, bool fast);
+
+/// The largest number of a format.
+constexpr double largest_fp8(Fp8 format) { return format == Fp8::e4m3 ? 448 : 57'344; }
 
 }  // namespace trireme::kernels::detail

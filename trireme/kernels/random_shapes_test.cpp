@@ -1,5 +1,6 @@
 // Random shapes, dtypes and places in memory for every CUDA kernel, next to the same function on the CPU in f64. A few
 // without a GPU machine's patience; TRIREME_SHAPES=10000 for compute-sanitizer.
+#include <cmath>
 #include <cstdlib>
 #include <functional>
 #include <random>
@@ -10,6 +11,8 @@
 #include "trireme/base/error.hpp"
 #include "trireme/kernels/block_squares.hpp"
 #include "trireme/kernels/dropout.hpp"
+#include "trireme/kernels/dropped_rows.hpp"
+#include "trireme/kernels/fp8.hpp"
 #include "trireme/kernels/fused_logits.hpp"
 #include "trireme/kernels/matmul.hpp"
 #include "trireme/kernels/on_cuda.hpp"
@@ -223,6 +226,65 @@ TEST_F(RandomShapes, Adam) {
     near(m32, m64, at::kFloat, 4, what);
     near(v32, v64, at::kFloat, 4, what);
     EXPECT_TRUE(model.equal(w32.to(model_type))) << what;
+  }
+}
+
+TEST_F(RandomShapes, Fp8) {
+  for (int i = 0; i < shapes_; ++i) {
+    const at::ScalarType type = dtype();
+    const Fp8 format = between(0, 1) == 0 ? Fp8::e4m3 : Fp8::e5m2;
+    const at::Tensor x = values({16 * between(1, 12), 16 * between(1, 12)}, type) * std::exp2(between(-20, 20));
+    const at::Tensor held = x.to(type).to(at::kDouble);
+    const Fp8Matrix wanted = to_fp8(held.to(type), format, Fp8Layout::rows),
+                    found = to_fp8(placed(held, type), format, static_cast<Fp8Layout>(between(0, 2)));
+    const std::string what = text("fp8 of ", x.sizes(), " ", type);
+    EXPECT_TRUE(found.scale.cpu().select(1, 0).equal(wanted.scale.select(1, 0))) << what;
+    const at::Tensor rows = wanted.rows.to(at::kFloat);
+    EXPECT_TRUE(!found.rows.defined() || found.rows.cpu().to(at::kFloat).equal(rows)) << what;
+    EXPECT_TRUE(!found.columns.defined() || found.columns.cpu().to(at::kFloat).equal(rows.t())) << what;
+  }
+}
+
+TEST_F(RandomShapes, LossTerms) {
+  for (int i = 0; i < shapes_; ++i) {
+    const std::int64_t C = between(1, 600), V = between(1, 50);
+    const at::Tensor logits = values({C, V}, at::kFloat), targets = at::randint(0, V, {C}, at::kLong);
+    const double smoothing = between(0, 1) == 0 ? 0 : 0.1;
+    const at::Tensor lse = logits.logsumexp(1);
+    const at::Tensor wanted =
+        lse - (1 - smoothing) * logits.gather(1, targets.unsqueeze(1)).squeeze(1) - smoothing * logits.mean(1);
+    const at::Tensor on_gpu = placed(logits, at::kFloat), of = targets.cuda();
+    const LossTerms terms = loss_terms(logit_stats(on_gpu, of, 0), of, {.label_smoothing = smoothing, .entries = V});
+    near(terms.losses, wanted, at::kFloat, 32, text("losses of [", C, ", ", V, "]"));
+  }
+}
+
+TEST_F(RandomShapes, DroppedRows) {
+  for (int i = 0; i < shapes_; ++i) {
+    const at::ScalarType type = between(0, 1) == 0 ? at::kBFloat16 : at::kHalf;
+    const std::int64_t P = between(1, 5), r = between(1, 20), first = between(0, 20), s = (first + r + 3) / 4 * 4;
+    const AttentionDropout dropout{.p = 0.2, .key = dropout_key(3, "rows"), .rows_bhs = {}, .row_width = s};
+    detail::DroppedTile tile{.dropout = dropout, .scale = 0.3, .first_query = first, .rows_Pr = {}, .sees_Prs = {}};
+    tile.rows_Pr = at::randint(0, 1000, {P, r}, at::kLong);
+    // A query sees itself at least.
+    if (between(0, 1) == 0)
+      tile.sees_Prs = (at::rand({P, r, s}) > 0.5).logical_or_(at::eye(s, at::kBool).narrow(0, first, r));
+    const at::Tensor scores = values({P, r, s}, at::kFloat), dprobs = values({P, r, s}, at::kFloat),
+                     delta = values({P, r}, at::kFloat), lse = at::zeros({P, r}, at::kDouble);
+    const at::Tensor probs = detail::dropped_probabilities(scores, tile, at::kDouble, lse);
+    const detail::DroppedGradients wanted = detail::dropped_gradients(scores, dprobs, tile, at::kDouble, lse, delta);
+    detail::DroppedTile on_gpu = tile;
+    on_gpu.rows_Pr = tile.rows_Pr.cuda();
+    if (tile.sees_Prs.defined()) on_gpu.sees_Prs = tile.sees_Prs.cuda();
+    const auto f32 = [](const at::Tensor& x) { return x.to(at::kFloat).cuda(); };
+    const at::Tensor found_lse = at::zeros({P, r}, at::TensorOptions(at::kFloat).device(at::kCUDA));
+    const std::string what = text("dropped rows of [", P, ", ", r, ", ", s, "] from ", first);
+    near(detail::dropped_probabilities(f32(scores), on_gpu, type, found_lse), probs, type, 2, what);
+    near(found_lse, lse, at::kFloat, 16, what);
+    const detail::DroppedGradients found =
+        detail::dropped_gradients(f32(scores), f32(dprobs), on_gpu, type, f32(lse), f32(delta));
+    near(found.probs_Prs, wanted.probs_Prs, type, 2, what);
+    near(found.dscores_Prs, wanted.dscores_Prs, type, 2, what);
   }
 }
 

@@ -1,7 +1,10 @@
 // Takes the place of all .cu files in a build without CUDA. Tensors on a GPU do not exist there.
 #include "trireme/base/error.hpp"
+#include "trireme/kernels/cuda_graph.hpp"
 #include "trireme/kernels/dropout.hpp"
+#include "trireme/kernels/dropped_rows.hpp"
 #include "trireme/kernels/fused_logits.hpp"
+#include "trireme/kernels/fused_matmul.hpp"
 #include "trireme/kernels/on_cuda.hpp"
 #include "trireme/kernels/optimizer_step_cuda.hpp"
 
@@ -16,17 +19,46 @@ namespace {
 
 bool has_fused_logits(const at::Tensor&) { return false; }
 at::Tensor logit_stats(const at::Tensor&, const at::Tensor&, std::int64_t) { no_cuda("logit_stats"); }
+LossTerms loss_terms(const at::Tensor&, const at::Tensor&, const LossRule&) { no_cuda("loss_terms"); }
 void softmax_grads_(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, std::int64_t,
                     const at::Tensor&, const at::Tensor&, std::int64_t) {
   no_cuda("softmax_grads_");
 }
 
+struct CudaGraph::Captured {};
+CudaGraph::CudaGraph() = default;
+CudaGraph::~CudaGraph() = default;
+void CudaGraph::capture(const std::function<void()>&) { no_cuda("CUDA graph"); }
+void CudaGraph::replay() { no_cuda("CUDA graph"); }
+void use_own_stream(at::Device) { no_cuda("use_own_stream"); }
+
+bool has_fused_matmul(const at::Tensor&, const at::Tensor&) { return false; }
+void allow_fused_matmul(bool) {}
+at::Tensor linear_with_residual(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&) {
+  no_cuda("linear_with_residual");
+}
+LinearGelu linear_gelu(const at::Tensor&, const at::Tensor&, const at::Tensor&) { no_cuda("linear_gelu"); }
+at::Tensor gelu_gradient(const at::Tensor&, const at::Tensor&, const at::Tensor&) { no_cuda("gelu_gradient"); }
+void weight_gradient_out(const at::Tensor&, const at::Tensor&, const at::Tensor&, bool) {
+  no_cuda("weight_gradient_out");
+}
+
 namespace detail {
 
-void dropout_on_cuda(const at::Tensor&, double, const DropoutKey&, const DropoutPlace&, const at::Tensor&) {
+void dropout_on_cuda(const at::Tensor&, double, const DropoutKey&, const DropoutPlace&, const at::Tensor&,
+                     const at::Tensor&) {
   no_cuda("dropout");
 }
 void keep_mask_on_cuda(double, const DropoutKey&, const DropoutPlace&, const at::Tensor&) { no_cuda("keep_mask"); }
+
+bool has_dropped_rows_on_cuda(const at::Tensor&, const DroppedTile&) { return false; }
+at::Tensor dropped_probabilities_on_cuda(const at::Tensor&, const DroppedTile&, at::ScalarType, const at::Tensor&) {
+  no_cuda("dropped_attention");
+}
+DroppedGradients dropped_gradients_on_cuda(const at::Tensor&, const at::Tensor&, const DroppedTile&, at::ScalarType,
+                                           const at::Tensor&, const at::Tensor&) {
+  no_cuda("dropped_attention");
+}
 
 void adam_on_cuda(const StepSlices&, const at::Tensor&, const at::Tensor&, const AdamFactors&, const GradientFactor&) {
   no_cuda("adam_step");
@@ -51,6 +83,16 @@ at::Tensor swiglu_backward_on_cuda(const at::Tensor&, const at::Tensor&) { no_cu
 bool has_rope_on_cuda(const at::Tensor&) { return false; }
 at::Tensor rope_on_cuda(const at::Tensor&, const at::Tensor&, const at::Tensor&, std::int64_t, bool) {
   no_cuda("rope");
+}
+
+int cuda_capability(at::Device) { no_cuda("cuda_capability"); }
+std::string why_no_fp8_on_cuda(at::Device) { no_cuda("fp8"); }
+at::Tensor fp8_scale_on_cuda(const at::Tensor&, Fp8) { no_cuda("fp8_scale"); }
+void to_fp8_on_cuda(const at::Tensor&, const at::Tensor&, Fp8, const at::Tensor&, const at::Tensor&) {
+  no_cuda("to_fp8");
+}
+void fp8_product_on_cuda(const at::Tensor&, const Fp8Operand&, const Fp8Operand&, const at::Tensor&, bool, bool) {
+  no_cuda("fp8_matmul_nt");
 }
 
 void block_squares_on_cuda(std::span<const SquaresRun>, const at::Tensor&) { no_cuda("block_squares"); }

@@ -131,11 +131,13 @@ at::Tensor Block::forward(const at::Tensor& x_tD, const TokenFacts& tokens) {
   const ForwardContext& context = tokens.context;
   const auto [stream_tD, normed_tD] = attention_norm_->forward(x_tD, {});
   const at::Tensor attended =
-      attention_->forward(normed_tD, tokens.attention, context, again(*attention_norm_, stream_tD), selective);
+      attention_->forward(normed_tD, tokens.attention, context, again(*attention_norm_, stream_tD));
   const auto [after_tD, normed_after_tD] =
       mlp_norm_->forward(stream_tD, attention_dropout_->forward(attended, tokens.rows_t, context));
-  const at::Tensor mlp_out = mlp_->forward(normed_after_tD, context, again(*mlp_norm_, after_tD), selective);
-  return after_tD + mlp_dropout_->forward(mlp_out, tokens.rows_t, context);
+  const MaybeRebuild rebuild = again(*mlp_norm_, after_tD);
+  if (!mlp_dropout_->active(context)) return mlp_->forward_onto(after_tD, normed_after_tD, context, rebuild, selective);
+  const at::Tensor mlp_out = mlp_->forward(normed_after_tD, context, rebuild, selective);
+  return mlp_dropout_->forward_onto(after_tD, mlp_out, tokens.rows_t, context);
 }
 
 Decoder::Decoder(const ModelConfig& m, Parallel parallel) : Decoder(m, parallel, DecoderPart::whole(m)) {}
@@ -189,7 +191,8 @@ const at::Tensor& Decoder::head_weight() const { return head_ ? head_->weight_fD
 TokenFacts Decoder::facts_of(const ForwardContext& context, at::ScalarType dtype) {
   TokenFacts facts{.context = context, .attention = {}, .rows_t = parallel_.own_tokens(context.rows_T())};
   if (rope_) facts.attention.rotation = rope_->rotation(context.model_positions_T(), context.whole_length, dtype);
-  facts.attention.sees = attention_mask(context, model_.sliding_window, parallel_);
+  facts.attention.flash = flash_mask(context, attention_options(model_), parallel_, dtype);
+  if (!facts.attention.flash) facts.attention.sees = attention_mask(context, model_.sliding_window, parallel_);
   if (context.training && balances_all_layers(model_)) {
     require<ConfigError>(part_.has_embedding && part_.has_head,
                          "model.router_aux_loss_type = \"hf\" in a pipeline: its loss needs all layers");

@@ -7,11 +7,10 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/kernels/attention.hpp"
-#include "trireme/kernels/dtype.hpp"
+#include "trireme/kernels/dropped_attention.hpp"
 #include "trireme/kernels/rope.hpp"
 #include "trireme/nn/kv_cache.hpp"
 #include "trireme/nn/planted_fault.hpp"
-#include "trireme/nn/recompute.hpp"
 #include "trireme/nn/ring_attention.hpp"
 #include "trireme/nn/ulysses.hpp"
 
@@ -53,6 +52,18 @@ Attention::Attention(const AttentionOptions& options, Parallel parallel)
   if (options.dropout > 0) dropout_ = register_module("dropout", std::make_shared<Dropout>(options.dropout));
 }
 
+std::optional<kernels::FlashMask> flash_mask(const ForwardContext& context, const AttentionOptions& options,
+                                             const Parallel& parallel, at::ScalarType dtype) {
+  const bool windowed = options.window > 0 && options.window < context.whole_length,
+             apart = context.documents_bS.defined();
+  const bool drops = options.dropout > 0 && context.training;
+  if (parallel.ring.size() > 1 || context.cache || drops || (!windowed && !apart)) return std::nullopt;
+  if (apart && !context.document_bounds.defined()) return std::nullopt;
+  if (!kernels::has_flash_attention(context.positions_T.device(), dtype, options.head_dim)) return std::nullopt;
+  return kernels::FlashMask{
+      .bounds = context.document_bounds, .longest = context.longest_document, .window = windowed ? options.window : 0};
+}
+
 at::Tensor attention_mask(const ForwardContext& context, std::int64_t window, const Parallel& parallel) {
   const std::int64_t length = context.whole_length;
   if (context.cache) return cached_attention_mask(context, window);
@@ -66,7 +77,7 @@ at::Tensor attention_mask(const ForwardContext& context, std::int64_t window, co
 }
 
 at::Tensor Attention::forward(const at::Tensor& x, const AttentionFacts& facts, const ForwardContext& context,
-                              const MaybeRebuild& rebuild, bool recompute_core) {
+                              const MaybeRebuild& rebuild) {
   const std::int64_t h = own_heads_, g = own_kv_heads_, d = options_.head_dim;
   at::Tensor heads_Tnd = qkv_->forward(x, rebuild).view({-1, h + 2 * g, d});
   require(heads_Tnd.size(0) == context.tokens(), "attention ", path(), ": ", heads_Tnd.size(0), " tokens, but ",
@@ -84,8 +95,21 @@ at::Tensor Attention::forward(const at::Tensor& x, const AttentionFacts& facts, 
                                                           {h, g}, parallel_.ulysses);
   const auto [queries, keys] = heads_per_rank({h, g}, parallel_.ulysses.size());
   const bool drops = dropout_ && dropout_->active(context);
+  if (drops && parallel_.cp.size() == 1 && !facts.sees.defined() && !context.samples_b.empty() &&
+      kernels::has_flash_attention(heads_bsnd.device(), heads_bsnd.scalar_type(), d)) {
+    const kernels::DropoutKey key = dropout_->key(context);
+    return output(kernels::flash_attention_with_dropout(heads_bsnd, h,
+                                                        {.p = dropout_->p(),
+                                                         .seed = key.purpose + 0x9E3779B97F4A7C15U * key.seed,
+                                                         .samples = context.samples_b,
+                                                         .heads = options_.heads,
+                                                         .first_head = parallel_.tp.rank() * h}),
+                  context);
+  }
   if (!drops && parallel_.ring.size() == 1 && !context.cache)
-    return output(kernels::packed_attention(heads_bsnd, queries, facts.sees), context);
+    return output(facts.flash ? kernels::flash_attention(heads_bsnd, queries, *facts.flash)
+                              : kernels::packed_attention(heads_bsnd, queries, facts.sees),
+                  context);
   const at::Tensor heads_bnsd = heads_bsnd.transpose(1, 2);
   const at::Tensor q = heads_bnsd.narrow(1, 0, queries), k = heads_bnsd.narrow(1, queries, keys),
                    v = heads_bnsd.narrow(1, queries + keys, keys);
@@ -95,11 +119,7 @@ at::Tensor Attention::forward(const at::Tensor& x, const AttentionFacts& facts, 
                                                : kernels::attention(q, all_k, all_v, facts.sees);
     return output(out.transpose(1, 2), context);
   }
-  const auto maths = [this, facts, context, drops](const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
-    return drops ? dropped_core(a, b, c, facts, context) : ring_core(a, b, c, context);
-  };
-  const at::Tensor out_bhsd =
-      recompute_core && drops ? recompute(maths, {.preserve_rng = false}, q, k, v) : maths(q, k, v);
+  const at::Tensor out_bhsd = drops ? dropped_core(q, k, v, facts, context) : ring_core(q, k, v, context);
   return output(out_bhsd.transpose(1, 2), context);
 }
 
@@ -119,33 +139,21 @@ at::Tensor Attention::ring_core(const at::Tensor& q, const at::Tensor& k, const 
                         parallel_.ring);
 }
 
-/// Unfused attention, so that each probability has its own dropout decision: (sample, head, query, key).
 at::Tensor Attention::dropped_core(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                    const AttentionFacts& facts, const ForwardContext& context) {
   require<ConfigError>(parallel_.cp.size() == 1, "attention ", path(),
                        ": probabilities cannot be dropped with context parallelism\n  fix: attention_dropout = 0, or "
                        "cp = 1");
-  const std::int64_t b = context.batch, h = own_heads_, s = context.length, repeats = own_heads_ / own_kv_heads_;
-  // At least f32: bf16 matmuls can be very slow on a CPU, and f16 overflows at 65,504.
-  const at::ScalarType dtype = q.scalar_type(), wide = kernels::wide_dtype(dtype);
-  const at::Tensor queries = q.to(wide), keys = k.to(wide).repeat_interleave(repeats, 1),
-                   values = v.to(wide).repeat_interleave(repeats, 1);
-  const at::Tensor scores =
-      at::matmul(queries, keys.transpose(2, 3)) / std::sqrt(static_cast<double>(options_.head_dim));
-  const at::Tensor sees =
-      facts.sees.defined() ? facts.sees : at::ones({s, s}, q.options().dtype(at::kBool).requires_grad(false)).tril_();
-  const at::Tensor p =
-      at::softmax(scores.masked_fill(sees.logical_not(), -std::numeric_limits<double>::infinity()), -1);
+  const std::int64_t b = context.batch, h = own_heads_, s = context.length;
   const auto whole = at::TensorOptions().dtype(at::kLong).device(q.device());
   const at::Tensor samples_b = context.samples_T.view({b, s}).select(1, 0);
   const at::Tensor heads_h = at::arange(parallel_.tp.rank() * h, (parallel_.tp.rank() + 1) * h, whole);
   const at::Tensor rows_bhs =
       ((samples_b.view({b, 1, 1}) * options_.heads + heads_h.view({1, h, 1})) * context.whole_length +
        context.positions_T.view({b, 1, s}));
-  const at::Tensor keeps = kernels::keep_mask(dropout_->p(), dropout_->key(context),
-                                              {.rows = rows_bhs.flatten(), .row_width = context.whole_length}, s)
-                               .view({b, h, s, s});
-  return at::matmul(p * keeps / (1 - dropout_->p()), values).to(dtype);
+  return kernels::dropped_attention(
+      q, k, v, facts.sees,
+      {.p = dropout_->p(), .key = dropout_->key(context), .rows_bhs = rows_bhs, .row_width = context.whole_length});
 }
 
 }  // namespace trireme

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "trireme/kernels/flash_attention.hpp"
 #include "trireme/nn/dropout.hpp"
 #include "trireme/nn/linear.hpp"
 #include "trireme/nn/norm.hpp"
@@ -17,14 +18,19 @@ struct AttentionOptions {
   bool qk_norm = false;
   double norm_eps = 1e-6;
   std::int64_t window = 0;  // sliding window: a token attends to this many tokens, including itself; 0: all before it
-  double dropout = 0;       // of the attention probabilities; uses the unfused path
+  double dropout = 0;       // of the attention probabilities (kernels/dropped_attention.hpp)
 };
 
 /// What the attention layers of a forward share.
 struct AttentionFacts {
-  std::optional<Rotation> rotation = {};  // for all T tokens; none without RoPE
-  at::Tensor sees = {};                   // attention_mask(); undefined: all keys up to the query, or a ring
+  std::optional<Rotation> rotation = {};         // for all T tokens; none without RoPE
+  std::optional<kernels::FlashMask> flash = {};  // flash_mask()
+  at::Tensor sees = {};  // else attention_mask(); undefined: all keys up to the query, or a ring
 };
+
+/// For documents that are apart or a sliding window on a GPU with a kernel for them: no mask in memory is needed.
+std::optional<kernels::FlashMask> flash_mask(const ForwardContext& context, const AttentionOptions& options,
+                                             const Parallel& parallel, at::ScalarType dtype);
 
 /// True where a query (row) of whole samples attends to a key, for documents that are apart or a sliding window: [S, S]
 /// or [b, 1, S, S]; with a cache of new tokens, [b, 1, s, S]. Undefined if it attends to all keys up to itself, and for
@@ -40,9 +46,8 @@ at::Tensor attention_mask(const ForwardContext& context, std::int64_t window, co
 class Attention final : public Layer {
  public:
   Attention(const AttentionOptions& options, Parallel parallel);
-  /// `recompute_core`: the unfused path stores no probabilities.
   at::Tensor forward(const at::Tensor& x, const AttentionFacts& facts, const ForwardContext& context,
-                     const MaybeRebuild& rebuild = {}, bool recompute_core = false);
+                     const MaybeRebuild& rebuild = {});
 
  private:
   at::Tensor output(const at::Tensor& out_bshd, const ForwardContext& context);

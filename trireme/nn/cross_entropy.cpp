@@ -131,8 +131,29 @@ struct TileLoss {
   at::Tensor dlogits_Cv{};  // if dx is needed and this rank has entries
 };
 
+/// The same on one rank with fused kernels, without small passes over the tokens in between.
+TileLoss fused_tile(const at::Tensor& padded_Cv, const at::Tensor& targets_C, const Head& head, bool with_gradients) {
+  const at::Tensor logits_Cv = without_padding(padded_Cv, head);
+  const kernels::LossTerms terms = kernels::loss_terms(kernels::logit_stats(logits_Cv, targets_C, 0), targets_C,
+                                                       {.ignore_index = head.options.ignore_index,
+                                                        .label_smoothing = head.options.label_smoothing,
+                                                        .z_loss = head.options.z_loss,
+                                                        .entries = head.entries});
+  TileLoss out{.sum = terms.losses.sum()};
+  if (!with_gradients) return out;
+  kernels::softmax_grads_(logits_Cv, terms.max, terms.scale, targets_C, 0, terms.on_target, terms.everywhere,
+                          padded_Cv.size(1) - logits_Cv.size(1));
+  out.dlogits_Cv = padded_Cv;
+  return out;
+}
+
 /// One tile of tokens. dx_CD is written if defined.
 TileLoss tile_with_gradients(const at::Tensor& x_CD, const at::Tensor& targets_C, const Head& head, at::Tensor dx_CD) {
+  if (head.tp.size() == 1 && kernels::has_fused_logits(x_CD)) {
+    TileLoss out = fused_tile(kernels::matmul_nt(x_CD, head.weight_vD), targets_C, head, dx_CD.defined());
+    if (dx_CD.defined()) kernels::matmul_nn_out(dx_CD, out.dlogits_Cv, head.weight_vD);
+    return out;
+  }
   const TileSums sums = tile_sums(x_CD, targets_C, head);
   const at::Tensor counts_C = counts_of(targets_C, head, sums.max_C.scalar_type());
   TileLoss out{.sum = tile_loss(sums, counts_C, head)};
@@ -142,7 +163,7 @@ TileLoss tile_with_gradients(const at::Tensor& x_CD, const at::Tensor& targets_C
     return out;
   }
   out.dlogits_Cv = dlogits_of(sums, targets_C, counts_C, head, x_CD.scalar_type());
-  dx_CD.copy_(kernels::matmul_nn(out.dlogits_Cv, head.weight_vD));
+  kernels::matmul_nn_out(dx_CD, out.dlogits_Cv, head.weight_vD);
   return out;
 }
 
@@ -253,7 +274,7 @@ struct LossOfHeadLater : torch::autograd::Function<LossOfHeadLater> {
         kernels::exp_sums_(without_padding(sums.exp_Cv, head), sums.max_C, targets_C, head.own.begin, false);
       const at::Tensor weights_C = counts_of(targets_C, head, sums.max_C.scalar_type()) * scale;
       const at::Tensor dlogits_Cv = dlogits_of(sums, targets_C, weights_C, head, x_CD.scalar_type());
-      if (dx_TD.defined()) dx_TD.narrow(0, begin, tokens).copy_(kernels::matmul_nn(dlogits_Cv, head.weight_vD));
+      if (dx_TD.defined()) kernels::matmul_nn_out(dx_TD.narrow(0, begin, tokens), dlogits_Cv, head.weight_vD);
       if (dweight_vD.defined()) kernels::add_matmul_tn_(dweight_vD, dlogits_Cv, x_CD);
     });
   }

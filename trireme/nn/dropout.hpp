@@ -13,6 +13,9 @@ class Dropout final : public Layer {
   /// x is [tokens, features], all features; `rows` are the ids of its tokens (ForwardContext::rows_T, or own_tokens of
   /// it).
   at::Tensor forward(const at::Tensor& x, const at::Tensor& rows, const ForwardContext& context);
+  /// residual + forward(...), in one pass.
+  at::Tensor forward_onto(const at::Tensor& residual, const at::Tensor& x, const at::Tensor& rows,
+                          const ForwardContext& context);
   /// Whether anything is dropped: not in a forward outside of training, nor after eval().
   bool active(const ForwardContext& context) const { return context.training && is_training() && p_ > 0; }
   double p() const { return p_; }

@@ -14,6 +14,7 @@ namespace trireme {
 
 class KvCache;
 class PooledBalance;
+class StepKeys;
 
 /// The tokens of a microbatch are `batch` consecutive samples of `length` tokens: T = batch * length.
 struct ForwardContext {
@@ -21,13 +22,16 @@ struct ForwardContext {
   std::int64_t step = 0;
   bool training = true;
   std::int64_t batch = 0, length = 0;
-  std::int64_t whole_length = 0;  // of a full sample, over all cp ranks
-  at::Tensor samples_T;           // i64: the index in the step of each token's sample, the same for every layout
-  at::Tensor positions_T;         // i64: position of each token in its sample
+  std::int64_t whole_length = 0;             // of a full sample, over all cp ranks
+  std::vector<std::int64_t> samples_b = {};  // the index of each sample, as samples_T, on the host; empty: unknown
+  at::Tensor samples_T;    // i64: the index in the step of each token's sample, the same for every layout
+  at::Tensor positions_T;  // i64: position of each token in its sample
 
   // Documents of a sample that are apart. Undefined: a sample is one text.
   at::Tensor document_positions_T = {};  // i64: what the model takes for the position of each token
   at::Tensor documents_bS = {};          // i64: numbers of the documents, of whole samples over all cp ranks
+  at::Tensor document_bounds = {};       // on a GPU, as kernels::FlashMask::bounds
+  std::int64_t longest_document = 0;     // with document_bounds
 
   // Auxiliary losses of layers (experts):
   /// What their sum over tokens and layers is multiplied by in the loss: 1 / tokens of the step, and the loss scale.
@@ -39,6 +43,9 @@ struct ForwardContext {
   /// Of a layer that is recomputed in backward: the experts that its router chose in forward. A second choice could
   /// differ, by rounding. run_layer sets it.
   std::shared_ptr<at::Tensor> chosen_experts = {};
+
+  /// In a CUDA graph: dropout reads what depends on the step from here.
+  std::shared_ptr<StepKeys> step_keys = {};
 
   /// Of a generation: the tokens are the next ones of their sequences, at positions_T, and attend to those before.
   /// whole_length is that of the longest sequence, with them.

@@ -2,12 +2,13 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/comm/differentiable.hpp"
+#include "trireme/nn/fp8_matmul.hpp"
 #include "trireme/nn/planted_fault.hpp"
 
 namespace trireme {
 
 ColumnLinear::ColumnLinear(std::int64_t in, std::int64_t out, Parallel parallel, ColumnOptions options)
-    : parallel_(parallel), gather_output_(options.gather_output) {
+    : parallel_(parallel), gather_output_(options.gather_output), fp8_(parallel.fp8 && !options.padded) {
   require(
       !options.gather_output || (options.sections.empty() && !options.padded),
       "ColumnLinear: gather_output puts the ranks' outputs side by side, which is not the whole where they consist of "
@@ -21,7 +22,9 @@ ColumnLinear::ColumnLinear(std::int64_t in, std::int64_t out, Parallel parallel,
 }
 
 at::Tensor ColumnLinear::forward(const at::Tensor& x, const MaybeRebuild& rebuild) {
-  const at::Tensor y_Tf = parallel_matmul(x, weight_fD, bias_f, input_between(parallel_), parallel_.tp, rebuild);
+  const Input input = input_between(parallel_);
+  const at::Tensor y_Tf = fp8_ ? fp8_matmul(x, weight_fD, bias_f, input, parallel_.tp, rebuild)
+                               : parallel_matmul(x, weight_fD, bias_f, input, parallel_.tp, rebuild);
   return gather_output_ ? differentiable::gather_replicated(y_Tf, 1, parallel_.tp) : y_Tf;
 }
 
@@ -34,15 +37,20 @@ RowLinear::RowLinear(std::int64_t in, std::int64_t out, Parallel parallel, RowOp
                      parallel);
 }
 
-at::Tensor RowLinear::forward(const at::Tensor& x, const MaybeRebuild& rebuild) {
+at::Tensor RowLinear::forward(const at::Tensor& x, const MaybeRebuild& rebuild, const at::Tensor& residual) {
   const at::Tensor x_Tf = input_is_parallel_ ? x : differentiable::split_replicated(x, 1, parallel_.tp).contiguous();
-  // The bias is added once: with the product if there is nothing to add up.
-  const bool alone = parallel_.tp.size() == 1;
-  const at::Tensor part = with_planted_loss(
-      parallel_matmul(x_Tf, weight_Df, alone ? bias_D : at::Tensor(), Input::feature_shard, parallel_.tp, rebuild),
-      path(), parallel_.tp);
-  const at::Tensor y = parallel_.add_up(part);
-  return bias_D.defined() && !alone ? y + bias_D : y;
+  if (parallel_.fp8)
+    return finish(fp8_matmul(x_Tf, weight_Df, bias_of_product(), Input::feature_shard, parallel_.tp, rebuild),
+                  residual);
+  return finish(parallel_matmul(x_Tf, weight_Df, bias_of_product(), Input::feature_shard, parallel_.tp, rebuild,
+                                residual_of_product(residual)),
+                residual);
+}
+
+at::Tensor RowLinear::finish(const at::Tensor& part_TD, const at::Tensor& residual) {
+  at::Tensor y = parallel_.add_up(with_planted_loss(part_TD, path(), parallel_.tp));
+  if (bias_D.defined() && !bias_of_product().defined()) y = y + bias_D;
+  return residual.defined() && !residual_of_product(residual).defined() ? residual + y : y;
 }
 
 }  // namespace trireme

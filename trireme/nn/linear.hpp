@@ -30,7 +30,7 @@ class ColumnLinear : public Layer {
 
  private:
   const Parallel parallel_;
-  const bool gather_output_;
+  const bool gather_output_, fp8_;
 };
 
 struct RowOptions {
@@ -49,7 +49,16 @@ struct RowOptions {
 class RowLinear : public Layer {
  public:
   RowLinear(std::int64_t in, std::int64_t out, Parallel parallel, RowOptions options = {});
-  at::Tensor forward(const at::Tensor& x, const MaybeRebuild& rebuild = {});
+  /// `residual`: added to the result, if defined.
+  at::Tensor forward(const at::Tensor& x, const MaybeRebuild& rebuild = {}, const at::Tensor& residual = {});
+
+  // With nothing to add up over tp, bias and residual are parts of the product. Else undefined:
+  at::Tensor bias_of_product() const { return parallel_.tp.size() == 1 ? bias_D : at::Tensor(); }
+  at::Tensor residual_of_product(const at::Tensor& residual) const {
+    return parallel_.tp.size() == 1 && !parallel_.fp8 ? residual : at::Tensor();
+  }
+  /// y from this rank's part of it, the product.
+  at::Tensor finish(const at::Tensor& part_TD, const at::Tensor& residual);
 
   at::Tensor weight_Df, bias_D;
 

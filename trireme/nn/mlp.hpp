@@ -13,6 +13,11 @@ class Mlp : public Layer {
   /// `rebuild`: how to recompute x; `rebuild_activation`: whether to also recompute the activation in backward.
   virtual at::Tensor forward(const at::Tensor& x, const ForwardContext& context, const MaybeRebuild& rebuild = {},
                              bool rebuild_activation = false) = 0;
+  /// residual_tD + forward(...), in one pass where that is possible.
+  virtual at::Tensor forward_onto(const at::Tensor& residual_tD, const at::Tensor& x, const ForwardContext& context,
+                                  const MaybeRebuild& rebuild = {}, bool rebuild_activation = false) {
+    return residual_tD + forward(x, context, rebuild, rebuild_activation);
+  }
 };
 
 /// y = W_down gelu(W_up x + b) + b
@@ -22,9 +27,12 @@ class GeluMlp final : public Mlp {
   GeluMlp(std::int64_t features, std::int64_t hidden, bool bias, bool tanh_form, Parallel parallel);
   at::Tensor forward(const at::Tensor& x, const ForwardContext& context, const MaybeRebuild& rebuild = {},
                      bool rebuild_activation = false) override;
+  at::Tensor forward_onto(const at::Tensor& residual_tD, const at::Tensor& x, const ForwardContext& context,
+                          const MaybeRebuild& rebuild = {}, bool rebuild_activation = false) override;
 
  private:
   const bool tanh_form_;
+  const Parallel parallel_;
   std::shared_ptr<ColumnLinear> up_;
   std::shared_ptr<RowLinear> down_;
 };
@@ -35,6 +43,8 @@ class SwigluMlp final : public Mlp {
   SwigluMlp(std::int64_t features, std::int64_t hidden, Parallel parallel);
   at::Tensor forward(const at::Tensor& x, const ForwardContext& context, const MaybeRebuild& rebuild = {},
                      bool rebuild_activation = false) override;
+  at::Tensor forward_onto(const at::Tensor& residual_tD, const at::Tensor& x, const ForwardContext& context,
+                          const MaybeRebuild& rebuild = {}, bool rebuild_activation = false) override;
 
  private:
   std::shared_ptr<ColumnLinear> gate_up_;

@@ -20,6 +20,7 @@ struct Parallel {
   bool sequence_parallel;
   ContextSplit context;
   Group &ring, &ulysses;  // of cp: ranks between which K and V travel, and those that exchange tokens for heads
+  bool fp8 = false;       // the linear layers multiply in 8 bits (nn/fp8_matmul.hpp), except the head
 
   /// Axes along which parameters applied to the tokens between the layers have partial gradients.
   AxisSet partial_between() const { return sequence_parallel ? AxisSet(Axis::tp) : AxisSet(); }

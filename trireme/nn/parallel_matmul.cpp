@@ -7,6 +7,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/kernels/first_order.hpp"
+#include "trireme/kernels/fused_matmul.hpp"
 #include "trireme/kernels/gradient_place.hpp"
 #include "trireme/kernels/matmul.hpp"
 
@@ -24,8 +25,12 @@ struct How final : torch::CustomClassHolder {
 };
 
 at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias, Input input,
-                   Group& tp) {
+                   Group& tp, const std::optional<at::Tensor>& residual) {
   const at::Tensor all = input == Input::token_shard ? tp.all_gather(x.contiguous()).wait() : x;
+  if (residual && residual->is_contiguous() && residual->scalar_type() == all.scalar_type() &&
+      kernels::has_fused_matmul(all, weight))
+    return kernels::linear_with_residual(all, weight, bias.value_or(at::Tensor()), *residual);
+  if (residual) return *residual + product(x, weight, bias, input, tp, std::nullopt);
   // On a GPU the bias is part of the matrix product, not another pass over its result.
   if (bias && all.is_cuda() && all.dim() == 2) return at::addmm(*bias, all, weight.t());
   at::Tensor y = kernels::matmul_nt(all, weight);
@@ -35,15 +40,16 @@ at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const std::opt
 
 struct ParallelMatmul : torch::autograd::Function<ParallelMatmul> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
-                            const std::optional<at::Tensor>& bias, Input input, Group& tp,
-                            const MaybeRebuild& rebuild) {
+                            const std::optional<at::Tensor>& bias, Input input, Group& tp, const MaybeRebuild& rebuild,
+                            const std::optional<at::Tensor>& residual) {
     ctx->saved_data["how"] = c10::IValue::make_capsule(c10::make_intrusive<How>(input, tp, rebuild));
     ctx->saved_data["bias"] = bias.has_value();
     tensor_list kept;  // x or its rebuild inputs, if the weight is trained; and the weight
     if (weight.requires_grad()) kept = rebuild ? rebuild->from : tensor_list{x};
     kept.push_back(weight);
     ctx->save_for_backward(std::move(kept));
-    return product(x, weight, bias, input, tp);
+    ctx->saved_data["residual"] = residual.has_value();
+    return product(x, weight, bias, input, tp, residual);
   }
 
   static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
@@ -74,22 +80,30 @@ struct ParallelMatmul : torch::autograd::Function<ParallelMatmul> {
     }
     if (ctx->saved_data["bias"].toBool() && ctx->needs_input_grad(2)) dbias = kernels::sum_rows(dy);
     if (reducing) dx = std::move(*reducing).wait();
-    return {dx, dweight, dbias, at::Tensor(), at::Tensor(), at::Tensor()};
+    return {dx,
+            dweight,
+            dbias,
+            at::Tensor(),
+            at::Tensor(),
+            at::Tensor(),
+            ctx->saved_data["residual"].toBool() ? grads[0] : at::Tensor()};
   }
 };
 
 }  // namespace
 
 at::Tensor parallel_matmul(const at::Tensor& x, const at::Tensor& weight_NK, const at::Tensor& bias_N, Input input,
-                           Group& tp, const MaybeRebuild& rebuild) {
+                           Group& tp, const MaybeRebuild& rebuild, const at::Tensor& residual_TN) {
   require(x.dim() == 2 && x.size(1) == weight_NK.size(1), "linear layer on group ", tp.str(), ": input of sizes ",
           x.sizes(), " for a weight of sizes ", weight_NK.sizes(), ": must be [tokens, ", weight_NK.size(1), "]");
   // An autograd function takes no undefined tensors.
   const std::optional<at::Tensor> bias = bias_N.defined() ? std::optional(bias_N) : std::nullopt;
+  const std::optional<at::Tensor> residual = residual_TN.defined() ? std::optional(residual_TN) : std::nullopt;
   const bool wants_grad =
-      at::GradMode::is_enabled() && (x.requires_grad() || weight_NK.requires_grad() || (bias && bias->requires_grad()));
-  if (!wants_grad) return product(x, weight_NK, bias, input, tp);
-  return ParallelMatmul::apply(x, weight_NK, bias, input, tp, rebuild);
+      at::GradMode::is_enabled() && (x.requires_grad() || weight_NK.requires_grad() ||
+                                     (bias && bias->requires_grad()) || (residual && residual->requires_grad()));
+  if (!wants_grad) return product(x, weight_NK, bias, input, tp, residual);
+  return ParallelMatmul::apply(x, weight_NK, bias, input, tp, rebuild, residual);
 }
 
 }  // namespace trireme

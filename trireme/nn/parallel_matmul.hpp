@@ -24,8 +24,8 @@ inline Input input_between(const Parallel& parallel) {
 ///              dW_NK = dy_TN^T @ X_TK             overlapped with that communication
 ///              db_N  = sum_T dy_TN
 /// The gathered X of a token_shard is not stored for backward but gathered again, overlapped with dX.
-/// `rebuild`: how to recompute x, instead of storing it. `bias` may be undefined.
+/// `rebuild`: how to recompute x, instead of storing it. `bias` may be undefined. `residual_TN`, if defined, is added.
 at::Tensor parallel_matmul(const at::Tensor& x, const at::Tensor& weight_NK, const at::Tensor& bias_N, Input input,
-                           Group& tp, const MaybeRebuild& rebuild = {});
+                           Group& tp, const MaybeRebuild& rebuild = {}, const at::Tensor& residual_TN = {});
 
 }  // namespace trireme

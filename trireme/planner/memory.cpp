@@ -172,7 +172,6 @@ double layer_bytes(const Run& run, config::Recompute recompute) {
                                       .tp = p.tp,
                                       .cp = p.cp,
                                       .sequence_parallel = p.sequence_parallel,
-                                      .flash_attention = m.attention_dropout == 0,
                                       .bytes_an_element = config::dtype_bytes(run.precision.param)};
   double bytes = 0;
   const bool has_experts = m.num_local_experts > 0;  // nothing of them is recomputed
@@ -180,8 +179,16 @@ double layer_bytes(const Run& run, config::Recompute recompute) {
     if (recompute == config::Recompute::selective &&
         (part.name == "qkv input" || (part.name == "mlp input" && !has_experts)))
       continue;
+    if (part.name == "dropout masks") continue;  // backward computes them again
     const double again = part.name == "mlp hidden" && !has_experts ? (has_gelu(m) ? 1.0 / 2 : 1.0 / 3) : 0;
-    bytes += part.bytes * (recompute == config::Recompute::selective ? 1 - again : 1);
+    const bool selective = recompute == config::Recompute::selective;
+    bytes += part.bytes * (selective ? 1 - again : 1);
+    if (run.precision.matmul != "fp8") continue;
+    // The inputs of linear layers are stored in one byte instead of two; that of `out`, which attention stores too,
+    // beside it.
+    if (part.name == "qkv input" || (part.name == "mlp input" && !has_experts)) bytes -= part.bytes / 2;
+    if (part.name == "mlp hidden" && !selective) bytes -= part.bytes * again / 2;
+    if (part.name == "attention output") bytes += part.bytes / 2;
   }
   if (has_experts && recompute != config::Recompute::full) {
     // Per token and expert the rows that arrive and, in f32, those that return; scores, and the shared expert.

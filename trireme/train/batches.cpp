@@ -27,6 +27,24 @@ std::vector<at::Tensor> as_tensors(std::initializer_list<const std::vector<std::
   return views;
 }
 
+/// Where documents begin, for kernels that take variable lengths.
+void add_bounds(ForwardContext& context, const std::vector<std::int64_t>& documents, std::int64_t seq_len) {
+  const auto tokens = static_cast<std::int64_t>(documents.size());
+  std::vector<int> bounds;
+  for (std::int64_t i = 0; i < tokens; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    if (i % seq_len != 0 && documents[at] == documents[at - 1]) continue;
+    if (!bounds.empty()) context.longest_document = std::max(context.longest_document, i - bounds.back());
+    bounds.push_back(static_cast<int>(i));
+  }
+  context.longest_document = std::max(context.longest_document, tokens - bounds.back());
+  bounds.push_back(static_cast<int>(tokens));
+  const at::Tensor host =
+      at::empty({static_cast<std::int64_t>(bounds.size())}, at::TensorOptions(at::kInt).pinned_memory(true));
+  std::ranges::copy(bounds, host.mutable_data_ptr<int>());
+  context.document_bounds = host.to(context.documents_bS.device(), /*non_blocking=*/true);
+}
+
 }  // namespace
 
 Batches::Batches(const Config& config, const Mesh& mesh, at::Device device)
@@ -75,12 +93,14 @@ Microbatch Batches::tensors_of(const data::TokenBatch& batch, std::int64_t step,
                  .batch = batch.num_samples,
                  .length = batch.local_length,
                  .whole_length = batch.seq_len,
+                 .samples_b = batch.rows,
                  .samples_T = on_device[3].unsqueeze(1).expand({-1, batch.local_length}).reshape(-1),
                  .positions_T = on_device[2]};
   if (restarts) out.context.document_positions_T = on_device[4];
   // Without a border in the batch the causal kernel does the same, and faster.
   if (std::ranges::any_of(documents, [](std::int64_t document) { return document > 0; }))
     out.context.documents_bS = on_device[5].view({batch.num_samples, batch.seq_len});
+  if (out.context.documents_bS.defined() && device_.is_cuda()) add_bounds(out.context, documents, batch.seq_len);
   return out;
 }
 

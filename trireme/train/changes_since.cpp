@@ -22,8 +22,9 @@ bool is_model_detail(std::string_view key) {
 
 /// Keys that have no effect on the numbers, apart from rounding.
 bool is_about_running(std::string_view key) {
-  return any_prefix(key, {"run.name", "run.dir", "metrics.", "profiler.", "checkpoint.", "comm.", "parallelism.",
-                          "activation_checkpoint.", "training.micro_batch_size", "training.grad_accum"});
+  return any_prefix(key,
+                    {"run.name", "run.dir", "metrics.", "profiler.", "checkpoint.", "comm.", "cuda.", "parallelism.",
+                     "activation_checkpoint.", "training.micro_batch_size", "training.grad_accum"});
 }
 
 /// The key of accept_changes that a config key belongs to; empty: it may change.

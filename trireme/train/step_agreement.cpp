@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <limits>
 
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 namespace trireme {
 namespace {
@@ -45,10 +49,14 @@ const at::Tensor& TokenCount::total() {
   return total_;
 }
 
-StepAgreement agree(const at::Tensor& loss_sum, const StepFacts& own, const Mesh& mesh) {
+PendingAgreement start_agreement(const at::Tensor& loss_sum, const at::Tensor& norm, const at::Tensor& tokens,
+                                 const StepFacts& own, const Mesh& mesh) {
   // One sum for everything: in the lists each rank writes to an element of its own, and the others add zero.
   const Group& world = mesh.world_group();
-  at::Tensor host = at::zeros({kFacts + kLists * world.size()}, at::kDouble);
+  const at::Device device = loss_sum.device();
+  // Pinned: a copy from or to other memory waits for the device.
+  const auto on_host = at::TensorOptions(at::kDouble).pinned_memory(device.is_cuda());
+  at::Tensor host = at::zeros({kFacts + kLists * world.size()}, on_host);
   auto* facts = host.mutable_data_ptr<double>();
   if (own.stop) facts[*own.stop == ExitCode::interrupted ? kInterrupted : kPreempted] = 1;
   facts[kFailed] = own.failed;
@@ -66,20 +74,40 @@ StepAgreement agree(const at::Tensor& loss_sum, const StepFacts& own, const Mesh
   of_rank[kBubbles * world.size()] = own.bubble;
   of_rank[kOwnWork * world.size()] = own.time.own_work();
   of_rank[kLastActions * world.size()] = own.last_action;
-  at::Tensor all = host.to(loss_sum.device());
+  at::Tensor all = host.to(device, /*non_blocking=*/true);
   if (mesh.coord(Axis::tp) == 0) all[kLoss] = loss_sum;  // the same on all ranks of tp: counted once
   if (own.auxiliary_sum.defined()) all[kAuxiliary] = own.auxiliary_sum;
-  all = mesh.world_group().all_reduce_(all).wait().cpu();
-  const auto* sums = all.const_data_ptr<double>();
+  all = at::cat({mesh.world_group().all_reduce_(all).wait(), at::stack({norm, tokens})});
+  PendingAgreement pending;
+  pending.ranks_ = world.size();
+  pending.host_ = at::empty(all.sizes(), on_host).copy_(all, /*non_blocking=*/true);
+  if (device.is_cuda()) {
+    const c10::impl::VirtualGuardImpl guard(device.type());
+    pending.copied_.emplace(device.type());
+    pending.copied_->record(guard.getStream(device));
+  }
+  return pending;
+}
+
+StepAgreement agree(const at::Tensor& loss_sum, const StepFacts& own, const Mesh& mesh) {
+  const at::Tensor none = at::zeros({}, loss_sum.options());
+  return start_agreement(loss_sum, none, none, own, mesh).read();
+}
+
+StepAgreement PendingAgreement::read() && {
+  if (copied_) copied_->synchronize();
+  const auto* sums = host_.const_data_ptr<double>();
   const auto list = [&](List which) {
-    const double* const begin = sums + kFacts + which * world.size();
-    return std::vector<double>(begin, begin + world.size());
+    const double* const begin = sums + kFacts + which * ranks_;
+    return std::vector<double>(begin, begin + ranks_);
   };
   StepAgreement agreed{.loss_sum = sums[kLoss],
                        .auxiliary_sum = sums[kAuxiliary],
                        .failed = sums[kFailed] > 0,
                        .save = sums[kSave] > 0,
                        .writing = sums[kWriting] > 0,
+                       .norm = sums[kFacts + kLists * ranks_],
+                       .tokens = sums[kFacts + kLists * ranks_ + 1],
                        .time = {.elapsed = sums[kElapsed],
                                 .data = sums[kData],
                                 .forward = sums[kForward],

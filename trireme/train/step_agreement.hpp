@@ -3,6 +3,8 @@
 #include <optional>
 #include <vector>
 
+#include <c10/core/Event.h>
+
 #include "trireme/base/error.hpp"
 #include "trireme/comm/mesh.hpp"
 #include "trireme/report/step_shares.hpp"
@@ -33,6 +35,7 @@ struct StepAgreement {
   bool writing = false;            // some rank is still writing one
   std::int64_t peak_bytes = 0;     // the highest of all ranks
   double bubble = 0;               // the largest of all ranks
+  double norm = 0, tokens = 0;     // as given to start_agreement()
   report::RankTime time{};         // summed over the ranks
   // By rank; see StepFacts.
   std::vector<double> own_work{}, last_actions{}, bubbles{}, peaks{};
@@ -48,6 +51,25 @@ struct StepFacts {
   double last_action = 0;         // end of its last action, in seconds from the begin of the step
   at::Tensor auxiliary_sum = {};  // over this rank's tokens, f64; undefined: 0
 };
+
+/// An agreement on its way to the host.
+class PendingAgreement {
+ public:
+  /// Waits until the device has computed it, but not for what was enqueued after it.
+  StepAgreement read() &&;
+
+ private:
+  friend PendingAgreement start_agreement(const at::Tensor&, const at::Tensor&, const at::Tensor&, const StepFacts&,
+                                          const Mesh&);
+  at::Tensor host_;
+  std::optional<c10::Event> copied_;  // none on a CPU
+  int ranks_ = 1;
+};
+
+/// Collective. `loss_sum`: over this rank's tokens. `norm`, `tokens`: the same on all ranks, read along with the rest.
+/// All f64, 0-dim, on the device, which is not waited for.
+PendingAgreement start_agreement(const at::Tensor& loss_sum, const at::Tensor& norm, const at::Tensor& tokens,
+                                 const StepFacts& own, const Mesh& mesh);
 
 /// `loss_sum`: over this rank's tokens, f64. Collective; synchronizes with the device.
 StepAgreement agree(const at::Tensor& loss_sum, const StepFacts& own, const Mesh& mesh);

@@ -17,6 +17,7 @@
 #include "trireme/base/wall_clock.hpp"
 #include "trireme/comm/group_text.hpp"
 #include "trireme/comm/time_limit.hpp"
+#include "trireme/kernels/cuda_graph.hpp"
 #include "trireme/runtime/memory/device_snapshot.hpp"
 #include "trireme/train/component_options.hpp"
 #include "trireme/train/dtypes.hpp"
@@ -41,14 +42,14 @@ std::string describe(const Resumed& resumed) {
 /// Of the sum of a microbatch's losses: the loss of a step is the mean over the tokens of all ranks.
 at::Tensor loss_gradient(double scale, TokenCount& tokens) { return scale / tokens.total().clamp_min(1); }
 
-/// At the end of a step. `agreed_at`: seconds from its begin to the end of the agreement.
-StepTiming step_timing(const StepClock& clock, const StepAgreement& agreed, double agreed_at, bool pipeline) {
-  const double seconds = clock.seconds();
+/// At the end of a step, which took `seconds`. `agreed_at`: seconds from its begin to the end of the agreement.
+StepTiming step_timing(const StepClock& clock, double seconds, const StepAgreement& agreed, double agreed_at,
+                       bool pipeline) {
   return {.begin_ns = clock.begin_ns(),
           .step = seconds,
           .data = clock.data_seconds(),
           .shares = report::shares_of({.step = seconds,
-                                       .tail = seconds - agreed_at,
+                                       .tail = std::max(0.0, seconds - agreed_at),
                                        .ranks = agreed.time,
                                        .last_actions = agreed.last_actions,
                                        .pipeline = pipeline}),
@@ -57,6 +58,20 @@ StepTiming step_timing(const StepClock& clock, const StepAgreement& agreed, doub
 }
 
 }  // namespace
+
+/// A step whose work is enqueued, and whose results are not read yet.
+struct Trainer::StepInFlight {
+  std::int64_t step;
+  StepResult result;  // what is known at its start
+  StepClock clock;
+  StepOutcome outcome{};
+  bool is_read_at_once = false;  // not during the next step
+  double skip_above = 0;         // a norm above it skips the update
+  at::Tensor loss_gradient = {};
+  ReplicaCheck replicas{};
+  std::optional<PendingUpdate> update{};
+  PendingAgreement agreement{};
+};
 
 Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& process, TrainIo io)
     : given_(fingerprint_of_config(config)),
@@ -91,6 +106,8 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
   model_ = std::make_unique<TrainingModel>(config_, mesh_, context.device(),
                                            static_cast<int>(batches_->num_microbatches()), resumes, io_.warnings);
   if (resumes) resume_from_checkpoint(candidates);
+  // Not before: the threads that load use the default stream.
+  if (model_->graphs() != nullptr) kernels::use_own_stream(context.device());
   if (!resumed_ || resumed_->random.empty())
     seed_generators(random_, static_cast<std::uint64_t>(config_.run.seed), begin_, context.rank());
   start_bytes_ = peak_bytes_ = agree(at::zeros({}, at::TensorOptions(at::kDouble).device(context.device())),
@@ -165,52 +182,65 @@ auto Trainer::take_or_empty(const Take& take, const Empty& empty) {
 }
 
 ExitCode Trainer::run() {
-  const std::int64_t steps = config_.training.steps, every = config_.validation.interval,
-                     interval = config_.checkpoint.interval;
+  const std::int64_t steps = config_.training.steps;
   std::int64_t done = begin_;
-  std::optional<ExitCode> stop;
   const Stopwatch run_time;
-  double validation_seconds = 0;
   announce_stop(begin_ + 1);
   if (config_.profiler.operations) start_profiler();
-  while (done < steps && !stop) {
+  std::unique_ptr<StepInFlight> before;  // its results are read during the next step: the device need not wait
+  while (done < steps && !stop_) {
     const std::int64_t step = done + 1;
-    const StepResult result = run_step(step);
-    announce_stop(step + 1);  // the ranks have agreed to go on: a signal from now on is for the next step
-    // A smaller loss scale helps only if just the scaled gradients overflowed.
-    const bool scale_helps = scale_ && result.scale > 1 && std::isfinite(result.loss);
-    if (result.data_failed) stop_without_data(step - 1);
-    if (!result.finite && !scale_helps && non_finite_ == config::NonFinite::stop) stop_non_finite(step, result);
-    require<DataError>(step > 1 || result.valid_tokens > 0, "step 1: not one token of the data has a label to learn (",
-                       batches_->data().describe(), ")\n  fix: data whose samples hold unmasked tokens");
-    // Not before: a checkpoint of a stop above is of the step before this one.
-    if (scale_) scale_->update(!result.finite);
-    if ((!result.finite && !scale_helps) || result.norm_is_outlier) ++skipped_;
+    std::unique_ptr<StepInFlight> now = start_step(step, std::move(before));
     done = step;
-    stop = result.stop;
-    std::optional<double> validation_loss;
-    if (every > 0 && (step % every == 0 || step == steps)) {
-      const Stopwatch validation_time;
-      validation_loss = validate(step);
-      validation_seconds += validation_time.seconds();
-    }
-    tell_outcomes();
-    // Before the save: a run that resumes there has the records of all steps before.
-    if (report_) report_->step(step, result, batches_->data().sampler().seq_len(step), peak_bytes_, validation_loss);
+    const bool at_once = is_read_at_once(step);
+    announce_stop(step + (is_read_at_once(step + 1) ? 1 : 2));  // a signal from now on is for the next agreement
+    now->is_read_at_once = at_once;
+    if (at_once)
+      finish_step(std::move(now));
+    else
+      before = std::move(now);
     if (profiler_) profiler_->step();
     if (profiler_) model_->unit_trace().annotate(profiler_->is_active() && profiler_->with_stack());
-    const bool due = result.save || (interval > 0 && step % interval == 0);
-    if (due && step < steps && !stop) start_save(step, Last::no);
+    if (at_once && is_saved(step) && step < steps && !stop_) {
+      save_asked_ = false;
+      start_save(step, Last::no);
+    }
   }
   tracer_.finish();
   profiler_.reset();
   const double seconds = run_time.seconds();
-  const bool interrupted = stop && done < steps;
+  const bool interrupted = stop_ && done < steps;
   // A scheduler that takes the machine away does not wait for more than the checkpoint.
-  const SavedWeights saved = save(done, stop == ExitCode::preempted && interrupted ? Export::no : Export::yes);
-  if (report_) report_->finish(interrupted, peak_bytes_, saved.folder, seconds, validation_seconds);
+  const SavedWeights saved = save(done, stop_ == ExitCode::preempted && interrupted ? Export::no : Export::yes);
+  if (report_) report_->finish(interrupted, peak_bytes_, saved.folder, seconds, validation_seconds_);
   check_trained(done, skipped_, saved);
-  return interrupted ? *stop : ExitCode::done;
+  return interrupted ? *stop_ : ExitCode::done;
+}
+
+bool Trainer::is_validated(std::int64_t step) const {
+  const std::int64_t every = config_.validation.interval;
+  return every > 0 && (step % every == 0 || step == config_.training.steps);
+}
+
+bool Trainer::is_saved(std::int64_t step) const {
+  return save_asked_ || (config_.checkpoint.interval > 0 && step % config_.checkpoint.interval == 0);
+}
+
+/// Whether the results of a step are read before the next one begins, after start_step(): the host waits for a CPU
+/// anyway, and otherwise what follows depends on them.
+bool Trainer::is_read_at_once(std::int64_t step) const {
+  const bool late = context_.device().is_cuda() || io_.late_results;
+  return !late || step == begin_ + 1 || step == config_.training.steps || stop_ || is_validated(step) ||
+         is_saved(step) || saver_->in_progress() || scale_ || model_->has_biased_routers() || compares_replicas(step) ||
+         is_traced(step);
+}
+
+bool Trainer::compares_replicas(std::int64_t step) const {
+  return config_.checks.replicas_every > 0 && step % config_.checks.replicas_every == 0;
+}
+
+bool Trainer::is_traced(std::int64_t step) const {
+  return std::ranges::find(config_.profiler.steps, step) != config_.profiler.steps.end();
 }
 
 void Trainer::start_profiler() {
@@ -231,16 +261,22 @@ void Trainer::announce_stop(std::int64_t step) {
   if (report_) StopSignals::announce("finishing step ", std::min(step, config_.training.steps), ", then saving");
 }
 
-StepResult Trainer::run_step(std::int64_t step) {
-  StepResult result{.lr = lr_(step), .scale = scale_ ? scale_->scale() : 1.0, .peaks = {}, .timing = {}};
-  StepClock clock(context_.world().recorder(), config_.parallelism.pp > 1);
+/// Enqueues a step. Ahead of its update the results of the step before are read, which decide what the update is: by
+/// then the device is busy with this step.
+std::unique_ptr<Trainer::StepInFlight> Trainer::start_step(std::int64_t step, std::unique_ptr<StepInFlight> before) {
+  auto now = std::make_unique<StepInFlight>(
+      StepInFlight{.step = step,
+                   .result = {.lr = lr_(step), .scale = scale_ ? scale_->scale() : 1.0, .peaks = {}, .timing = {}},
+                   .clock = StepClock(context_.world().recorder(), config_.parallelism.pp > 1)});
+  StepResult& result = now->result;
+  StepOutcome& outcome = now->outcome;
   mesh_.tag({step, "data"});
   tracer_.step_begins(step, model_->unit_trace());
 
   // Data. The all-reduce of the token count overlaps the first forward.
   const std::vector<Microbatch> microbatches =
       take_or_empty([&] { return batches_->take(step); }, [&] { return batches_->empty(step); });
-  clock.data_taken();
+  now->clock.data_taken();
   TokenCount tokens(microbatches, data_error_ != nullptr, mesh_, context_.device());
 
   // Forward and backward of every microbatch.
@@ -248,76 +284,123 @@ StepResult Trainer::run_step(std::int64_t step) {
   const ForwardHooks hooks{.probe = {},
                            .auxiliary_factor = auxiliary_factor(step, result.scale),
                            .auxiliary_loss = [&](const at::Tensor& sum) { auxiliary_sum += sum; }};
-  const StepOutcome outcome = model_->executor().run(
+  MicrobatchGraphs* const graphs = is_traced(step) ? nullptr : model_->graphs();
+  if (graphs) zero().finish_gathers();
+  outcome = model_->executor().run(
       {.step = step,
        .forward =
            [&](int chunk, int m, const std::vector<Tensors>& inputs) {
              return model_->forward(chunk, microbatches[static_cast<std::size_t>(m)], inputs, hooks);
            },
        .loss_gradient = [&] { return loss_gradient(result.scale, tokens); },
+       .microbatch = graphs == nullptr
+                         ? decltype(StepWork::microbatch)()
+                         : [&](int m, bool first, const at::Tensor& gradient) {
+                             const MicrobatchGraphs::Done done =
+                                 graphs->run(microbatches[static_cast<std::size_t>(m)], first, gradient);
+                             return MicrobatchRun{done.loss, done.replayed};
+                           },
        .shape_key = [&](int m) { return shape_key(microbatches[static_cast<std::size_t>(m)]); }});
-  loss_gradient_ = loss_gradient(result.scale, tokens);
-  clock.executed(outcome);
+  now->loss_gradient = loss_gradient(result.scale, tokens);
+  now->clock.executed(outcome);
 
   // Wait for the gradient reduction; then the ranks compare their calls of the step, during the update.
   mesh_.tag({step, "update"});
   zero().finish_gradients();
+  if (before) finish_step(std::move(before));
   tracer_.gradients_summed(step, model_->unit_trace());
-  const bool compares = config_.checks.replicas_every > 0 && step % config_.checks.replicas_every == 0;
-  ReplicaCheck replicas;
-  if (compares) replicas.add(gradient_slices(zero()));
+  if (compares_replicas(step)) now->replicas.add(gradient_slices(zero()));
   saver_->before_update();
   StepCheck check = mesh_.start_step_check();
 
   // Update. Whether it counts is known once the norm has been read.
   const double skip_z = config_.optimizer.skip_z;
-  const double skip_above = skip_z > 0 ? norms_.value_of_score(skip_z) : std::numeric_limits<double>::infinity();
-  PendingUpdate update = zero().update(
-      {.lr = result.lr, .max_norm = config_.training.max_norm, .loss_scale = result.scale, .skip_above = skip_above});
+  now->skip_above = skip_z > 0 ? norms_.value_of_score(skip_z) : std::numeric_limits<double>::infinity();
+  now->update.emplace(zero().update({.lr = result.lr,
+                                     .max_norm = config_.training.max_norm,
+                                     .loss_scale = result.scale,
+                                     .skip_above = now->skip_above}));
   std::move(check).finish();
-  const StepAgreement agreed = agree(outcome.loss_sum,
-                                     {.stop = io_.stop_asked(),
-                                      .failed = data_error_ != nullptr,
-                                      .save = io_.save_asked(),
-                                      .writing = saver_->is_writing(),
-                                      .peak_bytes = memory_.take_peak(),
-                                      .bubble = outcome.bubble(),
-                                      .time = clock.until_now(),
-                                      .last_action = clock.last_action_seconds(),
-                                      .auxiliary_sum = auxiliary_sum},
-                                     mesh_);
-  const double agreed_at = clock.seconds();
-  result.norm = std::move(update).settle();
+  now->agreement = start_agreement(outcome.loss_sum, now->update->norm(), tokens.total(),
+                                   {.stop = io_.stop_asked(),
+                                    .failed = data_error_ != nullptr,
+                                    .save = io_.save_asked(),
+                                    .writing = saver_->is_writing(),
+                                    .peak_bytes = memory_.take_peak() + (graphs ? graphs->take_hidden_bytes() : 0),
+                                    .bubble = outcome.bubble(),
+                                    .time = now->clock.until_now(),
+                                    .last_action = now->clock.last_action_seconds(),
+                                    .auxiliary_sum = auxiliary_sum},
+                                   mesh_);
+  return now;
+}
+
+/// Waits for the device.
+StepResult Trainer::read_step(StepInFlight& of) {
+  StepResult& result = of.result;
+  const StepAgreement agreed = std::move(of.agreement).read();
+  const double agreed_at = of.clock.seconds();
+  result.norm = agreed.norm;
+  std::move(*of.update).settle(result.norm);
   result.finite = std::isfinite(result.norm);
-  result.norm_is_outlier = result.finite && result.norm > skip_above;
+  result.norm_is_outlier = result.finite && result.norm > of.skip_above;
   norms_.add(result.norm);
   model_->update_routers(result.finite && !result.norm_is_outlier);
   if (saver_->in_progress() && !agreed.writing) saver_->settle();
-  if (compares) {
+  if (compares_replicas(of.step)) {
     zero().finish_gathers();
-    replicas.add(slices_to_load(zero()));
-    replicas.add(kept_weight_slices(zero()));
-    replicas.compare(mesh_.world(), step);
+    of.replicas.add(slices_to_load(zero()));
+    of.replicas.add(kept_weight_slices(zero()));
+    of.replicas.compare(mesh_.world(), of.step);
   }
-
-  // Result.
-  result.valid_tokens = tokens.total().item<double>();
+  result.valid_tokens = agreed.tokens;
   result.loss = agreed.loss_sum / std::max(1.0, result.valid_tokens);
-  result.auxiliary_loss = agreed.auxiliary_sum * auxiliary_factor(step, 1);
+  result.auxiliary_loss = agreed.auxiliary_sum * auxiliary_factor(of.step, 1);
   result.stop = agreed.stop;
   result.data_failed = agreed.failed;
   result.save = agreed.save;
   result.bubble = agreed.bubble;
   result.checkpoint_seconds = saver_->take_blocked_seconds();
-  if (step == begin_ + 1) result.start_bytes = start_bytes_;
-  tracer_.step_done(outcome);
-  const std::vector<std::int64_t>& traced = config_.profiler.steps;
-  if (config_.profiler.memory_snapshot == "steps" && std::ranges::find(traced, step) != traced.end())
-    write_device_snapshot(io_.folder / "memory" / text("rank", context_.rank(), "_step", step, ".pickle"));
-  result.timing = step_timing(clock, agreed, agreed_at, config_.parallelism.pp > 1);
+  if (of.step == begin_ + 1) result.start_bytes = start_bytes_;
+  tracer_.step_done(of.outcome);
+  if (config_.profiler.memory_snapshot == "steps" && is_traced(of.step))
+    write_device_snapshot(io_.folder / "memory" / text("rank", context_.rank(), "_step", of.step, ".pickle"));
+  // A step that was enqueued while the one before was still running begins at the end of that one.
+  const std::int64_t now_ns = steady_ns();
+  const double seconds = static_cast<double>(now_ns - std::max(of.clock.begin_ns(), last_read_ns_)) * 1e-9;
+  last_read_ns_ = now_ns;
+  result.timing = step_timing(of.clock, seconds, agreed, agreed_at, config_.parallelism.pp > 1);
   result.peaks = agreed.peaks;
   peak_bytes_ = std::max(peak_bytes_, agreed.peak_bytes);
   return result;
+}
+
+/// Reads the results of a step, acts on them, and reports them.
+void Trainer::finish_step(std::unique_ptr<StepInFlight> of) {
+  const std::int64_t step = of->step;
+  const bool was_asked = stop_.has_value();  // a late step is followed by one that is on its way
+  StepResult result = read_step(*of);
+  // A smaller loss scale helps only if just the scaled gradients overflowed.
+  const bool scale_helps = scale_ && result.scale > 1 && std::isfinite(result.loss);
+  if (result.data_failed) stop_without_data(step - 1);
+  if (!result.finite && !scale_helps && non_finite_ == config::NonFinite::stop) stop_non_finite(*of, result);
+  require<DataError>(step > 1 || result.valid_tokens > 0, "step 1: not one token of the data has a label to learn (",
+                     batches_->data().describe(), ")\n  fix: data whose samples hold unmasked tokens");
+  // Not before: a checkpoint of a stop above is of the step before this one.
+  if (scale_) scale_->update(!result.finite);
+  if ((!result.finite && !scale_helps) || result.norm_is_outlier) ++skipped_;
+  if (result.stop) stop_ = result.stop;
+  result.is_last = stop_ && (was_asked || of->is_read_at_once);
+  save_asked_ = save_asked_ || result.save;
+  std::optional<double> validation_loss;
+  if (is_validated(step)) {
+    const Stopwatch validation_time;
+    validation_loss = validate(step);
+    validation_seconds_ += validation_time.seconds();
+  }
+  tell_outcomes();
+  // Before the save: a run that resumes there has the records of all steps before.
+  if (report_) report_->step(step, result, batches_->data().sampler().seq_len(step), peak_bytes_, validation_loss);
 }
 
 /// Auxiliary losses are means over the tokens of a step, also of those without a target.
@@ -359,12 +442,13 @@ double Trainer::validate(std::int64_t done) {
   }
 }
 
-[[noreturn]] void Trainer::stop_non_finite(std::int64_t step, const StepResult& result) {
+[[noreturn]] void Trainer::stop_non_finite(const StepInFlight& of, const StepResult& result) {
+  const std::int64_t step = of.step;
   zero().finish_gathers();
   const std::vector<Microbatch> microbatches = batches_->take(step);
   const auto microbatch = [&](int m) -> const Microbatch& { return microbatches[static_cast<std::size_t>(m)]; };
   const std::string origin = find_non_finite(
-      model_->executor(), zero(), mesh_, step, loss_gradient_,
+      model_->executor(), zero(), mesh_, step, of.loss_gradient,
       [&](int chunk, int m, const std::vector<Tensors>& inputs, const Probe& probe) {
         return model_->forward(chunk, microbatch(m), inputs,
                                {.probe = probe, .auxiliary_factor = auxiliary_factor(step, result.scale)});

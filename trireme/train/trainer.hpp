@@ -39,7 +39,15 @@ class Trainer {
   Zero& zero() { return model_->zero(); }
 
  private:
-  StepResult run_step(std::int64_t step);
+  struct StepInFlight;
+  std::unique_ptr<StepInFlight> start_step(std::int64_t step, std::unique_ptr<StepInFlight> before);
+  StepResult read_step(StepInFlight& step);
+  void finish_step(std::unique_ptr<StepInFlight> step);
+  bool is_read_at_once(std::int64_t step) const;
+  bool is_validated(std::int64_t step) const;
+  bool is_saved(std::int64_t step) const;
+  bool is_traced(std::int64_t step) const;
+  bool compares_replicas(std::int64_t step) const;
   void start_profiler();
   void announce_stop(std::int64_t step);
   double auxiliary_factor(std::int64_t step, double scale) const;
@@ -47,7 +55,7 @@ class Trainer {
   template <class Take, class Empty>
   auto take_or_empty(const Take& take, const Empty& empty);
   [[noreturn]] void stop_without_data(std::int64_t done);
-  [[noreturn]] void stop_non_finite(std::int64_t step, const StepResult& result);
+  [[noreturn]] void stop_non_finite(const StepInFlight& step, const StepResult& result);
   void resume_from_checkpoint(const std::vector<std::filesystem::path>& candidates);
   checkpoint::Manifest manifest_of(std::int64_t step) const;
   enum class Last { no, yes };
@@ -77,11 +85,15 @@ class Trainer {
   std::optional<Resumed> resumed_;
   std::unique_ptr<TrainingReport> report_;  // only on rank 0
   std::unique_ptr<CheckpointSaver> saver_;
-  std::int64_t begin_ = 0;         // steps that are done when this run begins
-  std::int64_t start_bytes_ = 0;   // peak before the first step, of any rank
-  std::int64_t peak_bytes_ = 0;    // of any rank
-  std::int64_t skipped_ = 0;       // updates that no smaller loss scale would have saved
-  at::Tensor loss_gradient_;       // of the last step
+  std::int64_t begin_ = 0;        // steps that are done when this run begins
+  std::int64_t start_bytes_ = 0;  // peak before the first step, of any rank
+  std::int64_t peak_bytes_ = 0;   // of any rank
+  std::int64_t skipped_ = 0;      // updates that no smaller loss scale would have saved
+  // Of the steps whose results have been read:
+  std::optional<ExitCode> stop_;  // asked to stop
+  bool save_asked_ = false;       // asked for a checkpoint that is not started yet
+  double validation_seconds_ = 0;
+  std::int64_t last_read_ns_ = 0;  // when the results of the last one were read, by steady_ns()
   std::exception_ptr data_error_;  // of this rank, for the step that needed the data
 };
 

@@ -1,8 +1,10 @@
 #include "trireme/train/training_model.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 
+#include <ATen/Context.h>
 #include <ATen/ops/zeros.h>
 
 #include "trireme/base/error.hpp"
@@ -10,6 +12,9 @@
 #include "trireme/config/rules/training_rules.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
 #include "trireme/config/schema/pipeline.hpp"
+#include "trireme/kernels/fp8.hpp"
+#include "trireme/kernels/fused_matmul.hpp"
+#include "trireme/model/register_family.hpp"
 #include "trireme/model/stage.hpp"
 #include "trireme/nn/init_scope.hpp"
 #include "trireme/planner/memory.hpp"
@@ -33,6 +38,21 @@ TrainingModel::TrainingModel(const Config& config, Mesh& mesh, at::Device device
       mesh_(mesh),
       device_(device),
       router_bias_rate_(config.model.router_bias_update_rate) {
+  if (config.precision.matmul == "fp8") {
+    const std::string why_not = kernels::why_no_fp8(device);
+    require<ConfigError>(why_not.empty(), "precision.matmul = \"fp8\", but ", why_not,
+                         "\n  fix: precision.matmul = \"auto\", or a GPU of compute capability 8.9 or more");
+  }
+  const bool graphs = uses_graphs(config, device, find_model_family(config.model.model_type) != nullptr);
+  if (device.is_cuda()) {
+    kernels::allow_fused_matmul(config.cuda.fused_matmul);
+    // cuBLAS is deterministic with a workspace of a fixed size; libtorch asks for this variable.
+    if (config.cuda.deterministic) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+    if (config.cuda.deterministic) {
+      at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+      at::globalContext().setDeterministicFillUninitializedMemory(false);  // no kernel reads what it has not written
+    }
+  }
   const schedule::Schedule schedule = pipeline_schedule(parallelism_, microbatches);
   const schedule::Program& program = schedule.programs[static_cast<std::size_t>(mesh.coord(Axis::pp))];
   loss_options_ = {.tile_tokens = planner::loss_tile_tokens(device.is_cuda()),
@@ -40,7 +60,8 @@ TrainingModel::TrainingModel(const Config& config, Mesh& mesh, at::Device device
   std::vector<ModelChunk> chunks;
   {
     const InitScope scope(at::kMeta, scalar_type(config.precision.param));
-    const Parallel parallel(mesh, config.parallelism.sequence_parallel, config::context_split_of(config));
+    Parallel parallel(mesh, config.parallelism.sequence_parallel, config::context_split_of(config));
+    parallel.fp8 = config.precision.matmul == "fp8";
     for (DecoderPart& part : decoder_parts(config.model, pipeline_chunks(config.model, parallelism_), mesh)) {
       decoders_.push_back(std::make_shared<Decoder>(config.model, parallel, std::move(part)));
       Decoder& decoder = *decoders_.back();
@@ -73,6 +94,16 @@ TrainingModel::TrainingModel(const Config& config, Mesh& mesh, at::Device device
   if (router_bias_rate_ > 0)
     for (const auto& decoder : decoders_) std::ranges::move(decoder->routers(), std::back_inserter(biased_routers_));
   executor_ = std::make_unique<Executor>(schedule, *zero_, mesh);
+  if (graphs) {
+    zero_->chunk(0).hold_back();
+    graphs_ = std::make_unique<MicrobatchGraphs>(
+        [this](const Microbatch& microbatch, const at::Tensor& loss_gradient) {
+          const at::Tensor loss = forward(0, microbatch, {}).loss;
+          run_backward(loss, loss_gradient);
+          return loss.detach();
+        },
+        device);
+  }
   mesh.world_group().barrier().wait();
 }
 

@@ -10,6 +10,7 @@
 #include "trireme/engine/executor.hpp"
 #include "trireme/model/decoder.hpp"
 #include "trireme/train/batches.hpp"
+#include "trireme/train/microbatch_graphs.hpp"
 #include "trireme/train/non_finite.hpp"
 #include "trireme/train/unit_trace.hpp"
 #include "trireme/zero/zero.hpp"
@@ -38,8 +39,12 @@ class TrainingModel {
   /// A chunk of this rank, for StepWork. The last one returns the loss of the microbatch, summed over its tokens.
   ChunkOutput forward(int chunk, const Microbatch& microbatch, const std::vector<Tensors>& inputs,
                       const ForwardHooks& hooks = {});
+  /// Forward and backward of microbatches as CUDA graphs, for StepWork; null: not used.
+  MicrobatchGraphs* graphs() { return graphs_.get(); }
   /// At the end of a step: the selection biases of routers follow its load, unless it was not applied. Collective.
   void update_routers(bool applied);
+  /// Whether it does anything.
+  bool has_biased_routers() const { return router_bias_rate_ > 0; }
   /// The sum of the losses of `count` batches, on the ranks that compute them; 0-dim, f64, on the device.
   at::Tensor evaluate(std::int64_t count, const std::function<Microbatch(std::int64_t batch)>& batch);
 
@@ -56,6 +61,7 @@ class TrainingModel {
   std::unique_ptr<Zero> zero_;
   UnitTrace unit_trace_;  // between the decoders and the hooks of `zero_`
   std::unique_ptr<Executor> executor_;
+  std::unique_ptr<MicrobatchGraphs> graphs_;
   std::map<int, std::unique_ptr<Executor>> evaluators_;  // by number of batches: made at first use
 };
 

@@ -164,7 +164,7 @@ void TrainingReport::step(std::int64_t step, const StepResult& result, std::int6
   report::StepRecord record{
       .step = step,
       .time = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(),
-      .steps = result.stop ? step : config_.training.steps,  // the last step is always shown
+      .steps = result.is_last ? step : config_.training.steps,  // the last step is always shown
       .loss = result.loss,
       .grad_norm = result.norm,
       .lr = result.lr,

@@ -28,6 +28,8 @@ struct TrainIo {
   std::function<void(const std::string&)> status = [](const std::string&) {};  // what the start is doing; "": over
   std::function<std::optional<ExitCode>()> stop_asked = [] { return std::nullopt; };  // by a signal: the exit code
   std::function<bool()> save_asked = [] { return false; };  // by a signal, since the last call
+  /// The results of a step are read during the next one, as on a GPU, also on a CPU: for tests.
+  bool late_results = false;
 };
 
 /// The result of a step, the same on all ranks.
@@ -40,6 +42,7 @@ struct StepResult {
   bool norm_is_outlier = false;               // finite, but beyond optimizer.skip_z: nothing was updated
   std::optional<ExitCode> stop{};             // asked to stop, with this exit code
   std::optional<std::int64_t> start_bytes{};  // in the first step: peak memory before it, of any rank
+  bool is_last = false;                       // of the run, because it was asked to stop
   bool data_failed = false;                   // a rank could not read its data: nothing was updated
   bool save = false;                          // asked to save a checkpoint
   double bubble = 0;                          // of the pipeline rank with the largest (StepOutcome::bubble)

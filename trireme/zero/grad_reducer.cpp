@@ -203,7 +203,7 @@ void GradReducer::arrived(std::size_t item, at::Tensor from_autograd) {
   }
   if (!first || --missing_[b] > 0) return;
   if (bucket_complete_) bucket_complete_(b);
-  if (!sends_now() || !partition_.options().contiguous_gradients) return;
+  if (!sends_now() || holds_back_ || !partition_.options().contiguous_gradients) return;
   for (; next_bucket_ < partition_.num_buckets() && missing_[next_bucket_] == 0; ++next_bucket_) {
     send(next_bucket_);
     ++sent_early_;
@@ -220,8 +220,15 @@ void GradReducer::add(std::size_t item, const at::Tensor& gradient) {
   filled_[item] = true;
 }
 
+void GradReducer::replayed() {
+  require(in_microbatch_ && recorded_.size() == filled_.size(), "a backward was replayed that was not recorded");
+  seen_ = recorded_;
+  for (std::size_t i = 0; i < filled_.size(); ++i) filled_[i] = filled_[i] || recorded_[i];
+}
+
 void GradReducer::end_microbatch() {
   require(in_microbatch_, "end_microbatch() without begin_microbatch()");
+  if (holds_back_) recorded_ = seen_;
   in_microbatch_ = false;
   const at::NoGradGuard no_grad;
   for (std::size_t b = next_bucket_; b < partition_.num_buckets(); ++b) {

@@ -33,6 +33,12 @@ class GradReducer {
   GradReducer(const GradReducer&) = delete;
   GradReducer& operator=(const GradReducer&) = delete;
 
+  // For a backward that is recorded once and then replayed (a CUDA graph):
+  /// From now on buckets are sent by end_microbatch(), not during backward.
+  void hold_back() { holds_back_ = true; }
+  /// Backward was replayed: it has written the gradients that the last one wrote which called the hooks.
+  void replayed();
+
   /// Called during backward, in every microbatch, when the last gradient of a bucket has arrived.
   void on_bucket_complete(std::function<void(std::size_t b)> f) { bucket_complete_ = std::move(f); }
   /// Called with every gradient of a microbatch before it is accumulated, for inspection.
@@ -51,6 +57,8 @@ class GradReducer {
   const Partition& partition() const { return partition_; }
   /// This rank's shard of the reduced gradients of bucket b, in the accumulation dtype.
   at::Tensor shard(std::size_t b) const;
+  /// Stages 0-1: where backward writes the gradients of bucket b.
+  at::Tensor unreduced(std::size_t b) { return buffer(b); }
 
   /// Buckets whose reduction started before the end of backward, in the last microbatch: a measure of overlap.
   int sent_during_backward() const { return sent_early_; }
@@ -98,7 +106,9 @@ class GradReducer {
   int sent_early_ = 0;
   std::deque<InFlight> in_flight_, over_replicas_;
   std::map<int, std::vector<Deferred>> deferred_;  // by microbatch
-  std::vector<Deferred>* deferring_ = nullptr;     // of the microbatch whose weight gradients are being deferred
+  bool holds_back_ = false;
+  std::vector<bool> recorded_;  // with hold_back(): parameters with a gradient in the last backward that called hooks
+  std::vector<Deferred>* deferring_ = nullptr;  // of the microbatch whose weight gradients are being deferred
   std::function<void(std::size_t)> bucket_complete_, bucket_read_;
   std::function<void(const Param&, const at::Tensor&)> look_at_;
 };

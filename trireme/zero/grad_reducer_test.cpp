@@ -80,6 +80,39 @@ TEST(GradReducer, SumsAreThoseOfOneRank) {
 
 /// One reduction of each bucket per step, or per microbatch in stages 2 and 3; a ring sends 2 (n - 1) / n of the bytes,
 /// or half of that for a reduce-scatter.
+/// A replayed backward writes to the same memory without calling a hook.
+TEST(GradReducer, AReplayedBackwardCountsAsOneThatCalledHooks) {
+  const auto expected = reference();
+  for (const int dp : {1, 2})
+    for (const int stage : {0, 1})
+      run_ranks(dp, [&](World& world) {
+        Mesh mesh(Grid::dense({.dp = dp}), world);
+        UnitNet net;
+        const Partition partition(params_of(net), net.units(), mesh,
+                                  {.stage = stage, .bucket_mb = 0.0001, .accumulate = at::kDouble});
+        GradReducer reducer(partition);
+        reducer.hold_back();
+        EXPECT_THROW(reducer.replayed(), InternalError) << "before it was recorded";
+        const std::int64_t each = kRows / dp;
+        const at::Tensor own = rows().narrow(0, mesh.rank() * each, each);
+        std::vector<at::Tensor> written;
+        for (const bool replays : {false, true, true}) {
+          reducer.begin_microbatch(true);
+          if (replays) {  // sums of the step before are in the memory: the graph overwrites them
+            for (std::size_t b = 0; b < partition.num_buckets(); ++b) reducer.unreduced(b).copy_(written[b]);
+            reducer.replayed();
+          } else {
+            net.loss(own).backward();
+            for (std::size_t b = 0; b < partition.num_buckets(); ++b) written.push_back(reducer.unreduced(b).clone());
+          }
+          reducer.end_microbatch();
+          EXPECT_EQ(reducer.sent_during_backward(), 0);
+          reducer.finish();
+          expect_own_parts(reducer, expected, text("dp ", dp, " stage ", stage, replays ? " replayed" : ""));
+        }
+      });
+}
+
 TEST(GradReducer, SendsEachBucketOnce) {
   for (const int stage : {0, 1, 2, 3})
     run_ranks(2, [&](World& world) {

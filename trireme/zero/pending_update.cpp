@@ -26,9 +26,13 @@ PendingUpdate::~PendingUpdate() {
 
 double PendingUpdate::settle() && {
   const double norm = norm_.item<double>();
+  std::move(*this).settle(norm);
+  return norm;
+}
+
+void PendingUpdate::settle(double norm) && {
   for (ShardedOptimizer* optimizer : std::exchange(optimizers_, {}))
     if (!(std::isfinite(norm) && norm <= skip_above_)) optimizer->forget_step();
-  return norm;
 }
 
 }  // namespace trireme

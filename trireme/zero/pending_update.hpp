@@ -23,6 +23,8 @@ class [[nodiscard]] PendingUpdate {
   const at::Tensor& norm() const { return norm_; }
   /// Reads the norm. If it is not finite or above the limit, the update changed nothing and is not counted as a step.
   double settle() &&;
+  /// The same, if the caller has read the norm.
+  void settle(double norm) &&;
 
  private:
   at::Tensor norm_;

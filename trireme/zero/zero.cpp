@@ -106,6 +106,14 @@ void ZeroChunk::end_microbatch() {
   }
 }
 
+void ZeroChunk::hold_back() {
+  for (const auto& part : parts_) part->gradients.hold_back();
+}
+
+void ZeroChunk::replayed() {
+  for (const auto& part : parts_) part->gradients.replayed();
+}
+
 void ZeroChunk::begin_deferral(int microbatch) {
   for (const auto& part : parts_) {
     part->params.begin_backward(/*last=*/false);  // the weight gradients follow

@@ -48,6 +48,9 @@ class ZeroChunk final : public UnitHooks {
   /// Around the backward of a microbatch; `last`: the last one of this step in this chunk.
   void begin_microbatch(bool last);
   void end_microbatch();
+  /// For backwards that are recorded and replayed; see GradReducer.
+  void hold_back();
+  void replayed();
   /// With deferred weight gradients (zero-bubble schedules): around the backward that computes only input gradients;
   /// later run_deferred, between begin_microbatch and end_microbatch.
   void begin_deferral(int microbatch);

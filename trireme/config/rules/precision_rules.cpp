@@ -20,6 +20,8 @@ void check_float64(Rules& rules) {
   check("precision.accumulate", p.accumulate, "float64 weights");
   check("precision.master", p.master, "float64 weights");
   check("precision.states", p.states, "float64 weights");
+  if (p.matmul == "fp8")
+    rules.violation("precision.matmul", "precision.matmul = \"fp8\" with float64 weights", kWhyFloat64, "leave it out");
 }
 
 }  // namespace
@@ -43,6 +45,9 @@ void check_precision(Rules& rules) {
   else if (p.master != "float32")
     violation("precision.master", p.master, "most updates are too small for 16 bits, and would be lost",
               "set precision.master = \"float32\"");
+  if (p.matmul == "fp8" && weights != "bfloat16" && weights != "auto")
+    violation("precision.matmul", p.matmul, "8-bit products are between bfloat16 tensors",
+              "set model.dtype = \"bfloat16\", or precision.matmul = \"auto\"");
   if (p.states == "float16")
     violation("precision.states", p.states, "squares of gradients are below the least float16 number",
               "set precision.states = \"float32\" or \"bfloat16\"");

@@ -168,6 +168,7 @@ struct PrecisionConfig {
   std::string accumulate = "float32";
   std::string master = "float32";
   std::string states = "float32";
+  std::string matmul = "auto";  // auto: the dtype of the weights
 };
 
 struct LossScaleConfig {
@@ -219,6 +220,12 @@ struct CommConfig {
   bool share_gpu = false;
 };
 
+struct CudaConfig {
+  std::string graphs = "auto";
+  bool fused_matmul = true;
+  bool deterministic = false;
+};
+
 struct ChecksConfig {
   std::int64_t replicas_every = 0;  // 0: off
   std::string non_finite = "stop";
@@ -241,6 +248,7 @@ struct Config {
   MetricsConfig metrics;
   ProfilerConfig profiler;
   CommConfig comm;
+  CudaConfig cuda;
   ChecksConfig checks;
 };
 

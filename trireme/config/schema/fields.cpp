@@ -306,6 +306,9 @@ std::vector<Field> fields(Config& c) {
       one_of("precision.master", &c.precision.master,
              "the optimizer's copy of the weights: float32, or float64 for float64 weights", kRealDtypes),
       one_of("precision.states", &c.precision.states, "the optimizer's moments", kRealDtypes),
+      one_of("precision.matmul", &c.precision.matmul,
+             "operands of the linear layers' products, except the head: the weights' dtype, or rounded to 8 bits",
+             {"auto", "fp8"}),
 
       {"loss_scale.initial", &c.loss_scale.initial, "for float16 only", 1, 1e30},
       {"loss_scale.growth_interval", &c.loss_scale.growth_interval, "good steps before the scale doubles", 1,
@@ -360,6 +363,15 @@ std::vector<Field> fields(Config& c) {
              {"off", "fast", "strict"}),
       {"comm.deterministic", &c.comm.deterministic, "sum in rank order"},
       {"comm.share_gpu", &c.comm.share_gpu, "let several ranks use one GPU (tests)"},
+
+      one_of("cuda.graphs", &c.cuda.graphs,
+             "replay forward and backward of a microbatch as one CUDA graph: where that is faster, always, never",
+             {"auto", "on", "off"}),
+      {"cuda.fused_matmul", &c.cuda.fused_matmul,
+       "biases, residuals, GELU and its gradient within matrix products (cuBLASLt); false = ATen's operators one by "
+       "one"},
+      {"cuda.deterministic", &c.cuda.deterministic,
+       "the same bits in every run: attention sums its gradients in a fixed order, which is slower"},
 
       {"checks.replicas_every", &c.checks.replicas_every,
        "steps between comparisons of replicas by hash: gradients after their sums, weights and states; 0 = never", 0,

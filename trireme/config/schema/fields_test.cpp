@@ -104,6 +104,9 @@ TEST(Fields, HaveTheDefaultsOfTheSchema) {
       {"comm.check", "\"fast\""},
       {"comm.deterministic", "false"},
       {"comm.share_gpu", "false"},
+      {"cuda.graphs", "\"auto\""},
+      {"cuda.fused_matmul", "true"},
+      {"cuda.deterministic", "false"},
       {"checks.replicas_every", "0"},
       {"checks.non_finite", "\"stop\""},
   };

@@ -1,0 +1,274 @@
+#!/usr/bin/env python3
+"""Training speed and memory on one GPU: `trireme train` beside PyTorch, eager and with torch.compile, in one run. By hand: CI has no GPU.
+
+usage: gpu.py TRIREME [--rows gpt2,gpt2-xl,llama,llama-fp8,gpt2-dropout] [--steps 40] [--no-peers] [--trace] [--out FOLDER]
+
+The peers are the models of transformers with the same recipe: weights and activations in bf16, float32 master weights and Adam states, gradient
+clipping. Medians over the steps after the first ten. Writes
+gpu.md, gpu.json and gpu.svg to FOLDER. --trace also sums up the kernels of a few steps: the share of the step in matrix products and attention,
+how long the GPU was idle, and how often the host waited for it."""
+import argparse
+import gc
+import gzip
+import json
+import re
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+PEAKS = {"H200": 989.0, "H100": 989.0, "A100": 312.0}  # dense bf16 TFLOP/s of the data sheet
+SUSTAINED = 790.0  # what cuBLAS reaches on an H200 with large matrices, at its power limit
+SKIPPED = 10
+
+ROWS = {
+    "gpt2": dict(name="GPT-2 124M, 32 x 1024", preset="gpt2", batch=32, length=1024, flags=[]),
+    "gpt2-selective": dict(name="GPT-2 124M, 32 x 1024, selective recompute", preset="gpt2", batch=32, length=1024,
+                           flags=["--activation_checkpoint.mode", "selective"], peers=False),
+    "gpt2-full": dict(name="GPT-2 124M, 32 x 1024, full recompute", preset="gpt2", batch=32, length=1024,
+                      flags=["--activation_checkpoint.mode", "full"], peers=False),
+    "gpt2-xl": dict(name="GPT-2 1558M, 16 x 1024", preset="gpt2-xl", batch=16, length=1024, flags=[]),
+    "llama": dict(name="Llama 3.2 1B, untied, 4 x 4096", preset="llama3.2-1b", batch=4, length=4096,
+                  flags=["--model.tie_word_embeddings", "false", "--activation_checkpoint.mode", "selective"]),
+    "llama-none": dict(name="Llama 3.2 1B, untied, 4 x 4096, no recompute", preset="llama3.2-1b", batch=4, length=4096,
+                       flags=["--model.tie_word_embeddings", "false"], peers=False),
+    "llama-fp8": dict(name="Llama 3.2 1B, untied, 4 x 4096, fp8", preset="llama3.2-1b", batch=4, length=4096,
+                      flags=["--model.tie_word_embeddings", "false", "--precision.matmul", "fp8"], peers=False),
+    "gpt2-dropout": dict(name="GPT-2 124M, 32 x 1024, dropout 0.1", preset="gpt2", batch=32, length=1024, peers=False,
+                         flags=["--model.resid_pdrop", "0.1", "--model.embd_pdrop", "0.1", "--model.attention_dropout", "0.1"]),
+}
+
+
+def run(words, **how):
+    result = subprocess.run([str(word) for word in words], capture_output=True, text=True, **how)
+    if result.returncode != 0:
+        raise RuntimeError(f"{' '.join(map(str, words))}\nfailed with {result.returncode}:\n{result.stdout[-2000:]}{result.stderr[-3000:]}")
+    return result.stdout
+
+
+def flops_per_token(row):
+    """Of forward and backward: 6 per weight that multiplies, and causal attention."""
+    if row["preset"].startswith("gpt2"):
+        layers, width, vocabulary = (12, 768, 50257) if row["preset"] == "gpt2" else (48, 1600, 50257)
+        weights = layers * 12 * width * width + vocabulary * width
+    else:
+        layers, width, vocabulary = 16, 2048, 128256
+        weights = layers * (width * (2048 + 2 * 512) + width * width + 3 * width * 8192) + vocabulary * width
+    return 6 * weights + 6 * layers * row["length"] * width
+
+
+def ours(trireme, folder, row, steps, trace):
+    (folder / "run.toml").write_text(f"""
+[run]
+name = "run"
+dir = "{folder}/runs"
+[model]
+preset = "{row['preset']}"
+dtype = "bfloat16"
+[[data]]
+sources = [ {{ path = "{folder}/tokens.ds" }} ]
+[training]
+steps = {steps}
+seq_len = {row['length']}
+global_batch_size = {row['batch']}
+micro_batch_size = {row['batch']}
+max_norm = 1.0
+[optimizer]
+lr = 1e-4
+[checkpoint]
+export_hf = false
+""")
+    words = [trireme, "train", folder / "run.toml", "-n", 1, *row["flags"],]
+    if trace:
+        words += ["--profiler.operations", "true", "--profiler.wait", SKIPPED + 2, "--profiler.warmup", 2, "--profiler.active", 4]
+    run(["rm", "-rf", folder / "runs"])
+    run(words)
+    records = [json.loads(line) for line in (folder / "runs/run/metrics.jsonl").read_text().splitlines()]
+    # The first seconds are slower, and the last step is read at once.
+    step = statistics.median(record["train_time_s"] for record in records[SKIPPED:-1])
+    events = [json.loads(line) for line in (folder / "runs/run/events.jsonl").read_text().splitlines()]
+    predicted = next((event["predicted_bytes"] / 2**30 for event in events if "predicted_bytes" in event), None)
+    result = dict(step=step, gib=max(record["mem_peak_gib"] for record in records), losses=[record["loss"] for record in records],
+                  predicted=predicted)
+    if trace:
+        result["trace"] = kernels_of(folder / "runs/run")
+    return result
+
+
+PRODUCTS = re.compile(r"gemm|cutlass|nvjet|xmma|flash|fmha|sdpa|cublas|splitK", re.I)
+WAITS = re.compile(r"^cuda(Stream|Device|Event)Synchronize$|^cudaMemcpy$|^cuStreamSynchronize$")
+
+
+def kernels_of(folder):
+    """Of the kept steps of libtorch's trace, in milliseconds per step."""
+    traces = sorted(folder.rglob("*.json*"), key=lambda path: path.stat().st_size)
+    path = traces[-1]
+    text = gzip.open(path).read() if path.suffix == ".gz" else path.read_bytes()
+    events = json.loads(text)["traceEvents"]
+    kernels = [e for e in events if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+    begin, end = min(e["ts"] for e in kernels), max(e["ts"] + e["dur"] for e in kernels)
+    busy, last = 0.0, begin
+    for e in sorted(kernels, key=lambda e: e["ts"]):
+        busy += max(0.0, e["ts"] + e["dur"] - max(last, e["ts"]))
+        last = max(last, e["ts"] + e["dur"])
+    by_name = {}
+    for e in kernels:
+        short = re.sub(r"<.*|\(.*", "", re.sub(r"\(anonymous namespace\)::|^void ", "", e["name"]))[:80]
+        known = by_name.setdefault(short, [0, 0.0])
+        known[0] += 1
+        known[1] += e["dur"] / 1000
+    waits = {}
+    for e in events:
+        if e.get("cat") == "cuda_runtime" and WAITS.match(e["name"]):
+            waits[e["name"]] = waits.get(e["name"], 0) + 1
+    products = sum(time for name, (_, time) in by_name.items() if PRODUCTS.search(name))
+    return dict(window_ms=(end - begin) / 1000, busy_ms=busy / 1000, products_ms=products, waits=waits,
+                kernels=sorted(([name, count, round(time, 3)] for name, (count, time) in by_name.items()), key=lambda k: -k[2])[:40])
+
+
+def theirs(row, steps, compiled):
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+    torch.manual_seed(0)
+    torch.set_float32_matmul_precision("high")
+    with torch.device("cuda"):
+        torch.set_default_dtype(torch.bfloat16)
+        if row["preset"].startswith("gpt2"):
+            wide = row["preset"] == "gpt2-xl"
+            model = GPT2LMHeadModel(GPT2Config(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, n_embd=1600 if wide else 768,
+                                               n_layer=48 if wide else 12, n_head=25 if wide else 12, attn_implementation="sdpa"))
+        else:
+            model = LlamaForCausalLM(LlamaConfig(vocab_size=128256, hidden_size=2048, intermediate_size=8192, num_hidden_layers=16,
+                                                 num_attention_heads=32, num_key_value_heads=8, head_dim=64, tie_word_embeddings=False,
+                                                 max_position_embeddings=8192, rope_theta=5e5, attn_implementation="sdpa"))
+        torch.set_default_dtype(torch.float32)
+    model.train()
+    model.config.use_cache = False
+    params = list(model.parameters())
+    masters = [p.detach().float() for p in params]
+    optimizer = torch.optim.AdamW(masters, lr=1e-4, betas=(0.9, 0.95), fused=True)
+    vocabulary = model.config.vocab_size
+    tokens = torch.randint(0, vocabulary, (row["batch"], row["length"] + 1), device="cuda")
+
+    def loss_of(tokens):
+        logits = model(tokens[:, :-1]).logits
+        return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
+
+    forward = torch.compile(loss_of) if compiled else loss_of
+    torch.cuda.reset_peak_memory_stats()
+    times = []
+    for _ in range(steps):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        forward(tokens).backward()
+        for p, master in zip(params, masters):
+            master.grad, p.grad = p.grad.float(), None
+        torch.nn.utils.clip_grad_norm_(masters, 1.0, foreach=True)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        with torch.no_grad():
+            torch._foreach_copy_(params, masters)
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - begin)
+    return dict(step=statistics.median(times[SKIPPED:]), gib=torch.cuda.max_memory_allocated() / 2**30)
+
+
+def peer(row, steps, compiled):
+    """In a process of its own, so that its memory is given back."""
+    code = f"import gpu, json; print('RESULT', json.dumps(gpu.theirs(gpu.ROWS[{row!r}], {steps}, {compiled})))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parent)
+    for line in result.stdout.splitlines():
+        if line.startswith("RESULT "):
+            return json.loads(line[7:])
+    out_of_memory = "OutOfMemoryError" in result.stderr
+    return dict(step=None, gib=None, why="out of memory" if out_of_memory else result.stderr[-600:])
+
+
+def figure(results, path):
+    bars = [(r["name"], kind, r["tokens"] / r[kind]["step"], r[kind]["gib"]) for r in results for kind in ("ours", "compiled", "eager")
+            if r.get(kind) and r[kind]["step"]]
+    colours = {"ours": "#1f6feb", "compiled": "#8b949e", "eager": "#d0d7de"}
+    height = 26 * len(bars) + 40
+    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" width="860" height="{height}" font-family="sans-serif" font-size="12">',
+             '<text x="8" y="18" font-weight="bold">tokens per second on one GPU, relative to ours in each row (peak memory)</text>']
+    best = {r["name"]: r["tokens"] / r["ours"]["step"] for r in results}
+    for i, (name, kind, rate, gib) in enumerate(bars):
+        y = 32 + 26 * i
+        lines.append(f'<text x="8" y="{y + 15}">{name if kind == "ours" else ""}</text>')
+        lines.append(f'<rect x="300" y="{y}" width="{380 * rate / best[name]:.1f}" height="20" fill="{colours[kind]}"/>')
+        label = {"ours": "trireme", "compiled": "torch.compile", "eager": "eager"}[kind]
+        lines.append(f'<text x="{306 + 380 * rate / best[name]:.1f}" y="{y + 15}">{label} {rate / 1000:,.0f}k ({gib:.0f} GiB)</text>')
+    path.write_text("\n".join(lines + ["</svg>"]) + "\n")
+
+
+def table(results, peak):
+    lines = ["| job | ours | eager | torch.compile | ours / compile | MFU of ours, of "
+             f"{peak:.0f} and {SUSTAINED:.0f} TFLOP/s | predicted memory |", "|---|---|---|---|---|---|---|"]
+    cell = lambda r, kind: (f"{r['tokens'] / r[kind]['step'] / 1000:,.1f}k, {r[kind]['gib']:.1f} GiB" if r.get(kind) and r[kind]["step"]
+                            else r.get(kind, {}).get("why", ""))
+    for r in results:
+        tflops = r["flops"] * r["tokens"] / r["ours"]["step"] / 1e12
+        ratio = f"{r['compiled']['step'] / r['ours']['step']:.2f}" if r.get("compiled") and r["compiled"]["step"] else ""
+        predicted = r["ours"].get("predicted")
+        lines.append(f"| {r['name']} | {cell(r, 'ours')} | {cell(r, 'eager')} | {cell(r, 'compiled')} | {ratio} | "
+                     f"{100 * tflops / peak:.1f} %, {100 * tflops / SUSTAINED:.1f} % | "
+                     f"{f'{predicted:.2f} GiB' if predicted else ''} |")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("trireme", type=lambda word: Path(word).resolve())
+    parser.add_argument("--rows", default="gpt2,gpt2-xl,llama,llama-fp8,gpt2-dropout")
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--trace", action="store_true")
+    parser.add_argument("--flags", default="", help="more flags for trireme train")
+    parser.add_argument("--out", type=Path, default=Path("gpu-bench"))
+    options = parser.parse_args()
+    import torch
+    name = torch.cuda.get_device_name()
+    peak = next((value for key, value in PEAKS.items() if key in name), SUSTAINED)
+    del torch
+    gc.collect()
+    options.out.mkdir(parents=True, exist_ok=True)
+    results = []
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        root = Path(__file__).resolve().parents[1]
+        sources = [str(path) for path in sorted((root / "trireme").glob("*/*.cpp"))]
+        run([options.trireme, "data", "prepare", *sources, "--train-bpe", "2048", "-o", folder / "tokens", "-q"])
+        for key in options.rows.split(","):
+            row = dict(ROWS[key])
+            row["flags"] = row["flags"] + options.flags.split()
+            result = dict(name=row["name"], tokens=row["batch"] * row["length"], flops=flops_per_token(row))
+            try:
+                result["ours"] = ours(options.trireme, folder, row, options.steps, False)
+                if not options.no_peers and row.get("peers", True):
+                    result["eager"] = peer(key, options.steps, False)
+                    result["compiled"] = peer(key, options.steps, True)
+                    again = ours(options.trireme, folder, row, options.steps, False)  # before and after the peers
+                    result["ours"]["step"] = (result["ours"]["step"] + again["step"]) / 2
+                if options.trace:
+                    result["trace"] = ours(options.trireme, folder, row, SKIPPED + 12, True)["trace"]
+            except RuntimeError as e:
+                print(f"{row['name']}: {e}", flush=True)
+                continue
+            results.append(result)
+            print(table([result], peak).splitlines()[-1], flush=True)
+            if "trace" in result:
+                trace = result["trace"]
+                print(f"  4 steps: {trace['window_ms']:.1f} ms, GPU busy {trace['busy_ms']:.1f}, matrix products and attention "
+                      f"{trace['products_ms']:.1f}; the host waited: {trace['waits'] or 'never'}")
+                for kernel, count, ms in trace["kernels"][:24]:
+                    print(f"    {ms / 4:8.3f} ms per step {count / 4:7.1f} x  {kernel}")
+    (options.out / "gpu.json").write_text(json.dumps(dict(device=name, rows=results), indent=1) + "\n")
+    (options.out / "gpu.md").write_text(f"{name}\n\n{table(results, peak)}\n")
+    figure(results, options.out / "gpu.svg")
+    print(table(results, peak))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+#include "trireme/nn/fp8_matmul.hpp"
+
+#include <utility>
+
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/kernels/first_order.hpp"
+#include "trireme/kernels/fp8.hpp"
+#include "trireme/kernels/gradient_place.hpp"
+#include "trireme/kernels/matmul.hpp"
+
+namespace trireme {
+namespace {
+
+using kernels::Fp8;
+using kernels::Fp8Layout;
+using kernels::Fp8Matrix;
+using torch::autograd::AutogradContext;
+using torch::autograd::tensor_list;
+
+/// How backward gets the columns of x.
+struct Fp8Call final : torch::CustomClassHolder {
+  Fp8Call(Input in, Group& group, const MaybeRebuild& again)
+      : input(in),
+        tp(group),
+        make_x(again ? again->make : nullptr),
+        keeps_columns(in != Input::token_shard && !again) {}
+  const Input input;
+  Group& tp;
+  const std::function<at::Tensor(const std::vector<at::Tensor>&)> make_x;
+  const bool keeps_columns;
+};
+
+struct Fp8Matmul : torch::autograd::Function<Fp8Matmul> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight_NK,
+                            const std::optional<at::Tensor>& bias_N, Input input, Group& tp,
+                            const MaybeRebuild& rebuild) {
+    const auto call = c10::make_intrusive<Fp8Call>(input, tp, rebuild);
+    const at::Tensor all_TK = (input == Input::token_shard ? tp.all_gather(x.contiguous()).wait() : x).contiguous();
+    const bool keeps_columns = weight_NK.requires_grad() && call->keeps_columns;
+    const Fp8Matrix x8 = kernels::to_fp8(all_TK, Fp8::e4m3, keeps_columns ? Fp8Layout::both : Fp8Layout::rows);
+    const Fp8Matrix w8 = kernels::to_fp8(weight_NK, Fp8::e4m3, Fp8Layout::rows);
+    ctx->saved_data["call"] = c10::IValue::make_capsule(call);
+    ctx->saved_data["bias"] = bias_N.has_value();
+    tensor_list kept{weight_NK, w8.scale, x8.scale};
+    if (weight_NK.requires_grad()) {
+      const tensor_list from = rebuild ? rebuild->from : tensor_list{keeps_columns ? x8.columns : x};
+      kept.insert(kept.end(), from.begin(), from.end());
+    }
+    ctx->save_for_backward(std::move(kept));
+    return kernels::fp8_matmul_nt(x8.rows, x8.scale, w8.rows, w8.scale, x.scalar_type(), bias_N.value_or(at::Tensor()),
+                                  /*fast=*/true);
+  }
+
+  static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
+    kernels::require_first_order("linear layer");
+    const auto capsule = ctx->saved_data["call"].toCapsule();
+    const Fp8Call& call = static_cast<const Fp8Call&>(*capsule);
+    tensor_list kept = ctx->get_saved_variables();
+    const at::Tensor weight_NK = kept[0], weight_scale = kept[1], x_scale = kept[2];
+    tensor_list from(kept.begin() + 3, kept.end());
+    kept.clear();
+    const bool wants_x = ctx->needs_input_grad(0), wants_weight = ctx->needs_input_grad(1);
+
+    std::optional<Pending> gathering, reducing;
+    at::Tensor x;
+    if (wants_weight && !call.keeps_columns) {
+      x = call.make_x ? call.make_x(from) : from[0];
+      if (call.input == Input::token_shard) gathering.emplace(call.tp.all_gather(x.contiguous()));
+    }
+    const at::Tensor dy_TN = grads[0].contiguous();
+    const Fp8Matrix dy8 = kernels::to_fp8(dy_TN, Fp8::e5m2, wants_weight ? Fp8Layout::both : Fp8Layout::rows);
+    at::Tensor dx, dweight, dbias;
+    if (wants_x) {
+      const Fp8Matrix w8 = kernels::to_fp8(weight_NK, Fp8::e4m3, Fp8Layout::columns, weight_scale);
+      dx = kernels::fp8_matmul_nt(dy8.rows, dy8.scale, w8.columns, w8.scale, dy_TN.scalar_type(), {}, /*fast=*/false);
+      if (call.input == Input::replicated) reducing.emplace(call.tp.all_reduce_(dx));
+      if (call.input == Input::token_shard) reducing.emplace(call.tp.reduce_scatter(dx));
+    }
+    if (wants_weight) {
+      if (gathering) x = std::move(*gathering).wait();
+      const at::Tensor columns_KT =
+          call.keeps_columns ? from[0]
+                             : kernels::to_fp8(x.contiguous(), Fp8::e4m3, Fp8Layout::columns, x_scale).columns;
+      dweight = kernels::write_gradient(weight_NK, [dy_NT = dy8.columns, dy_scale = dy8.scale, columns_KT, x_scale](
+                                                       const at::Tensor& value_NK, bool is_empty) {
+        kernels::fp8_matmul_nt_out(value_NK, dy_NT, dy_scale, columns_KT, x_scale, !is_empty);
+      });
+    }
+    if (ctx->saved_data["bias"].toBool() && ctx->needs_input_grad(2)) dbias = kernels::sum_rows(dy_TN);
+    if (reducing) dx = std::move(*reducing).wait();
+    return {dx, dweight, dbias, at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor fp8_matmul(const at::Tensor& x, const at::Tensor& weight_NK, const at::Tensor& bias_N, Input input,
+                      Group& tp, const MaybeRebuild& rebuild) {
+  const std::int64_t T = x.size(0) * (input == Input::token_shard ? tp.size() : 1);
+  require<ConfigError>(T > 0 && T % 16 == 0 && kernels::has_fp8_sizes(weight_NK), "a linear layer of ", T,
+                       " tokens with a weight of ", weight_NK.sizes(), " on group ", tp.str(),
+                       ": products in fp8 need multiples of 16\n  fix: another training.micro_batch_size or seq_len, a "
+                       "smaller tp, or precision.matmul = \"auto\"");
+  return Fp8Matmul::apply(x, weight_NK, bias_N.defined() ? std::optional(bias_N) : std::nullopt, input, tp, rebuild);
+}
+
+}  // namespace trireme

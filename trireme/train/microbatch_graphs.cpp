@@ -1,0 +1,81 @@
+#include "trireme/train/microbatch_graphs.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "trireme/base/error.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr int kEager = 2;  // microbatches of a shape before it is recorded
+
+/// Tensors of a microbatch that differ from one to the next; the same ones for every microbatch of a shape.
+std::vector<at::Tensor*> tensors_of(Microbatch& microbatch) {
+  ForwardContext& context = microbatch.context;
+  std::vector<at::Tensor*> all{&microbatch.ids_T,    &microbatch.targets_T,         &context.samples_T,
+                               &context.positions_T, &context.document_positions_T, &context.documents_bS};
+  std::erase_if(all, [](const at::Tensor* x) { return !x->defined(); });
+  return all;
+}
+
+/// "", or why a microbatch cannot be a graph.
+std::string why_no_graph(const Config& config, at::Device device, bool own_family) {
+  const ParallelismConfig& p = config.parallelism;
+  if (!device.is_cuda()) return text("the device is the ", device);
+  if (p.pp > 1) return text("pp = ", p.pp, ": the host passes on what stages send");
+  if (p.tp > 1 || p.cp > 1) return text("tp = ", p.tp, ", cp = ", p.cp, ": the ranks' communication is not recorded");
+  if (p.zero > 1) return text("zero = ", p.zero, ": gradients or weights have no fixed place");
+  if (!p.contiguous_gradients) return "contiguous_gradients = false: gradients have no fixed place";
+  if (config.model.num_local_experts > 0) return "the sizes of experts' inputs depend on the data";
+  if (config.model.attention_dropout > 0) return "attention_dropout: its kernels take their seed from the host";
+  if (config.precision.param == "float16") return "the loss scale of float16 follows from each step";
+  if (own_family) return text(config.model.model_type, ": layers of one's own may depend on the host");
+  return "";
+}
+
+}  // namespace
+
+bool uses_graphs(const Config& config, at::Device device, bool own_family) {
+  const std::string& asked = config.cuda.graphs;
+  if (asked == "off") return false;
+  const std::string why_not = why_no_graph(config, device, own_family);
+  require<ConfigError>(asked != "on" || why_not.empty(), "cuda.graphs = \"on\", but ", why_not,
+                       "\n  fix: cuda.graphs = \"auto\"");
+  // The sums over dp would no longer overlap backward.
+  return why_not.empty() && (asked == "on" || config.parallelism.dp == 1);
+}
+
+MicrobatchGraphs::Done MicrobatchGraphs::run(const Microbatch& microbatch, bool first,
+                                             const at::Tensor& loss_gradient) {
+  const ForwardContext& context = microbatch.context;
+  // The number of documents, and with it the sizes of kernels, differs from one microbatch to the next.
+  if (context.document_bounds.defined()) return {work_(microbatch, loss_gradient), false};
+  Recorded& it = known_[{context.batch, context.length, first, context.documents_bS.defined(),
+                         context.document_positions_T.defined()}];
+  if (!it.graph && ++it.seen <= kEager) return {work_(microbatch, loss_gradient), false};
+  const bool is_new = !it.graph;
+  if (is_new)
+    record(it, microbatch, loss_gradient);
+  else
+    hidden_bytes_ = std::max(hidden_bytes_, it.graph->peak_bytes());
+  Microbatch from = microbatch;
+  const std::vector<at::Tensor*> own = tensors_of(it.microbatch), given = tensors_of(from);
+  for (std::size_t i = 0; i < own.size(); ++i) own[i]->copy_(*given[i]);
+  it.loss_gradient.copy_(loss_gradient);
+  it.keys->set_step(context.step);
+  it.graph->replay();
+  return {it.loss, !is_new};
+}
+
+void MicrobatchGraphs::record(Recorded& it, const Microbatch& microbatch, const at::Tensor& loss_gradient) {
+  it.microbatch = microbatch;
+  for (at::Tensor* x : tensors_of(it.microbatch)) *x = x->clone();
+  it.loss_gradient = loss_gradient.clone();
+  it.keys = std::make_shared<StepKeys>(device_);
+  it.microbatch.context.step_keys = it.keys;
+  it.graph = std::make_unique<kernels::CudaGraph>();
+  it.graph->capture([&] { it.loss = work_(it.microbatch, it.loss_gradient); });
+}
+
+}  // namespace trireme

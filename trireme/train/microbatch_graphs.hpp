@@ -1,0 +1,61 @@
+#pragma once
+// Forward and backward of a microbatch as CUDA graphs: recorded once for each shape, then replayed with new tokens.
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "trireme/config/schema/config.hpp"
+#include "trireme/kernels/cuda_graph.hpp"
+#include "trireme/nn/step_keys.hpp"
+#include "trireme/train/batches.hpp"
+
+namespace trireme {
+
+/// Whether a run uses graphs, by cuda.graphs. ConfigError for "on" where they cannot be used, with the reason.
+bool uses_graphs(const Config& config, at::Device device, bool own_family);
+
+class MicrobatchGraphs {
+ public:
+  /// Forward of a microbatch and backward with this gradient of its loss, which is returned. The gradients of the
+  /// parameters are in memory that remains where it is.
+  using Work = std::function<at::Tensor(const Microbatch& microbatch, const at::Tensor& loss_gradient)>;
+
+  MicrobatchGraphs(Work work, at::Device device) : work_(std::move(work)), device_(device) {}
+
+  struct Done {
+    at::Tensor loss;  // valid until the next run()
+    bool replayed;    // nothing ran on the host: no hook of a parameter was called
+  };
+  /// The first microbatches of a shape run as they are, so that everything is loaded and chosen. `first`: of its step;
+  /// the others add to the gradients.
+  Done run(const Microbatch& microbatch, bool first, const at::Tensor& loss_gradient);
+
+  /// Memory that replays since the last call have used, beside what counts as allocated.
+  std::int64_t take_hidden_bytes() { return std::exchange(hidden_bytes_, 0); }
+
+ private:
+  struct Shape {
+    std::int64_t batch, length;
+    bool first, apart, restarts;  // documents: their attention, their positions
+    auto operator<=>(const Shape&) const = default;
+  };
+  struct Recorded {
+    int seen = 0;
+    Microbatch microbatch;
+    at::Tensor loss_gradient, loss;
+    std::shared_ptr<StepKeys> keys;
+    std::unique_ptr<kernels::CudaGraph> graph;
+  };
+  void record(Recorded& it, const Microbatch& microbatch, const at::Tensor& loss_gradient);
+
+  const Work work_;
+  const at::Device device_;
+  std::map<Shape, Recorded> known_;
+  std::int64_t hidden_bytes_ = 0;
+};
+
+}  // namespace trireme
