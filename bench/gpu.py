@@ -29,7 +29,7 @@ ROWS = {
                            flags=["--activation_checkpoint.mode", "selective"], peers=False),
     "gpt2-full": dict(name="GPT-2 124M, 32 x 1024, full recompute", preset="gpt2", batch=32, length=1024,
                       flags=["--activation_checkpoint.mode", "full"], peers=False),
-    "gpt2-xl": dict(name="GPT-2 1558M, 16 x 1024", preset="gpt2-xl", batch=16, length=1024, flags=[]),
+    "gpt2-xl": dict(name="GPT-2 1558M, 16 x 1024", preset="gpt2-xl", batch=16, length=1024, flags=[], peers=False),  # compiles for minutes
     "llama": dict(name="Llama 3.2 1B, untied, 4 x 4096", preset="llama3.2-1b", batch=4, length=4096,
                   flags=["--model.tie_word_embeddings", "false", "--activation_checkpoint.mode", "selective"]),
     "llama-none": dict(name="Llama 3.2 1B, untied, 4 x 4096, no recompute", preset="llama3.2-1b", batch=4, length=4096,

@@ -88,7 +88,7 @@ NOT_RUN = {
     "trireme launch -- trireme train": OPTION, "trireme data prepare ... --validation 0.05": OPTION,
     "tests/mutants/mutants.py BUILD_FOLDER": BY_HAND, "tests/mutants/mutants.py BUILD pipelines": BY_HAND,
     "tests/mutants/mutants.py BUILD context": BY_HAND, "tests/mutants/mutants.py BUILD experts": BY_HAND,
-    "bench/against_torch_ddp.py build/release 2": BY_HAND,
+    "bench/against_torch_ddp.py build/release 2": BY_HAND, "bench/gpu.py build/cuda/trireme --trace --out gpu-bench": "needs a GPU",
     "pip install torch-tb-profiler": "installs a package", "tensorboard --logdir runs/x/trace": "a server that does not end",
 }
 

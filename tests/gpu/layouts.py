@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Ranks over NCCL, all on one GPU: the losses of one rank with pipelines, context and expert parallelism.
 
-usage: layouts.py TRIREME [pipeline] [context] [experts] [capacity]      (a machine with a GPU; not part of `make test`)"""
+usage: layouts.py TRIREME [one_stage] [dropout] [pipeline] [context] [experts] [capacity]      (a machine with a GPU; not part of `make test`)"""
 import json
 import os
 import pathlib
@@ -42,11 +42,24 @@ class Model:
     """What is added to [model], the layouts compared with one rank in fp64, and how many of them also in bf16."""
 
     def __init__(self, model, layouts, in_bf16):
-        self.config = CONFIG.replace('preset = "tiny-llama"', 'preset = "tiny-llama"' + model)
+        # A model type of its own replaces the preset's.
+        preset = 'preset = "tiny-llama"' if "model_type" not in model else 'vocab_size = 257\nhidden_size = 64\nnum_attention_heads = 4'
+        self.config = CONFIG.replace('preset = "tiny-llama"', preset + model)
         self.layouts, self.in_bf16 = layouts, layouts[:in_bf16]
 
 
+GPT2 = """
+model_type = "gpt2"
+hidden_act = "gelu_new"
+attention_dropout = 0.1
+resid_pdrop = 0.1
+embd_pdrop = 0.1
+"""
+ONE_STAGE = [(2, "tp 2 sequence_parallel false"), (2, "tp 2 sequence_parallel true"), (2, "dp 2 zero 1"), (2, "dp 2 zero 3"), (4, "dp 2 tp 2 zero 3")]
+
 MODELS = {
+    "one_stage": Model("", ONE_STAGE, 5),
+    "dropout": Model(GPT2, ONE_STAGE[:3], 3),
     "pipeline": Model("", [(2, "pp 2"), (4, "pp 2 tp 2"), (4, "pp 2 dp 2 zero 3"), (2, "pp 2 pp_schedule zb1p"), (2, "pp 2 pp_schedule zbv"),
                            (2, "pp 2 pp_schedule interleaved-1f1b virtual_stages 2"), (2, "pp 2 pp_schedule dualpipe-v"), (2, "pp 2 pp_schedule afab"),
                            (4, "pp 4 zero 1"), (4, "pp 2 tp 2 pp_schedule zbv")], 3),

@@ -78,10 +78,10 @@ AttentionGradients fused_backward_on_gpu(GpuKernel kernel, const at::Tensor& dou
                                          const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
                                          const at::Tensor& lse, bool causal) {
   if (kernel == GpuKernel::flash) {
-    const at::Tensor whole = at::empty({0}, q.options().dtype(at::kInt));
     const at::Tensor no_dropout = at::zeros({2}, q.options().dtype(at::kUInt64));
-    auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_backward(
-        dout, q, k, v, out, lse, whole, whole, q.size(2), k.size(2), 0.0, causal, no_dropout, no_dropout);
+    auto [dq, dk, dv] =
+        at::_scaled_dot_product_flash_attention_backward(dout, q, k, v, out, lse, /*cum_seq_q=*/{}, /*cum_seq_k=*/{},
+                                                         q.size(2), k.size(2), 0.0, causal, no_dropout, no_dropout);
     return {dq, dk, dv};
   }
   const at::Tensor no_dropout = at::zeros({}, q.options().dtype(at::kLong));

@@ -1,5 +1,8 @@
 #include "trireme/kernels/cuda_graph.hpp"
 
+#include <memory>
+#include <mutex>
+
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -9,9 +12,17 @@
 namespace trireme::kernels {
 namespace {
 
-/// One pool per GPU: graphs are replayed one after the other, and what one leaves there is read before the next.
-at::cuda::MempoolId_t pool_of_process() {
-  static const at::cuda::MempoolId_t pool = at::cuda::graph_pool_handle();
+/// One pool for all graphs that exist: they are replayed one after the other, and what one leaves there is read before
+/// the next. libtorch drops a pool with its last graph, so later graphs get another one.
+struct Pool {
+  const at::cuda::MempoolId_t id = at::cuda::graph_pool_handle();
+};
+std::shared_ptr<Pool> shared_pool() {
+  static std::mutex mutex;
+  static std::weak_ptr<Pool> current;
+  const std::scoped_lock lock(mutex);
+  std::shared_ptr<Pool> pool = current.lock();
+  if (!pool) current = pool = std::make_shared<Pool>();
   return pool;
 }
 
@@ -24,6 +35,7 @@ std::int64_t allocated_peak(c10::DeviceIndex device) {
 }  // namespace
 
 struct CudaGraph::Captured {
+  std::shared_ptr<Pool> pool = shared_pool();
   at::cuda::CUDAGraph graph;
 };
 
@@ -40,7 +52,7 @@ void CudaGraph::capture(const std::function<void()>& f) {
   const std::int64_t before = allocated_peak(stream.device_index());
   captured_ = std::make_unique<Captured>();
   // Other threads (a watchdog of NCCL, a save in the background) may use CUDA meanwhile.
-  captured_->graph.capture_begin(pool_of_process(), cudaStreamCaptureModeThreadLocal);
+  captured_->graph.capture_begin(captured_->pool->id, cudaStreamCaptureModeThreadLocal);
   try {
     f();
   } catch (...) {

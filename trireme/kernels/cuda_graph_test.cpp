@@ -30,8 +30,12 @@ TEST(CudaGraph, WhatFailsInACaptureIsTold) {
   if (!at::hasCUDA()) GTEST_SKIP() << "no GPU";
   use_own_stream(at::Device(at::kCUDA, 0));
   CudaGraph graph;
-  EXPECT_THROW(graph.capture([] { throw DataError("no"); }), DataError);
   const at::Tensor x = at::ones({4}, at::TensorOptions(at::kFloat).device(at::kCUDA));
+  EXPECT_THROW(graph.capture([&] {
+    x.mul_(2);
+    throw DataError("no");
+  }),
+               DataError);
   EXPECT_EQ(x.sum().item<double>(), 4) << "the device works on";
 }
 

@@ -203,10 +203,11 @@ void require_matrices(const char* kernel, const at::Tensor& a, const at::Tensor&
 /// A matrix or vector of these sizes, or undefined.
 void require_part(const char* kernel, const char* name, const at::Tensor& x, at::IntArrayRef sizes,
                   const at::Tensor& like) {
-  require(!x.defined() || (x.sizes() == sizes && x.is_contiguous() && x.scalar_type() == like.scalar_type() &&
-                           x.device() == like.device()),
-          kernel, ": ", name, " of ", x.scalar_type(), " ", x.sizes(), " on ", x.device(), ": must be contiguous, of ",
-          like.scalar_type(), " ", sizes, " on ", like.device());
+  if (!x.defined()) return;
+  require(
+      x.sizes() == sizes && x.is_contiguous() && x.scalar_type() == like.scalar_type() && x.device() == like.device(),
+      kernel, ": ", name, " of ", x.scalar_type(), " ", x.sizes(), " on ", x.device(), ": must be contiguous, of ",
+      like.scalar_type(), " ", sizes, " on ", like.device());
 }
 
 }  // namespace
