@@ -140,6 +140,17 @@ def fresh_folder():
     return folder
 
 
+def folder_with_a_broken_token():
+    """In the middle of its data is a token beyond the vocabulary."""
+    folder = fresh_folder()
+    content = bytearray((folder / "book.ds").read_bytes())
+    (folder / "book.ds").unlink()
+    middle = len(content) // 4 * 2
+    content[middle:middle + 2] = b"\xff\xff"
+    (folder / "book.ds").write_bytes(content)
+    return folder
+
+
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return taken.getsockname()[1]
@@ -253,12 +264,7 @@ class LateResults(TrainTest):
         self.assertEqual(told.search(late.stderr).groups(), told.search(at_once.stderr).groups(), late)
 
     def test_data_that_breaks_saves_the_step_before(self):
-        folder = fresh_folder()
-        content = bytearray((folder / "book.ds").read_bytes())
-        (folder / "book.ds").unlink()
-        middle = len(content) // 4 * 2
-        content[middle:middle + 2] = b"\xff\xff"
-        (folder / "book.ds").write_bytes(content)
+        folder = folder_with_a_broken_token()
         with late_results():
             run = train("--training.steps", 2000, n=2, folder=folder)
         self.assertEqual(run.code, DATA, run)
@@ -744,12 +750,7 @@ class Stops(TrainTest):
 
     def test_data_that_breaks_in_the_middle_saves_first(self):
         """A token beyond the vocabulary in the samples of one rank: all ranks save what the steps before have trained."""
-        folder = fresh_folder()
-        content = bytearray((folder / "book.ds").read_bytes())
-        (folder / "book.ds").unlink()
-        middle = len(content) // 4 * 2
-        content[middle:middle + 2] = b"\xff\xff"
-        (folder / "book.ds").write_bytes(content)
+        folder = folder_with_a_broken_token()
         run = train("--training.steps", 2000, "--model.dtype", "float16", n=2, folder=folder)
         self.assertEqual(run.code, DATA, run)
         steps = len(run.metrics()) if (run.path() / "metrics.jsonl").exists() else 0
