@@ -42,10 +42,9 @@ bool has_column_sums_on_cuda(const at::Tensor& x) {
   return x.is_cuda() && x.dim() == 2 && x.numel() > 0 && x.is_contiguous() && has_vectors(x, x.size(1));
 }
 
-at::Tensor column_sums_on_cuda(const at::Tensor& x) {
+void column_sums_on_cuda(const at::Tensor& out, const at::Tensor& x, bool add) {
   const std::int64_t rows = x.size(0), columns = x.size(1);
   const c10::cuda::CUDAGuard guard(x.device());
-  at::Tensor out;
   by_float_dtype("column sums", x.scalar_type(), [&]<class S>(S) {
     using W = WideOf<S>;
     const std::int64_t across = (columns + kWarp * Vector<S>::kSize - 1) / (kWarp * Vector<S>::kSize);
@@ -55,9 +54,8 @@ at::Tensor column_sums_on_cuda(const at::Tensor& x) {
         <<<dim3(static_cast<unsigned>(across), static_cast<unsigned>(down)), dim3(kWarp, kWarps), 0,
            c10::cuda::getCurrentCUDAStream()>>>(x.const_data_ptr<S>(), rows, columns, partial.mutable_data_ptr<W>());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    out = summed_rows<S>(partial, x.scalar_type());
+    sum_partial_rows_into<W>(out, partial, add);
   });
-  return out;
 }
 
 }  // namespace trireme::kernels::detail

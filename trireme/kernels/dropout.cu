@@ -51,32 +51,35 @@ void launch(const DropoutPlace& place, std::int64_t columns, double p, const Dro
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-/// Rows whose elements come in whole vectors, each with whole Philox blocks: 16 bytes per load and store.
+/// Rows whose elements come in whole vectors, each with whole Philox blocks: 16 bytes per load and store, a warp per row.
 template <class S, class W = WideOf<S>>
 __global__ void scale_vectors(const S* x, const S* residual, S* y, Place place, DropoutKey key, std::uint32_t threshold,
                               W scale) {
   constexpr int kSize = Vector<S>::kSize, kBlock = 4;
   static_assert(kSize % kBlock == 0 || kBlock % kSize == 0);
   if (key.purpose_on_device) key.purpose = static_cast<std::uint64_t>(*key.purpose_on_device);
-  const std::int64_t vectors = place.columns / kSize;
-  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= vectors * place.num_rows) return;
-  const std::int64_t element = place.rows[i / vectors] * place.row_width + place.first_column + i % vectors * kSize;
-  Vector<S> v = load_vector(x + i * kSize), more{};
-  if (residual) more = load_vector(residual + i * kSize);
+  const std::int64_t t = static_cast<std::int64_t>(blockIdx.x) * (kThreads / kWarp) + threadIdx.y;
+  if (t >= place.num_rows) return;
+  const std::int64_t row = t * place.columns, start = place.rows[t] * place.row_width + place.first_column;
+#pragma unroll 2
+  for (std::int64_t i = threadIdx.x * kSize; i < place.columns; i += kWarp * kSize) {
+    Vector<S> v = load_vector(x + row + i), more{};
+    if (residual) more = load_vector(residual + row + i);
 #pragma unroll
-  for (int first = 0; first < kSize; first += kBlock) {
-    const auto words = dropout_block(key, static_cast<std::uint64_t>(element + first) / kBlock);
+    for (int first = 0; first < kSize; first += kBlock) {
+      const std::int64_t element = start + i + first;
+      const auto words = dropout_block(key, static_cast<std::uint64_t>(element) / kBlock);
 #pragma unroll
-    for (int k = 0; k < kBlock && first + k < kSize; ++k) {
-      // An f64 vector is half of a block.
-      const std::uint32_t word = words[(kSize < kBlock ? (element + first) % kBlock : 0) + k];
-      // A product, so that NaN and infinity propagate even from dropped elements.
-      const W kept = static_cast<W>(v.at[first + k]) * (word >= threshold ? scale : W{0});
-      v.at[first + k] = static_cast<S>(residual ? static_cast<W>(more.at[first + k]) + kept : kept);
+      for (int k = 0; k < kBlock && first + k < kSize; ++k) {
+        // An f64 vector is half of a block.
+        const std::uint32_t word = words[(kSize < kBlock ? element % kBlock : 0) + k];
+        // A product, so that NaN and infinity propagate even from dropped elements.
+        const W kept = static_cast<W>(v.at[first + k]) * (word >= threshold ? scale : W{0});
+        v.at[first + k] = static_cast<S>(residual ? static_cast<W>(more.at[first + k]) + kept : kept);
+      }
     }
+    store_vector(y + row + i, v);
   }
-  store_vector(y + i * kSize, v);
 }
 
 bool has_whole_vectors(const at::Tensor& x, const DropoutPlace& place, const at::Tensor& y) {
@@ -108,8 +111,8 @@ void dropout_on_cuda(const at::Tensor& x, double p, const DropoutKey& key, const
     using W = WideOf<scalar_t>;
     if (has_whole_vectors(x, place, y) && has_vectors(residual, x.size(1)) && x.numel() > 0) {
       const c10::cuda::CUDAGuard guard(x.device());
-      const std::int64_t vectors = x.numel() / Vector<scalar_t>::kSize;
-      scale_vectors<scalar_t><<<static_cast<unsigned>((vectors + kThreads - 1) / kThreads), kThreads, 0,
+      constexpr std::int64_t kRows = kThreads / kWarp;
+      scale_vectors<scalar_t><<<static_cast<unsigned>((place.rows.size(0) + kRows - 1) / kRows), dim3(kWarp, kRows), 0,
                                 c10::cuda::getCurrentCUDAStream()>>>(
           x.const_data_ptr<scalar_t>(), residual.defined() ? residual.const_data_ptr<scalar_t>() : nullptr,
           y.mutable_data_ptr<scalar_t>(),

@@ -50,6 +50,31 @@ TEST_P(FusedMatmul, OfALinearLayer) {
   }
 }
 
+TEST_P(FusedMatmul, TunedAlgorithmsComputeTheSame) {
+  tune_fused_matmul(at::kCUDA);  // what other tests have left
+  for (const auto [T, K, N] : {LayerSizes{256, 512, 1024}, LayerSizes{264, 520, 1032}}) {
+    const at::Tensor x = random({T, K}, 1), w = random({N, K}, 2), b = random({N}, 3), r = random({T, N}, 4);
+    const at::Tensor back = random({K, N}, 5);
+    const auto compare = [&](const std::string& when) {
+      const std::string what = text(T, " x ", K, " x ", N, " ", when);
+      const at::Tensor product = x.mm(w.t());
+      expect_near(linear_with_residual(on_gpu(x), on_gpu(w), on_gpu(b), on_gpu(r)), product + b + r, what);
+      const at::Tensor nn = at::empty({T, N}, on_gpu(x).options());
+      product_nn_out(nn, on_gpu(x), on_gpu(back));
+      expect_near(nn, x.mm(back), what + " nn");
+      const at::Tensor dw = at::ones({N, K}, on_gpu(x).options().dtype(at::kFloat));
+      weight_gradient_out(dw, on_gpu(r), on_gpu(x), /*add=*/true);
+      expect_near(dw, r.t().mm(x) + 1, what + " dW");
+      expect_near(linear_gelu(on_gpu(x), on_gpu(w) / 32, on_gpu(b)).before, product / 32 + b, what + " GELU");
+    };
+    compare("before");
+    EXPECT_EQ(tune_fused_matmul(at::kCUDA), 4) << "those that have run";
+    EXPECT_EQ(tune_fused_matmul(at::kCUDA), 0) << "each once";
+    compare("after");
+    EXPECT_EQ(tune_fused_matmul(at::kCUDA), 0) << "known shapes";
+  }
+}
+
 TEST_P(FusedMatmul, WithGelu) {
   for (const auto [T, K, N] : kLayerSizes) {
     const at::Tensor x = random({T, K}, 1), w = random({N, K}, 2) / std::sqrt(static_cast<double>(K)),

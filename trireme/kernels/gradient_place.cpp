@@ -6,6 +6,7 @@
 
 #include "trireme/kernels/fused_matmul.hpp"
 #include "trireme/kernels/matmul.hpp"
+#include "trireme/kernels/on_cuda.hpp"
 
 namespace trireme::kernels {
 namespace {
@@ -15,12 +16,12 @@ bool can_fuse_into(const at::Tensor& value_NK, const at::Tensor& dy_TN, const at
          has_fused_matmul(dy_TN, x_TK);
 }
 
-void write_product(const at::Tensor& value_NK, const at::Tensor& dy_TN, const at::Tensor& x_TK, bool is_empty) {
-  if (can_fuse_into(value_NK, dy_TN, x_TK)) return weight_gradient_out(value_NK, dy_TN, x_TK, !is_empty);
-  is_empty ? matmul_tn_out(value_NK, dy_TN, x_TK) : add_matmul_tn_(value_NK, dy_TN, x_TK);
-}
-
 }  // namespace
+
+void weight_product_out(const at::Tensor& value_NK, const at::Tensor& dy_TN, const at::Tensor& x_TK, bool add) {
+  if (can_fuse_into(value_NK, dy_TN, x_TK)) return weight_gradient_out(value_NK, dy_TN, x_TK, add);
+  add ? add_matmul_tn_(value_NK, dy_TN, x_TK) : matmul_tn_out(value_NK, dy_TN, x_TK);
+}
 
 at::Tensor write_gradient(const at::Tensor& parameter, const GradientPlace::Write& write, bool reads_parameter) {
   const at::TensorOptions options = parameter.options().requires_grad(false);
@@ -39,8 +40,19 @@ at::Tensor write_gradient(const at::Tensor& parameter, const GradientPlace::Writ
 
 at::Tensor write_weight_gradient(const at::Tensor& weight, const at::Tensor& dy_TN, const at::Tensor& x_TK) {
   return write_gradient(weight, [dy_TN, x_TK](const at::Tensor& value_NK, bool is_empty) {
-    write_product(value_NK, dy_TN, x_TK, is_empty);
+    weight_product_out(value_NK, dy_TN, x_TK, !is_empty);
   });
+}
+
+at::Tensor write_bias_gradient(const at::Tensor& bias, const at::Tensor& dy_TN) {
+  return write_gradient(bias,
+                        [dy_TN](const at::Tensor& value_N, bool is_empty) { sum_rows_out(value_N, dy_TN, !is_empty); });
+}
+
+at::Tensor detail::add_up_gradient(const at::Tensor& weight, const at::Tensor& partial) {
+  if (!weight.requires_grad()) return {};
+  return write_gradient(
+      weight, [partial](const at::Tensor& value, bool is_empty) { add_up_on_cuda(value, partial, !is_empty); });
 }
 
 }  // namespace trireme::kernels

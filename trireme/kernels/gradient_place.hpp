@@ -32,7 +32,12 @@ class GradientPlace : public torch::autograd::PostAccumulateGradHook {
 /// knows when all parts have been written or deferred. `write` owns what it uses: it may run after backward.
 at::Tensor write_gradient(const at::Tensor& parameter, const GradientPlace::Write& write, bool reads_parameter = false);
 
+/// value [N, K] = (`add`: +=) dy [T, N]^T x [T, K], by the fastest product for these operands.
+void weight_product_out(const at::Tensor& value, const at::Tensor& dy, const at::Tensor& x, bool add);
+
 /// dweight [N, K] = dy [T, N]^T x [T, K], by write_gradient().
 at::Tensor write_weight_gradient(const at::Tensor& weight, const at::Tensor& dy, const at::Tensor& x);
+/// dbias [N] = the sum of the rows of dy [T, N], by write_gradient().
+at::Tensor write_bias_gradient(const at::Tensor& bias, const at::Tensor& dy);
 
 }  // namespace trireme::kernels

@@ -1,6 +1,7 @@
 #include "trireme/kernels/gradient_place.hpp"
 
 #include "trireme/kernels/embedding.hpp"
+#include "trireme/kernels/layer_norm.hpp"
 #include "trireme/kernels/matmul.hpp"
 #include "trireme/testing/kernels_helpers.hpp"
 
@@ -119,6 +120,34 @@ TEST(GradientPlace, Fp32KeepsWhatBf16WouldRound) {
   give_place(leaf, at::kFloat, record);
   kernels::linear(x, leaf).backward(dy);
   EXPECT_LE(test::difference(record.value, at::mm(dy.t().to(at::kDouble), x.to(at::kDouble))), 1e-6);
+}
+
+/// Of biases everywhere, of norms on a GPU.
+TEST(GradientPlace, SumsOverRowsAreNotRoundedEither) {
+  for (const at::Device device : test::devices()) {
+    SCOPED_TRACE(device);
+    const auto on_device = [&](at::IntArrayRef sizes, int seed) {
+      return test::normal(sizes, seed).to(device, at::kBFloat16);
+    };
+    const at::Tensor x = on_device({300, 16}, 1), dy = on_device({300, 24}, 2), w = on_device({24, 16}, 3);
+    const at::Tensor bias = on_device({24}, 4).requires_grad_();
+    Record record;
+    give_place(bias, at::kFloat, record);
+    kernels::linear(x, w, bias).backward(dy);
+    kernels::linear(x, w, bias).backward(dy);  // of another microbatch
+    EXPECT_LE(test::difference(record.value.cpu(), 2 * dy.cpu().to(at::kDouble).sum(0)), 1e-6);
+    if (!device.is_cuda()) continue;
+    const at::Tensor scale = on_device({24}, 5).requires_grad_(), shift = on_device({24}, 6).requires_grad_();
+    Record of_scale, of_shift;
+    give_place(scale, at::kFloat, of_scale);
+    give_place(shift, at::kFloat, of_shift);
+    const at::Tensor rows = on_device({300, 24}, 7);
+    kernels::layer_norm(rows, scale, shift, 1e-5).backward(dy);
+    const at::Tensor wide = rows.cpu().to(at::kDouble), mean = wide.mean(1, true);
+    const at::Tensor normed = (wide - mean) / ((wide - mean).square().mean(1, true) + 1e-5).sqrt();
+    EXPECT_LE(test::difference(of_shift.value.cpu(), dy.cpu().to(at::kDouble).sum(0)), 1e-6);
+    EXPECT_LE(test::difference(of_scale.value.cpu(), (normed * dy.cpu().to(at::kDouble)).sum(0)), 1e-5);
+  }
 }
 
 TEST(GradientPlace, WithoutOneAutogradHasAll) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "trireme/base/error.hpp"
@@ -28,10 +29,17 @@ void for_each_group(const RowCounts& rows, Visit visit) {
   }
 }
 
-at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const RowCounts& rows) {
-  const at::Tensor y = at::empty({x.size(0), weight.size(1)}, x.options().requires_grad(false));
+/// [rows, n] = x [rows, k] matrices [E, k, n], each group of rows with its matrix. On a GPU not by matmul_nn(), which
+/// chooses an algorithm for each shape: the numbers of rows differ from step to step.
+at::Tensor product(const at::Tensor& x, const at::Tensor& matrices, const RowCounts& rows) {
+  const at::Tensor y = at::empty({x.size(0), matrices.size(2)}, x.options().requires_grad(false));
   for_each_group(rows, [&](std::int64_t e, std::int64_t first, std::int64_t count) {
-    y.narrow(0, first, count).copy_(matmul_nt(x.narrow(0, first, count), weight[e]));
+    at::Tensor out = y.narrow(0, first, count);
+    const at::Tensor in = x.narrow(0, first, count);
+    if (x.is_cuda())
+      at::mm_out(out, in, matrices[e]);
+    else
+      out.copy_(matmul_nn(in, matrices[e]));
   });
   return y;
 }
@@ -52,7 +60,7 @@ struct GroupedLinear : torch::autograd::Function<GroupedLinear> {
                             const RowCounts& rows) {
     ctx->saved_data["rows"] = rows;
     ctx->save_for_backward(weight.requires_grad() ? tensor_list{weight, x} : tensor_list{weight});
-    return product(x, weight, rows);
+    return product(x, weight.transpose(1, 2), rows);
   }
 
   static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
@@ -62,12 +70,7 @@ struct GroupedLinear : torch::autograd::Function<GroupedLinear> {
     const at::Tensor& weight = kept[0];
     const at::Tensor dy = grads[0].contiguous();
     at::Tensor dx, dweight;
-    if (ctx->needs_input_grad(0)) {
-      dx = at::empty({dy.size(0), weight.size(2)}, dy.options().requires_grad(false));
-      for_each_group(rows, [&](std::int64_t e, std::int64_t first, std::int64_t count) {
-        dx.narrow(0, first, count).copy_(matmul_nn(dy.narrow(0, first, count), weight[e]));
-      });
-    }
+    if (ctx->needs_input_grad(0)) dx = product(dy, weight, rows);
     if (ctx->needs_input_grad(1))
       dweight = write_gradient(weight, [dy, x = kept[1], rows](const at::Tensor& value, bool is_empty) {
         write_gradients(value, is_empty, dy, x, rows);
@@ -85,7 +88,7 @@ at::Tensor grouped_linear(const at::Tensor& x, const at::Tensor& weight_ENK, con
           "linear layers of experts: input of sizes ", x.sizes(), " for weights of sizes ", weight_ENK.sizes(), " and ",
           rows.size(), " counts of rows: must be [rows, inputs], [experts, outputs, inputs], and a count per expert");
   const bool wants_grad = at::GradMode::is_enabled() && (x.requires_grad() || weight_ENK.requires_grad());
-  return wants_grad ? GroupedLinear::apply(x, weight_ENK, rows) : product(x, weight_ENK, rows);
+  return wants_grad ? GroupedLinear::apply(x, weight_ENK, rows) : product(x, weight_ENK.transpose(1, 2), rows);
 }
 
 }  // namespace trireme::kernels

@@ -88,12 +88,12 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> forward_of(const at::Tensor& x, c
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> backward_of(const at::Tensor& dy, const at::Tensor& x,
-                                                           const at::Tensor& weight_D, const at::Tensor& mean_T,
-                                                           const at::Tensor& rstd_T) {
+                                                           const at::Tensor& weight_D, const at::Tensor& bias_D,
+                                                           const at::Tensor& mean_T, const at::Tensor& rstd_T) {
   const std::int64_t D = weight_D.size(0), T = x.numel() / D;
   if (has_norm_on_cuda(x)) {
     const NormGradients d = norm_backward_on_cuda(dy, {}, x, weight_D, mean_T, rstd_T);
-    return {d.dx, d.dweight, d.dbias};
+    return {d.dx, add_up_gradient(weight_D, d.partial_dweight), add_up_gradient(bias_D, d.partial_dbias)};
   }
   if (!x.is_cpu())
     return at::native_layer_norm_backward(dy, x, {D}, mean_T, rstd_T, weight_D, weight_D, {true, true, true});
@@ -116,13 +116,13 @@ struct LayerNorm : torch::autograd::Function<LayerNorm> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight_D,
                             const at::Tensor& bias_D, double eps) {
     auto [y, mean_T, rstd_T] = forward_of(x, weight_D, bias_D, eps);
-    ctx->save_for_backward({x, weight_D, mean_T, rstd_T});
+    ctx->save_for_backward({x, weight_D, bias_D, mean_T, rstd_T});
     return y;
   }
   static tensor_list backward(AutogradContext* ctx, tensor_list dy) {
     require_first_order("layer_norm");
     const auto kept = ctx->get_saved_variables();
-    auto [dx, dweight_D, dbias_D] = backward_of(dy[0].contiguous(), kept[0], kept[1], kept[2], kept[3]);
+    auto [dx, dweight_D, dbias_D] = backward_of(dy[0].contiguous(), kept[0], kept[1], kept[2], kept[3], kept[4]);
     return {dx, dweight_D, dbias_D, at::Tensor()};
   }
 };

@@ -8,6 +8,7 @@
 #include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
 
+#include "trireme/kernels/fused_matmul.hpp"
 #include "trireme/kernels/gradient_place.hpp"
 #include "trireme/kernels/on_cuda.hpp"
 #include "trireme/kernels/rows.hpp"
@@ -71,9 +72,11 @@ at::Tensor product_widened(const at::Tensor& a_mk, const at::Tensor& b_kn, const
   return out_mn;
 }
 
-at::Tensor product(const at::Tensor& a_mk, const at::Tensor& b_kn, const at::Tensor& bias_n = {}) {
-  if (must_widen(a_mk)) return product_widened(a_mk, b_kn, bias_n);
-  return bias_n.defined() ? at::addmm(bias_n, a_mk, b_kn) : at::mm(a_mk, b_kn);
+/// a b^T + bias (if defined)
+at::Tensor product_nt(const at::Tensor& a_mk, const at::Tensor& b_nk, const at::Tensor& bias_n) {
+  if (has_fused_matmul(a_mk, b_nk)) return linear_with_residual(a_mk, b_nk, bias_n, {});
+  if (must_widen(a_mk)) return product_widened(a_mk, b_nk.t(), bias_n);
+  return bias_n.defined() ? at::addmm(bias_n, a_mk, b_nk.t()) : at::mm(a_mk, b_nk.t());
 }
 
 /// out += a^T b, where out is fp32 and a and b are not.
@@ -98,9 +101,8 @@ struct Linear : torch::autograd::Function<Linear> {
   /// The bias is optional and not an undefined tensor: autograd queries its inputs for their device.
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_TK, const at::Tensor& weight_NK,
                             const std::optional<at::Tensor>& bias_N) {
-    ctx->saved_data["has_bias"] = bias_N.has_value();
-    ctx->save_for_backward({weight_NK.requires_grad() ? x_TK : at::Tensor(), weight_NK});
-    return product(x_TK, weight_NK.t(), bias_N.value_or(at::Tensor()));
+    ctx->save_for_backward({weight_NK.requires_grad() ? x_TK : at::Tensor(), weight_NK, bias_N.value_or(at::Tensor())});
+    return product_nt(x_TK, weight_NK, bias_N.value_or(at::Tensor()));
   }
   static tensor_list backward(AutogradContext* ctx, tensor_list dy) {
     require_first_order("linear");
@@ -109,28 +111,31 @@ struct Linear : torch::autograd::Function<Linear> {
     at::Tensor dx_TK, dweight_NK, dbias_N;
     if (ctx->needs_input_grad(0)) dx_TK = matmul_nn(dy_TN, kept[1]);
     if (ctx->needs_input_grad(1)) dweight_NK = write_weight_gradient(kept[1], dy_TN, kept[0]);
-    if (ctx->saved_data["has_bias"].toBool() && ctx->needs_input_grad(2)) dbias_N = sum_rows(dy_TN);
+    if (kept[2].defined() && ctx->needs_input_grad(2)) dbias_N = write_bias_gradient(kept[2], dy_TN);
     return {dx_TK, dweight_NK, dbias_N};
   }
 };
 
 }  // namespace
 
-at::Tensor sum_rows(const at::Tensor& x_TN) {
-  if (has_column_sums_on_cuda(x_TN)) return column_sums_on_cuda(x_TN);
-  if (!x_TN.is_cpu()) return x_TN.sum(0);
-  const std::int64_t N = x_TN.size(1);
-  at::Tensor sum_N;
-  by_dtype("linear", x_TN.scalar_type(), [&]<class S>(S) {
-    using W = Wide<S>;
-    const S* const x = x_TN.const_data_ptr<S>();
-    sum_N = sum_over_rows<W>(x_TN.size(0), N, x_TN.options(), [=](std::int64_t first, std::int64_t last, W* sums) {
-      for (std::int64_t t = first; t < last; ++t)
-        for_lanes<W>(N,
-                     [&](std::int64_t i, auto n) { store(sums + i, load(sums + i, n) + load(x + t * N + i, n), n); });
+void sum_rows_out(const at::Tensor& out_N, const at::Tensor& x_TN, bool add) {
+  if (has_column_sums_on_cuda(x_TN)) return column_sums_on_cuda(out_N, x_TN, add);
+  at::Tensor out = out_N, sum_N;
+  if (x_TN.is_cpu()) {
+    const std::int64_t N = x_TN.size(1);
+    by_dtype("linear", x_TN.scalar_type(), [&]<class S>(S) {
+      using W = Wide<S>;
+      const S* const x = x_TN.const_data_ptr<S>();
+      sum_N = sum_over_rows<W>(x_TN.size(0), N, out_N.options(), [=](std::int64_t first, std::int64_t last, W* sums) {
+        for (std::int64_t t = first; t < last; ++t)
+          for_lanes<W>(N,
+                       [&](std::int64_t i, auto n) { store(sums + i, load(sums + i, n) + load(x + t * N + i, n), n); });
+      });
     });
-  });
-  return sum_N;
+  } else {
+    sum_N = x_TN.sum(0, /*keepdim=*/false, wide_dtype(x_TN.scalar_type()));
+  }
+  add ? out.add_(sum_N) : out.copy_(sum_N);
 }
 
 bool multiplies_natively(at::ScalarType dtype, at::Device device) {
@@ -141,12 +146,16 @@ bool multiplies_natively(at::ScalarType dtype, at::Device device) {
 
 at::Tensor matmul_nt(const at::Tensor& a_mk, const at::Tensor& b_nk) {
   require_product("matmul_nt", a_mk, b_nk, 1, 1);
-  return product(a_mk, b_nk.t());
+  return product_nt(a_mk, b_nk, {});
 }
 
 at::Tensor matmul_nn(const at::Tensor& a_mk, const at::Tensor& b_kn) {
   require_product("matmul_nn", a_mk, b_kn, 1, 0);
-  return product(a_mk, b_kn);
+  if (must_widen(a_mk)) return product_widened(a_mk, b_kn, {});
+  if (!has_fused_matmul(a_mk, b_kn)) return at::mm(a_mk, b_kn);
+  const at::Tensor out_mn = at::empty({a_mk.size(0), b_kn.size(1)}, a_mk.options().requires_grad(false));
+  product_nn_out(out_mn, a_mk, b_kn);
+  return out_mn;
 }
 
 void matmul_nn_out(const at::Tensor& out_mn, const at::Tensor& a_mk, const at::Tensor& b_kn) {
@@ -155,6 +164,8 @@ void matmul_nn_out(const at::Tensor& out_mn, const at::Tensor& a_mk, const at::T
   at::Tensor out = out_mn;
   if (must_widen(a_mk))
     out.copy_(product_widened(a_mk, b_kn, {}));
+  else if (has_fused_matmul(a_mk, b_kn))
+    product_nn_out(out, a_mk, b_kn);
   else
     at::mm_out(out, a_mk, b_kn);
 }
@@ -203,7 +214,7 @@ at::Tensor linear(const at::Tensor& x_TK, const at::Tensor& weight_NK, const at:
   if (wants_grad(x_TK, weight_NK, bias_N)) {
     return Linear::apply(x_TK, weight_NK, bias_N.defined() ? std::optional(bias_N) : std::nullopt);
   }
-  return product(x_TK, weight_NK.t(), bias_N);
+  return product_nt(x_TK, weight_NK, bias_N);
 }
 
 }  // namespace trireme::kernels

@@ -26,13 +26,14 @@ at::Tensor matmul_tn(const at::Tensor& a, const at::Tensor& b);
 void matmul_tn_out(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b);
 void add_matmul_tn_(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b);
 
-/// [n] = the sum of the rows of x [m, n]: a bias's gradient. Bitwise equal for any number of threads.
-at::Tensor sum_rows(const at::Tensor& x);
+/// out [n], contiguous, of any supported dtype = (`add`: +=) the sum of the rows of x [m, n]: a bias's gradient.
+/// Bitwise equal for any number of threads.
+void sum_rows_out(const at::Tensor& out, const at::Tensor& x, bool add);
 
 /// y [T, N] = x [T, K] weight [N, K]^T + bias [N], which may be undefined.
 ///   backward   dx = dy weight,  dweight = dy^T x,  dbias = sum over rows of dy
-/// Only the required gradients are computed; dweight is written to its place (gradient_place.hpp). Saved for backward:
-/// x (if weight requires a gradient) and weight.
+/// Only the required gradients are computed; those of weight and bias are written to their places (gradient_place.hpp).
+/// Saved for backward: x (if weight requires a gradient), weight and bias.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
 
 }  // namespace trireme::kernels

@@ -109,8 +109,8 @@ TEST(Linear, EqualsThePlainFormula) {
   }
 }
 
-TEST(Linear, KeepsXAndWeightButNotBias) {
-  EXPECT_THAT(test::inputs_kept(linear_subject(4, 8, 6, true)), ElementsAre(true, true, false));
+TEST(Linear, KeepsItsInputs) {
+  EXPECT_THAT(test::inputs_kept(linear_subject(4, 8, 6, true)), ElementsAre(true, true, true));
 }
 
 TEST(Linear, ComputesOnlyWhatIsNeeded) {

@@ -24,15 +24,23 @@ NormResult norm_on_cuda(const at::Tensor& x, const at::Tensor& residual, const a
                         const at::Tensor& bias, double eps);
 
 struct NormGradients {
-  at::Tensor dx, dweight, dbias;
+  at::Tensor dx;
+  at::Tensor partial_dweight, partial_dbias;  // for add_up_on_cuda(); of a bias only with a mean
 };
 /// `dsum` (if defined) is added to dx. With a mean: layer norm, else RMS norm.
 NormGradients norm_backward_on_cuda(const at::Tensor& dy, const at::Tensor& dsum, const at::Tensor& x,
                                     const at::Tensor& weight, const at::Tensor& mean_T, const at::Tensor& rstd_T);
 
+/// out [n] of any dtype = (`add`: +=) the sums over dim 0 of partial [m, n], in a fixed order.
+void add_up_on_cuda(const at::Tensor& out, const at::Tensor& partial, bool add);
+
+/// The gradient of a weight from its partial sums, by write_gradient(); undefined for one that requires none.
+at::Tensor add_up_gradient(const at::Tensor& weight, const at::Tensor& partial);
+
 /// Whether the sums of the columns of this matrix have a kernel.
 bool has_column_sums_on_cuda(const at::Tensor& x);
-at::Tensor column_sums_on_cuda(const at::Tensor& x);
+/// out [n] of any dtype = (`add`: +=) the sums of the columns of x [m, n].
+void column_sums_on_cuda(const at::Tensor& out, const at::Tensor& x, bool add);
 
 /// gate_up [T, 2F]
 bool has_swiglu_on_cuda(const at::Tensor& gate_up);

@@ -19,7 +19,7 @@ struct ResidualNormOnCuda : torch::autograd::Function<ResidualNormOnCuda> {
                              const at::Tensor& weight, const std::optional<at::Tensor>& bias, double eps) {
     const NormResult out = norm_on_cuda(x, residual.value_or(at::Tensor()), weight, bias.value_or(at::Tensor()), eps);
     ctx->saved_data["residual"] = residual.has_value();
-    ctx->save_for_backward({out.sum, weight, out.mean_T, out.rstd_T});
+    ctx->save_for_backward({out.sum, weight, out.mean_T, out.rstd_T, bias.value_or(at::Tensor())});
     ctx->set_materialize_grads(false);
     return {out.sum, out.y};
   }
@@ -27,11 +27,15 @@ struct ResidualNormOnCuda : torch::autograd::Function<ResidualNormOnCuda> {
     require_first_order("residual_norm");
     const auto kept = ctx->get_saved_variables();
     const at::Tensor &dsum = grads[0], &dy = grads[1];
-    NormGradients d{.dx = dsum, .dweight = {}, .dbias = {}};
-    if (dy.defined())
+    NormGradients d{.dx = dsum, .partial_dweight = {}, .partial_dbias = {}};
+    at::Tensor dweight, dbias;
+    if (dy.defined()) {
       d = norm_backward_on_cuda(dy.contiguous(), dsum.defined() ? dsum.contiguous() : dsum, kept[0], kept[1], kept[2],
                                 kept[3]);
-    return {d.dx, ctx->saved_data["residual"].toBool() ? d.dx : at::Tensor(), d.dweight, d.dbias, at::Tensor()};
+      dweight = add_up_gradient(kept[1], d.partial_dweight);
+      if (kept[4].defined()) dbias = add_up_gradient(kept[4], d.partial_dbias);
+    }
+    return {d.dx, ctx->saved_data["residual"].toBool() ? d.dx : at::Tensor(), dweight, dbias, at::Tensor()};
   }
 };
 

@@ -72,7 +72,7 @@ std::tuple<at::Tensor, at::Tensor> backward_of(const at::Tensor& dy, const at::T
   const std::int64_t D = weight_D.size(0), T = x.numel() / D;
   if (has_norm_on_cuda(x)) {
     const NormGradients d = norm_backward_on_cuda(dy, {}, x, weight_D, {}, rstd_T);
-    return {d.dx, d.dweight};
+    return {d.dx, add_up_gradient(weight_D, d.partial_dweight)};
   }
   if (!x.is_cpu()) return at::_fused_rms_norm_backward(dy, x, {D}, rstd_T, weight_D, {true, true});
   const at::Tensor dx = at::empty_like(x);

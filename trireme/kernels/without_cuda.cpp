@@ -34,6 +34,8 @@ void use_own_stream(at::Device) { no_cuda("use_own_stream"); }
 
 bool has_fused_matmul(const at::Tensor&, const at::Tensor&) { return false; }
 void allow_fused_matmul(bool) {}
+int tune_fused_matmul(at::Device) { return 0; }
+void product_nn_out(const at::Tensor&, const at::Tensor&, const at::Tensor&) { no_cuda("product_nn_out"); }
 at::Tensor linear_with_residual(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&) {
   no_cuda("linear_with_residual");
 }
@@ -74,7 +76,8 @@ NormGradients norm_backward_on_cuda(const at::Tensor&, const at::Tensor&, const 
 }
 
 bool has_column_sums_on_cuda(const at::Tensor&) { return false; }
-at::Tensor column_sums_on_cuda(const at::Tensor&) { no_cuda("sum_rows"); }
+void column_sums_on_cuda(const at::Tensor&, const at::Tensor&, bool) { no_cuda("sum_rows"); }
+void add_up_on_cuda(const at::Tensor&, const at::Tensor&, bool) { no_cuda("norm"); }
 
 bool has_swiglu_on_cuda(const at::Tensor&) { return false; }
 at::Tensor swiglu_on_cuda(const at::Tensor&) { no_cuda("swiglu"); }

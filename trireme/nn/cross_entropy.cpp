@@ -183,7 +183,7 @@ at::Tensor loss_of(const at::Tensor& x_TD, const at::Tensor& targets_T, const He
     const TileLoss tile = tile_with_gradients(x_CD, targets_T.narrow(0, begin, tokens), head,
                                               dx_TD.defined() ? dx_TD.narrow(0, begin, tokens) : at::Tensor());
     sum += tile.sum;
-    if (tile.dlogits_Cv.defined()) kernels::add_matmul_tn_(dweight_vD, tile.dlogits_Cv, x_CD);
+    if (tile.dlogits_Cv.defined()) kernels::weight_product_out(dweight_vD, tile.dlogits_Cv, x_CD, /*add=*/true);
   });
   return sum;
 }
@@ -221,8 +221,7 @@ struct LossOfHead : torch::autograd::Function<LossOfHead> {
       dweight_vD = kernels::write_gradient(weight_vD, [kept, scale](at::Tensor value_vD, bool is_empty) {
         if (kept.size() == 4) {
           const at::Tensor &dlogits_Tv = kept[2], x_TD = kept[3] * scale;
-          is_empty ? kernels::matmul_tn_out(value_vD, dlogits_Tv, x_TD)
-                   : kernels::add_matmul_tn_(value_vD, dlogits_Tv, x_TD);
+          kernels::weight_product_out(value_vD, dlogits_Tv, x_TD, /*add=*/!is_empty);
         } else if (is_empty) {
           at::mul_out(value_vD, kept[2], scale);
         } else {
@@ -275,7 +274,7 @@ struct LossOfHeadLater : torch::autograd::Function<LossOfHeadLater> {
       const at::Tensor weights_C = counts_of(targets_C, head, sums.max_C.scalar_type()) * scale;
       const at::Tensor dlogits_Cv = dlogits_of(sums, targets_C, weights_C, head, x_CD.scalar_type());
       if (dx_TD.defined()) kernels::matmul_nn_out(dx_TD.narrow(0, begin, tokens), dlogits_Cv, head.weight_vD);
-      if (dweight_vD.defined()) kernels::add_matmul_tn_(dweight_vD, dlogits_Cv, x_CD);
+      if (dweight_vD.defined()) kernels::weight_product_out(dweight_vD, dlogits_Cv, x_CD, /*add=*/true);
     });
   }
 

@@ -42,8 +42,7 @@ struct Fp8Matmul : torch::autograd::Function<Fp8Matmul> {
     const Fp8Matrix x8 = kernels::to_fp8(all_TK, Fp8::e4m3, keeps_columns ? Fp8Layout::both : Fp8Layout::rows);
     const Fp8Matrix w8 = kernels::to_fp8(weight_NK, Fp8::e4m3, Fp8Layout::rows);
     ctx->saved_data["call"] = c10::IValue::make_capsule(call);
-    ctx->saved_data["bias"] = bias_N.has_value();
-    tensor_list kept{weight_NK, w8.scale, x8.scale};
+    tensor_list kept{weight_NK, bias_N.value_or(at::Tensor()), w8.scale, x8.scale};
     if (weight_NK.requires_grad()) {
       const tensor_list from = rebuild ? rebuild->from : tensor_list{keeps_columns ? x8.columns : x};
       kept.insert(kept.end(), from.begin(), from.end());
@@ -58,8 +57,8 @@ struct Fp8Matmul : torch::autograd::Function<Fp8Matmul> {
     const auto capsule = ctx->saved_data["call"].toCapsule();
     const Fp8Call& call = static_cast<const Fp8Call&>(*capsule);
     tensor_list kept = ctx->get_saved_variables();
-    const at::Tensor weight_NK = kept[0], weight_scale = kept[1], x_scale = kept[2];
-    tensor_list from(kept.begin() + 3, kept.end());
+    const at::Tensor weight_NK = kept[0], bias_N = kept[1], weight_scale = kept[2], x_scale = kept[3];
+    tensor_list from(kept.begin() + 4, kept.end());
     kept.clear();
     const bool wants_x = ctx->needs_input_grad(0), wants_weight = ctx->needs_input_grad(1);
 
@@ -88,7 +87,7 @@ struct Fp8Matmul : torch::autograd::Function<Fp8Matmul> {
         kernels::fp8_matmul_nt_out(value_NK, dy_NT, dy_scale, columns_KT, x_scale, !is_empty);
       });
     }
-    if (ctx->saved_data["bias"].toBool() && ctx->needs_input_grad(2)) dbias = kernels::sum_rows(dy_TN);
+    if (bias_N.defined() && ctx->needs_input_grad(2)) dbias = kernels::write_bias_gradient(bias_N, dy_TN);
     if (reducing) dx = std::move(*reducing).wait();
     return {dx, dweight, dbias, at::Tensor(), at::Tensor(), at::Tensor()};
   }

@@ -33,8 +33,9 @@ struct FusedGeluMlp : torch::autograd::Function<FusedGeluMlp> {
     const at::Tensor x_TD = input == Input::token_shard ? tp.all_gather(x_tD.contiguous()).wait() : x_tD;
     const auto [hidden_Tf, before_Tf] = kernels::linear_gelu(x_TD, up_fD, up_bias_f);
     ctx->saved_data["call"] = c10::IValue::make_capsule(c10::make_intrusive<MlpCall>(input, tp, rebuild));
-    ctx->saved_data["down_bias"] = down_bias_D.has_value();
-    tensor_list kept{up_fD, down_Df, before_Tf, rebuild_activation ? at::Tensor() : hidden_Tf};
+    tensor_list kept{up_fD,     up_bias_f,
+                     down_Df,   down_bias_D.value_or(at::Tensor()),
+                     before_Tf, rebuild_activation ? at::Tensor() : hidden_Tf};
     const tensor_list from = rebuild ? rebuild->from : tensor_list{x_tD};
     kept.insert(kept.end(), from.begin(), from.end());
     ctx->save_for_backward(std::move(kept));
@@ -48,9 +49,10 @@ struct FusedGeluMlp : torch::autograd::Function<FusedGeluMlp> {
     const auto capsule = ctx->saved_data["call"].toCapsule();
     const MlpCall& call = static_cast<const MlpCall&>(*capsule);
     tensor_list kept = ctx->get_saved_variables();
-    const at::Tensor up_fD = kept[0], down_Df = kept[1], before_Tf = kept[2];
-    at::Tensor hidden_Tf = kept[3];
-    tensor_list from(kept.begin() + 4, kept.end());
+    const at::Tensor up_fD = kept[0], up_bias_f = kept[1], down_Df = kept[2], down_bias_D = kept[3],
+                     before_Tf = kept[4];
+    at::Tensor hidden_Tf = kept[5];
+    tensor_list from(kept.begin() + 6, kept.end());
     kept.clear();
     const at::Tensor dy_TD = grads[0].contiguous();
     const auto wants = [&](std::size_t i) { return ctx->needs_input_grad(i); };
@@ -75,10 +77,10 @@ struct FusedGeluMlp : torch::autograd::Function<FusedGeluMlp> {
       ddown_Df = kernels::write_weight_gradient(down_Df, dy_TD, hidden_Tf);
       hidden_Tf.reset();
     }
-    if (ctx->saved_data["down_bias"].toBool() && wants(4)) ddown_bias_D = kernels::sum_rows(dy_TD);
+    if (down_bias_D.defined() && wants(4)) ddown_bias_D = kernels::write_bias_gradient(down_bias_D, dy_TD);
     if (gathering) x = std::move(*gathering).wait();
     if (wants(1)) dup_fD = kernels::write_weight_gradient(up_fD, dbefore_Tf, x);
-    if (wants(2)) dup_bias_f = kernels::sum_rows(dbefore_Tf);
+    if (wants(2)) dup_bias_f = kernels::write_bias_gradient(up_bias_f, dbefore_Tf);
     if (reducing) dx = std::move(*reducing).wait();
     return {dx,           dup_fD,       dup_bias_f,
             ddown_Df,     ddown_bias_D, ctx->saved_data["residual"].toBool() ? grads[0] : at::Tensor(),

@@ -32,6 +32,7 @@ at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const std::opt
     return kernels::linear_with_residual(all, weight, bias.value_or(at::Tensor()), *residual);
   if (residual) return *residual + product(x, weight, bias, input, tp, std::nullopt);
   // On a GPU the bias is part of the matrix product, not another pass over its result.
+  if (bias && kernels::has_fused_matmul(all, weight)) return kernels::linear_with_residual(all, weight, *bias, {});
   if (bias && all.is_cuda() && all.dim() == 2) return at::addmm(*bias, all, weight.t());
   at::Tensor y = kernels::matmul_nt(all, weight);
   if (bias) y.add_(*bias);
@@ -43,10 +44,9 @@ struct ParallelMatmul : torch::autograd::Function<ParallelMatmul> {
                             const std::optional<at::Tensor>& bias, Input input, Group& tp, const MaybeRebuild& rebuild,
                             const std::optional<at::Tensor>& residual) {
     ctx->saved_data["how"] = c10::IValue::make_capsule(c10::make_intrusive<How>(input, tp, rebuild));
-    ctx->saved_data["bias"] = bias.has_value();
-    tensor_list kept;  // x or its rebuild inputs, if the weight is trained; and the weight
+    tensor_list kept;  // x or its rebuild inputs, if the weight is trained; weight and bias
     if (weight.requires_grad()) kept = rebuild ? rebuild->from : tensor_list{x};
-    kept.push_back(weight);
+    kept.insert(kept.end(), {weight, bias.value_or(at::Tensor())});
     ctx->save_for_backward(std::move(kept));
     ctx->saved_data["residual"] = residual.has_value();
     return product(x, weight, bias, input, tp, residual);
@@ -57,8 +57,8 @@ struct ParallelMatmul : torch::autograd::Function<ParallelMatmul> {
     const auto capsule = ctx->saved_data["how"].toCapsule();
     const How& how = static_cast<const How&>(*capsule);
     tensor_list kept = ctx->get_saved_variables();
-    const at::Tensor weight = std::move(kept.back());
-    kept.pop_back();
+    const at::Tensor weight = kept[kept.size() - 2], bias = kept.back();
+    kept.resize(kept.size() - 2);
     const at::Tensor dy = grads[0].contiguous();
     const bool wants_x = ctx->needs_input_grad(0), wants_weight = ctx->needs_input_grad(1);
 
@@ -78,7 +78,7 @@ struct ParallelMatmul : torch::autograd::Function<ParallelMatmul> {
       if (gathering) x = std::move(*gathering).wait();
       dweight = kernels::write_weight_gradient(weight, dy, x);
     }
-    if (ctx->saved_data["bias"].toBool() && ctx->needs_input_grad(2)) dbias = kernels::sum_rows(dy);
+    if (bias.defined() && ctx->needs_input_grad(2)) dbias = kernels::write_bias_gradient(bias, dy);
     if (reducing) dx = std::move(*reducing).wait();
     return {dx,
             dweight,

@@ -8,7 +8,8 @@
 namespace trireme {
 namespace {
 
-constexpr int kEager = 2;  // microbatches of a shape before it is recorded
+/// Steps with a shape before it is recorded. After the first one the algorithms of its products may change.
+constexpr int kEagerSteps = 2;
 
 /// Tensors of a microbatch that differ from one to the next; the same ones for every microbatch of a shape.
 std::vector<at::Tensor*> tensors_of(Microbatch& microbatch) {
@@ -51,9 +52,10 @@ MicrobatchGraphs::Done MicrobatchGraphs::run(const Microbatch& microbatch, bool 
   const ForwardContext& context = microbatch.context;
   // The number of documents, and with it the sizes of kernels, differs from one microbatch to the next.
   if (context.document_bounds.defined()) return {work_(microbatch, loss_gradient), false};
-  Recorded& it = known_[{context.batch, context.length, first, context.documents_bS.defined(),
-                         context.document_positions_T.defined()}];
-  if (!it.graph && ++it.seen <= kEager) return {work_(microbatch, loss_gradient), false};
+  Recorded& it = known_[{context.batch, context.length, first, context.document_positions_T.defined()}];
+  if (it.last_step != context.step) ++it.steps;
+  it.last_step = context.step;
+  if (!it.graph && it.steps <= kEagerSteps) return {work_(microbatch, loss_gradient), false};
   const bool is_new = !it.graph;
   if (is_new)
     record(it, microbatch, loss_gradient);

@@ -30,8 +30,8 @@ class MicrobatchGraphs {
     at::Tensor loss;  // valid until the next run()
     bool replayed;    // nothing ran on the host: no hook of a parameter was called
   };
-  /// The first microbatches of a shape run as they are, so that everything is loaded and chosen. `first`: of its step;
-  /// the others add to the gradients.
+  /// In the first steps with a shape its microbatches run as they are, so that everything is loaded and chosen.
+  /// `first`: of its step; the others add to the gradients.
   Done run(const Microbatch& microbatch, bool first, const at::Tensor& loss_gradient);
 
   /// Memory that replays since the last call have used, beside what counts as allocated.
@@ -40,11 +40,11 @@ class MicrobatchGraphs {
  private:
   struct Shape {
     std::int64_t batch, length;
-    bool first, apart, restarts;  // documents: their attention, their positions
+    bool first, restarts;  // of its step; positions restart with each document
     auto operator<=>(const Shape&) const = default;
   };
   struct Recorded {
-    int seen = 0;
+    std::int64_t steps = 0, last_step = -1;  // with this shape, so far
     Microbatch microbatch;
     at::Tensor loss_gradient, loss;
     std::shared_ptr<StepKeys> keys;

@@ -199,6 +199,7 @@ ExitCode Trainer::run() {
       finish_step(std::move(now));
     else
       before = std::move(now);
+    if (step == begin_ + 1) model_->tune_products();
     if (profiler_) profiler_->step();
     if (profiler_) model_->unit_trace().annotate(profiler_->is_active() && profiler_->with_stack());
     if (at_once && is_saved(step) && step < steps && !stop_) {

@@ -37,6 +37,7 @@ TrainingModel::TrainingModel(const Config& config, Mesh& mesh, at::Device device
     : parallelism_(config.parallelism),
       mesh_(mesh),
       device_(device),
+      tunes_products_(device.is_cuda() && config.cuda.tune_matmul && !config.cuda.deterministic),
       router_bias_rate_(config.model.router_bias_update_rate) {
   if (config.precision.matmul == "fp8") {
     const std::string why_not = kernels::why_no_fp8(device);
@@ -118,6 +119,10 @@ ChunkOutput TrainingModel::forward(int chunk, const Microbatch& microbatch, cons
   const at::Tensor hidden = decoder.hidden(inputs.empty() ? microbatch.ids_T : inputs[0][0], context);
   if (!decoder.part().has_head) return std::vector<Tensors>{{hidden}};
   return decoder.loss_of_hidden(hidden, microbatch.targets_T, loss_options_).loss;
+}
+
+void TrainingModel::tune_products() {
+  if (tunes_products_) kernels::tune_fused_matmul(device_);
 }
 
 void TrainingModel::update_routers(bool applied) {

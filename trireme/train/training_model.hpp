@@ -41,6 +41,8 @@ class TrainingModel {
                       const ForwardHooks& hooks = {});
   /// Forward and backward of microbatches as CUDA graphs, for StepWork; null: not used.
   MicrobatchGraphs* graphs() { return graphs_.get(); }
+  /// After the first step: measures the algorithms of its matrix products (cuda.tune_matmul).
+  void tune_products();
   /// At the end of a step: the selection biases of routers follow its load, unless it was not applied. Collective.
   void update_routers(bool applied);
   /// Whether it does anything.
@@ -54,6 +56,7 @@ class TrainingModel {
   const ParallelismConfig parallelism_;
   Mesh& mesh_;
   const at::Device device_;
+  const bool tunes_products_;
   CrossEntropyOptions loss_options_;
   std::vector<std::shared_ptr<Decoder>> decoders_;  // of the chunks of this rank
   double router_bias_rate_ = 0;

@@ -223,6 +223,7 @@ struct CommConfig {
 struct CudaConfig {
   std::string graphs = "auto";
   bool fused_matmul = true;
+  bool tune_matmul = true;
   bool deterministic = false;
 };
 

@@ -370,6 +370,9 @@ std::vector<Field> fields(Config& c) {
       {"cuda.fused_matmul", &c.cuda.fused_matmul,
        "biases, residuals, GELU and its gradient within matrix products (cuBLASLt); false = ATen's operators one by "
        "one"},
+      {"cuda.tune_matmul", &c.cuda.tune_matmul,
+       "measure the algorithms of matrix products after the first step and use the fastest (not with "
+       "cuda.deterministic)"},
       {"cuda.deterministic", &c.cuda.deterministic,
        "the same bits in every run: attention sums its gradients in a fixed order, which is slower"},
 

@@ -106,6 +106,7 @@ TEST(Fields, HaveTheDefaultsOfTheSchema) {
       {"comm.share_gpu", "false"},
       {"cuda.graphs", "\"auto\""},
       {"cuda.fused_matmul", "true"},
+      {"cuda.tune_matmul", "true"},
       {"cuda.deterministic", "false"},
       {"checks.replicas_every", "0"},
       {"checks.non_finite", "\"stop\""},
