@@ -98,10 +98,10 @@ void fp8(const char* name, std::int64_t T, std::int64_t K, std::int64_t N, int t
       [&] { kernels::matmul_tn_out(dw, dy, x); });
   compare("scale of x", 0, turns, [&] { kernels::fp8_scale(x, Fp8::e4m3); }, [&] { x.abs().max(); });
   compare(
-      "rows of x", 0, turns, [&] { kernels::to_fp8(x, Fp8::e4m3, Fp8Layout::rows, x8.scale); },
+      "rows of x", 0, turns, [&] { kernels::to_fp8(x, Fp8::e4m3, Fp8Layout::rows, {.scale = x8.scale}); },
       [&] { x.to(at::kFloat8_e4m3fn); });
   compare(
-      "rows and columns of x", 0, turns, [&] { kernels::to_fp8(x, Fp8::e4m3, Fp8Layout::both, x8.scale); },
+      "rows and columns of x", 0, turns, [&] { kernels::to_fp8(x, Fp8::e4m3, Fp8Layout::both, {.scale = x8.scale}); },
       [&] { x.to(at::kFloat8_e4m3fn).t().contiguous(); });
 }
 

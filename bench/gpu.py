@@ -36,6 +36,10 @@ ROWS = {
                        flags=["--model.tie_word_embeddings", "false"], peers=False),
     "llama-fp8": dict(name="Llama 3.2 1B, untied, 4 x 4096, fp8", preset="llama3.2-1b", batch=4, length=4096,
                       flags=["--model.tie_word_embeddings", "false", "--precision.matmul", "fp8"], peers=False),
+    "llama-fp8-delayed": dict(name="Llama 3.2 1B, untied, 4 x 4096, fp8, scales of past steps", preset="llama3.2-1b", batch=4, length=4096,
+                              flags=["--model.tie_word_embeddings", "false", "--precision.matmul", "fp8", "--precision.fp8_amax", "delayed"], peers=False),
+    "llama-fp8-row": dict(name="Llama 3.2 1B, untied, 4 x 4096, fp8, scales of rows", preset="llama3.2-1b", batch=4, length=4096,
+                          flags=["--model.tie_word_embeddings", "false", "--precision.matmul", "fp8", "--precision.fp8_scaling", "row"], peers=False),
     "gpt2-dropout": dict(name="GPT-2 124M, 32 x 1024, dropout 0.1", preset="gpt2", batch=32, length=1024, peers=False,
                          flags=["--model.resid_pdrop", "0.1", "--model.embd_pdrop", "0.1", "--model.attention_dropout", "0.1"]),
 }

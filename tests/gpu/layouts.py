@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Ranks over NCCL, all on one GPU: the losses of one rank with pipelines, context and expert parallelism.
 
-usage: layouts.py TRIREME [one_stage] [dropout] [pipeline] [context] [experts] [capacity]      (a machine with a GPU; not part of `make test`)"""
+usage: layouts.py TRIREME [one_stage] [graphs] [dropout] [pipeline] [context] [experts] [capacity]      (a machine with a GPU; not part of `make test`)"""
 import json
 import os
 import pathlib
@@ -59,6 +59,8 @@ ONE_STAGE = [(2, "tp 2 sequence_parallel false"), (2, "tp 2 sequence_parallel tr
 
 MODELS = {
     "one_stage": Model("", ONE_STAGE, 5),
+    "graphs": Model("", [(1, "cuda.graphs on"), (2, "tp 2 cuda.graphs on"), (2, "tp 2 sequence_parallel true cuda.graphs on"),
+                         (4, "dp 2 tp 2 zero 1 cuda.graphs on")], 4),
     "dropout": Model(GPT2, ONE_STAGE[:3], 3),
     "pipeline": Model("", [(2, "pp 2"), (4, "pp 2 tp 2"), (4, "pp 2 dp 2 zero 3"), (2, "pp 2 pp_schedule zb1p"), (2, "pp 2 pp_schedule zbv"),
                            (2, "pp 2 pp_schedule interleaved-1f1b virtual_stages 2"), (2, "pp 2 pp_schedule dualpipe-v"), (2, "pp 2 pp_schedule afab"),
@@ -72,7 +74,7 @@ MODELS = {
 
 def train(folder, name, dtype, ranks=1, layout=""):
     words = layout.split()
-    options = [w for key, value in zip(words[::2], words[1::2]) for w in (f"--parallelism.{key}", value)]
+    options = [w for key, value in zip(words[::2], words[1::2]) for w in ("--" + (key if "." in key else f"parallelism.{key}"), value)]
     program = os.path.abspath(sys.argv[1])
     command = [program, "train", "c.toml", "-n", str(ranks), "--run.name", name, "--model.dtype", dtype, "--comm.share_gpu", "true", "--comm.timeout_s", "20",
                "--metrics.console", "quiet", *options]

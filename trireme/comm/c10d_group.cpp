@@ -134,6 +134,7 @@ void C10dGroup::set_time_limit(double seconds) {
 C10dGroup::~C10dGroup() = default;
 
 std::unique_ptr<CommWork> C10dGroup::start(const Call& call, std::span<const CallRecord> records) {
+  if (call.op == Op::replay) return start_replay(records.front());
   if (call.op == Op::batch) return start_messages(call.messages);
   if (call.op == Op::send) return start_messages({Message::send(call.input, call.peer)});
   if (call.op == Op::recv) return start_messages({Message::recv(call.output, call.peer)});

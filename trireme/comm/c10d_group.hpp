@@ -27,6 +27,8 @@ class C10dGroup : public Group {
 
   /// Starts one or several point-to-point messages; backends differ in how they do this.
   virtual std::unique_ptr<CommWork> start_messages(const std::vector<Message>& messages) = 0;
+  /// A CUDA graph with calls of this group has been enqueued.
+  virtual std::unique_ptr<CommWork> start_replay(const CallRecord& /*record*/) { return nullptr; }
   /// Wraps c10d work in the handle that start() returns.
   virtual std::unique_ptr<CommWork> flight_of(c10::intrusive_ptr<c10d::Work> work, const CallRecord& record);
 

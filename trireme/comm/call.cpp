@@ -37,8 +37,8 @@ const at::Tensor& common_tensor(const Call& call) {
 
 const char* name(Op op) {
   static constexpr std::array<const char*, kOps> kNames{
-      "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce",         "gather",
-      "scatter",    "send",       "recv",           "batch",      "barrier",   "end of the step"};
+      "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce",  "gather",
+      "scatter",    "send",       "recv",           "batch",      "replay",    "barrier", "end of the step"};
   return kNames[static_cast<std::size_t>(op)];
 }
 

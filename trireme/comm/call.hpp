@@ -9,7 +9,8 @@
 
 namespace trireme {
 
-/// The last two transfer no user data: `step_end` marks the end of a step in the records.
+/// The last three transfer no user data of their own: `replay` stands for the calls in a CUDA graph, `step_end` marks
+/// the end of a step in the records.
 enum class Op : std::uint8_t {
   all_reduce,
   all_gather,
@@ -22,6 +23,7 @@ enum class Op : std::uint8_t {
   send,
   recv,
   batch,
+  replay,
   barrier,
   step_end
 };

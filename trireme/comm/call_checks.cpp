@@ -121,6 +121,7 @@ void check_messages(const Site& at) {
 void check_call(const Call& c, int rank, int size, const std::string& where) {
   const Site at{c, rank, size, where};
   switch (c.op) {
+    case Op::replay:
     case Op::barrier:
     case Op::step_end: return;
     case Op::batch: check_messages(at); return;

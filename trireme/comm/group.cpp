@@ -140,6 +140,7 @@ Pending Group::batch(std::vector<Message> messages) {
   return run({.op = Op::batch, .messages = std::move(messages)}, {});
 }
 Pending Group::barrier() { return run({.op = Op::barrier}, {}); }
+Pending Group::replay() { return run({.op = Op::replay}, {}); }
 
 Traffic Group::traffic() const {
   Traffic sum;
@@ -269,6 +270,7 @@ void Group::count(const Call& call) {
       }
       return;
     case Op::recv:
+    case Op::replay:
     case Op::barrier:
     case Op::step_end: break;
   }

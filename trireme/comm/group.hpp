@@ -81,6 +81,10 @@ class Group {
 
   Pending barrier();
 
+  /// After a CUDA graph with calls of this group has been enqueued. The watchdog watches the graph as one call, and the
+  /// comparison of calls finds a rank that has not enqueued it.
+  Pending replay();
+
   /// Strict mode: checks that the other ranks have also reached the end of the step. Called by World::end_step.
   void end_step();
 

@@ -217,6 +217,19 @@ void send_wrongly(World& world, int sent, int received) {
   mesh.end_step();
 }
 
+TEST(Mismatch, AGraphThatOneRankHasNotReplayedIsFound) {
+  EXPECT_THAT(message_of<CommError>([] {
+                run_gloo_threads(2,
+                                 [](World& world) {
+                                   Mesh mesh(Grid::dense({.tp = 2}), world);
+                                   if (world.rank() == 0) mesh.group(Axis::tp).replay().wait();
+                                   mesh.end_step();
+                                 },
+                                 {.timeout_s = 1});
+              }),
+              AllOf(HasSubstr("replay"), HasSubstr("rank 1: ended its step without that call")));
+}
+
 TEST(Mismatch, MessagesAreComparedToo) {
   EXPECT_THAT(message_of<CommError>([] { run_ranks(2, [](World& world) { send_wrongly(world, 4, 5); }); }),
               HasSubstr("send f32[4] to 1"));

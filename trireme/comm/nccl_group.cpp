@@ -3,6 +3,7 @@
 #include <optional>
 
 #include <ATen/cuda/CUDAEvent.h>
+#include <ATen/cuda/CUDAGraphsUtils.cuh>
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
@@ -26,6 +27,13 @@ class NcclGroup final : public C10dGroup {
   }
 
  protected:
+  std::unique_ptr<CommWork> start_replay(const CallRecord& record) override {
+    const auto done = std::make_shared<at::cuda::CUDAEvent>(cudaEventDisableTiming);
+    done->record();
+    watchdog().watch(membership(), record, [done] { return done->query(); });
+    return nullptr;
+  }
+
   /// All of them in one NCCL group call: in any order between the ranks, and without a communicator per pair.
   std::unique_ptr<CommWork> start_messages(const std::vector<Message>& messages) override {
     if (messages.empty()) return nullptr;
@@ -43,6 +51,9 @@ class NcclGroup final : public C10dGroup {
   /// wait() only orders streams: the watchdog detects hangs. It polls an event, not the work: the work owns the tensors
   /// of the call, and they would stay allocated until the watchdog's next look.
   std::unique_ptr<CommWork> flight_of(c10::intrusive_ptr<c10d::Work> work, const CallRecord& record) override {
+    // An event of a CUDA graph says nothing until the graph runs, and is not to be asked: see start_replay().
+    const bool in_graph = at::cuda::currentStreamCaptureStatusMayInitCtx() != at::cuda::CaptureStatus::None;
+    if (in_graph) return C10dGroup::flight_of(std::move(work), record);
     if (record.op == Op::barrier) {  // its wait() blocks the host; it has no tensors of ours
       watchdog().watch(membership(), record, [work] { return work->isCompleted(); });
     } else {

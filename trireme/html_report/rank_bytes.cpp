@@ -24,7 +24,9 @@ BytesMatrix bytes_of(const TracedStep& traced, std::size_t ranks) {
     for (const TracedCall& call : trace.calls) {
       const GroupText group = parse_group(call.group);
       const auto own = static_cast<std::size_t>(trace.rank);
-      if (group.size == 1 || call.op == "recv" || call.op == "barrier" || call.op == "end of the step") continue;
+      if (group.size == 1 || call.op == "recv" || call.op == "replay" || call.op == "barrier" ||
+          call.op == "end of the step")
+        continue;
       const auto me = std::ranges::find(group.ranks, trace.rank);
       const bool is_root = call.peer >= 0 && me != group.ranks.end() && me - group.ranks.begin() == call.peer;
       const std::optional<double> sent = sent_bytes(call, group.size, is_root);

@@ -66,8 +66,8 @@ __device__ W warp_sum(W x) {
   return x;
 }
 
-/// The sums of kCount numbers (a power of two) over a warp; each thread gets the one that value_of_lane() says. Halves of
-/// the numbers are exchanged, so that kCount numbers take little more steps than one.
+/// The sums of kCount numbers (a power of two) over a warp; each thread gets the one that value_of_lane() says. Threads
+/// exchange halves of the numbers, so that kCount numbers take little more steps than one.
 template <int kCount, class W>
 __device__ W warp_sums(W (&x)[kCount]) {
   const int lane = threadIdx.x % kWarp;

@@ -51,7 +51,7 @@ void launch(const DropoutPlace& place, std::int64_t columns, double p, const Dro
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-/// Rows whose elements come in whole vectors, each with whole Philox blocks: 16 bytes per load and store, a warp per row.
+/// Rows whose elements come in whole vectors, each with whole Philox blocks: a warp per row, 16 bytes per access.
 template <class S, class W = WideOf<S>>
 __global__ void scale_vectors(const S* x, const S* residual, S* y, Place place, DropoutKey key, std::uint32_t threshold,
                               W scale) {

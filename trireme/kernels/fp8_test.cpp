@@ -23,7 +23,7 @@ TEST(Fp8Scale, IsTheLargestPowerOfTwoThatFits) {
         const at::Tensor x = at::zeros({16, 16}, at::TensorOptions(at::kFloat).device(device));
         x[3][5] = -largest;
         const at::Tensor scale = fp8_scale(x, format).cpu();
-        const double factor = scale[0][0].item<double>(), most = detail::largest_fp8(format);
+        const double factor = scale[0][0].item<double>(), most = largest_of_format(format);
         EXPECT_EQ(factor, std::exp2(std::round(std::log2(factor))));
         EXPECT_LE(factor * static_cast<float>(largest), most) << largest << " on " << device;
         EXPECT_TRUE(2 * factor * static_cast<float>(largest) > most || factor == 0x1p126)
@@ -72,13 +72,47 @@ TEST(Fp8Matrix, IsRoundedAndTransposed) {
         }
 }
 
+TEST(Fp8Matrix, HasAScalePerRow) {
+  for (const at::Device device : fp8_devices())
+    for (const auto& [m, n] : {std::pair(16, 16), std::pair(48, 80), std::pair(208, 1040)}) {
+      // Rows and columns of very different sizes.
+      const at::Tensor sizes = (at::arange(m) % 7 - 3).to(at::kFloat).mul(5).exp2().unsqueeze(1) *
+                               (at::arange(n) % 5 - 2).to(at::kFloat).mul(5).exp2().unsqueeze(0);
+      const at::Tensor x = (test::normal({m, n}, 1).to(at::kFloat) * sizes).to(at::kBFloat16).to(device);
+      const Fp8Matrix both = to_fp8(x, Fp8::e4m3, Fp8Layout::both, {.scaling = Fp8Scaling::row});
+      const at::Tensor wide = x.to(at::kFloat);
+      const std::string what = text(m, " x ", n, " on ", device);
+      const auto check = [&](const at::Tensor& rounded, const at::Tensor& scale, const at::Tensor& exact) {
+        ASSERT_EQ(scale.sizes(), at::IntArrayRef({2, exact.size(0)})) << what;
+        const at::Tensor back = rounded.to(at::kFloat) * scale[1].unsqueeze(1), most = exact.abs().amax(1, true);
+        EXPECT_TRUE(((back - exact).abs() <= exact.abs() * 0x1p-4 + most * 0x1p-17).all().item<bool>()) << what;
+      };
+      check(both.rows, both.scale, wide);
+      check(both.columns, both.column_scale, wide.t());
+    }
+}
+
+TEST(Fp8Matrix, RecordsTheLargestElement) {
+  for (const at::Device device : fp8_devices())
+    for (const Fp8Layout layout : {Fp8Layout::rows, Fp8Layout::columns, Fp8Layout::both}) {
+      const at::Tensor largest = at::zeros({1}, at::TensorOptions(at::kFloat).device(device));
+      const at::Tensor x = test::normal({80, 112}, 1).to(at::kBFloat16).to(device);
+      x[70][100] = -37;
+      x[1][1] = std::numeric_limits<float>::infinity();
+      to_fp8(x, Fp8::e4m3, layout, {.largest = largest});
+      EXPECT_EQ(largest.item<float>(), 37);
+      to_fp8(x / 2, Fp8::e4m3, layout, {.largest = largest});
+      EXPECT_EQ(largest.item<float>(), 37) << "of all that it has seen";
+    }
+}
+
 TEST(Fp8Matrix, SaturatesAndKeepsNan) {
   for (const at::Device device : fp8_devices()) {
     const at::Tensor x = at::zeros({16, 16}, at::TensorOptions(at::kFloat).device(device));
     x[0][0] = 1e9;
     x[0][1] = std::numeric_limits<float>::quiet_NaN();
     x[0][2] = -std::numeric_limits<float>::infinity();
-    const Fp8Matrix rounded = to_fp8(x, Fp8::e4m3, Fp8Layout::rows, at::ones({2, 4}, x.options()));
+    const Fp8Matrix rounded = to_fp8(x, Fp8::e4m3, Fp8Layout::rows, {.scale = at::ones({2, 4}, x.options())});
     EXPECT_EQ(rounded.rows[0][0].to(at::kFloat).item<float>(), 448);
     EXPECT_TRUE(std::isnan(rounded.rows[0][1].to(at::kFloat).item<float>()));
     EXPECT_TRUE(std::isnan(rounded.rows[0][2].to(at::kFloat).item<float>())) << "what overflowed is noticed";
@@ -118,6 +152,36 @@ TEST(Fp8Product, EqualsThatOfTheRoundedMatrices) {
         fp8_matmul_nt_out(sum, a.rows, a.scale, b.rows, b.scale, false);
         EXPECT_LE(error(sum, product), bound) << what;
       }
+  }
+}
+
+TEST(Fp8Product, OfRowsWithScalesOfTheirOwn) {
+  for (const at::Device device : fp8_devices()) {
+    if (!why_no_fp8(device).empty() && device.is_cuda()) continue;
+    for (const Fp8 first : {Fp8::e4m3, Fp8::e5m2}) {
+      const std::int64_t m = 48, n = 80, k = 112;
+      const at::Tensor a = test::normal({m, k}, 1).to(at::kBFloat16).to(device);
+      const at::Tensor b = test::normal({n, k}, 2).to(at::kBFloat16).to(device);
+      const at::Tensor bias = test::normal({n}, 3).to(at::kBFloat16).to(device);
+      const Fp8Options rows{.scaling = Fp8Scaling::row};
+      const Fp8Matrix a8 = to_fp8(a, first, Fp8Layout::rows, rows), b8 = to_fp8(b, Fp8::e4m3, Fp8Layout::rows, rows);
+      const auto wide = [](const Fp8Matrix& x) {
+        return (x.rows.to(at::kFloat) * x.scale[1].unsqueeze(1)).to(at::kDouble).cpu();
+      };
+      const at::Tensor product = wide(a8).mm(wide(b8).t());
+      const double unit = product.abs().max().item<double>();
+      const auto error = [&](const at::Tensor& found, const at::Tensor& wanted) {
+        return (found.to(at::kDouble).cpu() - wanted).abs().max().item<double>() / unit;
+      };
+      for (const bool fast : {false, true})
+        EXPECT_LE(error(fp8_matmul_nt(a8.rows, a8.scale, b8.rows, b8.scale, at::kBFloat16, bias, fast),
+                        product + bias.to(at::kDouble).cpu()),
+                  0x1p-7)
+            << device;
+      const at::Tensor sum = at::ones({m, n}, at::TensorOptions(at::kFloat).device(device));
+      fp8_matmul_nt_out(sum, a8.rows, a8.scale, b8.rows, b8.scale, true);
+      EXPECT_LE(error(sum, product + 1), 0x1p-7) << device;
+    }
   }
 }
 

@@ -13,9 +13,9 @@ bool has_fused_matmul(const at::Tensor& a, const at::Tensor& b);
 /// Switches them off (or on again) for the whole process, to compare them with ATen's products. Default: on.
 void allow_fused_matmul(bool allowed);
 
-/// Measures the algorithms of all products that have run on this device since the last call, on random operands, and uses
-/// the fastest from now on; cuBLASLt's own choice is often 10 % slower. Returns how many products those were. Results
-/// differ in rounding from before, and from those of another run that chose differently.
+/// Measures the algorithms of all products that have run on this device since the last call, on random operands, and
+/// uses the fastest from now on; cuBLASLt's own choice may be 10 % slower. Returns how many products those were.
+/// Results differ in rounding from before, and from those of another run that chose differently.
 int tune_fused_matmul(at::Device device);
 
 // T tokens; K inputs and N outputs of a layer. Operands are matrices of one dtype whose rows are contiguous.

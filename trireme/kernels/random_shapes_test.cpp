@@ -248,6 +248,13 @@ TEST_F(RandomShapes, Fp8) {
     const at::Tensor rows = wanted.rows.to(at::kFloat);
     EXPECT_TRUE(!found.rows.defined() || found.rows.cpu().to(at::kFloat).equal(rows)) << what;
     EXPECT_TRUE(!found.columns.defined() || found.columns.cpu().to(at::kFloat).equal(rows.t())) << what;
+    const at::Tensor largest = at::zeros({1}, at::TensorOptions(at::kFloat).device(at::kCUDA));
+    const Fp8Options by_row{.scaling = Fp8Scaling::row, .largest = largest};
+    const Fp8Matrix lines = to_fp8(placed(held, type), format, Fp8Layout::both, by_row),
+                    wanted_lines = to_fp8(held.to(type), format, Fp8Layout::both, {.scaling = Fp8Scaling::row});
+    EXPECT_TRUE(lines.rows.cpu().to(at::kFloat).equal(wanted_lines.rows.to(at::kFloat))) << what;
+    EXPECT_TRUE(lines.columns.cpu().to(at::kFloat).equal(wanted_lines.columns.to(at::kFloat))) << what;
+    EXPECT_EQ(largest.item<float>(), held.abs().max().item<float>()) << what;
   }
 }
 

@@ -90,10 +90,10 @@ at::Tensor rope_on_cuda(const at::Tensor&, const at::Tensor&, const at::Tensor&,
 
 int cuda_capability(at::Device) { no_cuda("cuda_capability"); }
 std::string why_no_fp8_on_cuda(at::Device) { no_cuda("fp8"); }
-at::Tensor fp8_scale_on_cuda(const at::Tensor&, Fp8) { no_cuda("fp8_scale"); }
-void to_fp8_on_cuda(const at::Tensor&, const at::Tensor&, Fp8, const at::Tensor&, const at::Tensor&) {
-  no_cuda("to_fp8");
-}
+at::Tensor fp8_largest_on_cuda(const at::Tensor&) { no_cuda("fp8_scale"); }
+Fp8Largest fp8_largest_of_lines_on_cuda(const at::Tensor&) { no_cuda("to_fp8"); }
+at::Tensor fp8_scales_on_cuda(const at::Tensor&, Fp8) { no_cuda("fp8_scale"); }
+void to_fp8_on_cuda(const at::Tensor&, Fp8, const Fp8Matrix&, const at::Tensor&) { no_cuda("to_fp8"); }
 void fp8_product_on_cuda(const at::Tensor&, const Fp8Operand&, const Fp8Operand&, const at::Tensor&, bool, bool) {
   no_cuda("fp8_matmul_nt");
 }

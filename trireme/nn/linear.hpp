@@ -1,5 +1,8 @@
 #pragma once
 // Tensor-parallel linear layers: the weight is sharded over tp by rows (outputs) or by columns (inputs).
+#include <optional>
+
+#include "trireme/nn/fp8_matmul.hpp"
 #include "trireme/nn/layer.hpp"
 #include "trireme/nn/parallel_matmul.hpp"
 
@@ -30,7 +33,8 @@ class ColumnLinear : public Layer {
 
  private:
   const Parallel parallel_;
-  const bool gather_output_, fp8_;
+  const bool gather_output_;
+  std::optional<Fp8Layer> fp8_;
 };
 
 struct RowOptions {
@@ -55,7 +59,7 @@ class RowLinear : public Layer {
   // With nothing to add up over tp, bias and residual are parts of the product. Else undefined:
   at::Tensor bias_of_product() const { return parallel_.tp.size() == 1 ? bias_D : at::Tensor(); }
   at::Tensor residual_of_product(const at::Tensor& residual) const {
-    return parallel_.tp.size() == 1 && !parallel_.fp8 ? residual : at::Tensor();
+    return parallel_.tp.size() == 1 && !fp8_ ? residual : at::Tensor();
   }
   /// y from this rank's part of it, the product.
   at::Tensor finish(const at::Tensor& part_TD, const at::Tensor& residual);
@@ -65,6 +69,7 @@ class RowLinear : public Layer {
  private:
   const Parallel parallel_;
   const bool input_is_parallel_;
+  std::optional<Fp8Layer> fp8_;
 };
 
 }  // namespace trireme

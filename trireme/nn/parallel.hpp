@@ -1,10 +1,13 @@
 #pragma once
 // The parallel layout as a layer sees it: the placement of its parameters, its process groups, and which tokens this
 // rank holds between two layers.
+#include <memory>
+
 #include <ATen/core/Tensor.h>
 
 #include "trireme/comm/param_mesh.hpp"
 #include "trireme/layout/context_split.hpp"
+#include "trireme/nn/fp8_recipe.hpp"
 
 namespace trireme {
 
@@ -20,7 +23,7 @@ struct Parallel {
   bool sequence_parallel;
   ContextSplit context;
   Group &ring, &ulysses;  // of cp: ranks between which K and V travel, and those that exchange tokens for heads
-  bool fp8 = false;       // the linear layers multiply in 8 bits (nn/fp8_matmul.hpp), except the head
+  std::shared_ptr<const Fp8Recipe> fp8 = {};  // if set, the linear layers multiply in 8 bits, except the head
 
   /// Axes along which parameters applied to the tokens between the layers have partial gradients.
   AxisSet partial_between() const { return sequence_parallel ? AxisSet(Axis::tp) : AxisSet(); }

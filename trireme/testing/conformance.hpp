@@ -36,6 +36,7 @@ class Conformance {
     rounding(at::kHalf, 1.0 / 2048);
     in_flight_together();
     g_.barrier().wait();
+    g_.replay().wait();
     return checked_;
   }
 

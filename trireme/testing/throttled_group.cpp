@@ -54,6 +54,7 @@ std::int64_t bytes_received(const Call& call, int rank, int size) {
     case Op::all_gather:
     case Op::reduce_scatter:
     case Op::send:
+    case Op::replay:
     case Op::barrier:
     case Op::step_end: break;
   }

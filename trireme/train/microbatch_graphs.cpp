@@ -25,7 +25,8 @@ std::string why_no_graph(const Config& config, at::Device device, bool own_famil
   const ParallelismConfig& p = config.parallelism;
   if (!device.is_cuda()) return text("the device is the ", device);
   if (p.pp > 1) return text("pp = ", p.pp, ": the host passes on what stages send");
-  if (p.tp > 1 || p.cp > 1) return text("tp = ", p.tp, ", cp = ", p.cp, ": the ranks' communication is not recorded");
+  if (p.cp > 1) return text("cp = ", p.cp, ": the messages between ranks of cp are not recorded");
+  if (p.tp > 1 && config.comm.check == "strict") return "comm.check = \"strict\": calls in a graph are not compared";
   if (p.zero > 1) return text("zero = ", p.zero, ": gradients or weights have no fixed place");
   if (!p.contiguous_gradients) return "contiguous_gradients = false: gradients have no fixed place";
   if (config.model.num_local_experts > 0) return "the sizes of experts' inputs depend on the data";
@@ -43,8 +44,8 @@ bool uses_graphs(const Config& config, at::Device device, bool own_family) {
   const std::string why_not = why_no_graph(config, device, own_family);
   require<ConfigError>(asked != "on" || why_not.empty(), "cuda.graphs = \"on\", but ", why_not,
                        "\n  fix: cuda.graphs = \"auto\"");
-  // The sums over dp would no longer overlap backward.
-  return why_not.empty() && (asked == "on" || config.parallelism.dp == 1);
+  // The sums over dp would no longer overlap backward, and the calls of tp would not be watched one by one.
+  return why_not.empty() && (asked == "on" || (config.parallelism.dp == 1 && config.parallelism.tp == 1));
 }
 
 MicrobatchGraphs::Done MicrobatchGraphs::run(const Microbatch& microbatch, bool first,
@@ -67,6 +68,7 @@ MicrobatchGraphs::Done MicrobatchGraphs::run(const Microbatch& microbatch, bool 
   it.loss_gradient.copy_(loss_gradient);
   it.keys->set_step(context.step);
   it.graph->replay();
+  after_replay_();
   return {it.loss, !is_new};
 }
 

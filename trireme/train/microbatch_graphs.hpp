@@ -24,7 +24,9 @@ class MicrobatchGraphs {
   /// parameters are in memory that remains where it is.
   using Work = std::function<at::Tensor(const Microbatch& microbatch, const at::Tensor& loss_gradient)>;
 
-  MicrobatchGraphs(Work work, at::Device device) : work_(std::move(work)), device_(device) {}
+  /// `after_replay` tells those who watch the calls of a microbatch that they have been enqueued as a graph.
+  MicrobatchGraphs(Work work, std::function<void()> after_replay, at::Device device)
+      : work_(std::move(work)), after_replay_(std::move(after_replay)), device_(device) {}
 
   struct Done {
     at::Tensor loss;  // valid until the next run()
@@ -53,6 +55,7 @@ class MicrobatchGraphs {
   void record(Recorded& it, const Microbatch& microbatch, const at::Tensor& loss_gradient);
 
   const Work work_;
+  const std::function<void()> after_replay_;
   const at::Device device_;
   std::map<Shape, Recorded> known_;
   std::int64_t hidden_bytes_ = 0;

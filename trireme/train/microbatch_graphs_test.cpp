@@ -29,6 +29,11 @@ TEST(MicrobatchGraphs, AreUsedWhereShapesStandStill) {
   EXPECT_FALSE(uses_graphs(several, kGraphGpu, false)) << "sums over dp overlap backward";
   several.cuda.graphs = "on";
   EXPECT_TRUE(uses_graphs(several, kGraphGpu, false));
+  several.parallelism.tp = 2;
+  EXPECT_TRUE(uses_graphs(several, kGraphGpu, false));
+  several.cuda.graphs = "auto";
+  several.parallelism.dp = 1;
+  EXPECT_FALSE(uses_graphs(several, kGraphGpu, false)) << "calls are watched one by one";
 }
 
 TEST(MicrobatchGraphs, OnIsRefusedWithTheReason) {
@@ -49,7 +54,8 @@ TEST(MicrobatchGraphs, OnIsRefusedWithTheReason) {
   };
   EXPECT_TRUE(has(why([](Config&) {}, at::kCPU), "the device is the cpu"));
   EXPECT_TRUE(has(why([](Config& c) { c.parallelism.pp = 2; }), "pp = 2"));
-  EXPECT_TRUE(has(why([](Config& c) { c.parallelism.tp = 2; }), "tp = 2"));
+  EXPECT_TRUE(has(why([](Config& c) { c.parallelism.cp = 2; }), "cp = 2"));
+  EXPECT_TRUE(has(why([](Config& c) { c.parallelism.tp = 2, c.comm.check = "strict"; }), "strict"));
   EXPECT_TRUE(has(why([](Config& c) { c.parallelism.zero = 3; }), "zero = 3"));
   EXPECT_TRUE(has(why([](Config& c) { c.model.num_local_experts = 8; }), "experts"));
   EXPECT_TRUE(has(why([](Config& c) { c.precision.param = "float16"; }), "loss scale"));
@@ -62,7 +68,7 @@ TEST(MicrobatchGraphs, ReplayWithNewTokens) {
   kernels::use_own_stream(kGraphGpu);
   const auto options = at::TensorOptions(at::kLong).device(kGraphGpu);
   const at::Tensor sum = at::zeros({}, options.dtype(at::kDouble));  // stands for gradients
-  int calls = 0;
+  int calls = 0, replays = 0;
   MicrobatchGraphs graphs(
       [&](const Microbatch& microbatch, const at::Tensor& loss_gradient) {
         ++calls;
@@ -70,7 +76,7 @@ TEST(MicrobatchGraphs, ReplayWithNewTokens) {
         sum.copy_(loss * loss_gradient);
         return loss;
       },
-      kGraphGpu);
+      [&] { ++replays; }, kGraphGpu);
   for (int step = 1; step <= 6; ++step) {
     Microbatch microbatch;
     microbatch.ids_T = at::full({8}, step, options);
@@ -87,6 +93,7 @@ TEST(MicrobatchGraphs, ReplayWithNewTokens) {
     EXPECT_EQ(done.replayed, step > 3);
   }
   EXPECT_EQ(calls, 3) << "two as they are, and the recording";
+  EXPECT_EQ(replays, 4);
 }
 
 }  // namespace

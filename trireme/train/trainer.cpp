@@ -281,6 +281,7 @@ std::unique_ptr<Trainer::StepInFlight> Trainer::start_step(std::int64_t step, st
   TokenCount tokens(microbatches, data_error_ != nullptr, mesh_, context_.device());
 
   // Forward and backward of every microbatch.
+  model_->begin_step();
   at::Tensor auxiliary_sum = at::zeros({}, at::TensorOptions(at::kDouble).device(context_.device()));
   const ForwardHooks hooks{.probe = {},
                            .auxiliary_factor = auxiliary_factor(step, result.scale),

@@ -16,6 +16,7 @@
 #include "trireme/kernels/fused_matmul.hpp"
 #include "trireme/model/register_family.hpp"
 #include "trireme/model/stage.hpp"
+#include "trireme/nn/fp8_history.hpp"
 #include "trireme/nn/init_scope.hpp"
 #include "trireme/planner/memory.hpp"
 #include "trireme/schedule/generate.hpp"
@@ -28,6 +29,13 @@ namespace {
 
 ParamValues no_values() {
   return [](const Param&, Range, const at::Tensor& out) { out.zero_(); };
+}
+
+std::shared_ptr<const Fp8Recipe> fp8_recipe(const PrecisionConfig& precision, at::Device device) {
+  Fp8Recipe recipe;
+  if (precision.fp8_scaling == "row") recipe.scaling = kernels::Fp8Scaling::row;
+  if (precision.fp8_amax == "delayed") recipe.history = std::make_shared<Fp8History>(device);
+  return std::make_shared<const Fp8Recipe>(recipe);
 }
 
 }  // namespace
@@ -62,7 +70,8 @@ TrainingModel::TrainingModel(const Config& config, Mesh& mesh, at::Device device
   {
     const InitScope scope(at::kMeta, scalar_type(config.precision.param));
     Parallel parallel(mesh, config.parallelism.sequence_parallel, config::context_split_of(config));
-    parallel.fp8 = config.precision.matmul == "fp8";
+    if (config.precision.matmul == "fp8") parallel.fp8 = fp8_recipe(config.precision, device);
+    fp8_history_ = parallel.fp8 ? parallel.fp8->history : nullptr;
     for (DecoderPart& part : decoder_parts(config.model, pipeline_chunks(config.model, parallelism_), mesh)) {
       decoders_.push_back(std::make_shared<Decoder>(config.model, parallel, std::move(part)));
       Decoder& decoder = *decoders_.back();
@@ -103,6 +112,9 @@ TrainingModel::TrainingModel(const Config& config, Mesh& mesh, at::Device device
           run_backward(loss, loss_gradient);
           return loss.detach();
         },
+        [&mesh] {
+          if (Group& tp = mesh.group(Axis::tp); tp.size() > 1) tp.replay().wait();
+        },
         device);
   }
   mesh.world_group().barrier().wait();
@@ -119,6 +131,10 @@ ChunkOutput TrainingModel::forward(int chunk, const Microbatch& microbatch, cons
   const at::Tensor hidden = decoder.hidden(inputs.empty() ? microbatch.ids_T : inputs[0][0], context);
   if (!decoder.part().has_head) return std::vector<Tensors>{{hidden}};
   return decoder.loss_of_hidden(hidden, microbatch.targets_T, loss_options_).loss;
+}
+
+void TrainingModel::begin_step() {
+  if (fp8_history_) fp8_history_->begin_step();
 }
 
 void TrainingModel::tune_products() {

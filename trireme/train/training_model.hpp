@@ -17,6 +17,8 @@
 
 namespace trireme {
 
+class Fp8History;
+
 /// What a training step adds to a forward.
 struct ForwardHooks {
   Probe probe = {};
@@ -41,6 +43,8 @@ class TrainingModel {
                       const ForwardHooks& hooks = {});
   /// Forward and backward of microbatches as CUDA graphs, for StepWork; null: not used.
   MicrobatchGraphs* graphs() { return graphs_.get(); }
+  /// Ahead of the forward of a step.
+  void begin_step();
   /// After the first step: measures the algorithms of its matrix products (cuda.tune_matmul).
   void tune_products();
   /// At the end of a step: the selection biases of routers follow its load, unless it was not applied. Collective.
@@ -61,6 +65,7 @@ class TrainingModel {
   std::vector<std::shared_ptr<Decoder>> decoders_;  // of the chunks of this rank
   double router_bias_rate_ = 0;
   std::vector<std::shared_ptr<Router>> biased_routers_;  // those with a selection bias
+  std::shared_ptr<Fp8History> fp8_history_;              // null: scales do not depend on past steps
   std::unique_ptr<Zero> zero_;
   UnitTrace unit_trace_;  // between the decoders and the hooks of `zero_`
   std::unique_ptr<Executor> executor_;

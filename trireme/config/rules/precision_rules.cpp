@@ -48,6 +48,10 @@ void check_precision(Rules& rules) {
   if (p.matmul == "fp8" && weights != "bfloat16" && weights != "auto")
     violation("precision.matmul", p.matmul, "8-bit products are between bfloat16 tensors",
               "set model.dtype = \"bfloat16\", or precision.matmul = \"auto\"");
+  if (p.matmul == "fp8" && p.fp8_scaling == "row" && p.fp8_amax == "delayed")
+    rules.violation("precision.fp8_amax", "precision.fp8_amax = \"delayed\" with precision.fp8_scaling = \"row\"",
+                    "a row holds another token in each step, whose largest element says nothing about this one",
+                    "set precision.fp8_amax = \"step\", or precision.fp8_scaling = \"tensor\"");
   if (p.states == "float16")
     violation("precision.states", p.states, "squares of gradients are below the least float16 number",
               "set precision.states = \"float32\" or \"bfloat16\"");

@@ -169,6 +169,7 @@ struct PrecisionConfig {
   std::string master = "float32";
   std::string states = "float32";
   std::string matmul = "auto";  // auto: the dtype of the weights
+  std::string fp8_scaling = "tensor", fp8_amax = "step";
 };
 
 struct LossScaleConfig {

@@ -309,6 +309,11 @@ std::vector<Field> fields(Config& c) {
       one_of("precision.matmul", &c.precision.matmul,
              "operands of the linear layers' products, except the head: the weights' dtype, or rounded to 8 bits",
              {"auto", "fp8"}),
+      one_of("precision.fp8_scaling", &c.precision.fp8_scaling,
+             "with precision.matmul = \"fp8\": one scale per tensor, or per row of each operand", {"tensor", "row"}),
+      one_of("precision.fp8_amax", &c.precision.fp8_amax,
+             "with precision.matmul = \"fp8\": scales from the largest elements of this step, or of the 16 before",
+             {"step", "delayed"}),
 
       {"loss_scale.initial", &c.loss_scale.initial, "for float16 only", 1, 1e30},
       {"loss_scale.growth_interval", &c.loss_scale.growth_interval, "good steps before the scale doubles", 1,

@@ -75,6 +75,8 @@ TEST(Fields, HaveTheDefaultsOfTheSchema) {
       {"precision.accumulate", "\"float32\""},
       {"precision.master", "\"float32\""},
       {"precision.states", "\"float32\""},
+      {"precision.fp8_scaling", "\"tensor\""},
+      {"precision.fp8_amax", "\"step\""},
       {"loss_scale.initial", "65536.0"},
       {"loss_scale.growth_interval", "1000"},
       {"loss_scale.hysteresis", "2"},

@@ -1,0 +1,38 @@
+#pragma once
+// The largest elements of tensors in past steps, from which follow their scales in fp8 in this one
+// (precision.fp8_amax = "delayed"): no pass over a tensor before the one that rounds it.
+#include <cstdint>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trireme/kernels/fp8.hpp"
+
+namespace trireme {
+
+class Fp8History {
+ public:
+  /// Steps that a scale follows from: the largest element of all of them must fit.
+  static constexpr std::int64_t kSteps = 16;
+
+  explicit Fp8History(at::Device device) : device_(device) {}
+
+  /// A tensor of a layer. All are added before the first step.
+  int add(kernels::Fp8 format);
+
+  /// Ahead of the forward of each step. The memory of scales and largest elements remains where it is.
+  void begin_step();
+
+  /// How to round this tensor now. In the first step (also of a run that resumes) its own largest element decides.
+  /// `records`: the history sees it; not that of a validation.
+  kernels::Fp8Options options(int tensor, bool records) const;
+
+ private:
+  const at::Device device_;
+  std::vector<float> limits_;  // of the formats
+  std::int64_t steps_ = 0;     // begun
+  // n tensors: their largest elements in this step; in past ones; the limits of their formats; scales
+  at::Tensor now_n_, past_nH_, limits_n_, scales_n24_;
+};
+
+}  // namespace trireme
