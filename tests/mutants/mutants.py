@@ -101,7 +101,7 @@ TRAINING = {
     "last_microbatch_only": ("a microbatch overwrites the one before it", "zero/grad_reducer.cpp",
                              "if (filled_[item])\n    place.add_(gradient);", "if (false)\n    place.add_(gradient);"),
     "second_use_overwrites": ("the second use of a weight overwrites the gradient of the first", "kernels/gradient_place.cpp",
-                              "is_empty ? matmul_tn_out(", "(is_empty || true) ? matmul_tn_out("),
+                              "weight_product_out(value_NK, dy_TN, x_TK, !is_empty)", "weight_product_out(value_NK, dy_TN, x_TK, false)"),
     "microbatch_in_place": ("a microbatch writes over the sum of those before it", "zero/grad_reducer.cpp",
                            "const bool aside = look_at_ || filled_[item] ||", "const bool aside = look_at_ ||"),
     "master_not_updated": ("the update goes to a copy of the master weights", "zero/sharded_optimizer.cpp",
@@ -229,6 +229,8 @@ def check_places():
 
 def main():
     check_places()
+    if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
+        sys.exit(__doc__)
     if sys.argv[1] == "--check":
         return
     clone = Path(sys.argv[1]).resolve() / "mutants"

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "trireme/base/error.hpp"
+#include "trireme/runtime/rank/fingerprint.hpp"
 
 namespace trireme {
 namespace {
@@ -67,21 +68,29 @@ void for_each_difference(const KeyValues& then, const KeyValues& now, const F& f
     if (const std::string old = value_or_empty(then, key), is = value_or_empty(now, key); old != is) f(key, old, is);
 }
 
+/// What a checkpoint has of the config, with the defaults of keys that are newer than it.
+KeyValues with_newer_keys(KeyValues then) {
+  static const KeyValues defaults = fingerprint_of_config(Config{});
+  then.insert(defaults.begin(), defaults.end());
+  return then;
+}
+
 }  // namespace
 
 Changes changes_since(const checkpoint::Manifest& manifest, const KeyValues& config, const KeyValues& data,
                       const std::vector<std::string>& accepted) {
   Changes out;
   const auto accepts = [&](std::string_view kind) { return std::ranges::find(accepted, kind) != accepted.end(); };
-  for_each_difference(manifest.config, config, [&](const std::string& key, const auto& then, const auto& now) {
-    const std::string_view kind = kind_of_change(key);
-    if (!kind.empty()) {
-      (accepts(kind) ? out.noted : out.refused).push_back(changed(key, then, now));
-      out.new_optimizer |= kind == "optimizer";
-    } else if (!is_about_running(key) && !is_compared_by_content(key)) {
-      out.noted.push_back(changed(key, then, now));
-    }
-  });
+  for_each_difference(with_newer_keys(manifest.config), with_newer_keys(config),
+                      [&](const std::string& key, const auto& then, const auto& now) {
+                        const std::string_view kind = kind_of_change(key);
+                        if (!kind.empty()) {
+                          (accepts(kind) ? out.noted : out.refused).push_back(changed(key, then, now));
+                          out.new_optimizer |= kind == "optimizer";
+                        } else if (!is_about_running(key) && !is_compared_by_content(key)) {
+                          out.noted.push_back(changed(key, then, now));
+                        }
+                      });
   // A stage that had not begun may be another one.
   const auto begun = [&](const KeyValues& all) {
     KeyValues some;
@@ -102,7 +111,7 @@ Changes changes_since(const checkpoint::Manifest& manifest, const KeyValues& con
 
 bool is_same_run(const KeyValues& then, const KeyValues& now) {
   bool same = true;
-  for_each_difference(then, now,
+  for_each_difference(with_newer_keys(then), with_newer_keys(now),
                       [&](const std::string& key, const auto&, const auto&) { same &= is_about_running(key); });
   return same;
 }

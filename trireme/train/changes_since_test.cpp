@@ -73,6 +73,8 @@ TEST(IsSameRun, OnlyWhatHasNoEffectMayDiffer) {
   EXPECT_FALSE(same_with("optimizer.lr", "4"));
   EXPECT_FALSE(same_with("training.steps", "4"));
   EXPECT_FALSE(same_with("data.0.sources.0.path", "\"b\""));
+  EXPECT_TRUE(same_with("precision.matmul", "\"auto\"")) << "a key that is newer than the checkpoint, at its default";
+  EXPECT_FALSE(same_with("precision.matmul", "\"fp8\""));
 }
 
 }  // namespace
