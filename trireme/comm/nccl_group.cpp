@@ -1,4 +1,5 @@
 // Group over NCCL: one GPU per rank. A build without CUDA uses no_nccl.cpp instead.
+#include <deque>
 #include <exception>
 #include <optional>
 
@@ -28,8 +29,14 @@ class NcclGroup final : public C10dGroup {
 
  protected:
   std::unique_ptr<CommWork> start_replay(const CallRecord& record) override {
+    // The time of a call counts from when it is enqueued, so the host is not more than two graphs ahead.
+    if (replays_.size() == 2) {
+      replays_.front()->synchronize();
+      replays_.pop_front();
+    }
     const auto done = std::make_shared<at::cuda::CUDAEvent>(cudaEventDisableTiming);
     done->record();
+    replays_.push_back(done);
     watchdog().watch(membership(), record, [done] { return done->query(); });
     return nullptr;
   }
@@ -71,6 +78,7 @@ class NcclGroup final : public C10dGroup {
 
  private:
   std::optional<c10::cuda::CUDAStream> after_calls_;  // carries only the events
+  std::deque<std::shared_ptr<at::cuda::CUDAEvent>> replays_;
 };
 
 }  // namespace

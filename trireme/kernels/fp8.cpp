@@ -125,6 +125,8 @@ namespace {
 /// By ATen, which has kernels for scales of rows: bf16 results.
 at::Tensor row_scaled_product(const at::Tensor& a_mk, const at::Tensor& scale_a, const at::Tensor& b_nk,
                               const at::Tensor& scale_b, const at::Tensor& bias_n, bool fast) {
+  require(b_nk.scalar_type() == at::kFloat8_e4m3fn, "fp8_matmul_nt with scales of rows: the second operand is ",
+          b_nk.scalar_type(), ", must be e4m3");
   const std::optional<at::Tensor> bias = bias_n.defined() ? std::optional(bias_n.to(at::kBFloat16)) : std::nullopt;
   return at::_scaled_mm(a_mk, b_nk.t(), scale_a[1].unsqueeze(1), scale_b[1].unsqueeze(0), bias, std::nullopt,
                         at::kBFloat16, fast);

@@ -56,6 +56,10 @@ bool has_fused_matmul(const at::Tensor& a, const at::Tensor& b) {
          has_aligned_rows(b) && allowed_;
 }
 
+bool has_fused_linear(const at::Tensor& x_TK, const at::Tensor& weight_NK) {
+  return has_fused_matmul(x_TK, weight_NK) && weight_NK.size(0) * weight_NK.element_size() % kRowBytes == 0;
+}
+
 void allow_fused_matmul(bool allowed) { allowed_ = allowed; }
 
 int tune_fused_matmul(at::Device device) { return detail::tune_lt_products(device); }

@@ -10,6 +10,9 @@ namespace trireme::kernels {
 /// not switched off.
 bool has_fused_matmul(const at::Tensor& a, const at::Tensor& b);
 
+/// The same for linear_with_residual(), whose result has rows of N elements.
+bool has_fused_linear(const at::Tensor& x, const at::Tensor& weight);
+
 /// Switches them off (or on again) for the whole process, to compare them with ATen's products. Default: on.
 void allow_fused_matmul(bool allowed);
 

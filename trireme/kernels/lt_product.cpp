@@ -11,6 +11,7 @@
 
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAEvent.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/ones.h>
@@ -72,6 +73,7 @@ std::uint32_t alignment(const void* pointer) {
 
 /// What the choice of an algorithm depends on.
 using Shape = std::array<std::int64_t, 18>;
+constexpr int kFirstAlignment = 12;  // those of the operands are the last
 
 struct Descriptors {
   explicit Descriptors(const LtProduct& p) {
@@ -128,6 +130,11 @@ Shape shape_of(const LtProduct& p) {
           at(p.before)};
 }
 
+/// Whether all operands begin at multiples of 16 bytes, as those do that algorithms are measured with.
+bool is_aligned(const Shape& shape) {
+  return std::all_of(shape.begin() + kFirstAlignment, shape.end(), [](std::int64_t a) { return a == 0 || a >= 16; });
+}
+
 struct Algorithm {
   cublasLtMatmulAlgo_t it{};
   bool is_tuned = false;
@@ -181,13 +188,16 @@ LtProduct like(const LtProduct& p, const Make& make) {
   return out;
 }
 
-/// Known algorithms by shape: to ask for one takes longer than the product.
+/// Known algorithms by shape: to ask for one may take longer than the product.
 class Algorithms {
+  static constexpr std::size_t kMostKnown = 1024;  // lengths that differ from step to step are not collected
+
  public:
   cublasLtMatmulAlgo_t of(const LtProduct& p, const Descriptors& with) {
     const std::scoped_lock lock(mutex_);
     const Shape shape = shape_of(p);
     if (const auto found = known_.find(shape); found != known_.end()) return found->second.it;
+    if (known_.size() >= kMostKnown) return candidates(p, with).front();
     const auto meta = [](const at::Tensor& x) {
       return at::empty_strided(x.sizes(), x.strides(), x.options().device(at::kMeta).requires_grad(false));
     };
@@ -243,13 +253,14 @@ int Algorithms::tune(at::Device device) {
   const c10::DeviceIndex index = guard.current_device().index();
   const at::Tensor workspace = new_workspace(device),
                    scale = at::ones({4}, at::TensorOptions(at::kFloat).device(device));
+  at::Generator generator = at::cuda::detail::createCUDAGenerator(index);  // the default one is the model's
   int tuned = 0;
   for (auto& [shape, algorithm] : known_) {
-    if (shape[0] != index || algorithm.is_tuned) continue;
+    if (shape[0] != index || algorithm.is_tuned || !is_aligned(shape)) continue;
     // Numbers as in training: how fast a GPU multiplies depends on them, through the power they take.
     LtProduct p = like(algorithm.example, [&](const at::Tensor& x) {
       const at::Tensor y = at::empty_strided(x.sizes(), x.strides(), x.options().device(device));
-      return y.copy_(at::randn(x.sizes(), y.options().dtype(at::kHalf)).mul_(0.1));
+      return y.copy_(at::randn(x.sizes(), generator, y.options().dtype(at::kHalf)).mul_(0.1));
     });
     if (p.scale_a != nullptr) p.scale_a = p.scale_b = scale.const_data_ptr<float>();
     algorithm.it = fastest(p, workspace);

@@ -72,11 +72,10 @@ at::Tensor product_widened(const at::Tensor& a_mk, const at::Tensor& b_kn, const
   return out_mn;
 }
 
-/// a b^T + bias (if defined)
-at::Tensor product_nt(const at::Tensor& a_mk, const at::Tensor& b_nk, const at::Tensor& bias_n) {
-  if (has_fused_matmul(a_mk, b_nk)) return linear_with_residual(a_mk, b_nk, bias_n, {});
-  if (must_widen(a_mk)) return product_widened(a_mk, b_nk.t(), bias_n);
-  return bias_n.defined() ? at::addmm(bias_n, a_mk, b_nk.t()) : at::mm(a_mk, b_nk.t());
+/// a b + bias (if defined), by ATen
+at::Tensor product(const at::Tensor& a_mk, const at::Tensor& b_kn, const at::Tensor& bias_n = {}) {
+  if (must_widen(a_mk)) return product_widened(a_mk, b_kn, bias_n);
+  return bias_n.defined() ? at::addmm(bias_n, a_mk, b_kn) : at::mm(a_mk, b_kn);
 }
 
 /// out += a^T b, where out is fp32 and a and b are not.
@@ -97,20 +96,25 @@ Into check_out(const char* kernel, const at::Tensor& out_mn, const at::Tensor& a
   return out_mn.scalar_type() == a_km.scalar_type() && !must_widen(a_km) ? Into::same : Into::other;
 }
 
+/// Its products of a GPU are ATen's: ranks that compute the same ones (a router's) get the same bits, which is not so
+/// where each rank has chosen its algorithms.
 struct Linear : torch::autograd::Function<Linear> {
   /// The bias is optional and not an undefined tensor: autograd queries its inputs for their device.
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_TK, const at::Tensor& weight_NK,
                             const std::optional<at::Tensor>& bias_N) {
     ctx->save_for_backward({weight_NK.requires_grad() ? x_TK : at::Tensor(), weight_NK, bias_N.value_or(at::Tensor())});
-    return product_nt(x_TK, weight_NK, bias_N.value_or(at::Tensor()));
+    return product(x_TK, weight_NK.t(), bias_N.value_or(at::Tensor()));
   }
   static tensor_list backward(AutogradContext* ctx, tensor_list dy) {
     require_first_order("linear");
     const auto kept = ctx->get_saved_variables();
     const at::Tensor dy_TN = dy[0].contiguous();
     at::Tensor dx_TK, dweight_NK, dbias_N;
-    if (ctx->needs_input_grad(0)) dx_TK = matmul_nn(dy_TN, kept[1]);
-    if (ctx->needs_input_grad(1)) dweight_NK = write_weight_gradient(kept[1], dy_TN, kept[0]);
+    if (ctx->needs_input_grad(0)) dx_TK = product(dy_TN, kept[1]);
+    if (ctx->needs_input_grad(1))
+      dweight_NK = write_gradient(kept[1], [dy_TN, x_TK = kept[0]](const at::Tensor& value_NK, bool is_empty) {
+        is_empty ? matmul_tn_out(value_NK, dy_TN, x_TK) : add_matmul_tn_(value_NK, dy_TN, x_TK);
+      });
     if (kept[2].defined() && ctx->needs_input_grad(2)) dbias_N = write_bias_gradient(kept[2], dy_TN);
     return {dx_TK, dweight_NK, dbias_N};
   }
@@ -146,13 +150,12 @@ bool multiplies_natively(at::ScalarType dtype, at::Device device) {
 
 at::Tensor matmul_nt(const at::Tensor& a_mk, const at::Tensor& b_nk) {
   require_product("matmul_nt", a_mk, b_nk, 1, 1);
-  return product_nt(a_mk, b_nk, {});
+  return has_fused_linear(a_mk, b_nk) ? linear_with_residual(a_mk, b_nk, {}, {}) : product(a_mk, b_nk.t());
 }
 
 at::Tensor matmul_nn(const at::Tensor& a_mk, const at::Tensor& b_kn) {
   require_product("matmul_nn", a_mk, b_kn, 1, 0);
-  if (must_widen(a_mk)) return product_widened(a_mk, b_kn, {});
-  if (!has_fused_matmul(a_mk, b_kn)) return at::mm(a_mk, b_kn);
+  if (!has_fused_matmul(a_mk, b_kn)) return product(a_mk, b_kn);
   const at::Tensor out_mn = at::empty({a_mk.size(0), b_kn.size(1)}, a_mk.options().requires_grad(false));
   product_nn_out(out_mn, a_mk, b_kn);
   return out_mn;
@@ -214,7 +217,7 @@ at::Tensor linear(const at::Tensor& x_TK, const at::Tensor& weight_NK, const at:
   if (wants_grad(x_TK, weight_NK, bias_N)) {
     return Linear::apply(x_TK, weight_NK, bias_N.defined() ? std::optional(bias_N) : std::nullopt);
   }
-  return product_nt(x_TK, weight_NK, bias_N);
+  return product(x_TK, weight_NK.t(), bias_N);
 }
 
 }  // namespace trireme::kernels

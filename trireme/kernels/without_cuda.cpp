@@ -33,6 +33,7 @@ void CudaGraph::replay() { no_cuda("CUDA graph"); }
 void use_own_stream(at::Device) { no_cuda("use_own_stream"); }
 
 bool has_fused_matmul(const at::Tensor&, const at::Tensor&) { return false; }
+bool has_fused_linear(const at::Tensor&, const at::Tensor&) { return false; }
 void allow_fused_matmul(bool) {}
 int tune_fused_matmul(at::Device) { return 0; }
 void product_nn_out(const at::Tensor&, const at::Tensor&, const at::Tensor&) { no_cuda("product_nn_out"); }

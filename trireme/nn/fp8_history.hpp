@@ -31,8 +31,9 @@ class Fp8History {
   const at::Device device_;
   std::vector<float> limits_;  // of the formats
   std::int64_t steps_ = 0;     // begun
-  // n tensors: their largest elements in this step; in past ones; the limits of their formats; scales
-  at::Tensor now_n_, past_nH_, limits_n_, scales_n24_;
+  // n tensors: their largest elements in this step; in past ones; the limits of their formats; exponents of scales
+  // before they have been seen; scales
+  at::Tensor now_n_, past_nH_, limits_n_, unseen_n_, scales_n24_;
 };
 
 }  // namespace trireme

@@ -28,11 +28,11 @@ at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const std::opt
                    Group& tp, const std::optional<at::Tensor>& residual) {
   const at::Tensor all = input == Input::token_shard ? tp.all_gather(x.contiguous()).wait() : x;
   if (residual && residual->is_contiguous() && residual->scalar_type() == all.scalar_type() &&
-      kernels::has_fused_matmul(all, weight))
+      kernels::has_fused_linear(all, weight))
     return kernels::linear_with_residual(all, weight, bias.value_or(at::Tensor()), *residual);
   if (residual) return *residual + product(x, weight, bias, input, tp, std::nullopt);
   // On a GPU the bias is part of the matrix product, not another pass over its result.
-  if (bias && kernels::has_fused_matmul(all, weight)) return kernels::linear_with_residual(all, weight, *bias, {});
+  if (bias && kernels::has_fused_linear(all, weight)) return kernels::linear_with_residual(all, weight, *bias, {});
   if (bias && all.is_cuda() && all.dim() == 2) return at::addmm(*bias, all, weight.t());
   at::Tensor y = kernels::matmul_nt(all, weight);
   if (bias) y.add_(*bias);

@@ -26,6 +26,7 @@ std::string why_no_graph(const Config& config, at::Device device, bool own_famil
   if (!device.is_cuda()) return text("the device is the ", device);
   if (p.pp > 1) return text("pp = ", p.pp, ": the host passes on what stages send");
   if (p.cp > 1) return text("cp = ", p.cp, ": the messages between ranks of cp are not recorded");
+  if (p.tp > 1 && config.comm.backend == "gloo") return "comm.backend = \"gloo\": the host passes on what ranks send";
   if (p.tp > 1 && config.comm.check == "strict") return "comm.check = \"strict\": calls in a graph are not compared";
   if (p.zero > 1) return text("zero = ", p.zero, ": gradients or weights have no fixed place");
   if (!p.contiguous_gradients) return "contiguous_gradients = false: gradients have no fixed place";

@@ -56,6 +56,7 @@ TEST(MicrobatchGraphs, OnIsRefusedWithTheReason) {
   EXPECT_TRUE(has(why([](Config& c) { c.parallelism.pp = 2; }), "pp = 2"));
   EXPECT_TRUE(has(why([](Config& c) { c.parallelism.cp = 2; }), "cp = 2"));
   EXPECT_TRUE(has(why([](Config& c) { c.parallelism.tp = 2, c.comm.check = "strict"; }), "strict"));
+  EXPECT_TRUE(has(why([](Config& c) { c.parallelism.tp = 2, c.comm.backend = "gloo"; }), "gloo"));
   EXPECT_TRUE(has(why([](Config& c) { c.parallelism.zero = 3; }), "zero = 3"));
   EXPECT_TRUE(has(why([](Config& c) { c.model.num_local_experts = 8; }), "experts"));
   EXPECT_TRUE(has(why([](Config& c) { c.precision.param = "float16"; }), "loss scale"));
