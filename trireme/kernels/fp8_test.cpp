@@ -16,6 +16,10 @@ std::vector<at::Device> fp8_devices() {
   return all;
 }
 
+double largest_difference(const at::Tensor& found, const at::Tensor& wanted) {
+  return (found.to(at::kDouble).cpu() - wanted).abs().max().item<double>();
+}
+
 TEST(Fp8Scale, IsTheLargestPowerOfTwoThatFits) {
   for (const at::Device device : fp8_devices())
     for (const Fp8 format : {Fp8::e4m3, Fp8::e5m2})
@@ -135,9 +139,9 @@ TEST(Fp8Product, EqualsThatOfTheRoundedMatrices) {
           return (x.rows.to(at::kFloat) * x.scale[1][0]).to(at::kDouble).cpu();
         };
         const at::Tensor product = wide(a).mm(wide(b).t());
-        const double unit = product.abs().max().item<double>();
-        const auto error = [&](const at::Tensor& found, const at::Tensor& wanted) {
-          return (found.to(at::kDouble).cpu() - wanted).abs().max().item<double>() / unit;
+        const auto error = [unit = product.abs().max().item<double>()](const at::Tensor& found,
+                                                                       const at::Tensor& wanted) {
+          return largest_difference(found, wanted) / unit;
         };
         const std::string what = text(m, " x ", n, " x ", k, " on ", device);
         EXPECT_LE(error(fp8_matmul_nt(a.rows, a.scale, b.rows, b.scale, at::kBFloat16, bias, true),
@@ -169,9 +173,9 @@ TEST(Fp8Product, OfRowsWithScalesOfTheirOwn) {
         return (x.rows.to(at::kFloat) * x.scale[1].unsqueeze(1)).to(at::kDouble).cpu();
       };
       const at::Tensor product = wide(a8).mm(wide(b8).t());
-      const double unit = product.abs().max().item<double>();
-      const auto error = [&](const at::Tensor& found, const at::Tensor& wanted) {
-        return (found.to(at::kDouble).cpu() - wanted).abs().max().item<double>() / unit;
+      const auto error = [unit = product.abs().max().item<double>()](const at::Tensor& found,
+                                                                     const at::Tensor& wanted) {
+        return largest_difference(found, wanted) / unit;
       };
       for (const bool fast : {false, true})
         EXPECT_LE(error(fp8_matmul_nt(a8.rows, a8.scale, b8.rows, b8.scale, at::kBFloat16, bias, fast),
