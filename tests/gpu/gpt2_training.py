@@ -5,7 +5,7 @@ usage: gpt2_training.py TRIREME SAMPLES_TOOL
 
 Exit code 1 unless
 - every loss in bf16 is within 1 % of PyTorch's with autocast (products in bf16 of float32 weights), the first 20 and the last one within 0.1 %,
-- every loss in bf16 is within 1 % of PyTorch's with weights and activations in bf16, which is itself up to 2 % away from its float32,
+- the losses in bf16 are no farther from PyTorch's float32 than PyTorch's own with weights and activations in bf16 (which differ by up to 2 %),
 - the first 20 losses in float32 are within 0.1 % of PyTorch's,
 - two NCCL ranks that share the GPU are within 0.5 % of one, in the first 20 steps,
 - with cuda.deterministic, CUDA graphs on and off give the same bits, and twice the same,
@@ -134,21 +134,23 @@ def main():
         two = ours(trireme, folder, "two", COMPARED, 2)
         whole = ours(trireme, folder, "float32", COMPARED, 1, "float32")
         reference, _, _ = theirs(folder, batches, STEPS, "bfloat16")
-        reference32, _, _ = theirs(folder, batches, COMPARED, "float32")
+        reference32, _, _ = theirs(folder, batches, STEPS, "float32")
         autocast, rate, memory = theirs(folder, batches, STEPS, "autocast")
-    worst = {"autocast": 0.0, "bfloat16": 0.0}
+    losses = [record["loss"] for record in one]
+    farthest = lambda found, wanted: max(abs(a / b - 1) for a, b in zip(found, wanted))
     for step in range(STEPS):
-        a, b, c = one[step]["loss"], reference[step], autocast[step]
-        worst["autocast"] = max(worst["autocast"], abs(a / c - 1))
-        worst["bfloat16"] = max(worst["bfloat16"], abs(a / b - 1))
+        a, b, c = losses[step], reference[step], autocast[step]
         if step % 20 in (0, 19):
             print(f"step {step + 1:3}  ours {a:.5f}  autocast {c:.5f} ({a / c - 1:+.1e})  bf16 weights {b:.5f} ({a / b - 1:+.1e})  "
                   f"fp8 {fp8[step]['loss']:.5f} ({fp8[step]['loss'] / a - 1:+.1e})")
         if abs(a / c - 1) > (0.01 if COMPARED <= step < STEPS - 1 else 0.001):
             wrong.append(f"step {step + 1}: {a} against PyTorch's {c} with autocast")
-        if abs(a / b - 1) > 0.01:
-            wrong.append(f"step {step + 1}: {a} against PyTorch's {b} with weights in bf16")
-    print(f"largest difference: to autocast {worst['autocast']:.1e}, to bf16 weights {worst['bfloat16']:.1e}")
+    print(f"largest difference of ours: to autocast {farthest(losses, autocast):.1e}, to bf16 weights {farthest(losses, reference):.1e}")
+    to_float32 = {"ours": losses, "autocast": autocast, "bf16 weights": reference}
+    to_float32 = {name: farthest(values, reference32) for name, values in to_float32.items()}
+    print("largest difference to PyTorch's float32: " + ", ".join(f"{name} {value:.1e}" for name, value in to_float32.items()))
+    if to_float32["ours"] > to_float32["bf16 weights"]:
+        wrong.append(f"{to_float32['ours']:.1e} away from PyTorch's float32, PyTorch's bf16 {to_float32['bf16 weights']:.1e}")
     for step in range(COMPARED):
         a, c, d, e = one[step]["loss"], two[step]["loss"], whole[step]["loss"], reference32[step]
         if abs(d / e - 1) > 0.001:

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -14,8 +13,7 @@
 #include "trireme/config/schema/derive.hpp"
 #include "trireme/config/schema/family.hpp"
 #include "trireme/config/schema/pipeline.hpp"
-#include "trireme/config/schema/registered_families.hpp"
-#include "trireme/layout/param_layout.hpp"
+#include "trireme/planner/local_parameters.hpp"
 #include "trireme/schedule/replay.hpp"
 
 // h hidden_size, d head_dim, f MLP width, V vocabulary, T tokens of a microbatch, t = tp
@@ -24,47 +22,9 @@ namespace {
 
 constexpr double kBytesOfMb = 1e6;  // as in GradReducer
 
-double real(std::int64_t value) { return static_cast<double>(value); }
-
 bool has_gelu(const ModelConfig& m) { return config::family_of(m).mlp == config::MlpKind::gelu; }
 
-/// Parameters as the layers of nn/ declare them.
-using Specs = std::vector<ParamSpec>;
-
-ParamSpec whole(Shape shape) { return {.shape = std::move(shape)}; }
-ParamSpec cut(Shape shape, Cut how) { return {.shape = std::move(shape), .placement = {.cuts = {std::move(how)}}}; }
-void append(Specs& specs, const Specs& more) { specs.insert(specs.end(), more.begin(), more.end()); }
-
-Specs norm_specs(const ModelConfig& m) {
-  Specs specs = {whole({m.hidden_size})};
-  if (config::family_of(m).norm == config::NormKind::layer_norm) specs.push_back(whole({m.hidden_size}));
-  return specs;
-}
-
-Specs attention_specs(const ModelConfig& m) {
-  const std::int64_t h = m.hidden_size, q = m.num_attention_heads * m.head_dim;
-  const std::int64_t rows = q + 2 * m.num_key_value_heads * m.head_dim;
-  const Cut heads = fused_qkv(Axis::tp, 0, m.num_attention_heads, m.num_key_value_heads, m.head_dim);
-  Specs specs = {cut({rows, h}, heads), cut({h, q}, {Axis::tp, 1})};
-  if (config::has_qkv_bias(m)) specs.push_back(cut({rows}, heads));
-  if (config::has_out_bias(m)) specs.push_back(whole({h}));
-  if (m.qk_norm) append(specs, {whole({m.head_dim}), whole({m.head_dim})});
-  return specs;
-}
-
-Specs mlp_specs(const ModelConfig& m) {
-  const std::int64_t h = m.hidden_size;
-  if (m.num_local_experts > 0) {
-    Specs specs = {whole({m.num_local_experts, h})};
-    if (m.router_bias_update_rate > 0) specs.push_back(whole({m.num_local_experts}));
-    if (const std::int64_t shared = m.shared_expert_intermediate_size; shared > 0)
-      append(specs, {cut({2 * shared, h}, gate_up(Axis::tp, 0, shared)), cut({h, shared}, {Axis::tp, 1})});
-    return specs;
-  }
-  const std::int64_t f = m.intermediate_size;
-  if (!has_gelu(m)) return {cut({2 * f, h}, gate_up(Axis::tp, 0, f)), cut({h, f}, {Axis::tp, 1})};
-  return {cut({f, h}, {Axis::tp, 0}), cut({f}, {Axis::tp, 0}), cut({h, f}, {Axis::tp, 1}), whole({h})};
-}
+double real(std::int64_t value) { return static_cast<double>(value); }
 
 /// What a pipeline rank holds of the model, and of its activations.
 struct StageShare {
@@ -211,8 +171,6 @@ void add_activations(MemoryPlan& plan, const Run& run, bool on_gpu) {
   const double h = real(m.hidden_size), element = run.param_bytes();
   const config::Recompute recompute = config::recompute_of(run.config.activation_checkpoint.mode);
   plan.activations = run.stage.live * real(run.stage.layers) * layer_bytes(run, recompute);
-  // The layer being recomputed has all of its activations.
-  if (recompute == config::Recompute::full) plan.activations += layer_bytes(run, config::Recompute::none);
   // The input of the first layer is the output of the embedding; after the last one come the inputs of the norm and of
   // the head, whose gradient is computed in forward, for all tokens.
   if (run.stage.has_head) plan.activations += run.stage.live * (run.between + run.tokens) * h * element;
@@ -221,7 +179,8 @@ void add_activations(MemoryPlan& plan, const Run& run, bool on_gpu) {
   if (!run.stage.has_head) return;
   const double wide = std::max(4.0, element);
   const double v = real(run.parameters.head_weight) / h, tile = real(loss_tile_tokens(on_gpu));
-  plan.logits = std::min(tile, run.tokens) * v * wide;
+  // A GPU turns the logits into their gradients in place, in the dtype of the product.
+  plan.logits = std::min(tile, run.tokens) * v * (on_gpu ? element : wide);
   // Also the gradient of the head's weight, unless it is computed in backward (nn/cross_entropy.cpp).
   if (run.stage.head_gradient_in_forward && (run.tokens > std::min(tile, h) || element < wide))
     plan.logits += real(run.parameters.head_weight) * wide;
@@ -348,37 +307,27 @@ void add_communication(MemoryPlan& plan, const Run& run) {
   }
 }
 
-/// The loss with its logits is over when the backward of the layers begins, which needs buffers of its own: whichever
-/// is larger at its time counts. The input of the head is free by then.
+/// What the backward of one dense MLP holds: the gradients of its output and input, and of its hidden features.
+double mlp_buffers(const Run& run) {
+  const ModelConfig& m = run.config.model;
+  if (m.num_local_experts > 0) return 0;
+  const double hidden = real(m.intermediate_size) / real(run.config.parallelism.tp) * (has_gelu(m) ? 1 : 2);
+  return run.tokens * (2 * real(m.hidden_size) + hidden) * run.param_bytes();
+}
+
+/// The loss with its logits is over when the backward of the layers begins, which needs buffers of its own and, with
+/// full recompute, all activations of one layer: whichever is larger at its time counts. The input of the head is free
+/// by then.
 void add_layer_backward(MemoryPlan& plan, const Run& run) {
   const double head_input =
       run.stage.has_head ? run.tokens * real(run.config.model.hidden_size) * run.param_bytes() : 0;
-  const double buffers = context_buffers(run) + expert_buffers(run);
-  if (buffers <= plan.logits + head_input) return;
+  const bool full = config::recompute_of(run.config.activation_checkpoint.mode) == config::Recompute::full;
+  const double recomputed = full ? layer_bytes(run, config::Recompute::none) : 0;
+  const double buffers = std::max({context_buffers(run), expert_buffers(run), mlp_buffers(run)});
+  if (recomputed + buffers <= plan.logits + head_input) return;
   plan.buffers += buffers;
-  plan.activations -= head_input;
+  plan.activations += recomputed - head_input;
   plan.logits = 0;
-}
-
-/// A registered family: layers may differ, and all count as the largest one.
-void set_own_layers(LocalParameters& out, const ModelConfig& m, const ParamLayout& layout, std::int64_t expert_ranks) {
-  const config::OwnParameters own = config::own_parameters(m);
-  std::int64_t most = -1;
-  for (const Specs& layer : own.layers) {
-    UnitTensors dense, experts;
-    for (const ParamSpec& spec : layer)
-      if (spec.placement.view == View::expert)
-        experts.push_back(numel(spec.shape) / expert_ranks);
-      else
-        dense.push_back(numel(layout.local_shape(spec)));
-    if (elements(dense) + elements(experts) <= most) continue;
-    most = elements(dense) + elements(experts);
-    out.layer = std::move(dense);
-    out.experts = std::move(experts);
-  }
-  out.head.clear();
-  for (const ParamSpec& spec : own.norm) out.head.push_back(numel(layout.local_shape(spec)));
-  if (!m.tie_word_embeddings) out.head.push_back(out.head_weight);
 }
 
 /// The largest unit with a value of at least ten, so that integers are precise enough.
@@ -391,37 +340,6 @@ std::pair<double, std::string_view> unit_for(double bytes) {
 }
 
 }  // namespace
-
-std::int64_t elements(const UnitTensors& unit) { return std::accumulate(unit.begin(), unit.end(), std::int64_t{0}); }
-
-LocalParameters local_parameters(const ModelConfig& m, std::int64_t tp, std::int64_t ep, std::int64_t expert_tp) {
-  const ParamLayout layout(Grid({{Axis::tp, static_cast<int>(tp)}}));
-  const auto local = [&](const Specs& specs) {
-    UnitTensors sizes;
-    for (const ParamSpec& spec : specs) sizes.push_back(numel(layout.local_shape(spec)));
-    return sizes;
-  };
-  const ParamSpec head_weight = cut({m.vocab_size, m.hidden_size}, vocabulary_rows(Axis::tp, 0));
-  Specs embedding = {head_weight}, layer = norm_specs(m), head = norm_specs(m);
-  if (config::family_of(m).positions == config::PositionKind::learned)
-    embedding.push_back(whole({m.max_position_embeddings, m.hidden_size}));
-  append(layer, attention_specs(m));
-  append(layer, norm_specs(m));
-  append(layer, mlp_specs(m));
-  if (!m.tie_word_embeddings) head.push_back(head_weight);
-  // Gate, up and down of the experts of a rank.
-  const std::int64_t matrix = m.num_local_experts / ep * m.hidden_size *
-                              (m.moe_intermediate_size > 0 ? m.moe_intermediate_size : m.intermediate_size) /
-                              (expert_tp > 0 ? expert_tp : tp);
-  LocalParameters out{.embedding = local(embedding),
-                      .layer = local(layer),
-                      .experts = m.num_local_experts > 0 ? UnitTensors{2 * matrix, matrix} : UnitTensors{},
-                      .head = local(head),
-                      .layers = m.num_hidden_layers,
-                      .head_weight = local({head_weight})[0]};
-  if (config::family_of(m).is_registered()) set_own_layers(out, m, layout, ep * (expert_tp > 0 ? expert_tp : tp));
-  return out;
-}
 
 std::int64_t loss_tile_tokens(bool on_gpu) { return on_gpu ? 4096 : 256; }
 

@@ -6,6 +6,7 @@
 #include "trireme/config/schema/dense_grid.hpp"
 #include "trireme/model/register_family.hpp"
 #include "trireme/nn/mlp.hpp"
+#include "trireme/planner/local_parameters.hpp"
 #include "trireme/planner/memory.hpp"
 #include "trireme/testing/config_helpers.hpp"
 #include "trireme/testing/test_helpers.hpp"

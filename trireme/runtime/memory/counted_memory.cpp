@@ -38,12 +38,12 @@ LargeBlocks& large_blocks() {
   return blocks;
 }
 
-/// Live and cached bytes together are at most a tenth above the all-time peak, 64 MiB for a small program: a run needs
-/// its peak anyway, so nearly everything it frees in between can be cached at no cost.
-void limit_kept(std::int64_t asked_for) {
-  constexpr std::int64_t kLittle = std::int64_t{64} << 20;
-  const std::int64_t above = std::max(most_bytes / 10, kLittle);
-  const std::int64_t limit = allocator_before ? most_bytes + above - alive_bytes - asked_for : 0;
+/// Live and cached bytes together are at most a tenth above the all-time peak: a run needs its peak anyway, so nearly
+/// everything it frees in between can be cached at no cost. 64 MiB are allowed in any case.
+void limit_kept() {
+  constexpr std::int64_t kAlwaysAllowed = std::int64_t{64} << 20;
+  const std::int64_t together = std::max(most_bytes + most_bytes / 10, kAlwaysAllowed);
+  const std::int64_t limit = allocator_before ? together - alive_bytes : 0;
   large_blocks().keep_at_most(static_cast<std::size_t>(std::max<std::int64_t>(0, limit)));
 }
 
@@ -61,7 +61,7 @@ void count_and_free(void* memory) {
       sizes.erase(it);
       if (block.is_large) {
         large_blocks().free(memory, static_cast<std::size_t>(block.bytes));
-        limit_kept(0);
+        limit_kept();
         return;
       }
     }
@@ -78,7 +78,6 @@ class Counting final : public c10::Allocator {
     const auto bytes = static_cast<std::int64_t>(size);
     Block block{.bytes = bytes, .kind = MemoryScope::current(), .is_large = is_large(bytes)};
     void* memory = nullptr;
-    if (block.is_large && !large_blocks().has(size)) limit_kept(bytes);
     if (block.is_large) memory = large_blocks().allocate(size);
     if (memory == nullptr) {  // small; or out of memory, which libtorch's own reports best
       block.is_large = false;
@@ -90,6 +89,7 @@ class Counting final : public c10::Allocator {
       const std::int64_t now = alive_bytes += bytes;
       if (now > peak_bytes) peak_bytes = now;
       most_bytes = std::max(most_bytes, now);
+      if (block.is_large) limit_kept();
     }
     return {memory, memory, &count_and_free, c10::Device(c10::kCPU)};
   }

@@ -8,8 +8,8 @@
 namespace trireme {
 
 /// While an instance exists, every CPU allocation of libtorch is counted, for all threads together; large ones are
-/// served by LargeBlocks, which caches freed blocks: a tenth above the peak, or 64 MiB. One instance at a time, created
-/// before other threads allocate; tensors may outlive it.
+/// served by LargeBlocks, which caches freed blocks: with the live ones up to a tenth above the peak, or 64 MiB. One
+/// instance at a time, created before other threads allocate; tensors may outlive it.
 class CountedMemory {
  public:
   CountedMemory();

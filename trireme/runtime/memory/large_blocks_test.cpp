@@ -1,17 +1,33 @@
 #include "trireme/runtime/memory/large_blocks.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
+#include <random>
+#include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 namespace trireme {
 namespace {
 
-constexpr std::size_t kSmall = LargeBlocks::kLeast + 1, kLarge = (std::size_t{5} << 20) + 100;
+constexpr std::size_t kSmall = LargeBlocks::kLeast, kLarge = std::size_t{6} << 20;
+
+char* allocated(LargeBlocks& blocks, std::size_t bytes) { return static_cast<char*>(blocks.allocate(bytes)); }
+
+/// How much of a block has memory.
+std::size_t resident(const void* block, std::size_t bytes) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> pages(bytes / page);
+  EXPECT_EQ(mincore(const_cast<void*>(block), bytes, pages.data()), 0);
+  return page * static_cast<std::size_t>(std::ranges::count_if(pages, [](unsigned char p) { return (p & 1) != 0; }));
+}
 
 TEST(LargeBlocks, CanBeWrittenToTheLastByte) {
   LargeBlocks blocks;
-  for (const std::size_t bytes : {LargeBlocks::kLeast, kSmall, std::size_t{2} << 20, kLarge}) {
+  for (const std::size_t bytes : {kSmall, kSmall + 1, std::size_t{2} << 20, kLarge + 100}) {
     void* const block = blocks.allocate(bytes);
     ASSERT_NE(block, nullptr);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % 64, 0U);
@@ -20,37 +36,107 @@ TEST(LargeBlocks, CanBeWrittenToTheLastByte) {
   }
 }
 
-TEST(LargeBlocks, ASizeThatWasFreedComesBack) {
+TEST(LargeBlocks, AreCutFromTheSmallestFreeRange) {
   LargeBlocks blocks;
-  void *const a = blocks.allocate(kLarge), *const b = blocks.allocate(kLarge), *const c = blocks.allocate(kSmall);
-  EXPECT_NE(a, b);
+  char *const a = allocated(blocks, kLarge), *const between = allocated(blocks, kSmall);
+  char *const b = allocated(blocks, 2 * kSmall), *const behind = allocated(blocks, kSmall);
   blocks.free(a, kLarge);
-  blocks.free(b, kLarge);
-  EXPECT_EQ(blocks.kept(), 2 * kLarge);
-  EXPECT_TRUE(blocks.has(kLarge));
-  EXPECT_FALSE(blocks.has(kSmall));
-  EXPECT_EQ(blocks.allocate(kLarge), b);  // the one that is likely still in cache
-  EXPECT_EQ(blocks.allocate(kLarge), a);
-  EXPECT_EQ(blocks.kept(), 0U);
-  for (void* block : {a, b}) blocks.free(block, kLarge);
-  blocks.free(c, kSmall);
+  blocks.free(b, 2 * kSmall);
+  EXPECT_EQ(blocks.kept(), kLarge + 2 * kSmall);
+  EXPECT_EQ(allocated(blocks, kSmall), b);
+  EXPECT_EQ(allocated(blocks, kSmall), b + kSmall);
+  EXPECT_EQ(allocated(blocks, kSmall), a);
+  EXPECT_EQ(blocks.kept(), kLarge - kSmall);
+  for (char* block : {a, b, b + kSmall, between, behind}) blocks.free(block, kSmall);
 }
 
-TEST(LargeBlocks, TheOldestIsGivenBackFirst) {
+TEST(LargeBlocks, FreeNeighboursServeALargerBlock) {
   LargeBlocks blocks;
-  void *const a = blocks.allocate(kLarge), *const b = blocks.allocate(kSmall), *const c = blocks.allocate(kLarge);
-  blocks.free(a, kLarge);
-  blocks.free(b, kSmall);
-  blocks.free(c, kLarge);
-  blocks.keep_at_most(kSmall + kLarge);
-  EXPECT_EQ(blocks.kept(), kSmall + kLarge);
-  EXPECT_EQ(blocks.allocate(kLarge), c);
-  EXPECT_EQ(blocks.allocate(kSmall), b);
+  char *const a = allocated(blocks, kSmall), *const b = allocated(blocks, kSmall), *const c = allocated(blocks, kSmall);
+  char* const behind = allocated(blocks, kSmall);
+  ASSERT_EQ(b, a + kSmall);
+  ASSERT_EQ(c, b + kSmall);
+  for (char* block : {a, c, b}) blocks.free(block, kSmall);
+  EXPECT_EQ(allocated(blocks, 3 * kSmall), a);
+  blocks.free(a, 3 * kSmall);
+  // Pages that went back to the system are no hindrance.
+  blocks.keep_at_most(0);
+  EXPECT_EQ(allocated(blocks, 2 * kSmall), a);
+  blocks.free(a, 2 * kSmall);
+  EXPECT_EQ(allocated(blocks, 3 * kSmall), a);
   EXPECT_EQ(blocks.kept(), 0U);
-  blocks.free(c, kLarge);
-  blocks.free(b, kSmall);
+  blocks.free(a, 3 * kSmall);
+  blocks.free(behind, kSmall);
+}
+
+TEST(LargeBlocks, PagesOfTheOldestAreReturnedFirst) {
+  LargeBlocks blocks;
+  char *const a = allocated(blocks, kLarge), *const between = allocated(blocks, kSmall),
+              *const b = allocated(blocks, kLarge);
+  char* const behind = allocated(blocks, kSmall);
+  for (char* block : {a, b}) std::memset(block, 7, kLarge);
+  blocks.free(a, kLarge);
+  blocks.free(b, kLarge);
+  blocks.keep_at_most(kLarge);
+  EXPECT_EQ(blocks.kept(), kLarge);
+  EXPECT_EQ(resident(a, kLarge), 0U);
+  EXPECT_EQ(resident(b, kLarge), kLarge);
+  EXPECT_EQ(b[kLarge - 1], 7);
+  blocks.keep_at_most(kLarge - 1);  // two MiB at once, from the end
+  EXPECT_EQ(blocks.kept(), kLarge - (std::size_t{2} << 20));
+  EXPECT_EQ(b[0], 7);
+  EXPECT_EQ(b[kLarge - 1], 0);
+  blocks.keep_at_most(0);
+  EXPECT_EQ(resident(b, kLarge - (std::size_t{2} << 20)), 0U);
+  EXPECT_EQ(blocks.kept(), 0U);
+  for (char* block : {between, behind}) blocks.free(block, kSmall);
+}
+
+TEST(LargeBlocks, NeverOverlapAndKeepWhatIsWritten) {
+  struct Live {
+    char* begin;
+    std::size_t bytes;
+    char mark;
+  };
+  LargeBlocks blocks;
+  std::vector<Live> live;
+  std::mt19937 random(3);
+  const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };
+  std::size_t freed = 0, alive = 0, most = 0;
+  char* lowest = nullptr;
+  for (int i = 0; i < 4000; ++i) {
+    if (live.empty() || (live.size() < 60 && below(2) == 0)) {
+      const std::size_t bytes = kSmall + below(3 * kSmall);
+      char* const begin = allocated(blocks, bytes);
+      ASSERT_NE(begin, nullptr);
+      for (const Live& other : live) ASSERT_TRUE(begin + bytes <= other.begin || other.begin + other.bytes <= begin);
+      lowest = lowest == nullptr ? begin : std::min(lowest, begin);
+      const char mark = static_cast<char>(1 + below(100));
+      for (std::size_t at = 0; at < bytes; at += 4096) begin[at] = mark;
+      begin[bytes - 1] = mark;
+      live.push_back({begin, bytes, mark});
+      alive += bytes;
+      most = std::max(most, alive);
+    } else {
+      const std::size_t which = below(live.size());
+      const Live block = live[which];
+      for (std::size_t at = 0; at < block.bytes; at += 4096) ASSERT_EQ(block.begin[at], block.mark);
+      ASSERT_EQ(block.begin[block.bytes - 1], block.mark);
+      blocks.free(block.begin, block.bytes);
+      live.erase(live.begin() + static_cast<std::ptrdiff_t>(which));
+      alive -= block.bytes;
+      ++freed;
+      if (below(4) == 0) blocks.keep_at_most(below(16) * kSmall);
+    }
+  }
+  EXPECT_GT(freed, 1000U);
+  for (const Live& block : live) blocks.free(block.begin, block.bytes);
   blocks.keep_at_most(0);
   EXPECT_EQ(blocks.kept(), 0U);
+  // All is one range again.
+  char* const whole = allocated(blocks, most);
+  EXPECT_EQ(whole, lowest);
+  blocks.free(whole, most);
 }
 
 TEST(LargeBlocks, NoMemoryIsNull) {
