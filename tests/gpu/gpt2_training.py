@@ -24,7 +24,9 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 ROOT = Path(__file__).resolve().parents[2]
-BATCH, LENGTH, SEED, LR, WARMUP = 16, 1024, 7, 1e-4, 40  # larger ones make spikes, in which rounding decides
+# nanoGPT's recipe for GPT-2 124M, whose warm-up is 2000 steps. With larger rates rounding decides after 100 steps: PyTorch's autocast and float32
+# then differ by 0.6 %.
+BATCH, LENGTH, SEED, LR, WARMUP = 16, 1024, 7, 6e-4, 2000
 STEPS, COMPARED = 200, 20
 
 
@@ -146,9 +148,10 @@ def main():
         if abs(a / c - 1) > (0.01 if COMPARED <= step < STEPS - 1 else 0.001):
             wrong.append(f"step {step + 1}: {a} against PyTorch's {c} with autocast")
     print(f"largest difference of ours: to autocast {farthest(losses, autocast):.1e}, to bf16 weights {farthest(losses, reference):.1e}")
-    to_float32 = {"ours": losses, "autocast": autocast, "bf16 weights": reference}
-    to_float32 = {name: farthest(values, reference32) for name, values in to_float32.items()}
+    ended = {"ours": losses, "autocast": autocast, "bf16 weights": reference}
+    to_float32 = {name: farthest(values, reference32) for name, values in ended.items()}
     print("largest difference to PyTorch's float32: " + ", ".join(f"{name} {value:.1e}" for name, value in to_float32.items()))
+    print(f"at step {STEPS}: " + ", ".join(f"{name} {values[-1] / reference32[-1] - 1:+.1e}" for name, values in ended.items()))
     if to_float32["ours"] > to_float32["bf16 weights"]:
         wrong.append(f"{to_float32['ours']:.1e} away from PyTorch's float32, PyTorch's bf16 {to_float32['bf16 weights']:.1e}")
     for step in range(COMPARED):

@@ -74,9 +74,9 @@ LAYERS = {
                        "copy_(first_b1 + first_entry)", "copy_(first_b1 + 0 * first_entry)"),
 }
 TRAINING = {
-    "never_divided": ("the loss is not divided by the number of tokens", "train/trainer.cpp",
+    "never_divided": ("the loss is not divided by the number of tokens", "train/trainer_step.cpp",
                       "{ return scale / tokens.total().clamp_min(1); }", "{ return scale * at::ones_like(tokens.total()); }"),
-    "divided_twice": ("the loss is divided by the number of tokens twice", "train/trainer.cpp",
+    "divided_twice": ("the loss is divided by the number of tokens twice", "train/trainer_step.cpp",
                       "{ return scale / tokens.total().clamp_min(1); }",
                       "{ return scale / tokens.total().clamp_min(1) / tokens.total().clamp_min(1); }"),
     "mean_of_microbatches": ("the loss of each microbatch is averaged over its own tokens", "train/training_model.cpp",

@@ -1,0 +1,26 @@
+#pragma once
+// A step of a Trainer between its start and the reading of its results. Private to trainer*.cpp.
+#include <optional>
+
+#include "trireme/train/replica_check.hpp"
+#include "trireme/train/step_agreement.hpp"
+#include "trireme/train/step_clock.hpp"
+#include "trireme/train/trainer.hpp"
+
+namespace trireme {
+
+/// A step whose work is enqueued, and whose results are not read yet.
+struct Trainer::StepInFlight {
+  std::int64_t step;
+  StepResult result;  // what is known at its start
+  StepClock clock;
+  StepOutcome outcome{};
+  bool is_read_at_once = false;  // not during the next step
+  double skip_above = 0;         // a norm above it skips the update
+  at::Tensor loss_gradient = {};
+  ReplicaCheck replicas{};
+  std::optional<PendingUpdate> update{};
+  PendingAgreement agreement{};
+};
+
+}  // namespace trireme
