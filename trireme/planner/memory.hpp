@@ -14,8 +14,8 @@ struct MemoryPlan {
   double master = 0;       // master weights, if their dtype differs
   double states = 0;       // optimizer moments
   double activations = 0;  // stored from forward to backward
-  double logits = 0;       // a float32 tile of them, and the head's weight gradient until backward
-  double buffers = 0;      // gradients in communication
+  double logits = 0;       // a tile of them (float32 on a CPU), and the head's weight gradient until backward
+  double buffers = 0;      // gradients in communication, and what the backward of one layer needs beside its inputs
   double live_units = 0;   // ZeRO-3: gathered weights
 
   double total() const { return weights + gradients + master + states + activations + logits + buffers + live_units; }

@@ -9,26 +9,42 @@ namespace trireme {
 namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
-constexpr std::size_t kMapping = std::size_t{1} << 30;  // takes addresses, no memory
+// Mappings grow with what is mapped already: they count where address space is limited or nothing is overcommitted.
+constexpr std::size_t kSmallestMapping = std::size_t{64} << 20, kLargestMapping = std::size_t{1} << 30;
 
 // Pages of the system are of 4, 16 or 64 KiB.
 static_assert(LargeBlocks::kPage % (std::size_t{64} << 10) == 0 && kHugePage % LargeBlocks::kPage == 0);
 
 std::size_t up_to(std::size_t x, std::size_t multiple) { return (x + multiple - 1) / multiple * multiple; }
 
+/// How far it is into its huge page.
+std::size_t into_huge_page(const char* address) { return reinterpret_cast<std::uintptr_t>(address) % kHugePage; }
+
+/// Mapped memory at a multiple of a huge page, or null.
+char* from_system(std::size_t bytes) {
+  void* const mapped = mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  char* const all = static_cast<char*>(mapped);
+  const std::size_t before = (kHugePage - into_huge_page(all)) % kHugePage;
+  if (before > 0) munmap(all, before);
+  munmap(all + before + bytes, kHugePage - before);
+  madvise(all + before, bytes, MADV_HUGEPAGE);  // only a hint: normal pages also work
+  return all + before;
+}
+
 }  // namespace
 
 LargeBlocks::~LargeBlocks() {
-  for (const Mapping& mapping : mappings_) munmap(mapping.begin, mapping.bytes);
+  for (const Space& mapping : mappings_) munmap(mapping.begin, mapping.bytes);
 }
 
 bool LargeBlocks::map_more(std::size_t bytes) {
-  // The smaller one for a process whose address space is limited.
-  for (const std::size_t size : {std::max(up_to(bytes, kHugePage), kMapping), up_to(bytes, kHugePage)}) {
-    void* const mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mapped == MAP_FAILED) continue;
-    madvise(mapped, size, MADV_HUGEPAGE);  // only a hint: normal pages also work
-    char* const begin = static_cast<char*>(mapped);
+  std::size_t mapped = 0;
+  for (const Space& mapping : mappings_) mapped += mapping.bytes;
+  const std::size_t least = up_to(bytes, kHugePage);
+  for (const std::size_t size : {std::max(least, std::clamp(mapped, kSmallestMapping, kLargestMapping)), least}) {
+    char* const begin = from_system(size);
+    if (begin == nullptr) continue;
     mappings_.push_back({begin, size});
     add(begin, {.bytes = size, .has_pages = false, .freed_at = 0});
     return true;
@@ -36,58 +52,90 @@ bool LargeBlocks::map_more(std::size_t bytes) {
   return false;
 }
 
+void LargeBlocks::unmap_free() {
+  std::erase_if(mappings_, [this](const Space& mapping) {
+    char* end = mapping.begin;
+    auto it = free_.upper_bound(mapping.begin);
+    if (it != free_.begin() && std::prev(it)->first + std::prev(it)->second.bytes > mapping.begin) --it;
+    for (; it != free_.end() && it->first <= end; ++it) end = it->first + it->second.bytes;
+    if (end < mapping.begin + mapping.bytes) return false;
+    take(mapping);
+    munmap(mapping.begin, mapping.bytes);
+    return true;
+  });
+}
+
 void LargeBlocks::add(char* begin, Range range) {
-  const auto like = [&](const Range& other) { return other.has_pages == range.has_pages; };
   auto next = free_.lower_bound(begin);
-  if (next != free_.end() && begin + range.bytes == next->first && like(next->second)) {
-    range.bytes += next->second.bytes;
-    range.freed_at = std::max(range.freed_at, next->second.freed_at);
-    next = free_.erase(next);
-  }
-  if (next != free_.begin()) {
-    const auto before = std::prev(next);
-    if (before->first + before->second.bytes == begin && like(before->second)) {
-      before->second.bytes += range.bytes;
-      before->second.freed_at = std::max(range.freed_at, before->second.freed_at);
-      return;
+  if (!range.has_pages) {
+    if (next != free_.end() && begin + range.bytes == next->first && !next->second.has_pages) {
+      range.bytes += next->second.bytes;
+      next = free_.erase(next);
+    }
+    if (next != free_.begin()) {
+      const auto before = std::prev(next);
+      if (before->first + before->second.bytes == begin && !before->second.has_pages) {
+        before->second.bytes += range.bytes;
+        return;
+      }
     }
   }
   free_.emplace_hint(next, begin, range);
 }
 
-LargeBlocks::Ranges::iterator LargeBlocks::smallest_run(std::size_t bytes) {
-  auto best = free_.end();
-  std::size_t best_bytes = 0;
+void LargeBlocks::take(Space space) {
+  char* const end = space.begin + space.bytes;
+  auto it = std::prev(free_.upper_bound(space.begin));
+  while (it != free_.end() && it->first < end) {
+    const auto [begin, range] = *it;
+    char* const range_end = begin + range.bytes;
+    it = free_.erase(it);
+    if (begin < space.begin)
+      free_.emplace_hint(it, begin,
+                         Range{static_cast<std::size_t>(space.begin - begin), range.has_pages, range.freed_at});
+    if (range_end > end)
+      free_.emplace_hint(it, end, Range{static_cast<std::size_t>(range_end - end), range.has_pages, range.freed_at});
+    if (range.has_pages) kept_ -= static_cast<std::size_t>(std::min(range_end, end) - std::max(begin, space.begin));
+  }
+}
+
+LargeBlocks::Space LargeBlocks::smallest_space(std::size_t bytes) const {
+  Space best{.begin = nullptr, .bytes = 0};
   for (auto it = free_.begin(); it != free_.end();) {
-    const auto first = it;
-    const char* end = first->first;
+    char* const begin = it->first;
+    const char* end = begin;
     for (; it != free_.end() && it->first == end; ++it) end += it->second.bytes;
-    const auto run = static_cast<std::size_t>(end - first->first);
-    if (run < bytes || (best != free_.end() && run >= best_bytes)) continue;
-    best = first;
-    best_bytes = run;
+    const auto found = static_cast<std::size_t>(end - begin);
+    if (found >= bytes && (best.begin == nullptr || found < best.bytes)) best = {.begin = begin, .bytes = found};
   }
   return best;
 }
 
+std::size_t LargeBlocks::pages_in(Space space) const {
+  const char* const end = space.begin + space.bytes;
+  std::size_t bytes = 0;
+  for (auto it = std::prev(free_.upper_bound(space.begin)); it != free_.end() && it->first < end; ++it)
+    if (it->second.has_pages)
+      bytes += static_cast<std::size_t>(std::min<const char*>(it->first + it->second.bytes, end) -
+                                        std::max<const char*>(it->first, space.begin));
+  return bytes;
+}
+
 void* LargeBlocks::allocate(std::size_t bytes) {
   bytes = up_to(bytes, kPage);
-  auto it = smallest_run(bytes);
-  if (it == free_.end()) {
-    if (!map_more(bytes)) return nullptr;
-    it = smallest_run(bytes);
+  Space space = smallest_space(bytes);
+  if (space.begin == nullptr) {
+    if (!map_more(bytes)) {
+      unmap_free();
+      if (!map_more(bytes)) return nullptr;
+    }
+    space = smallest_space(bytes);
   }
-  char* const block = it->first;
-  for (std::size_t taken = 0; taken < bytes;) {
-    const auto [begin, range] = *it;
-    const std::size_t now = std::min(range.bytes, bytes - taken);
-    it = free_.erase(it);
-    if (range.has_pages) kept_ -= now;
-    if (now < range.bytes)
-      free_.emplace_hint(it, begin + now, Range{range.bytes - now, range.has_pages, range.freed_at});
-    taken += now;
-  }
-  return block;
+  // The end that has more pages.
+  const Space front{space.begin, bytes}, back{space.begin + (space.bytes - bytes), bytes};
+  const Space block = pages_in(back) > pages_in(front) ? back : front;
+  take(block);
+  return block.begin;
 }
 
 void LargeBlocks::free(void* block, std::size_t bytes) {
@@ -96,23 +144,35 @@ void LargeBlocks::free(void* block, std::size_t bytes) {
   add(static_cast<char*>(block), {.bytes = bytes, .has_pages = true, .freed_at = ++frees_});
 }
 
+LargeBlocks::Space LargeBlocks::with_rest_of_huge_pages(Space space) const {
+  char *begin = space.begin, *end = space.begin + space.bytes;
+  const auto next = free_.lower_bound(begin);
+  if (next != free_.begin()) {
+    const auto& [at, range] = *std::prev(next);
+    if (at + range.bytes == begin && !range.has_pages) begin = std::max(at, begin - into_huge_page(begin));
+  }
+  if (const auto after = free_.find(end); after != free_.end() && !after->second.has_pages)
+    end += std::min(after->second.bytes, (kHugePage - into_huge_page(end)) % kHugePage);
+  return {.begin = begin, .bytes = static_cast<std::size_t>(end - begin)};
+}
+
 void LargeBlocks::keep_at_most(std::size_t bytes) {
   while (kept_ > bytes) {
     auto oldest = free_.end();
     for (auto it = free_.begin(); it != free_.end(); ++it)
       if (it->second.has_pages && (oldest == free_.end() || it->second.freed_at < oldest->second.freed_at)) oldest = it;
-    // From its end, and not in many small steps.
-    const std::size_t all = oldest->second.bytes;
-    const std::size_t released = std::min(all, up_to(kept_ - bytes, kHugePage));
-    char* const begin = oldest->first + (all - released);
-    madvise(begin, released, MADV_DONTNEED);
-    kept_ -= released;
-    if (released == all)
-      free_.erase(oldest);
-    else
-      oldest->second.bytes -= released;
-    add(begin, {.bytes = released, .has_pages = false, .freed_at = 0});
+    // From its end, by whole huge pages.
+    char* const end = oldest->first + oldest->second.bytes;
+    const std::size_t excess = std::min(oldest->second.bytes, kept_ - bytes);
+    const std::size_t more = into_huge_page(end - excess);
+    const std::size_t released = excess + more > oldest->second.bytes ? oldest->second.bytes : excess + more;
+    const Space space{.begin = end - released, .bytes = released};
+    take(space);
+    const Space whole = with_rest_of_huge_pages(space);
+    madvise(whole.begin, whole.bytes, MADV_DONTNEED);
+    add(space.begin, {.bytes = released, .has_pages = false, .freed_at = 0});
   }
+  if (bytes == 0) unmap_free();
 }
 
 }  // namespace trireme

@@ -23,34 +23,40 @@ class LargeBlocks {
   LargeBlocks(const LargeBlocks&) = delete;
   LargeBlocks& operator=(const LargeBlocks&) = delete;
 
-  /// From the smallest free range that is large enough; with huge pages if the system has them. Null if out of memory.
+  /// From the smallest free space that is large enough; with huge pages if the system has them. Null if out of memory.
   void* allocate(std::size_t bytes);
   void free(void* block, std::size_t bytes);
-  /// Returns pages of free ranges to the system, those that were freed first.
+  /// Returns pages of free ranges to the system, those that were freed first; with 0 also addresses.
   void keep_at_most(std::size_t bytes);
   /// Bytes of free ranges that still have their pages.
   std::size_t kept() const { return kept_; }
 
  private:
-  /// Free and without a free neighbour of its kind.
   struct Range {
     std::size_t bytes;
     bool has_pages;
-    std::uint64_t freed_at;
+    std::uint64_t freed_at;  // if it has pages
   };
-  using Ranges = std::map<char*, Range>;
-  struct Mapping {
+  struct Space {
     char* begin;
     std::size_t bytes;
   };
 
   bool map_more(std::size_t bytes);
+  /// Unmaps what is free as a whole.
+  void unmap_free();
   void add(char* begin, Range range);
-  /// The first of the consecutive free ranges that together are the smallest with enough bytes.
-  Ranges::iterator smallest_run(std::size_t bytes);
+  /// Removes an interval of free ranges.
+  void take(Space space);
+  /// The smallest space of consecutive free ranges with enough bytes; without a begin: there is none.
+  Space smallest_space(std::size_t bytes) const;
+  /// How much of an interval of free ranges has pages.
+  std::size_t pages_in(Space space) const;
+  /// The interval of free ranges without pages that surrounds this one, within its huge pages.
+  Space with_rest_of_huge_pages(Space space) const;
 
-  std::vector<Mapping> mappings_;
-  Ranges free_;  // by address
+  std::vector<Space> mappings_;
+  std::map<char*, Range> free_;  // by address; neighbours without pages are one
   std::size_t kept_ = 0;
   std::uint64_t frees_ = 0;
 };

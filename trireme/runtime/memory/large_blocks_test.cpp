@@ -1,6 +1,7 @@
 #include "trireme/runtime/memory/large_blocks.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <random>
@@ -13,7 +14,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::size_t kSmall = LargeBlocks::kLeast, kLarge = std::size_t{6} << 20;
+constexpr std::size_t kSmall = LargeBlocks::kLeast, kHugePage = std::size_t{2} << 20, kLarge = 3 * kHugePage;
 
 char* allocated(LargeBlocks& blocks, std::size_t bytes) { return static_cast<char*>(blocks.allocate(bytes)); }
 
@@ -71,25 +72,51 @@ TEST(LargeBlocks, FreeNeighboursServeALargerBlock) {
 
 TEST(LargeBlocks, PagesOfTheOldestAreReturnedFirst) {
   LargeBlocks blocks;
-  char *const a = allocated(blocks, kLarge), *const between = allocated(blocks, kSmall),
-              *const b = allocated(blocks, kLarge);
+  char *const a = allocated(blocks, kLarge), *const b = allocated(blocks, kLarge), *const c = allocated(blocks, kLarge);
   char* const behind = allocated(blocks, kSmall);
-  for (char* block : {a, b}) std::memset(block, 7, kLarge);
-  blocks.free(a, kLarge);
-  blocks.free(b, kLarge);
-  blocks.keep_at_most(kLarge);
-  EXPECT_EQ(blocks.kept(), kLarge);
-  EXPECT_EQ(resident(a, kLarge), 0U);
-  EXPECT_EQ(resident(b, kLarge), kLarge);
-  EXPECT_EQ(b[kLarge - 1], 7);
-  blocks.keep_at_most(kLarge - 1);  // two MiB at once, from the end
-  EXPECT_EQ(blocks.kept(), kLarge - (std::size_t{2} << 20));
-  EXPECT_EQ(b[0], 7);
-  EXPECT_EQ(b[kLarge - 1], 0);
+  ASSERT_EQ(b, a + kLarge);
+  for (char* block : {a, b, c}) std::memset(block, 7, kLarge);
+  for (char* block : {b, a, c}) blocks.free(block, kLarge);  // neighbours, but of different ages
+  blocks.keep_at_most(2 * kLarge);
+  EXPECT_EQ(blocks.kept(), 2 * kLarge);
+  EXPECT_EQ(resident(b, kLarge), 0U);
+  EXPECT_EQ(resident(a, kLarge), kLarge);
+  EXPECT_EQ(resident(c, kLarge), kLarge);
+  blocks.keep_at_most(2 * kLarge - 1);  // a huge page, from the end
+  EXPECT_EQ(blocks.kept(), 2 * kLarge - kHugePage);
+  EXPECT_EQ(a[0], 7);
+  EXPECT_EQ(resident(a + kLarge - kHugePage, kHugePage), 0U);
+  EXPECT_EQ(resident(c, kLarge), kLarge);
   blocks.keep_at_most(0);
-  EXPECT_EQ(resident(b, kLarge - (std::size_t{2} << 20)), 0U);
+  EXPECT_EQ(resident(a, 3 * kLarge), 0U);
   EXPECT_EQ(blocks.kept(), 0U);
-  for (char* block : {between, behind}) blocks.free(block, kSmall);
+  blocks.free(behind, kSmall);
+}
+
+TEST(LargeBlocks, AreCutWhereThereArePages) {
+  LargeBlocks blocks;
+  char *const a = allocated(blocks, kLarge), *const b = allocated(blocks, kLarge),
+              *const behind = allocated(blocks, kSmall);
+  blocks.free(a, kLarge);
+  blocks.keep_at_most(0);
+  blocks.free(b, kLarge);
+  EXPECT_EQ(allocated(blocks, kSmall), b + kLarge - kSmall);
+  EXPECT_EQ(blocks.kept(), kLarge - kSmall);
+  blocks.free(b + kLarge - kSmall, kSmall);
+  blocks.free(behind, kSmall);
+}
+
+TEST(LargeBlocks, AddressesAreReturnedWithTheLastBlock) {
+  LargeBlocks blocks;
+  char *const a = allocated(blocks, kLarge), *const b = allocated(blocks, kSmall);
+  std::vector<unsigned char> pages(kLarge);
+  blocks.free(a, kLarge);
+  blocks.keep_at_most(0);
+  EXPECT_EQ(mincore(a, kLarge, pages.data()), 0);
+  blocks.free(b, kSmall);
+  blocks.keep_at_most(0);
+  EXPECT_EQ(mincore(a, kLarge, pages.data()), -1);
+  EXPECT_EQ(errno, ENOMEM);
 }
 
 TEST(LargeBlocks, NeverOverlapAndKeepWhatIsWritten) {
@@ -102,21 +129,17 @@ TEST(LargeBlocks, NeverOverlapAndKeepWhatIsWritten) {
   std::vector<Live> live;
   std::mt19937 random(3);
   const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };
-  std::size_t freed = 0, alive = 0, most = 0;
-  char* lowest = nullptr;
+  std::size_t freed = 0;
   for (int i = 0; i < 4000; ++i) {
     if (live.empty() || (live.size() < 60 && below(2) == 0)) {
       const std::size_t bytes = kSmall + below(3 * kSmall);
       char* const begin = allocated(blocks, bytes);
       ASSERT_NE(begin, nullptr);
       for (const Live& other : live) ASSERT_TRUE(begin + bytes <= other.begin || other.begin + other.bytes <= begin);
-      lowest = lowest == nullptr ? begin : std::min(lowest, begin);
       const char mark = static_cast<char>(1 + below(100));
       for (std::size_t at = 0; at < bytes; at += 4096) begin[at] = mark;
       begin[bytes - 1] = mark;
       live.push_back({begin, bytes, mark});
-      alive += bytes;
-      most = std::max(most, alive);
     } else {
       const std::size_t which = below(live.size());
       const Live block = live[which];
@@ -124,7 +147,6 @@ TEST(LargeBlocks, NeverOverlapAndKeepWhatIsWritten) {
       ASSERT_EQ(block.begin[block.bytes - 1], block.mark);
       blocks.free(block.begin, block.bytes);
       live.erase(live.begin() + static_cast<std::ptrdiff_t>(which));
-      alive -= block.bytes;
       ++freed;
       if (below(4) == 0) blocks.keep_at_most(below(16) * kSmall);
     }
@@ -133,10 +155,6 @@ TEST(LargeBlocks, NeverOverlapAndKeepWhatIsWritten) {
   for (const Live& block : live) blocks.free(block.begin, block.bytes);
   blocks.keep_at_most(0);
   EXPECT_EQ(blocks.kept(), 0U);
-  // All is one range again.
-  char* const whole = allocated(blocks, most);
-  EXPECT_EQ(whole, lowest);
-  blocks.free(whole, most);
 }
 
 TEST(LargeBlocks, NoMemoryIsNull) {
