@@ -5,7 +5,7 @@ usage: gpt2_training.py TRIREME SAMPLES_TOOL
 
 Exit code 1 unless
 - every loss in bf16 is within 1 % of PyTorch's with autocast (products in bf16 of float32 weights), the first 20 and the last one within 0.1 %,
-- the losses in bf16 are no farther from PyTorch's float32 than PyTorch's own with weights and activations in bf16 (which differ by up to 2 %),
+- the losses in bf16 are no farther from PyTorch's float32 than PyTorch's own with weights and activations in bf16, or within 0.1 % of it,
 - the first 20 losses in float32 are within 0.1 % of PyTorch's,
 - two NCCL ranks that share the GPU are within 0.5 % of one, in the first 20 steps,
 - with cuda.deterministic, CUDA graphs on and off give the same bits, and twice the same,
@@ -152,7 +152,7 @@ def main():
     to_float32 = {name: farthest(values, reference32) for name, values in ended.items()}
     print("largest difference to PyTorch's float32: " + ", ".join(f"{name} {value:.1e}" for name, value in to_float32.items()))
     print(f"at step {STEPS}: " + ", ".join(f"{name} {values[-1] / reference32[-1] - 1:+.1e}" for name, values in ended.items()))
-    if to_float32["ours"] > to_float32["bf16 weights"]:
+    if to_float32["ours"] > max(to_float32["bf16 weights"], 0.001):  # less than that is chance
         wrong.append(f"{to_float32['ours']:.1e} away from PyTorch's float32, PyTorch's bf16 {to_float32['bf16 weights']:.1e}")
     for step in range(COMPARED):
         a, c, d, e = one[step]["loss"], two[step]["loss"], whole[step]["loss"], reference32[step]
