@@ -34,8 +34,20 @@ std::unique_ptr<files::FolderLock> lock_run(const fs::path& run) {
     }
 }
 
-OwnFolder::OwnFolder(fs::path run, std::vector<std::string>& warnings) : run_(std::move(run)), lock_(lock_run(run_)) {
-  StopSignals::remove_when_leaving(lock_->path());
+namespace {
+
+/// Of our own run: a signal during the start removes it.
+std::unique_ptr<files::FolderLock> lock_own_run(const fs::path& run) {
+  const StopSignals::Hold until_it_can_be_removed;
+  auto lock = lock_run(run);
+  StopSignals::remove_when_leaving(lock->path());
+  return lock;
+}
+
+}  // namespace
+
+OwnFolder::OwnFolder(fs::path run, std::vector<std::string>& warnings)
+    : run_(std::move(run)), lock_(lock_own_run(run_)) {
   try {
     checkpoint::remove_unfinished(files::real_fs(), checkpoints());
   } catch (const CheckpointError& e) {
