@@ -5,6 +5,7 @@ usage: gpt2_training.py TRIREME SAMPLES_TOOL
 
 Exit code 1 unless
 - every loss in bf16 is within 1 % of PyTorch's with autocast (products in bf16 of float32 weights), the first 20 and the last one within 0.1 %,
+- every loss in bf16 is within 1 % of PyTorch's with weights and activations in bf16, which is itself up to 2 % away from its float32,
 - the losses in bf16 are no farther from PyTorch's float32 than PyTorch's own with weights and activations in bf16, or within 0.1 % of it,
 - the first 20 losses in float32 are within 0.1 % of PyTorch's,
 - two NCCL ranks that share the GPU are within 0.5 % of one, in the first 20 steps,
@@ -24,9 +25,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 ROOT = Path(__file__).resolve().parents[2]
-# nanoGPT's recipe for GPT-2 124M, whose warm-up is 2000 steps. With larger rates rounding decides after 100 steps: PyTorch's autocast and float32
-# then differ by 0.6 %.
-BATCH, LENGTH, SEED, LR, WARMUP = 16, 1024, 7, 6e-4, 2000
+BATCH, LENGTH, SEED, LR, WARMUP = 16, 1024, 7, 1e-4, 40  # larger ones make spikes, in which rounding decides
 STEPS, COMPARED = 200, 20
 
 
@@ -147,6 +146,8 @@ def main():
                   f"fp8 {fp8[step]['loss']:.5f} ({fp8[step]['loss'] / a - 1:+.1e})")
         if abs(a / c - 1) > (0.01 if COMPARED <= step < STEPS - 1 else 0.001):
             wrong.append(f"step {step + 1}: {a} against PyTorch's {c} with autocast")
+        if abs(a / b - 1) > 0.01:
+            wrong.append(f"step {step + 1}: {a} against PyTorch's {b} with weights in bf16")
     print(f"largest difference of ours: to autocast {farthest(losses, autocast):.1e}, to bf16 weights {farthest(losses, reference):.1e}")
     ended = {"ours": losses, "autocast": autocast, "bf16 weights": reference}
     to_float32 = {name: farthest(values, reference32) for name, values in ended.items()}
