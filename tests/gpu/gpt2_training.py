@@ -4,9 +4,13 @@
 usage: gpt2_training.py TRIREME SAMPLES_TOOL
 
 Exit code 1 unless
-- every loss in bf16 is within 1 % of PyTorch's with autocast (products in bf16 of float32 weights), the first 20 and the last one within 0.1 %,
-- every loss in bf16 is within 1 % of PyTorch's with weights and activations in bf16, which is itself up to 2 % away from its float32,
-- the losses in bf16 are no farther from PyTorch's float32 than PyTorch's own with weights and activations in bf16, or within 0.1 % of it,
+- every loss in bf16 is within 1 % of PyTorch's with the same recipe (weights and activations in bf16, float32 master weights), the first 20 and the
+  last one within 0.1 %,
+- every loss in bf16 is within 1 % of PyTorch's with autocast (products in bf16 of float32 weights), the first 20 within 0.1 %,
+- every loss in bf16 is within 1 % of PyTorch's in float32,
+- next to each of the three, the mean of the last 100 losses is within 0.1 %. Rounding is amplified after about 100 steps: PyTorch with autocast and
+  PyTorch with weights in bf16, in one or two micro-batches, differ from each other by up to 0.63 % at single steps and by 0.03 to 0.19 % at the last
+  one, so only the same recipe is compared there,
 - the first 20 losses in float32 are within 0.1 % of PyTorch's,
 - two NCCL ranks that share the GPU are within 0.5 % of one, in the first 20 steps,
 - with cuda.deterministic, CUDA graphs on and off give the same bits, and twice the same,
@@ -74,13 +78,15 @@ share_gpu = {"true" if ranks > 1 else "false"}
 
 def theirs(folder, samples, steps, recipe):
     """float32; autocast: matrix products in bf16, everything else in float32; bfloat16: weights and activations in bf16, float32 master
-    weights in the optimizer, which is our recipe."""
+    weights in the optimizer, which is our recipe. As in ours, the master weights are those of the file, not their rounded copies: from a
+    rounded start the first updates, smaller than half the distance of two bf16 numbers, would not move a weight at all (2 % at step 3)."""
     torch.manual_seed(0)
     model = GPT2LMHeadModel.from_pretrained(folder / "model", attn_implementation="sdpa", dtype=torch.float32).cuda()
+    masters = list(model.parameters())
     if recipe == "bfloat16":
+        masters = [p.detach().clone().requires_grad_() for p in masters]
         model = model.to(torch.bfloat16)
     named = list(model.named_parameters())
-    masters = [p.detach().float().requires_grad_() for _, p in named] if recipe == "bfloat16" else [p for _, p in named]
     is_rest = ["ln_" in name or "bias" in name for name, _ in named]
     optimizer = torch.optim.AdamW([{"params": [m for m, rest in zip(masters, is_rest) if not rest], "weight_decay": 0.1},
                                    {"params": [m for m, rest in zip(masters, is_rest) if rest], "weight_decay": 0.0}],
@@ -138,23 +144,21 @@ def main():
         reference32, _, _ = theirs(folder, batches, STEPS, "float32")
         autocast, rate, memory = theirs(folder, batches, STEPS, "autocast")
     losses = [record["loss"] for record in one]
-    farthest = lambda found, wanted: max(abs(a / b - 1) for a, b in zip(found, wanted))
-    for step in range(STEPS):
-        a, b, c = losses[step], reference[step], autocast[step]
-        if step % 20 in (0, 19):
-            print(f"step {step + 1:3}  ours {a:.5f}  autocast {c:.5f} ({a / c - 1:+.1e})  bf16 weights {b:.5f} ({a / b - 1:+.1e})  "
-                  f"fp8 {fp8[step]['loss']:.5f} ({fp8[step]['loss'] / a - 1:+.1e})")
-        if abs(a / c - 1) > (0.01 if COMPARED <= step < STEPS - 1 else 0.001):
-            wrong.append(f"step {step + 1}: {a} against PyTorch's {c} with autocast")
-        if abs(a / b - 1) > 0.01:
-            wrong.append(f"step {step + 1}: {a} against PyTorch's {b} with weights in bf16")
-    print(f"largest difference of ours: to autocast {farthest(losses, autocast):.1e}, to bf16 weights {farthest(losses, reference):.1e}")
-    ended = {"ours": losses, "autocast": autocast, "bf16 weights": reference}
-    to_float32 = {name: farthest(values, reference32) for name, values in ended.items()}
-    print("largest difference to PyTorch's float32: " + ", ".join(f"{name} {value:.1e}" for name, value in to_float32.items()))
-    print(f"at step {STEPS}: " + ", ".join(f"{name} {values[-1] / reference32[-1] - 1:+.1e}" for name, values in ended.items()))
-    if to_float32["ours"] > max(to_float32["bf16 weights"], 0.001):  # less than that is chance
-        wrong.append(f"{to_float32['ours']:.1e} away from PyTorch's float32, PyTorch's bf16 {to_float32['bf16 weights']:.1e}")
+    references = {"bf16 weights": reference, "autocast": autocast, "float32": reference32}
+    for step in [s for s in range(STEPS) if s % 20 in (0, 19)]:
+        print(f"step {step + 1:3}  ours {losses[step]:.5f}  fp8 {fp8[step]['loss']:.5f} ({fp8[step]['loss'] / losses[step] - 1:+.1e})  "
+              + "  ".join(f"{name} {values[step]:.5f} ({losses[step] / values[step] - 1:+.1e})" for name, values in references.items()))
+    last = lambda values: sum(values[-100:]) / 100
+    for name, values in references.items():
+        differences = [abs(a / b - 1) for a, b in zip(losses, values)]
+        drift = last(losses) / last(values) - 1
+        print(f"ours next to PyTorch's {name}: at most {max(differences):.1e}, in the first {COMPARED} steps {max(differences[:COMPARED]):.1e}, "
+              f"at step {STEPS} {differences[-1]:.1e}, mean of the last 100 {drift:+.1e}")
+        tight = {"bf16 weights": [*range(COMPARED), STEPS - 1], "autocast": range(COMPARED), "float32": ()}[name]
+        wrong += [f"step {step + 1}: {losses[step]} next to PyTorch's {values[step]} ({name})"
+                  for step in range(STEPS) if differences[step] > (0.001 if step in tight else 0.01)]
+        if abs(drift) > 0.001:
+            wrong.append(f"mean of the last 100 losses: {last(losses)} next to PyTorch's {last(values)} ({name})")
     for step in range(COMPARED):
         a, c, d, e = one[step]["loss"], two[step]["loss"], whole[step]["loss"], reference32[step]
         if abs(d / e - 1) > 0.001:
