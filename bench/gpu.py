@@ -5,8 +5,8 @@ usage: gpu.py TRIREME [--rows gpt2,gpt2-xl,llama,llama-fp8,gpt2-dropout] [--step
 
 The peers are the models of transformers with the same recipe: weights and activations in bf16, float32 master weights and Adam states, gradient
 clipping. Medians over the steps after the first ten. Writes
-gpu.md, gpu.json and gpu.svg to FOLDER. --trace also sums up the kernels of a few steps: the share of the step in matrix products and attention,
-how long the GPU was idle, and how often the host waited for it."""
+gpu.md, gpu.json and gpu.svg to FOLDER. --trace also sums up the kernels of a few steps: the share of the step in kernels that use tensor cores
+(matrix products and attention), how long the GPU was idle, and how often the host waited for it."""
 import argparse
 import gc
 import gzip
@@ -105,31 +105,47 @@ PRODUCTS = re.compile(r"gemm|cutlass|nvjet|xmma|flash|fmha|sdpa|cublas|splitK", 
 WAITS = re.compile(r"^cuda(Stream|Device|Event)Synchronize$|^cudaMemcpy$|^cuStreamSynchronize$")
 
 
+def whole_steps(kernels):
+    """The kernels from the end of one update to the end of the last one, in order, and the number of steps: the host runs ahead, so a trace
+    begins and ends within a step."""
+    ordered = sorted(kernels, key=lambda e: e["ts"])
+    ends, update = [], None
+    for i, e in enumerate(ordered):
+        if "kernels::detail::adam" in e["name"]:
+            update = i
+        elif update is not None and PRODUCTS.search(e["name"]):
+            ends, update = ends + [update], None
+    ends += [update] if update is not None else []
+    if len(ends) < 2:
+        raise RuntimeError(f"the trace holds {len(ends)} updates: a step from one to the next is needed")
+    return ordered[ends[0] + 1:ends[-1] + 1], len(ends) - 1
+
+
 def kernels_of(folder):
-    """Of the kept steps of libtorch's trace, in milliseconds per step."""
+    """Of the whole steps of libtorch's trace, in milliseconds per step."""
     traces = sorted(folder.rglob("*.json*"), key=lambda path: path.stat().st_size)
     path = traces[-1]
     text = gzip.open(path).read() if path.suffix == ".gz" else path.read_bytes()
     events = json.loads(text)["traceEvents"]
-    kernels = [e for e in events if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
-    begin, end = min(e["ts"] for e in kernels), max(e["ts"] + e["dur"] for e in kernels)
+    kernels, steps = whole_steps([e for e in events if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")])
+    begin, end = kernels[0]["ts"], max(e["ts"] + e["dur"] for e in kernels)
     busy, last = 0.0, begin
-    for e in sorted(kernels, key=lambda e: e["ts"]):
+    for e in kernels:
         busy += max(0.0, e["ts"] + e["dur"] - max(last, e["ts"]))
         last = max(last, e["ts"] + e["dur"])
     by_name = {}
     for e in kernels:
         short = re.sub(r"<.*|\(.*", "", re.sub(r"\(anonymous namespace\)::|^void ", "", e["name"]))[:80]
         known = by_name.setdefault(short, [0, 0.0])
-        known[0] += 1
-        known[1] += e["dur"] / 1000
+        known[0] += 1 / steps
+        known[1] += e["dur"] / 1000 / steps
     waits = {}
     for e in events:
         if e.get("cat") == "cuda_runtime" and WAITS.match(e["name"]):
             waits[e["name"]] = waits.get(e["name"], 0) + 1
     products = sum(time for name, (_, time) in by_name.items() if PRODUCTS.search(name))
-    return dict(window_ms=(end - begin) / 1000, busy_ms=busy / 1000, products_ms=products, waits=waits,
-                kernels=sorted(([name, count, round(time, 3)] for name, (count, time) in by_name.items()), key=lambda k: -k[2])[:40])
+    return dict(steps=steps, window_ms=(end - begin) / 1000 / steps, busy_ms=busy / 1000 / steps, products_ms=products, waits=waits,
+                kernels=sorted(([name, round(count, 2), round(time, 3)] for name, (count, time) in by_name.items()), key=lambda k: -k[2])[:40])
 
 
 def theirs(row, steps, compiled):
@@ -209,15 +225,17 @@ def figure(results, path):
 
 def table(results, peak):
     lines = ["| job | ours | eager | torch.compile | ours / compile | MFU of ours, of "
-             f"{peak:.0f} and {SUSTAINED:.0f} TFLOP/s | predicted memory |", "|---|---|---|---|---|---|---|"]
+             f"{peak:.0f} and {SUSTAINED:.0f} TFLOP/s | tensor cores in use | predicted memory |", "|---|---|---|---|---|---|---|---|"]
     cell = lambda r, kind: (f"{r['tokens'] / r[kind]['step'] / 1000:,.1f}k, {r[kind]['gib']:.1f} GiB" if r.get(kind) and r[kind]["step"]
                             else r.get(kind, {}).get("why", ""))
     for r in results:
         tflops = r["flops"] * r["tokens"] / r["ours"]["step"] / 1e12
         ratio = f"{r['compiled']['step'] / r['ours']['step']:.2f}" if r.get("compiled") and r["compiled"]["step"] else ""
-        predicted = r["ours"].get("predicted")
+        predicted, trace = r["ours"].get("predicted"), r.get("trace")
+        tensor_cores = f"{100 * trace['products_ms'] / trace['window_ms']:.0f} %" if trace else ""
         lines.append(f"| {r['name']} | {cell(r, 'ours')} | {cell(r, 'eager')} | {cell(r, 'compiled')} | {ratio} | "
                      f"{100 * tflops / peak:.1f} %, {100 * tflops / SUSTAINED:.1f} % | "
+                     f"{tensor_cores} | "
                      f"{f'{predicted:.2f} GiB' if predicted else ''} |")
     return "\n".join(lines)
 
@@ -264,10 +282,10 @@ def main():
             print(table([result], peak).splitlines()[-1], flush=True)
             if "trace" in result:
                 trace = result["trace"]
-                print(f"  4 steps: {trace['window_ms']:.1f} ms, GPU busy {trace['busy_ms']:.1f}, matrix products and attention "
-                      f"{trace['products_ms']:.1f}; the host waited: {trace['waits'] or 'never'}")
+                print(f"  per step, of {trace['steps']} steps: {trace['window_ms']:.1f} ms, GPU busy {trace['busy_ms']:.1f}, matrix products "
+                      f"and attention {trace['products_ms']:.1f}; in the whole trace the host waited: {trace['waits'] or 'never'}")
                 for kernel, count, ms in trace["kernels"][:24]:
-                    print(f"    {ms / 4:8.3f} ms per step {count / 4:7.1f} x  {kernel}")
+                    print(f"    {ms:8.3f} ms per step {count:7.1f} x  {kernel}")
     (options.out / "gpu.json").write_text(json.dumps(dict(device=name, rows=results), indent=1) + "\n")
     (options.out / "gpu.md").write_text(f"{name}\n\n{table(results, peak)}\n")
     figure(results, options.out / "gpu.svg")
