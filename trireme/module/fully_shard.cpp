@@ -12,47 +12,11 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/module/flat_parameters.hpp"
+#include "trireme/module/hooked_units.hpp"
 #include "trireme/module/sync_batch_norm.hpp"
 #include "trireme/nn/init_scope.hpp"
 
 namespace trireme {
-namespace {
-
-/// Stands for a child in the list of a Sequential; the registered child stays as it is.
-class HookedChild : public torch::nn::Module {
- public:
-  HookedChild(torch::nn::AnyModule child, std::string name, std::shared_ptr<CallHooks> hooks)
-      : child_(std::move(child)), name_(std::move(name)), hooks_(std::move(hooks)) {}
-  at::Tensor forward(const at::Tensor& x) {
-    return call_in_unit(hooks_, [this](const at::Tensor& in) { return call(in); }, x);
-  }
-  const torch::nn::AnyModule& child() const { return child_; }
-
- private:
-  at::Tensor call(const at::Tensor& x) {
-    try {
-      return child_.forward<at::Tensor>(x);
-    } catch (const c10::Error& error) {
-      const std::string what = error.what_without_backtrace();
-      for (const char* of_any_module : {"forward() method expects", "Expected argument #", "Attempted to cast"})
-        require<ConfigError>(what.find(of_any_module) == std::string::npos, "fully_shard: unit ", name_,
-                             ", a child of a Sequential: ", what,
-                             "\n  fix: a child that is a unit must map one tensor ",
-                             "to one tensor; leave this one out by the policy");
-      throw;
-    }
-  }
-
-  torch::nn::AnyModule child_;
-  const std::string name_;
-  const std::shared_ptr<CallHooks> hooks_;
-};
-
-std::string below(const std::string& name, const std::string& child) {
-  return name.empty() ? child : name + "." + child;
-}
-
-}  // namespace
 
 /// Note [Order of communication]
 /// Gathers and reductions use one group, so their order must be the same on every rank. It follows from the calls of
@@ -80,20 +44,17 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
 
   /// Not in the constructor: hooks refer to this object.
   void shard() {
-    units_.emplace_back();
-    choose_units(*module_, "", false);
-    assign(*module_, "", 0);
-    for (const NamedTensor& parameter : distinct_parameters(*module_))
-      units_[owner_.at(parameter.value.unsafeGetTensorImpl())].parameters.push_back(parameter);
+    hooked_.emplace(module_, options_.policy, [this](std::size_t unit) { return hooks(unit); });
     const FlatOptions flat{.shards = options_.sharding != Sharding::no_shard,
                            .param = options_.precision.param,
                            .reduce = options_.precision.reduce,
                            .gradients = options_.gradients};
-    for (UnitState& unit : units_) {
+    for (const HookedUnits::Part& part : hooked_->parts()) {
+      UnitState& unit = units_.emplace_back();
+      unit.name = part.name;
       std::map<std::pair<at::ScalarType, bool>, std::vector<NamedTensor>> kinds;
-      for (const NamedTensor& parameter : unit.parameters)
+      for (const NamedTensor& parameter : part.parameters)
         kinds[{parameter.value.scalar_type(), parameter.value.requires_grad()}].push_back(parameter);
-      unit.parameters.clear();
       for (auto& [kind, parameters] : kinds)
         unit.flats.push_back(std::make_unique<FlatParameters>(std::move(parameters), group_, flat));
     }
@@ -101,8 +62,7 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
 
   void remove_hooks() {
     set_batch_norm_group(*module_, nullptr);
-    for (torch::nn::AnyModule* slot : slots_) *slot = torch::nn::AnyModule(slot->get<HookedChild>().child());
-    for (AnyUnit* unit : hooked_) unit->hooks.reset();
+    hooked_->remove_hooks();
   }
 
   std::shared_ptr<CallHooks> hooks(std::size_t unit) { return std::make_shared<Hooks>(shared_from_this(), unit); }
@@ -221,7 +181,6 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
  private:
   struct UnitState {
     std::string name = {};
-    std::vector<NamedTensor> parameters = {};
     std::vector<std::unique_ptr<FlatParameters>> flats = {};
     bool has_gradients = false;              // was called since its last reduction
     std::set<std::int64_t> open_calls = {};  // whose backward has begun, but not ended
@@ -252,58 +211,6 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
     const std::shared_ptr<Core> core_;
     const std::size_t unit_;
   };
-
-  /// The elements of a module that belong to the unit around it.
-  std::int64_t choose_units(const torch::nn::Module& module, const std::string& name, bool in_sequential) {
-    std::int64_t elements = 0;
-    for (const auto& parameter : module.named_parameters(/*recurse=*/false)) elements += parameter.value().numel();
-    const bool is_sequential = dynamic_cast<const torch::nn::SequentialImpl*>(&module) != nullptr;
-    for (const auto& child : module.named_children())
-      elements += choose_units(*child.value(), below(name, child.key()), is_sequential);
-    const bool candidate = in_sequential || dynamic_cast<const AnyUnit*>(&module) != nullptr;
-    if (!candidate || elements == 0 || name.empty() || !options_.policy({module, name, elements})) return elements;
-    chosen_.insert(&module);
-    return 0;
-  }
-
-  void assign(torch::nn::Module& module, const std::string& name, std::size_t unit) {
-    for (const auto& parameter : module.named_parameters(/*recurse=*/false)) {
-      const auto [place, is_new] = owner_.emplace(parameter.value().unsafeGetTensorImpl(), unit);
-      // Used by two units: the root is gathered during both.
-      if (!is_new && place->second != unit) place->second = 0;
-    }
-    auto* sequential = dynamic_cast<torch::nn::SequentialImpl*>(&module);
-    std::size_t index = 0;
-    for (const auto& child : module.named_children()) {
-      const std::string its_name = below(name, child.key());
-      torch::nn::AnyModule* slot =
-          sequential ? &*(sequential->begin() + static_cast<std::ptrdiff_t>(index++)) : nullptr;
-      std::size_t its_unit = unit;
-      if (chosen_.contains(child.value().get())) {
-        its_unit = unit_of(*child.value(), its_name);
-        if (slot) {
-          *slot = torch::nn::AnyModule(std::make_shared<HookedChild>(*slot, its_name, hooks(its_unit)));
-          slots_.push_back(slot);
-        } else {
-          // A child of a Sequential that is registered here, too, is called without hooks: it belongs to this unit.
-          auto* own = dynamic_cast<AnyUnit*>(child.value().get());
-          if (own) {
-            own->hooks = hooks(its_unit);
-            hooked_.push_back(own);
-          } else {
-            its_unit = unit;
-          }
-        }
-      }
-      assign(*child.value(), its_name, its_unit);
-    }
-  }
-
-  std::size_t unit_of(const torch::nn::Module& module, const std::string& name) {
-    const auto [place, is_new] = index_.emplace(&module, units_.size());
-    if (is_new) units_.emplace_back().name = name;
-    return place->second;
-  }
 
   void begin_forward() {
     calls_.swap(last_calls_);
@@ -402,12 +309,8 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
   Group& group_;
   const FullyShardOptions options_;
   std::vector<NamedTensor> buffers_;
-  std::vector<UnitState> units_;  // [0] is the root
-  std::set<const torch::nn::Module*> chosen_;
-  std::map<const torch::nn::Module*, std::size_t> index_;
-  std::map<const c10::TensorImpl*, std::size_t> owner_;  // by parameter: its unit
-  std::vector<torch::nn::AnyModule*> slots_;
-  std::vector<AnyUnit*> hooked_;
+  std::optional<HookedUnits> hooked_;
+  std::vector<UnitState> units_;                 // [0] is the root
   std::vector<std::size_t> calls_, last_calls_;  // units in the order of calls, of this forward and the one before
   std::deque<std::size_t> in_flight_;            // units whose gradients are being reduced
   bool in_backward_ = false;
