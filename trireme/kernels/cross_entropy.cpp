@@ -4,6 +4,7 @@
 #include <limits>
 #include <tuple>
 
+#include <ATen/ops/_assert_async.h>
 #include <ATen/ops/amax.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -96,6 +97,8 @@ Losses losses_of(const at::Tensor& logits_TV, const at::Tensor& targets_T, std::
   const std::int64_t T = logits_TV.size(0), V = logits_TV.size(1);
   const auto wide = logits_TV.options().dtype(wide_dtype(logits_TV.scalar_type())).requires_grad(false);
   if (!logits_TV.is_cpu()) {
+    const at::Tensor here_T = std::get<0>(target_columns(targets_T, 0, V));
+    at::_assert_async(here_T.logical_or(targets_T == ignore_index).all());
     const at::Tensor exps_TV = logits_TV.to(wide.dtype(), /*non_blocking=*/false, /*copy=*/true);
     const at::Tensor max_T = row_max(exps_TV);
     const at::Tensor sums_3T = exp_sums_(exps_TV, max_T, targets_T, 0);

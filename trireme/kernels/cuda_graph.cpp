@@ -73,6 +73,11 @@ void CudaGraph::replay() {
   captured_->graph.replay();
 }
 
+void CudaGraph::release() {
+  c10::cuda::device_synchronize();  // it may be running
+  captured_.reset();
+}
+
 void use_own_stream(at::Device device) {
   c10::cuda::device_synchronize();
   // The streams of saves and of communication are of the other pool: none of them is this one.

@@ -21,6 +21,8 @@ class CudaGraph {
   void capture(const std::function<void()>& f);
   /// Enqueues it all on the current stream.
   void replay();
+  /// Waits for the device and forgets what was recorded. Until then work outside of graphs cannot use their memory.
+  void release();
 
   /// Memory of the pool that `f` used at most, on top of what was allocated before.
   std::int64_t peak_bytes() const { return peak_bytes_; }

@@ -41,10 +41,24 @@ test::Subject dropout_subject(std::int64_t T, std::int64_t D) {
           {test::normal({T, D}, 1)}};
 }
 
+/// Rows of whole vectors, as those of a model are: they have a kernel of their own on a GPU.
+test::Subject dropout_and_residual_subject(std::int64_t T, std::int64_t D) {
+  const auto place = [=](at::Device device) { return some_place(T, 2 * D, D, device); };
+  return {text("dropout and residual [", T, ", ", D, "]"),
+          [=](const test::Tensors& in) { return dropout(in[0], 0.25, kKey, place(in[0].device()), in[1]); },
+          [=](const test::Tensors& in) { return in[0] * plain_mask(0.25, kKey, place(at::kCPU), D) / 0.75 + in[1]; },
+          {test::normal({T, D}, 1), test::normal({T, D}, 2)}};
+}
+
 TEST(Dropout, EqualsThePlainFormula) {
   for (const std::int64_t D : {1, 2, 3, 7, 37}) test::expect_all(dropout_subject(5, D));
   test::expect_all(dropout_subject(67, 257));
   test::expect_equals_plain(dropout_subject(0, 7));
+}
+
+TEST(Dropout, WithAResidualEqualsThePlainFormula) {
+  for (const std::int64_t D : {1, 3, 8, 64, 256, 1000}) test::expect_all(dropout_and_residual_subject(5, D));
+  test::expect_equals_plain(dropout_and_residual_subject(0, 8));
 }
 
 TEST(Dropout, OfAPartIsThePartOfTheWhole) {

@@ -27,8 +27,10 @@ struct Embedding : torch::autograd::Function<Embedding> {
         value_VD.index_add_(0, ids_T, dy_TD.to(value_VD.scalar_type()));
         return;
       }
-      // On CUDA index_add_ adds in arbitrary order, and index_put_ rounds after each row; this function does neither.
-      const at::Tensor sum_VD = at::embedding_dense_backward(dy_TD.contiguous(), ids_T, value_VD.size(0), -1, false);
+      // On CUDA index_add_ adds in arbitrary order. This function does not, but rounds partial sums to its own dtype:
+      // it is given that of the gradient.
+      const at::Tensor wide_TD = dy_TD.to(value_VD.scalar_type()).contiguous();
+      const at::Tensor sum_VD = at::embedding_dense_backward(wide_TD, ids_T, value_VD.size(0), -1, false);
       is_empty ? value_VD.copy_(sum_VD) : value_VD.add_(sum_VD);
     });
     return {dweight_VD, at::Tensor()};

@@ -165,11 +165,15 @@ TEST_F(RandomShapes, Rope) {
 TEST_F(RandomShapes, Dropout) {
   for (int i = 0; i < shapes_; ++i) {
     const at::ScalarType type = dtype();
-    const std::int64_t T = between(1, 60), D = between(1, 300);
+    const std::int64_t T = between(1, 60), D = width(300);
     const at::Tensor rows = at::randint(0, 1'000'000, {T}, at::kLong);
-    same(text("dropout of [", T, ", ", D, "] ", type), type, {values({T, D}, type)}, [&](const Inputs& in) {
-      return dropout(in[0], 0.3, dropout_key(3, "test"), {.rows = rows.to(in[0].device()), .row_width = D});
-    });
+    Inputs inputs{values({T, D}, type)};
+    if (between(0, 1)) inputs.push_back(values({T, D}, type));
+    same(text("dropout of [", T, ", ", D, "] ", type, inputs.size() > 1 ? " and residual" : ""), type, inputs,
+         [&](const Inputs& in) {
+           return dropout(in[0], 0.3, dropout_key(3, "test"), {.rows = rows.to(in[0].device()), .row_width = D},
+                          in.size() > 1 ? in[1] : at::Tensor());
+         });
   }
 }
 

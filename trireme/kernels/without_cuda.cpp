@@ -30,6 +30,7 @@ CudaGraph::CudaGraph() = default;
 CudaGraph::~CudaGraph() = default;
 void CudaGraph::capture(const std::function<void()>&) { no_cuda("CUDA graph"); }
 void CudaGraph::replay() { no_cuda("CUDA graph"); }
+void CudaGraph::release() { no_cuda("CUDA graph"); }
 void use_own_stream(at::Device) { no_cuda("use_own_stream"); }
 
 bool has_fused_matmul(const at::Tensor&, const at::Tensor&) { return false; }

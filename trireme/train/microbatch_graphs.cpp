@@ -52,8 +52,10 @@ bool uses_graphs(const Config& config, at::Device device, bool own_family) {
 MicrobatchGraphs::Done MicrobatchGraphs::run(const Microbatch& microbatch, bool first,
                                              const at::Tensor& loss_gradient) {
   const ForwardContext& context = microbatch.context;
-  // The number of documents, and with it the sizes of kernels, differs from one microbatch to the next.
-  if (context.document_bounds.defined()) return {work_(microbatch, loss_gradient), false};
+  // The number of documents, and with it the sizes of kernels, differs from one microbatch to the next. With some
+  // microbatches in graphs and others not, each kind would need memory for its activations.
+  if (context.document_bounds.defined() && !std::exchange(has_documents_, true)) release();
+  if (has_documents_) return {work_(microbatch, loss_gradient), false};
   Recorded& it = known_[{context.batch, context.length, first, context.document_positions_T.defined()}];
   if (it.last_step != context.step) ++it.steps;
   it.last_step = context.step;
@@ -71,6 +73,12 @@ MicrobatchGraphs::Done MicrobatchGraphs::run(const Microbatch& microbatch, bool 
   it.graph->replay();
   after_replay_();
   return {it.loss, !is_new};
+}
+
+void MicrobatchGraphs::release() {
+  for (auto& [shape, it] : known_)
+    if (it.graph) it.graph->release();
+  known_.clear();
 }
 
 void MicrobatchGraphs::record(Recorded& it, const Microbatch& microbatch, const at::Tensor& loss_gradient) {

@@ -36,6 +36,10 @@ class MicrobatchGraphs {
   /// `first`: of its step; the others add to the gradients.
   Done run(const Microbatch& microbatch, bool first, const at::Tensor& loss_gradient);
 
+  /// Gives back the memory of the graphs, which nothing else can use: ahead of a step that runs as it is. Shapes are
+  /// recorded anew when they come again.
+  void release();
+
   /// Memory that replays since the last call have used, beside what counts as allocated.
   std::int64_t take_hidden_bytes() { return std::exchange(hidden_bytes_, 0); }
 
@@ -58,6 +62,7 @@ class MicrobatchGraphs {
   const std::function<void()> after_replay_;
   const at::Device device_;
   std::map<Shape, Recorded> known_;
+  bool has_documents_ = false;
   std::int64_t hidden_bytes_ = 0;
 };
 

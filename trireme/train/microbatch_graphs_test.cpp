@@ -64,6 +64,35 @@ TEST(MicrobatchGraphs, OnIsRefusedWithTheReason) {
   EXPECT_TRUE(has(why([](Config&) {}, kGraphGpu, true), "one's own"));
 }
 
+Microbatch microbatch_of(std::int64_t step, const at::TensorOptions& options) {
+  Microbatch microbatch;
+  microbatch.ids_T = at::full({8}, step, options);
+  microbatch.targets_T = at::zeros({8}, options);
+  microbatch.context = {.step = step,
+                        .batch = 2,
+                        .length = 4,
+                        .samples_T = at::zeros({8}, options),
+                        .positions_T = at::zeros({8}, options)};
+  return microbatch;
+}
+
+TEST(MicrobatchGraphs, NothingIsRecordedOnceDocumentsAppear) {
+  const at::TensorOptions options(at::kLong);  // a CPU cannot record
+  std::int64_t calls = 0;
+  MicrobatchGraphs graphs(
+      [&](const Microbatch&, const at::Tensor&) {
+        ++calls;
+        return at::zeros({});
+      },
+      [] {}, at::kCPU);
+  for (std::int64_t step = 1; step <= 6; ++step) {
+    Microbatch microbatch = microbatch_of(step, options);
+    if (step == 2) microbatch.context.document_bounds = at::zeros({3}, at::kInt);
+    EXPECT_FALSE(graphs.run(microbatch, true, at::ones({})).replayed);
+    EXPECT_EQ(calls, step);
+  }
+}
+
 TEST(MicrobatchGraphs, ReplayWithNewTokens) {
   if (!at::hasCUDA()) GTEST_SKIP() << "no GPU";
   kernels::use_own_stream(kGraphGpu);
@@ -78,23 +107,22 @@ TEST(MicrobatchGraphs, ReplayWithNewTokens) {
         return loss;
       },
       [&] { ++replays; }, kGraphGpu);
-  for (int step = 1; step <= 6; ++step) {
-    Microbatch microbatch;
-    microbatch.ids_T = at::full({8}, step, options);
-    microbatch.targets_T = at::zeros({8}, options);
-    microbatch.context = {.step = step,
-                          .batch = 2,
-                          .length = 4,
-                          .samples_T = at::zeros({8}, options),
-                          .positions_T = at::zeros({8}, options)};
-    const MicrobatchGraphs::Done done =
-        graphs.run(microbatch, true, at::full({}, 0.5 * step, options.dtype(at::kDouble)));
-    EXPECT_EQ(done.loss.item<double>(), 8 * step);
-    EXPECT_EQ(sum.item<double>(), 4 * step * step);
-    EXPECT_EQ(done.replayed, step > 3);
-  }
+  const auto steps = [&](int first, int last) {
+    for (int step = first; step <= last; ++step) {
+      const MicrobatchGraphs::Done done =
+          graphs.run(microbatch_of(step, options), true, at::full({}, 0.5 * step, options.dtype(at::kDouble)));
+      EXPECT_EQ(done.loss.item<double>(), 8 * step);
+      EXPECT_EQ(sum.item<double>(), 4 * step * step);
+      EXPECT_EQ(done.replayed, step > first + 2);
+    }
+  };
+  steps(1, 6);
   EXPECT_EQ(calls, 3) << "two as they are, and the recording";
   EXPECT_EQ(replays, 4);
+  graphs.release();
+  steps(7, 12);
+  EXPECT_EQ(calls, 6) << "recorded anew";
+  EXPECT_EQ(replays, 8);
 }
 
 }  // namespace

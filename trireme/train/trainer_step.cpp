@@ -70,6 +70,7 @@ std::unique_ptr<Trainer::StepInFlight> Trainer::start_step(std::int64_t step, st
   const ForwardHooks hooks{.probe = {},
                            .auxiliary_factor = auxiliary_factor(step, result.scale),
                            .auxiliary_loss = [&](const at::Tensor& sum) { auxiliary_sum += sum; }};
+  if (is_traced(step)) release_graphs();
   MicrobatchGraphs* const graphs = is_traced(step) ? nullptr : model_->graphs();
   if (graphs) zero().finish_gathers();
   outcome = model_->executor().run(
@@ -119,6 +120,11 @@ std::unique_ptr<Trainer::StepInFlight> Trainer::start_step(std::int64_t step, st
                                     .auxiliary_sum = auxiliary_sum},
                                    mesh_);
   return now;
+}
+
+/// Ahead of work that does not use them, and could not use their memory either.
+void Trainer::release_graphs() {
+  if (MicrobatchGraphs* const graphs = model_->graphs()) graphs->release();
 }
 
 /// Waits for the device.
@@ -231,6 +237,7 @@ double Trainer::validate(std::int64_t done) {
 [[noreturn]] void Trainer::stop_non_finite(const StepInFlight& of, const StepResult& result) {
   const std::int64_t step = of.step;
   zero().finish_gathers();
+  release_graphs();
   const std::vector<Microbatch> microbatches = batches_->take(step);
   const auto microbatch = [&](int m) -> const Microbatch& { return microbatches[static_cast<std::size_t>(m)]; };
   const std::string origin = find_non_finite(
