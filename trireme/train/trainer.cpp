@@ -38,7 +38,7 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
       lr_(lr_options(config_)),
       non_finite_(config::parse_non_finite(config_.checks.non_finite)),
       tracer_(config_.profiler.steps, io_.folder / config_.profiler.dir, context.world(),
-              context.device().is_cuda() ? "nccl" : "gloo", memory_),
+              context.device().is_cuda() ? "nccl" : "gloo", memory_, context.device()),
       random_(RandomSource::of_process(static_cast<std::uint64_t>(config_.run.seed))) {
   if (context.device().is_cuda() && config_.profiler.memory_snapshot != "never") record_device_memory();
   if (context.rank() == 0) own_ = std::make_unique<OwnFolder>(io_.folder, io_.warnings);

@@ -33,8 +33,10 @@ class UnitTrace::Hooks final : public UnitHooks {
  private:
   void note(UnitEvent::Kind kind, std::size_t unit) {
     if (trace_.memory_ == nullptr) return;
-    trace_.events_.push_back({kind, first_unit_ + unit, steady_ns()});
-    trace_.samples_.push_back(trace_.memory_->sample());
+    trace_.samples_.push_back(trace_.memory_->sample());  // not after the mark, which it belongs to
+    const std::int64_t now = steady_ns();
+    trace_.events_.push_back({kind, first_unit_ + unit, now});
+    trace_.clock_->mark(now);
   }
 
   UnitTrace& trace_;
@@ -52,10 +54,11 @@ UnitHooks& UnitTrace::around(UnitHooks& hooks, const UnitPlan& plan) {
   return *chunks_.back();
 }
 
-void UnitTrace::start(const DeviceMemory& memory) {
+void UnitTrace::start(const DeviceMemory& memory, DeviceClock& clock) {
   events_.clear();
   samples_ = {memory.sample()};
   memory_ = &memory;
+  clock_ = &clock;
 }
 
 std::vector<UnitEvent> UnitTrace::take() {

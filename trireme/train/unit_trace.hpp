@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "trireme/nn/unit.hpp"
+#include "trireme/train/device_clock.hpp"
 #include "trireme/train/device_memory.hpp"
 
 namespace trireme {
@@ -30,8 +31,9 @@ class UnitTrace {
   /// Whether libtorch's profiler is told of the units, as annotations around their forward.
   void annotate(bool on) { annotates_ = on; }
 
-  /// From now on events, and the memory at each of them, are noted, without those of before. `memory` must outlive it.
-  void start(const DeviceMemory& memory);
+  /// From now on events, and the memory at each of them, are noted, without those of before, and the device is marked.
+  /// Both must outlive it.
+  void start(const DeviceMemory& memory, DeviceClock& clock);
   /// Stops, and returns the events.
   std::vector<UnitEvent> take();
   std::vector<MemorySample> take_memory();
@@ -44,6 +46,7 @@ class UnitTrace {
   std::vector<std::unique_ptr<Hooks>> chunks_;
   std::vector<std::string> names_;
   const DeviceMemory* memory_ = nullptr;  // nullptr: off
+  DeviceClock* clock_ = nullptr;          // with memory_
   bool annotates_ = false;
   std::vector<UnitEvent> events_;
   std::vector<MemorySample> samples_;
