@@ -13,7 +13,7 @@ Exit code 1 unless
   one, so only the same recipe is compared there,
 - the first 20 losses in float32 are within 0.1 % of PyTorch's,
 - two NCCL ranks that share the GPU are within 0.5 % of one, in the first 20 steps,
-- with cuda.deterministic, CUDA graphs on and off give the same bits, and twice the same,
+- with cuda.deterministic, CUDA graphs on and off give the same bits, and twice the same; on and off also with dropout, and with each recompute mode,
 - fp8 is within 1 % of bf16 at the end,
 - the model learns."""
 import json
@@ -135,9 +135,16 @@ def main():
 
         one = ours(trireme, folder, "one", STEPS, 1)
         fp8 = ours(trireme, folder, "fp8", STEPS, 1, flags=("--precision.matmul", "fp8"))
-        exact = [[record["loss_hex"] if "loss_hex" in record else record["loss"] for record in
-                  ours(trireme, folder, name, 40, 1, flags=("--cuda.deterministic", "true", "--cuda.graphs", graphs))]
-                 for name, graphs in (("graphs", "on"), ("eager", "off"), ("again", "on"))]
+
+        def exact(name, graphs, steps, flags=()):
+            return [record["loss_hex"] for record in
+                    ours(trireme, folder, name, steps, 1, flags=("--cuda.deterministic", "true", "--cuda.graphs", graphs, *flags))]
+
+        on, off, again = (exact(name, graphs, 40) for name, graphs in (("graphs", "on"), ("eager", "off"), ("again", "on")))
+        unlike = [name for name, flags in (("dropout", ("--model.resid_pdrop", "0.1", "--model.embd_pdrop", "0.1")),
+                                           ("selective", ("--activation_checkpoint.mode", "selective")),
+                                           ("full", ("--activation_checkpoint.mode", "full")))
+                  if exact(f"{name}-on", "on", 12, flags) != exact(f"{name}-off", "off", 12, flags)]
         two = ours(trireme, folder, "two", COMPARED, 2)
         whole = ours(trireme, folder, "float32", COMPARED, 1, "float32")
         reference, _, _ = theirs(folder, batches, STEPS, "bfloat16")
@@ -165,10 +172,12 @@ def main():
             wrong.append(f"step {step + 1}: float32 {d} against PyTorch's {e}")
         if abs(c / a - 1) > 0.005:
             wrong.append(f"step {step + 1}: two ranks {c}, one {a}")
-    print("cuda.deterministic, 40 steps: graphs on and off " + ("are identical" if exact[0] == exact[1] else "DIFFER")
-          + ", twice " + ("identical" if exact[0] == exact[2] else "DIFFERENT"))
-    if exact[0] != exact[1] or exact[0] != exact[2]:
+    print("cuda.deterministic, 40 steps: graphs on and off " + ("are identical" if on == off else "DIFFER")
+          + ", twice " + ("identical" if on == again else "DIFFERENT")
+          + "; with dropout, selective and full recompute, 12 steps: " + (f"DIFFER with {unlike}" if unlike else "identical"))
+    if on != off or on != again:
         wrong.append("cuda.deterministic: losses of graphs on, off, on again differ")
+    wrong += [f"cuda.deterministic, {name}: losses of graphs on and off differ" for name in unlike]
     if abs(fp8[-1]["loss"] / one[-1]["loss"] - 1) > 0.01:
         wrong.append(f"fp8: {fp8[-1]['loss']} at the end, bf16 {one[-1]['loss']}")
     mean = lambda records: sum(record["loss"] for record in records) / len(records)
