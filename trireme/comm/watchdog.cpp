@@ -295,8 +295,9 @@ CommError Watchdog::explain(const Membership& members, const CallRecord& record,
   const std::string what = text(record.what(), " #", record.seq, " on group ", members.str());
   if (waiting)
     return {CommError::Kind::hang_or_mismatch,
+            // What this rank waited until it was scheduled again is in `end`.
             text(what, " timed out ", late ? std::string() : text("on ", late_elsewhere, ", here "), "after ",
-                 seconds(waited),
+                 seconds(late ? record.limit_s : waited),
                  absent.asked == 0 ? std::string() : text(": ", absent.came, " of ", absent.asked, " ranks arrived"),
                  absent.words, "\n  fix: ",
                  absent.asked == 0 ? "check the network of this host, and the process that hosts the store"
