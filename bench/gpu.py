@@ -240,6 +240,12 @@ def table(results, peak):
     return "\n".join(lines)
 
 
+def commit():
+    """Of these sources; "unknown" where they are without their history."""
+    found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent)
+    return found.stdout.strip() or "unknown"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("trireme", type=lambda word: Path(word).resolve())
@@ -286,8 +292,9 @@ def main():
                       f"and attention {trace['products_ms']:.1f}; in the whole trace the host waited: {trace['waits'] or 'never'}")
                 for kernel, count, ms in trace["kernels"][:24]:
                     print(f"    {ms:8.3f} ms per step {count:7.1f} x  {kernel}")
-    (options.out / "gpu.json").write_text(json.dumps(dict(device=name, rows=results), indent=1) + "\n")
-    (options.out / "gpu.md").write_text(f"{name}\n\n{table(results, peak)}\n")
+    when = time.strftime("%Y-%m-%d", time.gmtime())
+    (options.out / "gpu.json").write_text(json.dumps(dict(device=name, date=when, commit=commit(), rows=results), indent=1) + "\n")
+    (options.out / "gpu.md").write_text(f"{name}, {when}, commit {commit()}\n\n{table(results, peak)}\n")
     figure(results, options.out / "gpu.svg")
     print(table(results, peak))
 
