@@ -6,11 +6,12 @@ usage: gpt2_training.py TRIREME SAMPLES_TOOL
 Exit code 1 unless
 - every loss in bf16 is within 1 % of PyTorch's with the same recipe (weights and activations in bf16, float32 master weights), the first 20 and the
   last one within 0.1 %,
-- every loss in bf16 is within 1 % of PyTorch's with autocast (products in bf16 of float32 weights), the first 20 within 0.1 %,
+- every loss in bf16 is within 1 % of PyTorch's with autocast (products in bf16 of float32 weights), the first 20 and the last one within 0.1 %.
+  Rounding is amplified after about 100 steps: PyTorch with autocast and PyTorch with weights in bf16, in one or two micro-batches, differ from each
+  other by 0.03 to 0.19 % at the last one, so this bound may be missed without a fault,
 - every loss in bf16 is within 1 % of PyTorch's in float32,
-- next to each of the three, the mean of the last 100 losses is within 0.1 %. Rounding is amplified after about 100 steps: PyTorch with autocast and
-  PyTorch with weights in bf16, in one or two micro-batches, differ from each other by up to 0.63 % at single steps and by 0.03 to 0.19 % at the last
-  one, so only the same recipe is compared there,
+- the losses in bf16 are no farther from PyTorch's float32 than PyTorch's own with weights and activations in bf16, or within 0.1 % of it,
+- next to each of the three, the mean of the last 100 losses is within 0.1 %,
 - the first 20 losses in float32 are within 0.1 % of PyTorch's,
 - two NCCL ranks that share the GPU are within 0.5 % of one, in the first 20 steps,
 - with cuda.deterministic, CUDA graphs on and off give the same bits, and twice the same; on and off also with dropout, and with each recompute mode,
@@ -161,11 +162,16 @@ def main():
         drift = last(losses) / last(values) - 1
         print(f"ours next to PyTorch's {name}: at most {max(differences):.1e}, in the first {COMPARED} steps {max(differences[:COMPARED]):.1e}, "
               f"at step {STEPS} {differences[-1]:.1e}, mean of the last 100 {drift:+.1e}")
-        tight = {"bf16 weights": [*range(COMPARED), STEPS - 1], "autocast": range(COMPARED), "float32": ()}[name]
+        tight = () if name == "float32" else [*range(COMPARED), STEPS - 1]
         wrong += [f"step {step + 1}: {losses[step]} next to PyTorch's {values[step]} ({name})"
                   for step in range(STEPS) if differences[step] > (0.001 if step in tight else 0.01)]
         if abs(drift) > 0.001:
             wrong.append(f"mean of the last 100 losses: {last(losses)} next to PyTorch's {last(values)} ({name})")
+    to_float32 = {name: max(abs(a / b - 1) for a, b in zip(values, reference32))
+                  for name, values in (("ours", losses), ("bf16 weights", reference), ("autocast", autocast))}
+    print("largest difference to PyTorch's float32: " + ", ".join(f"{name} {value:.1e}" for name, value in to_float32.items()))
+    if to_float32["ours"] > max(to_float32["bf16 weights"], 0.001):  # less than that is chance
+        wrong.append(f"{to_float32['ours']:.1e} away from PyTorch's float32, PyTorch's bf16 {to_float32['bf16 weights']:.1e}")
     for step in range(COMPARED):
         a, c, d, e = one[step]["loss"], two[step]["loss"], whole[step]["loss"], reference32[step]
         if abs(d / e - 1) > 0.001:
