@@ -1,6 +1,7 @@
 #include "trireme/kernels/optimizer_step.hpp"
 
 #include <cmath>
+#include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/isnan.h>
@@ -138,6 +139,29 @@ at::Tensor scaled_gradient(const StepSlices& slices, const GradientFactor& facto
   return factor.value.defined() ? g * factor.value.to(g.scalar_type()) : g;
 }
 
+void adam_on_cpu(const StepSlices& slices, const at::Tensor& m, const at::Tensor& v, const AdamNumbers& numbers,
+                 const GradientFactor& factor) {
+  const double scale = number_of(factor);
+  if (std::isnan(scale)) return;
+  const auto run = [&]<class W>(W) {
+    by_dtype_beside<W>("adam_step", slices.gradient, [&]<class G>(G) {
+      by_dtype_beside<W>("adam_step", m, [&]<class M>(M) {
+        by_dtype_beside<W>("adam_step", slices.model, [&]<class C>(C) {
+          W* const w = data_of<W>(slices.weight);
+          G* const g = data_of<G>(slices.gradient);
+          M *const first = data_of<M>(m), *const second = data_of<M>(v);
+          C* const copy = data_of<C>(slices.model);
+          const AdamTerms<W> terms(numbers, scale);
+          over_elements(slices.weight.numel(), [&](std::int64_t a, std::int64_t b) {
+            adam_part(w + a, g + a, first + a, second + a, behind(copy, a), terms, b - a);
+          });
+        });
+      });
+    });
+  };
+  slices.weight.scalar_type() == at::kDouble ? run(double{}) : run(float{});
+}
+
 // On GPUs: a sequence of ATen operations.
 void sgd_elsewhere(const StepSlices& slices, const at::Tensor& u, const SgdNumbers& n, const GradientFactor& factor) {
   const at::Tensor& w = slices.weight;
@@ -155,35 +179,34 @@ void sgd_elsewhere(const StepSlices& slices, const at::Tensor& u, const SgdNumbe
 
 void adam_step(const StepSlices& slices, const at::Tensor& m, const at::Tensor& v, const AdamNumbers& numbers,
                const GradientFactor& factor) {
-  check_slices("adam_step", slices, {&m, &v});
-  require(m.defined() && v.defined() && numbers.step >= 1, "adam_step: step ", numbers.step,
-          ": moments are needed, and a step from 1 on");
-  if (!slices.weight.is_cpu()) {
-    const AdamTerms<double> t(numbers, 1);
-    return adam_on_cuda(slices, m, v, {t.decay, t.l2, t.beta1, t.rest1, t.beta2, t.rest2, t.rate, t.root, t.eps},
-                        factor);
+  const AdamSlice one{slices, m, v, numbers.weight_decay};
+  adam_steps(std::span(&one, 1), numbers, factor);
+}
+
+void adam_steps(std::span<const AdamSlice> slices, AdamNumbers numbers, const GradientFactor& factor) {
+  if (slices.empty()) return;
+  for (const AdamSlice& slice : slices) {
+    check_slices("adam_step", slice.values, {&slice.m, &slice.v});
+    require(slice.m.defined() && slice.v.defined() && numbers.step >= 1, "adam_step: step ", numbers.step,
+            ": moments are needed, and a step from 1 on");
+    require(slice.v.scalar_type() == slice.m.scalar_type(), "adam_step: moments of dtypes ", slice.m.scalar_type(),
+            " and ", slice.v.scalar_type());
   }
-  const double scale = number_of(factor);
-  if (std::isnan(scale)) return;
-  const auto run = [&]<class W>(W) {
-    by_dtype_beside<W>("adam_step", slices.gradient, [&]<class G>(G) {
-      by_dtype_beside<W>("adam_step", m, [&]<class M>(M) {
-        require(v.scalar_type() == m.scalar_type(), "adam_step: moments of dtypes ", m.scalar_type(), " and ",
-                v.scalar_type());
-        by_dtype_beside<W>("adam_step", slices.model, [&]<class C>(C) {
-          W* const w = data_of<W>(slices.weight);
-          G* const g = data_of<G>(slices.gradient);
-          M *const first = data_of<M>(m), *const second = data_of<M>(v);
-          C* const copy = data_of<C>(slices.model);
-          const AdamTerms<W> terms(numbers, scale);
-          over_elements(slices.weight.numel(), [&](std::int64_t a, std::int64_t b) {
-            adam_part(w + a, g + a, first + a, second + a, behind(copy, a), terms, b - a);
-          });
-        });
-      });
-    });
+  const auto with_decay = [&numbers](double weight_decay) {
+    numbers.weight_decay = weight_decay;
+    return numbers;
   };
-  slices.weight.scalar_type() == at::kDouble ? run(double{}) : run(float{});
+  if (!slices[0].values.weight.is_cpu()) {
+    std::vector<AdamDecay> decays;
+    for (const AdamSlice& slice : slices) {
+      const AdamTerms<double> t(with_decay(slice.weight_decay), 1);
+      decays.push_back({t.decay, t.l2});
+    }
+    const AdamTerms<double> t(numbers, 1);
+    return adam_on_cuda(slices, decays, {t.beta1, t.rest1, t.beta2, t.rest2, t.rate, t.root, t.eps}, factor);
+  }
+  for (const AdamSlice& slice : slices)
+    adam_on_cpu(slice.values, slice.m, slice.v, with_decay(slice.weight_decay), factor);
 }
 
 void sgd_step(const StepSlices& slices, const at::Tensor& u, const SgdNumbers& numbers, const GradientFactor& factor) {

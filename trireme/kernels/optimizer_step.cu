@@ -1,5 +1,7 @@
 // optimizer_step.cpp as a CUDA kernel: every array is read and written once. Memory-bound, so elements are converted by
 // a branch on their dtype, which is uniform over all threads, instead of by one kernel per combination.
+#include <array>
+
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -10,7 +12,6 @@ namespace trireme::kernels::detail {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kMostBlocks = 1 << 16;
 
 /// An array of any float dtype, or none.
 struct Array {
@@ -19,6 +20,7 @@ struct Array {
 
   explicit Array(const at::Tensor& x)
       : data(x.defined() ? x.mutable_data_ptr() : nullptr), dtype(x.defined() ? x.scalar_type() : at::kFloat) {}
+  __device__ Array(void* data_, at::ScalarType dtype_) : data(data_), dtype(dtype_) {}
 
   template <class W>
   __device__ W load(std::int64_t i) const {
@@ -89,15 +91,40 @@ __device__ void adam_element(W& w, W gradient, W& m, W& v, const Terms<W>& t) {
   w = w * t.decay - m * t.rate / (sqrt(v) * t.root + t.eps);
 }
 
+constexpr int kMostSlices = 32;
+constexpr std::int64_t kChunk = 2 * kThreads * kEach;  // elements of a thread block
+
+/// The slices of a launch, as an argument of the kernel: no copy to the device is waited for.
 template <class W>
-__global__ void adam(Array weight, Array gradient, Array first, Array second, Array model, Array factor, Terms<W> t,
-                     std::int64_t n, bool aligned) {
+struct Slices {
+  void *weight[kMostSlices], *gradient[kMostSlices], *first[kMostSlices], *second[kMostSlices], *model[kMostSlices];
+  std::int64_t numel[kMostSlices];
+  std::int64_t end[kMostSlices];  // thread blocks of this slice and those before
+  W decay[kMostSlices], l2[kMostSlices];
+  bool aligned[kMostSlices];
+  int count = 0;
+  at::ScalarType weight_dtype = at::kFloat, gradient_dtype = at::kFloat, moment_dtype = at::kFloat,
+                 model_dtype = at::kFloat;
+};
+
+template <class W>
+__global__ void adam(const Slices<W> all, Array factor, Terms<W> t) {
   const W scale = factor.data ? factor.load<W>(0) : W{1};
   if (isnan(scale)) return;  // the step is skipped
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  const std::int64_t fours = aligned ? n / kEach : 0;
-  for (std::int64_t i = thread * kEach; i < fours * kEach; i += stride * kEach) {
+  int s = 0;
+  while (blockIdx.x >= all.end[s]) ++s;
+  t.decay = all.decay[s];
+  t.l2 = all.l2[s];
+  const Array weight(all.weight[s], all.weight_dtype), gradient(all.gradient[s], all.gradient_dtype),
+      first(all.first[s], all.moment_dtype), second(all.second[s], all.moment_dtype),
+      model(all.model[s], all.model_dtype);
+  const std::int64_t begin = (blockIdx.x - (s > 0 ? all.end[s - 1] : 0)) * kChunk,
+                     end = min(all.numel[s], begin + kChunk),
+                     fours_end = all.aligned[s] ? begin + (end - begin) / kEach * kEach : begin;
+#pragma unroll
+  for (int turn = 0; turn < kChunk / (kThreads * kEach); ++turn) {
+    const std::int64_t i = begin + (turn * kThreads + threadIdx.x) * kEach;
+    if (i >= fours_end) break;
     W w[kEach], g[kEach], m[kEach], v[kEach];
     load_four(weight, i, w);
     load_four(gradient, i, g);
@@ -110,7 +137,7 @@ __global__ void adam(Array weight, Array gradient, Array first, Array second, Ar
     store_four(weight, i, w);
     if (model.data) store_four(model, i, w);
   }
-  for (std::int64_t i = fours * kEach + thread; i < n; i += stride) {
+  for (std::int64_t i = fours_end + threadIdx.x; i < end; i += kThreads) {
     W w = weight.load<W>(i), m = first.load<W>(i), v = second.load<W>(i);
     adam_element(w, gradient.load<W>(i) * scale, m, v, t);
     first.store(i, m);
@@ -120,36 +147,74 @@ __global__ void adam(Array weight, Array gradient, Array first, Array second, Ar
   }
 }
 
+void* data_of(const at::Tensor& x) { return x.defined() ? x.mutable_data_ptr() : nullptr; }
+at::ScalarType dtype_of(const at::Tensor& x) { return x.defined() ? x.scalar_type() : at::kFloat; }
+
+/// Whether all arrays begin at a multiple of four elements.
+bool is_aligned(const AdamSlice& slice) {
+  for (const at::Tensor* x : {&slice.values.weight, &slice.values.gradient, &slice.m, &slice.v, &slice.values.model}) {
+    const std::size_t unit = x->defined() ? kEach * static_cast<std::size_t>(x->element_size()) : 1;
+    if (reinterpret_cast<std::uintptr_t>(data_of(*x)) % unit != 0) return false;
+  }
+  return true;
+}
+
 template <class W>
-void launch(const StepSlices& slices, const at::Tensor& m, const at::Tensor& v, const AdamFactors& f,
+void launch(std::span<const AdamSlice> slices, std::span<const AdamDecay> decays, const AdamFactors& f,
             const GradientFactor& factor) {
-  const std::int64_t n = slices.weight.numel();
-  if (n == 0) return;
-  const c10::cuda::CUDAGuard guard(slices.weight.device());
-  bool aligned = true;
-  for (const at::Tensor* x : {&slices.weight, &slices.gradient, &m, &v, &slices.model})
-    aligned = aligned && (!x->defined() || reinterpret_cast<std::uintptr_t>(x->data_ptr()) %
-                                                   (kEach * static_cast<std::size_t>(x->element_size())) ==
-                                               0);
-  const std::int64_t threads = aligned ? (n + kEach - 1) / kEach : n;
-  const std::int64_t blocks = std::min((threads + kThreads - 1) / kThreads, kMostBlocks);
-  const Terms<W> terms{static_cast<W>(f.decay), static_cast<W>(f.l2),    static_cast<W>(f.beta1),
-                       static_cast<W>(f.rest1), static_cast<W>(f.beta2), static_cast<W>(f.rest2),
-                       static_cast<W>(f.rate),  static_cast<W>(f.root),  static_cast<W>(f.eps)};
-  adam<W><<<static_cast<unsigned>(blocks), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(
-      Array(slices.weight), Array(slices.gradient), Array(m), Array(v), Array(slices.model), Array(factor.value), terms,
-      n, aligned);
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  const c10::cuda::CUDAGuard guard(slices[0].values.weight.device());
+  const Terms<W> terms{W{1},
+                       W{0},
+                       static_cast<W>(f.beta1),
+                       static_cast<W>(f.rest1),
+                       static_cast<W>(f.beta2),
+                       static_cast<W>(f.rest2),
+                       static_cast<W>(f.rate),
+                       static_cast<W>(f.root),
+                       static_cast<W>(f.eps)};
+  Slices<W> next;
+  const auto start = [&] {
+    if (next.count == 0) return;
+    adam<W><<<static_cast<unsigned>(next.end[next.count - 1]), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(
+        next, Array(factor.value), terms);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    next.count = 0;
+  };
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    const AdamSlice& slice = slices[i];
+    const StepSlices& x = slice.values;
+    if (x.weight.numel() == 0) continue;
+    const std::array dtypes{dtype_of(x.weight), dtype_of(x.gradient), dtype_of(slice.m), dtype_of(x.model)};
+    if (next.count == kMostSlices ||
+        dtypes != std::array{next.weight_dtype, next.gradient_dtype, next.moment_dtype, next.model_dtype})
+      start();
+    next.weight_dtype = dtypes[0];
+    next.gradient_dtype = dtypes[1];
+    next.moment_dtype = dtypes[2];
+    next.model_dtype = dtypes[3];
+    const int s = next.count++;
+    next.weight[s] = data_of(x.weight);
+    next.gradient[s] = data_of(x.gradient);
+    next.first[s] = data_of(slice.m);
+    next.second[s] = data_of(slice.v);
+    next.model[s] = data_of(x.model);
+    next.numel[s] = x.weight.numel();
+    next.end[s] = (x.weight.numel() + kChunk - 1) / kChunk + (s > 0 ? next.end[s - 1] : 0);
+    next.decay[s] = static_cast<W>(decays[i].decay);
+    next.l2[s] = static_cast<W>(decays[i].l2);
+    next.aligned[s] = is_aligned(slice);
+  }
+  start();
 }
 
 }  // namespace
 
-void adam_on_cuda(const StepSlices& slices, const at::Tensor& m, const at::Tensor& v, const AdamFactors& factors,
+void adam_on_cuda(std::span<const AdamSlice> slices, std::span<const AdamDecay> decays, const AdamFactors& factors,
                   const GradientFactor& gradient_factor) {
-  if (slices.weight.scalar_type() == at::kDouble)
-    launch<double>(slices, m, v, factors, gradient_factor);
+  if (slices[0].values.weight.scalar_type() == at::kDouble)
+    launch<double>(slices, decays, factors, gradient_factor);
   else
-    launch<float>(slices, m, v, factors, gradient_factor);
+    launch<float>(slices, decays, factors, gradient_factor);
 }
 
 }  // namespace trireme::kernels::detail

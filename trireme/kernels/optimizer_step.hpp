@@ -2,6 +2,7 @@
 // Fused optimizer updates, one pass over a slice of parameters: gradient scaling, weight decay, moments, weight, and
 // the low-precision copy used by the model.
 #include <cstdint>
+#include <span>
 
 #include <ATen/core/Tensor.h>
 
@@ -33,6 +34,15 @@ struct AdamNumbers {
 /// w <- w - lr / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + eps)
 void adam_step(const StepSlices& slices, const at::Tensor& m, const at::Tensor& v, const AdamNumbers& numbers,
                const GradientFactor& factor = {});
+
+/// What differs between the slices of an update.
+struct AdamSlice {
+  StepSlices values;
+  at::Tensor m, v;
+  double weight_decay = 0;
+};
+/// adam_step of each, with its own decay instead of that in `numbers`; on a GPU many of them in one launch.
+void adam_steps(std::span<const AdamSlice> slices, AdamNumbers numbers, const GradientFactor& factor = {});
 
 struct SgdNumbers {
   double lr = 0, momentum = 0, weight_decay = 0;

@@ -4,13 +4,17 @@
 
 namespace trireme::kernels::detail {
 
-/// Adam's precomputed factors.
+/// Adam's precomputed factors that all slices share.
 struct AdamFactors {
-  double decay, l2, beta1, rest1, beta2, rest2, rate, root, eps;
+  double beta1, rest1, beta2, rest2, rate, root, eps;
+};
+/// Those of one slice.
+struct AdamDecay {
+  double decay, l2;
 };
 
 /// Arguments must be checked by the caller. In a build without CUDA: InternalError.
-void adam_on_cuda(const StepSlices& slices, const at::Tensor& m, const at::Tensor& v, const AdamFactors& factors,
+void adam_on_cuda(std::span<const AdamSlice> slices, std::span<const AdamDecay> decays, const AdamFactors& factors,
                   const GradientFactor& gradient_factor);
 
 }  // namespace trireme::kernels::detail

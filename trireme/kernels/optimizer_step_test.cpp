@@ -120,6 +120,42 @@ TEST(OptimizerStep, IsTheFormulaOnEveryDevice) {
     }
 }
 
+TEST(OptimizerStep, ManySlicesAreUpdatedAsEachAlone) {
+  // More than fit into one launch, of one and of several thread blocks, aligned or not, with and without a copy.
+  const AdamNumbers numbers{.lr = 0.1, .step = 3};
+  for (const at::Device device : test::devices()) {
+    std::vector<AdamSlice> together, alone;
+    for (std::int64_t i = 0; i < 75; ++i) {
+      const std::int64_t n = i % 7 == 0 ? 5000 + i : 3 * i, before = i % 5;
+      const auto some = [&](std::int64_t seed, at::ScalarType dtype) {
+        return test::normal({before + n}, static_cast<int>(10 * i + seed)).to(dtype).to(device).narrow(0, before, n);
+      };
+      const at::ScalarType small = i < 40 ? at::kBFloat16 : at::kHalf;
+      const AdamSlice slice{{some(1, at::kFloat), some(2, small), i % 3 == 0 ? at::Tensor() : some(3, small)},
+                            some(4, at::kFloat),
+                            some(5, at::kFloat).square(),
+                            i % 2 == 0 ? 0.1 : 0.0};
+      const auto copy = [](const at::Tensor& x) { return x.defined() ? x.clone() : x; };
+      together.push_back(slice);
+      alone.push_back({{copy(slice.values.weight), slice.values.gradient, copy(slice.values.model)},
+                       copy(slice.m),
+                       copy(slice.v),
+                       slice.weight_decay});
+    }
+    adam_steps(together, numbers);
+    for (std::size_t i = 0; i < alone.size(); ++i) {
+      AdamNumbers own = numbers;
+      own.weight_decay = alone[i].weight_decay;
+      adam_step(alone[i].values, alone[i].m, alone[i].v, own);
+      EXPECT_TRUE(together[i].values.weight.equal(alone[i].values.weight)) << device << " " << i;
+      EXPECT_TRUE(together[i].m.equal(alone[i].m) && together[i].v.equal(alone[i].v)) << device << " " << i;
+      if (alone[i].values.model.defined()) {
+        EXPECT_TRUE(together[i].values.model.equal(alone[i].values.model)) << device << " " << i;
+      }
+    }
+  }
+}
+
 TEST(OptimizerStep, SaysWhatIsWrong) {
   const at::Tensor w = at::zeros({4}), other = at::zeros({5});
   EXPECT_THAT(message_of<InternalError>([&] { adam_step({w, other, {}}, w, w, {}); }),

@@ -64,7 +64,7 @@ DroppedGradients dropped_gradients_on_cuda(const at::Tensor&, const at::Tensor&,
   no_cuda("dropped_attention");
 }
 
-void adam_on_cuda(const StepSlices&, const at::Tensor&, const at::Tensor&, const AdamFactors&, const GradientFactor&) {
+void adam_on_cuda(std::span<const AdamSlice>, std::span<const AdamDecay>, const AdamFactors&, const GradientFactor&) {
   no_cuda("adam_step");
 }
 

@@ -10,17 +10,19 @@ class Adam final : public Optimizer {
  public:
   explicit Adam(OptimizerOptions options) : options_(std::move(options)) {}
   const std::vector<std::string>& state_names() const override { return names_; }
-  void step(const UpdateSlice& slice, double lr, std::int64_t step,
+  void step(std::span<const UpdateSlice> slices, double lr, std::int64_t step,
             const kernels::GradientFactor& factor) const override {
-    kernels::adam_step(slice.values, slice.states[0], slice.states[1],
-                       {.lr = lr,
-                        .beta1 = options_.beta1,
-                        .beta2 = options_.beta2,
-                        .eps = options_.eps,
-                        .weight_decay = slice.decay ? options_.weight_decay : 0,
-                        .decoupled = options_.kind == OptimizerKind::adamw,
-                        .step = step},
-                       factor);
+    std::vector<kernels::AdamSlice> all;
+    for (const UpdateSlice& slice : slices)
+      all.push_back({slice.values, slice.states[0], slice.states[1], slice.decay ? options_.weight_decay : 0});
+    kernels::adam_steps(all,
+                        {.lr = lr,
+                         .beta1 = options_.beta1,
+                         .beta2 = options_.beta2,
+                         .eps = options_.eps,
+                         .decoupled = options_.kind == OptimizerKind::adamw,
+                         .step = step},
+                        factor);
   }
 
  private:
@@ -34,15 +36,16 @@ class Sgd final : public Optimizer {
     if (options_.momentum != 0) names_.emplace_back("momentum_buffer");
   }
   const std::vector<std::string>& state_names() const override { return names_; }
-  void step(const UpdateSlice& slice, double lr, std::int64_t step,
+  void step(std::span<const UpdateSlice> slices, double lr, std::int64_t step,
             const kernels::GradientFactor& factor) const override {
-    kernels::sgd_step(slice.values, slice.states.empty() ? at::Tensor() : slice.states[0],
-                      {.lr = lr,
-                       .momentum = options_.momentum,
-                       .weight_decay = slice.decay ? options_.weight_decay : 0,
-                       .nesterov = options_.nesterov,
-                       .step = step},
-                      factor);
+    for (const UpdateSlice& slice : slices)
+      kernels::sgd_step(slice.values, slice.states.empty() ? at::Tensor() : slice.states[0],
+                        {.lr = lr,
+                         .momentum = options_.momentum,
+                         .weight_decay = slice.decay ? options_.weight_decay : 0,
+                         .nesterov = options_.nesterov,
+                         .step = step},
+                        factor);
   }
 
  private:

@@ -37,7 +37,7 @@ struct ParamSlice {
 /// zero.
 struct UpdateSlice {
   kernels::StepSlices values;
-  std::span<const at::Tensor> states;  // in the order of state_names()
+  std::vector<at::Tensor> states;      // in the order of state_names()
   std::span<const ParamSlice> params;  // sorted by offset
   bool decay = true;
 };
@@ -49,8 +49,8 @@ class Optimizer {
   virtual const std::vector<std::string>& state_names() const = 0;
   /// Whether this parameter must not be split between ZeRO ranks, because the update is not element-wise.
   virtual bool needs_whole(const std::string& /*name*/, const Shape& /*shape*/) const { return false; }
-  /// `step` counts from 1.
-  virtual void step(const UpdateSlice& slice, double lr, std::int64_t step,
+  /// The slices of a bucket, all at once: on a GPU one launch may update them. `step` counts from 1.
+  virtual void step(std::span<const UpdateSlice> slices, double lr, std::int64_t step,
                     const kernels::GradientFactor& factor) const = 0;
 };
 

@@ -177,7 +177,7 @@ bool Trainer::is_read_at_once(std::int64_t step) const {
   const bool late = context_.device().is_cuda() || io_.late_results;
   return !late || step == begin_ + 1 || step == config_.training.steps || stop_ || is_validated(step) ||
          is_saved(step) || saver_->in_progress() || scale_ || model_->has_biased_routers() || compares_replicas(step) ||
-         is_traced(step);
+         is_traced(step) || is_traced(step + 1);  // nothing of another step is within a trace
 }
 
 bool Trainer::compares_replicas(std::int64_t step) const {

@@ -62,16 +62,16 @@ void ShardedOptimizer::step(double lr, const kernels::GradientFactor& factor) {
   for (std::size_t b = parts_.size(); b-- > 0;) {  // buckets are in backward order
     const Part& part = parts_[b];
     const at::Tensor model = params_.shard(b), gradient = gradients_.shard(b);
+    std::vector<UpdateSlice> slices;
     for (const Run& run : part.runs) {
       const auto slice = [&](const at::Tensor& x) { return x.narrow(0, run.range.begin, run.range.size()); };
-      std::vector<at::Tensor> states;
-      for (const at::Tensor& state : part.states) states.push_back(slice(state));
-      optimizer_->step({.values = {slice(part.master), slice(gradient), part.is_model ? at::Tensor() : slice(model)},
-                        .states = states,
+      slices.push_back({.values = {slice(part.master), slice(gradient), part.is_model ? at::Tensor() : slice(model)},
+                        .states = {},
                         .params = run.params,
-                        .decay = run.decay},
-                       lr, steps_, factor);
+                        .decay = run.decay});
+      for (const at::Tensor& state : part.states) slices.back().states.push_back(slice(state));
     }
+    optimizer_->step(slices, lr, steps_, factor);
     params_.gather_kept(b);
   }
 }

@@ -384,16 +384,17 @@ class NormalisedSgd final : public Optimizer {
  public:
   const std::vector<std::string>& state_names() const override { return names_; }
   bool needs_whole(const std::string& /*name*/, const Shape& shape) const override { return shape.size() == 2; }
-  void step(const UpdateSlice& slice, double lr, std::int64_t /*step*/,
+  void step(std::span<const UpdateSlice> slices, double lr, std::int64_t /*step*/,
             const kernels::GradientFactor& /*factor*/) const override {
-    for (const ParamSlice& param : slice.params) {
-      if (param.shape.size() == 2) {
-        EXPECT_EQ(param.range.size(), numel(param.shape)) << param.name;
+    for (const UpdateSlice& slice : slices)
+      for (const ParamSlice& param : slice.params) {
+        if (param.shape.size() == 2) {
+          EXPECT_EQ(param.range.size(), numel(param.shape)) << param.name;
+        }
+        const at::Tensor gradient = slice.values.gradient.narrow(0, param.offset, param.range.size());
+        at::Tensor weight = slice.values.weight.narrow(0, param.offset, param.range.size());
+        weight.sub_(lr * (param.shape.size() == 2 ? gradient / (gradient.norm() + 1e-6) : gradient));
       }
-      const at::Tensor gradient = slice.values.gradient.narrow(0, param.offset, param.range.size());
-      at::Tensor weight = slice.values.weight.narrow(0, param.offset, param.range.size());
-      weight.sub_(lr * (param.shape.size() == 2 ? gradient / (gradient.norm() + 1e-6) : gradient));
-    }
   }
 
  private:
