@@ -105,13 +105,17 @@ PRODUCTS = re.compile(r"gemm|cutlass|nvjet|xmma|flash|fmha|sdpa|cublas|splitK", 
 WAITS = re.compile(r"^cuda(Stream|Device|Event)Synchronize$|^cudaMemcpy$|^cuStreamSynchronize$")
 
 
+def short_name(kernel):
+    return re.sub(r"<.*|\(.*", "", re.sub(r"\(anonymous namespace\)::|<unnamed>::|^void ", "", kernel))[:80]
+
+
 def whole_steps(kernels):
     """The kernels from the end of one update to the end of the last one, in order, and the number of steps: the host runs ahead, so a trace
     begins and ends within a step."""
     ordered = sorted(kernels, key=lambda e: e["ts"])
     ends, update = [], None
     for i, e in enumerate(ordered):
-        if "kernels::detail::adam" in e["name"]:
+        if short_name(e["name"]).endswith("kernels::detail::adam"):
             update = i
         elif update is not None and PRODUCTS.search(e["name"]):
             ends, update = ends + [update], None
@@ -135,8 +139,7 @@ def kernels_of(folder):
         last = max(last, e["ts"] + e["dur"])
     by_name = {}
     for e in kernels:
-        short = re.sub(r"<.*|\(.*", "", re.sub(r"\(anonymous namespace\)::|^void ", "", e["name"]))[:80]
-        known = by_name.setdefault(short, [0, 0.0])
+        known = by_name.setdefault(short_name(e["name"]), [0, 0.0])
         known[0] += 1 / steps
         known[1] += e["dur"] / 1000 / steps
     waits = {}
