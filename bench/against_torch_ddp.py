@@ -146,12 +146,13 @@ class Theirs:
 class Ours:
     def __init__(self, build):
         self.program, self.runs = os.path.abspath(build + "/trireme"), 0
-        # Linked with libtorch. A child's ru_maxrss is at least its parent's memory when it was started; this script has little.
-        process = subprocess.Popen([self.program, "--version"], stdout=subprocess.DEVNULL, env=environment())
+        # The program that ranks run, linked with libtorch. A child's ru_maxrss is at least its parent's memory when it was started; this
+        # script has little.
+        process = subprocess.Popen([self.program + "-torch", "--version"], stdout=subprocess.DEVNULL, env=environment())
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = status
         if status != 0:
-            sys.exit(f"error: {self.program} --version ended with {status}")
+            sys.exit(f"error: {self.program}-torch --version ended with {status}")
         self.bare = usage.ru_maxrss * 1024
 
     def run(self, kind, size, ranks, scratch):

@@ -11,7 +11,10 @@ if(NOT CMAKE_BUILD_TYPE AND PROJECT_IS_TOP_LEVEL)
   set(CMAKE_CXX_FLAGS_RELEASE -O2)  # as in the release preset
 endif()
 
-set(TRIREME_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Werror)
+set(TRIREME_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor)
+if(TRIREME_WARNINGS_AS_ERRORS)
+  list(APPEND TRIREME_WARNINGS -Werror)
+endif()
 # A class with members from an anonymous namespace is wrong in a header, but fine in a source that a unity file includes.
 list(APPEND TRIREME_WARNINGS -Wno-subobject-linkage)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
