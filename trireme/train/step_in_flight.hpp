@@ -2,6 +2,7 @@
 // A step of a Trainer between its start and the reading of its results. Private to trainer*.cpp.
 #include <optional>
 
+#include "trireme/comm/random_state.hpp"
 #include "trireme/train/replica_check.hpp"
 #include "trireme/train/step_agreement.hpp"
 #include "trireme/train/step_clock.hpp"
@@ -14,6 +15,7 @@ struct Trainer::StepInFlight {
   std::int64_t step;
   StepResult result;  // what is known at its start
   StepClock clock;
+  RandomState random;  // of this rank at its start: what a checkpoint of the step before has to contain
   StepOutcome outcome{};
   bool is_read_at_once = false;  // not during the next step
   double skip_above = 0;         // a norm above it skips the update

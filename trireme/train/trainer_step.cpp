@@ -52,7 +52,8 @@ std::unique_ptr<Trainer::StepInFlight> Trainer::start_step(std::int64_t step, st
   auto now = std::make_unique<StepInFlight>(
       StepInFlight{.step = step,
                    .result = {.lr = lr_(step), .scale = scale_ ? scale_->scale() : 1.0, .peaks = {}, .timing = {}},
-                   .clock = StepClock(context_.world().recorder(), config_.parallelism.pp > 1)});
+                   .clock = StepClock(context_.world().recorder(), config_.parallelism.pp > 1),
+                   .random = get_current_random_state(random_)});
   StepResult& result = now->result;
   StepOutcome& outcome = now->outcome;
   mesh_.tag({step, "data"});
@@ -174,7 +175,10 @@ void Trainer::finish_step(std::unique_ptr<StepInFlight> of) {
   StepResult result = read_step(*of);
   // A smaller loss scale helps only if just the scaled gradients overflowed.
   const bool scale_helps = scale_ && result.scale > 1 && std::isfinite(result.loss);
-  if (result.data_failed) stop_without_data(step - 1);
+  if (result.data_failed) {
+    set_random_state(random_, of->random);
+    stop_without_data(step - 1);
+  }
   if (!result.finite && !scale_helps && non_finite_ == config::NonFinite::stop) stop_non_finite(*of, result);
   require<DataError>(step > 1 || result.valid_tokens > 0, "step 1: not one token of the data has a label to learn (",
                      batches_->data().describe(), ")\n  fix: data whose samples hold unmasked tokens");
@@ -240,6 +244,7 @@ double Trainer::validate(std::int64_t done) {
   release_graphs();
   const std::vector<Microbatch> microbatches = batches_->take(step);
   const auto microbatch = [&](int m) -> const Microbatch& { return microbatches[static_cast<std::size_t>(m)]; };
+  set_random_state(random_, of.random);  // the same numbers as in the step
   const std::string origin = find_non_finite(
       model_->executor(), zero(), mesh_, step, of.loss_gradient,
       [&](int chunk, int m, const std::vector<Tensors>& inputs, const Probe& probe) {
@@ -247,6 +252,7 @@ double Trainer::validate(std::int64_t done) {
                                {.probe = probe, .auxiliary_factor = auxiliary_factor(step, result.scale)});
       },
       [&](int m) { return shape_key(microbatch(m)); });
+  set_random_state(random_, of.random);
   const std::string saved = step > 1 ? str(save(step - 1)) : "";
   throw NonFiniteError(text("step ", step, ": the gradients are not finite (loss ", human_number(result.loss),
                             ", norm ", human_number(result.norm), ")\n  ", origin,
