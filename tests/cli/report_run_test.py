@@ -77,9 +77,13 @@ class Traces:
         for rank in range(ranks):
             with gzip.open(folder / f"rank{rank}.json.gz") as file:
                 self.events.append(json.load(file)["traceEvents"])
+        self.first = min(event["ts"] for events in self.events for event in events if event["ph"] == "X")
 
     def spans(self, rank, category, names=".*"):
-        return [(e["ts"] * 1e-6, (e["ts"] + e["dur"]) * 1e-6) for e in self.events[rank]
+        # In whole nanoseconds first: seconds since the base of the file would leave no bits for them.
+        ns = lambda microseconds: round(microseconds * 1000)
+        since_first = lambda time: (time - ns(self.first)) * 1e-9
+        return [(since_first(ns(e["ts"])), since_first(ns(e["ts"]) + ns(e["dur"]))) for e in self.events[rank]
                 if e["ph"] == "X" and e["cat"] == category and re.match(names, e["name"])]
 
     def figures(self):

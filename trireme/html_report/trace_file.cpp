@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <string_view>
@@ -87,8 +88,9 @@ void add_counter(std::map<double, TracedMemory>& memory, const std::string& name
 
 void add_event(RankTrace& trace, std::map<double, TracedMemory>& memory, const Json& event) {
   const std::string phase = word_of(event, "ph"), name = word_of(event, "name"), category = word_of(event, "cat");
-  const double begin = number_of(event, "ts") * 1e-6;
-  const Span span{begin, begin + std::max(0.0, number_of(event, "dur")) * 1e-6};
+  // Whole nanoseconds: differences of them are exact. In seconds since the base of the file they would not be.
+  const double begin = std::round(number_of(event, "ts") * 1e3);
+  const Span span{begin, begin + std::round(std::max(0.0, number_of(event, "dur")) * 1e3)};
   static const Json kNone = Json::object();
   const auto args = event.find("args");
   const Json& values = args != event.end() && args->is_object() ? *args : kNone;
@@ -136,7 +138,8 @@ RankTrace read_trace(const std::filesystem::path& path) {
 double align(std::vector<RankTrace>& ranks) {
   double first = std::numeric_limits<double>::infinity();
   for (const RankTrace& rank : ranks) first = std::min(first, rank.step.begin);
-  const auto shift = [first](Span& span) { span = {span.begin - first, span.end - first}; };
+  const auto seconds = [first](double ns) { return (ns - first) * 1e-9; };
+  const auto shift = [&](Span& span) { span = {seconds(span.begin), seconds(span.end)}; };
   for (RankTrace& rank : ranks) {
     shift(rank.step);
     shift(rank.update);
@@ -144,9 +147,9 @@ double align(std::vector<RankTrace>& ranks) {
     for (TracedLayer& layer : rank.layers) shift(layer.span);
     for (TracedCall& call : rank.calls) shift(call.span);
     for (Span& wait : rank.waits) shift(wait);
-    for (TracedMemory& sample : rank.memory) sample.time -= first;
+    for (TracedMemory& sample : rank.memory) sample.time = seconds(sample.time);
   }
-  return first;
+  return first * 1e-9;
 }
 
 std::vector<Span> joined(std::vector<Span> spans) {

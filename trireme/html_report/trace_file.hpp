@@ -54,10 +54,10 @@ struct RankTrace {
   std::vector<TracedMemory> memory;
 };
 
-/// DataError that names the file if it is not such a trace. Times are those of the file.
+/// DataError that names the file if it is not such a trace. Times are those of the file, in nanoseconds until align().
 RankTrace read_trace(const std::filesystem::path& path);
 
-/// Shifts all times so that the step of the first rank begins at 0. Returns by how much.
+/// All times in seconds, so that the step of the first rank begins at 0. Returns by how much they were shifted.
 double align(std::vector<RankTrace>& ranks);
 
 /// Overlapping spans joined, in order.

@@ -61,6 +61,20 @@ TEST(ReadTrace, FindsActionsCallsWaitsAndMemory) {
   EXPECT_EQ(trace.memory[0].activations, 40);
 }
 
+TEST(ReadTrace, KeepsNanoseconds) {
+  const TempFolder folder;
+  const auto path = folder.path() / "rank0.json";
+  replace_file(path, R"({"traceEvents":[
+    {"ph":"X","cat":"whole step","name":"step","ts":7800000000000.001,"dur":100000.003},
+    {"ph":"X","cat":"step","name":"forward microbatch 0","ts":7800000000000.004,"dur":0.001}]})");
+  std::vector<RankTrace> ranks = {read_trace(path)};
+  align(ranks);
+  EXPECT_EQ(ranks[0].step.begin, 0);
+  EXPECT_DOUBLE_EQ(ranks[0].step.end, 0.100000003);
+  EXPECT_DOUBLE_EQ(ranks[0].actions.at(0).span.begin, 3e-9);
+  EXPECT_DOUBLE_EQ(ranks[0].actions[0].span.end, 4e-9);
+}
+
 TEST(ReadTrace, RefusesWhatIsNone) {
   const TempFolder folder;
   const auto path = folder.path() / "rank0.json";
