@@ -23,6 +23,11 @@ void prepare_process() {
   ::setenv("DNNL_JIT_PROFILE", "0", /*overwrite=*/0);
 }
 
+void ignore_broken_pipes() {
+  struct sigaction action{};
+  if (::sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
+}
+
 std::string process_start_ticks(pid_t pid) {
   std::ifstream in(text("/proc/", pid, "/stat"));
   std::string line;

@@ -13,6 +13,10 @@ namespace trireme {
 /// To be called in main(), before there are threads. rank_main() calls it.
 void prepare_process();
 
+/// Writing to a connection or pipe that is closed at the other end becomes an error of that write, with a message,
+/// instead of a silent death by SIGPIPE. A handler that the program has set stays.
+void ignore_broken_pipes();
+
 /// When a process was started, in ticks since the boot: with its pid that names one process. "" if there is none, or
 /// only a zombie, which does nothing any more.
 std::string process_start_ticks(pid_t pid);

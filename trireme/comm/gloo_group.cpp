@@ -3,6 +3,7 @@
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include "trireme/base/process_start.hpp"
 #include "trireme/comm/rank_order.hpp"
 
 namespace trireme {
@@ -111,6 +112,7 @@ void GlooGroup::set_time_limit(double seconds) {
 }
 
 std::shared_ptr<gloo::transport::Device> gloo_device(const std::string& address, const std::string& interface) {
+  ignore_broken_pipes();  // Gloo writes without MSG_NOSIGNAL, in its own thread and in that of the caller
   try {
     return interface.empty() ? c10d::ProcessGroupGloo::createDeviceForHostname(address)
                              : c10d::ProcessGroupGloo::createDeviceForInterface(interface);

@@ -25,6 +25,7 @@ class GlooGroup final : public C10dGroup {
 };
 
 /// Where this process can be reached: an address or host name, or a network interface (as in GLOO_SOCKET_IFNAME).
+/// From then on the process ignores SIGPIPE, unless it has a handler of its own: see ignore_broken_pipes().
 std::shared_ptr<gloo::transport::Device> gloo_device(const std::string& address, const std::string& interface = "");
 
 /// Connects to all other ranks of the group within init_timeout_s.

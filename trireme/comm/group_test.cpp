@@ -1,9 +1,11 @@
 #include "trireme/comm/group.hpp"
 
+#include <csignal>
 #include <filesystem>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include "trireme/comm/rank_order.hpp"
 #include "trireme/comm/self_group.hpp"
@@ -172,6 +174,30 @@ TEST(GlooGroup, SaysWhoIsMissingAndLeavesEveryRanksCalls) {
                            HasSubstr("is in step 5 phase=backward bucket 2/9 | all_reduce sum f32[2]"),
                            HasSubstr(hang + "/rank*.txt"), HasSubstr("| waited 1"), HasSubstr("fix:")));
   for (int r = 0; r < 3; ++r) EXPECT_TRUE(std::filesystem::exists(text(hang, "/rank", r, ".txt"))) << r;
+}
+
+/// Ends the sending direction of every TCP connection of this process: the next write to it fails with EPIPE.
+void shut_down_connections() {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename().string());
+    sockaddr_storage peer{};
+    socklen_t size = sizeof peer;
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0 && peer.ss_family != AF_UNIX)
+      ::shutdown(fd, SHUT_WR);
+  }
+}
+
+// In some rounds Gloo sees the end of the connection before it writes: then there is no signal to survive.
+TEST(GlooGroup, ABrokenConnectionIsAnErrorAndNotASignal) {
+  for (int round = 0; round < 10; ++round) {
+    std::signal(SIGPIPE, SIG_DFL);
+    run_gloo_threads(2, [](World& world) {
+      const auto group = world.make_group("world", ranks_below(2));
+      group->all_reduce(at::ones({2})).wait();
+      if (world.rank() == 1) shut_down_connections();
+      EXPECT_THROW(group->all_reduce(at::ones({8})).wait(), CommError);
+    });
+  }
 }
 
 /// Sums that depend on the order of additions: large and small numbers mixed.

@@ -1,6 +1,5 @@
 #include "trireme/runtime/rank/rank_main.hpp"
 
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
@@ -57,8 +56,7 @@ int report_failure(const std::exception_ptr& failure) {
 
 int run_rank_main(const RankMain& how, const std::function<int(const Environment&)>& body) {
   prepare_process();
-  // A broken connection to a peer must be an error message, not a death by signal.
-  std::signal(SIGPIPE, SIG_IGN);
+  ignore_broken_pipes();
   // c10d logs the stack of every connection that breaks, before our own sentence with the rank and the call.
   if (!is_set(how.variables, "TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = kLogErrors;
   return guarded([&] {
