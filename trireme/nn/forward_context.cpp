@@ -5,6 +5,8 @@
 
 namespace trireme {
 
+at::Tensor ForwardContext::rows_T() const { return samples_T * whole_length + positions_T; }
+
 ForwardContext whole_samples(std::int64_t batch, std::int64_t length, std::int64_t first_sample, at::Device device) {
   const auto options = at::TensorOptions().dtype(at::kLong).device(device);
   ForwardContext context;

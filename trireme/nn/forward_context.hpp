@@ -59,7 +59,7 @@ struct ForwardContext {
     return document_positions_T.defined() ? document_positions_T : positions_T;
   }
   /// A unique id for every token of the step.
-  at::Tensor rows_T() const { return samples_T * whole_length + positions_T; }
+  at::Tensor rows_T() const;
 };
 
 /// Full samples, numbered from `first_sample`.

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/gzip.hpp"
 #include "trireme/base/json_text.hpp"
 #include "trireme/base/philox.hpp"
 #include "trireme/data/prepare/corpus_words.hpp"
