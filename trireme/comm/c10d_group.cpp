@@ -7,6 +7,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include "trireme/base/copy_bytes.hpp"
 #include "trireme/comm/mismatch.hpp"
 #include "trireme/comm/rank_order.hpp"
 
@@ -44,7 +45,7 @@ bool rounds(const Call& call) {
 
 at::Tensor bytes_of(std::span<const CallRecord> records) {
   const at::Tensor bytes = at::empty({static_cast<std::int64_t>(records.size_bytes())}, at::kByte);
-  std::memcpy(bytes.mutable_data_ptr(), records.data(), records.size_bytes());
+  copy_bytes(bytes.mutable_data_ptr(), records.data(), records.size_bytes());
   return bytes;
 }
 

@@ -1,13 +1,13 @@
 #include "trireme/comm/disagreement.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <tuple>
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
+#include "trireme/base/copy_bytes.hpp"
 #include "trireme/base/fnv.hpp"
 
 namespace trireme {
@@ -32,14 +32,14 @@ RankCalls rank_calls(int rank, const Group& group, std::vector<CallRecord> calls
 template <class T>
 at::Tensor as_bytes(const std::vector<T>& items, std::size_t padded_to) {
   const at::Tensor bytes = at::zeros({static_cast<std::int64_t>(padded_to * sizeof(T))}, at::kByte);
-  std::memcpy(bytes.mutable_data_ptr(), items.data(), items.size() * sizeof(T));
+  copy_bytes(bytes.mutable_data_ptr(), items.data(), items.size() * sizeof(T));
   return bytes;
 }
 
 template <class T>
 std::vector<T> from_bytes(const at::Tensor& bytes, std::size_t first, std::size_t count) {
   std::vector<T> items(count);
-  std::memcpy(items.data(), static_cast<const char*>(bytes.const_data_ptr()) + first * sizeof(T), count * sizeof(T));
+  copy_bytes(items.data(), static_cast<const char*>(bytes.const_data_ptr()) + first * sizeof(T), count * sizeof(T));
   return items;
 }
 

@@ -1,12 +1,11 @@
 #include "trireme/comm/group_text.hpp"
 
-#include <cstring>
-
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/max.h>
 #include <ATen/ops/zeros.h>
 
+#include "trireme/base/copy_bytes.hpp"
 #include "trireme/base/error.hpp"
 
 namespace trireme {
@@ -14,7 +13,7 @@ namespace {
 
 at::Tensor bytes_of_text(const std::string& words, std::int64_t size) {
   at::Tensor bytes = at::zeros({size}, at::kByte);
-  std::memcpy(bytes.mutable_data_ptr(), words.data(), words.size());
+  copy_bytes(bytes.mutable_data_ptr(), words.data(), words.size());
   return bytes;
 }
 

@@ -1,7 +1,6 @@
 #include "trireme/comm/random_state.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <mutex>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include <ATen/ops/from_blob.h>
 #include <torch/cuda.h>
 
+#include "trireme/base/copy_bytes.hpp"
 #include "trireme/base/error.hpp"
 
 namespace trireme {
@@ -87,7 +87,7 @@ class Reader {
   at::Tensor tensor() {
     const auto bytes = next(number());
     const at::Tensor out = at::empty({static_cast<std::int64_t>(bytes.size())}, at::kByte);
-    if (!bytes.empty()) std::memcpy(out.mutable_data_ptr(), bytes.data(), bytes.size());
+    copy_bytes(out.mutable_data_ptr(), bytes.data(), bytes.size());
     return out;
   }
   std::size_t left() const { return left_.size(); }

@@ -11,6 +11,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "trireme/base/copy_bytes.hpp"
 #include "trireme/base/stop_signals.hpp"
 #include "trireme/comm/mismatch.hpp"
 
@@ -150,7 +151,7 @@ void Watchdog::answer_alarm() {
   if (calls.size() > kShownCalls) calls.erase(calls.begin(), calls.end() - kShownCalls);
   std::vector<std::uint8_t> bytes(sizeof box + calls.size() * sizeof(CallRecord));
   std::memcpy(bytes.data(), &box, sizeof box);
-  std::memcpy(bytes.data() + sizeof box, calls.data(), calls.size() * sizeof(CallRecord));
+  copy_bytes(bytes.data() + sizeof box, calls.data(), calls.size() * sizeof(CallRecord));
   store_->set(key("shown", box.rank), bytes);
   dump_calls(box, options_.hang_folder);
 }
@@ -185,7 +186,7 @@ std::optional<Watchdog::Shown> Watchdog::shown_by(int rank) {
       return std::nullopt;
     std::memcpy(&shown.box, bytes.data(), sizeof shown.box);
     shown.calls.resize((bytes.size() - sizeof shown.box) / sizeof(CallRecord));
-    std::memcpy(shown.calls.data(), bytes.data() + sizeof shown.box, shown.calls.size() * sizeof(CallRecord));
+    copy_bytes(shown.calls.data(), bytes.data() + sizeof shown.box, shown.calls.size() * sizeof(CallRecord));
     // Whoever reaches the store may have written it.
     const bool fine = is_valid(shown.box) && shown.box.rank == rank && shown.box.world_size == world_size_ &&
                       shown.calls.size() <= kShownCalls &&
