@@ -113,6 +113,12 @@ endfunction()
 # Whole programs in tests run on the CPU, also on a machine with GPUs: those have their own tests.
 set(TRIREME_TEST_ENVIRONMENT TRIREME_DEVICE=cpu)
 
+# A test that takes longer is stuck. With a sanitizer, a process of libtorch alone takes seconds to start.
+set(TRIREME_TEST_SECONDS 300)
+if(TRIREME_SANITIZE)
+  set(TRIREME_TEST_SECONDS 1800)
+endif()
+
 # trireme_test(NAME SOURCES file... LINK target... [TORCH] [SHARDS n])
 #   defines the test program trireme_NAME_test; each of its tests is a ctest test. Fixtures are found through TRIREME_SOURCE_DIR.
 #   TORCH  the tests include torch;
@@ -135,12 +141,12 @@ function(trireme_test name)
     foreach(shard RANGE ${last})
       math(EXPR number "${shard} + 1")
       add_test(NAME ${name}.part_${number}_of_${arg_SHARDS} COMMAND ${target})
-      set_tests_properties(${name}.part_${number}_of_${arg_SHARDS} PROPERTIES TIMEOUT 300
+      set_tests_properties(${name}.part_${number}_of_${arg_SHARDS} PROPERTIES TIMEOUT ${TRIREME_TEST_SECONDS}
                            ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard};${TRIREME_TEST_ENVIRONMENT}")
     endforeach()
     return()
   endif()
-  gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_PREFIX ${name}. PROPERTIES TIMEOUT 300
+  gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_PREFIX ${name}. PROPERTIES TIMEOUT ${TRIREME_TEST_SECONDS}
                        ENVIRONMENT "${TRIREME_TEST_ENVIRONMENT}")
 endfunction()
 
@@ -162,5 +168,5 @@ endfunction()
 function(trireme_script_test name)
   cmake_parse_arguments(arg "" "" "COMMAND" ${ARGN})
   add_test(NAME ${name} COMMAND ${arg_COMMAND} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77 ENVIRONMENT "${TRIREME_TEST_ENVIRONMENT}")
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${TRIREME_TEST_SECONDS} SKIP_RETURN_CODE 77 ENVIRONMENT "${TRIREME_TEST_ENVIRONMENT}")
 endfunction()
