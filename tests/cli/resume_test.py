@@ -80,6 +80,8 @@ class Killed(ResumeTest):
         kills = int(os.environ.get("TRIREME_KILLS", "6"))
         each = min(kills, 10)
         reference = self.ok(train(*self.words, "--training.steps", self.steps, n=2)).path()
+        times = [json.loads(line)["time"] for line in (reference / "metrics.jsonl").read_text().splitlines()]
+        self.seconds_of_training = times[-1] - times[0]  # several times as long with a sanitizer
         killed = resumed = 0
         for chain in range((kills + each - 1) // each):
             rng = random.Random(f"{os.environ.get('TRIREME_SEED', '18')} {chain}")
@@ -126,7 +128,7 @@ class Killed(ResumeTest):
             while process.poll() is None and time.monotonic() < end and not (path.exists() and path.stat().st_size
                                                                              and path.stat().st_mtime_ns > before):
                 time.sleep(0.002)
-            time.sleep(rng.uniform(0, 0.3))
+            time.sleep(rng.uniform(0, max(0.3, self.seconds_of_training / 10)))
         else:
             time.sleep(rng.uniform(0, 1.5))
 
