@@ -2,7 +2,7 @@
 #
 #   make demo       sets everything up, builds, trains a small model
 #   make test       sets everything up, builds, runs every test: exactly what CI runs
-#   make build      build/release/trireme
+#   make build      build/release/trireme, and the libraries that `cmake --install build/release` installs
 #   make bench      builds and runs the benchmarks
 #   make campaign   the long matrices that `make test` only samples, and sanitizers; PARTS=asan for one part
 #   make format     clang-format over the sources
@@ -18,7 +18,7 @@ TRIREME := $(BUILD)/trireme
 .PHONY: demo build test bench campaign format clean all configure setup setup-tests
 
 build: configure
-	@cmake --build --preset $(PRESET) --target trireme
+	@cmake --build --preset $(PRESET) --target trireme_installed
 
 # Everything, including tests and benchmarks.
 all: configure

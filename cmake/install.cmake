@@ -7,6 +7,12 @@ add_library(trireme::trireme ALIAS trireme_trireme)
 set_target_properties(trireme_trireme PROPERTIES EXPORT_NAME trireme)
 target_link_libraries(trireme_trireme INTERFACE ${libraries})
 
+# What is installed is what `make build` builds.
+add_custom_target(trireme_installed DEPENDS ${libraries} trireme)
+if(TRIREME_WITH_TORCH)
+  add_dependencies(trireme_installed trireme-torch)
+endif()
+
 install(TARGETS ${libraries} trireme_trireme EXPORT trireme_targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS trireme RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(TRIREME_WITH_TORCH)
