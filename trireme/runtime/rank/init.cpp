@@ -1,15 +1,13 @@
 #include "trireme/runtime/rank/init.hpp"
 
-#include <cstdio>
 #include <cstdlib>
-#include <exception>
-#include <iostream>
 #include <optional>
 #include <string>
 
 #include "trireme/base/error.hpp"
 #include "trireme/runtime/process_setup.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
+#include "trireme/runtime/rank/uncaught.hpp"
 
 namespace trireme {
 namespace {
@@ -47,18 +45,10 @@ void fill_in(ParallelSizes& sizes, int world_size) {
   if (open) *open = world_size / others;
 }
 
-void end_with_current_exception() {
-  int code = static_cast<int>(ExitCode::internal);
-  if (const std::exception_ptr failure = std::current_exception()) code = report_failure(failure);
-  std::cout.flush();
-  std::fflush(nullptr);
-  std::_Exit(code);
-}
-
 }  // namespace
 
 std::unique_ptr<ParallelContext> init(int& argc, char** argv, const RunOptions& options) {
-  std::set_terminate(end_with_current_exception);
+  end_process_on_uncaught_exceptions(nullptr);
   RankMain how{.words = {argv, argv + argc}, .variables = process_variables()};
   how.flags.local_ranks = take_local_ranks(argc, argv);
   std::optional<Environment> rank;

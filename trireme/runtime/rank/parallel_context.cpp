@@ -1,10 +1,7 @@
 #include "trireme/runtime/rank/parallel_context.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
-#include <exception>
-#include <iostream>
 
 #include <ATen/Parallel.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -13,12 +10,15 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/process_limits.hpp"
+#include "trireme/base/ranks_of_job.hpp"
 #include "trireme/config/schema/choices.hpp"
+#include "trireme/runtime/rank/gpu_name.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
 #include "trireme/runtime/rank/own_address.hpp"
 #include "trireme/runtime/rank/port_owner.hpp"
 #include "trireme/runtime/rank/rendezvous.hpp"
 #include "trireme/runtime/rank/startup_check.hpp"
+#include "trireme/runtime/rank/uncaught.hpp"
 
 namespace trireme {
 namespace {
@@ -49,22 +49,14 @@ FlightRecord* shared_black_box(const Variables& variables) {
                               : static_cast<FlightRecord*>(memory);  // without it only the failure report has less
 }
 
-/// NCCL needs a separate GPU for each rank; otherwise it hangs or fails far from the cause.
-void check_gpus(const Environment& env, int gpus, BackendKind backend, bool share_gpu) {
-  if (backend != BackendKind::nccl) return;
-  require<ConfigError>(gpus > 0,
-                       "comm.backend = \"nccl\", and this host has no visible GPU\n  fix: comm.backend = \"gloo\"");
-  require<ConfigError>(share_gpu || env.local_world_size <= gpus, "ranks ", env.rank - env.local_rank, " and ",
-                       env.rank - env.local_rank + gpus, " are both on cuda:0; NCCL allows one rank per GPU\n  ", gpus,
-                       " visible GPUs, ", env.local_world_size, " ranks on this host\n  fix: -n ", gpus,
-                       ", or for tests comm.share_gpu = true or comm.backend = \"gloo\" (both slow)");
-}
-
 /// NCCL rejects two ranks on one GPU, unless it believes that they are on different hosts. It reads these variables
-/// when the first communicator is created.
-void share_the_gpu(int rank) {
-  setenv("NCCL_HOSTID", text("trireme-rank-", rank).c_str(), 0);
-  setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+/// when the first communicator is created. Everything then goes through sockets, which is only for tests.
+void share_the_gpu(const Environment& env) {
+  setenv("NCCL_HOSTID", text("trireme-rank-", env.rank).c_str(), 0);
+  if (env.num_nodes == 1) setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+  if (env.rank == 0)
+    std::cerr << "warning: comm.share_gpu, and ranks have the same GPU: NCCL uses neither NVLink nor InfiniBand\n"
+              << std::flush;
 }
 
 Fingerprint whole_fingerprint(const ParallelSizes& sizes, const ContextOptions& options) {
@@ -77,26 +69,6 @@ Fingerprint whole_fingerprint(const ParallelSizes& sizes, const ContextOptions& 
   f["comm.timeout_s"] = std::to_string(options.comm.timeout_s);
   f.insert(options.fingerprint.begin(), options.fingerprint.end());
   return f;
-}
-
-/// Gloo throws in its own thread when a message is longer than the receive buffer, and the process would end with only
-/// that message. A terminate handler has no context, so this pointer must be global: the watchdog of this process,
-/// while it exists.
-std::atomic<Watchdog*> watchdog_of_this_process = nullptr;
-
-[[noreturn]] void on_terminate() {
-  std::string cause = "std::terminate was called";
-  try {
-    if (const std::exception_ptr e = std::current_exception()) std::rethrow_exception(e);
-  } catch (const std::exception& e) {
-    const auto limit = limit_behind(e);
-    cause = limit ? limit->what : first_line(e.what());
-  } catch (...) {
-    cause = "an exception of an unknown type";
-  }
-  if (Watchdog* watchdog = watchdog_of_this_process.exchange(nullptr)) watchdog->end_process(cause);
-  std::cerr << "error: " << cause << std::endl;
-  std::abort();
 }
 
 /// Threads of a rank besides libtorch's own: of Gloo, the watchdog, the store and autograd.
@@ -141,15 +113,19 @@ ParallelContext::ParallelContext(const ParallelSizes& sizes, const Environment& 
   check_thread_count(std::max(asked, at::get_num_threads()), "OMP_NUM_THREADS");
   std::optional<ThreadReserve> reserve(std::in_place, at::get_num_threads() + kThreadsBesides, who);
   const BackendKind backend = backend_of(options.backend, device_.is_cuda());
-  check_gpus(environment, visible_gpus(), backend, options.share_gpu);
-  if (backend == BackendKind::nccl && options.share_gpu) share_the_gpu(environment.rank);
+  require<ConfigError>(backend != BackendKind::nccl || device_.is_cuda(),
+                       "comm.backend = \"nccl\", and this host has no visible GPU\n  fix: comm.backend = \"gloo\"");
   if (device_.is_cuda()) c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device_);
 
   // A launcher sets the folder for the flight records of its ranks.
   CommOptions comm = options.comm;
   if (is_set(variables, "TRIREME_HANG_FOLDER")) comm.hang_folder = value_of(variables, "TRIREME_HANG_FOLDER");
   const StorePtr store = join_store(environment, options.comm);
-  check_startup(store, environment.rank, environment.world_size, whole_fingerprint(sizes, options), options.comm);
+  RankDevice device;
+  if (backend == BackendKind::nccl) device = {.id = gpu_uuid(device_.index()), .is_shared = options.share_gpu};
+  const StartupResult started = check_startup(store, environment.rank, environment.world_size,
+                                              whole_fingerprint(sizes, options), options.comm, device);
+  if (started.devices_are_shared) share_the_gpu(environment);
   reserve.reset();  // all ranks of this host have held theirs
   world_ = std::make_unique<C10dWorld>(
       C10dPlace{.store = store,
@@ -162,9 +138,9 @@ ParallelContext::ParallelContext(const ParallelSizes& sizes, const Environment& 
                 .black_box = shared_black_box(variables),
                 .lifeline_fd = number_of(variables, "TRIREME_LIFELINE_FD", 0, 1 << 20).value_or(-1)},
       comm);
-  watchdog_of_this_process = &world_->watchdog();
-  std::set_terminate(on_terminate);
+  end_process_on_uncaught_exceptions(&world_->watchdog());
   mesh_ = std::make_unique<Mesh>(grid, *world_, options.also, experts_of(sizes));
+  parallel_context_begins(environment.world_size);
 }
 
 ParallelContext::ParallelContext(int tensor_parallel_size, int data_parallel_size, int pipeline_parallel_size,
@@ -175,8 +151,8 @@ ParallelContext::ParallelContext(int tensor_parallel_size, int data_parallel_siz
                       detect_environment(variables, {}, visible_gpus()), variables) {}
 
 ParallelContext::~ParallelContext() {
-  Watchdog* own = world_ == nullptr ? nullptr : &world_->watchdog();
-  watchdog_of_this_process.compare_exchange_strong(own, nullptr);
+  forget_watchdog(&world_->watchdog());
+  parallel_context_ends();
 }
 
 }  // namespace trireme
