@@ -84,7 +84,9 @@ class Deriver {
     const LrSchedule::Options lr = lr_options(c_);
     if (s.decay_start_step < 0)
       set("lr_scheduler.decay_start_step", s.decay_start_step, Steps(lr.decay_start),
-          s.decay_steps > 0 ? "decay_end_step - decay_steps, not before warmup_steps" : "warmup_steps");
+          s.decay_steps > 0                 ? "decay_end_step - decay_steps, not before the end of the warm-up"
+          : lr.decay_start > s.warmup_steps ? "the end of the warm-up"
+                                            : "warmup_steps");
     if (s.decay_end_step == 0)
       set("lr_scheduler.decay_end_step", s.decay_end_step, Steps(lr.decay_end),
           lr.decay_end == static_cast<double>(c_.training.steps) ? "training.steps" : "decay_start_step + decay_steps");

@@ -52,6 +52,7 @@ double LrSchedule::operator()(std::int64_t step) const {
   const Options& o = options_;
   require(step >= 1, "the learning rate of step ", step, ": steps count from 1");
   const auto w = static_cast<double>(std::max<std::int64_t>(0, step - o.start_delay));
+  if (step <= o.start_delay) return o.start_lr;  // also without a warm-up
   if (w < o.warmup_steps) return warmed_up(w);
   return o.decay == LrDecay::constant ? o.lr : decayed(static_cast<double>(step - 1));
 }
@@ -76,7 +77,11 @@ LrSchedule::Options lr_options(const Config& config) {
                         .warmup_steps = s.warmup_steps,
                         .start_delay = s.start_delay,
                         .decay = config::parse_lr_decay(s.decay)};
-  const double warmup = s.warmup_steps, length = s.decay_steps, start = s.decay_start_step, end = s.decay_end_step;
+  // Where the decay begins by itself: step warmup_steps + start_delay is the first one with the full rate, or the one
+  // after the delay.
+  const std::int64_t shift = s.warmup_steps > 0 ? std::max<std::int64_t>(0, s.start_delay - 1) : s.start_delay;
+  const double warmup = s.warmup_steps + static_cast<double>(shift);
+  const double length = s.decay_steps, start = s.decay_start_step, end = s.decay_end_step;
   const auto steps = static_cast<double>(config.training.steps);
   const bool has_length = length > 0 && o.decay != LrDecay::inverse_sqrt, has_end = end > 0;
   const double at_the_end = has_end ? std::max(0.0, whole_if_near(end - length)) : std::max(warmup, steps - length);

@@ -24,6 +24,7 @@ class LrSchedule {
   explicit LrSchedule(const Options& options);
 
   /// For the update of step `step`, from 1; done = step - 1, w = max(0, step - start_delay).
+  ///   step <= start_delay  start_lr
   ///   w < warmup_steps     start_lr + (lr - start_lr) g; linear: g = w / warmup_steps;
   ///                        log: g = log(w + 1) / log(warmup_steps), at most 1
   ///   done <= decay_start  lr
@@ -42,7 +43,7 @@ class LrSchedule {
 };
 
 /// The schedule of a config, with the values that were not given filled in:
-///   start   decay_end_step - decay_steps, else the end of the warm-up
+///   start   decay_end_step - decay_steps, else the end of the warm-up, which a start_delay above 1 shifts
 ///   end     decay_start_step + decay_steps, else training.steps
 /// If decay_steps alone is given, the decay is at the end of the run, and never begins before the end of the warm-up:
 /// a short trial of a long run's config cuts the schedule off.

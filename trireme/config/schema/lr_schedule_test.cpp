@@ -96,6 +96,28 @@ TEST(LrSchedule, AWarmUpMayStartLaterAndHigher) {
   EXPECT_DOUBLE_EQ(log(8), 1);
 }
 
+/// However long the delay, the peak is reached and the decay begins behind it.
+TEST(LrSchedule, ADelayShiftsTheDecay) {
+  for (const int delay : {0, 1, 2, 3, 7})
+    for (const int warmup : {0, 1, 4}) {
+      const LrSchedule lr =
+          schedule_of(40, "start_lr = 0.1\ndecay = \"linear\"\nwarmup_steps = " + std::to_string(warmup) +
+                              "\nstart_delay = " + std::to_string(delay));
+      const std::string which = std::to_string(warmup) + " after " + std::to_string(delay);
+      for (int step = 1; step <= delay; ++step) EXPECT_DOUBLE_EQ(lr(step), 0.1) << which;
+      const int peak = std::max(1, warmup + delay + (warmup == 0 && delay > 0 ? 1 : 0));
+      EXPECT_DOUBLE_EQ(lr(peak), 1) << which;
+      for (int step = 2; step <= 40; ++step) {
+        if (step <= peak) {
+          EXPECT_GE(lr(step), lr(step - 1)) << which << " step " << step;
+        } else if (step > peak + 1) {
+          EXPECT_LT(lr(step), lr(step - 1)) << which << " step " << step;
+        }
+      }
+      EXPECT_DOUBLE_EQ(lr(41), 0) << which;
+    }
+}
+
 TEST(LrSchedule, PhasesNeedNotBeWholeSteps) {
   const LrSchedule lr = schedule_of(10, "warmup_steps = 2.5\ndecay_end_step = 7.5\ndecay = \"linear\"");
   EXPECT_DOUBLE_EQ(lr(2), 0.8);
