@@ -23,6 +23,7 @@
 #include "trireme/train/component_options.hpp"
 #include "trireme/train/dtypes.hpp"
 #include "trireme/train/initial_values.hpp"
+#include "trireme/train/rank_setup.hpp"
 
 namespace trireme {
 namespace {
@@ -41,18 +42,15 @@ std::shared_ptr<const Fp8Recipe> fp8_recipe(const PrecisionConfig& precision, at
 }  // namespace
 
 TrainingModel::TrainingModel(const Config& config, Mesh& mesh, at::Device device, int microbatches, bool resumes,
-                             std::vector<std::string>& warnings)
+                             std::vector<std::string>& warnings, bool forward_only)
     : parallelism_(config.parallelism),
       mesh_(mesh),
       device_(device),
       tunes_products_(device.is_cuda() && config.cuda.tune_matmul && !config.cuda.deterministic),
       router_bias_rate_(config.model.router_bias_update_rate) {
-  if (config.precision.matmul == "fp8") {
-    const std::string why_not = kernels::why_no_fp8(device);
-    require<ConfigError>(why_not.empty(), "precision.matmul = \"fp8\", but ", why_not,
-                         "\n  fix: precision.matmul = \"auto\", or a GPU of compute capability 8.9 or more");
-  }
-  const bool graphs = uses_graphs(config, device, find_model_family(config.model.model_type) != nullptr);
+  check_products(config, device);
+  const bool graphs =
+      !forward_only && uses_graphs(config, device, find_model_family(config.model.model_type) != nullptr);
   if (device.is_cuda()) {
     kernels::allow_fused_matmul(config.cuda.fused_matmul);
     // cuBLAS is deterministic with a workspace of a fixed size; libtorch asks for this variable.
@@ -95,6 +93,7 @@ TrainingModel::TrainingModel(const Config& config, Mesh& mesh, at::Device device
   for (const ModelChunk& chunk : chunks) units.push_back(chunk.units);
   ZeroOptions options = zero_options(config);
   options.device = device;
+  options.forward_only = forward_only;
   // Ranks read or draw different amounts of weights, from storage of different speed.
   const TimeLimit limit(mesh.world(), std::max(config.comm.init_timeout_s, config.comm.timeout_s));
   zero_ = std::make_unique<Zero>(std::move(chunks), mesh, options, update_options(config),

@@ -30,9 +30,10 @@ struct ForwardHooks {
 class TrainingModel {
  public:
   /// Collective. `config` has resolved dtypes; notes about the loaded weights are added to `warnings`. `resumes`: a
-  /// checkpoint will set the weights, which are zero until then.
+  /// checkpoint will set the weights, which are zero until then. `forward_only`: only evaluate() will be called, and
+  /// there is no memory for gradients, master weights and states.
   TrainingModel(const Config& config, Mesh& mesh, at::Device device, int microbatches, bool resumes,
-                std::vector<std::string>& warnings);
+                std::vector<std::string>& warnings, bool forward_only = false);
 
   Zero& zero() { return *zero_; }
   Executor& executor() { return *executor_; }

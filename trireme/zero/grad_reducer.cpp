@@ -70,7 +70,8 @@ GradReducer::GradReducer(const Partition& partition)
     partial_.emplace_back(specs, partition.mesh());
   }
   const MemoryScope gradients(MemoryKind::gradients);
-  sums_ = at::zeros({numel}, partition.tensor_options().dtype(partition.options().accumulate));
+  sums_ = at::zeros({partition.options().forward_only ? 0 : numel},
+                    partition.tensor_options().dtype(partition.options().accumulate));
   filled_.assign(items, false);
   seen_.assign(items, false);
   written_.assign(items, false);

@@ -57,6 +57,8 @@ class GradReducer {
   const Partition& partition() const { return partition_; }
   /// This rank's shard of the reduced gradients of bucket b, in the accumulation dtype.
   at::Tensor shard(std::size_t b) const;
+  /// Elements that are kept for the sums of gradients.
+  std::int64_t numel() const { return sums_.numel(); }
   /// Stages 0-1: where backward writes the gradients of bucket b.
   at::Tensor unreduced(std::size_t b) { return buffer(b); }
 

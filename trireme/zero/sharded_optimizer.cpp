@@ -12,14 +12,15 @@ ShardedOptimizer::ShardedOptimizer(ShardedParams& params, const GradReducer& gra
     : params_(params), gradients_(gradients), optimizer_(std::move(optimizer)) {
   const Partition& partition = params.partition();
   const at::ScalarType dtype = partition.dtype();
-  require<ConfigError>((options.master == at::kDouble) == (dtype == at::kDouble) &&
-                           (options.master == at::kDouble || options.master == at::kFloat),
+  const bool forward_only = partition.options().forward_only;
+  require<ConfigError>(forward_only || ((options.master == at::kDouble) == (dtype == at::kDouble) &&
+                                        (options.master == at::kDouble || options.master == at::kFloat)),
                        "precision.master = ", options.master, " beside parameters of ", dtype,
                        ": must be float32, or float64 where they are");
   for (std::size_t b = 0; b < partition.num_buckets(); ++b) {
     const at::Tensor shard = params.shard(b);
     Part part;
-    part.is_model = options.master == dtype;
+    part.is_model = forward_only || options.master == dtype;
     if (part.is_model) {
       part.master = shard;
     } else {
@@ -27,7 +28,7 @@ ShardedOptimizer::ShardedOptimizer(ShardedParams& params, const GradReducer& gra
       part.master = shard.to(options.master);
     }
     const MemoryScope states(MemoryKind::states);
-    for (std::size_t k = 0; k < optimizer_->state_names().size(); ++k)
+    for (std::size_t k = 0; k < optimizer_->state_names().size() && !forward_only; ++k)
       part.states.push_back(at::zeros({shard.numel()}, shard.options().dtype(options.states)));
     for (const FlatPiece& piece : partition.own_pieces(b)) {
       const Param& param = partition.params()[piece.item];

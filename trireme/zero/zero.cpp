@@ -193,6 +193,7 @@ void Zero::finish_gathers() {
 }
 
 PendingUpdate Zero::update(const Update& update) {
+  require(!parts_[0]->partition.options().forward_only, "update() of a model that is for forwards only");
   require(std::exchange(gradients_finished_, false),
           "update() before the gradients are summed\n  fix: finish_gradients() first");
   const at::Tensor norm = grad_norm();

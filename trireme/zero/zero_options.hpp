@@ -11,6 +11,8 @@ namespace trireme {
 struct ZeroOptions {
   std::optional<at::Device> device = std::nullopt;  // of the memory for parameters created on `meta`
 
+  bool forward_only = false;  // for evaluations: no memory for gradients, master weights or states; no update()
+
   int stage = 1;      // 0: nothing is sharded; 1: optimizer states; 2: also gradients; 3: also parameters
   int replicate = 1;  // HSDP: number of groups of ranks that hold the same shards
 

@@ -72,6 +72,7 @@ struct Case {
   double max_norm = 0;
   int microbatches = 1;
   at::ScalarType dtype = at::kDouble;
+  bool deterministic = false;
 };
 
 std::map<std::string, at::Tensor> whole_params(Zero& zero) {
@@ -89,31 +90,33 @@ std::map<std::string, at::Tensor> whole_params(Zero& zero) {
 Outcome train(const Case& run) {
   Outcome out;
   std::vector<std::map<std::string, at::Tensor>> all(static_cast<std::size_t>(run.dp));
-  run_ranks(run.dp, [&](World& world) {
-    Mesh mesh(Grid::dense({.dp = run.dp}), world);
-    UnitNet net(3, run.dtype);
-    ZeroOptions options = run.zero;
-    const bool f64 = run.dtype == at::kDouble;
-    if (f64) options.accumulate = options.reduce = at::kDouble;
-    const at::ScalarType kept = f64 ? at::kDouble : at::kFloat;
-    Zero zero(params_of(net), net.units(), mesh, options,
-              {.optimizer = optimizer_options(run.optimizer), .master = kept, .states = kept});
-    net.units(&zero.chunk());
-    std::vector<double> norms;
-    const std::int64_t each = kRows / run.dp / run.microbatches;
-    for (int step = 1; step <= kSteps; ++step) {
-      for (int m = 0; m < run.microbatches; ++m) {
-        zero.chunk().begin_microbatch(m + 1 == run.microbatches);
-        net.loss(rows(step).narrow(0, (m * run.dp + mesh.rank()) * each, each)).backward();
-        zero.chunk().end_microbatch();
-      }
-      zero.finish_gradients();
-      norms.push_back(zero.update({.lr = lr_of(run.optimizer), .max_norm = run.max_norm}).settle());
-    }
-    EXPECT_EQ(zero.params().live(), 0);
-    all[static_cast<std::size_t>(mesh.rank())] = whole_params(zero);
-    if (mesh.rank() == 0) out.norms = norms;
-  });
+  run_ranks(run.dp,
+            [&](World& world) {
+              Mesh mesh(Grid::dense({.dp = run.dp}), world);
+              UnitNet net(3, run.dtype);
+              ZeroOptions options = run.zero;
+              const bool f64 = run.dtype == at::kDouble;
+              if (f64) options.accumulate = options.reduce = at::kDouble;
+              const at::ScalarType kept = f64 ? at::kDouble : at::kFloat;
+              Zero zero(params_of(net), net.units(), mesh, options,
+                        {.optimizer = optimizer_options(run.optimizer), .master = kept, .states = kept});
+              net.units(&zero.chunk());
+              std::vector<double> norms;
+              const std::int64_t each = kRows / run.dp / run.microbatches;
+              for (int step = 1; step <= kSteps; ++step) {
+                for (int m = 0; m < run.microbatches; ++m) {
+                  zero.chunk().begin_microbatch(m + 1 == run.microbatches);
+                  net.loss(rows(step).narrow(0, (m * run.dp + mesh.rank()) * each, each)).backward();
+                  zero.chunk().end_microbatch();
+                }
+                zero.finish_gradients();
+                norms.push_back(zero.update({.lr = lr_of(run.optimizer), .max_norm = run.max_norm}).settle());
+              }
+              EXPECT_EQ(zero.params().live(), 0);
+              all[static_cast<std::size_t>(mesh.rank())] = whole_params(zero);
+              if (mesh.rank() == 0) out.norms = norms;
+            },
+            {.deterministic = run.deterministic});
   for (const auto& [name, value] : all[0])
     for (const auto& other : all) EXPECT_TRUE(value.equal(other.at(name))) << name;
   out.params = all[0];
@@ -160,6 +163,25 @@ TEST(Zero, EveryStageTrainsAsOneRankDoes) {
     }
 }
 
+/// For evaluations: the weights, and nothing beside them.
+TEST(Zero, ForwardsAloneNeedNoGradientsMastersAndStates) {
+  for (const int stage : {0, 1, 3})
+    run_ranks(2, [&](World& world) {
+      Mesh mesh(Grid::dense({.dp = 2}), world);
+      UnitNet net(3, at::kBFloat16), alone(3, at::kBFloat16);
+      Zero zero(params_of(net), net.units(), mesh, {.forward_only = true, .stage = stage, .persistence_threshold = 0},
+                {.optimizer = optimizer_options("adamw")});
+      net.units(&zero.chunk());
+      const at::NoGradGuard no_grad;
+      zero.finish_gathers();
+      EXPECT_TRUE(net.loss(rows(1)).equal(alone.loss(rows(1)))) << stage;
+      for (std::size_t b = 0; b < zero.partition().num_buckets(); ++b)
+        EXPECT_EQ(zero.optimizer().master(b).data_ptr(), zero.params().shard(b).data_ptr()) << "a copy of the weights";
+      EXPECT_EQ(zero.gradients().numel(), 0);
+      EXPECT_THROW(zero.update({.lr = 1}), InternalError);
+    });
+}
+
 TEST(Zero, StagesAndAccumulationAreTheSameBits) {
   for (const at::ScalarType dtype : {at::kDouble, at::kFloat, at::kBFloat16})
     for (const int dp : {2, 4}) {
@@ -172,7 +194,8 @@ TEST(Zero, StagesAndAccumulationAreTheSameBits) {
                                .persistence_threshold = stage * 20},
                       .max_norm = 0.7,
                       .microbatches = microbatches,
-                      .dtype = dtype});
+                      .dtype = dtype,
+                      .deterministic = true});
       };
       const Outcome accumulated = run(1, 0, dp, 25);
       for (const int stage : {0, 1, 2, 3})
@@ -222,9 +245,8 @@ TEST(Zero, TrafficIsWhatItMustBe) {
       if (stage == 3)
         for (const std::size_t b : zero.partition().buckets_of_unit(0))
           again += zero.partition().bucket(b).numel * 8 * (kDp - 1) / kDp;
-      std::int64_t blocks = 0;  // number of block sums of squares, communicated for the norm
-      for (const Param& param : zero.partition().params()) blocks += (param.value.numel() + 1023) / 1024;
-      EXPECT_EQ(sent(Op::all_reduce) - before[0], stage == 0 ? 2 * n : 2 * blocks * 8 * (kDp - 1) / kDp) << stage;
+      const std::int64_t norm = 8;  // bytes: the sum of squares
+      EXPECT_EQ(sent(Op::all_reduce) - before[0], stage == 0 ? 2 * n : 2 * norm * (kDp - 1) / kDp) << stage;
       EXPECT_EQ(sent(Op::reduce_scatter) - before[1], stage == 0 ? 0 : stage == 1 ? n : kMicrobatches * n) << stage;
       const std::int64_t gathered = sent(Op::all_gather) - before[2];
       if (stage == 3)
