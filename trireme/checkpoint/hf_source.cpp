@@ -142,8 +142,17 @@ std::unique_ptr<ModelSource> open_hf_source(const std::filesystem::path& path) {
   std::string note;
   FilesBeside beside = files_beside(path, note);
   const auto config = beside.find("config.json");
-  require<CheckpointError>(config != beside.end(), path.string(), ": has weights, but no config.json",
-                           "\n  fix: put the config.json of the model there");
+  if (config == beside.end()) {
+    std::error_code failed;
+    const std::filesystem::path file = path / "config.json";
+    const std::filesystem::file_status status = std::filesystem::status(file, failed);
+    constexpr const char* kFix = "\n  fix: put the config.json of the model there";
+    require<CheckpointError>(std::filesystem::exists(std::filesystem::symlink_status(file, failed)), path.string(),
+                             ": has weights, but no config.json", kFix);
+    require<CheckpointError>(std::filesystem::is_regular_file(status), file.string(), ": is not a regular file", kFix);
+    throw CheckpointError(text(file.string(), ": has ", std::filesystem::file_size(file, failed),
+                               " bytes, which is not a model's config", kFix));
+  }
   ModelConfig model = model_of_config_json((path / "config.json").string(), config->second);
   return std::make_unique<HfSource>(path, std::move(model), std::move(beside), std::move(note));
 }

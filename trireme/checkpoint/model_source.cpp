@@ -10,6 +10,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/listed.hpp"
 #include "trireme/base/owned_fd.hpp"
+#include "trireme/base/with_fix.hpp"
 #include "trireme/checkpoint/hf_source.hpp"
 #include "trireme/checkpoint/manifest.hpp"
 #include "trireme/checkpoint/nanotron_source.hpp"
@@ -64,7 +65,9 @@ FilesBeside files_beside(const fs::path& folder, std::string& note, const std::v
   return found;
 }
 
-std::unique_ptr<ModelSource> open_model(const fs::path& path) {
+namespace {
+
+std::unique_ptr<ModelSource> open_any(const fs::path& path) {
   std::error_code failed;
   require<CheckpointError>(fs::exists(path, failed), path.string(), ": there is no such folder",
                            "\n  fix: name the folder of a model or of a checkpoint");
@@ -77,6 +80,13 @@ std::unique_ptr<ModelSource> open_model(const fs::path& path) {
   throw CheckpointError(text(path.string(), ": neither a Hugging Face folder (", files::kSafetensorsFile, " or ",
                              files::kSafetensorsIndexFile, ") nor a checkpoint of a run (", kManifestName,
                              ") or of nanotron (model/, model_config.json)\n  fix: name one of these"));
+}
+
+}  // namespace
+
+std::unique_ptr<ModelSource> open_model(const fs::path& path) {
+  return with_fix("a folder as transformers, nanotron or `trireme train` has written it, whole: copy it again",
+                  [&] { return open_any(path); });
 }
 
 void require_fit(const std::string& shown, const std::vector<std::string>& wrong, const std::string& fix) {

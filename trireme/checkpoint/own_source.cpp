@@ -9,6 +9,8 @@
 #include "trireme/base/error.hpp"
 #include "trireme/checkpoint/hf_source.hpp"
 #include "trireme/checkpoint/reader.hpp"
+#include "trireme/checkpoint/stored_config.hpp"
+#include "trireme/config/foreign/hf_config_write.hpp"
 #include "trireme/config/schema/weight_names.hpp"
 #include "trireme/files/convert_dtype.hpp"
 #include "trireme/files/open_beneath.hpp"
@@ -29,14 +31,12 @@ class OwnSource final : public ModelSource {
  public:
   explicit OwnSource(const std::filesystem::path& path) : reader_(path) {
     for (const StoredFile& file : reader_.manifest().files)
-      if (file.header_bytes == file.bytes && files::is_base_name(file.name))
+      if (file.header_bytes == file.bytes && files::is_base_name(file.name) && !is_rank_file(file.name))
         beside_.emplace(file.name, reader_.small_file(file.name));
-    const auto config = beside_.find("config.json");
-    require<CheckpointError>(config != beside_.end(), shown(),
-                             ": has no config.json: the run's model is none that transformers has",
-                             "\n  fix: a checkpoint of a model that it has; training itself goes on from any");
-    model_ = model_of_config_json(shown() + "/config.json", config->second);
-    dtype_ = dtype_named_in(config->second);
+    if (!beside_.contains("config.json")) take_model_of_run();
+    const std::string& config = beside_.at("config.json");
+    model_ = model_of_config_json(shown() + "/config.json", config);
+    dtype_ = dtype_named_in(config);
     std::vector<std::string> wrong;
     for (auto& [name, shape] : parameter_shapes(model_)) {
       const StoredTensor* stored = find(reader_.manifest(), name, kWeight);
@@ -63,12 +63,33 @@ class OwnSource final : public ModelSource {
   void read(const ModelTensor& tensor, const Box& box, std::span<std::byte> out) const override {
     reader_.read(*find(reader_.manifest(), tensor.name, kWeight), box, out);
   }
+  std::string note() const override { return note_; }
 
  private:
+  /// transformers has no such model, so that there is no config.json: the manifest has the model, too.
+  void take_model_of_run() {
+    const ModelConfig model = stored_config(reader_.manifest(), shown()).config.model;
+    std::string dtype = model.dtype;
+    for (const char* key : {"precision.param", "model.dtype"})
+      if (const auto given = reader_.manifest().config.find(key);
+          given != reader_.manifest().config.end() && given->second != "\"auto\"") {
+        dtype = given->second.substr(1, given->second.size() - 2);  // in quotes
+        break;
+      }
+    if (dtype == "auto") dtype = "float32";
+    const std::string lack = config::what_transformers_lacks(model, dtype);
+    beside_.emplace("config.json",
+                    lack.empty() ? config::hf_config_json(model, dtype) : config::own_config_json(model, dtype));
+    if (!lack.empty())
+      note_ = text("transformers cannot load it, and Trireme can: its model_type is \"", config::kOwnTypePrefix,
+                   model.model_type, "\" (", lack.substr(0, lack.find("\n  fix: ")), ")");
+  }
+
   Reader reader_;
   ModelConfig model_{};
   FilesBeside beside_{};
   std::optional<files::SafetensorsDtype> dtype_{};
+  std::string note_{};
   std::vector<ModelTensor> tensors_{};
 };
 

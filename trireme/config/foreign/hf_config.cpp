@@ -8,6 +8,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/config/foreign/aliases.hpp"
+#include "trireme/config/foreign/hf_config_write.hpp"
 #include "trireme/config/read/convert.hpp"
 #include "trireme/config/read/json_file.hpp"
 #include "trireme/config/read/toml_file.hpp"
@@ -150,7 +151,11 @@ HfConfig parse_hf_config(const std::string& file, const std::string& json) {
   };
   const Setting* type = find("model_type");
   require<ConfigError>(type != nullptr, file, " has no model_type: is this a model's config.json?");
-  const FamilyInfo* family = find_family(plain_text(type->value));
+  // Of own_config_json(): every key is ours and given.
+  std::string type_name = plain_text(type->value);
+  const bool is_own = type_name.starts_with(kOwnTypePrefix);
+  if (is_own) type_name.erase(0, std::string_view(kOwnTypePrefix).size());
+  const FamilyInfo* family = find_family(type_name);
   if (family == nullptr) {
     std::vector<std::string> names = family_names();
     std::ranges::sort(names);
@@ -185,7 +190,10 @@ HfConfig parse_hf_config(const std::string& file, const std::string& json) {
                          shortened(s.path), " = ", brief(s.value), " is a kind of RoPE that is not supported");
     out.ignored.push_back(s.path);
   }
-  set_window(file, *family, read, out);
+  if (is_own)
+    set("model.model_type", {type_name});
+  else
+    set_window(file, *family, read, out);
   return out;
 }
 

@@ -9,6 +9,7 @@
 #include "trireme/config/read/setting.hpp"
 #include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/family.hpp"
+#include "trireme/config/schema/fields.hpp"
 #include "trireme/config/schema/registered_families.hpp"
 
 namespace trireme::config {
@@ -161,6 +162,13 @@ void add_llama_like(Json& json, const ModelConfig& m, const HfTraits& hf) {
   if (m.resid_pdrop > 0) json["resid_pdrop"] = m.resid_pdrop;
 }
 
+void add_token_ids(Json& json, const HfTokenIds& tokens) {
+  const auto id = [](const std::optional<std::int64_t>& token) { return token ? Json(*token) : Json(nullptr); };
+  json["bos_token_id"] = id(tokens.bos);
+  json["eos_token_id"] = id(tokens.eos);
+  json["pad_token_id"] = id(tokens.pad);
+}
+
 }  // namespace
 
 std::string hf_config_json(const ModelConfig& m, const std::string& dtype, const HfTokenIds& tokens) {
@@ -191,11 +199,46 @@ std::string hf_config_json(const ModelConfig& m, const std::string& dtype, const
   json["initializer_range"] = m.initializer_range;
   json["tie_word_embeddings"] = m.tie_word_embeddings;
   json["use_cache"] = true;
-  const auto id = [](const std::optional<std::int64_t>& token) { return token ? Json(*token) : Json(nullptr); };
-  json["bos_token_id"] = id(tokens.bos);
-  json["eos_token_id"] = id(tokens.eos);
-  json["pad_token_id"] = id(tokens.pad);
+  add_token_ids(json, tokens);
   return json.dump(2) + "\n";
+}
+
+std::string own_config_json(ModelConfig model, const std::string& dtype, const HfTokenIds& tokens) {
+  require_built_in(model, "a config.json");
+  Config config;
+  config.model = std::move(model);
+  Json json;
+  json["model_type"] = kOwnTypePrefix + config.model.model_type;
+  json["dtype"] = dtype;
+  for (const Field& field : fields(config)) {
+    constexpr std::string_view kSection = "model.";
+    if (!field.key.starts_with(kSection)) continue;
+    std::string_view key = std::string_view(field.key).substr(kSection.size());
+    if (key == "model_type" || key == "preset" || key == "hf" || key == "init" || key == "dtype") continue;
+    Json* table = &json;
+    for (std::size_t dot; (dot = key.find('.')) != std::string_view::npos; key.remove_prefix(dot + 1))
+      table = &(*table)[std::string(key.substr(0, dot))];
+    Json& out = (*table)[std::string(key)];
+    std::visit(
+        [&](const auto* value) {
+          if constexpr (std::is_same_v<decltype(value), const Steps*>)
+            out = static_cast<double>(*value);
+          else
+            out = *value;
+        },
+        field.value);
+  }
+  add_token_ids(json, tokens);
+  return json.dump(2) + "\n";
+}
+
+std::string what_transformers_lacks(const ModelConfig& model, const std::string& dtype) {
+  try {
+    hf_config_json(model, dtype);
+    return "";
+  } catch (const ConfigError& e) {
+    return e.what();
+  }
 }
 
 }  // namespace trireme::config

@@ -20,4 +20,13 @@ struct HfTokenIds {
 /// config.json.
 std::string hf_config_json(const ModelConfig& model, const std::string& dtype, const HfTokenIds& tokens = {});
 
+/// For a model that hf_config_json() refuses: all keys of [model], for reading them back here. Its model_type is
+/// kOwnTypePrefix and the family, which transformers does not know: it would load the weights and compute something
+/// else.
+inline constexpr const char* kOwnTypePrefix = "trireme_";
+std::string own_config_json(ModelConfig model, const std::string& dtype, const HfTokenIds& tokens = {});
+
+/// "" if hf_config_json() writes the model, else its reasons.
+std::string what_transformers_lacks(const ModelConfig& model, const std::string& dtype);
+
 }  // namespace trireme::config

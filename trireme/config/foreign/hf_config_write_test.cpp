@@ -199,5 +199,36 @@ TEST(HfConfigWrite, WhatTransformersWouldComputeOtherwiseIsRefused) {
   EXPECT_THROW(hf_config_json(*find_preset("gpt2"), "float32"), InternalError) << "not derived";
 }
 
+/// Models that transformers lacks are written for ourselves, with a type that it refuses.
+TEST(OwnConfig, IsReadBackHereAndNowhereElse) {
+  ModelConfig m;
+  m.hidden_size = 32;
+  m.num_hidden_layers = 2;
+  m.num_attention_heads = 3;
+  m.head_dim = 12;
+  m.intermediate_size = 48;
+  m.vocab_size = 257;
+  m.max_position_embeddings = 64;
+  m.rope_scaling = {.rope_type = "llama3", .factor = 4, .original_max_position_embeddings = 16};
+  m.sliding_window = 8;
+  m.qk_norm = true;
+  ModelConfig experts = m;
+  experts.model_type = "qwen3_moe";
+  experts.num_local_experts = 4;
+  experts.num_experts_per_tok = 1;
+  experts.moe_intermediate_size = 24;
+  experts.shared_expert_intermediate_size = 16;
+  experts.scoring_func = "sigmoid";
+  experts.expert_capacity_factor = 1.5;
+  experts.router_bias_update_rate = 0.001;
+  for (const ModelConfig& model : {derived(m), derived(experts)}) {
+    EXPECT_THAT(what_transformers_lacks(model, "float32"), HasSubstr("cannot be written as a " + model.model_type));
+    const std::string json = own_config_json(model, "float32", {.bos = {}, .eos = 3, .pad = {}});
+    EXPECT_THAT(json, AllOf(HasSubstr("\"model_type\": \"trireme_" + model.model_type + "\""),
+                            HasSubstr("\"eos_token_id\": 3"), Not(HasSubstr("architectures"))));
+    EXPECT_EQ(model_values(read_back(json)), model_values(model));
+  }
+}
+
 }  // namespace
 }  // namespace trireme::config
