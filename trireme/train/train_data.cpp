@@ -47,6 +47,14 @@ std::string identity_of(const data::TokenSource& source) {
   return text(size, " tokens, ", source.num_documents(), " documents, ", files::str(files::xxh3(std::as_bytes(all))));
 }
 
+bool has_mask(const data::SharedTokens& tokens) { return tokens->has_loss_mask(); }
+
+/// An answer that is cut off is learnt as if it ended there, and its other half without the question.
+bool packs_whole(const DataStage& stage, bool has_loss_mask) {
+  const config::Packing packing = config::parse_packing(stage.packing);
+  return packing == config::Packing::whole || (packing == config::Packing::automatic && has_loss_mask);
+}
+
 /// "attention and positions of documents"; "" if both are of samples.
 std::string scope_text(const data::BatchOptions& batch) {
   if (batch.attend_across_documents && !batch.restart_positions) return "";
@@ -56,11 +64,17 @@ std::string scope_text(const data::BatchOptions& batch) {
 
 }  // namespace
 
+data::SharedTokens TrainData::open_file(const std::string& path) const {
+  data::OpenTokensOptions options;
+  if (tokenizer_) options.document_end = tokenizer_->end_of_document();
+  const data::SharedTokens tokens = data::open_tokens(path, options);
+  if (tokenizer_) data::check_tokenizer(*tokens, tokenizer_->name(), tokenizer_->fingerprint());
+  return tokens;
+}
+
 /// Files are opened only once, even if several stages use them.
 data::SamplingPlan TrainData::make_plan() const {
   std::map<std::string, data::SharedTokens> opened;
-  data::OpenTokensOptions open_options;
-  if (tokenizer_) open_options.document_end = tokenizer_->end_of_document();
   const auto open = [&](const std::string& path) {
     data::SharedTokens& tokens = opened[path];
     if (tokens) return tokens;
@@ -69,9 +83,7 @@ data::SamplingPlan TrainData::make_plan() const {
                                                        config_.model.vocab_size, kSyntheticTokens);
       return tokens;
     }
-    tokens = data::open_tokens(path, open_options);
-    if (tokenizer_) data::check_tokenizer(*tokens, tokenizer_->name(), tokenizer_->fingerprint());
-    return tokens;
+    return tokens = open_file(path);
   };
   data::SamplingPlan plan{.seed = static_cast<std::uint64_t>(config_.run.seed),
                           .global_batch_size = config_.training.global_batch_size,
@@ -80,6 +92,7 @@ data::SamplingPlan TrainData::make_plan() const {
     data::SamplingStage out{.start_step = stage.start_step,
                             .seq_len = stage.seq_len > 0 ? stage.seq_len : config_.training.seq_len};
     for (const DataSource& source : stage.sources) out.sources.push_back({open(source.path), source.weight});
+    out.whole_documents = packs_whole(stage, std::ranges::any_of(out.sources, has_mask, &data::MixedSource::tokens));
     plan.stages.push_back(std::move(out));
   }
   return plan;
@@ -105,23 +118,26 @@ TrainData::TrainData(const Config& config, int cp_rank)
       tokenizer_(load_tokenizer(config)),
       plan_(make_plan()) {
   sampler_.emplace(plan_);
-  const auto masked = [](const data::SharedTokens& tokens) { return tokens->has_loss_mask(); };
+  if (const std::int64_t cut = sampler_->num_cut_documents(); cut > 0)
+    warnings_.push_back(text(thousands(cut), cut == 1 ? " document is" : " documents are",
+                             " longer than a sample, and cut (packing = \"whole\" of [[data]]): a longer seq_len"));
   for (std::size_t i = 0; i < config.data.size(); ++i)
     makers_.emplace_back(batch_options(
-        config.data[i], std::ranges::any_of(plan_.stages[i].sources, masked, &data::MixedSource::tokens)));
+        config.data[i], std::ranges::any_of(plan_.stages[i].sources, has_mask, &data::MixedSource::tokens)));
   identity_ = make_identity();
   if (config.validation.interval > 0) {
     if (config.validation.sources.empty()) {
-      validation_.emplace(plan_, config.training.seq_len, config.validation.samples);
-      validation_maker_.emplace(batch_options(config.data[0], std::ranges::any_of(data::sources_of(plan_), masked)));
+      const bool masked = std::ranges::any_of(data::sources_of(plan_), has_mask);
+      validation_.emplace(plan_, config.training.seq_len, config.validation.samples,
+                          packs_whole(config.data[0], masked));
+      validation_maker_.emplace(batch_options(config.data[0], masked));
     } else {
       std::vector<data::SharedTokens> sources;
-      for (const std::string& path : config.validation.sources) {
-        sources.push_back(data::open_tokens(path));
-        if (tokenizer_) data::check_tokenizer(*sources.back(), tokenizer_->name(), tokenizer_->fingerprint());
-      }
-      validation_.emplace(sources, config.training.seq_len, config.validation.samples);
-      validation_maker_.emplace(batch_options(config.data[0], std::ranges::any_of(sources, masked)));
+      for (const std::string& path : config.validation.sources) sources.push_back(open_file(path));
+      const bool masked = std::ranges::any_of(sources, has_mask);
+      validation_.emplace(sources, config.training.seq_len, config.validation.samples,
+                          packs_whole(config.data[0], masked));
+      validation_maker_.emplace(batch_options(config.data[0], masked));
     }
   }
 }
@@ -136,7 +152,7 @@ std::map<std::string, std::string> TrainData::make_identity() const {
     const std::string name = text("stage ", i + 1);
     const std::string scope = scope_text(makers_[i].options());
     out[name] = text("from step ", stage.start_step, ", ", stage.seq_len, " tokens per sample",
-                     scope.empty() ? "" : ", ", scope);
+                     scope.empty() ? "" : ", ", scope, stage.whole_documents ? ", whole documents" : "");
     for (std::size_t j = 0; j < stage.sources.size(); ++j)
       out[text(name, " source ", j + 1)] =
           text(identity_of(*stage.sources[j].tokens), ", weight ", json_number(stage.sources[j].weight));
@@ -169,6 +185,7 @@ std::string TrainData::describe() const {
                          human_count(planned / trained_on), " epochs planned");
   if (tokenizer_) out += text(" · tokenizer ", tokenizer_->name(), " (", tokenizer_->fingerprint(), ")");
   if (const std::string scope = scope_text(makers_[0].options()); !scope.empty()) out += " · " + scope;
+  if (plan_.stages[0].whole_documents) out += " · whole documents in a sample";
   if (validation_) out += text(" · ", validation_->size(), " samples to validate on");
   return out;
 }

@@ -43,13 +43,14 @@ class TrainData {
   std::string describe() const;
 
  private:
+  data::SharedTokens open_file(const std::string& path) const;
   data::SamplingPlan make_plan() const;
   std::map<std::string, std::string> make_identity() const;
   data::BatchOptions batch_options(const DataStage& stage, bool has_loss_mask) const;
 
   const Config config_;
   const int cp_rank_;
-  const std::vector<std::string> warnings_;  // first: sources that overlap are refused before they are opened
+  std::vector<std::string> warnings_;  // first: sources that overlap are refused before they are opened
   std::optional<data::Tokenizer> tokenizer_;
   data::SamplingPlan plan_;
   std::map<std::string, std::string> identity_;

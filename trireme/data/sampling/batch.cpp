@@ -31,18 +31,30 @@ void read(const Sample& sample, std::int64_t seq_len, const BatchOptions& option
     row.all_count = false;
     return;
   }
-  sample.tokens->read(sample.first_token, row.tokens);
-  check_vocabulary(*sample.tokens, sample.first_token, row.tokens, options.vocab_size);
-  row.all_count = !sample.tokens->has_loss_mask();
-  if (!row.all_count) sample.tokens->read_loss_mask(sample.first_token, row.mask);
+  const std::int64_t count = sample.num_tokens < 0 ? seq_len + 1 : sample.num_tokens;
+  const std::span<std::uint32_t> own = std::span(row.tokens).first(static_cast<std::size_t>(count));
+  sample.tokens->read(sample.first_token, own);
+  check_vocabulary(*sample.tokens, sample.first_token, own, options.vocab_size);
+  row.all_count = !sample.tokens->has_loss_mask() && count == seq_len + 1;
+  if (!row.all_count) {
+    const std::span<std::uint8_t> mask = std::span(row.mask).first(own.size());
+    if (sample.tokens->has_loss_mask())
+      sample.tokens->read_loss_mask(sample.first_token, mask);
+    else
+      std::ranges::fill(mask, 1);
+    std::fill(row.tokens.begin() + count, row.tokens.end(), 0);  // padding
+    std::fill(row.mask.begin() + count, row.mask.end(), 0);
+  }
   if (options.attend_across_documents && !options.restart_positions) return;
-  for (const std::int64_t end : sample.tokens->document_ends(sample.first_token, seq_len)) {
+  for (const std::int64_t end : sample.tokens->document_ends(sample.first_token, std::min(count, seq_len))) {
     const std::int64_t place = end - sample.first_token;
     // An empty document ends where the one before it does.
     if (!row.borders.empty() && row.borders.back() == place) continue;
     if (place < seq_len) row.borders.push_back(place);
     row.last_label_is_next_document = place == seq_len;
   }
+  // Padding is by itself, also behind a document that goes on in another sample.
+  if (count < seq_len && (row.borders.empty() || row.borders.back() < count)) row.borders.push_back(count);
 }
 
 /// Calls visit(places, document) for the parts of `range` between borders.

@@ -65,6 +65,23 @@ TEST(Batch, PaddingCountsInNoLoss) {
   EXPECT_EQ(std::vector(batch.loss_mask.end() - 4, batch.loss_mask.end()), (std::vector<std::uint8_t>{0, 0, 0, 0}));
 }
 
+TEST(Batch, WhatASampleHasNoDocumentForIsPadding) {
+  const BatchOptions apart{.vocab_size = 12, .attend_across_documents = false, .restart_positions = true};
+  const Sample sample{.tokens = three_documents().get(), .first_token = 0, .num_tokens = 5};  // "0 1 2", "3 4"
+  const TokenBatch batch = batch_of({sample}, 7, apart);
+  EXPECT_EQ(batch.tokens, (Numbers{0, 1, 2, 3, 4, 0, 0}));
+  EXPECT_EQ(batch.documents, (std::vector<std::int32_t>{0, 0, 0, 1, 1, 2, 2}));
+  EXPECT_EQ(batch.positions, (Numbers{0, 1, 2, 0, 1, 0, 1}));
+  EXPECT_EQ(batch.loss_mask, (std::vector<std::uint8_t>{1, 1, 0, 1, 0, 0, 0}));
+  EXPECT_EQ(batch.num_valid_labels, 3);
+  const TokenBatch together = batch_of({sample}, 7, {.vocab_size = 12});
+  EXPECT_EQ(together.loss_mask, (std::vector<std::uint8_t>{1, 1, 1, 1, 0, 0, 0}));
+  // The last token of a full sample is only a label.
+  const TokenBatch full = batch_of({sample}, 4, apart);
+  EXPECT_EQ(full.labels, (Numbers{1, 2, 3, 4}));
+  EXPECT_EQ(full.loss_mask, (std::vector<std::uint8_t>{1, 1, 0, 1}));
+}
+
 TEST(Batch, ATokenOutsideTheVocabularyIsNamedWithItsPlaceOnEveryCpRank) {
   std::vector<std::uint32_t> tokens(5'000, 7);
   tokens[1'234] = 128'001;

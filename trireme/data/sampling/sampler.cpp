@@ -86,11 +86,14 @@ Sampler::Stage Sampler::make_stage(std::size_t number, const std::vector<SharedT
     const std::size_t source = place_of(*mixed.tokens, sources);
     const TokenParts parts = hold_out(mixed.tokens->num_tokens(), plan_.validation_fraction, plan_.seed, source);
     Order order{mixed.tokens.get(), source, RandomStream(plan_.seed, text("shuffle ", source)),
-                Windows(parts.train, stage.seq_len), 0};
+                stage.whole_documents ? Windows::of_documents(*mixed.tokens, parts.train, stage.seq_len)
+                                      : Windows(parts.train, stage.seq_len),
+                0};
     require_a_window(order.windows, *mixed.tokens, stage.seq_len, plan_.validation_fraction);
     // Windows with another seq_len are different samples: their order starts from the beginning.
     for (std::size_t earlier = 0; earlier < number; ++earlier) {
-      if (stages_[earlier].seq_len != stage.seq_len) continue;
+      if (stages_[earlier].seq_len != stage.seq_len || plan_.stages[earlier].whole_documents != stage.whole_documents)
+        continue;
       const std::vector<Order>& orders = stages_[earlier].orders;
       for (std::size_t i = 0; i < orders.size(); ++i)
         if (orders[i].source == source) order.draws_before += stages_[earlier].mixture.count(i, draws_of(earlier));
@@ -142,7 +145,8 @@ std::vector<Sample> Sampler::samples(std::int64_t step, Range rows) const {
       shuffled_epoch = epoch;
     }
     const auto window = static_cast<std::int64_t>(shuffled(static_cast<std::uint64_t>(index - epoch * num_windows)));
-    samples.push_back({order.tokens, order.windows.first_token(window), row, order.source, epoch, window});
+    const Window found = order.windows.at(window);
+    samples.push_back({order.tokens, found.first_token, row, order.source, epoch, window, found.num_tokens});
   }
   return samples;
 }
@@ -162,6 +166,13 @@ std::int64_t Sampler::windows_per_epoch(std::int64_t step, std::size_t source) c
   for (const Order& order : stages_[stage_at(step)].orders)
     if (order.source == source) return order.windows.size();
   return 0;
+}
+
+std::int64_t Sampler::num_cut_documents() const {
+  std::int64_t cut = 0;
+  for (const Stage& stage : stages_)
+    for (const Order& order : stage.orders) cut += order.windows.num_cut();
+  return cut;
 }
 
 }  // namespace trireme::data

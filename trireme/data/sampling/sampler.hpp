@@ -18,6 +18,7 @@ struct Sample {
   std::size_t source = 0;  // index in sources_of(plan)
   std::int64_t epoch = 0;  // number of completed passes over this source
   std::int64_t window = 0;
+  std::int64_t num_tokens = -1;  // that are of the source, and then padding; -1: all
   bool operator==(const Sample&) const = default;
 };
 
@@ -62,6 +63,8 @@ class Sampler {
 
   /// Windows per pass over a source (index in sources_of) in the stage of `step`; 0 if it is not used.
   std::int64_t windows_per_epoch(std::int64_t step, std::size_t source) const;
+  /// Documents of all stages and sources that are longer than a sample, where samples hold whole documents.
+  std::int64_t num_cut_documents() const;
 
  private:
   struct Order {  // sample order of a source in a stage

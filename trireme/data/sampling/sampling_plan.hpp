@@ -20,6 +20,7 @@ struct SamplingStage {
   std::int64_t start_step = 1;  // must be 1 for the first stage
   std::int64_t seq_len = 0;
   std::vector<MixedSource> sources = {};
+  bool whole_documents = false;  // Windows::of_documents
 };
 
 struct SamplingPlan {

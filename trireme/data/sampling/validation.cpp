@@ -7,8 +7,9 @@
 
 namespace trireme::data {
 
-ValidationSet::ValidationSet(const SamplingPlan& plan, std::int64_t seq_len, std::int64_t max_samples)
-    : seq_len_(seq_len) {
+ValidationSet::ValidationSet(const SamplingPlan& plan, std::int64_t seq_len, std::int64_t max_samples,
+                             bool whole_documents)
+    : seq_len_(seq_len), whole_documents_(whole_documents) {
   check(plan);
   const std::vector<SharedTokens> sources = sources_of(plan);
   for (std::size_t i = 0; i < sources.size(); ++i)
@@ -16,8 +17,9 @@ ValidationSet::ValidationSet(const SamplingPlan& plan, std::int64_t seq_len, std
         max_samples);
 }
 
-ValidationSet::ValidationSet(const std::vector<SharedTokens>& sources, std::int64_t seq_len, std::int64_t max_samples)
-    : seq_len_(seq_len) {
+ValidationSet::ValidationSet(const std::vector<SharedTokens>& sources, std::int64_t seq_len, std::int64_t max_samples,
+                             bool whole_documents)
+    : seq_len_(seq_len), whole_documents_(whole_documents) {
   require<ConfigError>(!sources.empty(), "there is no data for validation");
   for (std::size_t i = 0; i < sources.size(); ++i) add(sources[i], i, {{0, sources[i]->num_tokens()}}, max_samples);
 }
@@ -29,7 +31,7 @@ void ValidationSet::add(const SharedTokens& tokens, std::size_t source, const st
                        " samples of validation: must be from 0 to 2^31");
   std::int64_t held_out = 0;
   for (const Range& part : parts) held_out += part.size();
-  Windows windows(parts, seq_len_);
+  Windows windows = whole_documents_ ? Windows::of_documents(*tokens, parts, seq_len_) : Windows(parts, seq_len_);
   require<DataError>(
       windows.size() > 0, tokens->name(), " has ", thousands(held_out), " of ", thousands(tokens->num_tokens()),
       " tokens for validation, a sample needs ", thousands(seq_len_ + 1),
@@ -63,7 +65,8 @@ Sample ValidationSet::at(std::int64_t i) const {
   // floor(k windows / samples) without overflow: evenly spread, and consecutive if all are taken.
   const std::int64_t k = i - part.first_sample, stride = part.windows.size() / part.num_samples;
   const std::int64_t window = k * stride + k * (part.windows.size() % part.num_samples) / part.num_samples;
-  return {part.tokens.get(), part.windows.first_token(window), i, part.source, 0, window};
+  const Window found = part.windows.at(window);
+  return {part.tokens.get(), found.first_token, i, part.source, 0, window, found.num_tokens};
 }
 
 }  // namespace trireme::data

@@ -14,9 +14,12 @@ class ValidationSet {
  public:
   /// The windows that `plan` holds out. `max_samples` per source, spread evenly over it; 0: all.
   /// DataError if a source has no window.
-  ValidationSet(const SamplingPlan& plan, std::int64_t seq_len, std::int64_t max_samples = 0);
+  /// `whole_documents`: Windows::of_documents.
+  ValidationSet(const SamplingPlan& plan, std::int64_t seq_len, std::int64_t max_samples = 0,
+                bool whole_documents = false);
   /// All windows of these sources.
-  ValidationSet(const std::vector<SharedTokens>& sources, std::int64_t seq_len, std::int64_t max_samples = 0);
+  ValidationSet(const std::vector<SharedTokens>& sources, std::int64_t seq_len, std::int64_t max_samples = 0,
+                bool whole_documents = false);
 
   std::int64_t size() const { return size_; }
   std::int64_t seq_len() const { return seq_len_; }
@@ -40,6 +43,7 @@ class ValidationSet {
 
   std::vector<Part> parts_;
   std::int64_t seq_len_, size_ = 0;
+  bool whole_documents_;
 };
 
 }  // namespace trireme::data

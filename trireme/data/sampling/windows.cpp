@@ -43,11 +43,57 @@ Windows::Windows(const std::vector<Range>& parts, std::int64_t seq_len) : seq_le
   }
 }
 
-std::int64_t Windows::first_token(std::int64_t window) const {
+namespace {
+
+constexpr std::int64_t kDocumentsAtOnce = 1 << 20;  // tokens whose document ends are read together
+
+/// Calls f(document) for each document of `part`; those that cross its borders are cut there.
+template <class F>
+void each_document(const TokenSource& tokens, Range part, const F& f) {
+  std::int64_t begin = part.begin;
+  const auto end_at = [&](std::int64_t end) {
+    if (begin < end) f(Range{begin, end});
+    begin = end;
+  };
+  for (std::int64_t at = part.begin; at < part.end; at += kDocumentsAtOnce)
+    for (const std::int64_t end : tokens.document_ends(at, std::min(kDocumentsAtOnce, part.end - at))) end_at(end);
+  end_at(part.end);
+}
+
+}  // namespace
+
+Windows Windows::of_documents(const TokenSource& tokens, const std::vector<Range>& parts, std::int64_t seq_len) {
+  require(seq_len >= 1, "windows of seq_len = ", seq_len);
+  Windows out(seq_len);
+  Range open{0, 0};  // the documents of the window that is not full yet
+  const auto close = [&] {
+    if (open.size() > 1) out.packed_.push_back({open.begin, open.size()});  // one token has no label
+    open = {0, 0};
+  };
+  for (const Range& part : parts) {
+    each_document(tokens, part, [&](Range document) {
+      if (open.size() > 0 && document.end - open.begin <= seq_len + 1) {
+        open.end = document.end;
+        return;
+      }
+      close();
+      if (document.size() > seq_len + 1) ++out.num_cut_;
+      for (; document.size() > seq_len + 1; document.begin += seq_len)
+        out.packed_.push_back({document.begin, seq_len + 1});
+      open = document;
+    });
+    close();  // the next part is elsewhere
+  }
+  out.size_ = static_cast<std::int64_t>(out.packed_.size());
+  return out;
+}
+
+Window Windows::at(std::int64_t window) const {
   require(0 <= window && window < size_, "window ", window, " of ", size_);
+  if (!packed_.empty()) return packed_[static_cast<std::size_t>(window)];
   const auto behind = std::ranges::upper_bound(parts_, window, {}, &Part::first_window);
   const Part& part = *std::prev(behind);
-  return part.first_token + (window - part.first_window) * seq_len_;
+  return {part.first_token + (window - part.first_window) * seq_len_, -1};
 }
 
 }  // namespace trireme::data

@@ -1,5 +1,7 @@
 #include "trireme/data/sampling/windows.hpp"
 
+#include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -7,6 +9,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/testing/layout_helpers.hpp"
+#include "trireme/testing/memory_tokens.hpp"
 
 namespace trireme::data {
 namespace {
@@ -29,6 +32,52 @@ TEST(Windows, PartsTooShortForAWindowHaveNone) {
   EXPECT_EQ(windows.first_token(1), 3);
   EXPECT_EQ(windows.first_token(2), 20);
   EXPECT_EQ(windows.first_token(3), 23);
+}
+
+std::vector<std::uint32_t> counted(std::int64_t count) {
+  std::vector<std::uint32_t> tokens(static_cast<std::size_t>(count));
+  std::iota(tokens.begin(), tokens.end(), 0U);
+  return tokens;
+}
+
+TEST(Windows, OfWholeDocuments) {
+  const MemoryTokens tokens("talks", counted(24), {3, 5, 9, 20, 21, 24});
+  const Windows windows = Windows::of_documents(tokens, {{0, 24}}, 5);  // up to six tokens
+  std::vector<Window> all;
+  for (std::int64_t i = 0; i < windows.size(); ++i) all.push_back(windows.at(i));
+  // 3 + 2, 4, then 11 tokens in two samples that share one, of which the last has room for nothing, 1 + 3.
+  EXPECT_EQ(all, (std::vector<Window>{{0, 5}, {5, 4}, {9, 6}, {14, 6}, {20, 4}}));
+  EXPECT_EQ(windows.num_cut(), 1);
+}
+
+RC_GTEST_PROP(WindowsProperty, WholeDocumentsAreInOneWindowEach, ()) {
+  const std::int64_t num_tokens = pick(1, 300), seq_len = pick(1, 30);
+  std::vector<std::int64_t> ends;
+  for (std::int64_t end = 0; end < num_tokens;) ends.push_back(end = std::min(num_tokens, end + pick(1, 40)));
+  const MemoryTokens tokens("talks", counted(num_tokens), ends);
+  const Windows windows = Windows::of_documents(tokens, {{0, num_tokens}}, seq_len);
+  std::vector<int> holds(static_cast<std::size_t>(num_tokens));
+  for (std::int64_t i = 0; i < windows.size(); ++i) {
+    const Window w = windows.at(i);
+    RC_ASSERT(2 <= w.num_tokens && w.num_tokens <= seq_len + 1);
+    for (std::int64_t t = w.first_token; t < w.first_token + w.num_tokens; ++t) ++holds[static_cast<std::size_t>(t)];
+  }
+  std::int64_t begin = 0, cut = 0;
+  for (const std::int64_t end : ends) {
+    if (end - begin > seq_len + 1) {
+      ++cut;
+    } else {  // whole, in one window; only a last token by itself is in none
+      bool whole = end - begin == 1;
+      for (std::int64_t i = 0; i < windows.size(); ++i) {
+        const Window w = windows.at(i);
+        whole |= w.first_token <= begin && end <= w.first_token + w.num_tokens;
+      }
+      RC_ASSERT(whole);
+    }
+    begin = end;
+  }
+  RC_ASSERT(windows.num_cut() == cut);
+  RC_ASSERT(std::ranges::max(holds) <= 2);  // neighbours of a cut document share a token
 }
 
 RC_GTEST_PROP(WindowsProperty, EveryTokenBehindTheFirstOfAPartIsALabelAtMostOnce, ()) {
