@@ -1,6 +1,9 @@
 #include "trireme/nn/init.hpp"
 
+#include <charconv>
 #include <cmath>
+#include <functional>
+#include <limits>
 
 #include <ATen/ops/empty.h>
 
@@ -11,12 +14,20 @@
 namespace trireme {
 namespace {
 
-struct Numbers {
-  enum class Kind { constant, normal, uniform } kind;
-  double scale;  // the constant, the standard deviation, or the bound
+constexpr double kCut = 3;  // of the truncated normal distribution, in standard deviations
 
-  /// Elements first, first + 1, ... of a stream.
-  void fill(const RandomStream& stream, std::int64_t first, double* out, std::int64_t count) const {
+struct Numbers {
+  enum class Kind { constant, normal, cut_normal, uniform } kind;
+  double scale;  // the constant, the standard deviation, or the bound
+  // Elements from this one on have another scale.
+  std::int64_t split = std::numeric_limits<std::int64_t>::max();
+  double scale_after = scale;
+
+  double scale_of(std::int64_t element) const { return element < split ? scale : scale_after; }
+
+  /// Elements first, first + 1, ... of a stream. `again`: other streams, for elements that are drawn once more.
+  void fill(const RandomStream& stream, const std::function<RandomStream(int)>& again, std::int64_t first, double* out,
+            std::int64_t count) const {
     if (kind == Kind::constant) {
       std::fill_n(out, count, scale);
     } else if (kind == Kind::uniform) {
@@ -26,33 +37,64 @@ struct Numbers {
       for (std::int64_t i = 0; i < count;) {
         const auto element = static_cast<std::uint64_t>(first + i);
         const auto pair = stream.normal_pair(element / 2);
-        for (std::uint64_t k = element % 2; k < 2 && i < count; ++k, ++i) out[i] = pair[k] * scale;
+        for (std::uint64_t k = element % 2; k < 2 && i < count; ++k, ++i) out[i] = pair[k] * scale_of(first + i);
       }
     }
+    if (kind != Kind::cut_normal) return;
+    for (std::int64_t i = 0; i < count; ++i)
+      for (int times = 1; std::abs(out[i]) > kCut * scale; ++times)
+        out[i] = again(times).normal(static_cast<std::uint64_t>(first + i)) * scale;
   }
 };
 
-Numbers numbers_for(const ParamSpec& spec, const InitOptions& options) {
+/// 3 of "layers.3.mlp.down.weight"; 0 if it names no layer.
+std::int64_t layer_in(std::string_view name) {
+  constexpr std::string_view kLayers = "layers.";
+  std::int64_t layer = 0;
+  if (name.starts_with(kLayers)) std::from_chars(name.data() + kLayers.size(), name.data() + name.size(), layer);
+  return layer;
+}
+
+/// The standard deviation of weights that write to the residual stream.
+double residual_range(std::string_view name, const InitOptions& options) {
+  const auto depth = static_cast<double>(layer_in(name) + 1), layers = static_cast<double>(options.layers);
+  switch (options.scheme) {
+    case InitScheme::gpt2: return options.range / std::sqrt(2 * layers);
+    case InitScheme::depth:
+    case InitScheme::torchtitan: return options.range / std::sqrt(2 * depth);
+    case InitScheme::llama:
+    case InitScheme::plain: break;
+  }
+  return options.range;
+}
+
+Numbers numbers_for(const std::string& name, const ParamSpec& spec, const InitOptions& options) {
   const auto fan_in = static_cast<double>(spec.fan_in > 0 ? spec.fan_in : spec.shape.back());
-  const bool plain = options.scheme == InitScheme::plain;
+  const bool plain = options.scheme == InitScheme::plain, titan = options.scheme == InitScheme::torchtitan;
   switch (spec.fill) {
     case Fill::ones: return {Numbers::Kind::constant, 1};
     case Fill::zeros: return {Numbers::Kind::constant, 0};
     case Fill::bias:
       if (plain) break;
       return {Numbers::Kind::constant, 0};
-    case Fill::embedding: return {Numbers::Kind::normal, plain ? 1 : options.range};
+    case Fill::embedding: return {Numbers::Kind::normal, plain || titan ? 1 : options.range};
     case Fill::weight:
     case Fill::residual_weight: break;
   }
   if (plain) return {Numbers::Kind::uniform, 1 / std::sqrt(fan_in)};
-  const bool narrower = options.scheme == InitScheme::gpt2 && spec.fill == Fill::residual_weight;
-  return {Numbers::Kind::normal,
-          narrower ? options.range / std::sqrt(2.0 * static_cast<double>(options.layers)) : options.range};
+  if (titan && name == "head.weight") return {Numbers::Kind::cut_normal, 1 / std::sqrt(fan_in)};
+  Numbers numbers{Numbers::Kind::normal,
+                  spec.fill == Fill::residual_weight ? residual_range(name, options) : options.range};
+  if (titan && name.ends_with("mlp.gate_up.weight")) {  // rows of the gate, then of the up projection
+    numbers.split = spec.shape[0] / 2 * spec.shape[1];
+    numbers.scale_after = residual_range(name, options);
+  }
+  return numbers;
 }
 
 /// The initial values of one box of the full parameter, as a tensor in f64.
-at::Tensor box_numbers(const Box& box, const Shape& whole, const RandomStream& stream, const Numbers& numbers) {
+at::Tensor box_numbers(const Box& box, const Shape& whole, const RandomStream& stream,
+                       const std::function<RandomStream(int)>& again, const Numbers& numbers) {
   std::vector<std::int64_t> sizes;
   for (const Range& range : box) sizes.push_back(range.size());
   at::Tensor out = at::empty(sizes, at::kDouble);
@@ -70,7 +112,7 @@ at::Tensor box_numbers(const Box& box, const Shape& whole, const RandomStream& s
         first += index * stride;
         stride *= whole[dim];
       }
-      numbers.fill(stream, first, data + r * run, run);
+      numbers.fill(stream, again, first, data + r * run, run);
     }
   });
   return out;
@@ -81,8 +123,10 @@ at::Tensor box_numbers(const Box& box, const Shape& whole, const RandomStream& s
 InitScheme parse_init_scheme(std::string_view name) {
   if (name == "gpt2") return InitScheme::gpt2;
   if (name == "llama") return InitScheme::llama;
+  if (name == "depth") return InitScheme::depth;
+  if (name == "torchtitan") return InitScheme::torchtitan;
   if (name == "plain") return InitScheme::plain;
-  throw ConfigError(text("init scheme \"", name, "\": must be gpt2, llama or plain"));
+  throw ConfigError(text("init scheme \"", name, "\": must be gpt2, llama, depth, torchtitan or plain"));
 }
 
 void init(torch::nn::Module& root, const ParamMesh& mesh, const InitOptions& options) {
@@ -96,9 +140,12 @@ void init(torch::nn::Module& root, const ParamMesh& mesh, const InitOptions& opt
 ParamValues random_values(const ParamMesh& mesh, const InitOptions& options) {
   return [mesh, options](const Param& param, Range range, const at::Tensor& out) {
     const RandomStream stream(options.seed, "init " + param.name);
-    const Numbers numbers = numbers_for(param.spec, options);
+    const auto again = [&](int times) {
+      return RandomStream(options.seed, text("init ", param.name, " again ", times));
+    };
+    const Numbers numbers = numbers_for(param.name, param.spec, options);
     read_by_boxes(param, mesh, range, out, [&](const Box& global, at::Tensor into) {
-      into.copy_(box_numbers(global, param.spec.shape, stream, numbers));
+      into.copy_(box_numbers(global, param.spec.shape, stream, again, numbers));
     });
   };
 }

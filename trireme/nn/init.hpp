@@ -12,8 +12,11 @@ namespace trireme {
 ///   gpt2    normal with standard deviation `range`; for weights that write to the residual stream range / sqrt(2
 ///           layers)
 ///   llama   normal with standard deviation `range`, for all weights
+///   depth   as gpt2, but range / sqrt(2 (layer + 1)), layers from 0: the parameter's name says which one it is of
+///   torchtitan  as depth, and the up projection of a gated MLP like those that write to the residual stream; the
+///           embedding has standard deviation 1, the head 1 / sqrt(inputs), truncated at three of them
 ///   plain   as torch::nn::Linear and Embedding: uniform within 1 / sqrt(inputs), normal with standard deviation 1
-enum class InitScheme { gpt2, llama, plain };
+enum class InitScheme { gpt2, llama, depth, torchtitan, plain };
 InitScheme parse_init_scheme(std::string_view name);
 
 struct InitOptions {

@@ -43,7 +43,8 @@ std::map<std::string, at::Tensor> wholes(int ranks, at::ScalarType dtype, const 
 }
 
 TEST(Init, DoesNotDependOnTheLayout) {
-  for (const auto scheme : {InitScheme::gpt2, InitScheme::llama, InitScheme::plain})
+  for (const auto scheme :
+       {InitScheme::gpt2, InitScheme::llama, InitScheme::depth, InitScheme::torchtitan, InitScheme::plain})
     for (const auto dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
       const InitOptions options{.seed = 3, .scheme = scheme, .range = 0.02, .layers = 8};
       const auto one = wholes(1, dtype, options);
@@ -81,6 +82,50 @@ TEST(Init, SchemesTakeTheirNumbers) {
   EXPECT_LE(values.at("qkv.bias").abs().max().item<double>(), 1 / std::sqrt(6.0));
   EXPECT_NEAR(deviation(values.at("embedding.weight")), 1, 0.2);
   EXPECT_THROW(parse_init_scheme("gpt3"), ConfigError);
+}
+
+/// A model by the names that a decoder has.
+struct Named final : Layer {
+  explicit Named(Parallel parallel) {
+    register_module("embedding", std::make_shared<ParallelVocabulary>(300, 64, parallel));
+    const auto layers = register_module("layers", std::make_shared<torch::nn::ModuleListImpl>());
+    for (int i = 0; i < 8; ++i) {
+      const auto layer = std::make_shared<Layer>();
+      layer->register_module("out",
+                             std::make_shared<RowLinear>(64, 64, parallel, RowOptions{.fill = Fill::residual_weight}));
+      const auto mlp = layer->register_module("mlp", std::make_shared<Layer>());
+      mlp->register_module("gate_up", std::make_shared<ColumnLinear>(64, 128, parallel));
+      layers->push_back(layer);
+    }
+    register_module("head", std::make_shared<ColumnLinear>(64, 300, parallel));
+  }
+};
+
+TEST(Init, DepthAndTorchtitan) {
+  run_ranks(1, [&](World& world) {
+    Mesh mesh(Grid::dense({}), world);
+    const InitScope scope(at::kCPU, at::kDouble);
+    Named module(mesh);
+    const auto deviation = [&](const std::string& name, std::int64_t first = 0, std::int64_t rows = -1) {
+      const at::Tensor x = module.named_parameters()[name];
+      return x.narrow(0, first, rows < 0 ? x.size(0) : rows).std().item<double>();
+    };
+    for (const auto scheme : {InitScheme::depth, InitScheme::torchtitan}) {
+      init(module, mesh, {.seed = 5, .scheme = scheme, .range = 0.02, .layers = 8});
+      for (const int layer : {0, 3, 7}) {
+        const std::string name = "layers." + std::to_string(layer);
+        const double narrow = 0.02 / std::sqrt(2.0 * (layer + 1));
+        EXPECT_NEAR(deviation(name + ".out.weight") / narrow, 1, 0.06) << name;
+        const bool titan = scheme == InitScheme::torchtitan;
+        EXPECT_NEAR(deviation(name + ".mlp.gate_up.weight", 0, 64) / 0.02, 1, 0.06) << name;
+        EXPECT_NEAR(deviation(name + ".mlp.gate_up.weight", 64, 64) / (titan ? narrow : 0.02), 1, 0.06) << name;
+      }
+    }
+    EXPECT_NEAR(deviation("embedding.weight", 0, 300), 1, 0.03);
+    EXPECT_NEAR(deviation("head.weight") * 8, 0.9866, 0.02);  // of a normal distribution cut at three deviations
+    EXPECT_LE(module.named_parameters()["head.weight"].abs().max().item<double>(), 3.0 / 8);
+    EXPECT_GT(module.named_parameters()["head.weight"].abs().max().item<double>(), 2.8 / 8);
+  });
 }
 
 TEST(Init, PaddingRowsAreZero) {

@@ -49,9 +49,24 @@ UpdateOptions update_options(const Config& config) {
           .states = scalar_type(config.precision.states)};
 }
 
+namespace {
+
+InitScheme init_scheme(const ModelConfig& model) {
+  switch (config::parse_initializer(model.initializer)) {
+    case config::Initializer::normal: return InitScheme::llama;
+    case config::Initializer::scaled: return InitScheme::gpt2;
+    case config::Initializer::depth_scaled: return InitScheme::depth;
+    case config::Initializer::torchtitan: return InitScheme::torchtitan;
+    case config::Initializer::automatic: break;
+  }
+  return config::family_of(model).scaled_residual_init ? InitScheme::gpt2 : InitScheme::llama;
+}
+
+}  // namespace
+
 InitOptions init_options(const Config& config) {
   return {.seed = static_cast<std::uint64_t>(config.run.seed),
-          .scheme = config::family_of(config.model).scaled_residual_init ? InitScheme::gpt2 : InitScheme::llama,
+          .scheme = init_scheme(config.model),
           .range = config.model.initializer_range,
           .layers = config.model.num_hidden_layers};
 }

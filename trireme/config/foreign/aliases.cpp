@@ -32,7 +32,8 @@ void add_model_keys(std::vector<Alias>& all) {
   all.push_back({Framework::hf_config, "model.rope_scaling.type", "model.rope_scaling.rope_type", same});
   // nanotron's model sizes have the same names; the init standard deviation comes from its init_method, not from here.
   const std::vector<std::string> elsewhere = {
-      "model.preset", "model.hf", "model.dtype", "model.init", "model.vocab_multiple", "model.initializer_range"};
+      "model.preset",     "model.hf", "model.dtype", "model.init", "model.vocab_multiple", "model.initializer_range",
+      "model.initializer"};
   Config config;
   for (const Field& field : fields(config))
     if (field.key.starts_with("model.") && std::ranges::find(elsewhere, field.key) == elsewhere.end())
@@ -49,6 +50,7 @@ std::vector<Alias> make_aliases() {
       {nanotron, "checkpoints.checkpoints_path", "run.dir", same},
       {nanotron, "model.ddp_bucket_cap_mb", "parallelism.bucket_mb", same},
       {nanotron, "model.init_method.std", "model.initializer_range", same},
+      {nanotron, "model.init_method.scaling_method", "model.initializer", nanotron_scaling},
       {nanotron, "tokenizer.tokenizer_name_or_path", "tokenizer.path", same},
       {nanotron, "data_stages.*.start_training_step", "data.*.start_step", same},
       {nanotron, "data_stages.*.sequence_length", "data.*.seq_len", same},
@@ -155,6 +157,7 @@ std::vector<Alias> make_aliases() {
       {megatron, "--bf16", "model.dtype", bfloat16_if_true},
       {megatron, "--fp16", "model.dtype", float16_if_true},
       {megatron, "--tokenizer-model", "tokenizer.path", same},
+      {megatron, "--vocab-file", "tokenizer.path", vocab_file, 1},
       {megatron, "--data-path", "data.0.sources", weights_and_paths},
       {megatron, "--reset-attention-mask", "data.0.attention", document_if_true},
       {megatron, "--reset-position-ids", "data.0.positions", document_if_true},
@@ -250,6 +253,7 @@ std::vector<Alias> make_aliases() {
       {hf_trainer, "per_device_train_batch_size", "training.micro_batch_size", same},
       {hf_trainer, "max_grad_norm", "training.max_norm", same},
       {hf_trainer, "learning_rate", "optimizer.lr", same},
+      {hf_trainer, "optim", "optimizer.name", hf_optim},
       {hf_trainer, "adam_beta1", "optimizer.betas", beta1, 1},
       {hf_trainer, "adam_beta2", "optimizer.betas", beta2, 1},
       {hf_trainer, "adam_epsilon", "optimizer.eps", same},

@@ -46,6 +46,7 @@ const std::vector<Renamed>& renamed_keys() {
       {"model.norm_eps", "1e-06", "model.model_config.rms_norm_eps = 1e-6"},
       {"model.rope_theta", "500.0", "model.model_config.rope_theta = 500.0"},
       {"model.initializer_range", "0.025", "model.init_method.std = 0.025"},
+      {"model.initializer", R"("depth-scaled")", "model.init_method.scaling_method = 'layer_index'"},
       {"model.hidden_size", "4096", "model = { name = 'llama3', flavor = '8B' }"},
       {"model.hidden_size", "64", "--hidden-size 64"},
       {"model.num_hidden_layers", "3", "--num-layers 3"},
@@ -88,6 +89,7 @@ const std::vector<Renamed>& renamed_keys() {
       {"tokenizer.path", R"("x")", "tokenizer.tokenizer_name_or_path = 'x'"},
       {"tokenizer.path", R"("x")", "model.hf_assets_path = 'x'"},
       {"tokenizer.path", R"("x")", "--tokenizer-model x"},
+      {"tokenizer.path", R"("x/vocab.json")", "--vocab-file x/vocab.json"},
 
       {"data.0.sources.1.path", R"("b")", "data_stages.0.data.dataset.dataset_folder = ['a', 'b']"},
       {"data.0.sources.0.path", R"("a")", "data_stages.0.data.dataset.dataset_folder = 'a'"},
@@ -157,6 +159,7 @@ const std::vector<Renamed>& renamed_keys() {
       {"optimizer.eps", "1e-06", "optimizer.params.eps = 1e-6"},
       {"optimizer.weight_decay", "0.2", "optimizer.params.weight_decay = 0.2"},
       {"optimizer.lr", "0.5", "learning_rate = 0.5"},
+      {"optimizer.name", R"("adamw")", "optim = 'adamw_torch_fused'"},
       {"optimizer.betas", "[0.8, 0.99]", "adam_beta1 = 0.8\nadam_beta2 = 0.99"},
       {"optimizer.eps", "1e-06", "adam_epsilon = 1e-6"},
       {"optimizer.weight_decay", "0.2", "weight_decay = 0.2"},

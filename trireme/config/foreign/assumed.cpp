@@ -16,7 +16,8 @@ const std::vector<std::pair<std::string, Value>>& assumed(Framework framework) {
        {{"training.max_norm", {whole{0}}},
         {"optimizer.no_decay", {Values{}}},
         {"lr_scheduler.decay", {"linear"}},
-        {"parallelism.sequence_parallel", {false}}}},
+        {"parallelism.sequence_parallel", {false}},
+        {"model.initializer", {"scaled"}}}},  // scaling/parametrization.py
       // config/job_config.py
       {Framework::torchtitan,
        {{"training.steps", {whole{10'000}}},
@@ -28,6 +29,7 @@ const std::vector<std::pair<std::string, Value>>& assumed(Framework framework) {
         {"lr_scheduler.decay", {"linear"}},
         {"parallelism.zero", {whole{3}}},
         {"model.dtype", {"bfloat16"}},
+        {"model.initializer", {"torchtitan"}},  // models/llama3/model/model.py
         {"activation_checkpoint.mode", {"selective"}}}},
       // training/arguments.py
       {Framework::megatron,
@@ -38,6 +40,7 @@ const std::vector<std::pair<std::string, Value>>& assumed(Framework framework) {
         {"parallelism.sequence_parallel", {false}},
         {"model.dtype", {"float32"}},
         {"model.tie_word_embeddings", {true}},
+        {"model.initializer", {"scaled"}},  // scaled_init_method_normal
         {"model.attention_dropout", {0.1}},
         {"model.resid_pdrop", {0.1}},
         {"model.embd_pdrop", {0.1}}}},

@@ -55,7 +55,9 @@ std::vector<std::string> harmless_keys(Framework from) {
               "debug.save_config_*", "activation_checkpoint.*", "training.gc_*", "training.compile",
               "training.enable_cpu_offload", "training.dataloader.*", "parallelism.fsdp_reshard_after_forward",
               "parallelism.enable_async_tensor_parallel", "parallelism.*_loss_parallel",
-              "parallelism.pipeline_parallel_*", "parallelism.enable_compiled_autograd",
+              "parallelism.pipeline_parallel_*_expert*", "parallelism.pipeline_parallel_microbatch_size",
+              "parallelism.pipeline_parallel_split_points", "parallelism.pipeline_parallel_first_stage_less_layers",
+              "parallelism.pipeline_parallel_last_stage_less_layers", "parallelism.enable_compiled_autograd",
               "parallelism.module_fqns_per_model_part", "parallelism.context_parallel_*", "optimizer.implementation",
               "model.print_after_conversion", "validation.*"};
     case Framework::megatron:
@@ -87,7 +89,6 @@ std::vector<std::string> harmless_keys(Framework from) {
               "--recompute-*",
               "--distribute-saved-activations",
               "--tokenizer-type",
-              "--vocab-file",
               "--merge-file",
               "--timing-*",
               "--profile*",
@@ -189,7 +190,6 @@ std::vector<std::string> off_by_default(Framework from) {
               "optimizer.early_step_in_backward",
               "parallelism.enable_*",
               "experimental.enable_*",
-              "float8.*",
               "quantize.*"};
     case Framework::megatron: return {};  // a flag that is given is on
     case Framework::deepspeed:

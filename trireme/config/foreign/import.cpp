@@ -54,6 +54,7 @@ class Importer {
       for (const Setting& s : read_all()) take(s);
       if (draft_.from == Framework::torchtitan) torchtitan_.add_model(draft_);
       if (draft_.from == Framework::torchtitan) torchtitan_.add_initial_weights(draft_);
+      if (draft_.from == Framework::torchtitan) torchtitan_.add_float8(draft_);
       if (draft_.from == Framework::megatron) add_megatron_family(draft_);
       add_default_padding(draft_);
     }
@@ -64,6 +65,7 @@ class Importer {
     add_assumed(loaded);
     add_sources(loaded);
     if (draft_.from == Framework::torchtitan) torchtitan_.add_validation(draft_, loaded.config);
+    if (draft_.from == Framework::torchtitan) torchtitan_.add_chunks(draft_, loaded.config);
     loaded = load();
     complete_schedule(draft_.from, draft_.taken, loaded, {automatic_, total_});
     loaded = load();

@@ -16,6 +16,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::Pair;
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
@@ -325,6 +326,99 @@ TEST(Import, TakesNoOtherTrainersWords) {
 
 TEST(Import, TheTrainerMayBeNamed) {
   EXPECT_EQ(import_config("x.txt", "--seed 5", Framework::megatron).from, Framework::megatron);
+}
+
+/// An imported file as values, and its notes with the harmless ones marked.
+std::map<std::string, std::string> values_of_import(const std::string& name, const std::string& contents,
+                                                    std::vector<std::string>& notes) {
+  const Imported result = import_config(name, contents);
+  notes = result.notes;
+  for (const std::string& note : result.harmless) notes.push_back("harmless: " + note);
+  return values_of(load_config_text("imported.toml", result.toml).config);
+}
+
+const std::string kTitan = "[model]\nname = 'llama3'\nflavor = '8B'\n[training]\nsteps = 10\nseq_len = 64\n";
+
+TEST(Import, ChunksOfTorchtitansInterleavedSchedule) {
+  std::vector<std::string> notes;
+  const std::string pipeline = kTitan + "[parallelism]\npipeline_parallel_degree = 4\n";
+  const auto imported = [&](const std::string& more) { return values_of_import("t.toml", pipeline + more, notes); };
+  auto values = imported("pipeline_parallel_schedule = 'Interleaved1F1B'\n");
+  EXPECT_EQ(values.at("parallelism.virtual_stages"), "2");
+  EXPECT_EQ(values.at("parallelism.pp_schedule"), R"("interleaved-1f1b")");
+  // 32 layers, embedding and head: 34 / 3 are 12 chunks.
+  values = imported("pipeline_parallel_schedule = 'Interleaved1F1B'\npipeline_parallel_layers_per_stage = 3\n");
+  EXPECT_EQ(values.at("parallelism.virtual_stages"), "3");
+  imported("pipeline_parallel_schedule = 'Interleaved1F1B'\npipeline_parallel_layers_per_stage = 5\n");
+  EXPECT_THAT(notes, Contains(HasSubstr("gives 7 chunks for 4 pipeline ranks")));
+  EXPECT_EQ(imported("pipeline_parallel_schedule = '1F1B'\n").at("parallelism.virtual_stages"), "1");
+}
+
+TEST(Import, TorchtitansFloat8) {
+  std::vector<std::string> notes;
+  const auto imported = [&](const std::string& converters, const std::string& more) {
+    return values_of_import("t.toml", "[model]\nconverters = " + converters + "\n" + kTitan.substr(8) + more, notes);
+  };
+  auto values = imported("['quantize.linear.float8']",
+                         "[quantize.linear.float8]\nenable_fsdp_float8_all_gather = true\nrecipe_name = 'rowwise'\n"
+                         "filter_fqns = ['output']\n");
+  EXPECT_EQ(values.at("precision.matmul"), R"("fp8")");
+  EXPECT_EQ(values.at("precision.fp8_scaling"), R"("row")");
+  EXPECT_THAT(notes, Not(Contains(::testing::AllOf(HasSubstr("float8"), Not(HasSubstr("harmless"))))));
+  values = imported("['float8']", "");
+  EXPECT_EQ(values.at("precision.matmul"), R"("fp8")");
+  EXPECT_EQ(values.at("precision.fp8_scaling"), R"("tensor")");
+  EXPECT_THAT(notes, Contains(HasSubstr("the head's product")));
+  values = imported("['mx']", "[float8]\nrecipe_name = 'rowwise'\n");
+  EXPECT_EQ(values.at("precision.matmul"), R"("auto")");
+  EXPECT_THAT(notes, Contains(HasSubstr("\"mx\" has no counterpart")));
+  EXPECT_THAT(notes, Contains(HasSubstr("harmless: float8.recipe_name")));
+}
+
+TEST(Import, InitialWeightsAreScaledAsThere) {
+  std::vector<std::string> notes;
+  EXPECT_EQ(values_of_import("t.toml", kTitan, notes).at("model.initializer"), R"("torchtitan")");
+  const std::string nanotron = testdata("nanotron_tiny_llama.yaml");
+  EXPECT_EQ(values_of_import("n.yaml", nanotron, notes).at("model.initializer"), R"("scaled")");
+  const std::string std_key = "std: 0.025";
+  ASSERT_THAT(nanotron, HasSubstr(std_key));
+  const auto with = [&](const std::string& method) {
+    std::string text = nanotron;
+    const std::size_t at = text.find(std_key), line = text.rfind('\n', at) + 1;
+    return text.insert(text.find('\n', at) + 1, text.substr(line, at - line) + "scaling_method: " + method + "\n");
+  };
+  EXPECT_EQ(values_of_import("n.yaml", with("layer_index"), notes).at("model.initializer"), R"("depth-scaled")");
+  EXPECT_EQ(values_of_import("n.yaml", with("none"), notes).at("model.initializer"), R"("normal")");
+  EXPECT_EQ(values_of_import("m.sh", testdata("megatron_llama.sh"), notes).at("model.initializer"), R"("scaled")");
+}
+
+TEST(Import, TokenizerFilesOfMegatron) {
+  std::vector<std::string> notes;
+  const std::string script =
+      "torchrun pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 "
+      "--seq-length 64 --max-position-embeddings 64 --micro-batch-size 1 --train-iters 5 --lr 1e-3 "
+      "--merge-file data/merges.txt --vocab-file ";
+  EXPECT_EQ(values_of_import("m.sh", script + "data/vocab.json", notes).at("tokenizer.path"), R"("data/vocab.json")");
+  EXPECT_EQ(values_of_import("m.sh", script + "gpt2-vocab.json", notes).at("tokenizer.path"), R"("")");
+  EXPECT_THAT(notes, Contains(HasSubstr("--vocab-file = gpt2-vocab.json: a vocabulary has the name vocab.json here")));
+  EXPECT_EQ(values_of_import("m.sh", script + "v.json --tokenizer-model t.model", notes).at("tokenizer.path"),
+            R"("t.model")");
+}
+
+TEST(Import, OptimizersOfTheTrainer) {
+  std::vector<std::string> notes;
+  const auto imported = [&](const std::string& optim) {
+    return values_of_import("args.json",
+                            "{\"per_device_train_batch_size\": 1, \"learning_rate\": 1e-3, \"max_steps\": 5, "
+                            "\"output_dir\": \"out\", \"optim\": \"" +
+                                optim + "\"}",
+                            notes);
+  };
+  EXPECT_EQ(imported("adamw_torch_fused").at("optimizer.name"), R"("adamw")");
+  EXPECT_THAT(notes, Not(Contains(HasSubstr("optim"))));
+  EXPECT_EQ(imported("sgd").at("optimizer.momentum"), "0.0");
+  imported("adafactor");
+  EXPECT_THAT(notes, Contains(HasSubstr("optim = \"adafactor\" has no counterpart here")));
 }
 
 }  // namespace

@@ -14,6 +14,12 @@ bool TorchtitanParts::take(const Setting& s) {
     validation_[leaf_of(s.path)] = s;
   } else if (s.path == "checkpoint.initial_load_path") {
     initial_weights_ = s;
+  } else if (s.path == "model.converters") {
+    converters_ = s;
+  } else if (s.path.starts_with("quantize.linear.float8.") || s.path.starts_with("float8.")) {
+    float8_[leaf_of(s.path)] = s;
+  } else if (s.path == "parallelism.pipeline_parallel_layers_per_stage") {
+    layers_per_stage_ = s;
   } else if (s.path == "training.global_batch_size" && s.value == Value{std::int64_t{-1}}) {
     return true;  // its value for "derive it"
   } else {
@@ -35,6 +41,64 @@ void TorchtitanParts::add_model(ImportDraft& draft) {
     draft.notes.push_back(text("model ", name, "/", flavor, ": no preset of that name; set the sizes under [model]"));
   else
     draft.taken.push_back({"model.preset", {preset}, s.place});
+}
+
+void TorchtitanParts::add_float8(ImportDraft& draft) const {
+  bool on = false;
+  Values words;
+  if (converters_) {
+    const auto* list = std::get_if<Values>(&converters_->value.data);
+    words = list != nullptr ? *list : Values{converters_->value};
+  }
+  for (const Value& word : words) {
+    const std::string name = plain_text(word);
+    if (name == "float8" || name == "quantize.linear.float8")
+      on = true;
+    else if (!name.empty())
+      draft.notes.push_back(text("model.converters: ", brief(word), " has no counterpart here"));
+  }
+  for (const auto& [key, s] : float8_)
+    if (!on) draft.harmless.push_back(text(s.path, " = ", brief(s.value), ": model.converters has no float8"));
+  if (!on) return;
+  draft.taken.push_back({"precision.matmul", {"fp8"}, converters_->place});
+  bool head_is_left_out = false;
+  for (const auto& [key, s] : float8_) {
+    const std::string word = plain_text(s.value);
+    if (key == "recipe_name" && (word == "rowwise" || word == "tensorwise")) {
+      draft.taken.push_back({"precision.fp8_scaling", {word == "rowwise" ? "row" : "tensor"}, s.place});
+    } else if (key == "filter_fqns") {
+      const auto* names = std::get_if<Values>(&s.value.data);
+      head_is_left_out = names != nullptr && *names == Values{{"output"}};
+      if (!head_is_left_out) draft.note(s, "here every linear layer but the head is in float8");
+    } else if (key == "enable_fsdp_float8_all_gather" || key == "precompute_float8_dynamic_scale_for_fsdp") {
+      draft.note(s, "how weights are sent", /*harmless_note=*/true);
+    } else {
+      draft.note(s, "no counterpart", s.value == Value{false});
+    }
+  }
+  if (!head_is_left_out && !float8_.contains("filter_fqns"))
+    draft.note(*converters_,
+               "the head's product, which torchtitan has in float8 unless filter_fqns names it, is not here",
+               /*harmless_note=*/false);
+}
+
+void TorchtitanParts::add_chunks(ImportDraft& draft, const Config& so_far) const {
+  if (so_far.parallelism.pp_schedule != "interleaved-1f1b") {
+    if (layers_per_stage_) draft.note(*layers_per_stage_, "where layers are cut changes no result", true);
+    return;
+  }
+  std::int64_t chunks = 2;
+  if (layers_per_stage_) {
+    const auto each = static_cast<std::int64_t>(plain_number(layers_per_stage_->value).value_or(0));
+    const std::int64_t layers = so_far.model.num_hidden_layers, pp = so_far.parallelism.pp;
+    if (each < 1 || layers < 1) return draft.note(*layers_per_stage_, "set parallelism.virtual_stages: chunks a rank");
+    constexpr std::int64_t kEnds = 2;  // embedding and head count as a layer each
+    const std::int64_t all = (layers + kEnds + each - 1) / each;
+    if (all % pp != 0 || all / pp < 2)
+      return draft.note(*layers_per_stage_, text("gives ", all, " chunks for ", pp, " pipeline ranks"));
+    chunks = all / pp;
+  }
+  draft.add("parallelism.virtual_stages", {chunks});
 }
 
 void TorchtitanParts::add_initial_weights(ImportDraft& draft) const {

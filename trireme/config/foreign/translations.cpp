@@ -123,6 +123,24 @@ Settings adam_is_adamw(const Setting& s, const std::string& key, const Config&) 
   return by_table(s, key, {{"adam", {"adamw"}}, {"adamw", {"adamw"}}, {"sgd", {"sgd"}}});
 }
 
+Settings nanotron_scaling(const Setting& s, const std::string& key, const Config&) {
+  return by_table(s, key, {{"none", {"normal"}}, {"num_layers", {"scaled"}}, {"layer_index", {"depth-scaled"}}});
+}
+
+/// The implementations of AdamW compute the same. torch's SGD has no momentum unless optim_args has one.
+Settings hf_optim(const Setting& s, const std::string& key, const Config&) {
+  static const Words words = {{"adamw_torch", {"adamw"}},
+                              {"adamw_torch_fused", {"adamw"}},
+                              {"adamw_torch_xla", {"adamw"}},
+                              {"adamw_torch_npu_fused", {"adamw"}},
+                              {"adamw_apex_fused", {"adamw"}},
+                              {"adamw_hf", {"adamw"}},
+                              {"sgd", {"sgd"}}};
+  Settings out = by_table(s, key, words);
+  if (!out.empty() && out.front().value == Value{"sgd"}) out.push_back({"optimizer.momentum", {0.0}, s.place});
+  return out;
+}
+
 /// "full_shard auto_wrap": the first word is the strategy. An empty string or false means none.
 Settings hf_fsdp(const Setting& s, const std::string& key, const Config&) {
   if (const auto* on = std::get_if<bool>(&s.value.data)) return one(s, key, {std::int64_t{*on ? 3 : 0}});
@@ -272,6 +290,16 @@ Settings dataset_unless_path(const Setting& s, const std::string& key, const Con
   return has_path ? Settings{} : one(s, key, s.value);
 }
 
+/// Of Megatron's GPT-2 tokenizer, beside --merge-file; --tokenizer-model takes precedence.
+Settings vocab_file(const Setting& s, const std::string& key, const Config& so_far) {
+  if (!so_far.tokenizer.path.empty()) return {};
+  const std::string file = word_of(s.value);
+  require<NoCounterpart>(file == "vocab.json" || file.ends_with("/vocab.json"), s.path, " = ", brief(s.value),
+                         ": a vocabulary has the name vocab.json here, and its merges are merges.txt beside it; copy "
+                         "both files to a folder under these names");
+  return one(s, key, s.value);
+}
+
 /// Megatron has a separate TensorBoard folder, ours is in the run folder; --save takes precedence if both are given.
 Settings folder_unless_given(const Setting& s, const std::string& key, const Config& so_far) {
   Settings out = one(s, "metrics.tensorboard", {true});
@@ -314,8 +342,8 @@ FlagWords words_of(Translation translation) {
 bool refines(Translation translation) {
   using namespace translations;
   const auto is = [&](auto... known) { return ((translation == known) || ...); };
-  return is(beta1, beta2, dataset_unless_path, folder_unless_given, first_profiled, last_profiled, constant_warmup,
-            wsd_style, hf_warmup_ratio, hf_constant, hf_time_scale, hf_wsd_style, peak_lr);
+  return is(beta1, beta2, dataset_unless_path, vocab_file, folder_unless_given, first_profiled, last_profiled,
+            constant_warmup, wsd_style, hf_warmup_ratio, hf_constant, hf_time_scale, hf_wsd_style, peak_lr);
 }
 
 }  // namespace trireme::config

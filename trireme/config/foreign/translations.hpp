@@ -54,6 +54,8 @@ Settings tp_mode(const Setting& s, const std::string& key, const Config&);
 Settings nanotron_engine(const Setting& s, const std::string& key, const Config&);
 Settings schedule(const Setting& s, const std::string& key, const Config&);  // torchtitan
 Settings adam_is_adamw(const Setting& s, const std::string& key, const Config&);
+Settings nanotron_scaling(const Setting& s, const std::string& key, const Config&);
+Settings hf_optim(const Setting& s, const std::string& key, const Config&);
 Settings hf_fsdp(const Setting& s, const std::string& key, const Config&);
 Settings resume(const Setting& s, const std::string& key, const Config&);
 Settings memory_snapshot(const Setting& s, const std::string& key, const Config&);
@@ -76,6 +78,7 @@ Settings shard_degree(const Setting& s, const std::string& key, const Config& so
 Settings fsdp_if_sharded(const Setting& s, const std::string& key, const Config& so_far);
 Settings nanotron_no_decay(const Setting& s, const std::string& key, const Config& so_far);
 Settings dataset_unless_path(const Setting& s, const std::string& key, const Config& so_far);
+Settings vocab_file(const Setting& s, const std::string& key, const Config& so_far);
 Settings folder_unless_given(const Setting& s, const std::string& key, const Config& so_far);
 Settings layers_of_virtual_stage(const Setting& s, const std::string& key, const Config& so_far);
 Settings first_profiled(const Setting& s, const std::string& key, const Config& so_far);

@@ -29,6 +29,13 @@ const Words<LrDecay> kLrDecay = {{"linear", LrDecay::linear},
 const Words<DataScope> kDataScope = {
     {"auto", DataScope::automatic}, {"document", DataScope::document}, {"sample", DataScope::sample}};
 
+const Words<Packing> kPacking = {{"auto", Packing::automatic}, {"cut", Packing::cut}, {"whole", Packing::whole}};
+const Words<Initializer> kInitializer = {{"auto", Initializer::automatic},
+                                         {"normal", Initializer::normal},
+                                         {"scaled", Initializer::scaled},
+                                         {"depth-scaled", Initializer::depth_scaled},
+                                         {"torchtitan", Initializer::torchtitan}};
+
 constexpr std::int64_t kMaxUnitLayers = 999'999;
 
 template <class Enum>
@@ -68,6 +75,9 @@ DataScope parse_data_scope(std::string_view word) {
   return parse_choice("attention or positions of [[data]]", word, kDataScope);
 }
 
+Packing parse_packing(std::string_view word) { return parse_choice("packing of [[data]]", word, kPacking); }
+Initializer parse_initializer(std::string_view word) { return parse_choice("model.initializer", word, kInitializer); }
+
 std::vector<std::string> non_finite_words() { return words_of_choice(kNonFinite); }
 std::vector<std::string> comm_backend_words() { return words_of_choice(kCommBackend); }
 std::vector<std::string> rope_kind_words() { return words_of_choice(kRopeKind); }
@@ -76,6 +86,8 @@ std::vector<std::string> router_balance_words() { return words_of_choice(kRouter
 std::vector<std::string> lr_warmup_words() { return words_of_choice(kLrWarmup); }
 std::vector<std::string> lr_decay_words() { return words_of_choice(kLrDecay); }
 
+std::vector<std::string> packing_words() { return words_of_choice(kPacking); }
+std::vector<std::string> initializer_words() { return words_of_choice(kInitializer); }
 std::vector<std::string> data_scope_words() { return words_of_choice(kDataScope); }
 
 std::optional<ZeroUnit> parse_zero_unit(std::string_view word) {

@@ -25,6 +25,8 @@ enum class LrDecay { constant, linear, cosine, one_minus_sqrt, exponential, inve
 
 /// data.N.attention, data.N.positions; automatic: document for data with a loss mask, else sample
 enum class DataScope { automatic, document, sample };
+enum class Packing { automatic, cut, whole };
+enum class Initializer { automatic, normal, scaled, depth_scaled, torchtitan };
 
 // ConfigError for an unknown word.
 NonFinite parse_non_finite(std::string_view word);
@@ -35,6 +37,8 @@ RouterBalance parse_router_balance(std::string_view word);
 LrWarmup parse_lr_warmup(std::string_view word);
 LrDecay parse_lr_decay(std::string_view word);
 DataScope parse_data_scope(std::string_view word);
+Packing parse_packing(std::string_view word);
+Initializer parse_initializer(std::string_view word);
 
 std::vector<std::string> non_finite_words();
 std::vector<std::string> comm_backend_words();
@@ -44,6 +48,8 @@ std::vector<std::string> router_balance_words();
 std::vector<std::string> lr_warmup_words();
 std::vector<std::string> lr_decay_words();
 std::vector<std::string> data_scope_words();
+std::vector<std::string> packing_words();
+std::vector<std::string> initializer_words();
 
 /// parallelism.zero_unit: what ZeRO 3 gathers and frees at once.
 struct ZeroUnit {

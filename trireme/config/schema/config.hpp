@@ -66,6 +66,7 @@ struct ModelConfig {
   double router_z_loss_coef = 0;
   double router_bias_update_rate = 0;  // 0: experts are chosen by their scores alone
   double initializer_range = 0.02;
+  std::string initializer = "auto";
   double embd_pdrop = 0;
   double resid_pdrop = 0;
   double attention_dropout = 0;
@@ -88,6 +89,7 @@ struct DataStage {
   std::int64_t seq_len = 0;  // 0: training.seq_len
   std::string attention = "auto";
   std::string positions = "auto";
+  std::string packing = "auto";
   std::vector<DataSource> sources;
 };
 
@@ -185,9 +187,13 @@ struct ActivationCheckpointConfig {
 struct CheckpointConfig {
   std::int64_t interval = 200;
   std::int64_t keep = 2;
+  std::int64_t keep_every = 0;  // 0: off
   std::string resume = "auto";
   bool async = true;
-  double buffer_mb = 2048;
+  double buffer_mb = 0;           // 0: by the memory of the host
+  std::int64_t max_failures = 3;  // 0: any number
+  double stall_warning_s = 60;
+  double stall_timeout_s = 900;
   std::vector<std::string> accept_changes;
   bool export_hf = true;
   std::string format = "trireme";

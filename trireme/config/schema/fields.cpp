@@ -52,6 +52,10 @@ constexpr Unit kUnits[] = {
     {"loss_scale.growth_interval", "steps"},
     {"loss_scale.hysteresis", "steps"},
     {"checkpoint.interval", "steps"},
+    {"checkpoint.keep_every", "steps"},
+    {"checkpoint.buffer_mb", "1e6 bytes"},
+    {"checkpoint.stall_warning_s", "seconds"},
+    {"checkpoint.stall_timeout_s", "seconds"},
     {"metrics.interval", "steps"},
     {"metrics.peak_tflops", "TFLOP/s"},
     {"profiler.steps", "steps, from 1"},
@@ -114,10 +118,15 @@ std::vector<Field> stage_fields(const std::string& prefix, DataStage& stage) {
              "a token attends to its document or to its sample; auto: document if the data has a loss mask (chat)",
              data_scope_words()),
       one_of(prefix + "positions", &stage.positions, "they count from the beginning of the document or of the sample",
-             data_scope_words())};
+             data_scope_words()),
+      one_of(prefix + "packing", &stage.packing,
+             "samples are cut from the tokens one after the other, or hold whole documents and padding; auto: whole if "
+             "the data has a loss mask (chat)",
+             packing_words())};
 }
 std::vector<Field> source_fields(const std::string& prefix, DataSource& source) {
-  return {{prefix + "path", &source.path, "a token file (.ds, .bin/.idx, llm.c .bin) or \"synthetic\""},
+  return {{prefix + "path", &source.path,
+           "a token file (.ds, .bin/.idx, llm.c .bin) or \"synthetic\"; relative to the working directory"},
           {prefix + "weight", &source.weight, "share of the samples, relative to the other sources", 0, 1e12, true}};
 }
 
@@ -187,6 +196,12 @@ std::vector<Field> fields(Config& c) {
        "change per step of a bias that steers tokens to experts with few of them, as in DeepSeek-V3; 0 = no bias", 0,
        1e3},
       {"model.initializer_range", &c.model.initializer_range, "standard deviation of the initial weights", 0, 1e3},
+      one_of("model.initializer", &c.model.initializer,
+             "what scales the standard deviation of weights that write to the residual stream: nothing (normal), 1 / "
+             "sqrt(2 layers) (scaled), 1 / sqrt(2 (layer + 1)) with layers from 0 (depth-scaled); torchtitan = that, "
+             "for the up projection too, embedding 1, head 1 / sqrt(hidden_size) up to 3 of it; auto = scaled for "
+             "gpt2, else normal",
+             initializer_words()),
       dropout("model.embd_pdrop", &c.model.embd_pdrop, "dropout after the embedding"),
       dropout("model.resid_pdrop", &c.model.resid_pdrop, "dropout before each residual addition"),
       dropout("model.attention_dropout", &c.model.attention_dropout, "dropout of attention weights"),
@@ -325,10 +340,20 @@ std::vector<Field> fields(Config& c) {
 
       {"checkpoint.interval", &c.checkpoint.interval, "steps between checkpoints; 0 = only at the end", 0, kMaxCount},
       {"checkpoint.keep", &c.checkpoint.keep, "newest checkpoints to keep; 0 = all", 0, kMaxCount},
+      {"checkpoint.keep_every", &c.checkpoint.keep_every,
+       "checkpoints of steps that this divides are kept besides the newest; 0 = none", 0, kMaxCount},
       filled({"checkpoint.resume", &c.checkpoint.resume, "auto, never, or the path of a checkpoint"}),
       {"checkpoint.async", &c.checkpoint.async, "write in the background"},
       {"checkpoint.buffer_mb", &c.checkpoint.buffer_mb,
-       "memory of a rank for a save in the background; a larger state makes the next update wait", 4, 1e9},
+       "memory per rank for a save in the background, 0 = what its state needs, as far as the host has it; with less, "
+       "the next update waits for the disk",
+       0, 1e9},
+      {"checkpoint.max_failures", &c.checkpoint.max_failures,
+       "the run stops after so many saves in a row that failed; 0 = never", 0, kMaxCount},
+      {"checkpoint.stall_warning_s", &c.checkpoint.stall_warning_s,
+       "a save that writes nothing for this long is reported", 1, 1e9},
+      {"checkpoint.stall_timeout_s", &c.checkpoint.stall_timeout_s,
+       "a save that writes nothing for this long ends the run", 1, 1e9},
       one_of("checkpoint.accept_changes", &c.checkpoint.accept_changes,
              "what may differ from the checkpoint that a run resumes from", {"data", "tokenizer", "seed", "optimizer"}),
       {"checkpoint.export_hf", &c.checkpoint.export_hf,
@@ -337,7 +362,9 @@ std::vector<Field> fields(Config& c) {
              "layout of a checkpoint's folder: our own, or as nanotron documents it", {"trireme", "nanotron"}),
 
       {"metrics.interval", &c.metrics.interval, "steps between lines", 1, kMaxCount},
-      one_of("metrics.console", &c.metrics.console, "what the terminal shows; auto = bar on a terminal, else plain",
+      one_of("metrics.console", &c.metrics.console,
+             "what is printed: a table of steps, on a terminal with a bar below it (auto, bar), key=value lines "
+             "(plain), JSON lines",
              {"auto", "bar", "plain", "json", "quiet"}),
       {"metrics.tensorboard", &c.metrics.tensorboard, "write event files"},
       filled(
