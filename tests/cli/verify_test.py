@@ -43,6 +43,14 @@ class Examples(unittest.TestCase):
         out = self.agrees("tiny.toml", *SMALL, "-n", "4", *TP, "--against", "pp=2,dp=2")
         self.assertIn("compared with pp=2 dp=2 cp=1 tp=1", out)
 
+    def test_gradients_that_are_zero_by_mathematics(self):
+        """What is computed is rounding noise, which no layout shares with another."""
+        router = ("--model.num_local_experts", "4", "--model.num_experts_per_tok", "1", "--model.moe_intermediate_size", "16",
+                  "--model.intermediate_size", "48")
+        for words in (router, ("--model.sliding_window", "1")):
+            self.agrees("tiny.toml", *SMALL, "-n", "2", *TP, *words)
+            self.agrees("tiny.toml", *SMALL, "-n", "2", "--parallelism.tp", "1", "--parallelism.dp", "2", *words)
+
     def test_other_dtypes(self):
         for dtype in ("float32", "bfloat16"):
             self.assertIn(f"in {dtype}", self.agrees("tiny.toml", *SMALL, "-n", "2", "--dtype", dtype))

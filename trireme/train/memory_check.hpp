@@ -23,6 +23,10 @@ MemoryBudget memory_budget(at::Device device, int ranks);
 /// derived; dtypes may be unresolved.
 std::string check_memory(Config config, const MemoryBudget& budget, at::Device device);
 
+/// The same for `trireme verify`, of which `ranks` ranks of the layout and the reference are in the memory of `budget`.
+/// Both configs have the dtype that is compared. OutOfMemory.
+void check_memory_to_verify(const Config& compared, const Config& reference, int ranks, const MemoryBudget& budget);
+
 /// After an allocation failed: the prediction, the memory, and two changes that need less.
 std::string memory_advice(Config config, const MemoryBudget& budget, at::Device device);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <ATen/ATen.h>
 
@@ -71,7 +72,27 @@ Reference names_of_reference(const Config& config, std::string what) {
   return out;
 }
 
-Reference reference_of_one_rank(const Config& config, at::Device device, int steps) {
+namespace {
+
+double dtype_epsilon(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kDouble: return std::numeric_limits<double>::epsilon();
+    case at::kFloat: return std::numeric_limits<float>::epsilon();
+    case at::kHalf: return std::numeric_limits<at::Half>::epsilon();
+    default: return std::numeric_limits<at::BFloat16>::epsilon();
+  }
+}
+
+void move_by_one_unit(const at::Tensor& x) {
+  const at::NoGradGuard no_grad;
+  const double unit = dtype_epsilon(x.scalar_type());
+  const at::Tensor index = at::arange(x.numel(), at::TensorOptions(at::kLong).device(x.device())).view(x.sizes());
+  at::Tensor(x).copy_(x.to(at::kDouble) * (index.remainder(3).eq(1).to(at::kDouble) * (2 * unit) + (1 - unit)));
+}
+
+}  // namespace
+
+Reference reference_of_one_rank(const Config& config, at::Device device, int steps, bool moved) {
   Reference out = names_of_reference(config, "one rank");
   run_ranks(1, [&](World& world) {
     Mesh mesh = mesh_for(config, world);
@@ -79,6 +100,8 @@ Reference reference_of_one_rank(const Config& config, at::Device device, int ste
     Decoder decoder(config.model, Parallel(mesh, false, config::context_split_of(config)));
     const std::vector<Param> params = params_of(decoder);
     fill_params(params, InitialValues(config, params, mesh).values());
+    if (moved)
+      for (const Param& param : params) move_by_one_unit(param.value);
     Batches batches(config, mesh, device);
     const CrossEntropyOptions loss_options{.tile_tokens = planner::loss_tile_tokens(device.is_cuda())};
     for (int step = 1; step <= steps; ++step) {
@@ -110,6 +133,15 @@ Reference reference_of_one_rank(const Config& config, at::Device device, int ste
     }
   });
   return out;
+}
+
+void measure_noise(Reference& reference, const Config& alone, at::Device device) {
+  const auto steps = static_cast<int>(reference.steps.size());
+  const Reference exact = reference_of_one_rank(alone, device, steps),
+                  moved = reference_of_one_rank(alone, device, steps, /*moved=*/true);
+  for (std::size_t i = 0; i < reference.steps.size(); ++i)
+    for (const auto& [name, gradient] : exact.steps[i].gradients)
+      reference.steps[i].noise[name] = (gradient - moved.steps[i].gradients.at(name)).norm().item<double>();
 }
 
 }  // namespace trireme

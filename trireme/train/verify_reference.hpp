@@ -23,6 +23,7 @@ struct ReferenceStep {
   double loss = 0;
   std::map<std::string, at::Tensor> gradients;  // by parameter; in host memory
   double gradient_norm = 0;                     // of all of them
+  std::map<std::string, double> noise = {};     // by parameter, of its gradient: Note [Gradients that are noise]
   std::map<std::string, at::Tensor> sketches;   // by module: of the tokens by row id
 
   void add_sketch(const std::string& module, const at::Tensor& rows_t, const at::Tensor& x_tD, std::int64_t tokens);
@@ -41,8 +42,16 @@ std::int64_t tokens_of_step(const Config& config, std::int64_t seq_len);
 /// `config` for one rank with the same batches: a microbatch is that of all replicas together.
 Config on_one_rank(Config config);
 
-/// Plain autograd, neither Zero nor Executor. `config` is on_one_rank().
-Reference reference_of_one_rank(const Config& config, at::Device device, int steps);
+/// Plain autograd, neither Zero nor Executor. `config` is on_one_rank(). `moved`: each weight by one unit in its last
+/// place.
+Reference reference_of_one_rank(const Config& config, at::Device device, int steps, bool moved = false);
+
+// Note [Gradients that are noise]: some gradients are zero by mathematics: of a router whose one weight is always 1, of
+// queries that see a single key. What is computed is the rounding error of terms that cancel, and has no digit in
+// common with that of another layout. How large it is: as far as the gradient moves when each weight moves by one unit in its
+// last place. For other gradients that is far below what is allowed anyway.
+/// Sets `noise` of the steps of `reference`. `alone` is on_one_rank(), for its steps.
+void measure_noise(Reference& reference, const Config& alone, at::Device device);
 
 /// Without steps: the names alone.
 Reference names_of_reference(const Config& config, std::string what);

@@ -129,6 +129,12 @@ void check_experts(Rules& rules) {
     rules.violation_of({"model.num_experts_per_tok", "model.num_local_experts"},
                        text("num_experts_per_tok = ", m.num_experts_per_tok, " of num_local_experts = ", experts),
                        "a token cannot visit more experts than there are");
+  if (m.num_experts_per_tok == 1 && m.norm_topk_prob)
+    rules.warn(
+        "norm_topk_prob = true with num_experts_per_tok = 1: the one weight of a token is always 1, and the router ",
+        m.router_aux_loss_coef > 0 || m.router_z_loss_coef > 0 ? "learns from its balancing losses alone"
+                                                               : "learns nothing",
+        " (model.norm_topk_prob = false)");
   if (parse_router_balance(m.router_aux_loss_type) == RouterBalance::hf && rules.config.parallelism.pp > 1)
     rules.violation_of({"model.router_aux_loss_type", "parallelism.pp"},
                        text("router_aux_loss_type = \"hf\" with parallelism.pp = ", rules.config.parallelism.pp),

@@ -134,6 +134,10 @@ void check_profiler(Rules& rules) {
   if (!rules.config.profiler.operations)
     for (const char* key : {"profiler.wait", "profiler.warmup", "profiler.active", "profiler.with_stack"})
       if (rules.loaded.is_given(key)) rules.warn(key, " changes nothing without profiler.operations = true");
+  for (const std::int64_t step : rules.config.profiler.steps)
+    if (step > rules.config.training.steps)
+      rules.warn("profiler.steps has step ", step, ", after the last step ", rules.config.training.steps,
+                 ": it is the number of a step, and nothing is traced there");
   const std::string& dir = rules.config.profiler.dir;
   const std::filesystem::path path = std::filesystem::path(dir).lexically_normal();
   if (path.is_absolute() || path == "." || *path.begin() == "..")
@@ -200,7 +204,7 @@ void note(Rules& rules) {
   if (p.pp * microbatches * p.virtual_stages <= kMaxReplayedSteps) {
     const schedule::Replay r = schedule::replay(pipeline_schedule(p, microbatches));
     char percent[32];
-    std::snprintf(percent, sizeof percent, "%.0f%% of the work", 100 * r.bubble_fraction);
+    std::snprintf(percent, sizeof percent, "%.0f%% of the time", 100 * r.bubble_share());
     bubble = percent;
   }
   rules.warn(microbatches, " microbatches for ", p.pp, " stages: the bubble of ",

@@ -183,7 +183,12 @@ TEST(Validate, WarnsWithTheReason) {
       {"parallelism.dp = 1024", "dp = 1024 is more than 512: rings get long, and their latency shows"},
       {"parallelism.tp = 4\nmodel.num_key_value_heads = 2",
        "tp = 4 is more than num_key_value_heads = 2: each key-value head is kept by 2 ranks"},
-      {"parallelism.pp = 4", "1 microbatches for 4 stages: the bubble of 1f1b is 300% of the work (raise grad_accum)"},
+      {"model.num_local_experts = 4\nmodel.num_experts_per_tok = 1",
+       "norm_topk_prob = true with num_experts_per_tok = 1: the one weight of a token is always 1, and the router "
+       "learns "
+       "nothing (model.norm_topk_prob = false)"},
+      {"training.steps = 10\nprofiler.steps = 20", "profiler.steps has step 20, after the last step 10"},
+      {"parallelism.pp = 4", "1 microbatches for 4 stages: the bubble of 1f1b is 75% of the time (raise grad_accum)"},
       {"parallelism.pp = 2\ntraining.grad_accum = 1\nparallelism.pp_schedule = 'zbv'",
        "1 microbatches for 2 stages: the bubble of zbv is "},
       {"training.seq_len = 4096",
