@@ -51,9 +51,10 @@ struct ConfigOptions {
   std::vector<std::string> words{};  // the whole command line
 };
 /// What `trireme train` checks of a config before it starts, without ranks: token files, tokenizer, vocabulary, initial
-/// weights, the options of each part. Throws as it would. Returns the line about this machine; adds warnings.
+/// weights, the options of each part. Throws as it would. Resolves dtypes in `config`. Returns the line about this
+/// machine; adds warnings.
 struct CheckedConfig {
-  const Config& config;
+  Config& config;
   const std::string& text;                // of the file
   int ranks = 0;                          // of this host; 0: unknown
   const std::vector<std::string>& words;  // the command line
@@ -134,8 +135,8 @@ struct GenerateCommand {
   std::uint64_t seed = 0;
   int tp = 1, pp = 1;
   int batch = 16;  // prompts of a file at a time
-  std::string dtype = "auto", tokenizer;
-  bool no_cache = false, json = false;
+  std::string dtype = "auto", tokenizer, system;
+  bool no_cache = false, json = false, chat = false;
   std::vector<std::string> words;  // the whole command line
 };
 int run_generate(const GenerateCommand& command, Console& console);
@@ -147,7 +148,7 @@ struct EvaluateCommand {
   std::int64_t samples = 0;        // 0: all
   std::int64_t micro_batch_size = 1;
   int dp = 1, tp = 1, pp = 1, cp = 1, zero = 1;
-  std::string dtype = "auto";
+  std::string dtype = "auto", tokenizer;
   bool json = false;
   std::vector<std::string> words;  // the whole command line
 };

@@ -54,9 +54,14 @@ void add_generate(CLI::App& app, const CommandWords& words, const Chosen& chosen
   cmd->add_option("--dtype", command->dtype, "auto: bfloat16 where the device multiplies it natively, else float32")
       ->capture_default_str();
   cmd->add_option("-t,--tokenizer", command->tokenizer, "if the checkpoint has none");
+  cmd->add_flag("--chat", command->chat,
+                "a prompt is a message, and the answer is printed; JSON lines of --prompts may have \"messages\"");
+  cmd->add_option("--system", command->system, "with --chat: the message of the system");
   cmd->add_flag("--no-cache", command->no_cache, "compute all tokens again for each new one: slow, for comparisons");
   cmd->add_flag("--json", command->json, "print JSON lines: prompt, text, tokens, and why it ended");
-  cmd->footer("Example:\n  trireme generate runs/latest -p \"ROMEO:\" -n 100 --temperature 0.8");
+  cmd->footer(
+      "Example:\n  trireme generate runs/latest -p \"ROMEO:\" -n 100 --temperature 0.8\n"
+      "  trireme generate runs/latest --chat -p \"What is your name?\"");
   cmd->callback([command, &words, chosen] {
     command->words = words.all;
     chosen([command](Console& console) { return run_generate(*command, console); });
@@ -80,6 +85,7 @@ void add_evaluate(CLI::App& app, const CommandWords& words, const Chosen& chosen
   cmd->add_option("--zero", command->zero, "3: weights sharded over dp")->capture_default_str();
   cmd->add_option("--dtype", command->dtype, "auto: bfloat16 where the device multiplies it natively, else float32")
       ->capture_default_str();
+  cmd->add_option("-t,--tokenizer", command->tokenizer, "if the checkpoint has none");
   cmd->add_flag("--json", command->json, "print one JSON object");
   cmd->footer("Example:\n  trireme evaluate runs/latest --data data/book-validation.ds");
   cmd->callback([command, &words, chosen] {

@@ -38,7 +38,14 @@ int run_evaluate(const EvaluateCommand& command, Console& console) {
                                        : model.seq_len() > 0 ? model.seq_len()
                                                              : longest,
                             .samples = command.samples,
-                            .micro_batch_size = command.micro_batch_size};
+                            .micro_batch_size = command.micro_batch_size,
+                            .scopes = model.data_scopes(),
+                            .tokenizer = model.tokenizer_path(command.tokenizer)};
+  if (data.tokenizer.empty())
+    console.err << "note: " << model.path.string()
+                << " has no tokenizer: whether it made the token files is not known (-t TOKENIZER)" << std::endl;
+  else
+    static_cast<void>(model.tokenizer(command.tokenizer));  // it is the model's
   const Config config = evaluation_config(model_for_inference(*model.source), model.path.string(), data,
                                           evaluation_layout(command), command.dtype);
   return on_ranks(config.model, config.parallelism, command.words, [&](Mesh& mesh, at::Device device, bool prints) {

@@ -8,6 +8,7 @@
 #include "trireme/config/rules/training_rules.hpp"
 #include "trireme/config/rules/validate.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
+#include "trireme/config/schema/fields.hpp"
 #include "trireme/train/batches.hpp"
 #include "trireme/train/dtypes.hpp"
 #include "trireme/train/rank_setup.hpp"
@@ -20,16 +21,19 @@ Config evaluation_config(const ModelConfig& model, const std::string& checkpoint
   config::LoadedConfig loaded;
   Config& c = loaded.config;
   c.model = model;
+  // The model is as it is: no key of it is left to be derived.
+  for (const config::Field& field : config::fields(c))
+    if (field.key.starts_with("model.")) loaded.origins[field.key] = {config::Origin::Kind::hf, {}};
   c.model.init = "checkpoint:" + checkpoint;
   c.model.dtype = dtype;
   c.parallelism = layout;
-  c.data = {DataStage{.sources = {DataSource{.path = "synthetic"}}}};  // trained on nothing
+  c.tokenizer.path = data.tokenizer;
+  c.data = {data.scopes};
+  c.data[0].sources = {DataSource{.path = "synthetic"}};  // trained on nothing
   c.training.seq_len = data.seq_len;
   c.training.micro_batch_size = data.micro_batch_size;
   c.training.grad_accum = 1;
   c.validation = {.interval = 1, .samples = data.samples, .fraction = 0, .sources = data.files};
-  c.optimizer.name = "sgd";  // has no states
-  c.optimizer.momentum = 0;
   const int ranks = config::dense_grid(layout).size();
   config::check_config(loaded, {.ranks = ranks, .how = text(ranks, " ranks"), .ranks_of_a_host = ranks});
   check_inputs(c);
@@ -41,7 +45,8 @@ Evaluation evaluate(Config config, Mesh& mesh, at::Device device) {
   const at::NoGradGuard no_grad;
   Batches batches(config, mesh, device);
   std::vector<std::string> notes;
-  TrainingModel model(config, mesh, device, /*microbatches=*/1, /*resumes=*/false, notes);
+  TrainingModel model(config, mesh, device, /*microbatches=*/1, /*resumes=*/false, notes,
+                      /*forward_only=*/true);
   at::Tensor sums = at::zeros({2}, at::TensorOptions(at::kDouble).device(device));
   std::int64_t valid = 0;
   sums[0] += model.evaluate(batches.num_validation_batches(), [&](std::int64_t b) {

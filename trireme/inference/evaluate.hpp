@@ -20,6 +20,8 @@ struct EvaluationData {
   std::int64_t seq_len = 1024;
   std::int64_t samples = 0;  // 0: all
   std::int64_t micro_batch_size = 1;
+  DataStage scopes = {};       // attention, positions and packing
+  std::string tokenizer = {};  // path of the model's: files of another one are refused; empty: not known
 };
 
 /// A config that evaluates the weights in `checkpoint` on `layout`, with `dtype`. ConfigError with all that does not

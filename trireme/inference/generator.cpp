@@ -37,16 +37,7 @@ class Generation {
  public:
   Generation(InferenceModel& model, const std::vector<std::vector<TokenId>>& prompts, const GeneratorOptions& options)
       : model_(model), options_(options), all_(prompts), results_(prompts.size()), going_(prompts.size(), true) {
-    require<ConfigError>(options.max_tokens >= 1, options.max_tokens, " tokens to generate: must be at least 1");
-    require<ConfigError>(options.repetition_penalty > 0, "repetition penalty ", options.repetition_penalty,
-                         ": must be above 0");
-    for (std::size_t b = 0; b < prompts.size(); ++b) {
-      const auto length = static_cast<std::int64_t>(prompts[b].size());
-      const std::int64_t number = options.first_sequence + static_cast<std::int64_t>(b) + 1;
-      require<ConfigError>(length >= 1, "prompt ", number, " has no token to begin with");
-      require<ConfigError>(length < most_tokens(), "prompt ", number, " has ", length, " tokens, the model is for ",
-                           most_tokens(), ": there is no room for a new one\n  fix: a shorter prompt");
-    }
+    check_generation(prompts, options, most_tokens());
     if (options.cached) cache_ = std::make_shared<KvCache>();
   }
 
@@ -184,6 +175,21 @@ const char* name(Finish finish) {
     case Finish::max_length: break;
   }
   return "max_length";
+}
+
+void check_generation(const std::vector<std::vector<TokenId>>& prompts, const GeneratorOptions& options,
+                      std::int64_t length) {
+  check(options.sampling);
+  require<ConfigError>(options.max_tokens >= 1, options.max_tokens, " tokens to generate: must be at least 1");
+  require<ConfigError>(options.repetition_penalty > 0, "repetition penalty ", options.repetition_penalty,
+                       ": must be above 0");
+  for (std::size_t b = 0; b < prompts.size(); ++b) {
+    const auto tokens = static_cast<std::int64_t>(prompts[b].size());
+    const std::int64_t number = options.first_sequence + static_cast<std::int64_t>(b) + 1;
+    require<ConfigError>(tokens >= 1, "prompt ", number, " has no token to begin with\n  fix: a longer prompt");
+    require<ConfigError>(tokens < length, "prompt ", number, " has ", tokens, " tokens, the model is for ", length,
+                         ": there is no room for a new one\n  fix: a shorter prompt");
+  }
 }
 
 std::vector<GeneratedSequence> generate(InferenceModel& model, const std::vector<std::vector<TokenId>>& prompts,

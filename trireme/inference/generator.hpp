@@ -37,6 +37,10 @@ struct GenerationSpeed {
   std::int64_t prompt_tokens = 0, tokens = 0;
 };
 
+/// ConfigError for options out of range, and for prompts that are empty or leave no room for a token in `length`.
+void check_generation(const std::vector<std::vector<data::TokenId>>& prompts, const GeneratorOptions& options,
+                      std::int64_t length);
+
 /// Called for each new token with the number of its sequence, on all ranks; returns whether the sequence goes on. The
 /// answer must be the same on all ranks.
 using OnToken = std::function<bool(std::size_t sequence, data::TokenId token)>;

@@ -13,8 +13,8 @@ namespace trireme {
 ModelConfig model_for_inference(const checkpoint::ModelSource& source) {
   ModelConfig model = source.model();
   model.embd_pdrop = model.resid_pdrop = model.attention_dropout = 0;
-  model.router_aux_loss_coef = model.router_z_loss_coef = model.router_bias_update_rate = 0;
-  model.expert_capacity_factor = 0;
+  model.router_aux_loss_coef = model.router_z_loss_coef = 0;
+  model.expert_capacity_factor = 0;  // router_bias_update_rate stays: it says that routers have a bias
   return model;
 }
 

@@ -81,15 +81,19 @@ at::Tensor gumbel(const at::Tensor& like_bv, std::int64_t first_entry, std::int6
 
 }  // namespace
 
+void check(const SamplerOptions& options) {
+  require<ConfigError>(options.temperature >= 0, "temperature = ", options.temperature, ": must not be negative");
+  require<ConfigError>(options.top_k >= 0, "top_k = ", options.top_k, ": must not be negative (0: all)");
+  require<ConfigError>(options.top_p > 0 && options.top_p <= 1, "top_p = ", options.top_p,
+                       ": must be above 0 and at most 1");
+}
+
 at::Tensor sample(const at::Tensor& logits_bv, std::int64_t entries, Group& tp, const SamplerOptions& options,
                   const at::Tensor& sequences_b, std::int64_t draw) {
   const Range own = vocabulary_range(entries, tp);
   require(logits_bv.dim() == 2 && logits_bv.size(1) == own.size(), "sample on group ", tp.str(), ": logits of sizes ",
           logits_bv.sizes(), ": must be [sequences, ", own.size(), "], this rank's entries");
-  require<ConfigError>(options.temperature >= 0, "temperature = ", options.temperature, ": must not be negative");
-  require<ConfigError>(options.top_k >= 0, "top_k = ", options.top_k, ": must not be negative (0: all)");
-  require<ConfigError>(options.top_p > 0 && options.top_p <= 1, "top_p = ", options.top_p,
-                       ": must be above 0 and at most 1");
+  check(options);
   at::Tensor scores_bv = logits_bv.detach().to(at::kDouble);
   if (options.temperature == 0) return argmax_over(scores_bv, own.begin, tp);
   scores_bv = scores_bv / options.temperature;

@@ -14,6 +14,9 @@ struct SamplerOptions {
   std::uint64_t seed = 0;
 };
 
+/// ConfigError for a value out of range.
+void check(const SamplerOptions& options);
+
 // b sequences, V vocabulary entries, v = this rank's shard of them
 /// logits_bv: this rank's shard, without padding columns (vocabulary_range); `draw`: the index of the draw in a
 /// sequence, its position; `sequences_b`, i64: ids of the sequences. A draw is a function of (seed, sequence, position,

@@ -167,15 +167,15 @@ void ChatParser::add_plain(std::string_view words, bool counts) {
   segments_.back().text += words;
 }
 
-const std::vector<TextPart>& ChatParser::parse(std::string_view line) {
+/// `learn`: whether the last message is to be learnt.
+void ChatParser::add_messages(std::string_view line, bool& learn) {
   segments_.clear();
   parts_.clear();
   std::vector<ChatMessage> messages = read_messages(line);
-  if (messages.empty()) return parts_;
+  if (messages.empty()) return;
   for (ChatMessage& message : messages)  // unless the template itself has a role "human"
     if (template_->turn(message.role) == nullptr) message.role = usual_role(message.role);
   const ChatTemplate::Turn* learns = template_->turn("assistant");
-  bool learn = false;
   add_template(template_->begin, false);
   for (const ChatMessage& message : arranged(std::move(messages), *template_)) {
     const ChatTemplate::Turn* turn = template_->turn(message.role);
@@ -190,9 +190,39 @@ const std::vector<TextPart>& ChatParser::parse(std::string_view line) {
     add_plain(turn->lead + message.content, learn);
     add_template(turn->suffix, learn);
   }
-  add_template(template_->end, learn);
+}
+
+const std::vector<TextPart>& ChatParser::parts() {
   for (const Segment& segment : segments_) parts_.push_back({segment.text, segment.origin, segment.counts});
   return parts_;
+}
+
+const std::vector<TextPart>& ChatParser::parse(std::string_view line) {
+  bool learn = false;
+  add_messages(line, learn);
+  if (!segments_.empty()) add_template(template_->end, learn);
+  return parts();
+}
+
+const std::vector<TextPart>& ChatParser::parse_open(std::string_view line) {
+  bool learn = false;
+  add_messages(line, learn);
+  add_template(template_->turn("assistant")->prefix, false);
+  return parts();
+}
+
+void encode_parts(const Tokenizer& tokenizer, std::span<const TextPart> parts, std::vector<TokenId>& ids,
+                  std::vector<std::uint8_t>& loss_mask) {
+  TextPlace place = TextPlace::begins;
+  for (const TextPart& part : parts) {
+    const bool whole = part.origin == TextPart::Origin::document;
+    const auto special = part.origin == TextPart::Origin::conversation ? SpecialText::text : SpecialText::token;
+    const std::vector<TokenId> some =
+        whole ? tokenizer.encode(part.text) : tokenizer.encode_part(part.text, special, place);
+    place = special == SpecialText::token ? TextPlace::after_token : TextPlace::continues;
+    ids.insert(ids.end(), some.begin(), some.end());
+    if (!whole) loss_mask.resize(ids.size(), part.counts ? 1 : 0);
+  }
 }
 
 }  // namespace trireme::data

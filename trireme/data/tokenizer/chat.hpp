@@ -1,6 +1,8 @@
 #pragma once
 // Chat templates: how conversations are formatted as text, and which parts count in the loss.
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -72,8 +74,12 @@ class ChatParser {
   /// `line`: JSON as for read_messages (chat_messages.hpp). Valid until the next call. BadDocument (json_field.hpp) for
   /// an invalid line.
   const std::vector<TextPart>& parse(std::string_view line);
+  /// The conversation of `line` so far, and the beginning of the assistant's next turn: what a model answers.
+  const std::vector<TextPart>& parse_open(std::string_view line);
 
  private:
+  void add_messages(std::string_view line, bool& learn);
+  const std::vector<TextPart>& parts();
   struct Segment {
     std::string text;
     TextPart::Origin origin;
@@ -87,5 +93,9 @@ class ChatParser {
   std::vector<Segment> segments_;
   std::vector<TextPart> parts_;
 };
+
+/// Appends the tokens of a document's parts to `ids`, and, unless it is plain text, to `loss_mask` which of them count.
+void encode_parts(const Tokenizer& tokenizer, std::span<const TextPart> parts, std::vector<TokenId>& ids,
+                  std::vector<std::uint8_t>& loss_mask);
 
 }  // namespace trireme::data
