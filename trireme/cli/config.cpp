@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <iomanip>
 #include <iterator>
 #include <sstream>
@@ -18,6 +19,7 @@
 #include "trireme/config/schema/fields.hpp"
 #include "trireme/config/schema/lr_schedule.hpp"
 #include "trireme/config/schema/weight_names.hpp"
+#include "trireme/report/run_folder.hpp"
 
 namespace trireme::cli {
 namespace {
@@ -26,7 +28,9 @@ constexpr int kMaxDrawnRanks = 64;
 
 config::Started started(const ConfigOptions& options) {
   require<ConfigError>(options.ranks >= 0, "-n ", options.ranks, ": a number of ranks is at least 1");
-  return {.ranks = options.ranks, .how = options.ranks > 0 ? text("-n ", options.ranks) : "", .ranks_of_a_host = 0};
+  return {.ranks = options.ranks,
+          .how = options.ranks > 0 ? text("-n ", options.ranks) : "",
+          .ranks_of_a_host = options.ranks};
 }
 
 void print_warnings(const std::vector<std::string>& warnings, Console& console) {
@@ -122,6 +126,11 @@ ExitCode run_config_show(const ConfigOptions& options, Console& console) {
     return ExitCode::done;
   }
   for (const config::Violation& v : violations) warnings.push_back(v.headline);
+  if (options.json) {
+    console.out << config::show_json(loaded);
+    print_warnings(warnings, console);
+    return ExitCode::done;
+  }
   console.out << config::show(loaded, options.explained);
   const std::string model = config::describe_model(loaded);
   if (!model.empty()) {
@@ -140,6 +149,7 @@ ExitCode run_config_check(const ConfigOptions& options, Console& console) {
       config::load_settings(options.file, toml, config::parse_toml(options.file, toml), options.overrides);
   std::vector<std::string> warnings = config::check_config(loaded, started(options));
   const std::vector<config::Violation> refused = config::validate_for_training(loaded);
+  report::run_name(loaded.config.run.name, {.time = std::chrono::system_clock::now(), .job_id = "", .layout = "dp1"});
   std::string machine;
   if (options.no_files) {
     for (const config::Violation& v : refused) warnings.push_back("trireme train would refuse it: " + v.headline);

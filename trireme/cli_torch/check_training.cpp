@@ -2,34 +2,42 @@
 #include <algorithm>
 
 #include "trireme/cli/commands.hpp"
+#include "trireme/config/schema/family.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
 #include "trireme/train/component_options.hpp"
 #include "trireme/train/dtypes.hpp"
 #include "trireme/train/memory_check.hpp"
+#include "trireme/train/model_folder.hpp"
+#include "trireme/train/own_folder.hpp"
 #include "trireme/train/rank_setup.hpp"
 
 namespace trireme::cli {
 
 std::string check_training(const CheckedConfig& checked, std::vector<std::string>& warnings) {
-  const Config& config = checked.config;
-  for (std::string& warning : check_options(config)) warnings.push_back(std::move(warning));
-  check_inputs(config);
+  Config& config = checked.config;
+  const auto warn = [&](const std::string& warning) {
+    if (!warning.empty()) warnings.push_back(warning);
+  };
+  for (const std::string& warning : check_options(config)) warn(warning);
+  for (const std::string& warning : check_inputs(config)) warn(warning);
+  named_checkpoints(config.checkpoint.resume);
   const bool gpu = visible_gpus() > 0;
   const at::Device device(gpu ? at::kCUDA : at::kCPU);
+  check_device(config, device);
   const std::string name = gpu ? libtorch_facts().gpus.front() : "cpu";
-  Config resolved = config, native;
+  const bool automatic = config.precision.param == "auto" && config.model.dtype == "auto";
+  Config native;
   native.model.dtype = native.precision.param = "auto";
-  resolve_dtypes(resolved, device);
+  resolve_dtypes(config, device);
   resolve_dtypes(native, device);
-  const std::string memory = check_memory(config, memory_budget(device, std::max(1, checked.ranks)), device);
-  if (!memory.empty()) warnings.push_back(memory);
-  const std::string& dtype = resolved.precision.param;
+  warn(check_memory(config, memory_budget(device, std::max(1, checked.ranks)), device));
+  const std::string& dtype = config.precision.param;
+  if (!config::family_of(config.model).is_registered())
+    if (const std::string lack = what_transformers_lacks(config.model, dtype); !lack.empty())
+      warn("the weights will be saved without a config.json for transformers: " + lack);
   if (dtype == "bfloat16" && native.precision.param != dtype)
-    warnings.push_back(
-        text("this machine (", name, ") does not multiply bfloat16 natively: it is slower than float32"));
-  return text("machine      ", dtype, " on ", name,
-              config.precision.param == "auto" && config.model.dtype == "auto" ? " (model.dtype = \"auto\")" : "",
-              "\n");
+    warn(text("this machine (", name, ") does not multiply bfloat16 natively: it is slower than float32"));
+  return text("machine      ", dtype, " on ", name, automatic ? " (model.dtype = \"auto\")" : "", "\n");
 }
 
 }  // namespace trireme::cli

@@ -66,9 +66,9 @@ std::string start_of(const Environment& env, const Variables& variables) {
   return since.empty() ? "" : text("torchrun ", ::getppid(), " ", since, " ", env.master_addr, ":", env.master_port);
 }
 
-/// The folder of the run. `start`, `attempt`: see RunRequest.
-report::RunFolder run_of(const Config& config, const Variables& variables, std::ostream& err,
-                         const std::string& start = "", int attempt = 0) {
+/// The folder of the run, or that it is complete. `start`, `attempt`: see RunRequest.
+ChosenRun run_of(const Config& config, const Variables& variables, std::ostream& err, const std::string& start = "",
+                 int attempt = 0) {
   const Grid grid = config::dense_grid(config.parallelism);
   remove_unfinished_of_runs(config.run.dir);
   const KeyValues given = fingerprint_of_config(config);
@@ -80,7 +80,7 @@ report::RunFolder run_of(const Config& config, const Variables& variables, std::
                                        .start = start,
                                        .attempt = attempt});
   for (const std::string& note : chosen.notes) err << "note: " << note << std::endl;
-  return chosen.folder;
+  return chosen;
 }
 
 /// ranks/, or the first of ranks-2/, ranks-3/ ... that is not there: a run that goes on keeps its old logs.
@@ -136,7 +136,7 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
   options.fingerprint = fingerprint_of_config(config);
   if (!command.run_folder.empty()) options.comm.hang_folder = (io.folder / "ranks" / "hang").string();
 
-  const bool bar = report::console_mode(config.metrics.console, io.terminal.tty) == report::ConsoleMode::bar;
+  const bool bar = report::console_mode(config.metrics.console) == report::ConsoleMode::bar;
   report::StatusLine status(io.out, bar && env.rank == 0 && io.terminal.tty, io.terminal.width);
   io.status = [&status](const std::string& what) { what.empty() ? status.erase() : status.show("  " + what + " ..."); };
   if (env.world_size > 1) io.status(text("connecting ", env.world_size, " ranks"));
@@ -149,10 +149,13 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
   if (gpu) warn(check_memory(config, budget, context.device()));
   const ProcessSetup process(process_options(config, context, variables));
   report::RunFolder own_folder;  // made by this rank
+  std::string complete;
   if (io.folder.empty()) {
     if (env.rank == 0) {
       const StopSignals::Hold until_it_can_be_removed;
-      own_folder = run_of(config, variables, console.err, start_of(env, variables), env.attempt);
+      const ChosenRun chosen = run_of(config, variables, console.err, start_of(env, variables), env.attempt);
+      own_folder = chosen.folder;
+      complete = chosen.complete;
       if (own_folder.is_new) {
         StopSignals::remove_when_leaving(own_folder.path);
         for (const char* name : {"metrics.jsonl", report::kStartName})
@@ -160,6 +163,13 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
       }
     }
     io.folder = broadcast_text(context.world().control(), own_folder.path.string());
+  } else if (env.attempt > 0 && env.rank == 0) {  // the attempt before may have failed after its last checkpoint
+    complete = complete_text(io.folder, config, config.training.steps);
+  }
+  complete = broadcast_text(context.world().control(), complete);
+  if (!complete.empty()) {
+    if (env.rank == 0) console.out << complete << std::endl;
+    return static_cast<int>(ExitCode::done);
   }
   io.stop_asked = StopSignals::asked;
   io.save_asked = StopSignals::save_asked;
@@ -214,6 +224,8 @@ int run_dry(const TrainCommand& command, const Variables& variables, Console& co
   Config resolved = config;
   resolve_dtypes(resolved, device);
   const ProcessSetup process(ProcessOptions{.threads = std::max(1, usable_cores() / std::max(1, command.ranks))});
+  // As `train` does: before anything is allocated.
+  const std::string tight = check_memory(config, memory_budget(device, std::max(1, command.ranks)), device);
   const DryRun result = dry_run(config, device, process);
   RunHeader header;
   header.program = text(command.version, " · dry run of ", world_size, world_size == 1 ? " rank" : " ranks");
@@ -225,8 +237,7 @@ int run_dry(const TrainCommand& command, const Variables& variables, Console& co
   for (const auto& [label, words] : run_header_lines(resolved, header))
     console.out << label << std::string(label.size() < 8 ? 8 - label.size() : 1, ' ') << words << "\n";
   for (const std::string& warning : result.warnings) console.out << "warning: " << warning << "\n";
-  if (const std::string tight = check_memory(config, memory_budget(device, world_size), device); !tight.empty())
-    console.out << "warning: " << tight << "\n";
+  if (!tight.empty()) console.out << "warning: " << tight << "\n";
   console.out << "\n";
   std::int64_t peak = 0;
   for (const DryStage& stage : result.stages) {
@@ -269,11 +280,17 @@ int run_train(const TrainCommand& asked, Console& console) {
         command, {.ranks = command.ranks, .how = text("-n ", command.ranks), .ranks_of_a_host = command.ranks},
         warnings);
     if (const at::Device cpu(at::kCPU); visible_gpus() == 0) {
+      check_device(loaded.config, cpu);
       const MemoryBudget budget = memory_budget(cpu, command.ranks);
       check_memory(loaded.config, budget, cpu);
       how.out_of_memory_advice = memory_advice(loaded.config, budget, cpu);
     }
-    made = run_of(loaded.config, variables, console.err);
+    const ChosenRun chosen = run_of(loaded.config, variables, console.err);
+    if (!chosen.complete.empty()) {
+      console.out << chosen.complete << std::endl;
+      return static_cast<int>(ExitCode::done);
+    }
+    made = chosen.folder;
     command.run_folder = made.path.string();
     const std::filesystem::path ranks = free_log_folder(made.path), copy = ranks / "launched.toml";
     make_folder(ranks);

@@ -59,6 +59,9 @@ void check_name(const std::string& name, const std::string& pattern) {
   require<ConfigError>(single, "run.name = \"", pattern, "\" gives \"", name,
                        "\", which is not the name of one folder: no /, no .., not empty",
                        "\n  fix: put the folders above it into run.dir");
+  constexpr std::size_t kLongest = 240;  // of the 255 bytes of a file's name: "-2" and others are added to it
+  require<ConfigError>(name.size() <= kLongest, "run.name = \"", pattern.substr(0, 40), "...\" gives a name of ",
+                       name.size(), " bytes: a folder's has at most ", kLongest, "\n  fix: a shorter one");
   require<ConfigError>(name != "latest", "run.name = \"", pattern,
                        "\": this is the link to the newest run\n  fix: choose another name");
 }

@@ -162,7 +162,8 @@ TEST(RunFolder, SaysWhereItCannotBeMade) {
   EXPECT_THROW(made(folder / "file", "x", {}), ConfigError);
   const std::string name(300, 'x');
   EXPECT_EQ(message_of<ConfigError>([&] { made(folder.path(), name, {}); }),
-            (folder / name).string() + ": cannot be made a folder: File name too long");
+            "run.name = \"" + std::string(40, 'x') +
+                "...\" gives a name of 300 bytes: a folder's has at most 240\n  fix: a shorter one");
 }
 
 TEST(RunFolder, IsRemovedIfNothingWasDone) {

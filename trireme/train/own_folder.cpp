@@ -1,6 +1,7 @@
 #include "trireme/train/own_folder.hpp"
 
 #include <chrono>
+#include <iostream>
 #include <thread>
 #include <utility>
 
@@ -27,8 +28,10 @@ std::unique_ptr<files::FolderLock> lock_run(const fs::path& run) {
   constexpr double kMoment = 5;
   const Stopwatch time;
   for (;;) try {
-      return std::make_unique<files::FolderLock>(run);
-    } catch (const ConfigError&) {
+      return std::make_unique<files::FolderLock>(run, files::FolderLockOptions{.on_wait = [](const std::string& what) {
+                                                   std::cerr << "note: " << what << std::endl;
+                                                 }});
+    } catch (const files::LockHeld&) {
       if (time.seconds() > kMoment) throw;
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
@@ -57,7 +60,12 @@ OwnFolder::OwnFolder(fs::path run, std::vector<std::string>& warnings)
 
 std::vector<fs::path> OwnFolder::to_resume_from(const std::string& resume) const {
   std::vector<fs::path> found = checkpoint_paths(checkpoints());
-  if (!found.empty() || resume == "auto" || resume == "never") return found;
+  return found.empty() ? named_checkpoints(resume) : found;
+}
+
+std::vector<fs::path> named_checkpoints(const std::string& resume) {
+  std::vector<fs::path> found;
+  if (resume == "auto" || resume == "never") return found;
   const fs::path given(resume);
   std::error_code error;
   require<CheckpointError>(fs::is_directory(given, error), "checkpoint.resume = \"", resume,

@@ -14,6 +14,10 @@ namespace trireme {
 /// moment to notice. ConfigError as of FolderLock.
 std::unique_ptr<files::FolderLock> lock_run(const std::filesystem::path& run);
 
+/// The checkpoints that checkpoint.resume names, newest first, if it is a path: of a checkpoint, of a folder of them,
+/// or of a run. CheckpointError if there are none there.
+std::vector<std::filesystem::path> named_checkpoints(const std::string& resume);
+
 /// Only on rank 0. While it lives no other run changes the folder: what is listed here stays as it is until this run
 /// changes it.
 class OwnFolder {
@@ -23,9 +27,8 @@ class OwnFolder {
 
   std::filesystem::path checkpoints() const { return run_ / "checkpoints"; }
 
-  /// The checkpoints that the run may continue from, newest first: its own; if it has none, those of
-  /// checkpoint.resume, if that is a path: of a checkpoint, of a folder of them, or of a run. CheckpointError if there
-  /// are none there.
+  /// The checkpoints that the run may continue from, newest first: its own; if it has none,
+  /// named_checkpoints().
   std::vector<std::filesystem::path> to_resume_from(const std::string& resume) const;
 
   /// The run goes on after this step. Those of `damaged` that are its own are renamed, so that their steps can be saved

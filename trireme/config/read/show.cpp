@@ -7,6 +7,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
+#include "trireme/base/json_text.hpp"
 #include "trireme/config/foreign/aliases.hpp"
 #include "trireme/config/read/reference.hpp"
 #include "trireme/config/schema/counts.hpp"
@@ -89,6 +90,20 @@ std::string show(LoadedConfig& loaded, bool explained) {
   return std::move(printer).take();
 }
 
+std::string show_json(LoadedConfig& loaded) {
+  std::string out = "{";
+  for (const Field& field : fields(loaded.config)) {
+    const auto origin = loaded.origins.find(field.key);
+    const std::string from = origin == loaded.origins.end() ? "default" : str(origin->second.place);
+    const std::string value = std::holds_alternative<std::string*>(field.value)
+                                  ? json_string(*std::get<std::string*>(field.value))
+                                  : toml_text(field.value);  // numbers, booleans and lists of them are JSON, too
+    out += text(out.size() > 1 ? "," : "", "\n  ", json_string(field.key), ": {\"value\": ", value,
+                ", \"from\": ", json_string(from), "}");
+  }
+  return out + "\n}\n";
+}
+
 std::string to_toml(LoadedConfig& loaded) {
   using Kind = Origin::Kind;
   Printer printer;
@@ -127,13 +142,13 @@ std::string describe_model(const LoadedConfig& loaded) {
               thousands(seq_len), " tokens; ", flops_text(full), " with full attention (6 N + 12 L h s)\n");
 
   PrecisionConfig precision = c.precision;
-  const std::string dtype = m.dtype == "auto" ? "bfloat16" : m.dtype;
-  if (precision.param == "auto") precision.param = dtype;
+  const bool assumed = precision.param == "auto" && m.dtype == "auto";  // it depends on the device
+  if (precision.param == "auto") precision.param = assumed ? "bfloat16" : m.dtype;
   const std::int64_t shards = std::max<std::int64_t>(1, c.parallelism.dp / c.parallelism.replicate) * c.parallelism.cp;
   out += text("states       ",
               components(state_bytes(n.total(), precision, c.optimizer.name, c.parallelism.zero, shards,
                                      c.parallelism.contiguous_gradients)),
-              " (", precision.param, " weights",
+              " (", precision.param, " weights", assumed ? ", where the device multiplies it natively" : "",
               shards > 1 ? text(", zero ", c.parallelism.zero, " over ", shards) : "", "; before tp and pp)\n");
 
   const ActivationShape shape{.seq_len = seq_len,

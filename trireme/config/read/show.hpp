@@ -10,6 +10,8 @@ namespace trireme::config {
 /// `explained`: before each key a comment with its meaning.
 std::string show(LoadedConfig& loaded, bool explained = false);
 
+/// The same as one JSON object: {"training.steps": {"value": 400, "from": "run.toml:3"}, ...}.
+std::string show_json(LoadedConfig& loaded);
 /// The keys that were given, as TOML that loads to the same config.
 std::string to_toml(LoadedConfig& loaded);
 

@@ -93,6 +93,17 @@ TEST(ToToml, LeavesOutWhatNobodyGave) {
             "[[data.sources]]\npath = \"c\"\n");
 }
 
+TEST(ShowJson, EveryKeyWithValueAndOrigin) {
+  LoadedConfig loaded =
+      load_good("model.preset = \"tiny-llama\"\ntraining.steps = 7\nprofiler.steps = 3\n", {"--optimizer.lr", "0.5"});
+  const std::string json = show_json(loaded);
+  EXPECT_THAT(json, HasSubstr("\n  \"training.steps\": {\"value\": 7, \"from\": \"run.toml:2\"},\n"));
+  EXPECT_THAT(json, HasSubstr("\"optimizer.lr\": {\"value\": 0.5, \"from\": \"--optimizer.lr 0.5\"}"));
+  EXPECT_THAT(json, HasSubstr("\"profiler.steps\": {\"value\": [3], "));  // a list of one
+  EXPECT_THAT(json, HasSubstr("\"model.preset\": {\"value\": \"tiny-llama\", "));
+  EXPECT_THAT(json, HasSubstr("\"checkpoint.async\": {\"value\": true, \"from\": \"default\"}"));
+}
+
 TEST(DescribeModel, CountsByComponent) {
   const LoadedConfig loaded = load_good(
       "model.preset = \"llama3-8b\"\ntraining.seq_len = 8192\nmodel.dtype = "
@@ -106,6 +117,8 @@ TEST(DescribeModel, CountsByComponent) {
                                "tokens; 57.91 GFLOP with full attention"));
   EXPECT_THAT(shown, HasSubstr("states       67.3 GiB: weights 15.0 GiB · gradients 29.9 GiB · master weights 7.48 GiB "
                                "· moments 15.0 GiB (bfloat16 weights, zero 1 over 4; before tp and pp)\n"));
+  EXPECT_THAT(describe_model(load_good("model.preset = \"tiny-llama\"")),
+              HasSubstr("(bfloat16 weights, where the device multiplies it natively; before tp and pp)\n"));
   EXPECT_THAT(shown, HasSubstr("activations  a layer and microbatch (1 × 8,192 tokens) 1.06 GiB: "));
   EXPECT_THAT(shown, HasSubstr("logits       5.87 GiB a microbatch"));
   EXPECT_THAT(shown, Not(HasSubstr("active")));
