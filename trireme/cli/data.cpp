@@ -131,6 +131,12 @@ void warn_of_old_validation(const data::PrepareOptions& options, std::ostream& e
     }
 }
 
+void warn_of_few_pairs(const data::Tokenizer& tokenizer, std::int64_t wanted, std::ostream& err) {
+  if (tokenizer.vocab_size() < wanted)
+    err << "warning: the text has only enough pairs for " << thousands(tokenizer.vocab_size()) << " of "
+        << thousands(wanted) << " tokens\n";
+}
+
 void prepare_now(const PrepareCommand& command, Console& console) {
   require<ConfigError>(command.tokenizer.empty() != (command.train_bpe == 0), "data prepare needs a tokenizer",
                        command.tokenizer.empty() ? "" : ", and only one",
@@ -183,6 +189,11 @@ void prepare_now(const PrepareCommand& command, Console& console) {
   for (const data::WrittenSet& set : made.sets)
     console.out << (&set == &made.sets.front() ? "written      " : "             ") << set.path.string() << " · "
                 << counted(set.documents, "document") << " · " << counted(set.tokens, "token") << "\n";
+  if (command.train_bpe > 0) warn_of_few_pairs(*tokenizer, command.train_bpe, console.err);
+  if (made.not_utf8 > 0)
+    console.err << "warning: " << thousands(made.not_utf8) << " of " << counted(made.documents, "document")
+                << (made.not_utf8 == 1 ? " is" : " are") << " not UTF-8: such bytes are tokens of their own, or U+FFFD"
+                << "\n  fix: convert the text, for instance with iconv -f latin1 -t utf-8\n";
   warn_of_old_validation(options, console.err);
 }
 
@@ -205,9 +216,7 @@ void train_bpe_now(const TrainBpeCommand& command, Console& console) {
               << "time         " << rate(counts.read_bytes, seconds_since(begin)) << "\n"
               << "written      " << command.output << " · " << thousands(tokenizer.vocab_size())
               << " tokens · fingerprint " << tokenizer.fingerprint() << "\n";
-  if (tokenizer.vocab_size() < command.vocab_size)
-    console.err << "warning: the text has only enough pairs for " << thousands(tokenizer.vocab_size()) << " of "
-                << thousands(command.vocab_size) << " tokens\n";
+  warn_of_few_pairs(tokenizer, command.vocab_size, console.err);
 }
 
 }  // namespace

@@ -77,7 +77,8 @@ void add_inspect(CLI::App& data, const Chosen& chosen) {
   auto command = std::make_shared<InspectCommand>();
   CLI::App* cmd = data.add_subcommand("inspect", "Say what is in token files");
   cmd->add_option("path", command->path, "x.ds, x (of x.idx and x.bin), x.bin, a folder or a pattern")->required();
-  cmd->add_option("-t,--tokenizer", command->tokenizer, "compare with this one, and show text");
+  cmd->add_option("-t,--tokenizer", command->tokenizer,
+                  "compare with this one, and show text; default: the one that the data names, if it is still there");
   cmd->add_option("-n,--num-documents", command->documents, "documents to show")->capture_default_str();
   cmd->footer("Example:\n  trireme data inspect data/book.ds -t data/book-tokenizer.json -n 2");
   runs(*cmd, chosen, command, run_data_inspect);

@@ -80,12 +80,27 @@ std::string shown_document(const data::ShownDocument& document, const std::optio
   return out + (document.num_tokens > 20 ? " ...\n" : "\n");
 }
 
+/// The tokenizer that the data set names, where it is still there and the same: by its path, or beside the data.
+std::optional<data::Tokenizer> recorded_tokenizer(const data::TokenSource& source, const std::filesystem::path& path) {
+  const std::string name = source.tokenizer_name(), made_by = source.tokenizer_fingerprint();
+  if (name.empty() || made_by.empty()) return std::nullopt;
+  for (const std::filesystem::path& place :
+       {std::filesystem::path(name), path.parent_path() / std::filesystem::path(name).filename()})
+    try {
+      data::Tokenizer found = data::Tokenizer::load(place);
+      if (found.fingerprint() == made_by) return found;
+    } catch (const Error&) {  // moved, or of another machine
+    }
+  return std::nullopt;
+}
+
 void inspect_now(const InspectCommand& command, Console& console) {
   require<ConfigError>(command.documents >= 0, "-n ", command.documents, ": a number of documents is at least 0");
   std::optional<data::Tokenizer> tokenizer;
   if (!command.tokenizer.empty()) tokenizer = data::Tokenizer::load(command.tokenizer);
   const auto source =
       data::open_tokens(command.path, {.document_end = tokenizer ? tokenizer->end_of_document() : std::nullopt});
+  if (!tokenizer) tokenizer = recorded_tokenizer(*source, command.path);
   data::TokenReport report;
   {
     ProgressLine line(console.err, console.err_terminal.tty, console.err_terminal.width, "reading");

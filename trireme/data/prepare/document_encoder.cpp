@@ -5,6 +5,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/data/prepare/json_field.hpp"
+#include "trireme/data/tokenizer/unicode.hpp"
 #include "trireme/files/shown_name.hpp"
 
 namespace trireme::data {
@@ -73,7 +74,7 @@ void encode_documents(const Tokenizer& tokenizer, std::optional<TokenId> end_of_
   batch.ids.clear();
   batch.loss_mask.clear();
   batch.ends.clear();
-  batch.empty = batch.unanswered = 0;
+  batch.empty = batch.unanswered = batch.not_utf8 = 0;
   batch.text_bytes = 0;
   batch.bad = {};
   parser.each(batch.text, batch.bad, [&](std::span<const TextPart> parts) {
@@ -81,21 +82,11 @@ void encode_documents(const Tokenizer& tokenizer, std::optional<TokenId> end_of_
       ++batch.unanswered;
       return;
     }
-    const std::size_t begin = batch.ids.size();
-    bool masked = false;
-    TextPlace place = TextPlace::begins;
-    for (const TextPart& part : parts) {
-      const bool whole = part.origin == TextPart::Origin::document;
-      const auto special = part.origin == TextPart::Origin::conversation ? SpecialText::text : SpecialText::token;
-      const std::vector<TokenId> ids =
-          whole ? tokenizer.encode(part.text) : tokenizer.encode_part(part.text, special, place);
-      place = special == SpecialText::token ? TextPlace::after_token : TextPlace::continues;
-      batch.ids.insert(batch.ids.end(), ids.begin(), ids.end());
-      batch.text_bytes += part.text.size();
-      if (whole) continue;
-      masked = true;
-      batch.loss_mask.resize(batch.ids.size(), part.counts ? 1 : 0);
-    }
+    if (!std::ranges::all_of(parts, is_utf8, &TextPart::text)) ++batch.not_utf8;
+    const std::size_t begin = batch.ids.size(), masked_before = batch.loss_mask.size();
+    encode_parts(tokenizer, parts, batch.ids, batch.loss_mask);
+    const bool masked = batch.loss_mask.size() > masked_before;
+    for (const TextPart& part : parts) batch.text_bytes += part.text.size();
     if (batch.ids.size() == begin) {
       ++batch.empty;
       return;

@@ -52,6 +52,7 @@ struct EncodedBatch {
   std::vector<std::size_t> ends;        // end offsets of the documents in ids
   std::int64_t empty = 0;               // documents without tokens, which are skipped
   std::int64_t unanswered = 0;          // conversations without an answer to learn, which are skipped
+  std::int64_t not_utf8 = 0;            // documents with bytes that are not UTF-8
   std::uint64_t text_bytes = 0;         // bytes of text that were tokenized
   BadLines bad;
 };

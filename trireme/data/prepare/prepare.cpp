@@ -155,6 +155,7 @@ Prepared prepare(const PrepareOptions& options, const Tokenizer& tokenizer, cons
     result.tokens += static_cast<std::int64_t>(batch.ids.size());
     result.empty += batch.empty;
     result.unanswered += batch.unanswered;
+    result.not_utf8 += batch.not_utf8;
     result.read_bytes += batch.text.bytes.size();
     result.text_bytes += batch.text_bytes;
     result.bad.add(batch.bad);

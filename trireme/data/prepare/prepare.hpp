@@ -37,6 +37,7 @@ struct WrittenSet {
 struct Prepared {
   std::vector<WrittenSet> sets;  // training, then validation
   std::int64_t documents = 0, tokens = 0, empty = 0;
+  std::int64_t not_utf8 = 0;     // documents with bytes that are not UTF-8
   std::int64_t unanswered = 0;   // conversations without an answer to learn, left out
   std::uint64_t read_bytes = 0;  // of text or JSON, uncompressed
   std::uint64_t text_bytes = 0;  // bytes of text that were tokenized
