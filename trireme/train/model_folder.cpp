@@ -176,6 +176,27 @@ std::string small_tokenizer_config(const FolderFacts& facts) {
   return json.dump(2) + "\n";
 }
 
+// Note [The tokenizer that transformers takes]: AutoTokenizer of transformers 5 trusts tokenizer_class, except for some
+// families, whose own class it takes instead, with that family's way to cut text; only a LlamaTokenizer whose file has
+// bytes as its alphabet is read as the file says. transformers 4 reads all of these as the file says.
+// tests/peers/exported_tokenizers_agree.py compares them for every family.
+bool has_own_class_always(const std::string& model_type) { return model_type == "qwen2"; }
+
+std::string for_auto_tokenizer(const std::string& tokenizer_config, const std::string& model_type) {
+  Json json = Json::parse(tokenizer_config, nullptr, /*allow_exceptions=*/false);
+  if (!has_own_class_always(model_type) || !json.is_object()) return tokenizer_config;
+  const std::string kind = json.contains("tokenizer_class") && json["tokenizer_class"].is_string()
+                               ? json["tokenizer_class"].get<std::string>()
+                               : "";
+  if (kind.starts_with("Qwen2Tokenizer")) return tokenizer_config;
+  json["tokenizer_class"] = "LlamaTokenizerFast";
+  // Not the tokens that a Llama has by default.
+  for (const char* token : {"bos_token", "eos_token", "unk_token", "pad_token"})
+    if (!json.contains(token)) json[token] = nullptr;
+  if (!json.contains("add_bos_token") && json["bos_token"].is_null()) json["add_bos_token"] = false;
+  return json.dump(2) + "\n";
+}
+
 ModelConfig model_of(const fs::path& folder) {
   config::LoadedConfig loaded =
       config::load_settings("", "", config::read_hf_config(folder.string()).settings, config::Settings{});
@@ -234,15 +255,6 @@ fs::path source_folder(const ModelConfig& model) {
   return folder;
 }
 
-std::string what_transformers_lacks(const ModelConfig& model, const std::string& dtype) {
-  try {
-    config::hf_config_json(model, dtype);
-    return "";
-  } catch (const ConfigError& e) {
-    return e.what();
-  }
-}
-
 SmallFiles files_beside_weights(const FolderFacts& facts, std::vector<std::string>& warnings) {
   Files files;
   Names not_kept;
@@ -256,7 +268,9 @@ SmallFiles files_beside_weights(const FolderFacts& facts, std::vector<std::strin
   if (!not_kept.empty()) warnings.push_back(shown_not_kept(facts, not_kept));
   if (facts.tokenizer && files.contains("tokenizer.json") && !files.contains("tokenizer_config.json"))
     files["tokenizer_config.json"] = small_tokenizer_config(facts);
-  if (what_transformers_lacks(facts.model, facts.dtype).empty()) files["config.json"] = config_json(facts, own);
+  if (const auto file = files.find("tokenizer_config.json"); !own && file != files.end())
+    file->second = for_auto_tokenizer(file->second, facts.model.model_type);
+  if (config::what_transformers_lacks(facts.model, facts.dtype).empty()) files["config.json"] = config_json(facts, own);
   SmallFiles out;
   for (auto& [name, bytes] : files) out.emplace_back(name, std::move(bytes));
   return out;

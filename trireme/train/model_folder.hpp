@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/config/foreign/hf_config_write.hpp"
 #include "trireme/config/schema/config.hpp"
 #include "trireme/data/tokenizer/tokenizer.hpp"
 
@@ -26,7 +27,7 @@ struct FolderFacts {
 std::filesystem::path source_folder(const ModelConfig& model);
 
 /// Why transformers could not load such a folder; empty if it can.
-std::string what_transformers_lacks(const ModelConfig& model, const std::string& dtype);
+using config::what_transformers_lacks;
 
 // Note [From folder to folder]: config.json is that of the source, and only keys whose value is another one now are set
 // in it; without a source, or for another family, it is written anew. All other files of the source come along, except
