@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Runs the program as a person would: what it prints, where, and its exit code.   usage: cli_test.py TRIREME"""
+import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -12,9 +14,9 @@ PROGRAM = os.path.abspath(sys.argv.pop(1))
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
 
-def trireme(*words, cwd=SOURCE):
-    env = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM")}
-    return subprocess.run([PROGRAM, *words], cwd=cwd, env=env, capture_output=True, text=True, timeout=60)
+def trireme(*words, cwd=SOURCE, **variables):
+    env = {**{k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM")}, **variables}
+    return subprocess.run([PROGRAM, *map(str, words)], cwd=cwd, env=env, capture_output=True, text=True, timeout=60)
 
 
 class Cli(unittest.TestCase):
@@ -41,6 +43,52 @@ class Cli(unittest.TestCase):
     def test_version(self):
         self.assertRegex(self.ok("--version"), r"^trireme \d+\.\d+\.\d+\n$")
 
+    def test_first_words(self):
+        self.assertEqual(self.ok("-v"), self.ok("--version"))
+        self.assertEqual(self.ok("help"), self.ok("--help"))
+        self.assertEqual(self.ok("help", "config", "show"), self.ok("config", "show", "--help"))
+        said = self.fails(64, "--training.steps", "5", "train", "x.toml")
+        self.assertIn("unknown option --training.steps: options stand behind the command", said)
+        self.assertIn("fix: ", said)
+
+    def test_help_is_as_wide_as_the_terminal(self):
+        for command in (["train"], ["evaluate"], ["data", "prepare"], ["launch"]):
+            lines = self.ok(*command, "--help").splitlines()  # a pipe has no width: 100
+            self.assertLessEqual(max(map(len, lines)), 100, command)
+        self.assertTrue(any(line.startswith(" " * 30) and line[30] != " " for line in lines))  # broken ones are indented
+
+    def test_a_repeated_option_or_setting(self):
+        run = trireme("config", "show", "--training.steps", "5", "-n", "2", "--training.steps", "6", "-n", "4", "--json")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        found = json.loads(run.stdout)
+        self.assertEqual((found["training.steps"]["value"], found["parallelism.dp"]["value"]), (6, 4))
+        self.assertEqual(found["training.steps"]["from"], "--training.steps 6")
+        for flag in ("--training.steps", "-n"):
+            self.assertEqual(run.stderr.count(f"note: {flag} is given more than once: the last one counts\n"), 1, run.stderr)
+        # Once, although two programs read the words.
+        run = trireme("config", "check", "examples/tiny.toml", "-n", "4", "-n", "2")
+        self.assertEqual((run.returncode, run.stderr.count("note: ")), (0, 1), run.stderr)
+        self.assertIn("2 ranks", run.stdout)
+
+    def test_completion(self):
+        def words(*typed):
+            return self.ok("completion", "--words", "--", *typed).split()
+        self.assertIn("generate", words(""))
+        self.assertEqual(words("sched"), ["schedule"])
+        self.assertEqual(words("config", "exp"), ["explain"])
+        self.assertEqual(words("train", "x.toml", "--parallelism.pp_schedule", "z"), ["zb1p", "zbv", "zero-bubble"])
+        self.assertEqual(words("train", "x.toml", "--checkpoint.async", ""), ["true", "false"])
+        self.assertEqual(words("convert", "a", "b", "--to", ""), ["hf", "nanotron"])
+        self.assertEqual(words("schedule", "1"), ["1f1b"])
+        self.assertEqual(words("completion", ""), ["bash", "zsh", "fish"])
+        self.assertEqual(words("train", "x"), [])  # a file
+        for shell in ("bash", "zsh", "fish"):
+            self.assertIn(PROGRAM, self.ok("completion", shell))
+        self.assertIn("is for bash, zsh and fish", self.fails(64, "completion", "tcsh"))
+
+    def test_schedule_in_any_case(self):
+        self.assertEqual(self.ok("schedule", "1F1B"), self.ok("schedule", "1f1b"))
+
     def test_wrong_words_are_config_errors(self):
         self.assertIn("unknown command 'shedule'; did you mean 'schedule'?", self.fails(64, "shedule"))
         self.assertIn("--stagez", self.fails(64, "schedule", "1f1b", "--stagez", "4"))
@@ -60,7 +108,7 @@ class Cli(unittest.TestCase):
 
     def test_schedule_draws_without_colour_into_a_pipe(self):
         text = self.ok("schedule", "1f1b", "--stages", "4", "--microbatches", "8")
-        self.assertIn("makespan 33.00, bubble 9.00 (37.5% of the work)", text)
+        self.assertIn("makespan 33.00, bubble 9.00 (27.3% of the time)", text)
         self.assertNotIn("\x1b", text)
         self.assertEqual(len([line for line in text.splitlines() if line.startswith("rank ")]), 4)
 
@@ -113,6 +161,33 @@ class Cli(unittest.TestCase):
         text = self.fails(64, "config", "check", "examples/tiny.toml", "--parallelism.tp", "5", "--training.seq_len", "127", "--model.nonsense", "1")
         self.assertIn("error: 5 settings do not fit together (nothing was started)", text)
         self.assertIn("cannot open no.toml", self.fails(64, "config", "check", "no.toml"))
+
+    def test_config_check_refuses_what_train_refuses(self):
+        for words, code, said in ((("--precision.matmul", "fp8"), 64, 'precision.matmul = "fp8", but'),
+                                  (("--comm.backend", "nccl"), 64, "this host has no visible GPU"),
+                                  (("--checkpoint.resume", "no/such"), 66, 'checkpoint.resume = "no/such": no such folder'),
+                                  (("--checkpoint.resume", "tests"), 66, "no checkpoint there")):
+            checked = trireme("config", "check", "examples/tiny.toml", "-n", "2", *words, TRIREME_DEVICE="cpu")
+            self.assertEqual(checked.returncode, code, checked.stdout + checked.stderr)
+            self.assertIn(said, checked.stderr)
+            with tempfile.TemporaryDirectory() as folder:
+                trained = trireme("train", SOURCE / "examples/tiny.toml", "-n", "2", *words, cwd=folder, TRIREME_DEVICE="cpu")
+                self.assertEqual(trained.returncode, code, trained.stdout + trained.stderr)
+        for name in ("latest", "a/b", "..", ".", "%foo", "a\x01b", "x" * 300, "a..b"):
+            for more in ((), ("--no-files",)):
+                self.assertIn("run.name", self.fails(64, "config", "check", "examples/tiny.toml", "--run.name", name, *more))
+
+    def test_config_check_counts_states_in_the_dtype_of_the_machine(self):
+        text = self.ok("config", "check", "examples/tiny.toml", "-n", "4")
+        dtype = re.search(r"(?m)^machine +(\S+) on", text)[1]
+        self.assertRegex(text, rf"(?m)^states .*\({dtype} weights, zero 1 over 2; before tp and pp\)$")
+        self.assertIn("bfloat16 weights, where the device multiplies it natively",
+                      self.ok("config", "check", "examples/tiny.toml", "-n", "4", "--no-files"))
+
+    def test_config_check_has_the_warnings_of_a_start(self):
+        run = trireme("config", "check", "examples/tiny.toml", "-n", "2", "--model.sliding_window", "8")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("warning: the weights will be saved without a config.json for transformers", run.stderr)
 
     def test_config_show_gives_the_published_counts(self):
         for preset, count in {"gpt2": "124,439,808", "llama3-8b": "8,030,261,248", "llama3.2-1b": "1,235,814,400",

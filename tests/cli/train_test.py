@@ -33,7 +33,7 @@ import ranks  # noqa: E402
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE of this test
 FOREIGN = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "NODE_RANK", "MASTER_", "TORCHELASTIC_", "PET_", "SLURM", "OMPI_",
            "PMI", "PALS_", "MPI_", "TRIREME_", "NO_COLOR")
-CONFIG, DATA, CHECKPOINT, PEER_LOST, PREEMPTED, NON_FINITE, INTERRUPTED, KILLED = 64, 65, 66, 71, 75, 76, 130, 137  # exit codes
+CONFIG, DATA, CHECKPOINT, PEER_LOST, STORAGE, PREEMPTED, NON_FINITE, INTERRUPTED, KILLED = 64, 65, 66, 71, 74, 75, 76, 130, 137  # exit codes
 TOKENS = 8 * 16  # of a step
 
 # Relative to the folder of a test, which is the working directory. 35,040 parameters.
@@ -99,6 +99,17 @@ more_variables = {}  # of the commands that tests start
 def environment():
     env = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
     return {**env, "OMP_NUM_THREADS": "1", "TERM": "dumb", "TRIREME_DEVICE": "cpu", **more_variables}
+
+
+@contextlib.contextmanager
+def variables(**more):
+    """Of the commands that are started meanwhile."""
+    more_variables.update(more)
+    try:
+        yield
+    finally:
+        for name in more:
+            del more_variables[name]
 
 
 class Ended:
@@ -225,14 +236,9 @@ class TrainTest(unittest.TestCase):
             self.assertLessEqual(abs(x - y), bound * abs(y), f"{a}\n{b}")
 
 
-@contextlib.contextmanager
 def late_results():
     """Results of a step are read during the next one, as on a GPU."""
-    more_variables["TRIREME_TEST_LATE_RESULTS"] = "1"
-    try:
-        yield
-    finally:
-        more_variables.clear()
+    return variables(TRIREME_TEST_LATE_RESULTS="1")
 
 
 class LateResults(TrainTest):
@@ -325,7 +331,8 @@ class Folder(TrainTest):
         self.assertEqual(run.saved(), run.folder / "runs/t-dp2/checkpoints/step-4")
         self.assertEqual(sorted(p.name for p in (path / "checkpoints").iterdir()), ["latest", "step-4"], "and nothing half written")
         self.assertEqual(sorted(p.name for p in run.saved().iterdir()),
-                         ["checkpoint_metadata.json", "config.json", "model.safetensors", "rank-00000.safetensors", "rank-00001.safetensors"])
+                         ["checkpoint_metadata.json", "config.json", "exported_files.json", "model.safetensors", "rank-00000.json",
+                          "rank-00000.safetensors", "rank-00001.json", "rank-00001.safetensors"])
         model = json.loads((run.saved() / "config.json").read_text())
         self.assertEqual([model[k] for k in ("architectures", "hidden_size", "num_key_value_heads", "vocab_size", "dtype")],
                          [["LlamaForCausalLM"], 32, 2, 257, "float32"])
@@ -555,12 +562,40 @@ class SmallDisk(TrainTest):
         self.assertEqual([name for name in run.stdout.split() if "." in name], [], "nothing half written")
         self.assertEqual(len(run.stdout.split()), 3, "two checkpoints and latest")
 
+    def test_a_disk_that_stays_full_ends_the_run(self):
+        run = self.with_disk("2m", f"""
+            {options.trireme} train t.toml -n 2 --training.steps 1000000 --checkpoint.interval 3 > said 2> errors &
+            until ls runs/latest/checkpoints/step-3 > /dev/null 2>&1 || ! kill -0 $!; do sleep 0.02; done
+            head -c 3m /dev/zero > runs/other 2> /dev/null
+            wait $!
+            code=$?
+            cat said errors >&2
+            {options.trireme} checkpoint verify runs/latest > /dev/null || exit 1
+            exit $code""")
+        self.assertEqual(run.code, STORAGE, run)
+        self.assertRegex(run.stderr, r"error: the last 3 checkpoints were not saved, from step \d+ on \(20\d\d-.*\n.*No space left on device")
+
+    def test_the_last_checkpoint_needs_no_space_for_the_weights(self):
+        """The state of two ranks has 440 kB, and the weights for transformers 150 kB."""
+        run = self.with_disk("1m", f"""
+            {options.trireme} train t.toml -n 2 --training.steps 1000000 --comm.init_timeout_s 5 2> errors &
+            until [ "$(cat runs/latest/metrics.jsonl 2> /dev/null | wc -l)" -ge 3 ] || ! kill -0 $!; do sleep 0.05; done
+            free=$(df --output=avail -k runs | tail -1)
+            head -c $(( (free - 560) * 1024 )) /dev/zero > runs/other
+            kill -INT $!
+            wait $!
+            code=$?
+            cat errors >&2
+            {options.trireme} checkpoint verify runs/latest > verified || exit 1
+            exit $code""")
+        self.assertEqual(run.code, CHECKPOINT, run)
+        self.assertRegex(run.stderr, r"step-\d+ is saved, but without the weights for transformers: [\s\S]*No space left[\s\S]*trireme convert")
+
     def test_a_disk_that_is_too_small_for_the_weights_is_told_at_the_start(self):
         run = self.with_disk("300k", f"exec {options.trireme} train t.toml -n 2")
         self.assertEqual(run.code, CHECKPOINT, run)
         self.assertRegex(run.stderr, "a checkpoint needs [45][0-9][0-9].* are free on this disk\n  fix: ")
-        self.assertNotIn("step=1", run.stdout)
-
+        self.assertNotRegex(run.stdout, r"(?m)^ +step +loss")
 
     def test_weights_for_transformers_that_do_not_fit_cost_no_checkpoint(self):
         """No file may become larger than 520 kB: those of four ranks fit, with 3/4 of the bytes, model.safetensors does not."""
@@ -735,7 +770,9 @@ class Stops(TrainTest):
                                      r"  not finite in the saved weights: [a-z0-9_.]+\n  all 4 updates were skipped\n  fix: ")
 
     def test_a_note_is_not_repeated(self):
-        lines = [line for line in shared(*BLOW_UP, "--checks.non_finite", "skip", n=2).stdout.splitlines() if line.startswith("step=")]
+        run = shared(*BLOW_UP, "--checks.non_finite", "skip", "--metrics.console", "plain", n=2)
+        lines = [line for line in run.stdout.splitlines() if line.startswith("step=")]
+        self.assertEqual(len(lines), 2)
         for line in lines:
             self.assertLessEqual(line.count("note="), 1, line)
 
@@ -808,8 +845,19 @@ class Stops(TrainTest):
 
 
 class Console(TrainTest):
+    def test_a_table_without_a_terminal(self):
+        run = self.ok(shared("--metrics.interval", "3", "--training.steps", "5"))
+        self.assertNotIn("\x1b", run.stdout)
+        self.assertEqual(run.stderr, "")
+        lines = run.stdout.splitlines()
+        head = next(i for i, line in enumerate(lines) if line.split()[:2] == ["step", "loss"])
+        rows = [line.split() for line in lines[head + 1:head + 4]]
+        self.assertEqual([row[0] for row in rows], ["1", "3", "5"])
+        self.close([float(row[1]) for row in rows], [run.metrics()[i]["loss"] for i in (0, 2, 4)], 1e-4)
+        self.assertLessEqual(max(map(len, lines[head:head + 4])), 140)
+
     def test_plain(self):
-        run = self.ok(train("--metrics.interval", "3", "--training.steps", "5"))  # no terminal: plain
+        run = self.ok(train("--metrics.interval", "3", "--training.steps", "5", "--metrics.console", "plain"))
         self.assertNotIn("\x1b", run.stdout)
         self.assertEqual(run.stderr, "")
         shown = [dict(word.split("=", 1) for word in line.split() if "=" in word)

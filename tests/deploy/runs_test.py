@@ -36,7 +36,7 @@ scancel --batch --signal=USR1 "$job"
 until grep -q "goes back into the queue" "trireme-$job.out"; do sleep 0.1; done
 until scontrol show job "$job" | grep -q "JobState=PENDING"; do sleep 0.1; done
 scontrol update JobId="$job" StartTime=now   # Slurm waits two minutes before it starts a job again
-until grep -q "^resume " "trireme-$job.out" && [ "$(grep -c '^step=' "trireme-$job.out")" -ge 3 ]; do sleep 0.1; done
+until grep -q "^resume " "trireme-$job.out" && [ "$(grep -cE '^ *[0-9]+ +[0-9.]+ ' "trireme-$job.out")" -ge 3 ]; do sleep 0.1; done
 scancel --signal=TERM "$job.0"   # to the ranks alone: the script lives, and learns their exit code
 until [ -z "$(squeue -h)" ]; do sleep 0.1; done
 cat "trireme-$job.out"

@@ -56,7 +56,7 @@ TEST(Figures, ShowTheNumbersOfThePages) {
   // docs/parallelism/zero.md: 18 bytes per parameter without ZeRO, 18 / 8 with stage 3 on 8 ranks; 8.03B parameters.
   EXPECT_THAT(words_of(draw_zero()), Contains("135"));
   EXPECT_THAT(words_of(draw_zero()), Contains("16.8"));
-  EXPECT_THAT(words_of(draw_pipeline()), Contains(HasSubstr("bubble 9 (37.5% of the work)")));
+  EXPECT_THAT(words_of(draw_pipeline()), Contains(HasSubstr("bubble 9 (27.3% of the time)")));
   EXPECT_THAT(words_of(draw_context()), Contains("132 pairs").Times(4));
   EXPECT_THAT(words_of(draw_context()), Contains("228 pairs"));
   EXPECT_THAT(words_of(draw_tensor()), Contains("rows 1536:3072"));

@@ -28,15 +28,15 @@ Timed timed(const char* name, int virtual_stages) {
   return {std::move(made), std::move(replay)};
 }
 
-/// "bubble 9 (37.5% of the work)" and the activations that a rank holds at most, in microbatches of a stage.
+/// "bubble 9 (27.3% of the time)" and the activations that a rank holds at most, in microbatches of a stage.
 std::string facts_of(const Timed& run) {
   double held = 0;
   for (const schedule::RankReplay& rank : run.replay.ranks)
     held = std::max(held, static_cast<double>(rank.peak_held) / run.replay.chunks_per_rank);
   const int chunks = run.schedule.chunks_per_rank();
   return text(chunks, chunks == 1 ? " chunk" : " chunks", " per rank: time ", svg_number(run.replay.makespan),
-              ", bubble ", svg_number(run.replay.bubble), " (", svg_number(100 * run.replay.bubble_fraction, 1),
-              "% of the work), activations of ", svg_number(held, 1), " microbatches");
+              ", bubble ", svg_number(run.replay.bubble), " (", svg_number(100 * run.replay.bubble_share(), 1),
+              "% of the time), activations of ", svg_number(held, 1), " microbatches");
 }
 
 void draw_rank(Drawing& out, const Timed& run, int rank, double y, double scale) {

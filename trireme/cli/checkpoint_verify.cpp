@@ -8,6 +8,7 @@
 #include "trireme/base/human.hpp"
 #include "trireme/base/stopwatch.hpp"
 #include "trireme/base/table.hpp"
+#include "trireme/checkpoint/exported_files.hpp"
 #include "trireme/checkpoint/reader.hpp"
 #include "trireme/cli/checkpoint.hpp"
 #include "trireme/cli/progress_line.hpp"
@@ -78,20 +79,42 @@ class SliceVerifier {
   std::vector<std::pair<std::pair<std::size_t, std::uint64_t>, std::string>> faults_;
 };
 
-std::string file_table(const checkpoint::Manifest& manifest, const std::vector<std::string>& faults) {
+/// `exported`: files that were added to the checkpoint later, if any.
+std::string file_table(const checkpoint::Manifest& manifest, const std::vector<checkpoint::StoredFile>& exported,
+                       const std::vector<std::string>& faults) {
   std::vector<std::size_t> slices(manifest.files.size());
   for (const checkpoint::StoredTensor& tensor : manifest.tensors)
     for (const checkpoint::StoredSlice& slice : tensor.slices) ++slices[slice.file];
   std::vector<TableRow> rows;
-  for (std::size_t i = 0; i < manifest.files.size(); ++i) {
-    const checkpoint::StoredFile& file = manifest.files[i];
+  const auto add_row = [&](const checkpoint::StoredFile& file, std::size_t count_of_slices) {
     const auto count =
         std::ranges::count_if(faults, [&](const std::string& fault) { return fault.starts_with(file.name + ":"); });
     rows.push_back({file.name, human_bytes(static_cast<double>(file.bytes)),
-                    thousands(static_cast<std::int64_t>(slices[i])),
+                    thousands(static_cast<std::int64_t>(count_of_slices)),
                     count == 0 ? "ok" : text(count, count == 1 ? " fault" : " faults")});
-  }
+  };
+  for (std::size_t i = 0; i < manifest.files.size(); ++i) add_row(manifest.files[i], slices[i]);
+  for (const checkpoint::StoredFile& file : exported) add_row(file, 0);
   return table({"file", "bytes", "slices", "verdict"}, rows);
+}
+
+/// Files that nobody can verify, because no list has their hashes; sorted.
+std::string unlisted_files(const std::filesystem::path& checkpoint, const checkpoint::Manifest& manifest,
+                           const std::vector<checkpoint::StoredFile>& exported) {
+  std::vector<std::string> names;
+  std::error_code failed;
+  for (auto entry = std::filesystem::directory_iterator(checkpoint, failed);
+       !failed && entry != std::filesystem::directory_iterator(); entry.increment(failed)) {
+    const std::string name = entry->path().filename().string();
+    if (!entry->is_directory(failed) && name != checkpoint::kManifestName && name != checkpoint::kExportListName &&
+        std::ranges::find(manifest.files, name, &checkpoint::StoredFile::name) == manifest.files.end() &&
+        std::ranges::find(exported, name, &checkpoint::StoredFile::name) == exported.end())
+      names.push_back(files::shown_name(name));
+  }
+  std::ranges::sort(names);
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
+  return out;
 }
 
 }  // namespace
@@ -109,6 +132,16 @@ int run_checkpoint_verify(const CheckpointVerifyCommand& command, Console& conso
   slices.run(command.workers > 0 ? static_cast<unsigned>(command.workers)
                                  : std::clamp(std::thread::hardware_concurrency(), 1U, kMostThreads),
              faults);
+  std::vector<checkpoint::StoredFile> exported;
+  try {
+    if (const auto list = checkpoint::exported_in(meant.path, reader.manifest().id)) {
+      exported = list->files;
+      for (std::string& fault : checkpoint::faults_of_exported(meant.path, *list)) faults.push_back(std::move(fault));
+    }
+  } catch (const CheckpointError& error) {
+    const std::string what = error.what();
+    faults.push_back(text(checkpoint::kExportListName, ": ", what.substr(0, what.find('\n'))));
+  }
   line.clear();
   if (!command.quiet) {
     const double seconds = std::max(watch.seconds(), 1e-9);
@@ -116,9 +149,12 @@ int run_checkpoint_verify(const CheckpointVerifyCommand& command, Console& conso
                 << others_text(meant) << "read         " << human_bytes(static_cast<double>(slices.bytes())) << " in "
                 << thousands(static_cast<std::int64_t>(slices.slices())) << " slices · " << human_seconds(seconds)
                 << " · " << human_bytes(static_cast<double>(slices.bytes()) / seconds) << "/s\n\n"
-                << file_table(reader.manifest(), faults);
+                << file_table(reader.manifest(), exported, faults);
   }
   if (faults.empty()) {
+    const std::string unlisted = unlisted_files(meant.path, reader.manifest(), exported);
+    if (!command.quiet && !unlisted.empty())
+      console.out << "\nnot verified: " << unlisted << ": added by somebody, without a hash\n";
     if (!command.quiet) console.out << "\nok: every byte is as it was saved\n";
     return static_cast<int>(ExitCode::done);
   }

@@ -1,10 +1,13 @@
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <span>
+#include <sstream>
 
 #include <CLI/CLI.hpp>
 
 #include "trireme/base/process_limits.hpp"
+#include "trireme/base/utf8.hpp"
 #include "trireme/cli/bench.hpp"
 #include "trireme/cli/checkpoint.hpp"
 #include "trireme/cli/commands.hpp"
@@ -103,7 +106,8 @@ void add_config(CLI::App& app, Choice& choice) {
   cmd->add_flag("--explain", show->explained, "with the meaning, unit, limits and choices of each key");
   cmd->add_option("--rates", show->rates, "print the learning rates of the first N steps, or of FIRST:LAST, instead");
   cmd->add_flag("--params", show->parameters, "print the model's parameters, and which of them decay, instead");
-  cmd->add_flag("--json", show->json, "with --rates or --params: JSON, one object a line");
+  cmd->add_flag("--json", show->json,
+                "one JSON object of all keys, with value and origin; with --rates or --params: one a line");
   std::string presets;
   for (const std::string& name : config::preset_names()) presets += " " + name;
   cmd->footer(text(settings, "\nPresets:", presets,
@@ -234,7 +238,7 @@ void add_launch(CLI::App& app, Choice& choice) {
   auto options = std::make_shared<LaunchCommand>();
   CLI::App* cmd = app.add_subcommand(
       "launch",
-      "Start a program as ranks, watch them, and stop all when one fails:\ntrireme launch -n N -- PROGRAM ARGUMENTS");
+      "Start a program as ranks, watch them, and stop all when one fails:\ntrireme launch -n N PROGRAM ARGUMENTS");
   cmd->add_option("-n,--ranks", options->ranks, "ranks of this host; with --hostfile: of a host that says no slots=");
   cmd->add_option("--nnodes", options->num_nodes, "hosts, on each of which this command is given")
       ->capture_default_str();
@@ -254,7 +258,7 @@ void add_launch(CLI::App& app, Choice& choice) {
   cmd->add_flag("--control-stdin", options->control_stdin, "")->group("");
   cmd->footer(
       "Rank 0's output is shown; every rank's is in its file rNNNN.log. The exit code is that of the first rank that\n"
-      "fails (71: killed, 72: hung or mismatched calls).\n\nExample:\n  trireme launch -n 4 -- ./my_program --steps "
+      "fails (71: killed, 72: hung or mismatched calls).\n\nExample:\n  trireme launch -n 4 ./my_program --steps "
       "10");
   cmd->callback([options, &choice] {
     options->program = choice.program;
@@ -302,14 +306,80 @@ const std::vector<std::string>& commands_with_settings() {
 }
 
 void add_completion(CLI::App& app, Choice& choice) {
-  CLI::App* cmd = app.add_subcommand("completion", "Print a script that completes commands, options and keys in bash");
-  cmd->footer("Example:\n  source <(trireme completion)");
-  cmd->callback([&app, &choice] {
-    choice.run = [&app](Console& console) {
-      console.out << bash_completion(app, commands_with_settings());
+  auto shell = std::make_shared<std::string>("bash");
+  CLI::App* cmd = app.add_subcommand("completion", "Print a script that completes commands, options, keys and values");
+  cmd->add_option("shell", *shell, "bash, zsh or fish")->capture_default_str();
+  cmd->footer("Example:\n  source <(trireme completion bash)\n  trireme completion fish | source");
+  cmd->callback([shell, &choice] {
+    choice.run = [shell](Console& console) {
+      console.out << completion_script(*shell, std::filesystem::read_symlink("/proc/self/exe").string());
       return 0;
     };
   });
+}
+
+/// The command that `words` name, as far as they do.
+const CLI::App& named_command(const CLI::App& app, std::span<const std::string> words) {
+  const CLI::App* inner = words.empty() ? nullptr : inner_command(app, words.front());
+  return inner == nullptr ? app : named_command(*inner, words.subspan(1));
+}
+
+/// "trireme help train" is "trireme train --help".
+std::vector<std::string> without_help_word(std::vector<std::string> words) {
+  if (words.empty()) return {"--help"};
+  if (words.front() != "help") return words;
+  words.erase(words.begin());
+  words.emplace_back("--help");
+  return words;
+}
+
+/// Options stand behind the command.
+void check_first_word(const CLI::App& app, const std::vector<std::string>& words) {
+  const std::string& word = words.front();
+  const std::string option = word.substr(0, word.find('='));
+  if (!word.starts_with('-') || app.get_option_no_throw(option) != nullptr) return;
+  throw ConfigError(text("unknown option ", config::shortened(word), ": options stand behind the command",
+                         "\n  fix: trireme COMMAND ", config::shortened(word), ", or trireme --help"));
+}
+
+/// The number of items that an option takes: 0 for a flag; nullptr is an unknown one.
+bool takes_one_value(const CLI::Option* option) { return option != nullptr && option->get_items_expected_max() == 1; }
+
+/// Where the program of `launch` begins: after --, else the first word that is neither an option nor its value.
+std::size_t program_begin(const CLI::App& launch, const std::vector<std::string>& words) {
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    if (words[i] == "--" || !words[i].starts_with('-')) return i;
+    if (words[i].find('=') == std::string::npos && takes_one_value(launch.get_option_no_throw(words[i]))) ++i;
+  }
+  return words.size();
+}
+
+/// Takes out options of `command` that are given again later, up to `end`: the last one counts.
+std::vector<std::string> without_repeated_options(const CLI::App& command, const std::vector<std::string>& words,
+                                                  std::size_t end, std::vector<std::string>& repeated) {
+  struct Given {
+    std::size_t begin, count;
+  };
+  std::map<const CLI::Option*, Given> last;
+  std::vector<bool> dropped(words.size(), false);
+  for (std::size_t i = 0; i < end; ++i) {
+    if (!words[i].starts_with('-')) continue;
+    const std::size_t equals = words[i].find('=');
+    const CLI::Option* option = command.get_option_no_throw(words[i].substr(0, equals));
+    if (!takes_one_value(option) || option->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll) continue;
+    const Given now{i, equals == std::string::npos ? std::size_t{2} : std::size_t{1}};
+    if (const auto before = last.find(option); before != last.end()) {
+      for (std::size_t k = 0; k < before->second.count; ++k) dropped[before->second.begin + k] = true;
+      if (std::ranges::find(repeated, words[i].substr(0, equals)) == repeated.end())
+        repeated.push_back(words[i].substr(0, equals));
+    }
+    last[option] = now;
+    i += now.count - 1;
+  }
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < words.size(); ++i)
+    if (!dropped[i]) out.push_back(words[i]);
+  return out;
 }
 
 /// A better message than CLI11's, which would only say that a command is missing.
@@ -345,6 +415,31 @@ std::string unexpected(const std::string& what, const std::vector<std::string>& 
   return text(what, "\n  fix: trireme --help, or trireme COMMAND --help");
 }
 
+/// Long lines of a help text are broken; what follows stands below the description that it continues.
+std::string help_in_width(const std::string& help, int width) {
+  constexpr std::size_t kDescriptions = 30;  // CLI11's column
+  const auto most = static_cast<std::size_t>(std::max(60, width));
+  std::string out, line;
+  for (std::istringstream lines(help); std::getline(lines, line); out += "\n") {
+    const std::size_t text_begin = line.find_first_not_of(' ');
+    const bool described = line.size() > kDescriptions && line.starts_with("  ") && line[kDescriptions - 1] == ' ' &&
+                           line[kDescriptions] != ' ';
+    const std::string indent(described ? kDescriptions : std::min(text_begin, line.size()), ' ');
+    while (display_width(line) > most) {
+      std::size_t cut = std::string::npos;
+      for (std::size_t at = line.find(' ', indent.size() + 1); at != std::string::npos; at = line.find(' ', at + 1)) {
+        if (display_width(line.substr(0, at)) > most) break;
+        cut = at;
+      }
+      if (cut == std::string::npos) break;
+      out += line.substr(0, line.find_last_not_of(' ', cut) + 1) + "\n";
+      line = indent + line.substr(cut + 1);
+    }
+    out += line;
+  }
+  return out;
+}
+
 int report(Console& console, const std::string& what, ExitCode code) {
   console.err << "error: " << what << "\n";
   if (code == ExitCode::internal) console.err << "  this is a fault of trireme's own: please report it\n";
@@ -356,7 +451,7 @@ int report(Console& console, const std::string& what, ExitCode code) {
 int run_command_line(int argc, const char* const* argv, Console& console) {
   CLI::App app{"Distributed training for the PyTorch C++ API"};
   app.name("trireme");
-  app.set_version_flag("--version", "trireme " TRIREME_VERSION);
+  app.set_version_flag("-v,--version", "trireme " TRIREME_VERSION);
   app.require_subcommand(1);
   app.footer("trireme COMMAND --help says more.");
   Choice choice;
@@ -378,27 +473,46 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
   int code = 0;
   std::vector<std::string> flags;  // of a command that takes settings: what is none of them
   try {
-    std::vector<std::string> words(argv + std::min(argc, 1), argv + argc), rest;
-    if (words.empty()) words = {"--help"};
+    std::vector<std::string> words(argv + std::min(argc, 1), argv + argc), rest, repeated;
+    if (words.size() > 2 && words[0] == "completion" && words[1] == "--words") {  // asked by completion_script()
+      words.erase(words.begin(), words.begin() + 3);                              // and "--"
+      for (const std::string& word : completions(app, commands_with_settings(), words)) console.out << word << "\n";
+      return 0;
+    }
+    words = without_help_word(std::move(words));
+    check_first_word(app, words);
     check_command(app, words);
-    choice.words.all.assign(argv, argv + argc);
-    if (!words.empty() &&
-        std::ranges::find(commands_with_settings(), words.front()) != commands_with_settings().end()) {
+    const bool launches = words.front() == "launch";
+    const CLI::App& command = named_command(app, words);
+    words = without_repeated_options(command, words, launches ? program_begin(command, words) : words.size(), repeated);
+    const bool takes_settings =
+        std::ranges::find(commands_with_settings(), words.front()) != commands_with_settings().end();
+    if (takes_settings) words = config::without_repeated(words, repeated);
+    for (const std::string& flag : repeated)
+      console.err << "note: " << config::shortened(flag) << " is given more than once: the last one counts\n";
+    // Without what is repeated, so that a program which goes on with these words does not tell it again.
+    choice.words.all = words;
+    choice.words.all.insert(choice.words.all.begin(), argc > 0 ? argv[0] : "trireme");
+    if (takes_settings) {
       choice.words.overrides = config::take_flags(words, rest);
       std::ranges::copy_if(rest, std::back_inserter(flags), [](const std::string& w) { return w.starts_with("--"); });
     } else {
       rest = words;
     }
-    if (!words.empty() && words.front() == "launch") {  // everything after -- belongs to the program
-      const auto dashes = std::ranges::find(rest, "--");
-      if (dashes != rest.end()) choice.program.assign(dashes + 1, rest.end());
-      rest.erase(dashes, rest.end());
+    if (launches) {  // the rest belongs to the program
+      const std::size_t begin = program_begin(command, rest);
+      if (begin < rest.size())
+        choice.program.assign(rest.begin() + static_cast<std::ptrdiff_t>(begin + (rest[begin] == "--" ? 1 : 0)),
+                              rest.end());
+      rest.resize(begin);
     }
     std::ranges::reverse(rest);  // CLI11 expects reverse order
     app.parse(std::move(rest));
     code = choice.run(console);
   } catch (const CLI::Success& e) {  // --help, --version
-    app.exit(e, console.out, console.err);
+    std::ostringstream words;
+    app.exit(e, words, words);
+    console.out << help_in_width(words.str(), console.terminal.width);
   } catch (const CLI::ExtrasError& e) {
     code = report(console, unexpected(e.what(), flags), ExitCode::config);
   } catch (const CLI::ParseError& e) {

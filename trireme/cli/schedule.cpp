@@ -1,5 +1,6 @@
 #include "trireme/schedule/schedule.hpp"
 
+#include <cctype>
 #include <cmath>
 
 #include "trireme/base/file_output.hpp"
@@ -20,9 +21,14 @@ void check_costs(const ScheduleOptions& o) {
     require<ConfigError>(cost >= 0 && cost <= kMaxCost, option, " = ", cost, ": a time is from 0 to ", kMaxCost);
 }
 
+std::string lower(std::string word) {
+  for (char& c : word) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return word;
+}
+
 schedule::Schedule generated(const ScheduleOptions& o) {
   const int virtual_stages = o.virtual_stages == 0 ? 2 : o.virtual_stages;
-  const schedule::ScheduleKind kind = schedule::parse_schedule_kind(o.name);
+  const schedule::ScheduleKind kind = schedule::parse_schedule_kind(lower(o.name));
   const int chunks = schedule::chunks_per_rank(kind, virtual_stages);
   require<ConfigError>(o.virtual_stages == 0 || kind == schedule::ScheduleKind::interleaved, "--virtual-stages ",
                        o.virtual_stages, " with ", o.name, ": only interleaved-1f1b takes a number of chunks");

@@ -1,6 +1,7 @@
 // The commands that need libtorch, in the program `trireme`: it becomes `trireme-torch`, which has them. Loading
 // libtorch takes half a second, and `--help`, `config`, `schedule` and `data` do not need it.
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 
 #include <sys/mman.h>
@@ -12,6 +13,13 @@
 namespace trireme::cli {
 namespace {
 
+/// Threads of OpenMP that wait for work spin, and take the cores that other ranks or programs need: on a busy machine
+/// `generate` is 70 times slower for it. The library reads the variable when it is loaded. Who sets one of the two
+/// decides.
+void let_openmp_wait_passively() {
+  if (std::getenv("GOMP_SPINCOUNT") == nullptr) ::setenv("OMP_WAIT_POLICY", "PASSIVE", /*overwrite=*/0);
+}
+
 /// Does not return: this process goes on as the other program, with the same arguments, descriptors and environment.
 [[noreturn]] void become_torch_program(const std::vector<std::string>& words) {
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "trireme-torch";
@@ -19,6 +27,7 @@ namespace {
   argv.reserve(words.size() + 1);
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
+  let_openmp_wait_passively();
   ::execv(program.c_str(), argv.data());
   throw ConfigError(text(program.string(), ": ", errno_text(errno),
                          "\n  fix: install trireme and trireme-torch in one folder (cmake --install does)"));

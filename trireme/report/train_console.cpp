@@ -33,9 +33,8 @@ bool is_detail(std::string_view tag) {
 
 }  // namespace
 
-ConsoleMode console_mode(std::string_view word, bool tty) {
-  if (word == "auto") return tty ? ConsoleMode::bar : ConsoleMode::plain;
-  if (word == "bar") return ConsoleMode::bar;
+ConsoleMode console_mode(std::string_view word) {
+  if (word == "auto" || word == "bar") return ConsoleMode::bar;
   if (word == "plain") return ConsoleMode::plain;
   if (word == "json") return ConsoleMode::json;
   if (word == "quiet") return ConsoleMode::quiet;
@@ -96,7 +95,9 @@ void TrainConsole::step(const StepRecord& record) {
 void TrainConsole::print_row(const StepRecord& record) {
   std::string lines;
   if (!table_) {
-    table_.emplace(options_.terminal.width, record, style_);
+    // Only a terminal has a width: a log file has room for all columns.
+    constexpr int kWide = 200;
+    table_.emplace(options_.terminal.tty ? options_.terminal.width : kWide, record, style_);
     lines = "\n" + table_->header() + "\n";
   } else if (lines_since_header_ >= kLinesAHeader) {
     lines = table_->header() + "\n";

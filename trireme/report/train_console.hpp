@@ -21,8 +21,8 @@ namespace trireme::report {
 /// quiet: warnings and the summary.
 enum class ConsoleMode { bar, plain, json, quiet };
 
-/// The mode for metrics.console; "auto" is bar on a terminal, else plain. ConfigError for any other value.
-ConsoleMode console_mode(std::string_view word, bool tty);
+/// The mode for metrics.console; "auto" is bar. ConfigError for any other value.
+ConsoleMode console_mode(std::string_view word);
 
 struct ConsoleOptions {
   ConsoleMode mode = ConsoleMode::plain;

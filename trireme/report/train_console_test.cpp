@@ -42,16 +42,13 @@ struct Screen {
   TrainConsole console;
 };
 
-TEST(ConsoleMode, AutoAsksTheTerminal) {
-  EXPECT_EQ(console_mode("auto", true), ConsoleMode::bar);
-  EXPECT_EQ(console_mode("auto", false), ConsoleMode::plain);
-  for (const bool tty : {true, false}) {
-    EXPECT_EQ(console_mode("bar", tty), ConsoleMode::bar);
-    EXPECT_EQ(console_mode("plain", tty), ConsoleMode::plain);
-    EXPECT_EQ(console_mode("json", tty), ConsoleMode::json);
-    EXPECT_EQ(console_mode("quiet", tty), ConsoleMode::quiet);
-  }
-  EXPECT_EQ(message_of<ConfigError>([] { console_mode("loud", true); }),
+TEST(ConsoleMode, ByItsName) {
+  EXPECT_EQ(console_mode("auto"), ConsoleMode::bar);
+  EXPECT_EQ(console_mode("bar"), ConsoleMode::bar);
+  EXPECT_EQ(console_mode("plain"), ConsoleMode::plain);
+  EXPECT_EQ(console_mode("json"), ConsoleMode::json);
+  EXPECT_EQ(console_mode("quiet"), ConsoleMode::quiet);
+  EXPECT_EQ(message_of<ConfigError>([] { console_mode("loud"); }),
             "metrics.console = \"loud\": must be one of auto, bar, plain, json, quiet");
 }
 

@@ -149,7 +149,7 @@ std::string summary(const Schedule& schedule, const Replay& replay) {
   std::string out = text(schedule.name, ": ", schedule.ranks(), " ranks, ", schedule.microbatches, " microbatches, ",
                          schedule.chunks_per_rank(), schedule.chunks_per_rank() == 1 ? " chunk" : " chunks",
                          " a rank: makespan ", fixed(replay.makespan), ", bubble ", fixed(replay.bubble), " (",
-                         fixed(100 * replay.bubble_fraction, 1), "% of the work)\n");
+                         fixed(100 * replay.bubble_share(), 1), "% of the time)\n");
   out += text("activations held at most by a rank: ", stages(live),
               " microbatches of a stage until the input gradient, ", stages(held), " until the weight gradient\n");
   return out;

@@ -39,6 +39,9 @@ struct Replay {
   /// The bubble as a fraction of a rank's busy time: (p - 1) / m for 1F1B.
   double bubble_fraction = 0;
 
+  /// The bubble as a share of the time from that rank's first to its last action: what users are told.
+  double bubble_share() const { return bubble_fraction / (1 + bubble_fraction); }
+
   /// Peak live activations of a rank in units of a whole stage.
   double peak_live_stages(int rank) const {
     return static_cast<double>(ranks[static_cast<std::size_t>(rank)].peak_live) / chunks_per_rank;

@@ -23,7 +23,7 @@ std::unique_ptr<report::HubLogger> event_logger(const MetricsConfig& metrics, co
 RunOutput::RunOutput(const Config& config, const std::filesystem::path& folder, std::ostream& out,
                      const TerminalFacts& terminal)
     : console_(out,
-               {.mode = report::console_mode(config.metrics.console, terminal.tty),
+               {.mode = report::console_mode(config.metrics.console),
                 .terminal = terminal,
                 .interval = config.metrics.interval,
                 .on_warning =

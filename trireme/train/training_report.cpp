@@ -135,8 +135,7 @@ void TrainingReport::print_header(const TrainIo& io, const std::string& data, co
   header.data = data;
   if (config_.parallelism.pp > 1) {
     const schedule::Schedule schedule = pipeline_schedule(config_.parallelism, config_.training.grad_accum);
-    const double fraction = schedule::replay(schedule).bubble_fraction;  // of the work
-    ideal_bubble_ = fraction / (1 + fraction);
+    ideal_bubble_ = schedule::replay(schedule).bubble_share();
     header.stages = stages_line(config_, schedule.name, ideal_bubble_);
   }
   header.memory = planner::describe(plan);
@@ -290,7 +289,8 @@ std::vector<std::string> TrainingReport::next_commands(bool interrupted, bool ha
   if (interrupted && !command_.empty() && (launcher == "trireme launch" || launcher == "alone"))
     out.push_back(command_ + "   # goes on after the last step");
   out.push_back(text("trireme report ", run, "   # one HTML page"));
-  if (interrupted || !has_saved) return out;
+  // `trireme` itself has no family that a program has registered.
+  if (interrupted || !has_saved || config::family_of(config_.model).is_registered()) return out;
   if (!config_.tokenizer.path.empty()) out.push_back(text("trireme generate ", run, " -p 'Once upon a time'"));
   if (context_.world_size() > 1)
     out.push_back(text("trireme verify ", shell_word((folder_ / "config.toml").string()), " -n ", context_.world_size(),

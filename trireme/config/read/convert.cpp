@@ -103,7 +103,11 @@ template <class T>
 std::optional<std::vector<T>> read(const Value& value, const std::vector<T>*) {
   const auto* raw = std::get_if<RawText>(&value.data);
   const auto* list = std::get_if<Values>(&value.data);
-  if (raw == nullptr && list == nullptr) return std::nullopt;
+  if (raw == nullptr && list == nullptr) {  // steps = 20: a list of one
+    if constexpr (!std::is_same_v<T, std::string>)
+      if (auto one = read(value, static_cast<const T*>(nullptr))) return std::vector<T>{std::move(*one)};
+    return std::nullopt;
+  }
   std::vector<T> out;
   for (const Value& element : raw != nullptr ? split_list(raw->text) : *list) {
     auto one = read(element, static_cast<const T*>(nullptr));

@@ -101,7 +101,7 @@ TEST(AssignValue, Lists) {
       {raw("5"), "[5]"},
       {raw("1,,2"), "is text, not a list of whole numbers"},
       {raw("1 2"), "is text, not a list of whole numbers"},
-      {whole(5), "is a whole number, not a list of whole numbers"},
+      {whole(5), "[5]"},  // steps = 20
       {{Values{{"1"}}}, "is a list, not a list of whole numbers"},
   });
   check_assignments<std::vector<std::string>>({

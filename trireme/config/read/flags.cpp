@@ -22,20 +22,26 @@ FlagWords words_of_flag(const std::string& path, const std::vector<Field>& all) 
   return is_switch && translation == translations::same ? FlagWords::none : words_of(translation);
 }
 
-}  // namespace
+/// A flag among the words of a command line.
+struct FoundFlag {
+  std::size_t begin, end;  // of its words
+  std::string flag, path, value;
+};
 
-Settings take_flags(const std::vector<std::string>& words, std::vector<std::string>& rest) {
-  Settings settings;
-  if (words.empty()) return settings;
+/// `other`: gets each word that is not of a flag.
+template <class Other>
+std::vector<FoundFlag> find_flags(const std::vector<std::string>& words, const Other& other) {
+  std::vector<FoundFlag> found;
   Config config;
   const std::vector<Field> all = fields(config);
   for (std::size_t i = 0; i < words.size();) {
+    const std::size_t begin = i;
     const std::string& word = words[i++];
     const std::size_t equals = word.find('=');
     const std::string flag = word.substr(0, equals);
     const std::vector<AliasMatch> aliases = find_aliases(flag);  // Megatron's flags keep their dashes
     if (!flag.starts_with("--") || (flag.find('.') == std::string::npos && aliases.empty())) {
-      rest.push_back(word);
+      other(word);
       continue;
     }
     const std::string path = aliases.empty() ? flag.substr(2) : flag;
@@ -54,9 +60,37 @@ Settings take_flags(const std::vector<std::string>& words, std::vector<std::stri
         more = takes == FlagWords::many;
       }
     }
-    settings.push_back({path, {RawText{value}}, {"", 0, 0, shortened(value.empty() ? flag : flag + " " + value)}});
+    found.push_back({begin, i, flag, path, value});
   }
+  return found;
+}
+
+}  // namespace
+
+Settings take_flags(const std::vector<std::string>& words, std::vector<std::string>& rest) {
+  Settings settings;
+  if (words.empty()) return settings;
+  for (const FoundFlag& f : find_flags(words, [&](const std::string& word) { rest.push_back(word); }))
+    settings.push_back(
+        {f.path, {RawText{f.value}}, {"", 0, 0, shortened(f.value.empty() ? f.flag : f.flag + " " + f.value)}});
   return settings;
+}
+
+std::vector<std::string> without_repeated(const std::vector<std::string>& words, std::vector<std::string>& repeated) {
+  const std::vector<FoundFlag> found = find_flags(words, [](const std::string&) {});
+  std::vector<bool> dropped(words.size(), false);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const auto later = std::find_if(found.begin() + static_cast<std::ptrdiff_t>(i) + 1, found.end(),
+                                    [&](const FoundFlag& other) { return other.path == found[i].path; });
+    if (later == found.end()) continue;
+    std::fill(dropped.begin() + static_cast<std::ptrdiff_t>(found[i].begin),
+              dropped.begin() + static_cast<std::ptrdiff_t>(found[i].end), true);
+    if (std::ranges::find(repeated, found[i].flag) == repeated.end()) repeated.push_back(found[i].flag);
+  }
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < words.size(); ++i)
+    if (!dropped[i]) out.push_back(words[i]);
+  return out;
 }
 
 std::vector<std::string> settings_like(const std::string& flag) {

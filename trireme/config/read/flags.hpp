@@ -12,7 +12,10 @@ namespace trireme::config {
 /// ConfigError for a setting without a value that is not boolean.
 Settings take_flags(const std::vector<std::string>& words, std::vector<std::string>& rest);
 
-/// The same, but all arguments must be settings; otherwise ConfigError.
+/// `words` without settings that are given again later: the last one counts. `repeated` gets their flags.
+std::vector<std::string> without_repeated(const std::vector<std::string>& words, std::vector<std::string>& repeated);
+
+/// take_flags(), but all arguments must be settings; otherwise ConfigError.
 Settings parse_flags(const std::vector<std::string>& words);
 
 /// For a flag that is no setting: the settings it may stand for, "--training.steps" for "--steps". Empty if there are

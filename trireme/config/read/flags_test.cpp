@@ -84,5 +84,15 @@ TEST(TakeFlags, APlaceIsOneLineWhateverTheValue) {
   EXPECT_LT(str(settings[0].place).size(), 100U);
 }
 
+TEST(Flags, TheLastOfARepeatedOneCounts) {
+  std::vector<std::string> repeated;
+  EXPECT_EQ(without_repeated({"train", "a.toml", "--training.steps", "5", "-n", "2", "--training.steps=6",
+                              "--checkpoint.async", "--optimizer.lr", "1", "--checkpoint.async", "false"},
+                             repeated),
+            (std::vector<std::string>{"train", "a.toml", "-n", "2", "--training.steps=6", "--optimizer.lr", "1",
+                                      "--checkpoint.async", "false"}));
+  EXPECT_EQ(repeated, (std::vector<std::string>{"--training.steps", "--checkpoint.async"}));
+}
+
 }  // namespace
 }  // namespace trireme::config

@@ -127,6 +127,9 @@ std::string explain(const std::string& key) {
     for (const Field& field : all)
       if (field.key == shown_key(match.key)) exact += (exact.empty() ? "" : "\n") + explain_field(field);
   if (!exact.empty()) return exact;
+  for (const Field& field : all)  // a part of the last word: batch_size
+    if (("_" + leaf_of(field.key) + "_").find("_" + key + "_") != std::string::npos) lines += one_line(field);
+  if (!lines.empty()) return lines;
   std::vector<std::string> leaves;
   for (const Field& field : all) leaves.push_back(leaf_of(field.key));
   std::string near = nearest(key, known);

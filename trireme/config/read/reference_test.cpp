@@ -55,5 +55,11 @@ TEST(Explain, SomethingElseHasItsNearestKey) {
   EXPECT_THAT(message_of<ConfigError>([] { explain("qqqqqqqq"); }), StartsWith("unknown key qqqqqqqq\n"));
 }
 
+TEST(Explain, APartOfAKey) {
+  const std::string found = explain("batch_size");
+  EXPECT_THAT(found, HasSubstr("training.micro_batch_size = 0"));
+  EXPECT_THAT(found, HasSubstr("training.global_batch_size = 0"));
+}
+
 }  // namespace
 }  // namespace trireme::config
