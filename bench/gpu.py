@@ -23,7 +23,13 @@ PEAKS = {"H200": 989.0, "H100": 989.0, "A100": 312.0}  # dense bf16 TFLOP/s of t
 SUSTAINED = 790.0  # what cuBLAS reaches on an H200 with large matrices, at its power limit
 SKIPPED = 10
 
+# Keys of [model], and of transformers' Qwen3MoeConfig where they are called otherwise.
+EXPERTS = dict(model_type="qwen3_moe", hidden_size=1024, num_hidden_layers=12, num_attention_heads=16, num_key_value_heads=4, head_dim=64,
+               intermediate_size=512, moe_intermediate_size=512, num_local_experts=32, num_experts_per_tok=4, norm_topk_prob=True,
+               vocab_size=50304, tie_word_embeddings=False, max_position_embeddings=2048)
+
 ROWS = {
+    "experts": dict(name="Qwen3-MoE, 32 experts of 512, 4 chosen, 8 x 2048", model=EXPERTS, batch=8, length=2048, flags=[]),
     "gpt2": dict(name="GPT-2 124M, 32 x 1024", preset="gpt2", batch=32, length=1024, flags=[]),
     "gpt2-selective": dict(name="GPT-2 124M, 32 x 1024, selective recompute", preset="gpt2", batch=32, length=1024,
                            flags=["--activation_checkpoint.mode", "selective"], peers=False),
@@ -54,7 +60,12 @@ def run(words, **how):
 
 def flops_per_token(row):
     """Of forward and backward: 6 per weight that multiplies, and causal attention."""
-    if row["preset"].startswith("gpt2"):
+    if "model" in row:
+        m = row["model"]
+        layers, width, heads = m["num_hidden_layers"], m["num_attention_heads"] * m["head_dim"], m["num_attention_heads"] + m["num_key_value_heads"]
+        weights = m["vocab_size"] * m["hidden_size"] + layers * m["hidden_size"] * (
+            2 * heads * m["head_dim"] + m["num_local_experts"] + 3 * m["num_experts_per_tok"] * m["moe_intermediate_size"])
+    elif row["preset"].startswith("gpt2"):
         layers, width, vocabulary = (12, 768, 50257) if row["preset"] == "gpt2" else (48, 1600, 50257)
         weights = layers * 12 * width * width + vocabulary * width
     else:
@@ -64,12 +75,14 @@ def flops_per_token(row):
 
 
 def ours(trireme, folder, row, steps, trace):
+    keys = row.get("model") or dict(preset=row["preset"])
+    model = "\n".join(f"{key} = {json.dumps(value)}" for key, value in keys.items())
     (folder / "run.toml").write_text(f"""
 [run]
 name = "run"
 dir = "{folder}/runs"
 [model]
-preset = "{row['preset']}"
+{model}
 dtype = "bfloat16"
 [[data]]
 sources = [ {{ path = "{folder}/tokens.ds" }} ]
@@ -153,15 +166,18 @@ def kernels_of(folder):
 
 def theirs(row, steps, compiled):
     import torch
-    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")
     with torch.device("cuda"):
         torch.set_default_dtype(torch.bfloat16)
-        if row["preset"].startswith("gpt2"):
+        if row.get("preset", "").startswith("gpt2"):
             wide = row["preset"] == "gpt2-xl"
             model = GPT2LMHeadModel(GPT2Config(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, n_embd=1600 if wide else 768,
                                                n_layer=48 if wide else 12, n_head=25 if wide else 12, attn_implementation="sdpa"))
+        elif "model" in row:
+            keys = {key: value for key, value in row["model"].items() if key not in ("model_type", "num_local_experts")}
+            model = Qwen3MoeForCausalLM(Qwen3MoeConfig(**keys, num_experts=row["model"]["num_local_experts"], attn_implementation="sdpa"))
         else:
             model = LlamaForCausalLM(LlamaConfig(vocab_size=128256, hidden_size=2048, intermediate_size=8192, num_hidden_layers=16,
                                                  num_attention_heads=32, num_key_value_heads=8, head_dim=64, tie_word_embeddings=False,

@@ -43,7 +43,7 @@ void serve(World& world) {
     decoder.reset();
     const InitScope scope(at::kCPU, dtype);
     decoder.emplace(gpt_50m(), mesh);
-    init(*decoder, mesh, {.seed = 1, .scheme = InitScheme::gpt2, .layers = 12});
+    init_parameters(*decoder, mesh, {.seed = 1, .scheme = InitScheme::gpt2, .layers = 12});
   };
   make(at::kFloat);
   const at::Tensor all = at::remainder(at::arange(kSamples * kLength + 1) * 7919, 32000);

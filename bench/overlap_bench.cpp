@@ -66,7 +66,7 @@ class Side {
  public:
   Side(World& world, int stage) : mesh_(Grid::dense({.dp = kRanks}), world) {
     decoder_ = std::make_shared<Decoder>(model(), Parallel{mesh_, false});
-    init(*decoder_, mesh_, {.layers = 8});
+    init_parameters(*decoder_, mesh_, {.layers = 8});
     const UnitPlan units = decoder_->unit_plan();
     zero_ = std::make_unique<Zero>(
         params_of(*decoder_), units, mesh_,

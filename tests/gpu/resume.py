@@ -40,8 +40,12 @@ def train(folder, name, *words):
 
 
 def hashes(checkpoint):
-    manifest = json.loads((checkpoint / "checkpoint_metadata.json").read_text())["checkpoint"]
-    return {(t["name"], t["kind"]): [s[3] for s in t["slices"]] for t in manifest["tensors"] if t["kind"] != "random"}
+    found = {}
+    for part in sorted(checkpoint.glob("rank-*.json")):
+        for t in json.loads(part.read_text())["checkpoint"]["tensors"]:
+            if t["kind"] != "random":
+                found.setdefault((t["name"], t["kind"]), []).extend(s[3] for s in t["slices"])
+    return found
 
 
 def main():

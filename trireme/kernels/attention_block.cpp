@@ -1,5 +1,6 @@
 #include "trireme/kernels/attention_block.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -92,35 +93,68 @@ AttentionGradients fused_backward_on_gpu(GpuKernel kernel, const at::Tensor& dou
   return {dq, dk, dv};
 }
 
-/// Scores of the unfused path, minus infinity where a query does not attend to a key.
-at::Tensor scores(const at::Tensor& wide_q, const at::Tensor& wide_k, const BlockMask& mask) {
+/// Scores of the unfused path, minus infinity where a query does not attend to a key. `first`: index of the first of
+/// these queries.
+at::Tensor scores(const at::Tensor& wide_q, const at::Tensor& wide_k, const BlockMask& mask, std::int64_t first) {
   const at::Tensor all = at::matmul(wide_q, wide_k.transpose(2, 3)) / std::sqrt(static_cast<double>(wide_q.size(3)));
   if (!mask.causal && !mask.sees.defined()) return all;
-  const at::Tensor sees =
-      mask.sees.defined() ? mask.sees : at::ones({all.size(2), all.size(3)}, all.options().dtype(at::kBool)).tril_();
+  const at::Tensor sees = mask.sees.defined()
+                              ? mask.sees.narrow(2, first, wide_q.size(2))
+                              : at::ones({all.size(2), all.size(3)}, all.options().dtype(at::kBool)).tril_(first);
   return all.masked_fill(sees.logical_not(), kMinusInfinity);
+}
+
+/// Queries at a time on the unfused path: the scores of all of them would be larger than everything else (34 GB at
+/// 16,384 queries, as many keys and 32 heads).
+std::int64_t queries_at_once(const at::Tensor& q, const at::Tensor& k) {
+  constexpr std::int64_t kMostBytes = std::int64_t{1} << 28, kLeast = 64;
+  const std::int64_t of_query =
+      q.size(0) * q.size(1) * k.size(2) * static_cast<std::int64_t>(c10::elementSize(wide_dtype(q.scalar_type())));
+  return std::max(kLeast, kMostBytes / std::max<std::int64_t>(1, of_query));
+}
+
+/// visit(first, number) for tiles of the queries.
+template <class Visit>
+void for_each_tile(const at::Tensor& q, const at::Tensor& k, Visit visit) {
+  const std::int64_t each = queries_at_once(q, k);
+  for (std::int64_t first = 0; first < q.size(2); first += each) visit(first, std::min(each, q.size(2) - first));
 }
 
 PartialAttention unfused(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const BlockMask& mask) {
   const std::int64_t heads = q.size(1);
-  const at::Tensor s = scores(widened(q, heads), widened(k, heads), mask);
-  const at::Tensor lse = s.logsumexp(-1);
-  const at::Tensor finite = lse.masked_fill(lse.isneginf(), 0);  // a query without a key: exp(-inf - 0) = 0
-  return {at::matmul((s - finite.unsqueeze(-1)).exp_(), widened(v, heads)), lse};
+  const at::Tensor wide_q = widened(q, heads), wide_k = widened(k, heads), wide_v = widened(v, heads);
+  const at::Tensor out = at::empty({q.size(0), heads, q.size(2), v.size(3)}, wide_q.options().requires_grad(false));
+  const at::Tensor sums = at::empty({q.size(0), heads, q.size(2)}, out.options());
+  for_each_tile(q, k, [&](std::int64_t first, std::int64_t number) {
+    const at::Tensor s = scores(wide_q.narrow(2, first, number), wide_k, mask, first);
+    const at::Tensor lse = s.logsumexp(-1);
+    const at::Tensor finite = lse.masked_fill(lse.isneginf(), 0);  // a query without a key: exp(-inf - 0) = 0
+    out.narrow(2, first, number).copy_(at::matmul((s - finite.unsqueeze(-1)).exp_(), wide_v));
+    sums.narrow(2, first, number).copy_(lse);
+  });
+  return {out, sums};
 }
 
 AttentionGradients unfused_backward(const at::Tensor& dout, const at::Tensor& q, const at::Tensor& k,
                                     const at::Tensor& v, const at::Tensor& out, const at::Tensor& lse,
                                     const BlockMask& mask) {
   const std::int64_t heads = q.size(1), kv_heads = k.size(1);
-  const at::Tensor wide_q = widened(q, heads), wide_k = widened(k, heads), dy = widened(dout, heads);
-  const at::Tensor p = (scores(wide_q, wide_k, mask) - lse.unsqueeze(-1)).exp_();
+  const at::Tensor wide_q = widened(q, heads), wide_k = widened(k, heads), wide_v = widened(v, heads);
+  const at::Tensor dy = widened(dout, heads);
   const at::Tensor delta = (dy * widened(out, heads)).sum(-1, /*keepdim=*/true);
-  const at::Tensor ds = (at::matmul(dy, widened(v, heads).transpose(2, 3)) - delta)
-                            .mul_(p)
-                            .mul_(1 / std::sqrt(static_cast<double>(q.size(3))));
-  return {at::matmul(ds, wide_k), summed_repeats(at::matmul(ds.transpose(2, 3), wide_q), kv_heads),
-          summed_repeats(at::matmul(p.transpose(2, 3), dy), kv_heads)};
+  AttentionGradients sums{at::empty_like(wide_q), at::Tensor(), at::Tensor()};
+  const auto add = [](at::Tensor& sum, const at::Tensor& part) { sum = sum.defined() ? sum.add_(part) : part; };
+  for_each_tile(q, k, [&](std::int64_t first, std::int64_t number) {
+    const auto tile = [&](const at::Tensor& x) { return x.narrow(2, first, number); };
+    const at::Tensor p = (scores(tile(wide_q), wide_k, mask, first) - tile(lse).unsqueeze(-1)).exp_();
+    const at::Tensor ds = (at::matmul(tile(dy), wide_v.transpose(2, 3)) - tile(delta))
+                              .mul_(p)
+                              .mul_(1 / std::sqrt(static_cast<double>(q.size(3))));
+    tile(sums.dq).copy_(at::matmul(ds, wide_k));
+    add(sums.dk, at::matmul(ds.transpose(2, 3), tile(wide_q)));
+    add(sums.dv, at::matmul(p.transpose(2, 3), tile(dy)));
+  });
+  return {sums.dq, summed_repeats(sums.dk, kv_heads), summed_repeats(sums.dv, kv_heads)};
 }
 
 }  // namespace

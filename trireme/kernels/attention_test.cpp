@@ -1,5 +1,6 @@
 #include "trireme/kernels/attention.hpp"
 
+#include "trireme/kernels/attention_block.hpp"
 #include "trireme/kernels/matmul.hpp"
 #include "trireme/testing/kernels_helpers.hpp"
 
@@ -49,6 +50,42 @@ TEST(Attention, EqualsTheFormulaForEveryDtypeWindowAndNumberOfKvHeads) {
           EXPECT_TRUE(with(attention)({all}).equal(ours.y));
         }
   EXPECT_ANY_THROW(attention(at::zeros({1, 3, 4, 8}), at::zeros({1, 2, 4, 8}), at::zeros({1, 2, 4, 8})));
+}
+
+/// Many queries and keys: on a GPU without a fused kernel (f64, or a mask) scores are computed in tiles of queries.
+/// The last query of each sample sees no key.
+TEST(AttentionBlock, EqualsTheFormulaInTiles) {
+  const std::int64_t heads = 8, queries = 1500, d = 4;
+  for (const at::Device device : test::devices())
+    for (const bool causal : {false, true}) {
+      const std::int64_t keys = causal ? queries : device.is_cpu() ? 700 : 8192;
+      const auto random = [&](std::int64_t h, std::int64_t s, int key) {
+        return test::normal({1, h, s, d}, key).to(device);
+      };
+      const at::Tensor q = random(heads, queries, 1), k = random(2, keys, 2), v = random(2, keys, 3);
+      const at::Tensor dout = random(heads, queries, 4);
+      at::Tensor sees = at::ones({queries, keys}, at::TensorOptions(device).dtype(at::kBool));
+      sees = causal ? sees.tril() : sees.tril(keys - queries / 2).triu(-600);
+      BlockMask mask{.causal = causal};
+      if (!causal) {
+        sees[queries - 1].fill_(false);
+        mask.sees = sees.view({1, 1, queries, keys});
+      }
+      const PartialAttention ours = attention_block(q, k, v, mask);
+      const AttentionGradients gradients = attention_block_backward(dout, q, k, v, ours.out, ours.lse, mask);
+      const auto truth =
+          test::run([&](const test::Tensors& in) { return plain_attention(in[0], in[1], in[2], sees).nan_to_num(); },
+                    {q, k, v}, [&](const at::Tensor&) { return dout; });
+      const std::string which = text(device, " causal ", causal);
+      EXPECT_LT(test::difference(ours.out, truth.y.cpu()), 1e-12) << which;
+      const std::int64_t seeing = causal ? queries : queries - 1;  // a softmax of nothing has gradients of NaN
+      EXPECT_LT(test::difference(gradients.dq.narrow(2, 0, seeing), truth.grads[0].narrow(2, 0, seeing).cpu()), 1e-12)
+          << which;
+      EXPECT_EQ(gradients.dq.narrow(2, seeing, queries - seeing).abs().sum().item<double>(), 0) << which;
+      if (!causal) continue;
+      EXPECT_LT(test::difference(gradients.dk, truth.grads[1].cpu()), 1e-12) << which;
+      EXPECT_LT(test::difference(gradients.dv, truth.grads[2].cpu()), 1e-12) << which;
+    }
 }
 
 }  // namespace

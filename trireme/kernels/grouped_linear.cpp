@@ -3,6 +3,7 @@
 #include <numeric>
 #include <utility>
 
+#include <ATen/ops/_grouped_mm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -79,7 +80,52 @@ struct GroupedLinear : torch::autograd::Function<GroupedLinear> {
   }
 };
 
+/// value [E, N, K] = (or +=) the product of each group of rows of dy [T, N] with the same rows of x [T, K].
+void write_gradients_on_device(const at::Tensor& value, bool is_empty, const at::Tensor& dy, const at::Tensor& x,
+                               const at::Tensor& ends) {
+  const at::Tensor product = at::_grouped_mm(dy.t(), x, ends);
+  is_empty ? value.copy_(product) : value.add_(product);
+}
+
+struct GroupedLinearOnDevice : torch::autograd::Function<GroupedLinearOnDevice> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
+                            const at::Tensor& ends) {
+    ctx->save_for_backward(weight.requires_grad() ? tensor_list{ends, weight, x} : tensor_list{ends, weight});
+    return at::_grouped_mm(x, weight.transpose(1, 2), ends);
+  }
+
+  static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
+    require_first_order("linear layers of experts");
+    const tensor_list kept = ctx->get_saved_variables();
+    const at::Tensor &ends = kept[0], &weight = kept[1], dy = grads[0].contiguous();
+    at::Tensor dx, dweight;
+    if (ctx->needs_input_grad(0)) dx = at::_grouped_mm(dy, weight, ends);
+    if (ctx->needs_input_grad(1))
+      dweight = write_gradient(weight, [dy, x = kept[2], ends](const at::Tensor& value, bool is_empty) {
+        write_gradients_on_device(value, is_empty, dy, x, ends);
+      });
+    return {dx, dweight, at::Tensor()};
+  }
+};
+
 }  // namespace
+
+bool takes_rows_on_device(const at::Tensor& x, const at::Tensor& weight_ENK) {
+  constexpr std::int64_t kAlign = 8;  // elements: 16 bytes
+  return x.is_cuda() && x.scalar_type() == at::kBFloat16 && weight_ENK.scalar_type() == at::kBFloat16 &&
+         weight_ENK.size(1) % kAlign == 0 && weight_ENK.size(2) % kAlign == 0;
+}
+
+at::Tensor grouped_linear(const at::Tensor& x, const at::Tensor& weight_ENK, const at::Tensor& ends_E) {
+  require(x.dim() == 2 && weight_ENK.dim() == 3 && x.size(1) == weight_ENK.size(2) &&
+              ends_E.sizes() == at::IntArrayRef{weight_ENK.size(0)} && ends_E.scalar_type() == at::kInt &&
+              takes_rows_on_device(x, weight_ENK),
+          "linear layers of experts: input of sizes ", x.sizes(), " for weights of sizes ", weight_ENK.sizes(), " and ",
+          ends_E.sizes(), " ends of rows on the device");
+  const bool wants_grad = at::GradMode::is_enabled() && (x.requires_grad() || weight_ENK.requires_grad());
+  return wants_grad ? GroupedLinearOnDevice::apply(x, weight_ENK, ends_E)
+                    : at::_grouped_mm(x, weight_ENK.transpose(1, 2), ends_E);
+}
 
 at::Tensor grouped_linear(const at::Tensor& x, const at::Tensor& weight_ENK, const RowCounts& rows) {
   require(x.dim() == 2 && weight_ENK.dim() == 3 && x.size(1) == weight_ENK.size(2) &&

@@ -14,4 +14,11 @@ namespace trireme::kernels {
 /// for backward: x (if weight requires a gradient) and weight.
 at::Tensor grouped_linear(const at::Tensor& x, const at::Tensor& weight_ENK, const std::vector<std::int64_t>& rows);
 
+/// Whether the numbers of rows may stay on the device: a GPU with a grouped product, bfloat16, and sizes that it takes
+/// (multiples of 8).
+bool takes_rows_on_device(const at::Tensor& x, const at::Tensor& weight_ENK);
+/// The same with `ends_E`, i32 on the device of x: the row after the last one of each expert. The host does not wait.
+/// Gradients of weights are rounded to bfloat16 once per call.
+at::Tensor grouped_linear(const at::Tensor& x, const at::Tensor& weight_ENK, const at::Tensor& ends_E);
+
 }  // namespace trireme::kernels

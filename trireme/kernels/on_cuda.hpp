@@ -1,6 +1,7 @@
 #pragma once
-// The CUDA kernels behind rms_norm, layer_norm, linear, swiglu, rope, block_squares and fp8. Only for the .cpp files of
-// this folder, which check the arguments. A build without CUDA has no kernels: has_*() is false, the others throw.
+// The CUDA kernels behind rms_norm, layer_norm, linear, swiglu, expert_rows, rope, block_squares and fp8. Only for the
+// .cpp files of this folder, which check the arguments. A build without CUDA has no kernels: has_*() is false, the
+// others throw.
 #include <cstdint>
 #include <span>
 #include <string>
@@ -46,6 +47,14 @@ void column_sums_on_cuda(const at::Tensor& out, const at::Tensor& x, bool add);
 bool has_swiglu_on_cuda(const at::Tensor& gate_up);
 at::Tensor swiglu_on_cuda(const at::Tensor& gate_up);
 at::Tensor swiglu_backward_on_cuda(const at::Tensor& dy, const at::Tensor& gate_up);
+
+/// See expert_rows.hpp; of matrices like x. Undefined weights: ones.
+bool has_expert_rows_on_cuda(const at::Tensor& x);
+at::Tensor spread_rows_on_cuda(const at::Tensor& x_TD, const at::Tensor& place_Tk);
+at::Tensor gather_rows_on_cuda(const at::Tensor& rows_RD, const at::Tensor& place_Tk, const at::Tensor& weights_Tk);
+void gather_rows_backward_on_cuda(const at::Tensor& dy_TD, const at::Tensor& rows_RD, const at::Tensor& place_Tk,
+                                  const at::Tensor& weights_Tk, const at::Tensor& drows_RD,
+                                  const at::Tensor& dweights_Tk);
 
 /// x [T, heads, d]
 bool has_rope_on_cuda(const at::Tensor& x);

@@ -85,6 +85,14 @@ bool has_swiglu_on_cuda(const at::Tensor&) { return false; }
 at::Tensor swiglu_on_cuda(const at::Tensor&) { no_cuda("swiglu"); }
 at::Tensor swiglu_backward_on_cuda(const at::Tensor&, const at::Tensor&) { no_cuda("swiglu"); }
 
+bool has_expert_rows_on_cuda(const at::Tensor&) { return false; }
+at::Tensor spread_rows_on_cuda(const at::Tensor&, const at::Tensor&) { no_cuda("rows of experts"); }
+at::Tensor gather_rows_on_cuda(const at::Tensor&, const at::Tensor&, const at::Tensor&) { no_cuda("rows of experts"); }
+void gather_rows_backward_on_cuda(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                                  const at::Tensor&, const at::Tensor&) {
+  no_cuda("rows of experts");
+}
+
 bool has_rope_on_cuda(const at::Tensor&) { return false; }
 at::Tensor rope_on_cuda(const at::Tensor&, const at::Tensor&, const at::Tensor&, std::int64_t, bool) {
   no_cuda("rope");

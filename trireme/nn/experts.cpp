@@ -8,12 +8,16 @@
 #include <ATen/ops/argsort.h>
 #include <ATen/ops/bincount.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/searchsorted.h>
+#include <ATen/ops/sort.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/comm/differentiable.hpp"
+#include "trireme/kernels/expert_rows.hpp"
 #include "trireme/kernels/grouped_linear.hpp"
 #include "trireme/kernels/swiglu.hpp"
 
@@ -119,8 +123,14 @@ at::Tensor ExpertMlp::routed(const at::Tensor& x, const ForwardContext& context)
 at::Tensor ExpertMlp::mixture(const at::Tensor& x_TD, const ForwardContext& context) {
   const RoutedTokens tokens = routed_tokens(context);
   const Routing routing = router_->forward(x_TD, tokens, context);
-  if (routing.keeps_Tk.defined() && (without_counts_ || x_TD.is_cuda()))
+  // A rank with a part of each sample would send as many rows as one with whole samples, most of them empty: there the
+  // host waits for the counts.
+  const bool has_whole_samples = x_TD.size(0) == tokens.num_samples * tokens.sample_length;
+  if (routing.keeps_Tk.defined() && (without_counts_ || (x_TD.is_cuda() && has_whole_samples)))
     return exchanged_without_counts(x_TD, routing, tokens);
+  if (parallel_.ep.size() == 1 && kernels::takes_rows_on_device(x_TD, gate_up_e2fD_) &&
+      kernels::takes_rows_on_device(x_TD, down_eDf_))
+    return on_one_device(x_TD, routing);
   return exchanged(x_TD, routing);
 }
 
@@ -161,6 +171,20 @@ at::Tensor ExpertMlp::exchanged(const at::Tensor& x_TD, const Routing& routing) 
   return at::zeros(x_TD.sizes(), weights.options().requires_grad(false))
       .index_add(0, tokens, weighted)
       .to(x_TD.scalar_type());
+}
+
+/// All experts are here, and each choice is kept: the number of rows is known, and which expert has which rows is
+/// nothing that the host must know.
+at::Tensor ExpertMlp::on_one_device(const at::Tensor& x_TD, const Routing& routing) const {
+  const auto [sorted, order] = at::sort(routing.experts_Tk.flatten().to(at::kInt), /*stable=*/true, 0, false);
+  const at::Tensor ends_E = at::searchsorted(sorted, at::arange(experts_, sorted.options()), /*out_int32=*/true,
+                                             /*right=*/true);
+  // Where the row of each choice is.
+  const at::Tensor place_Tk =
+      at::empty_like(order).scatter_(0, order, at::arange(order.numel(), order.options())).view_as(routing.experts_Tk);
+  const at::Tensor gate_up = kernels::grouped_linear(kernels::spread_rows(x_TD, place_Tk), gate_up_e2fD_, ends_E);
+  const at::Tensor out = kernels::grouped_linear(kernels::swiglu(gate_up), down_eDf_, ends_E);
+  return kernels::gather_rows(out, place_Tk, routing.weights_Tk);
 }
 
 /// Rows [expert, sample, slot] on both sides. A choice that is not kept goes to a row after the last one, which is not

@@ -32,6 +32,7 @@ class ExpertMlp final : public Mlp {
   /// The tokens that this rank routes, of those in `context`.
   RoutedTokens routed_tokens(const ForwardContext& context) const;
   at::Tensor mixture(const at::Tensor& x_TD, const ForwardContext& context);
+  at::Tensor on_one_device(const at::Tensor& x_TD, const Routing& routing) const;
   at::Tensor exchanged(const at::Tensor& x_TD, const Routing& routing);
   at::Tensor exchanged_without_counts(const at::Tensor& x_TD, const Routing& routing, const RoutedTokens& tokens);
   at::Tensor experts(const at::Tensor& rows_RD, const std::vector<std::int64_t>& rows_of_expert) const;

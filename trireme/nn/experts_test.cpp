@@ -249,8 +249,8 @@ TEST(Router, TheBalanceOverAllLayersIsThatOfTransformers) {
                                 .balance = 0.7,
                                 .balance_over = BalanceOver::pooled};
     Router first(options, mesh, 1), second(options, mesh, 1);
-    init(first, mesh, {.seed = 7, .scheme = InitScheme::plain});
-    init(second, mesh, {.seed = 8, .scheme = InitScheme::plain});
+    init_parameters(first, mesh, {.seed = 7, .scheme = InitScheme::plain});
+    init_parameters(second, mesh, {.seed = 8, .scheme = InitScheme::plain});
     const at::Tensor x = normal_tensor({kExpertTokens, kExpertFeatures}, 1, "x");
     at::Tensor counts = at::zeros({kNumExperts}, at::kDouble), sums = counts;
     for (Router* router : {&first, &second}) {

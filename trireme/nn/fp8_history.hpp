@@ -20,14 +20,32 @@ class Fp8History {
   /// A tensor of a layer. All are added before the first step.
   int add(kernels::Fp8 format);
 
-  /// Ahead of the forward of each step. The memory of scales and largest elements remains where it is.
+  /// Ahead of the forward of each step. The memory of scales and largest elements remains where it is. What is not
+  /// finite does not count.
   void begin_step();
 
-  /// How to round this tensor now. In the first step (also of a run that resumes) its own largest element decides.
+  /// The update of a step was skipped: what it has seen does not count from now on. `is_newest`: no other step has
+  /// begun.
+  void discard(bool is_newest);
+
+  /// What a run that resumes needs to have the scales of one that goes on; empty before the first step. It is of this
+  /// rank: on another layout the tensors are others.
+  struct State {
+    std::int64_t steps = 0;
+    at::Tensor now_n{}, past_nH{};  // on the device
+  };
+  State state() const;
+  /// Returns false, and changes nothing, if it is of other tensors.
+  bool set_state(const State& state);
+
+  /// How to round this tensor now. In the first step its own largest element decides.
   /// `records`: the history sees it; not that of a validation.
   kernels::Fp8Options options(int tensor, bool records) const;
 
  private:
+  void allocate();
+  void set_scales();
+
   const at::Device device_;
   std::vector<float> limits_;  // of the formats
   std::int64_t steps_ = 0;     // begun
@@ -35,5 +53,9 @@ class Fp8History {
   // before they have been seen; scales
   at::Tensor now_n_, past_nH_, limits_n_, unseen_n_, scales_n24_;
 };
+
+/// Steps, then the tensors; nothing of a state without steps. Anything else that is read is a state without steps.
+std::vector<std::uint8_t> to_bytes(const Fp8History::State& state);
+Fp8History::State fp8_state_from_bytes(const std::vector<std::uint8_t>& bytes);
 
 }  // namespace trireme

@@ -118,6 +118,53 @@ TEST(Fp8Matmul, ScalesFollowPastSteps) {
   });
 }
 
+/// Largest elements of skipped steps, which may be anything, decide no scale; and a history that was saved goes on as
+/// the one that it was saved of.
+TEST(Fp8Matmul, HistoryIsSavedAndSkippedStepsAreDiscarded) {
+  on_tp(1, [&](Mesh& mesh) {
+    const at::Tensor x = normal_tensor({kFp8Tokens, kFp8Width}, 1, "x");
+    struct Run {
+      std::shared_ptr<Fp8History> history = std::make_shared<Fp8History>(at::kCPU);
+      std::shared_ptr<ColumnLinear> layer;
+      explicit Run(Mesh& mesh) {
+        Parallel parallel{mesh};
+        parallel.fp8 = std::make_shared<const Fp8Recipe>(Fp8Recipe{.history = history});
+        layer = std::make_shared<ColumnLinear>(kFp8Width, kFp8Hidden, parallel);
+        fill(*layer, mesh);
+      }
+      at::Tensor step(const at::Tensor& in) {
+        history->begin_step();
+        const at::Tensor y = layer->forward(in);
+        y.sum().backward();
+        return y.detach();
+      }
+    };
+    Run plain(mesh), skipped_at_once(mesh), skipped_late(mesh), not_finite(mesh);
+    for (Run* run : {&plain, &skipped_at_once, &skipped_late, &not_finite}) run->step(x);
+    skipped_at_once.step(x * 1e4);
+    skipped_at_once.history->discard(/*is_newest=*/true);
+    skipped_late.step(x * 1e4);
+    skipped_late.step(x);
+    skipped_late.history->discard(/*is_newest=*/false);
+    not_finite.step(x / 0);
+    const at::Tensor expected = plain.step(x);
+    EXPECT_TRUE(at::equal(skipped_at_once.step(x), expected));
+    EXPECT_TRUE(at::equal(skipped_late.step(x), expected));
+    EXPECT_TRUE(at::equal(not_finite.step(x), expected));
+
+    Run resumed(mesh), forgetful(mesh);
+    plain.step(x * 300);
+    EXPECT_TRUE(resumed.history->set_state(plain.history->state()));
+    const at::Tensor next = plain.step(x * 0.01);
+    EXPECT_TRUE(at::equal(resumed.step(x * 0.01), next));
+    EXPECT_FALSE(at::equal(forgetful.step(x * 0.01), next)) << "a test that could not fail";
+    Fp8History other(at::kCPU);
+    other.add(kernels::Fp8::e4m3);
+    EXPECT_FALSE(other.set_state(plain.history->state()));
+    EXPECT_FALSE(resumed.history->set_state({}));
+  });
+}
+
 TEST(Fp8Matmul, OddSizesAreNamed) {
   on_tp(1, [&](Mesh& mesh) {
     Parallel parallel{mesh};

@@ -129,7 +129,7 @@ InitScheme parse_init_scheme(std::string_view name) {
   throw ConfigError(text("init scheme \"", name, "\": must be gpt2, llama, depth, torchtitan or plain"));
 }
 
-void init(torch::nn::Module& root, const ParamMesh& mesh, const InitOptions& options) {
+void init_parameters(torch::nn::Module& root, const ParamMesh& mesh, const InitOptions& options) {
   set_paths(root);
   std::vector<Param> declared;
   for (Param& param : params_of(root))

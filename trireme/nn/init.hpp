@@ -28,7 +28,7 @@ struct InitOptions {
 
 /// Initializes this rank's shard of every parameter of a Layer below `root` (parameters of other modules are not
 /// changed), and sets the paths of the layers. Padding rows are zero.
-void init(torch::nn::Module& root, const ParamMesh& mesh, const InitOptions& options);
+void init_parameters(torch::nn::Module& root, const ParamMesh& mesh, const InitOptions& options);
 
 /// The same values, for callers that hold only parts of the parameters.
 ParamValues random_values(const ParamMesh& mesh, const InitOptions& options);

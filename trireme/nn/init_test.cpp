@@ -32,7 +32,7 @@ std::map<std::string, at::Tensor> wholes(int ranks, at::ScalarType dtype, const 
     Mesh mesh(Grid::dense({.tp = ranks}), world);
     const InitScope scope(at::kCPU, dtype);
     Several module(mesh);
-    init(module, mesh, options);
+    init_parameters(module, mesh, options);
     for (const Param& param : params_of(module)) {
       const FullTensor whole = gather_full_tensor(param.value, param.spec, mesh);
       EXPECT_EQ(whole.disagreement, 0);
@@ -111,7 +111,7 @@ TEST(Init, DepthAndTorchtitan) {
       return x.narrow(0, first, rows < 0 ? x.size(0) : rows).std().item<double>();
     };
     for (const auto scheme : {InitScheme::depth, InitScheme::torchtitan}) {
-      init(module, mesh, {.seed = 5, .scheme = scheme, .range = 0.02, .layers = 8});
+      init_parameters(module, mesh, {.seed = 5, .scheme = scheme, .range = 0.02, .layers = 8});
       for (const int layer : {0, 3, 7}) {
         const std::string name = "layers." + std::to_string(layer);
         const double narrow = 0.02 / std::sqrt(2.0 * (layer + 1));
@@ -133,8 +133,8 @@ TEST(Init, PaddingRowsAreZero) {
     Mesh mesh(Grid::dense({.tp = 4}), world);
     ParallelVocabulary vocabulary(37, 6, {mesh});
     ColumnLinear head(6, 37, {mesh}, {.bias = true, .padded = true});
-    init(vocabulary, mesh, {.seed = 3});
-    init(head, mesh, {.seed = 3, .scheme = InitScheme::plain});
+    init_parameters(vocabulary, mesh, {.seed = 3});
+    init_parameters(head, mesh, {.seed = 3, .scheme = InitScheme::plain});
     const std::int64_t rows = vocabulary_range(37, mesh.group(Axis::tp)).size();
     EXPECT_EQ(rows, mesh.rank() == 3 ? 7 : 10);
     for (const at::Tensor& x : {vocabulary.weight_vD, head.weight_fD, head.bias_f}) {
@@ -165,7 +165,7 @@ TEST(InitScope, MetaAllocatesNothingAndToEmptyGivesStorage) {
       EXPECT_TRUE(param.value.requires_grad());
       EXPECT_NE(param.value.storage().data_ptr().get(), nullptr);
     }
-    init(module, mesh, {.seed = 1});
+    init_parameters(module, mesh, {.seed = 1});
     EXPECT_TRUE(dynamic_cast<RmsNorm&>(*module.named_children()["norm"]).weight_D.eq(1).all().item<bool>());
   });
   EXPECT_EQ(current_init_options().dtype(), caffe2::TypeMeta::Make<float>());
@@ -179,7 +179,7 @@ TEST(RandomValues, OfARangeAreThoseOfTheWhole) {
       const InitScope scope(at::kCPU, at::kDouble);
       Several module(mesh);
       const InitOptions options{.seed = 5};
-      init(module, mesh, options);
+      init_parameters(module, mesh, options);
       const ParamValues values = random_values(mesh, options);
       for (const Param& param : params_of(module)) {
         const at::Tensor flat = param.value.detach().reshape(-1);
@@ -217,7 +217,7 @@ TEST(Init, LeavesOrdinaryModulesAsTheyWereMade) {
     torch::nn::ModuleList model;
     model->push_back(torch::nn::LayerNorm(torch::nn::LayerNormOptions({4})));
     model->push_back(std::make_shared<RmsNorm>(4, 1e-5, mesh));
-    init(*model, mesh, {.seed = 1});
+    init_parameters(*model, mesh, {.seed = 1});
     for (const Param& param : params_of(*model))
       EXPECT_TRUE(param.value.eq(param.name == "0.bias" ? 0 : 1).all().item<bool>()) << param.name;
   });

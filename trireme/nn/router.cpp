@@ -7,6 +7,7 @@
 #include <ATen/ops/bincount.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/logsumexp.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/searchsorted.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/stack.h>
@@ -22,6 +23,15 @@
 #include "trireme/nn/pooled_balance.hpp"
 
 namespace trireme {
+namespace {
+
+/// How often each number below n occurs. On a GPU bincount waits for the largest number.
+at::Tensor times_of_each(const at::Tensor& numbers, std::int64_t n) {
+  if (!numbers.is_cuda()) return at::bincount(numbers, {}, n);
+  return at::zeros({n}, numbers.options()).scatter_add_(0, numbers, at::ones_like(numbers));
+}
+
+}  // namespace
 
 Router::Router(const RouterOptions& options, Parallel parallel, int copies)
     : options_(options), copies_(copies), sample_group_(parallel.params.mesh().group({Axis::cp, Axis::tp})) {
@@ -63,7 +73,7 @@ Routing Router::forward(const at::Tensor& x_TD, const RoutedTokens& tokens, cons
   if (options_.capacity_factor > 0) apply_capacity(routing, tokens);
   if (!context.training) return routing;
   if (selection_bias_E.defined() && !again) {
-    const at::Tensor choices_E = at::bincount(experts_Tk.flatten(), {}, options_.experts);
+    const at::Tensor choices_E = times_of_each(experts_Tk.flatten(), options_.experts);
     choices_E_ = choices_E_.defined() ? choices_E_ + choices_E : choices_E;
   }
   const double factor = context.auxiliary_factor / copies_;  // each of the copies computes a part of the gradient
@@ -78,8 +88,7 @@ Routing Router::forward(const at::Tensor& x_TD, const RoutedTokens& tokens, cons
   if (pooled) {
     require(context.pooled_balance != nullptr, "a router with a balance over all layers, and nothing to add it to");
     const at::Tensor scores_E = shares(scores_TE).sum(0);
-    if (!again)
-      context.pooled_balance->add(at::bincount(experts_Tk.flatten(), {}, options_.experts), scores_E.detach());
+    if (!again) context.pooled_balance->add(times_of_each(experts_Tk.flatten(), options_.experts), scores_E.detach());
     routing.weights_Tk = attach_loss(routing.weights_Tk, scores_E,
                                      [factor, pool = context.pooled_balance, report = context.auxiliary_loss] {
                                        return pool->gradient_E(report) * factor;
@@ -106,7 +115,7 @@ at::Tensor Router::losses(const at::Tensor& logits_TE, const at::Tensor& scores_
   if (options_.balance == 0 || options_.balance_over != BalanceOver::sample) return sum;
   const std::int64_t experts = options_.experts;
   const at::Tensor choices = (tokens.samples_T.unsqueeze(1) * experts + experts_Tk).flatten();
-  at::Tensor counts_bE = at::bincount(choices, {}, tokens.num_samples * experts);
+  at::Tensor counts_bE = times_of_each(choices, tokens.num_samples * experts);
   if (sample_group_.size() > 1) counts_bE = sample_group_.all_reduce(counts_bE).wait().floor_divide(copies_);
   const double all_choices = static_cast<double>(options_.top_k * tokens.sample_length);
   const at::Tensor load_bE =

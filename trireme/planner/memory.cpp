@@ -43,6 +43,7 @@ struct Run {
   const std::int64_t shards, expert_shards;
   const double tokens;   // T of a rank: all tokens in the sharded matmuls
   const double between;  // tokens that it holds between the layers
+  const bool on_gpu;
 
   /// The head uses the embedding's weight itself; between two pipeline chunks it has a copy.
   bool is_tied() const { return config.model.tie_word_embeddings && config.parallelism.pp == 1; }
@@ -81,7 +82,7 @@ std::vector<StageShare> shares_of(const Config& c) {
   return shares;
 }
 
-Run run_of(const Config& c, const std::string& compute_dtype, const StageShare& stage) {
+Run run_of(const Config& c, const std::string& compute_dtype, const StageShare& stage, bool on_gpu) {
   PrecisionConfig precision = c.precision;
   precision.param = config::param_dtype(c);
   if (precision.param == "auto") precision.param = compute_dtype;
@@ -104,7 +105,8 @@ Run run_of(const Config& c, const std::string& compute_dtype, const StageShare& 
           .shards = std::max<std::int64_t>(1, dp / p.replicate) * p.cp,
           .expert_shards = std::max<std::int64_t>(1, dp * p.cp * p.tp / (p.ep * expert_tp * p.replicate)),
           .tokens = tokens,
-          .between = p.sequence_parallel ? tokens / real(p.tp) : tokens};
+          .between = p.sequence_parallel ? tokens / real(p.tp) : tokens,
+          .on_gpu = on_gpu};
 }
 
 void add_states(MemoryPlan& plan, const Run& run) {
@@ -151,10 +153,13 @@ double layer_bytes(const Run& run, config::Recompute recompute) {
     if (part.name == "attention output") bytes += part.bytes / 2;
   }
   if (has_experts && recompute != config::Recompute::full) {
-    // Per token and expert the rows that arrive and, in f32, those that return; scores, and the shared expert.
+    // Per token and expert the rows that arrive and those that return, which are in f32 unless they are weighted in the
+    // kernel that adds them (nn/experts.cpp); scores, and the shared expert.
     const double element = shape.bytes_an_element, wide = std::max(4.0, element), tp = real(p.tp);
     const double tokens = run.tokens * real(p.expert_tp > 0 ? p.expert_tp : p.tp) / tp;
-    bytes += tokens * real(m.num_experts_per_tok) * real(m.hidden_size) * (element + wide);
+    const bool on_one_gpu =
+        run.on_gpu && p.ep == 1 && m.expert_capacity_factor == 0 && run.precision.param == "bfloat16";
+    bytes += tokens * real(m.num_experts_per_tok) * real(m.hidden_size) * (element + (on_one_gpu ? element : wide));
     bytes += tokens * real(m.num_local_experts) * wide;
     bytes += 3 * run.tokens * real(m.shared_expert_intermediate_size) / tp * element;
   }
@@ -305,6 +310,9 @@ void add_communication(MemoryPlan& plan, const Run& run) {
     plan.live_units =
         (persistent_elements(run) + live_elements(run, units_of(run, p.persistence_threshold + 1))) * run.param_bytes();
   }
+  // Of the gradient norm: an f64 per block of 1,024 elements of the shard, or of all of them (zero/grad_norm.hpp).
+  const double shards = p.zero >= 1 && !run.config.comm.deterministic ? real(run.shards) : 1;
+  plan.buffers += sizeof(double) * all / 1024 / shards;
 }
 
 /// What the backward of one dense MLP holds: the gradients of its output and input, and of its hidden features.
@@ -346,7 +354,7 @@ std::int64_t loss_tile_tokens(bool on_gpu) { return on_gpu ? 4096 : 256; }
 MemoryPlan predict_memory(const Config& config, const std::string& compute_dtype, bool on_gpu) {
   MemoryPlan most;
   for (const StageShare& stage : shares_of(config)) {
-    const Run run = run_of(config, compute_dtype, stage);
+    const Run run = run_of(config, compute_dtype, stage, on_gpu);
     MemoryPlan plan;
     add_states(plan, run);
     add_activations(plan, run, on_gpu);

@@ -81,7 +81,7 @@ TEST(PredictMemory, OfTinyLlama) {
   // The backward of the last MLP needs more than the loss: the gradients of its output, input, gate and up.
   EXPECT_EQ(plan.activations, 4 * layer + 512 * 4 * 128);
   EXPECT_EQ(plan.logits, 0);
-  EXPECT_EQ(plan.buffers, 512 * 4 * (2 * 128 + 2 * 384));
+  EXPECT_EQ(plan.buffers, 512 * 4 * (2 * 128 + 2 * 384) + 8 * 918'656 / 1024);  // and the gradient norm
   EXPECT_EQ(plan.live_units, 0);
   EXPECT_EQ(describe(plan), "predicted 33 MiB/rank: weights 4 · gradients 4 · states 7 · activations 17 · buffers 2");
 }
@@ -153,6 +153,13 @@ TEST(PredictMemory, IsWithin5PercentOfAGpu) {
       {"llama3.2-1b", 45.92, llama},
       {"llama3.2-1b", 39.9, with(llama, {"--activation_checkpoint.mode=selective"})},
       {"llama3.2-1b", 44.43, with(llama, {"--precision.matmul=fp8"})},
+      {"llama3.2-1b",  // of another family and other sizes
+       20.9,
+       {"--model.model_type=qwen3_moe", "--model.hidden_size=1024", "--model.num_hidden_layers=12",
+        "--model.num_attention_heads=16", "--model.num_key_value_heads=4", "--model.head_dim=64",
+        "--model.intermediate_size=512", "--model.moe_intermediate_size=512", "--model.num_local_experts=32",
+        "--model.num_experts_per_tok=4", "--model.vocab_size=50304", "--model.tie_word_embeddings=false",
+        "--training.seq_len=2048", "--training.micro_batch_size=8"}},
   };
   for (const Row& row : rows) {
     const MemoryPlan plan = predict_memory(config_of(row.preset, row.flags), "bfloat16", /*on_gpu=*/true);
@@ -162,8 +169,10 @@ TEST(PredictMemory, IsWithin5PercentOfAGpu) {
 }
 
 TEST(PredictMemory, OfGradientsOnTheirWay) {
-  const auto buffers = [](const Flags& flags) { return predict_memory(config_of("gpt2", flags)).buffers; };
   const double all = 124'439'808 + 47 * 768, embedding = 50304 * 768 + 1024 * 768;
+  const auto buffers = [&](const Flags& flags) {
+    return predict_memory(config_of("gpt2", flags)).buffers - 8 * all / 1024;  // without the gradient norm
+  };
   for (const char* zero : {"0", "1"}) {
     EXPECT_EQ(buffers({"--parallelism.zero", zero}), 0);
     EXPECT_EQ(buffers({"--parallelism.zero", zero, "--precision.reduce", "bfloat16"}), 2 * 2 * embedding);
@@ -179,6 +188,19 @@ TEST(PredictMemory, OfGradientsOnTheirWay) {
   EXPECT_EQ(buffers({"--parallelism.zero", "3", "--precision.reduce", "bfloat16"}), 2 * (embedding + 3 * layer));
   EXPECT_EQ(buffers({"--parallelism.zero", "3", "--training.grad_accum", "4"}), 4 * (2 * embedding + 3 * layer));
   EXPECT_EQ(buffers({"--parallelism.zero", "3", "--parallelism.zero_unit", "model"}), 4 * all);
+}
+
+/// An f64 per block of 1,024 elements: of the shard, or of all for the norm that is bitwise the same on every layout.
+TEST(PredictMemory, OfTheGradientNorm) {
+  const double all = 124'439'808 + 47 * 768;
+  const auto buffers = [](const char* zero, const char* deterministic) {
+    return predict_memory(config_of("gpt2", {"--parallelism.dp", "8", "--parallelism.zero", zero,
+                                             "--comm.deterministic", deterministic}))
+        .buffers;
+  };
+  EXPECT_EQ(buffers("0", "false"), 8 * all / 1024);
+  EXPECT_EQ(buffers("1", "false"), all / 1024);
+  EXPECT_EQ(buffers("1", "true"), 8 * all / 1024);
 }
 
 TEST(PredictMemory, OfGatheredUnits) {
