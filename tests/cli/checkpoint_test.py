@@ -48,7 +48,7 @@ class Checkpoint(unittest.TestCase):
     def test_inspect_says_what_is_in_it(self):
         text = self.ok("inspect", self.run_folder)
         for words in ("checkpoints/step-20", "older        step-10", "2026-11-16T14:00:00Z by trireme test", "20 · 40,960 tokens",
-                      "2 ranks: dp 2 · zero 1", "in 4 files", "training.steps = 400", "model.hidden_size = 24"):
+                      "2 ranks: dp 2 · zero 1", "in 6 files", "training.steps = 400", "model.hidden_size = 24"):
             self.assertIn(words, text)
         rows = [line.split() for line in text.splitlines()]
         self.assertIn("layers.{0-1}.norm.weight (12,) BF16 weight 48 B 2".split(), rows)
@@ -112,7 +112,7 @@ class Checkpoint(unittest.TestCase):
 
     def test_what_is_not_a_checkpoint(self):
         self.assertIn("has no checkpoint", self.fails(66, "inspect", self.run_folder.parent).stderr)
-        self.assertIn("is not there", self.fails(66, "verify", self.run_folder / "nothing").stderr)
+        self.assertIn("does not exist", self.fails(66, "verify", self.run_folder / "nothing").stderr)
         for step in (10, 20):
             (self.checkpoints / f"step-{step}/checkpoint_metadata.json").write_text("{}")
         run = self.fails(66, "verify", self.run_folder)

@@ -2,6 +2,7 @@
 """`trireme reshape` as a person runs it: on checkpoints of training runs, which go on from what it has written.
 
 usage: reshape_test.py TRIREME MAKE_CHECKPOINT [CLASS[.test]...]"""
+import json
 import os
 import resource
 import shutil
@@ -47,12 +48,75 @@ def tensors_of(checkpoint):
     return out
 
 
+def safetensors_in(folder):
+    """The dtype, shape and bytes of each tensor of the files of a folder."""
+    out = {}
+    for file in folder.glob("*.safetensors"):
+        contents = file.read_bytes()
+        data = 8 + int.from_bytes(contents[:8], "little")
+        for name, tensor in json.loads(contents[8:data]).items():
+            if name != "__metadata__":
+                begin, end = tensor["data_offsets"]
+                out[name] = (tensor["dtype"], tensor["shape"], contents[data + begin:data + end])
+    return out
+
+
 class ReshapeTest(TrainTest):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+
+    def make(self, vocabulary=64, step=20):
+        subprocess.run([MAKE, self.folder / "in", str(step), "1", str(vocabulary)], check=True, timeout=120)
+        return self.folder / f"in/step-{step}"
+
     def reshaped(self, folder, source, to, out):
         told = self.ok(run(folder, "reshape", source, "--to", to, "-o", out))
         self.assertIn("ok: every byte is as it was saved", self.ok(run(folder, "checkpoint", "verify", out)).stdout)
         self.assertRegex(told.stdout, rf"(?m)^wrote {out}/step-\d+: \d+ ranks?")
         return next((folder / out).glob("step-*"))
+
+
+class Consolidate(ReshapeTest):
+    """`trireme checkpoint consolidate`: whole tensors for other programs."""
+
+    def consolidated(self, *words):
+        return run(self.folder, "checkpoint", "consolidate", *words)
+
+    def test_the_same_bytes(self):
+        source = self.make()
+        stored = tensors_of(source)
+        weights = {name: data for (name, kind), data in stored.items() if kind == "weight"}
+        states = {f"{name}.{kind}": data for (name, kind), data in stored.items() if kind != "weight"}
+        told = self.ok(self.consolidated("in", "out", "--optimizer")).stdout
+        self.assertRegex(told, rf"^read  in/step-20: 1 rank.*\nwrote out: {len(weights)} tensors, \S+ \SiB\nwrote out/optimizer: {len(states)} states")
+        self.assertEqual(sorted(p.name for p in (self.folder / "out").iterdir()), ["model.safetensors", "optimizer"])
+        whole = safetensors_in(self.folder / "out")
+        self.assertEqual({name: data for name, (_, _, data) in whole.items()}, weights)
+        self.assertEqual({name: data for name, (_, _, data) in safetensors_in(self.folder / "out/optimizer").items()}, states)
+        of_manifest = {t["name"]: (t["dtype"], t["shape"]) for t in manifest_of(source)["tensors"] if t["kind"] == "weight"}
+        self.assertEqual({name: (dtype, shape) for name, (dtype, shape, _) in whole.items()}, of_manifest)
+
+        self.ok(self.consolidated(source, "shards", "--max-shard-gb", "0.000001"))
+        names = sorted(p.name for p in (self.folder / "shards").iterdir())
+        self.assertIn("model.safetensors.index.json", names)
+        self.assertGreater(len(names), 3)
+        self.assertEqual(safetensors_in(self.folder / "shards"), whole)
+
+    def test_what_is_refused(self):
+        source = self.make()
+        self.ok(self.consolidated("in", "out"))
+        before = (self.folder / "out/model.safetensors").read_bytes()
+        for more in ((), ("--optimizer",)):
+            self.one_error(self.consolidated("in", "out", *more), CHECKPOINT)
+        self.assertEqual((self.folder / "out/model.safetensors").read_bytes(), before)
+        self.one_error(self.consolidated("in", "other", "--max-shard-gb", "0"), CONFIG)
+        self.one_error(self.consolidated("nothing", "other"), CHECKPOINT)
+        damage(source / "rank-00000.safetensors")
+        for more in ((), ("--optimizer",)):
+            self.one_error(self.consolidated(source, "other", *more), CHECKPOINT)
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["in", "out"])
 
 
 class Runs(ReshapeTest):
@@ -69,7 +133,7 @@ class Runs(ReshapeTest):
             self.assertEqual(tensors_of(made), tensors_of(source), made)
             self.assertEqual(manifest_of(made)["training"], manifest_of(source)["training"])
         self.assertEqual(manifest_of(back)["config"], manifest_of(source)["config"])
-        stages = [{t["name"] for t in manifest_of(pipeline)["tensors"] for s in t["slices"] if s[1] // 2 == stage} for stage in (0, 1)]
+        stages = [{t["name"] for t in manifest_of(pipeline)["tensors"] for s in t["slices"] if s[1] // 4 == stage} for stage in (0, 1)]
         self.assertEqual([sorted({name.split(".")[0] for name in names}) for names in stages],
                          [["embedding", "layers"], ["head", "layers", "norm"]])
         self.assertEqual({kind for _, kind in tensors_of(one)}, {"weight", "exp_avg", "exp_avg_sq"})
@@ -82,15 +146,6 @@ class Runs(ReshapeTest):
 
 
 class Commands(ReshapeTest):
-    def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = Path(temporary.name)
-
-    def make(self, vocabulary=64, step=20):
-        subprocess.run([MAKE, self.folder / "in", str(step), "1", str(vocabulary)], check=True, timeout=120)
-        return self.folder / f"in/step-{step}"
-
     def refused(self, code, *words):
         told = run(self.folder, "reshape", *words)
         self.one_error(told, code)
@@ -111,7 +166,7 @@ class Commands(ReshapeTest):
         source = self.make()
         self.assertIn("--to tp=3  num_attention_heads = 4 is not divisible", self.refused(CONFIG, "in", "--to", "tp=3", "-o", "out"))
         self.assertIn('"tensor=2" is not KEY=NUMBER', self.refused(CONFIG, "in", "--to", "tensor=2", "-o", "out"))
-        self.assertIn("is not there", self.refused(CHECKPOINT, "nothing", "--to", "tp=2", "-o", "out"))
+        self.assertIn("does not exist", self.refused(CHECKPOINT, "nothing", "--to", "tp=2", "-o", "out"))
         self.assertIn("there is no folder", self.refused(CONFIG, "in", "--to", "tp=2", "-o", "no/out"))
         subprocess.run([MAKE, self.folder / "other", "5", "1"], check=True, timeout=60)
         self.assertIn("model.", self.refused(CHECKPOINT, "other", "--to", "tp=2", "-o", "out"))

@@ -13,14 +13,24 @@ import subprocess
 import time
 
 import train_test
-from train_test import CHECKPOINT, CONFIG, F64, QUIET, TrainTest, finish, fresh_folder, shared, train
+from train_test import CHECKPOINT, CONFIG, STORAGE, F64, QUIET, TrainTest, finish, fresh_folder, shared, train
 
 MANIFEST = "checkpoint_metadata.json"
 EVERY_2 = ("--checkpoint.interval", "2")
 
 
 def manifest_of(checkpoint):
-    return json.loads((checkpoint / MANIFEST).read_text())["checkpoint"]
+    """The manifest, with the slices that its parts list: docs/checkpoints.md."""
+    manifest = json.loads((checkpoint / MANIFEST).read_text())["checkpoint"]
+    tensors = {(t["name"], t["kind"]): t | {"slices": []} for t in manifest["tensors"]}
+    first = 0
+    for index in manifest["parts"]:
+        part = json.loads((checkpoint / manifest["files"][index]["name"]).read_text())["checkpoint"]
+        assert part["files"] == manifest["files"][first:index]
+        for t in part["tensors"]:
+            tensors[t["name"], t["kind"]]["slices"] += [[box, file + first, *rest] for box, file, *rest in t["slices"]]
+        first = index + 1
+    return manifest | {"tensors": list(tensors.values())}
 
 
 def state_of(checkpoint):
@@ -178,7 +188,10 @@ class Stopped(ResumeTest):
         folder = fresh_folder()
         first = self.ok(train(*EVERY_2, "--training.steps", "4", n=2, folder=folder))
         self.assertNotIn("resume", first.stdout)
-        self.assertNotIn("resume", self.ok(train(*EVERY_2, "--training.steps", "4", n=2, folder=folder)).stdout, "it was complete")
+        again = self.ok(train(*EVERY_2, "--training.steps", "4", n=2, folder=folder))
+        self.assertRegex(again.stdout, r"^\S+/t-dp2 is complete \(4 steps\): nothing to do\n  --resume never starts a new run$")
+        self.assertEqual(os.readlink(folder / "runs/latest"), "t-dp2")
+        self.assertNotIn("resume", self.ok(train(*EVERY_2, "--training.steps", "4", "--resume", "never", n=2, folder=folder)).stdout)
         self.assertEqual(os.readlink(folder / "runs/latest"), "t-dp2-2")
         process = train_test.start(folder, [train_test.options.trireme, "train", "t.toml", "-n", 2, *EVERY_2, "--training.steps", 300])
         end = time.monotonic() + 60
@@ -194,23 +207,34 @@ class Stopped(ResumeTest):
         self.assertEqual([r["step"] for r in records(run.path())], list(range(1, 301)))
 
 
-    def test_a_run_that_is_running_is_left_alone(self):
+    def test_a_complete_run_is_not_trained_again(self):
+        """Also without a launcher of ours, by a launcher that restarts, and if it ended before its weights for transformers were written."""
+        folder = fresh_folder()
+        words = ("--run.name", "r", *EVERY_2, "--training.steps", "4")
+        run = self.ok(train(*words, folder=folder))
+        files = {p: p.read_bytes() for p in (folder / "runs/r").rglob("*") if p.is_file()}
+        for ranks in (None, 2):
+            self.assertIn("runs/r is complete (4 steps): nothing to do\n  --resume never", self.ok(train(*words, n=ranks, folder=folder)).stdout)
+        self.assertEqual({p: p.read_bytes() for p in (folder / "runs/r").rglob("*") if p.is_file()}, files)
+        self.assertEqual(os.listdir(folder / "runs").count("r-2"), 0)
+        (run.path() / "checkpoints/step-4/exported_files.json").unlink()
+        self.assertIn("trireme convert runs/r/checkpoints/step-4 OUT --to hf", self.ok(train(*words, folder=folder)).stdout)
+        self.assertRegex(self.ok(train(*words[:-1], "6", folder=folder)).stdout, r"(?m)^resume +\S+/step-4, after step 4")
+
+    def test_a_run_that_is_running_is_an_error(self):
         folder = fresh_folder()
         first = train_test.start(folder, [train_test.options.trireme, "train", "t.toml", "--run.name", "r", *EVERY_2, "--training.steps", 1000000])
         end = time.monotonic() + 60
         while first.poll() is None and time.monotonic() < end and not checkpoints(folder / "runs/r"):
             time.sleep(0.01)
-        second = train_test.start(folder, first.args)
-        while second.poll() is None and time.monotonic() < end and not checkpoints(folder / "runs/r-2"):
-            time.sleep(0.01)
-        for process in (first, second):
-            process.send_signal(signal.SIGTERM)
+        second = finish(train_test.start(folder, first.args), folder)
+        first.send_signal(signal.SIGTERM)
         self.assertEqual(finish(first, folder).code, train_test.PREEMPTED)
-        second = finish(second, folder)
-        self.assertEqual(second.code, train_test.PREEMPTED, second)
-        self.assertNotIn("\nresume ", second.stdout)
-        self.assertIn(f"note: runs/r is not continued: another run writes to this folder: pid {first.pid} on host", second.stderr)
-        self.assertEqual(records(folder / "runs/r-2")[0]["step"], 1)
+        self.one_error(second, CONFIG, f"runs/r: another run writes to this folder: pid {first.pid} on host", "fix: wait until that run ends")
+        self.assertFalse((folder / "runs/r-2").exists())
+        (folder / "runs/r/.lock").mkdir()
+        self.one_error(train("--run.name", "r", *EVERY_2, folder=folder), CONFIG, "runs/r/.lock: cannot be read as a lock file", "fix: remove it")
+        self.assertFalse((folder / "runs/r-2").exists(), "it is not trained a second time")
 
 
     def test_a_name_that_looks_like_a_second_run(self):
@@ -297,10 +321,11 @@ class Nanotron(ResumeTest):
     """checkpoint.format = "nanotron": its files, and the same promises as of the other layout."""
 
     def files_of(self, checkpoint):
-        return {str(p.relative_to(checkpoint)) for p in checkpoint.rglob("*") if p.is_file()} - {"config.json", "model.safetensors"}
+        return {str(p.relative_to(checkpoint)) for p in checkpoint.rglob("*") if p.is_file()} - {"config.json", "exported_files.json",
+                                                                                                        "model.safetensors"}
 
     def test_the_files(self):
-        one = {"checkpoint_metadata.json", "optimizer/optimizer_config.json", "optimizer/optimizer_tp-0-of-1_dp-0-of-1_pp-0-of-1.pt",
+        one = {"checkpoint_metadata.json", "rank-00000.json", "optimizer/optimizer_config.json", "optimizer/optimizer_tp-0-of-1_dp-0-of-1_pp-0-of-1.pt",
                "lr_scheduler/lr_scheduler_tp-0-of-1_dp-0-of-1_pp-0-of-1.pt", "random/tp-0-of-1_dp-0-of-1_pp-0-of-1.pt"}
         modules = ["embedding", "head", "norm"] + [f"layers/{i}/{m}" for i in (0, 1) for m in (
             "attention/qkv", "attention/out", "attention_norm", "mlp/gate_up", "mlp/down", "mlp_norm")]
@@ -311,7 +336,7 @@ class Nanotron(ResumeTest):
         run = self.ok(train(*NANOTRON, "--training.steps", "2", "--parallelism.tp", "2", n=4))
         places = [f"tp-{t}-of-2_dp-{d}-of-2_pp-0-of-1.pt" for t in (0, 1) for d in (0, 1)]
         self.assertEqual(self.files_of(checkpoints(run.path())[-1]),
-                         {"checkpoint_metadata.json", "optimizer/optimizer_config.json"}
+                         {"checkpoint_metadata.json", "optimizer/optimizer_config.json", *(f"rank-0000{r}.json" for r in range(4))}
                          | {f"{folder}_{place}" for folder in ("optimizer/optimizer", "lr_scheduler/lr_scheduler") for place in places}
                          | {f"random/{place}" for place in places}
                          | {f"model/{m}/model_weight.safetensors" for m in modules if "norm" in m}
@@ -327,7 +352,8 @@ class Nanotron(ResumeTest):
         told = self.program("reshape", run.path(), "--to", "tp=1,dp=2", "-o", run.folder / "reshaped")
         self.assertEqual(told.returncode, 0, told)
         target = run.folder / "reshaped/step-2"
-        self.assertEqual(self.files_of(target), {"checkpoint_metadata.json", "rank-00000.safetensors", "rank-00001.safetensors"})
+        self.assertEqual(self.files_of(target), {"checkpoint_metadata.json", "rank-00000.json", "rank-00000.safetensors", "rank-00001.json",
+                                                  "rank-00001.safetensors"})
         self.assertEqual(self.program("checkpoint", "verify", target).returncode, 0)
         weights = lambda saved: {(t["name"], t["kind"]) for t in manifest_of(saved)["tensors"] if t["kind"] not in ("model", "random")}
         self.assertEqual(weights(target), weights(checkpoints(run.path())[-1]))
@@ -452,7 +478,7 @@ class Refused(ResumeTest):
         path = folder / "runs/r/checkpoints/step-4" / MANIFEST
         path.write_text(path.read_text().replace('"step": 4', '"step": 3'))
         run = self.ok(self.again(folder))
-        self.assertRegex(run.stdout + run.stderr, r"step-4\S*: its hash is wrong[\s\S]*the checkpoint before it is tried")
+        self.assertRegex(run.stdout + run.stderr, r"step-4\S*: its hash is wrong[\s\S]*trying the checkpoint before it")
         self.assertRegex(run.stdout, r"(?m)^resume +\S+/step-2, after step 2")
 
     def test_a_checkpoint_that_is_a_symlink(self):
@@ -464,7 +490,7 @@ class Refused(ResumeTest):
         self.one_error(train("--run.name", "new", "--training.steps", "8", "--resume", checkpoint, folder=folder), 77, "is a symlink", "fix: ")
         run = self.ok(self.again(folder))
         self.assertRegex(run.stdout, r"(?m)^resume +\S+/step-2, after step 2")
-        self.assertIn("step-4 is now called step-4.damaged", run.stdout)
+        self.assertIn("step-4 is renamed to step-4.damaged", run.stdout)
         self.assertTrue((folder / "elsewhere" / MANIFEST).exists())
 
     def test_a_damaged_checkpoint(self):
@@ -472,8 +498,8 @@ class Refused(ResumeTest):
         folder = self.stopped()
         damage(folder / "runs/r/checkpoints/step-4/rank-00000.safetensors")
         run = self.ok(self.again(folder, "--checkpoint.keep", "0"))
-        self.assertRegex(run.stdout + run.stderr, r"step-4[\s\S]*rank-00000.safetensors[\s\S]*the checkpoint before it is tried")
-        self.assertIn("step-4 is now called step-4.damaged", run.stdout)
+        self.assertRegex(run.stdout + run.stderr, r"step-4[\s\S]*rank-00000.safetensors[\s\S]*trying the checkpoint before it")
+        self.assertIn("step-4 is renamed to step-4.damaged", run.stdout)
         self.assertTrue((run.path() / "checkpoints/step-4.damaged/rank-00000.safetensors").exists(), "nothing is lost")
         self.assertEqual([p.name for p in checkpoints(run.path())], ["step-2", "step-4", "step-6", "step-8"], "and it was saved again")
         self.assertRegex(run.stdout, r"(?m)^resume +\S+/step-2, after step 2")
@@ -481,6 +507,26 @@ class Refused(ResumeTest):
         for saved in checkpoints(run.path()):
             damage(saved / "rank-00000.safetensors", 20)
         self.one_error(self.again(folder, "--training.steps", "12"), CHECKPOINT, "no other checkpoint is left", "fix: ")
+
+    def test_storage_that_cannot_be_read(self):
+        """One rank has read errors for a while: it tries again. They stay: the start ends, and the checkpoint is as good as before."""
+        folder = self.stopped()
+        faulty = folder / "faulty_reads.so"
+        subprocess.run(["g++", "-std=c++20", "-shared", "-fPIC", "-o", faulty, pathlib.Path(__file__).with_name("faulty_reads.cpp"), "-ldl"],
+                       check=True, timeout=60)
+        with_faults = lambda reads: {"LD_PRELOAD": str(faulty), "FAULTY_PATH": "checkpoints/step-4/", "FAULTY_RANK": "1", "FAULTY_READS": reads}
+        with train_test.variables(**with_faults("1000000")):
+            run = self.again(folder, n=2)
+        self.one_error(run, STORAGE, "rank 1: ", "runs/r/checkpoints/step-4", "Input/output error", "fix: check the disk")
+        self.assertEqual([p.name for p in checkpoints(folder / "runs/r")], ["step-2", "step-4"], "nothing was renamed")
+        with train_test.variables(FAULTY_HANG="1", **with_faults("1000000")):
+            run = self.again(folder, "--checkpoint.stall_warning_s", "1", "--checkpoint.stall_timeout_s", "3", n=2)
+        self.assertEqual(run.code, STORAGE, run)
+        self.assertRegex(run.stderr, r"warning: rank 1: \S+step-4: the storage does not respond: nothing was read for ")
+        self.assertRegex(run.stderr, r"error: rank 1: \S+step-4: the storage does not respond[\s\S]*fix: check the disk")
+        with train_test.variables(**with_faults("3")):
+            run = self.ok(self.again(folder, n=2))
+        self.assertRegex(run.stdout, r"(?m)^resume +\S+/step-4, after step 4")
 
     def test_paths(self):
         folder = self.stopped()

@@ -17,6 +17,7 @@ enum class ExitCode : int {
   peer_lost = 71,
   hang_or_mismatch = 72,
   out_of_memory = 73,
+  storage = 74,
   preempted = 75,
   non_finite = 76,
   security = 77,
@@ -51,6 +52,11 @@ struct DataError : detail::ErrorOf<ExitCode::data> {
   using ErrorOf::ErrorOf;
 };
 struct CheckpointError : detail::ErrorOf<ExitCode::checkpoint> {
+  using ErrorOf::ErrorOf;
+};
+/// The disk, or the network that it is on, does not work: a read that fails again and again, saves that cannot be
+/// written. Nothing is known to be damaged.
+struct StorageError : detail::ErrorOf<ExitCode::storage> {
   using ErrorOf::ErrorOf;
 };
 struct OutOfMemory : detail::ErrorOf<ExitCode::out_of_memory> {

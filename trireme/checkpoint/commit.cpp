@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/checkpoint/file_operations.hpp"
 #include "trireme/checkpoint/reader.hpp"
 #include "trireme/checkpoint/step_folder.hpp"
 #include "trireme/files/open_beneath.hpp"
@@ -17,52 +18,6 @@ namespace trireme::checkpoint {
 namespace {
 
 namespace stdfs = std::filesystem;
-
-const char* fix_for(int error) {
-  switch (error) {
-    case ENOSPC:
-    case EDQUOT: return "\n  fix: free space on that disk, or keep fewer checkpoints; earlier checkpoints are intact";
-    case EACCES:
-    case EPERM:
-    case EROFS: return "\n  fix: save to a folder that this user may write to";
-    default: return "\n  fix: check the disk or the network that the folder is on; earlier checkpoints are intact";
-  }
-}
-
-void check_done(int error, const stdfs::path& path, const std::string& operation) {
-  require<CheckpointError>(error == 0, path.string(), ": cannot ", operation, ": ", errno_text(error), fix_for(error));
-}
-
-void write_new_file(files::Fs& fs, const stdfs::path& file, std::string_view contents) {
-  int fd = -1;
-  check_done(fs.create(file, /*direct=*/false, fd), file, "be created");
-  const int written = fs.write(fd, 0, std::as_bytes(std::span(contents)));
-  const int synced = written == 0 ? fs.sync(fd) : 0;
-  const int closed = fs.close(fd);
-  check_done(written, file, text("be written (", contents.size(), " bytes)"));
-  check_done(synced, file, "be brought to the disk");
-  check_done(closed, file, "be closed");
-}
-
-bool exists_at_all(const stdfs::path& path) {
-  struct stat facts{};
-  return ::lstat(path.c_str(), &facts) == 0;
-}
-
-bool is_real_folder(const stdfs::path& path) {
-  struct stat facts{};
-  return ::lstat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
-}
-
-/// The names in a folder, sorted. An errno where it cannot be listed.
-int list_names(const stdfs::path& folder, std::vector<std::string>& names) {
-  std::error_code failed;
-  for (auto entry = stdfs::directory_iterator(folder, failed); !failed && entry != stdfs::directory_iterator();
-       entry.increment(failed))
-    names.push_back(entry->path().filename().string());
-  std::ranges::sort(names);
-  return failed.value();
-}
 
 /// Removes a file, a symlink (not what it leads to), or a folder with what is in it. Goes on after an error, and
 /// returns the first.
@@ -146,7 +101,7 @@ void begin_save(files::Fs& fs, const SaveTarget& target) {
   // even be readable: only for a new FOLDER an error counts.
   const stdfs::path above = stdfs::absolute(target.folder).lexically_normal().parent_path();
   const int synced = fs.sync_folder(above);
-  check_done(made == 0 ? synced : 0, above, "be brought to the disk");
+  check_done(made == 0 ? synced : 0, above, "be flushed to disk");
   for (stdfs::path next = above; next.has_relative_path(); next = next.parent_path())
     fs.sync_folder(next.parent_path());
   check_not_there(target);
@@ -170,8 +125,8 @@ void commit(files::Fs& fs, const SaveTarget& target, Manifest manifest, const Sm
   }
   write_new_file(fs, target.temporary() / kManifestName, to_json(manifest));
   for (const stdfs::path& inner : folders_of(manifest))
-    check_done(fs.sync_folder(target.temporary() / inner), target.temporary() / inner, "be brought to the disk");
-  check_done(fs.sync_folder(target.temporary()), target.temporary(), "be brought to the disk");
+    check_done(fs.sync_folder(target.temporary() / inner), target.temporary() / inner, "be flushed to disk");
+  check_done(fs.sync_folder(target.temporary()), target.temporary(), "be flushed to disk");
   const std::string fault = why_not_valid(target.temporary());
   require<CheckpointError>(fault.empty(), "the save of step ", target.step, " is not complete: ", fault,
                            "\n  fix: if a rank's file is missing: save to a file system that all hosts share");
@@ -183,7 +138,7 @@ void commit(files::Fs& fs, const SaveTarget& target, Manifest manifest, const Sm
   check_done(fs.rename(target.temporary(), target.final()), target.final(), "be renamed to");
   if (const int error = fs.sync_folder(target.folder); error != 0) {
     fs.rename(target.final(), target.temporary());  // nobody knows what is on the disk: it was not saved
-    check_done(error, target.folder, "be brought to the disk");
+    check_done(error, target.folder, "be flushed to disk");
   }
   remove_tree(fs, old);  // what stays is left to the next start
   replace_latest(fs, target);
@@ -199,14 +154,6 @@ void make_folders(files::Fs& fs, const stdfs::path& folder, const std::string& n
 }
 
 void abandon(files::Fs& fs, const SaveTarget& target) noexcept { remove_folder(fs, target.temporary()); }
-
-void move_files_up(files::Fs& fs, const stdfs::path& folder) {
-  std::vector<std::string> names;
-  check_done(list_names(folder, names), folder, "be listed");
-  for (const std::string& name : names)
-    check_done(fs.rename(folder / name, folder.parent_path() / name), folder / name, "be renamed");
-  check_done(fs.remove_folder(folder), folder, "be removed");
-}
 
 void remove_folder(files::Fs& fs, const stdfs::path& folder) noexcept {
   try {
@@ -235,7 +182,7 @@ std::string why_not_valid(const stdfs::path& checkpoint) {
   }
 }
 
-std::vector<stdfs::path> prune(files::Fs& fs, const stdfs::path& folder, std::int64_t keep) {
+std::vector<stdfs::path> prune(files::Fs& fs, const stdfs::path& folder, std::int64_t keep, std::int64_t keep_every) {
   constexpr std::int64_t kLeast = 2;  // if the newest turns out to be damaged, there is another
   if (keep <= 0) return {};
   for (const stdfs::path& trash : unfinished_in(folder, /*only_trash=*/true)) remove_tree(fs, trash);
@@ -251,14 +198,16 @@ std::vector<stdfs::path> prune(files::Fs& fs, const stdfs::path& folder, std::in
     } catch (const Error&) {
       continue;
     }
-    if (++valid <= std::max(keep, kLeast) || !is_id(id) || !may_be_removed(found.path, "", folders)) continue;
+    if (++valid <= std::max(keep, kLeast) || (keep_every > 0 && found.step % keep_every == 0) || !is_id(id) ||
+        !may_be_removed(found.path, "", folders))
+      continue;
     const stdfs::path trash = folder / trash_name(found.step, id);
     check_done(fs.rename(found.path, trash), found.path, "be renamed for its removal");
     removed.emplace_back(found.path, trash);
   }
   if (removed.empty()) return {};
   // Before the first file is removed: after a crash, step-N must not come back with a part of its files.
-  check_done(fs.sync_folder(folder), folder, "be brought to the disk");
+  check_done(fs.sync_folder(folder), folder, "be flushed to disk");
   std::vector<stdfs::path> out;
   for (const auto& [path, trash] : removed) {
     check_done(remove_tree(fs, trash), trash, "be removed");
@@ -271,7 +220,7 @@ stdfs::path set_aside(files::Fs& fs, const stdfs::path& checkpoint) {
   stdfs::path aside = checkpoint.string() + ".damaged";
   for (int i = 2; exists_at_all(aside); ++i) aside = text(checkpoint.string(), ".damaged-", i);
   check_done(fs.rename(checkpoint, aside), checkpoint, text("be renamed to ", aside.filename().string()));
-  check_done(fs.sync_folder(checkpoint.parent_path()), checkpoint.parent_path(), "be brought to the disk");
+  check_done(fs.sync_folder(checkpoint.parent_path()), checkpoint.parent_path(), "be flushed to disk");
   return aside;
 }
 

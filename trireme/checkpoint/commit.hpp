@@ -13,7 +13,7 @@ namespace trireme::checkpoint {
 
 // Note [Commit protocol]
 //   each rank begin_save      FOLDER/step-N.tmp-ID is made by the first of them: none waits for another
-//             writes its files there, and fsyncs them
+//             writes its files there, and fsyncs them; then its part of the manifest (manifest_parts.hpp)
 //   rank 0    commit          small files and the manifest are written and fsynced, then the folders are; all files
 //                             are there and have the right size and header; the folder is renamed to step-N and
 //                             FOLDER is fsynced; `latest` is replaced
@@ -36,16 +36,14 @@ using SmallFiles = std::vector<std::pair<std::string, std::string>>;  // names, 
 /// abandoned and made again with another id: a file whose fsync failed is never used.
 /// Makes FOLDER too, if it is not there; the folder that it is in must be. May be called by every rank.
 void begin_save(files::Fs& fs, const SaveTarget& target);
-/// `manifest.files` lists the ranks' files; the small files are added. A checkpoint of this step that is already there
-/// is replaced if it is not valid, else an error. When this returns, no crash can undo it.
+/// `manifest.files` lists the ranks' files (collect_parts()); the small files are added. A checkpoint of this step that
+/// is already there is replaced if it is not valid, else an error. When this returns, no crash can undo it.
 void commit(files::Fs& fs, const SaveTarget& target, Manifest manifest, const SmallFiles& small_files);
 /// The folders on the way to FOLDER/NAME, a path of base names, as far as they are not there.
 void make_folders(files::Fs& fs, const std::filesystem::path& folder, const std::string& name);
 /// Removes what was written of a save that failed. Does not throw: what cannot be removed is left to the next start.
 void abandon(files::Fs& fs, const SaveTarget& target) noexcept;
 
-/// Renames the files of a folder into the one above, and removes it. CheckpointError.
-void move_files_up(files::Fs& fs, const std::filesystem::path& folder);
 /// Removes a folder with what is in it, as far as that is possible. Does not throw.
 void remove_folder(files::Fs& fs, const std::filesystem::path& folder) noexcept;
 
@@ -60,11 +58,13 @@ std::vector<FoundCheckpoint> checkpoints_in(const std::filesystem::path& folder)
 /// "". Does not read the tensors.
 std::string why_not_valid(const std::filesystem::path& checkpoint);
 
-/// Keeps the `keep` newest valid checkpoints, at least two (0: all); removes older valid ones. Never follows a symlink.
+/// Keeps the `keep` newest valid checkpoints, at least two (0: all), and those of steps that `keep_every` divides (0:
+/// none); removes other valid ones. Never follows a symlink.
 /// Never removes a folder that is not a valid checkpoint, one that has a folder of somebody else in it, or one that
 /// this user may not write to. Returns what it removed. Only for the holder of the folder's lock, as are all functions
 /// with an Fs.
-std::vector<std::filesystem::path> prune(files::Fs& fs, const std::filesystem::path& folder, std::int64_t keep);
+std::vector<std::filesystem::path> prune(files::Fs& fs, const std::filesystem::path& folder, std::int64_t keep,
+                                         std::int64_t keep_every = 0);
 
 /// Renames a checkpoint that cannot be used to step-N.damaged (or step-N.damaged-2, ...), so that its step can be saved
 /// again. Returns the new name. CheckpointError if that is not possible.

@@ -49,8 +49,9 @@ TEST(Commit, ACheckpointAppearsWithAllItsFiles) {
   const std::filesystem::path checkpoints = folder / "checkpoints";
   save_steps(checkpoints, {10, 20});
   EXPECT_THAT(sorted_names(checkpoints), ElementsAre("latest", "step-10", "step-20"));
-  EXPECT_THAT(sorted_names(checkpoints / "step-20"), ElementsAre("checkpoint_metadata.json", "config.json", "inner",
-                                                                 "rank-00000.safetensors", "rank-00001.safetensors"));
+  EXPECT_THAT(sorted_names(checkpoints / "step-20"),
+              ElementsAre("checkpoint_metadata.json", "config.json", "inner", "rank-00000.json",
+                          "rank-00000.safetensors", "rank-00001.json", "rank-00001.safetensors"));
   EXPECT_THAT(sorted_names(checkpoints / "step-20/inner"), ElementsAre("most"));
   EXPECT_EQ(file_contents(checkpoints / "latest"), "step-20\n");
   EXPECT_EQ(why_not_valid(checkpoints / "step-20"), "");
@@ -75,7 +76,7 @@ TEST(Commit, TheFoldersAboveAreDurableToo) {
   }
   FailingFs failing({.number = 0, .error = EIO, .kind = FsKind::sync_folder});
   EXPECT_THAT(message_of<CheckpointError>([&] { save_example(failing, folder / "run/more", {}); }),
-              HasSubstr("run: cannot be brought to the disk: Input/output error"));
+              HasSubstr("run: cannot be flushed to disk: Input/output error"));
 }
 
 TEST(Commit, AValidStepIsNotReplacedAnInvalidOneIs) {

@@ -162,7 +162,7 @@ TEST(CrashStates, FindACommitWithoutSyncOfTheTemporaryFolder) {
 }
 
 TEST(CrashStates, FindARenameBeforeTheSyncOfAFile) {
-  for (const char* name : {kManifestName, "rank-00001.safetensors", "config.json"}) {
+  for (const char* name : {kManifestName, "rank-00001.safetensors", "rank-00001.json", "config.json"}) {
     RecordedSave save;
     const auto sync =
         std::ranges::find_if(save.log, [&](const FsOp& op) { return save.is_of(op, FsKind::sync, name); });

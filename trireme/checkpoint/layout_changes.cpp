@@ -50,7 +50,7 @@ LayoutChanges parse_layout_changes(const std::string& words, const std::string& 
                          "\" is not KEY=NUMBER\n  fix: such as tp=2,pp=1; the keys are pp, dp, cp, tp, ep, expert_tp, "
                          "zero, replicate and virtual_stages");
     require<ConfigError>(std::ranges::find(changes, key, &LayoutChanges::value_type::first) == changes.end(), option,
-                         " ", config::shortened(words), ": ", key, " is there twice\n  fix: give it once");
+                         " ", config::shortened(words), ": ", key, " is given twice\n  fix: give it once");
     changes.emplace_back(key, *value);
   }
   return changes;

@@ -17,14 +17,25 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kHowToRead =
-    "each slice [box, file, offset, xxh3] of a tensor is the row-major bytes of that box of it, at this byte offset of "
-    "files[file]; the files are safetensors files too";
+    "files[parts[i]] is a part of this manifest, of the files between it and the part before; the slices of a tensor "
+    "are in its parts; each slice [box, file, offset, xxh3] is the row-major bytes of that box of the tensor, at this "
+    "byte offset of files[file] of the part; the files are safetensors files too";
 // What the text of the checkpoint is put between: the bytes that its hash does not cover are compared with these.
 constexpr std::string_view kBeforeHash = kManifestBegin, kBeforeCheckpoint = "\",\n\"checkpoint\": ", kEnd = "}\n";
 
 std::string box_text(const Box& box) {
   std::string out;
   for (const Range& side : box) out += text(out.empty() ? "" : ",", side.begin, ":", side.end);
+  return out;
+}
+
+/// "0-7,24": indices, in order.
+std::string ranges_text(const std::vector<Range>& ranges) {
+  std::string out;
+  for (const Range& range : ranges) {
+    out += text(out.empty() ? "" : ",", range.begin);
+    if (range.size() > 1) out += text("-", range.end - 1);
+  }
   return out;
 }
 
@@ -35,8 +46,8 @@ class Parser {
 
   Manifest manifest(const Json& json) {
     const auto version = value<std::int64_t>(json, "version");
-    require<CheckpointError>(version == kVersion, shown_, ": a checkpoint of version ", version,
-                             "; this program reads version ", kVersion, "\n  fix: the program that wrote it (",
+    require<CheckpointError>(version >= 1 && version <= kVersion, shown_, ": a checkpoint of version ", version,
+                             "; this program reads versions up to ", kVersion, "\n  fix: the program that wrote it (",
                              json.contains("program") ? value<std::string>(json, "program") : "unknown", ")");
     Manifest out{.id = value<std::string>(json, "id"),
                  .program = value<std::string>(json, "program"),
@@ -45,7 +56,8 @@ class Parser {
                  .config = value<std::map<std::string, std::string>>(json, "config"),
                  .training = training(member(json, "training"))};
     for (const Json& file : member(json, "files")) out.files.push_back(stored_file(file));
-    for (const Json& tensor : member(json, "tensors")) out.tensors.push_back(stored_tensor(tensor, out.files));
+    if (json.contains("parts")) out.parts = parts(json.at("parts"), out.files);
+    for (const Json& tensor : member(json, "tensors")) out.tensors.push_back(stored_tensor(tensor, out));
     const auto key = [](const StoredTensor& tensor) { return std::tie(tensor.name, tensor.kind); };
     check(!is_whole_ || std::ranges::adjacent_find(out.tensors, std::greater_equal<>(), key) == out.tensors.end(),
           "the tensors are not sorted, or one is there twice");
@@ -144,7 +156,47 @@ class Parser {
     }
   }
 
-  StoredTensor stored_tensor(const Json& json, const std::vector<StoredFile>& files) const {
+  std::vector<std::size_t> parts(const Json& json, const std::vector<StoredFile>& files) const {
+    check(is_whole_, "a part has parts");
+    std::vector<std::size_t> out;
+    for (const Json& index : json) {
+      const auto next = as<std::size_t>(index, "parts");
+      check(next < files.size() && (out.empty() || next > out.back()), "\"parts\" is not a rising list of files");
+      check(files[next].header_bytes == files[next].bytes, files[next].name, ": is a part, and holds tensors");
+      out.push_back(next);
+    }
+    check(!out.empty(), "\"parts\" is empty");
+    return out;
+  }
+
+  std::vector<Range> ranges(std::string_view source, std::size_t below) const {
+    std::vector<Range> out;
+    const auto number = [&] {
+      std::int64_t parsed = -1;
+      const auto [end, error] = std::from_chars(source.data(), source.data() + source.size(), parsed);
+      check(error == std::errc() && parsed >= 0 && static_cast<std::size_t>(parsed) < below,
+            "a tensor has an invalid list of parts");
+      source.remove_prefix(static_cast<std::size_t>(end - source.data()));
+      return parsed;
+    };
+    for (;;) {
+      Range next{number(), 0};
+      next.end = next.begin + 1;
+      if (source.starts_with('-')) {
+        source.remove_prefix(1);
+        next.end = number() + 1;
+      }
+      check(next.begin < next.end && (out.empty() || next.begin >= out.back().end),
+            "a tensor has an invalid list of parts");
+      out.push_back(next);
+      if (source.empty()) return out;
+      check(source.starts_with(','), "a tensor has an invalid list of parts");
+      source.remove_prefix(1);
+    }
+  }
+
+  StoredTensor stored_tensor(const Json& json, const Manifest& manifest) const {
+    const std::vector<StoredFile>& files = manifest.files;
     StoredTensor out{.name = value<std::string>(json, "name"),
                      .kind = value<std::string>(json, "kind"),
                      .shape = value<Shape>(json, "shape")};
@@ -152,6 +204,10 @@ class Parser {
     check(dtype && files::bits(*dtype) % 8 == 0, out.name, ": unknown dtype");
     out.dtype = *dtype;
     const std::int64_t elements = number_of_elements(out.shape);
+    if (!manifest.parts.empty()) {
+      out.parts = ranges(value<std::string>(json, "parts"), manifest.parts.size());
+      return out;
+    }
     std::int64_t covered = 0;
     for (const Json& entry : member(json, "slices")) {
       check(entry.is_array() && entry.size() == 4, out.name, ": a slice is not [box, file, offset, xxh3]");
@@ -210,11 +266,18 @@ std::string to_json(const Manifest& manifest) {
     out += text(&file == &manifest.files.front() ? "\n" : ",\n", "  {\"name\": ", json_string(file.name),
                 ", \"bytes\": ", file.bytes, ", \"header_bytes\": ", file.header_bytes, ", \"header_xxh3\": \"",
                 str(file.header_hash), "\"}");
-  out += "\n ],\n \"tensors\": [";
+  out += "\n ]";
+  if (!manifest.parts.empty()) out += text(",\n \"parts\": ", Json(manifest.parts).dump());
+  out += ",\n \"tensors\": [";
   for (const StoredTensor& tensor : manifest.tensors) {
     out += text(&tensor == &manifest.tensors.front() ? "\n" : ",\n", "  {\"name\": ", json_string(tensor.name),
                 ", \"kind\": ", json_string(tensor.kind), ", \"dtype\": \"", files::name(tensor.dtype),
-                "\", \"shape\": ", Json(tensor.shape).dump(), ", \"slices\": [");
+                "\", \"shape\": ", Json(tensor.shape).dump());
+    if (!manifest.parts.empty()) {
+      out += text(", \"parts\": \"", ranges_text(tensor.parts), "\"}");
+      continue;
+    }
+    out += ", \"slices\": [";
     for (const StoredSlice& slice : tensor.slices)
       out += text(&slice == &tensor.slices.front() ? "" : ", ", "[\"", box_text(slice.box), "\", ", slice.file, ", ",
                   slice.offset, ", \"", str(slice.hash), "\"]");
@@ -260,7 +323,12 @@ Manifest parse_manifest(std::string_view json, const std::string& shown) {
   }
 }
 
-Manifest parse_shard(std::string_view json, const std::string& shown) { return parse(json, shown, false); }
+Manifest parse_part(std::string_view json, const std::string& shown) { return parse(json, shown, false); }
+
+Range files_of_part(const Manifest& manifest, std::size_t part) {
+  return {part == 0 ? 0 : static_cast<std::int64_t>(manifest.parts[part - 1]) + 1,
+          static_cast<std::int64_t>(manifest.parts[part])};
+}
 
 const StoredTensor* find(const Manifest& manifest, std::string_view name, std::string_view kind) {
   const auto key = [](const StoredTensor& tensor) {
@@ -274,6 +342,10 @@ std::uint64_t bytes_of(const StoredTensor& tensor, const Box& box) {
   auto elements = std::uint64_t{1};
   for (const Range& side : box) elements *= static_cast<std::uint64_t>(side.size());
   return elements * static_cast<std::uint64_t>(files::bits(tensor.dtype)) / 8;
+}
+
+std::uint64_t bytes_of(const StoredTensor& tensor) {
+  return static_cast<std::uint64_t>(numel(tensor.shape)) * static_cast<std::uint64_t>(files::bits(tensor.dtype)) / 8;
 }
 
 std::uint64_t total_bytes(const Manifest& manifest) {

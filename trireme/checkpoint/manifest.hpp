@@ -13,7 +13,7 @@
 
 namespace trireme::checkpoint {
 
-inline constexpr int kVersion = 1;
+inline constexpr int kVersion = 2;  // 1: without parts, the slices are in the manifest
 inline constexpr const char* kManifestName = "checkpoint_metadata.json";
 inline constexpr std::string_view kManifestBegin = "{\"xxh3\": \"";     // nanotron's file of this name begins otherwise
 inline constexpr std::size_t kMaxManifestBytes = std::size_t{1} << 27;  // a slice takes about 70: a million of them
@@ -30,15 +30,24 @@ struct StoredSlice {
 /// A full tensor. Its slices cover every element exactly once.
 struct StoredTensor {
   std::string name;  // of the parameter: "layers.3.attention.qkv.weight"
-  std::string kind;  // kWeight, an optimizer's state ("exp_avg"), kModel or kRandom
+  std::string kind;  // kWeight, an optimizer's state ("exp_avg"), kModel, kRandom or kFp8History
   files::SafetensorsDtype dtype = files::SafetensorsDtype::F32;
   Shape shape;
-  std::vector<StoredSlice> slices{};
+  std::vector<Range> parts{};         // indices in Manifest::parts: those with slices of it
+  std::vector<StoredSlice> slices{};  // of the parts that were read; in version 1 of the manifest
   bool operator==(const StoredTensor&) const = default;
 };
 inline constexpr const char* kWeight = "weight";  // in the precision of the optimizer: the master, if there is one
 inline constexpr const char* kModel = "model";    // in the precision of the model; only in nanotron's layout
-inline constexpr const char* kRandom = "random";  // the state of a rank's generator; the name is "rank-3/cpu"
+// Of a rank itself, named "rank-3": its generators, and what scales in fp8 follow from. Another layout has no use for
+// them.
+inline constexpr const char* kRandom = "random";
+inline constexpr const char* kFp8History = "fp8_history";
+inline bool is_of_rank(std::string_view kind) { return kind == kRandom || kind == kFp8History; }
+
+// Of checkpoints of a module (module/module_checkpoint.hpp) alone:
+inline constexpr const char* kBuffer = "buffer";    // its value, as a weight's
+inline constexpr const char* kArchive = "archive";  // the bytes of an optimizer whose states have no names
 
 /// A file of the folder. Slices cover it except for `header_bytes` bytes, which, one after the other, have this hash: a
 /// header, or what a .pt file has between its tensors. For a small file (config.json) that is the whole file.
@@ -68,6 +77,11 @@ struct TrainingState {
   bool operator==(const TrainingState&) const = default;
 };
 
+// Note [Parts of a manifest]
+// Ten thousand ranks write millions of slices. So each rank lists its own in a file next to its tensors,
+// rank_part_name(), which is a Manifest of only these files, and the manifest itself says which parts have slices of a
+// tensor. A rank that loads reads the parts that it needs. In `files`, the files of a part come before the part, and
+// after the part before it; small files come last.
 struct Manifest {
   std::string id;       // 32 hexadecimal digits, new for each save; also in the metadata of every rank's file
   std::string program;  // "trireme 0.1.0"
@@ -76,22 +90,28 @@ struct Manifest {
   std::map<std::string, std::string> config{};   // every key of the config with its value, as in a config file
   TrainingState training{};
   std::vector<StoredFile> files{};
+  std::vector<std::size_t> parts{};     // indices in `files`
   std::vector<StoredTensor> tensors{};  // sorted by name, then kind
   bool operator==(const Manifest&) const = default;
 };
 
-/// The file's text: one JSON object {"xxh3": hash of the text of "checkpoint", "checkpoint": {...}}.
+/// The file's text: one JSON object {"xxh3": hash of the text of "checkpoint", "checkpoint": {...}}. Slices are in the
+/// text of a manifest without parts.
 std::string to_json(const Manifest& manifest);
 
 /// CheckpointError names the rule that the text violates: hash, version, syntax, types, a file name that is not a base
 /// name (SecurityError), a slice outside of its tensor or file, slices that do not cover their tensor.
 /// `shown`: the name for messages.
 Manifest parse_manifest(std::string_view json, const std::string& shown);
-/// The same for the manifest of one rank's file: slices need not cover their tensors.
-Manifest parse_shard(std::string_view json, const std::string& shown);
+/// The same for a part of it: slices need not cover their tensors.
+Manifest parse_part(std::string_view json, const std::string& shown);
+
+/// The files of a part: indices in Manifest::files.
+Range files_of_part(const Manifest& manifest, std::size_t part);
 
 const StoredTensor* find(const Manifest& manifest, std::string_view name, std::string_view kind);
 std::uint64_t bytes_of(const StoredTensor& tensor, const Box& box);
+std::uint64_t bytes_of(const StoredTensor& tensor);
 std::uint64_t total_bytes(const Manifest& manifest);  // of all files
 
 }  // namespace trireme::checkpoint

@@ -34,13 +34,13 @@ TEST(Manifest, IsReadBackAsItWasWritten) {
   manifest.training.loss_window = {0.1, -1e300};
   manifest.config["strange \"key\""] = "\n\u00e9";
   EXPECT_EQ(parse_manifest(to_json(manifest), "x"), manifest);
-  EXPECT_EQ(manifest_refusal("\"version\": 1", "\"version\": 1"), "no error");
+  EXPECT_EQ(manifest_refusal("\"version\": 2", "\"version\": 1"), "no error");
 }
 
 TEST(Manifest, EveryErrorIsOfACheckpoint) {
-  EXPECT_THAT(manifest_refusal("\"version\": 1", "\"version\": 2"),
-              AllOf(HasSubstr("x: a checkpoint of version 2"), HasSubstr("trireme test")));
-  EXPECT_THAT(manifest_refusal("\"version\": 1", "\"version\": 2, \"x\": {"), HasSubstr("x: "));
+  EXPECT_THAT(manifest_refusal("\"version\": 2", "\"version\": 3"),
+              AllOf(HasSubstr("x: a checkpoint of version 3"), HasSubstr("trireme test")));
+  EXPECT_THAT(manifest_refusal("\"version\": 2", "\"version\": 3, \"x\": {"), HasSubstr("x: "));
   EXPECT_THAT(manifest_refusal("\"program\": \"trireme test\"", "\"program\": 5"),
               HasSubstr("\"program\" has a value"));
   EXPECT_THAT(manifest_refusal("[8,6]", "[8,-6]"), HasSubstr("a size is negative"));
@@ -55,7 +55,7 @@ TEST(Manifest, EveryErrorIsOfACheckpoint) {
 
 TEST(Manifest, AnotherVersionIsToldEvenIfItsProgramIsNotAText) {
   std::string json = changed_manifest("\"program\": \"trireme test\"", "\"program\": 5");
-  json.replace(json.find("\"version\": 1"), 12, "\"version\": 2");
+  json.replace(json.find("\"version\": 2"), 12, "\"version\": 3");
   const std::size_t begin = json.find("\"checkpoint\": ") + 14;
   const std::string body = json.substr(begin, json.size() - begin - 2);
   json.replace(10, 32, str(files::xxh3(std::as_bytes(std::span(body)))));

@@ -18,7 +18,7 @@ namespace {
 std::vector<const StoredTensor*> tensors_named(const Manifest& manifest, const std::string& name) {
   std::vector<const StoredTensor*> out;
   for (const StoredTensor& tensor : std::ranges::equal_range(manifest.tensors, name, {}, &StoredTensor::name))
-    if (tensor.kind != kRandom) out.push_back(&tensor);
+    if (!is_of_rank(tensor.kind)) out.push_back(&tensor);
   return out;
 }
 

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <numeric>
 #include <set>
+#include <thread>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -29,14 +31,41 @@ constexpr const char* kFix = "\n  fix: fetch the files again from where they cam
 constexpr const char* kLinkFix =
     "\n  fix: put the file itself there; do not use a checkpoint that you did not make yourself";
 
+constexpr const char* kStorageFix =
+    "\n  fix: check the disk or the network that the folder is on; then start again: nothing was changed";
+
+/// Until it can be read. A moment later a network, or a disk, may have recovered.
+template <class F>
+auto with_retries(const F& body) {
+  for (const int wait_ms : {100, 500, 2000}) try {
+      return body();
+    } catch (const files::ReadFailed&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(wait_ms));
+    }
+  return body();
+}
+
+std::string first_line(const std::string& what) { return what.substr(0, what.find('\n')); }
+
 /// files/ calls the same faults DataError: there they are in token files.
 template <class F>
 auto as_checkpoint_error(const F& body) {
   try {
-    return body();
+    return with_retries(body);
+  } catch (const files::ReadFailed& error) {
+    throw StorageError(text(first_line(error.what()), ", several times", kStorageFix));
   } catch (const DataError& error) {
     throw CheckpointError(error.what());
   }
+}
+
+/// For a file of a checkpoint that could not be opened: whether it is missing, which is a fault, or cannot be read.
+[[noreturn]] void throw_not_opened(const std::string& shown, int error) {
+  require<SecurityError>(error != ELOOP, shown, ": is a symlink", kLinkFix);
+  require<CheckpointError>(error != ENOENT && error != ENOTDIR, shown, ": is missing", kFix);
+  require<StorageError>(error != EACCES && error != EPERM, shown, ": cannot be opened: ", errno_text(error),
+                        "\n  fix: make it readable for this user");
+  throw files::ReadFailed(text(shown, ": cannot be opened: ", errno_text(error)));
 }
 
 OwnedFd opened_folder(const std::filesystem::path& checkpoint, const std::string& shown) {
@@ -46,10 +75,34 @@ OwnedFd opened_folder(const std::filesystem::path& checkpoint, const std::string
   require<SecurityError>(!S_ISLNK(facts.st_mode), shown,
                          " is a symlink, which may lead anywhere\n  fix: name the folder", " that it leads to");
   require<CheckpointError>(S_ISDIR(facts.st_mode), shown, " is not a folder\n  fix: name the folder of a checkpoint");
-  OwnedFd fd(::open(checkpoint.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  require<CheckpointError>(static_cast<bool>(fd), shown, ": cannot be opened: ", errno_text(errno),
-                           "\n  fix: make it readable for this user");
-  return fd;
+  return as_checkpoint_error([&] {
+    OwnedFd fd(::open(checkpoint.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!fd) throw_not_opened(shown, errno);
+    return fd;
+  });
+}
+
+/// A folder's path, also of one that ends with a slash.
+std::filesystem::path without_slash(const std::filesystem::path& checkpoint) {
+  return checkpoint.has_filename() ? checkpoint : checkpoint.parent_path();
+}
+
+Manifest read_manifest(int folder, const std::string& folder_shown) {
+  const std::string shown = text(folder_shown, "/", kManifestName);
+  return as_checkpoint_error([&] {
+    const int fd = files::open_beneath(folder, kManifestName);
+    const int error = errno;
+    require<CheckpointError>(fd >= 0 || error != ENOENT, folder_shown, " is not a checkpoint: it has no ",
+                             kManifestName,
+                             ", which is written last\n  fix: use an earlier checkpoint; this one was not completed");
+    if (fd < 0) throw_not_opened(shown, error);
+    const files::RandomReader file(fd, shown);
+    require<CheckpointError>(file.size() <= kMaxManifestBytes, shown, ": ", file.size(), " bytes; at most ",
+                             kMaxManifestBytes, kFix);
+    std::string json(static_cast<std::size_t>(file.size()), '\0');
+    file.read(0, std::as_writable_bytes(std::span(json)));
+    return parse_manifest(json, shown);
+  });
 }
 
 /// Reads [offset, offset + size) in parts, each given to `take`, and returns the hash.
@@ -113,15 +166,16 @@ std::string rank_file_name(int rank) {
 }
 
 bool is_rank_file(std::string_view name) {
-  constexpr std::string_view kBegin = "rank-", kEnd = ".safetensors";
-  if (!name.starts_with(kBegin) || !name.ends_with(kEnd) || name.size() <= kBegin.size() + kEnd.size()) return false;
-  const std::string_view digits = name.substr(kBegin.size(), name.size() - kBegin.size() - kEnd.size());
-  return digits.find_first_not_of("0123456789") == std::string_view::npos;
+  constexpr std::string_view kBegin = "rank-";
+  if (!name.starts_with(kBegin)) return false;
+  const std::string_view rest = name.substr(kBegin.size());
+  const std::size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
+  return digits > 0 && (rest.substr(digits) == ".safetensors" || rest.substr(digits) == ".json");
 }
 
 struct Reader::Faults {
   std::vector<std::string> lines{};
-  bool security = false;
+  bool security = false, storage = false;
 
   template <class... Parts>
   void add(const Parts&... parts) {
@@ -129,13 +183,15 @@ struct Reader::Faults {
   }
 };
 
-Reader::Reader(const std::filesystem::path& checkpoint) {
+Manifest manifest_in(const std::filesystem::path& checkpoint) {
+  const std::filesystem::path path = without_slash(checkpoint);
+  return read_manifest(opened_folder(path, path.string()).get(), path.string());
+}
+
+Reader::Reader(const std::filesystem::path& checkpoint, ReadProgress progress) : progress_(std::move(progress)) {
   Faults faults;
   check_all(checkpoint, faults);
-  if (faults.lines.empty()) return;
-  std::string message = text(shown_, ": ", faults.lines.size(), faults.lines.size() == 1 ? " fault" : " faults");
-  for (const std::string& line : faults.lines) message += "\n  " + line;
-  throw CheckpointError(message + kFix);
+  throw_faults(faults);
 }
 
 Reader::Reader(const std::filesystem::path& checkpoint, std::vector<std::string>& faults) {
@@ -144,82 +200,166 @@ Reader::Reader(const std::filesystem::path& checkpoint, std::vector<std::string>
   faults.insert(faults.end(), found.lines.begin(), found.lines.end());
 }
 
-void Reader::check_all(const std::filesystem::path& checkpoint, Faults& faults) {
-  const std::filesystem::path path = checkpoint.has_filename() ? checkpoint : checkpoint.parent_path();
+Reader::Reader(const std::filesystem::path& checkpoint, Manifest manifest, const Wanted& wanted, ReadProgress progress)
+    : progress_(std::move(progress)) {
+  open_folder(checkpoint);
+  use(std::move(manifest));
+  Faults faults;
+  std::vector<const StoredTensor*> needed;
+  std::set<std::int64_t> parts;
+  for (const StoredTensor& tensor : manifest_.tensors) {
+    if (!wanted(tensor.name, tensor.kind)) continue;
+    needed.push_back(&tensor);
+    for (const Range& range : tensor.parts)
+      for (std::int64_t part = range.begin; part < range.end; ++part) parts.insert(part);
+  }
+  for (const std::int64_t part : parts) read_part(static_cast<std::size_t>(part), faults);
+  check_slices(faults);
+  std::set<std::size_t> files;
+  for (const StoredTensor* tensor : needed) {
+    check_complete(*tensor, faults);
+    for (const StoredSlice& slice : tensor->slices) files.insert(slice.file);
+  }
+  for (const std::size_t file : files) check_file(file, faults);
+  throw_faults(faults);
+}
+
+void Reader::throw_faults(const Faults& faults) const {
+  if (faults.lines.empty()) return;
+  std::string message = text(shown_, ": ", faults.lines.size(), faults.lines.size() == 1 ? " fault" : " faults");
+  if (faults.security) message = shown_ + ": symlinks are not followed";
+  for (const std::string& line : faults.lines) message += "\n  " + line;
+  require<SecurityError>(!faults.security, message, kLinkFix);
+  require<StorageError>(!faults.storage, message, kStorageFix);
+  throw CheckpointError(message + kFix);
+}
+
+std::filesystem::path Reader::open_folder(const std::filesystem::path& checkpoint) {
+  const std::filesystem::path path = without_slash(checkpoint);
   shown_ = path.string();
   folder_ = opened_folder(path, shown_);
-  read_manifest();
+  return path;
+}
+
+void Reader::use(Manifest manifest) {
+  manifest_ = std::move(manifest);
+  stamps_.resize(manifest_.files.size());
+  headers_.resize(manifest_.files.size());
+  has_slices_.assign(manifest_.files.size(), manifest_.parts.empty());  // version 1 lists all slices itself
+}
+
+void Reader::check_all(const std::filesystem::path& checkpoint, Faults& faults) {
+  const std::filesystem::path path = open_folder(checkpoint);
+  use(read_manifest(folder_.get(), shown_));
   const std::optional<std::int64_t> step = step_in_name(path.filename().string());
   if (step && *step != manifest_.training.step)
     faults.add(kManifestName, ": is of step ", manifest_.training.step, ", not ", *step);
+  bool all_parts = true;
+  for (std::size_t part = 0; part < manifest_.parts.size(); ++part) all_parts = read_part(part, faults) && all_parts;
   check_slices(faults);
-  for (const StoredFile& file : manifest_.files) check_file(file, faults);
+  for (const StoredTensor& tensor : manifest_.tensors)
+    if (all_parts) check_complete(tensor, faults);
+  for (std::size_t file = 0; file < manifest_.files.size(); ++file)
+    if (!std::ranges::binary_search(manifest_.parts, file)) check_file(file, faults);
   check_extra_files(path, faults);
-  if (!faults.security) return;
-  std::string message = shown_ + ": symlinks are not followed";
-  for (const std::string& line : faults.lines) message += "\n  " + line;
-  throw SecurityError(message + kLinkFix);
+  if (faults.security) throw_faults(faults);
+}
+
+/// Adds the slices of a part to the tensors. Returns false, with the fault, if it cannot be used.
+bool Reader::read_part(std::size_t part, Faults& faults) {
+  const std::size_t index = manifest_.parts[part];
+  const std::string& name = manifest_.files[index].name;
+  has_slices_[index] = true;
+  headers_[index] = {{0, manifest_.files[index].bytes}};
+  if (!check_file(index, faults)) return false;
+  const Range files = files_of_part(manifest_, part);
+  const auto first = static_cast<std::size_t>(files.begin);
+  Manifest read;
+  try {
+    read = parse_part(small_file(name), name);
+    require<CheckpointError>(read.id == manifest_.id, name, ": is of another checkpoint (", files::shown_name(read.id),
+                             ", not ", manifest_.id, ")");
+    require<CheckpointError>(
+        std::ranges::equal(read.files,
+                           std::span(manifest_.files).subspan(first, static_cast<std::size_t>(files.size()))),
+        name, ": lists different files than the manifest");
+    for (const StoredTensor& tensor : read.tensors) {
+      const StoredTensor* whole = find(manifest_, tensor.name, tensor.kind);
+      const auto has_part = [&](const Range& range) {
+        return range.begin <= static_cast<std::int64_t>(part) && static_cast<std::int64_t>(part) < range.end;
+      };
+      require<CheckpointError>(whole != nullptr && whole->shape == tensor.shape && whole->dtype == tensor.dtype &&
+                                   std::ranges::any_of(whole->parts, has_part),
+                               name, ": ", files::shown_name(tensor.name), " ", files::shown_name(tensor.kind),
+                               " does not match the tensor in the manifest");
+    }
+  } catch (const CheckpointError& error) {
+    faults.lines.push_back(first_line(error.what()));
+    return false;
+  }
+  for (StoredTensor& tensor : read.tensors) {
+    const auto at = static_cast<std::size_t>(find(manifest_, tensor.name, tensor.kind) - manifest_.tensors.data());
+    StoredTensor& whole = manifest_.tensors[at];
+    for (StoredSlice& slice : tensor.slices) {
+      slice.file += first;
+      whole.slices.push_back(std::move(slice));
+    }
+  }
+  for (std::size_t file = first; file < index; ++file) has_slices_[file] = true;
+  return true;
+}
+
+void Reader::check_complete(const StoredTensor& tensor, Faults& faults) const {
+  std::uint64_t bytes = 0;
+  for (const StoredSlice& slice : tensor.slices) bytes += bytes_of(tensor, slice.box);
+  const std::uint64_t whole = bytes_of(tensor);
+  if (bytes != whole)
+    faults.add(kManifestName, ": ", files::shown_name(tensor.name), " ", files::shown_name(tensor.kind),
+               ": the slices have ", bytes, " bytes, the tensor ", whole);
 }
 
 files::RandomReader Reader::opened(const StoredFile& file) const {
   const std::string shown = text(shown_, "/", file.name);
   const int fd = files::open_path_beneath(folder_.get(), file.name);
-  const int error = errno;
-  require<SecurityError>(fd >= 0 || error != ELOOP, shown, ": is a symlink", kLinkFix);
-  require<CheckpointError>(fd >= 0, shown, ": cannot be opened: ", errno_text(error), kFix);
-  files::RandomReader reader = as_checkpoint_error([&] { return files::RandomReader(fd, shown); });
+  if (fd < 0) throw_not_opened(shown, errno);
+  files::RandomReader reader(fd, shown);
   const auto index = static_cast<std::size_t>(&file - manifest_.files.data());
   require<CheckpointError>(reader.stamp() == stamps_.at(index), shown,
                            ": was changed since the checkpoint was opened: it had ", stamps_[index].size,
-                           " bytes and has ", reader.size(), "\n  fix: start again, when nobody writes to it");
+                           " bytes and has ", reader.size(), "\n  fix: start again when nothing writes to it");
   return reader;
 }
 
-void Reader::read_manifest() {
-  const std::string shown = text(shown_, "/", kManifestName);
-  const int fd = files::open_beneath(folder_.get(), kManifestName);
-  const int error = errno;
-  require<SecurityError>(fd >= 0 || error != ELOOP, shown, ": is a symlink", kLinkFix);
-  require<CheckpointError>(fd >= 0 || error != ENOENT, shown_, " is not a checkpoint: it has no ", kManifestName,
-                           ", which is written last\n  fix: use an earlier checkpoint; this one was not completed");
-  require<CheckpointError>(fd >= 0, shown, ": cannot be opened: ", errno_text(error),
-                           "\n  fix: make it readable for this user");
-  std::string json;
-  as_checkpoint_error([&] {
-    const files::RandomReader file(fd, shown);
-    require<CheckpointError>(file.size() <= kMaxManifestBytes, shown, ": ", file.size(), " bytes; at most ",
-                             kMaxManifestBytes, kFix);
-    json.resize(static_cast<std::size_t>(file.size()));
-    file.read(0, std::as_writable_bytes(std::span(json)));
-  });
-  manifest_ = parse_manifest(json, shown);
-  stamps_.resize(manifest_.files.size());
-}
-
-void Reader::check_file(const StoredFile& file, Faults& faults) {
-  const int fd = files::open_path_beneath(folder_.get(), file.name);
-  if (fd < 0) {
-    faults.security = faults.security || errno == ELOOP;
-    faults.add(file.name, ": ", errno == ENOENT ? "is missing" : errno == ELOOP ? "is a symlink" : errno_text(errno));
-    return;
-  }
+/// Size and header; returns whether there is no fault.
+bool Reader::check_file(std::size_t index, Faults& faults) {
+  const StoredFile& file = manifest_.files[index];
+  const std::size_t before = faults.lines.size();
   try {
-    const files::RandomReader reader(fd, file.name);
-    if (reader.size() == file.bytes) stamps_[static_cast<std::size_t>(&file - manifest_.files.data())] = reader.stamp();
-    const auto& header = headers_[static_cast<std::size_t>(&file - manifest_.files.data())];
-    const bool right = hash_of(reader, header) == file.header_hash;
-    const std::string id = right || !is_rank_file(file.name) ? "" : id_in(reader);
-    if (!id.empty() && id != manifest_.id)
-      faults.add(file.name, ": is of another checkpoint (", files::shown_name(id), ", not ", manifest_.id, ")");
-    else if (reader.size() != file.bytes)
-      faults.add(file.name, ": has ", reader.size(), " bytes, not ", file.bytes);
-    else if (!right)
-      faults.add(file.name, ": the ", file.header_bytes, " bytes that are in no tensor do not have the hash ",
-                 str(file.header_hash));
-  } catch (const DataError& error) {
-    const std::string what = error.what();
-    faults.lines.push_back(what.substr(0, what.find('\n')));
+    with_retries([&] {
+      const int fd = files::open_path_beneath(folder_.get(), file.name);
+      if (fd < 0) throw_not_opened(file.name, errno);
+      const files::RandomReader reader(fd, file.name);
+      if (reader.size() == file.bytes) stamps_[index] = reader.stamp();
+      const bool right = !has_slices_[index] || hash_of(reader, headers_[index]) == file.header_hash;
+      // The id is in the header: without the slices nobody knows where that ends.
+      const bool asks_for_id = is_rank_file(file.name) && (!right || !has_slices_[index]);
+      const std::string id = asks_for_id ? id_in(reader) : "";
+      if (!id.empty() && id != manifest_.id)
+        faults.add(file.name, ": is of another checkpoint (", files::shown_name(id), ", not ", manifest_.id, ")");
+      else if (reader.size() != file.bytes)
+        faults.add(file.name, ": has ", reader.size(), " bytes, not ", file.bytes);
+      else if (!right)
+        faults.add(file.name, ": the ", file.header_bytes, " bytes that are in no tensor do not have the hash ",
+                   str(file.header_hash));
+    });
+  } catch (const Error& error) {
+    faults.lines.push_back(first_line(error.what()));
+    faults.security = faults.security || error.exit_code() == ExitCode::security;
+    faults.storage = faults.storage || error.exit_code() == ExitCode::storage ||
+                     dynamic_cast<const files::ReadFailed*>(&error) != nullptr;
   }
+  add_progress();
+  return faults.lines.size() == before;
 }
 
 /// In the folder of the checkpoint the files of ranks; in the folders below it, as far as the manifest uses them, what
@@ -256,9 +396,10 @@ void Reader::check_extra_files(const std::filesystem::path& checkpoint, Faults& 
 
 void Reader::check_slices(Faults& faults) {
   std::vector<std::vector<ByteRange>> slices(manifest_.files.size());
+  std::set<std::string_view> names;
   for (std::size_t i = 0; i < manifest_.files.size(); ++i) {
     const StoredFile& file = manifest_.files[i];
-    if (std::ranges::count(manifest_.files, file.name, &StoredFile::name) != 1 || file.name == kManifestName)
+    if (!names.insert(file.name).second || file.name == kManifestName)
       faults.add(file.name, ": the manifest lists it twice, or lists itself");
   }
   for (const StoredTensor& tensor : manifest_.tensors) {
@@ -269,9 +410,12 @@ void Reader::check_slices(Faults& faults) {
     for (const StoredSlice& slice : tensor.slices)
       slices[slice.file].push_back({slice.offset, slice.offset + bytes_of(tensor, slice.box)});
   }
-  headers_.resize(manifest_.files.size());
   for (std::size_t i = 0; i < manifest_.files.size(); ++i) {
     const StoredFile& file = manifest_.files[i];
+    const bool is_part = std::ranges::binary_search(manifest_.parts, i);
+    const bool is_small = !manifest_.parts.empty() && i > manifest_.parts.back();
+    if (is_small) has_slices_[i] = true;  // it has none
+    if (is_part || !has_slices_[i]) continue;
     std::ranges::sort(slices[i], {}, &ByteRange::begin);
     std::uint64_t at = 0, outside = 0;
     slices[i].push_back({file.bytes, file.bytes});
@@ -301,10 +445,12 @@ files::Xxh3 Reader::read_bytes(const StoredFile& file, std::uint64_t offset, std
       if (!reader.read_direct(offset + done, part, scratch)) break;
       stream.add(part);
       done += part.size();
+      add_progress();
     }
     if (done == out.size()) return stream.result();
   }
   return read_hashed(reader, offset, out.size(), [&](std::uint64_t done, std::size_t part) {
+    add_progress();
     return out.subspan(static_cast<std::size_t>(done), part);
   });
 }

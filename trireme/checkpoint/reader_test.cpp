@@ -34,7 +34,12 @@ TEST(CheckpointReader, GivesBackEverySliceAndEveryBox) {
   const SavedExample saved;
   const Reader reader(saved.path);
   const ExampleFiles wanted = example_files({.step = 10, .number = 10});
-  EXPECT_EQ(reader.manifest().tensors, wanted.manifest.tensors);
+  std::vector<StoredTensor> tensors = reader.manifest().tensors;
+  for (StoredTensor& tensor : tensors) {
+    tensor.parts.clear();
+    for (StoredSlice& slice : tensor.slices) slice.file /= 2;  // each file is followed by its part
+  }
+  EXPECT_TRUE(tensors == wanted.manifest.tensors);
   EXPECT_EQ(reader.small_file("config.json"), "{\"step\": 10}\n");
   EXPECT_EQ(reader.shown(), saved.path.string());
 
@@ -42,7 +47,7 @@ TEST(CheckpointReader, GivesBackEverySliceAndEveryBox) {
   std::vector<std::uint32_t> full(32 * 24), part;
   reader.read(tensor, {{0, 32}, {0, 24}}, std::as_writable_bytes(std::span(full)));
   for (const StoredSlice& slice : tensor.slices) {  // the full tensor has each slice in its place
-    const std::string& file = wanted.ranks[slice.file].second;
+    const std::string& file = wanted.ranks[slice.file / 2].second;
     std::size_t at = slice.offset;
     for (std::int64_t row = slice.box[0].begin; row < slice.box[0].end; ++row)
       for (std::int64_t column = slice.box[1].begin; column < slice.box[1].end; ++column, at += 4)
@@ -159,7 +164,7 @@ TEST(CheckpointReader, AFileThatChangesIsAnError) {
       message_of<CheckpointError>([&] { whole_checkpoint(reader); }),
       AllOf(HasSubstr("rank-00000.safetensors: was changed since the checkpoint was opened"), HasSubstr("200")));
   std::filesystem::remove(file);
-  EXPECT_THAT(message_of<CheckpointError>([&] { whole_checkpoint(reader); }), HasSubstr("cannot be opened"));
+  EXPECT_THAT(message_of<CheckpointError>([&] { whole_checkpoint(reader); }), HasSubstr("is missing"));
 }
 
 TEST(CheckpointReader, ALyingManifestIsRefused) {

@@ -6,6 +6,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/sha256.hpp"
 #include "trireme/checkpoint/commit.hpp"
+#include "trireme/checkpoint/manifest_parts.hpp"
 #include "trireme/checkpoint/model_source.hpp"
 #include "trireme/checkpoint/nanotron_format.hpp"
 #include "trireme/checkpoint/rank_slices.hpp"
@@ -28,11 +29,11 @@ bool is_usable(const stdfs::path& out, std::int64_t step) {
   std::error_code error;
   const stdfs::path above = stdfs::absolute(out).parent_path();
   require<ConfigError>(stdfs::is_directory(above, error), "-o ", out.string(), ": there is no folder ", above.string(),
-                       "\n  fix: make it first");
+                       "\n  fix: create it first");
   const stdfs::file_status status = stdfs::symlink_status(out, error);
   const bool is_there = stdfs::exists(status);
   require<ConfigError>(!is_there || (stdfs::is_directory(status) && stdfs::is_empty(out, error)), "-o ", out.string(),
-                       ": is there already and not an empty folder: nothing is overwritten",
+                       ": already exists and is not an empty folder: nothing is overwritten",
                        "\n  fix: write to another folder, or remove this one");
   return is_there;
 }
@@ -63,18 +64,16 @@ class Reshaper {
            files::Fs& fs)
       : source_(source), slices_(slices), target_(target), options_(options), fs_(fs) {
     for (const StoredTensor& tensor : source.manifest().tensors)
-      if (tensor.kind != kModel && (tensor.kind != kRandom || slices.keeps_random()))
-        of_ += bytes_of(tensor, whole_box(tensor.shape));
+      if (tensor.kind != kModel && (!is_of_rank(tensor.kind) || (tensor.kind == kRandom && slices.keeps_random())))
+        of_ += bytes_of(tensor);
   }
 
-  std::vector<Manifest> write_ranks() {
-    std::vector<Manifest> shards;
-    for (int rank = 0; rank < slices_.world(); ++rank) shards.push_back(write_rank(rank));
-    return shards;
+  void write_ranks() {
+    for (int rank = 0; rank < slices_.world(); ++rank) write_rank(rank);
   }
 
  private:
-  Manifest write_rank(int rank) {
+  void write_rank(int rank) {
     const std::vector<PlannedSlice> plan = slices_.of_rank(rank);
     const std::string header = rank_file_header(plan, target_.id);
     ShardWriter writer(fs_, pool_, target_, rank_file_name(rank));
@@ -88,7 +87,7 @@ class Reshaper {
       options_.progress(done_ += buffer_.size(), of_);
     }
     writer.end();
-    return writer.finish();
+    write_part(fs_, target_, rank, writer.finish());
   }
 
   const Reader& source_;
@@ -130,7 +129,8 @@ Reshaped reshape(const Reader& source, const stdfs::path& out, const ReshapeOpti
   Manifest manifest = new_manifest(old, loaded.config, slices.grid(), options);
   const SaveTarget target{.folder = folder, .step = old.training.step, .id = manifest.id};
   try {
-    merge_shards(manifest, Reshaper(source, slices, target, options, fs).write_ranks());
+    Reshaper(source, slices, target, options, fs).write_ranks();
+    collect_parts(manifest, target, slices.world());
     commit(fs, target, manifest, small_files_of(source));
   } catch (...) {
     abandon(fs, target);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 #include <map>
 #include <new>
 #include <utility>
@@ -216,41 +215,6 @@ Manifest ShardWriter::finish() {
     shard.tensors[place->second].slices.push_back({.box = slice.box, .file = 0, .offset = offset, .hash = hashes_[i]});
   }
   return shard;
-}
-
-void add_shard(Manifest& shard, const Manifest& part) {
-  const std::size_t first = shard.files.size();
-  shard.files.insert(shard.files.end(), part.files.begin(), part.files.end());
-  for (StoredTensor tensor : part.tensors) {
-    for (StoredSlice& slice : tensor.slices) slice.file += first;
-    shard.tensors.push_back(std::move(tensor));
-  }
-}
-
-void merge_shards(Manifest& manifest, const std::vector<Manifest>& shards) {
-  Manifest all;
-  for (const Manifest& shard : shards) add_shard(all, shard);
-  manifest.files = std::move(all.files);
-  std::map<std::pair<std::string, std::string>, StoredTensor> tensors;
-  for (StoredTensor& part : all.tensors) {
-    StoredTensor& whole =
-        tensors
-            .try_emplace({part.name, part.kind},
-                         StoredTensor{.name = part.name, .kind = part.kind, .dtype = part.dtype, .shape = part.shape})
-            .first->second;
-    require(whole.shape == part.shape && whole.dtype == part.dtype, part.name, " ", part.kind, ": ",
-            tuple_text(part.shape), " ", files::name(part.dtype), " on one rank, ", tuple_text(whole.shape), " ",
-            files::name(whole.dtype), " on another");
-    std::ranges::move(part.slices, std::back_inserter(whole.slices));
-  }
-  for (auto& [key, tensor] : tensors) {
-    std::uint64_t bytes = 0;
-    for (const StoredSlice& slice : tensor.slices) bytes += bytes_of(tensor, slice.box);
-    const std::uint64_t whole =
-        static_cast<std::uint64_t>(numel(tensor.shape)) * static_cast<std::uint64_t>(files::bits(tensor.dtype)) / 8;
-    require(bytes == whole, tensor.name, " ", tensor.kind, ": the ranks wrote ", bytes, " of ", whole, " bytes");
-    manifest.tensors.push_back(std::move(tensor));
-  }
 }
 
 }  // namespace trireme::checkpoint

@@ -116,11 +116,4 @@ class ShardWriter {
   std::thread thread_;
 };
 
-/// Adds the files and tensors of a part: of another file, or of another rank.
-void add_shard(Manifest& shard, const Manifest& part);
-
-/// The files and tensors of all shards, sorted. InternalError names a tensor that is not complete, or that two ranks
-/// have different ideas of.
-void merge_shards(Manifest& manifest, const std::vector<Manifest>& shards);
-
 }  // namespace trireme::checkpoint

@@ -145,23 +145,5 @@ TEST(ShardWriter, MayBeGivenUp) {
   EXPECT_NE(pool.take(), nullptr) << "its memory is free again";
 }
 
-Manifest shard_of(const std::string& file, const Box& box) {
-  Manifest shard;
-  shard.files.push_back({.name = file, .bytes = 1000, .header_bytes = 100});
-  shard.tensors.push_back({.name = "w", .kind = kWeight, .shape = {8, 4}, .slices = {{.box = box, .offset = 100}}});
-  return shard;
-}
-
-TEST(MergeShards, TensorsAreCompleteAndSorted) {
-  Manifest whole;
-  merge_shards(whole, {shard_of("a", {{0, 3}, {0, 4}}), shard_of("b", {{3, 8}, {0, 4}})});
-  ASSERT_EQ(whole.tensors.size(), 1u);
-  EXPECT_EQ(whole.tensors[0].slices.at(1).file, 1u);
-  EXPECT_EQ(whole.files.at(1).name, "b");
-  Manifest hole;
-  EXPECT_THAT(message_of<InternalError>([&] { merge_shards(hole, {shard_of("a", {{0, 3}, {0, 4}})}); }),
-              testing::HasSubstr("w weight: the ranks wrote 48 of 128 bytes"));
-}
-
 }  // namespace
 }  // namespace trireme::checkpoint

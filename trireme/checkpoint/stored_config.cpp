@@ -61,10 +61,10 @@ std::vector<std::string> tensor_faults(const Manifest& manifest, const ModelConf
     parameters.emplace(std::move(name), std::move(shape));
   }
   for (const StoredTensor& tensor : manifest.tensors) {
-    if (tensor.kind == kRandom) continue;
+    if (is_of_rank(tensor.kind)) continue;
     const auto parameter = parameters.find(tensor.name);
     if (parameter == parameters.end())
-      faults.push_back(text(files::shown_name(tensor.name), ": is no parameter of the model"));
+      faults.push_back(text(files::shown_name(tensor.name), ": is not a parameter of the model"));
     else if (parameter->second != tensor.shape)
       faults.push_back(text(tensor.name, " ", files::shown_name(tensor.kind), ": has the shape ",
                             tuple_text(tensor.shape), ", the parameter ", tuple_text(parameter->second)));
@@ -90,7 +90,7 @@ config::LoadedConfig stored_config(const Manifest& manifest, const std::string& 
     require<CheckpointError>(fault.empty() || field.key != "model.model_type", shown,
                              ": its config has model.model_type = ", files::shown_text(stored->second.substr(0, 100)),
                              ": this program has no such family\n  fix: the program that has registered it",
-                             " trains from it (trireme::register_family); its files cannot be written anew");
+                             " trains from it (trireme::register_family); its files cannot be rewritten");
     require<CheckpointError>(fault.empty(), shown, ": its config has ", field.key, " = ",
                              files::shown_text(stored->second.substr(0, 100)), ": ", fault, kConfigFix);
   }

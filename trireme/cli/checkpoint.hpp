@@ -1,6 +1,6 @@
 #pragma once
 // The `trireme checkpoint ...` commands: their options (checkpoint_options.cpp) and their implementation
-// (checkpoint_inspect.cpp, checkpoint_verify.cpp).
+// (checkpoint_inspect.cpp, checkpoint_verify.cpp, checkpoint_consolidate.cpp).
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -47,6 +47,13 @@ struct CheckpointVerifyCommand {
   int workers = 0;  // threads; 0: by the number of cores
 };
 int run_checkpoint_verify(const CheckpointVerifyCommand& command, Console& console);
+
+struct CheckpointConsolidateCommand {
+  std::string path, output;
+  bool optimizer = false;
+  double max_shard_gb = 5;  // as transformers does
+};
+int run_checkpoint_consolidate(const CheckpointConsolidateCommand& command, Console& console);
 
 /// Adds `checkpoint` and its subcommands; `chosen` receives the command to run.
 void add_checkpoint(CLI::App& app, const std::function<void(std::function<int(Console&)>)>& chosen);

@@ -20,10 +20,10 @@ std::string in_one_line(const std::string& message) {
 
 void add_inspect_checkpoint(CLI::App& group, const Chosen& chosen) {
   auto command = std::make_shared<CheckpointInspectCommand>();
-  CLI::App* cmd = group.add_subcommand("inspect", "Say what is in a checkpoint");
+  CLI::App* cmd = group.add_subcommand("inspect", "Show what is in a checkpoint");
   cmd->add_option("path", command->path, kWhich)->required();
-  cmd->add_flag("--tensors", command->tensors, "each tensor; else layers that are alike are one line");
-  cmd->add_flag("--json", command->json, "all of it, as one JSON object");
+  cmd->add_flag("--tensors", command->tensors, "list every tensor; default: similar layers in one line");
+  cmd->add_flag("--json", command->json, "print everything as one JSON object");
   cmd->footer("Example:\n  trireme checkpoint inspect runs/latest");
   runs(*cmd, chosen, command, run_checkpoint_inspect);
 }
@@ -33,10 +33,24 @@ void add_verify_checkpoint(CLI::App& group, const Chosen& chosen) {
   CLI::App* cmd = group.add_subcommand("verify", "Read all of a checkpoint and compare every hash");
   cmd->add_option("path", command->path, kWhich)->required();
   cmd->add_option("--workers", command->workers, "threads; default: all cores, at most 8");
-  cmd->add_flag("-q,--quiet", command->quiet, "print the faults alone");
+  cmd->add_flag("-q,--quiet", command->quiet, "print only the faults");
   cmd->footer(
       "Exits with 66, and lists every fault, if there is one.\n\nExample:\n  trireme checkpoint verify runs/latest");
   runs(*cmd, chosen, command, run_checkpoint_verify);
+}
+
+void add_consolidate_checkpoint(CLI::App& group, const Chosen& chosen) {
+  auto command = std::make_shared<CheckpointConsolidateCommand>();
+  CLI::App* cmd = group.add_subcommand("consolidate", "Write whole tensors as safetensors files");
+  cmd->add_option("path", command->path, kWhich)->required();
+  cmd->add_option("output", command->output, "new folder to write")->required();
+  cmd->add_flag("--optimizer", command->optimizer, "also the states of the optimizer, in OUT/optimizer");
+  cmd->add_option("--max-shard-gb", command->max_shard_gb, "1e9 bytes of tensors that a file may hold")
+      ->capture_default_str();
+  cmd->footer(
+      "Parameters and buffers keep their names and dtypes. For a Hugging Face folder of a run: trireme convert.\n\n"
+      "Example:\n  trireme checkpoint consolidate checkpoints weights");
+  runs(*cmd, chosen, command, run_checkpoint_consolidate);
 }
 
 }  // namespace
@@ -44,7 +58,7 @@ void add_verify_checkpoint(CLI::App& group, const Chosen& chosen) {
 MeantCheckpoint meant_checkpoint(const std::filesystem::path& path) {
   const std::filesystem::path named = path.has_filename() ? path : path.parent_path();
   require<CheckpointError>(std::filesystem::exists(std::filesystem::symlink_status(named)), named.string(),
-                           ": is not there\n  fix: name a checkpoint, or the folder of a run");
+                           ": does not exist\n  fix: name a checkpoint, or the folder of a run");
   const bool is_one =
       checkpoint::step_in_name(named.filename().string()) || files::is_there(named / checkpoint::kManifestName);
   if (is_one) return {.path = named};
@@ -86,10 +100,11 @@ std::string others_text(const MeantCheckpoint& meant) {
 }
 
 void add_checkpoint(CLI::App& app, const Chosen& chosen) {
-  CLI::App* group = app.add_subcommand("checkpoint", "Look at checkpoints, and verify them");
+  CLI::App* group = app.add_subcommand("checkpoint", "Inspect, verify and consolidate checkpoints");
   group->require_subcommand(1);
   add_inspect_checkpoint(*group, chosen);
   add_verify_checkpoint(*group, chosen);
+  add_consolidate_checkpoint(*group, chosen);
 }
 
 }  // namespace trireme::cli

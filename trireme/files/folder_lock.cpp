@@ -130,6 +130,7 @@ class Taker {
       : folder_(folder),
         place_(options.place.value_or(this_place())),
         stale_after_(options.stale_after_s),
+        on_wait_(options.on_wait),
         id_(std::move(id)),
         contents_(lock_text(place_, id_)) {}
 
@@ -147,9 +148,9 @@ class Taker {
         std::this_thread::sleep_for(kPoll);  // somebody else does
         continue;
       }
-      throw ConfigError(
-          text(folder_.string(), ": another run writes to this folder: ", holder->shown(), " holds ", lock.string(),
-               "\n  fix: stop that run, or use another folder; if there is no such run, remove the file"));
+      throw LockHeld(text(folder_.string(), ": another run writes to this folder: ", holder->shown(), " holds ",
+                          lock.string(),
+                          "\n  fix: stop that run, or use another folder; if there is no such run, remove the file"));
     }
     remove_old_files();
   }
@@ -175,6 +176,9 @@ class Taker {
   /// Waits for a sign of life, if the holder is elsewhere.
   bool is_stale(const stdfs::path& lock, const Holder& holder) const {
     if (!holder.is_elsewhere(place_)) return holder.is_dead(place_);
+    if (on_wait_)
+      on_wait_(text(lock.string(), " is held by ", holder.shown(), ": waiting up to ", stale_after_,
+                    " s for a sign of life"));
     const auto begin = SteadyClock::now();
     while (SteadyClock::now() - begin < std::chrono::duration<double>(stale_after_)) {
       std::this_thread::sleep_for(kPoll);
@@ -208,6 +212,7 @@ class Taker {
   const stdfs::path& folder_;
   Place place_;
   double stale_after_;
+  std::function<void(const std::string&)> on_wait_;
   std::string id_, contents_;
 };
 
@@ -256,7 +261,7 @@ bool FolderLock::still_ours() const {
 void FolderLock::check() const {
   const std::optional<Holder> holder = holder_of(path());
   require<ConfigError>(holder && holder->id == id_, folder_.string(), ": this run has lost its lock ", path().string(),
-                       holder ? text(": ", holder->shown(), " has taken it") : ": somebody has removed it",
+                       holder ? text(": ", holder->shown(), " has taken it") : ": it was removed",
                        "\n  fix: let one run at a time write to a folder; this one stood still for more than ",
                        options_.stale_after_s, " s, or the file was removed by hand");
 }

@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -10,6 +11,8 @@
 #include <thread>
 
 #include <sys/types.h>
+
+#include "trireme/base/error.hpp"
 
 namespace trireme::files {
 
@@ -34,6 +37,13 @@ struct FolderLockOptions {
     bool operator==(const Place&) const = default;
   };
   std::optional<Place> place{};
+  /// Called once, with a line for the user, before it waits for a sign of life.
+  std::function<void(const std::string&)> on_wait{};
+};
+
+/// Another run holds the lock.
+struct LockHeld : ConfigError {
+  using ConfigError::ConfigError;
 };
 
 /// Whether nobody holds the lock of the folder, for all that can be known without waiting: there is none, or its holder
@@ -42,8 +52,8 @@ bool is_surely_free(const std::filesystem::path& folder);
 
 class FolderLock {
  public:
-  /// ConfigError with the holder's host and pid if the folder is locked, and if the lock cannot be made. Waits, at most
-  /// about `stale_after_s`, for a sign of life if the holder is on another host.
+  /// LockHeld with the holder's host and pid if the folder is locked, ConfigError if the lock cannot be made. Waits, at
+  /// most about `stale_after_s`, for a sign of life if the holder is on another host.
   explicit FolderLock(std::filesystem::path folder, FolderLockOptions options = {});
   /// Removes the lock if it is still ours. Does nothing in a forked child.
   ~FolderLock();

@@ -176,7 +176,7 @@ TEST(FolderLock, OnlyItsOwnIsReleased) {
   {
     const FolderLock lock(folder.path(), soon());
     std::filesystem::remove(lock.path());
-    EXPECT_THAT(message_of<ConfigError>([&] { lock.check(); }), HasSubstr("somebody has removed it"));
+    EXPECT_THAT(message_of<ConfigError>([&] { lock.check(); }), HasSubstr("it was removed"));
     write_file(lock.path(), "host=far\nboot=b\nprocess_space=s\npid=7\nstart=1\nid=0123456789abcdef0123456789abcdef\n");
     EXPECT_FALSE(lock.still_ours());
     EXPECT_THAT(message_of<ConfigError>([&] { lock.check(); }), HasSubstr("pid 7 on host \"far\" has taken it"));

@@ -20,7 +20,7 @@ NewFolder::NewFolder(const fs::path& folder) : shown_(folder.string()) {
   if (!folder_.has_filename()) folder_ = folder_.parent_path();
   const fs::file_status status = fs::status(folder_, failed);
   require<CheckpointError>(!fs::exists(status) || (fs::is_directory(status) && fs::is_empty(folder_, failed)), shown_,
-                           ": is there already and not empty: nothing is overwritten",
+                           ": already exists and is not empty: nothing is overwritten",
                            "\n  fix: write to another folder, or remove this one");
   fs::create_directories(folder_.parent_path(), failed);
   remove_leftovers(folder_);

@@ -46,7 +46,7 @@ TEST(NewFolder, ReplacesAnEmptyFolderOnly) {
   fs::create_directories(temp.path() / "full/x");
   for (const char* name : {"full", "full/"})
     EXPECT_THAT(message_of<CheckpointError>([&] { NewFolder folder(temp.path() / name); }),
-                testing::HasSubstr("is there already and not empty"));
+                testing::HasSubstr("already exists and is not empty"));
   std::ofstream(temp.path() / "file") << "x";
   EXPECT_THROW(NewFolder(temp.path() / "file"), CheckpointError);
 }

@@ -43,8 +43,8 @@ RandomReader::RandomReader(int fd, std::string shown) : shown_(std::move(shown))
   const int error = ::fstat(fd_, &facts) == 0 ? 0 : errno;
   if (error != 0 || !S_ISREG(facts.st_mode)) {
     ::close(fd_);
-    throw DataError(error != 0 ? text(shown_, ": fstat failed: ", errno_text(error))
-                               : text(shown_, " is not a regular file\n  fix: name a file"));
+    require<ReadFailed>(error == 0, shown_, ": fstat failed: ", errno_text(error));
+    throw DataError(text(shown_, " is not a regular file\n  fix: name a file"));
   }
   stamp_ = stamp_of(facts);
 }
@@ -74,8 +74,8 @@ void RandomReader::read(std::uint64_t offset, std::span<std::byte> out) const {
     }
     if (got < 0 && errno == EINTR) continue;
     const int error = got < 0 ? errno : 0;
-    require<DataError>(error == 0, shown_, ": cannot be read at byte ", offset + done, ": ", errno_text(error),
-                       "\n  fix: check the disk or the network that the file is on");
+    require<ReadFailed>(error == 0, shown_, ": cannot be read at byte ", offset + done, ": ", errno_text(error),
+                        "\n  fix: check the disk or the network that the file is on");
     struct stat facts{};
     ::fstat(fd_, &facts);
     throw DataError(text(shown_, ": ends at byte ", offset + done, " while bytes ", offset, " to ", offset + out.size(),

@@ -9,9 +9,15 @@
 
 #include <sys/types.h>
 
+#include "trireme/base/error.hpp"
 #include "trireme/files/little_endian.hpp"
 
 namespace trireme::files {
+
+/// The system could not read the file now; its contents are not known to be wrong. Another try may succeed.
+struct ReadFailed : DataError {
+  using DataError::DataError;
+};
 
 /// Differs after a file was replaced, truncated, or written to in place.
 struct FileStamp {
@@ -56,7 +62,7 @@ class RandomReader {
   const FileStamp& stamp() const { return stamp_; }
 
   /// Reads bytes [offset, offset + out.size()), which must lie within size(). Thread-safe. Throws DataError if the file
-  /// has changed since it was opened, or cannot be read.
+  /// has changed since it was opened, ReadFailed if it cannot be read.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
 
   /// The same without the page cache: large reads cost less of a core, and push nothing else out of memory, but who

@@ -37,7 +37,7 @@ fs::path resolved(const fs::path& folder) {
 }
 
 [[noreturn]] void throw_not_empty(const std::string& shown) {
-  throw CheckpointError(text(shown, ": is there already and not empty: a checkpoint is never overwritten",
+  throw CheckpointError(text(shown, ": already exists and is not empty: a checkpoint is never overwritten",
                              "\n  fix: write to another folder, or remove this one"));
 }
 
@@ -119,7 +119,7 @@ void SafetensorsFolderWriter::guarded(const Body& body) {
 void SafetensorsFolderWriter::make_workplace() {
   std::error_code failed;
   const fs::file_status status = fs::status(folder_, failed);
-  require<DataError>(fs::exists(status) || !fs::is_symlink(folder_), "it is a link to something that is not there");
+  require<DataError>(fs::exists(status) || !fs::is_symlink(folder_), "it is a link to a path that does not exist");
   staged_ = std::make_unique<StagedFiles>();
   if (fs::exists(status)) {
     require<DataError>(fs::is_directory(status), "it is not a folder");

@@ -149,7 +149,7 @@ TEST_F(FolderWriter, NothingIsOverwritten) {
   fs::create_directory(out_);
   write_file(out_ / "x", "old");
   EXPECT_EQ(refusal(out_), out_.string() +
-                               ": is there already and not empty: a checkpoint is never overwritten\n  fix: "
+                               ": already exists and is not empty: a checkpoint is never overwritten\n  fix: "
                                "write to another folder, or remove this one");
   EXPECT_THAT(refusal(out_ / "x"),
               AllOf(HasSubstr("x: a model of 48 bytes cannot be written here\n  it is not a folder\n  fix: ")));
@@ -163,7 +163,7 @@ TEST_F(FolderWriter, WhatHasComeMeanwhileIsNotOverwritten) {
     append_all(writer);
     fs::create_directory(out_);
     write_file(out_ / "x", "new");
-    EXPECT_THAT(message_of<CheckpointError>([&] { writer.publish(); }), HasSubstr("is there already and not empty"));
+    EXPECT_THAT(message_of<CheckpointError>([&] { writer.publish(); }), HasSubstr("already exists and is not empty"));
     EXPECT_EQ(in(out_), (Listing{"x"}));
     EXPECT_EQ(in(parent_.path()), (Listing{"out"}));
     fs::remove_all(out_);
@@ -235,7 +235,7 @@ TEST_F(FolderWriter, AFolderThatCannotBeMadeIsTold) {
               AllOf(HasSubstr("file/out: a model of 48 bytes cannot be written here\n  "), HasSubstr("Not a directory"),
                     HasSubstr("\n  fix: ")));
   fs::create_symlink("nowhere", parent_ / "link");
-  EXPECT_THAT(refusal(parent_ / "link"), HasSubstr("it is a link to something that is not there"));
+  EXPECT_THAT(refusal(parent_ / "link"), HasSubstr("it is a link to a path that does not exist"));
   EXPECT_THAT(refusal(""), HasSubstr("a folder without a name"));
 }
 

@@ -69,7 +69,8 @@ void StagedFile::read_back(std::uint64_t offset, std::span<std::byte> out) {
   flush();
   const ssize_t done = ::pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
   require<DataError>(done == static_cast<ssize_t>(out.size()), shown_, ": cannot be read back at byte ", offset, ": ",
-                     done < 0 ? errno_text(errno) : "somebody else has cut it", "\n  fix: write to another disk");
+                     done < 0 ? errno_text(errno) : "it was truncated by another process",
+                     "\n  fix: write to another disk");
 }
 
 void StagedFile::settle() {

@@ -1,13 +1,16 @@
 #pragma once
 // For tests: a small checkpoint of two or more ranks, with any step and contents, and its comparison.
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "trireme/base/error.hpp"
 #include "trireme/checkpoint/commit.hpp"
+#include "trireme/checkpoint/manifest_parts.hpp"
 #include "trireme/checkpoint/reader.hpp"
 #include "trireme/checkpoint/shard_writer.hpp"
 #include "trireme/files/safetensors_write.hpp"
@@ -116,7 +119,6 @@ inline void save_example(files::Fs& fs, const std::filesystem::path& folder, con
   const ExampleFiles made = example_files(example);
   const checkpoint::SaveTarget target = example_target(folder, example);
   checkpoint::BlockPool pool(checkpoint::BlockPool::kBlockBytes);
-  std::vector<checkpoint::Manifest> shards;
   for (std::size_t rank = 0; rank < made.ranks.size(); ++rank) {
     const auto& [name, contents] = made.ranks[rank];
     const std::span<const std::byte> bytes = std::as_bytes(std::span(contents));
@@ -129,12 +131,38 @@ inline void save_example(files::Fs& fs, const std::filesystem::path& folder, con
                         bytes.subspan(static_cast<std::size_t>(slice.offset),
                                       static_cast<std::size_t>(bytes_of(tensor, slice.box))));
     writer.end();
-    shards.push_back(writer.finish());
+    write_part(fs, target, static_cast<int>(rank), writer.finish());
   }
   checkpoint::Manifest manifest = made.manifest;
+  manifest.files.clear();
   manifest.tensors.clear();
-  merge_shards(manifest, shards);
+  collect_parts(manifest, target, example.ranks);
   commit(fs, target, manifest, made.small);
+}
+
+/// Rewrites a checkpoint as it was before manifests had parts: all slices are in the manifest, which `change` may
+/// change.
+template <class Change>
+void make_version_1(const std::filesystem::path& checkpoint, const Change& change) {
+  checkpoint::Manifest old = checkpoint::Reader(checkpoint).manifest();
+  for (checkpoint::StoredTensor& tensor : old.tensors) {
+    tensor.parts.clear();
+    for (checkpoint::StoredSlice& slice : tensor.slices)  // the parts before it go
+      slice.file -= static_cast<std::size_t>(std::ranges::lower_bound(old.parts, slice.file) - old.parts.begin());
+  }
+  for (auto part = old.parts.rbegin(); part != old.parts.rend(); ++part) {
+    std::filesystem::remove(checkpoint / old.files[*part].name);
+    old.files.erase(old.files.begin() + static_cast<std::ptrdiff_t>(*part));
+  }
+  old.parts.clear();
+  change(old);
+  std::string json = to_json(old);
+  const std::string version = text("\"version\": ", checkpoint::kVersion);
+  json.replace(json.find(version), version.size(), "\"version\": 1");
+  const std::size_t begin = json.find('{', 1);
+  const std::string body = json.substr(begin, json.size() - begin - 2);
+  json.replace(checkpoint::kManifestBegin.size(), 32, str(files::xxh3(std::as_bytes(std::span(body)))));
+  std::ofstream(checkpoint / checkpoint::kManifestName, std::ios::trunc) << json;
 }
 
 /// All that a checkpoint holds: the manifest, every slice and every small file, as one text.

@@ -107,7 +107,7 @@ inline void randomise(const config::Field& field, Dice& dice) {
                                                  "true",   " spaced ",  "C:\\path",  "$HOME",           "tab\t"};
   const auto number = [&] {
     const double low = std::max(field.min, -1e9), high = std::min(field.max, 1e9);
-    return low + std::pow(dice.pick(field.above_min ? 1 : 0, 1000) / 1000.0, 3) * (high - low);
+    return low + std::pow(dice.pick(field.above_min ? 1 : 0, field.below_max ? 999 : 1000) / 1000.0, 3) * (high - low);
   };
   const auto one = [&](auto* target) {
     using T = std::remove_pointer_t<decltype(target)>;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trireme/checkpoint/commit.hpp"
+#include "trireme/checkpoint/manifest_parts.hpp"
 #include "trireme/checkpoint/model_source.hpp"
 #include "trireme/checkpoint/reader.hpp"
 #include "trireme/checkpoint/shard_writer.hpp"
@@ -63,7 +64,8 @@ inline std::filesystem::path save_model(files::Fs& fs, const std::filesystem::pa
     writer.append(slice, std::as_bytes(std::span(values)).first(bytes));
   }
   writer.end();
-  checkpoint::merge_shards(manifest, {writer.finish()});
+  checkpoint::write_part(fs, target, 0, writer.finish());
+  checkpoint::collect_parts(manifest, target, 1);
   checkpoint::commit(fs, target, manifest, {{"config.json", "{\"made\": \"by a test\"}\n"}});
   return target.final();
 }

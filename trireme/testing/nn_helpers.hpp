@@ -28,7 +28,7 @@ inline void on_tp(int ranks, const std::function<void(Mesh&)>& body) {
 
 /// Layout-independent weights, large enough that every path affects the result.
 inline void fill(torch::nn::Module& module, Mesh& mesh) {
-  init(module, mesh, {.seed = 7, .scheme = InitScheme::plain});
+  init_parameters(module, mesh, {.seed = 7, .scheme = InitScheme::plain});
 }
 
 inline double relative(const at::Tensor& a, const at::Tensor& b) { return ((a - b).norm() / b.norm()).item<double>(); }

@@ -25,6 +25,7 @@ class ThrottledGroup final : public Group {
  public:
   ThrottledGroup(Group& inner, Link link);
   ~ThrottledGroup() override;
+  std::optional<at::Device> only_device() const override { return inner_.only_device(); }
 
  protected:
   std::unique_ptr<CommWork> start(const Call& call, std::span<const CallRecord> records) override;

@@ -81,11 +81,16 @@ Changes changes_since(const checkpoint::Manifest& manifest, const KeyValues& con
                       const std::vector<std::string>& accepted) {
   Changes out;
   const auto accepts = [&](std::string_view kind) { return std::ranges::find(accepted, kind) != accepted.end(); };
+  const auto add = [&](std::string_view kind, std::string change) {
+    (accepts(kind) ? out.noted : out.refused).push_back(std::move(change));
+    if (!accepts(kind) && std::ranges::find(out.refused_kinds, kind) == out.refused_kinds.end())
+      out.refused_kinds.emplace_back(kind);
+  };
   for_each_difference(with_newer_keys(manifest.config), with_newer_keys(config),
                       [&](const std::string& key, const auto& then, const auto& now) {
                         const std::string_view kind = kind_of_change(key);
                         if (!kind.empty()) {
-                          (accepts(kind) ? out.noted : out.refused).push_back(changed(key, then, now));
+                          add(kind, changed(key, then, now));
                           out.new_optimizer |= kind == "optimizer";
                         } else if (!is_about_running(key) && !is_compared_by_content(key)) {
                           out.noted.push_back(changed(key, then, now));
@@ -102,8 +107,7 @@ Changes changes_since(const checkpoint::Manifest& manifest, const KeyValues& con
   for_each_difference(begun(manifest.training.data), begun(data),
                       [&](const std::string& key, const auto& then, const auto& now) {
                         const bool of_tokenizer = key == "tokenizer";
-                        const bool accepted_here = accepts(of_tokenizer ? "tokenizer" : "data");
-                        (accepted_here ? out.noted : out.refused).push_back(changed(key, then, now));
+                        add(of_tokenizer ? "tokenizer" : "data", changed(key, then, now));
                         out.new_data |= !of_tokenizer;
                       });
   return out;

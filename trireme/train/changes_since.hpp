@@ -11,8 +11,9 @@ namespace trireme {
 using KeyValues = std::map<std::string, std::string>;
 
 struct Changes {
-  std::vector<std::string> refused;  // another run would result: the model, the data, the seed, the optimizer
-  std::vector<std::string> noted;    // the rest that has an effect: learning rates, batch sizes, the layout
+  std::vector<std::string> refused;        // another run would result: the model, the data, the seed, the optimizer
+  std::vector<std::string> refused_kinds;  // of `refused`, each once: "model", or what checkpoint.accept_changes takes
+  std::vector<std::string> noted;          // the rest that has an effect: learning rates, batch sizes, the layout
   bool new_data = false, new_optimizer = false;  // accepted: their state starts anew
 };
 

@@ -40,6 +40,13 @@ TEST(ChangesSince, WhatWouldBeAnotherRunIsRefused) {
               ElementsAre("stage 1 source 2: none in the checkpoint, y now"));
 }
 
+TEST(ChangesSince, OnlyWhatWasRefusedCanBeAccepted) {
+  EXPECT_THAT(changed_to({{"run.seed", "7"}}, {{"stage 1", "8 tokens"}, {"stage 1 source 1", "y"}}).refused_kinds,
+              ElementsAre("seed", "data"));
+  EXPECT_THAT(changed_to({{"run.seed", "7"}, {"model.hidden_size", "48"}}, {}, {"seed"}).refused_kinds,
+              ElementsAre("model"));
+}
+
 TEST(ChangesSince, TheRestIsNoted) {
   const Changes changes = changed_to({{"optimizer.lr", "0.2"},
                                       {"parallelism.tp", "2"},

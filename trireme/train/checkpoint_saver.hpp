@@ -1,7 +1,6 @@
 #pragma once
 // Saves checkpoints during training: a copy of the state is taken between two updates and written in the background.
 #include <deque>
-#include <exception>
 #include <filesystem>
 #include <functional>
 #include <future>
@@ -14,6 +13,7 @@
 #include "trireme/checkpoint/shard_writer.hpp"
 #include "trireme/comm/mesh.hpp"
 #include "trireme/train/nanotron_files.hpp"
+#include "trireme/train/stall_watch.hpp"
 
 namespace trireme {
 
@@ -22,6 +22,7 @@ enum class CheckpointFormat { trireme, nanotron };
 struct SaverOptions {
   std::filesystem::path folder;  // "checkpoints" of the run
   std::int64_t keep = 2;         // newest checkpoints; 0: all
+  std::int64_t keep_every = 0;   // also those of steps that this divides; 0: none
   std::size_t buffer_bytes = std::size_t{1}
                              << 31;       // the most memory of the copy; a larger state makes the next update wait
   checkpoint::SmallFiles small_files{};   // of every checkpoint; only on rank 0
@@ -29,6 +30,7 @@ struct SaverOptions {
   files::Fs* fs = nullptr;                // null: the operating system's
   CheckpointFormat format = CheckpointFormat::trireme;
   std::function<LrState(std::int64_t step)> lr_state{};  // only for nanotron's layout
+  StallLimits stall{};
 };
 
 /// A save that is over.
@@ -44,33 +46,36 @@ struct SaveOutcome {
 
 // Note [A save in the background]
 //   start()           a thread of each rank begins to copy its slices into blocks of memory, and another one to hash
-//                     and write them
+//                     and write them; when they are on disk, it writes its part of the manifest. A thread of rank 0
+//                     waits for the parts of all ranks, and then commits: without a word from the steps, so that a
+//                     failure in the next step does not cost a checkpoint whose files are complete
 //   before_update()   the copy of every rank must be complete before the weights change
 //   is_writing()      goes into the step's agreement; when no rank is writing any more, all call settle()
-//   settle()          rank 0 gets what each file contains, and commits in the background
+//   settle()          rank 0 learns whether a rank could not write its files
 // While the files are written no rank waits for another one, and nothing is sent. The save before must be over first:
 // start() calls finish() for it. In nanotron's layout start() gathers the weights and writes them.
+//
+// Note [Storage that does not answer]
+// A system call that never returns cannot be cancelled. Each file operation that ends is progress; without any for
+// stall.timeout_s the rank throws StorageError, and leaves its threads, and what they use, behind.
 class CheckpointSaver {
  public:
   /// Collective.
   CheckpointSaver(SaverOptions options, Mesh& mesh);
-  /// A save in progress is given up.
+  /// A save in progress is given up, unless it is being committed.
   ~CheckpointSaver();
 
-  /// Collective. `manifest`: everything but files and tensors; read on rank 0. `random`: this rank's generators.
-  /// A save in progress is waited for first. `export_weights`: makes the folder that it is given, whose files are then
-  /// put beside those of the checkpoint; called when all of these are written, on all ranks, and only rank 0 may fail.
-  /// Then the checkpoint is committed without them, and finish() throws CheckpointError.
-  void start(Zero& zero, checkpoint::Manifest manifest, const std::vector<std::uint8_t>& random,
-             std::function<void(const std::filesystem::path&)> export_weights = {});
+  /// Collective. `manifest`: everything but files and tensors; read on rank 0. `of_rank`: what this rank has.
+  /// A save in progress is waited for first.
+  void start(Zero& zero, checkpoint::Manifest manifest, const RankState& of_rank);
 
   /// Collective, before the state changes.
   void before_update();
 
   /// A save was started and not settled: the same on all ranks.
   bool in_progress() const { return save_ != nullptr; }
-  /// Whether this rank's file is not yet on disk.
-  bool is_writing() const;
+  /// Whether this rank's files are not yet on disk. Throws StorageError if the storage does not answer.
+  bool is_writing();
 
   /// Collective, when no rank is writing.
   void settle();
@@ -83,27 +88,31 @@ class CheckpointSaver {
   double take_blocked_seconds();
 
  private:
+  struct Shared;
   struct Save;
+  struct Verdict;
 
-  SaveOutcome commit(const checkpoint::SaveTarget& target, checkpoint::Manifest manifest,
-                     const std::vector<std::string>& results, double blocked_seconds);
-  void fail(const checkpoint::SaveTarget& target, const std::string& why, bool no_memory = false);
-  void run_export(const checkpoint::SaveTarget& target,
-                  const std::function<void(const std::filesystem::path&)>& export_weights);
-  [[noreturn]] void throw_not_exported();
+  static SaveOutcome commit_when_written(const std::shared_ptr<Shared>& shared, const checkpoint::SaveTarget& target,
+                                         checkpoint::Manifest manifest, int world,
+                                         const std::shared_ptr<Verdict>& verdict);
+  static SaveOutcome commit(Shared& shared, const checkpoint::SaveTarget& target, checkpoint::Manifest manifest,
+                            int world);
+  std::string look_for_stall();
   void wait_for_commit();
   void add_blocked(double seconds);
 
-  const SaverOptions options_;
   Mesh& mesh_;
-  files::Fs& fs_;
-  checkpoint::BlockPool pool_;
+  const std::shared_ptr<Shared> shared_;
+  const StallLimits stall_limits_;
   const std::string nonce_;  // of this run, the same on all ranks
   std::int64_t saves_ = 0;
-  std::unique_ptr<Save> save_;           // until it is settled
+  std::shared_ptr<Save> save_;           // until it is settled
   std::future<SaveOutcome> committing_;  // on rank 0
-  std::deque<SaveOutcome> outcomes_;     // that nobody has asked for yet
-  std::exception_ptr not_exported_;      // why; on rank 0
+  std::shared_ptr<Verdict> verdict_;     // of the same save
+  std::optional<StallWatch> stall_;
+  std::filesystem::path stalled_path_;  // of the save that stall_ watches
+  bool is_stalled_ = false;
+  std::deque<SaveOutcome> outcomes_;  // that nobody has asked for yet
   double blocked_seconds_ = 0, blocked_of_save_ = 0;
 };
 

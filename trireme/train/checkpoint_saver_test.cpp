@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <fstream>
 #include <thread>
 
 #include <ATen/ops/equal.h>
@@ -17,6 +16,7 @@
 #include "trireme/testing/temp_folder.hpp"
 #include "trireme/testing/test_helpers.hpp"
 #include "trireme/testing/zero_helpers.hpp"
+#include "trireme/train/failed_saves.hpp"
 #include "trireme/train/load_state.hpp"
 
 namespace trireme {
@@ -87,7 +87,7 @@ TEST_P(CheckpointSaverTest, SavesTheStateOfItsStep) {
     for (std::int64_t step = 1; step <= 3; ++step) {
       run.step(step);
       expected.push_back(copies_of(run.zero));
-      saver.start(run.zero, after_step(step), {1, 2, 3});
+      saver.start(run.zero, after_step(step), {{checkpoint::kRandom, {1, 2, 3}}});
       EXPECT_TRUE(saver.in_progress());
       saver.before_update();
     }
@@ -177,12 +177,13 @@ TEST_P(CheckpointSaverTest, AFailedSaveCostsNothing) {
       if (!fail_a_save(options(folder), rank, fails)) return count;
     }
   };
-  // Its own files; rank 0 also writes the manifest and `latest`, and renames both.
+  // Its own file and its part of the manifest; rank 0 also writes the manifest and `latest`, and renames both.
   for (const FsKind kind : {FsKind::create, FsKind::write, FsKind::sync, FsKind::close}) {
-    EXPECT_EQ(failures(0, kind), is_nanotron() ? 2 : 3);
-    EXPECT_EQ(failures(1, kind), is_nanotron() ? 2 : 1);
+    EXPECT_EQ(failures(0, kind), is_nanotron() ? 3 : 4);
+    EXPECT_EQ(failures(1, kind), is_nanotron() ? 2 : 2);
   }
-  EXPECT_EQ(failures(0, FsKind::rename), is_nanotron() ? 1 : 2);
+  EXPECT_EQ(failures(0, FsKind::rename), is_nanotron() ? 1 : 3);
+  EXPECT_EQ(failures(1, FsKind::rename), 1);
   for (const int rank : {0, 1}) {
     EXPECT_EQ(failures(rank, FsKind::truncate), is_nanotron() ? 2 : 1);
     failures(rank, FsKind::make_folder);
@@ -264,39 +265,79 @@ TEST_P(CheckpointSaverTest, ASlowDiskIsNoHang) {
             {.timeout_s = 1});
 }
 
-/// Weights beside the checkpoint are a convenience: the checkpoint is committed without them.
-TEST_P(CheckpointSaverTest, AFailedExportCostsNoCheckpoint) {
-  for (const bool fails : {false, true}) {
-    const TempFolder folder(memory_folder());
+/// When all files are written, nothing more is needed from the steps: a rank that dies in the next one costs no
+/// checkpoint.
+TEST_P(CheckpointSaverTest, ACompleteSaveIsCommittedWithoutAnotherStep) {
+  const TempFolder folder(memory_folder());
+  const std::filesystem::path saved = folder / "checkpoints/step-1";
+  run_ranks(2, [&](World& world) {
+    Mesh mesh(Grid::dense({.dp = 2}), world);
+    SavedNet run(mesh);
+    run.step(1);
+    CheckpointSaver saver(options(folder), mesh);
+    saver.start(run.zero, after_step(1), {});
+    for (int i = 0; i < 500 && !checkpoint::why_not_valid(saved).empty(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(checkpoint::why_not_valid(saved), "") << "rank " << mesh.rank();
+    EXPECT_TRUE(saver.in_progress());
+  });
+}
+
+/// A saver that is destroyed, as when a step fails, finishes a save whose files are complete.
+TEST_P(CheckpointSaverTest, AFailureCostsNoCompleteSave) {
+  const TempFolder folder(memory_folder());
+  run_ranks(2, [&](World& world) {
+    Mesh mesh(Grid::dense({.dp = 2}), world);
+    SavedNet run(mesh);
+    run.step(1);
+    CheckpointSaver saver(options(folder), mesh);
+    saver.start(run.zero, after_step(1), {});
+    while (saver.is_writing()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    mesh.world_group().barrier().wait();
+  });
+  EXPECT_EQ(checkpoint::why_not_valid(folder / "checkpoints/step-1"), "");
+}
+
+/// The rank whose storage does not answer says so, and ends: it does not wait for ever.
+TEST(CheckpointSaver, StorageThatDoesNotAnswerIsAnError) {
+  const TempFolder folder(memory_folder());
+  BlockedFs blocked;
+  std::string error;
+  testing::internal::CaptureStderr();
+  try {
     run_ranks(2, [&](World& world) {
       Mesh mesh(Grid::dense({.dp = 2}), world);
       SavedNet run(mesh);
-      run.step(1);
-      CheckpointSaver saver(options(folder), mesh);
-      const auto export_weights = [&](const std::filesystem::path& into) {
-        if (mesh.rank() != 0) return;
-        std::filesystem::create_directory(into);
-        std::ofstream(into / "model.safetensors") << "weights";
-        require<CheckpointError>(!fails, "no space");
-      };
-      saver.start(run.zero, after_step(1), {}, export_weights);
-      const bool throws = fails && mesh.rank() == 0;
-      std::string failure;
-      try {
-        saver.finish();
-      } catch (const CheckpointError& e) {
-        failure = e.what();
-        mesh.world().control().barrier().wait();  // the other rank is in it
-      }
-      EXPECT_THAT(failure, throws ? HasSubstr("step-1 is saved, but without the weights for transformers: no space")
-                                  : HasSubstr(""));
-      EXPECT_EQ(failure.empty(), !throws);
+      CheckpointSaver saver({.folder = folder / "checkpoints",
+                             .fs = mesh.rank() == 1 ? &blocked : nullptr,
+                             .stall = {.warning_s = 0.3, .timeout_s = 1}},
+                            mesh);
+      saver.start(run.zero, after_step(1), {});
+      saver.finish();
     });
-    const std::filesystem::path saved = folder / "checkpoints/step-1";
-    EXPECT_EQ(checkpoint::why_not_valid(saved), "");
-    EXPECT_EQ(std::filesystem::exists(saved / "model.safetensors"), !fails);
-    EXPECT_FALSE(std::filesystem::exists(saved / "export"));
+  } catch (const StorageError& e) {
+    error = e.what();
   }
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("warning: rank 1: " + (folder / "checkpoints/step-1.tmp-").string()));
+  EXPECT_THAT(error, testing::AllOf(HasSubstr("rank 1: "), HasSubstr("the storage does not respond"),
+                                    HasSubstr("checkpoint.stall_timeout_s")));
+  blocked.release();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the threads that were left behind use it
+}
+
+TEST(FailedSaves, TooManyInARowEndTheRun) {
+  FailedSaves saves;
+  saves.add(10, "disk full", 3);
+  saves.add(20, "disk full", 3);
+  saves.add(30, "", 3);
+  saves.add(40, "disk full", 3);
+  saves.add(50, "disk full", 3);
+  EXPECT_THAT(message_of<StorageError>([&] { saves.add(60, "no route to host", 3); }),
+              testing::AllOf(HasSubstr("the last 3 checkpoints were not saved, from step 40 on"),
+                             HasSubstr("no route to host"), HasSubstr("checkpoint.max_failures = 3")));
+  FailedSaves unlimited;
+  for (int i = 0; i < 100; ++i) unlimited.add(i, "disk full", 0);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/file_output.hpp"
 #include "trireme/checkpoint/commit.hpp"
+#include "trireme/checkpoint/exported_files.hpp"
 #include "trireme/checkpoint/reader.hpp"
 #include "trireme/files/folder_lock.hpp"
 #include "trireme/train/own_folder.hpp"
@@ -43,12 +44,12 @@ std::int64_t planned_steps(const checkpoint::Manifest& manifest) {
   return steps;
 }
 
-/// Why this run must not write to the folder, or "".
+/// Why this run must not write to the folder, or "". ConfigError if its lock cannot be taken at all.
 std::string why_not_free(const fs::path& run) {
   try {
     lock_run(run);
     return "";
-  } catch (const ConfigError& e) {
+  } catch (const files::LockHeld& e) {
     const std::string what = e.what(), line = what.substr(0, what.find('\n')), folder = run.string() + ": ";
     return line.starts_with(folder) ? line.substr(folder.size()) : line;
   }
@@ -63,26 +64,19 @@ class Search {
         own_name_(request.config.run.name.find('%') == std::string::npos),
         by_path_(request.config.checkpoint.resume != "auto") {}
 
-  std::optional<fs::path> found() {
+  /// The run that goes on, or is complete.
+  std::optional<ChosenRun> found() {
     std::vector<fs::path> runs = report::runs_of(request_.config.run.dir, request_.config.run.name);
     std::erase_if(runs, [](const fs::path& run) { return !report::has_done_something(run); });
     // The name itself first: a second run of the name, begun while the first one was running, is not what is meant.
     const auto exact = std::ranges::find_if(runs, [&](const fs::path& run) { return is_exact(run); });
-    std::optional<fs::path> busy;
-    if (exact != runs.end()) {
-      const State state = state_of(*exact);
-      if (state == State::goes_on) return *exact;
-      if (state == State::in_use) busy = *exact;
-    }
+    if (exact != runs.end() && state_of(*exact) == State::goes_on) return ChosenRun{{*exact, /*is_new=*/false}};
     runs.resize(std::min(runs.size(), kNewestRuns));
     for (const fs::path& run : runs) {
-      if (run == busy) continue;
       const State state = state_of(run);
-      if (state == State::goes_on) return run;
-      if (state == State::complete) {
-        if (own_name_) note(run, text("it has done its ", request_.config.training.steps, " steps: a new run begins"));
-        break;
-      }
+      if (state == State::goes_on) return ChosenRun{{run, /*is_new=*/false}};
+      if (state == State::complete)
+        return ChosenRun{{run, /*is_new=*/false}, complete_text(run, request_.config, steps_)};
     }
     return std::nullopt;
   }
@@ -92,7 +86,7 @@ class Search {
 
   bool is_exact(const fs::path& run) const { return own_name_ && run.filename() == request_.config.run.name; }
   void note(const fs::path& run, const std::string& why) {
-    notes_.push_back(text(run.string(), " is not continued: ", why));
+    notes_.push_back(text(run.string(), " is not resumed: ", why));
   }
 
   State state_of(const fs::path& run) {
@@ -105,12 +99,15 @@ class Search {
       return State::not_meant;
     }
     if (!is_meant(run, *newest)) return State::not_meant;
-    const std::int64_t steps = own_name_ ? request_.config.training.steps : planned_steps(*newest);
-    if (newest->training.step >= steps) return State::complete;
+    steps_ = own_name_ ? request_.config.training.steps : planned_steps(*newest);
     const std::string in_use = why_not_free(run);
-    if (in_use.empty()) return State::goes_on;
-    note(run, in_use);
-    return State::in_use;
+    if (!in_use.empty()) {
+      require<ConfigError>(!own_name_, run.string(), ": ", in_use,
+                           "\n  fix: wait until that run ends, or stop it; --run.name for another run next to it");
+      note(run, in_use);
+      return State::in_use;
+    }
+    return newest->training.step >= steps_ ? State::complete : State::goes_on;
   }
 
   bool is_meant(const fs::path& run, const checkpoint::Manifest& newest) const {
@@ -123,6 +120,7 @@ class Search {
   const RunRequest& request_;
   std::vector<std::string>& notes_;
   const bool own_name_, by_path_;
+  std::int64_t steps_ = 0;  // of the run that was looked at last
 };
 
 /// The run that an earlier attempt of this launcher has begun.
@@ -136,6 +134,21 @@ std::optional<fs::path> run_of_this_start(const RunRequest& request) {
 }
 
 }  // namespace
+
+std::string complete_text(const fs::path& run, const Config& config, std::int64_t steps) {
+  const std::optional<checkpoint::Manifest> newest = newest_manifest(run);
+  if (!newest || newest->training.step < steps) return "";
+  const std::int64_t done = newest->training.step;
+  std::string out = text(run.string(), " is complete (", done, done == 1 ? " step" : " steps", "): nothing to do");
+  const fs::path checkpoint = run / "checkpoints" / text("step-", done);
+  try {
+    if (config.checkpoint.export_hf && !checkpoint::exported_in(checkpoint, newest->id))
+      out += text("\n  the weights for transformers were not written: trireme convert ", checkpoint.string(),
+                  " OUT --to hf");
+  } catch (const CheckpointError&) {  // `trireme checkpoint verify` tells
+  }
+  return out + "\n  --resume never starts a new run";
+}
 
 void remove_unfinished_of_runs(const fs::path& dir) {
   std::error_code failed;
@@ -155,12 +168,16 @@ ChosenRun choose_run(const RunRequest& request) {
   const Config& config = request.config;
   report::run_name(config.run.name, request.facts);  // reports errors in run.name itself
   ChosenRun out;
-  std::optional<fs::path> goes_on = run_of_this_start(request);
-  if (!goes_on && config.checkpoint.resume != "never") goes_on = Search(request, out.notes).found();
-  if (goes_on) {
-    out.folder = {*goes_on, /*is_new=*/false};
+  if (const std::optional<fs::path> begun = run_of_this_start(request)) {
+    out.folder = {*begun, /*is_new=*/false};
+    out.complete = complete_text(*begun, config, config.training.steps);
     return out;
   }
+  if (config.checkpoint.resume != "never")
+    if (std::optional<ChosenRun> found = Search(request, out.notes).found()) {
+      found->notes = std::move(out.notes);
+      return *found;
+    }
   try {
     out.folder = report::make_run_folder(config.run.dir, config.run.name, request.facts);
     if (!request.start.empty()) replace_file(out.folder.path / report::kStartName, request.start + "\n");

@@ -19,7 +19,9 @@ namespace trireme {
 //           was started again, by a scheduler perhaps.
 //   never   none
 // If a launcher restarts its ranks, the run that they have begun goes on, whatever checkpoint.resume says: its folder
-// has the launcher's mark. If the newest run is complete, a new one begins; one that is still running is left alone.
+// has the launcher's mark. If the newest run that is meant is complete, there is nothing to do: a second training is
+// only begun for `never`. A run of the user's own name that is still running is an error; with a placeholder, where
+// every start has a folder of its own, it is left alone.
 struct RunRequest {
   const Config& config;    // derived
   const KeyValues& given;  // fingerprint_of_config()
@@ -30,6 +32,7 @@ struct RunRequest {
 
 struct ChosenRun {
   report::RunFolder folder;
+  std::string complete{};            // not empty: `folder` is a run with all of its steps, and this says so
   std::vector<std::string> notes{};  // for display: why a run that may have been meant does not go on
 };
 
@@ -37,7 +40,11 @@ struct ChosenRun {
 /// that may be running are left alone.
 void remove_unfinished_of_runs(const std::filesystem::path& dir);
 
-/// Makes the folder of a new run. ConfigError if that is not possible.
+/// Makes the folder of a new run. ConfigError if that is not possible, if the run that is meant is still running, and
+/// if its lock cannot be taken.
 ChosenRun choose_run(const RunRequest& request);
+
+/// That the run has all of its `steps`, for the user, or "".
+std::string complete_text(const std::filesystem::path& run, const Config& config, std::int64_t steps);
 
 }  // namespace trireme

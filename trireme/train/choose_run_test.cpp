@@ -7,8 +7,10 @@
 
 #include "trireme/base/file_output.hpp"
 #include "trireme/checkpoint/commit.hpp"
+#include "trireme/files/folder_lock.hpp"
 #include "trireme/runtime/rank/fingerprint.hpp"
 #include "trireme/testing/temp_folder.hpp"
+#include "trireme/testing/test_helpers.hpp"
 
 namespace trireme {
 namespace {
@@ -64,13 +66,36 @@ TEST_F(ChooseRun, ItsOwnNameFirstThenItsNumberedRuns) {
   EXPECT_EQ(chosen(config("r-3")).folder.path, dir_ / "r-3");
 }
 
-TEST_F(ChooseRun, ACompleteRunIsNotContinued) {
-  saved("r", config("r"), 8);
+TEST_F(ChooseRun, ACompleteRunIsNotTrainedAgain) {
+  const fs::path complete = saved("r", config("r"), 8);
   saved("r-2", config("r"), 2, /*age=*/100);  // given up long ago
   const ChosenRun run = chosen(config("r"));
-  EXPECT_EQ(run.folder.path, dir_ / "r-3");
-  EXPECT_TRUE(run.folder.is_new);
-  EXPECT_THAT(run.notes, ElementsAre(HasSubstr("is not continued: it has done its 8 steps: a new run begins")));
+  EXPECT_EQ(run.folder.path, complete);
+  EXPECT_FALSE(run.folder.is_new);
+  EXPECT_THAT(run.complete, testing::AllOf(HasSubstr("/r is complete (8 steps): nothing to do"),
+                                           HasSubstr("trireme convert " + (complete / "checkpoints/step-8").string()),
+                                           HasSubstr("--resume never starts a new run")));
+  Config longer = config("r");
+  longer.training.steps = 9;
+  EXPECT_EQ(chosen(longer).complete, "");
+  const ChosenRun again = chosen(config("r", "never"));
+  EXPECT_EQ(again.folder.path, dir_ / "r-3");
+  EXPECT_EQ(again.complete, "");
+}
+
+TEST_F(ChooseRun, AnotherRunOfTheUsersOwnNameIsAnError) {
+  const fs::path run = saved("r", config("r"), 4), dated = saved("d-dp2", config("d-%layout"), 4);
+  {
+    const files::FolderLock held(run), held_too(dated);
+    EXPECT_THAT(message_of<ConfigError>([&] { chosen(config("r")); }),
+                testing::AllOf(HasSubstr("another run writes to this folder: pid"), HasSubstr("--run.name")));
+    const ChosenRun other = chosen(config("d-%layout"));
+    EXPECT_EQ(other.folder.path, dir_ / "d-single") << "every start has a folder of its own";
+    EXPECT_THAT(other.notes, ElementsAre(HasSubstr("is not resumed: another run writes to this folder")));
+  }
+  fs::create_directory(run / ".lock");
+  EXPECT_THAT(message_of<ConfigError>([&] { chosen(config("r")); }), HasSubstr("cannot be read as a lock file"));
+  EXPECT_FALSE(fs::exists(dir_ / "r-2")) << "it is not trained a second time";
 }
 
 TEST_F(ChooseRun, ARunWithoutRecordsIsFoundByItsCheckpoints) {
@@ -98,7 +123,7 @@ TEST_F(ChooseRun, OfAPathTheRunThatTheSameCommandHasBegun) {
   EXPECT_EQ(chosen(config("r", "runs/other")).folder.path, dir_ / "r-3");
   EXPECT_EQ(chosen(config("r", "runs/base", 0.2)).folder.path, dir_ / "r-4") << "other settings are another run";
   saved("r-2", config("r", "runs/base"), 8);
-  EXPECT_EQ(chosen(config("r", "runs/base")).folder.path, dir_ / "r-5") << "it is complete";
+  EXPECT_THAT(chosen(config("r", "runs/base")).complete, HasSubstr("r-2 is complete"));
 }
 
 TEST_F(ChooseRun, OfALauncherThatRestartsItsRanksTheRunThatTheyHaveBegun) {

@@ -23,7 +23,7 @@ using Wanted = std::map<TensorKey, std::vector<StateSlice>>;
 
 Wanted wanted_by_tensor(const Zero& zero, const LoadOptions& options) {
   Wanted wanted;
-  for (StateSlice& slice : slices_to_load(zero))
+  for (StateSlice& slice : options.one_replica_reads ? slices_to_read(zero) : slices_to_load(zero))
     if (options.states || slice.kind == checkpoint::kWeight)
       wanted[{slice.name, slice.kind}].push_back(std::move(slice));
   return wanted;
@@ -120,7 +120,7 @@ std::vector<std::string> tensor_differences(const checkpoint::Manifest& manifest
                          tuple_text(shape), " in the model"));
   }
   for (const checkpoint::StoredTensor& stored : manifest.tensors)
-    if (stored.kind != checkpoint::kRandom && stored.kind != checkpoint::kModel &&
+    if (!checkpoint::is_of_rank(stored.kind) && stored.kind != checkpoint::kModel &&
         (options.states || stored.kind == checkpoint::kWeight) && !model.contains({stored.name, stored.kind}))
       out.push_back(text(stored.name, " (", stored.kind, ") of the checkpoint has no place in the model"));
   return out;

@@ -9,7 +9,8 @@
 namespace trireme {
 
 struct LoadOptions {
-  bool states = true;  // false: only the weights
+  bool states = true;              // false: only the weights
+  bool one_replica_reads = false;  // of ranks with the same shards: spread_to_replicas() must follow
 };
 
 /// Every difference between the tensors of a checkpoint and those of the model: missing, of another shape, of no use.

@@ -33,7 +33,7 @@ std::string why_no_graph(const Config& config, at::Device device, bool own_famil
   if (config.model.num_local_experts > 0) return "the sizes of experts' inputs depend on the data";
   if (config.model.attention_dropout > 0) return "attention_dropout: its kernels take their seed from the host";
   if (config.precision.param == "float16") return "the loss scale of float16 follows from each step";
-  if (own_family) return text(config.model.model_type, ": layers of one's own may depend on the host");
+  if (own_family) return text(config.model.model_type, ": custom layers may depend on the host");
   return "";
 }
 

@@ -61,7 +61,7 @@ TEST(MicrobatchGraphs, OnIsRefusedWithTheReason) {
   EXPECT_TRUE(has(why([](Config& c) { c.model.num_local_experts = 8; }), "experts"));
   EXPECT_TRUE(has(why([](Config& c) { c.precision.param = "float16"; }), "loss scale"));
   EXPECT_TRUE(has(why([](Config& c) { c.model.attention_dropout = 0.1; }), "attention_dropout"));
-  EXPECT_TRUE(has(why([](Config&) {}, kGraphGpu, true), "one's own"));
+  EXPECT_TRUE(has(why([](Config&) {}, kGraphGpu, true), "custom layers"));
 }
 
 Microbatch microbatch_of(std::int64_t step, const at::TensorOptions& options) {

@@ -9,6 +9,8 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
+#include "trireme/checkpoint/exported_files.hpp"
+#include "trireme/checkpoint/reader.hpp"
 #include "trireme/config/foreign/hf_config.hpp"
 #include "trireme/config/foreign/hf_config_write.hpp"
 #include "trireme/config/schema/derive.hpp"
@@ -41,6 +43,12 @@ bool is_of_tokenizer(const fs::path& file) {
          std::ranges::find(kVocabularies, file.filename().string()) != kVocabularies.end();
 }
 
+/// Of the checkpoint that a source may be: what is true of that one only.
+bool is_of_checkpoint(const fs::path& file) {
+  const std::string name = file.filename().string();
+  return checkpoint::is_rank_file(name) || name == checkpoint::kExportListName;
+}
+
 bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
 
 std::string contents_of(const fs::path& path) {
@@ -61,7 +69,8 @@ class FilesToKeep {
     std::error_code error;
     for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
       const fs::path& path = entry.path();
-      const bool is_own = is_hidden(path) || is_of_weights(path) || path.filename() == "config.json";
+      const bool is_own =
+          is_hidden(path) || is_of_weights(path) || is_of_checkpoint(path) || path.filename() == "config.json";
       if (!is_own && entry.is_regular_file() && wanted(path)) add_file(path, path.filename().string());
     }
   }

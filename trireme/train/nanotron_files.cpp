@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.hpp"
+#include "trireme/checkpoint/manifest_parts.hpp"
 #include "trireme/checkpoint/nanotron_format.hpp"
 #include "trireme/comm/time_limit.hpp"
 #include "trireme/files/safetensors_write.hpp"
@@ -66,7 +67,7 @@ StackedBoxes stacked(const std::vector<Box>& boxes, const std::string& name) {
     Box local = box;
     for (std::size_t d = 0; d < box.size(); ++d) {
       require(d == 0 || box[d].size() == out.shape[d], name, ": its parts ", str(box), " and ", str(boxes[0]),
-              " are not of one width");
+              " have different widths");
       local[d] = {0, box[d].size()};
     }
     if (!box.empty()) {
@@ -124,7 +125,7 @@ class ModelFileWriter {
         writer.append({param.name, checkpoint::kModel, dtype, param.spec.shape, part}, bytes_of(values));
       }
     writer.end();
-    checkpoint::add_shard(written_, writer.finish());
+    checkpoint::add_file(written_, writer.finish());
   }
 
   files::Fs& fs_;
@@ -135,7 +136,7 @@ class ModelFileWriter {
 
 }  // namespace
 
-std::vector<RankFile> nanotron_rank_files(const Mesh& mesh, std::vector<SavedPart> parts, std::vector<SavedPart> random,
+std::vector<RankFile> nanotron_rank_files(const Mesh& mesh, std::vector<SavedPart> parts, std::vector<SavedPart> own,
                                           std::int64_t optimizer_steps, const LrState& lr) {
   const std::string place = nanotron_place(mesh.grid(), mesh.rank());
   std::vector<RankFile> out;
@@ -152,10 +153,10 @@ std::vector<RankFile> nanotron_rank_files(const Mesh& mesh, std::vector<SavedPar
          PtContents().write(all, writer, host);
        }});
   out.push_back(
-      {text("random/", place, ".pt"), [random = std::move(random)](checkpoint::ShardWriter& writer, HostCopies& host) {
+      {text("random/", place, ".pt"), [own = std::move(own)](checkpoint::ShardWriter& writer, HostCopies& host) {
          PtContents contents;
          PtContents::Dict all = PtContents::dict();
-         for (const SavedPart& part : random) all.insert("random", contents.placeholder(part));
+         for (const SavedPart& part : own) all.insert(part.plan.kind, contents.placeholder(part));
          contents.write(all, writer, host);
        }});
   return out;

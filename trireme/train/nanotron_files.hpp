@@ -13,8 +13,8 @@ struct LrState {
   double last_lr = 0, base_lr = 0;
 };
 
-/// optimizer/, lr_scheduler/ and random/ of this rank. `random`: empty, or random_part().
-std::vector<RankFile> nanotron_rank_files(const Mesh& mesh, std::vector<SavedPart> parts, std::vector<SavedPart> random,
+/// optimizer/, lr_scheduler/ and random/ of this rank. `own`: rank_parts().
+std::vector<RankFile> nanotron_rank_files(const Mesh& mesh, std::vector<SavedPart> parts, std::vector<SavedPart> own,
                                           std::int64_t optimizer_steps, const LrState& lr);
 
 /// model/: one file per parameter, or per parameter and tensor-parallel rank that it is cut over; the ranks take turns.

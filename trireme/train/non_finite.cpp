@@ -60,12 +60,12 @@ std::string find_non_finite(Executor& executor, Zero& zero, const Mesh& mesh, st
   // A tensor that a rank computed itself takes precedence over the reduced gradients: NaN spreads through reductions,
   // over tp already within a forward. If several ranks found one, the first is named.
   for (std::size_t r = 0; r < all.size(); ++r)
-    if (!all[r].empty() && all[r][0] != '?') return text("first not finite: ", all[r], " on rank ", r);
+    if (!all[r].empty() && all[r][0] != '?') return text("first non-finite value: ", all[r], " on rank ", r);
   for (const std::string& words : all)
     if (!words.empty())
-      return text("first not finite: the sum of all ranks' gradients of ", words.substr(1),
+      return text("first non-finite value: the sum of all ranks' gradients of ", words.substr(1),
                   "; each rank's own is finite");
-  return "it did not happen when the step was run again: the machine made a mistake, or memory was overwritten";
+  return "not reproduced when the step was run again: a hardware error, or memory was overwritten";
 }
 
 std::string str(const SavedWeights& saved) {

@@ -43,13 +43,14 @@ TEST(NonFinite, NamesTheFirstRankAndTensor) {
                               });
           const std::string rank = text("on rank ", bad);
           switch (fault) {
-            case Fault::none: EXPECT_THAT(words, testing::HasSubstr("did not happen")); break;
+            case Fault::none: EXPECT_THAT(words, testing::HasSubstr("not reproduced")); break;
             case Fault::output:
-              EXPECT_EQ(words, text("first not finite: the output of layers.3 in microbatch 1 ", rank));
+              EXPECT_EQ(words, text("first non-finite value: the output of layers.3 in microbatch 1 ", rank));
               break;
-            case Fault::loss: EXPECT_EQ(words, text("first not finite: the loss in microbatch 1 ", rank)); break;
+            case Fault::loss: EXPECT_EQ(words, text("first non-finite value: the loss in microbatch 1 ", rank)); break;
             case Fault::gradient:
-              EXPECT_THAT(words, testing::MatchesRegex("first not finite: the gradient of .* in microbatch 1 " + rank));
+              EXPECT_THAT(words,
+                          testing::MatchesRegex("first non-finite value: the gradient of .* in microbatch 1 " + rank));
               break;
             case Fault::sum:  // in stage 3 the weights that the loss above needs are already freed
               if (stage < 3) {

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <iostream>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -9,7 +10,6 @@
 #include "trireme/base/stop_signals.hpp"
 #include "trireme/base/stopwatch.hpp"
 #include "trireme/checkpoint/commit.hpp"
-#include "trireme/report/metrics_file.hpp"
 
 namespace trireme {
 namespace {
@@ -84,12 +84,33 @@ void OwnFolder::begin_after(std::int64_t step, const std::vector<fs::path>& dama
   for (const fs::path& path : damaged) try {
       if (path.parent_path() != checkpoints()) continue;
       warnings.push_back(
-          text(path.string(), " is now called ", checkpoint::set_aside(files::real_fs(), path).filename().string()));
+          text(path.string(), " is renamed to ", checkpoint::set_aside(files::real_fs(), path).filename().string()));
     } catch (const CheckpointError& e) {
       warnings.emplace_back(e.what());
     }
   for (const char* name : {"metrics.jsonl", "ranks.jsonl"})
-    if (std::error_code error; fs::exists(run_ / name, error)) report::drop_records_after(run_ / name, step);
+    if (std::error_code error; fs::exists(run_ / name, error)) {
+      const report::KeptRecords kept = report::drop_records_after(run_ / name, step);
+      if (name == std::string_view("metrics.jsonl")) warn_of_lost_records(kept, step, warnings);
+    } else if (name == std::string_view("metrics.jsonl") && has_own_checkpoint(step)) {
+      warn_of_lost_records({}, step, warnings);
+    }
+}
+
+bool OwnFolder::has_own_checkpoint(std::int64_t step) const {
+  std::error_code error;
+  return fs::exists(checkpoints() / text("step-", step), error);
+}
+
+/// The training does not need them; reports and plots do.
+void OwnFolder::warn_of_lost_records(const report::KeptRecords& kept, std::int64_t step,
+                                     std::vector<std::string>& warnings) const {
+  const std::string file = (run_ / "metrics.jsonl").string();
+  if (kept.gap_end > 0)
+    warnings.push_back(text(file, ": the records of steps ", kept.gap_begin, " to ", kept.gap_end, " are missing"));
+  if (kept.last < step && has_own_checkpoint(step))
+    warnings.push_back(text(file, ": the records of steps ", kept.last + 1, " to ", step,
+                            " are missing: the file was removed or cut"));
 }
 
 }  // namespace trireme

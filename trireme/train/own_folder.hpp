@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trireme/files/folder_lock.hpp"
+#include "trireme/report/metrics_file.hpp"
 
 namespace trireme {
 
@@ -40,6 +41,10 @@ class OwnFolder {
   void check() const { lock_->check(); }
 
  private:
+  bool has_own_checkpoint(std::int64_t step) const;
+  void warn_of_lost_records(const report::KeptRecords& kept, std::int64_t step,
+                            std::vector<std::string>& warnings) const;
+
   std::filesystem::path run_;
   std::unique_ptr<files::FolderLock> lock_;
 };

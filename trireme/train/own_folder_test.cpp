@@ -48,6 +48,22 @@ TEST(OwnFolder, ListsWhatTheOneBeforeItHasSaved) {
   EXPECT_THAT(found.get(), ElementsAre(run / "checkpoints/step-6", run / "checkpoints/step-4"));
 }
 
+TEST(OwnFolder, WarnsOfRecordsThatAreLost) {
+  const TempFolder run;
+  save(run.path(), 8);
+  const auto warned = [&] {
+    std::vector<std::string> warnings;
+    OwnFolder(run.path(), warnings).begin_after(8, {}, warnings);
+    return warnings;
+  };
+  EXPECT_THAT(warned(), ElementsAre(HasSubstr("metrics.jsonl: the records of steps 1 to 8 are missing")));
+  std::ofstream(run / "metrics.jsonl") << "{\"step\":1}\n{\"step\":2}\n{\"step\":6}\n{\"ste";
+  EXPECT_THAT(warned(), ElementsAre(HasSubstr("steps 3 to 5 are missing"), HasSubstr("steps 7 to 8 are missing")));
+  std::ofstream(run / "metrics.jsonl")
+      << "{\"step\":7}\n{\"step\":8}\n{\"step\":9}\n";  // resumed from step 6 of another run
+  EXPECT_THAT(warned(), IsEmpty());
+}
+
 TEST(OwnFolder, SetsAsideOnlyWhatCouldNotBeUsed) {
   const TempFolder run, other;
   save(run.path(), 4);
@@ -58,7 +74,7 @@ TEST(OwnFolder, SetsAsideOnlyWhatCouldNotBeUsed) {
   std::vector<std::string> warnings;
   const OwnFolder own(run.path(), warnings);
   own.begin_after(4, {run / "checkpoints/step-6", other / "checkpoints/step-8"}, warnings);
-  EXPECT_THAT(warnings, ElementsAre(HasSubstr("step-6 is now called step-6.damaged")));
+  EXPECT_THAT(warnings, ElementsAre(HasSubstr("step-6 is renamed to step-6.damaged")));
   EXPECT_THAT(own.to_resume_from("auto"), ElementsAre(run / "checkpoints/step-8", run / "checkpoints/step-4"));
   EXPECT_TRUE(fs::exists(other / "checkpoints/step-8")) << "another run's";
   EXPECT_EQ(file_contents(run / "metrics.jsonl"), "{\"step\":4}\n");

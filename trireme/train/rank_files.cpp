@@ -30,16 +30,21 @@ std::vector<SavedPart> saved_parts(const Zero& zero) {
   return out;
 }
 
-SavedPart random_part(int rank, const std::vector<std::uint8_t>& random) {
-  const auto size = static_cast<std::int64_t>(random.size());
-  const at::Tensor values = at::zeros({size}, at::kByte);
-  std::copy(random.begin(), random.end(), values.mutable_data_ptr<std::uint8_t>());
-  return {{.name = text("rank-", rank),
-           .kind = checkpoint::kRandom,
-           .dtype = files::SafetensorsDtype::U8,
-           .shape = {size},
-           .box = {{0, size}}},
-          values};
+std::vector<SavedPart> rank_parts(int rank, const RankState& state) {
+  std::vector<SavedPart> out;
+  for (const auto& [kind, bytes] : state) {
+    const auto size = static_cast<std::int64_t>(bytes.size());
+    if (size == 0) continue;
+    const at::Tensor values = at::zeros({size}, at::kByte);
+    std::ranges::copy(bytes, values.mutable_data_ptr<std::uint8_t>());
+    out.push_back({{.name = text("rank-", rank),
+                    .kind = kind,
+                    .dtype = files::SafetensorsDtype::U8,
+                    .shape = {size},
+                    .box = {{0, size}}},
+                   values});
+  }
+  return out;
 }
 
 std::vector<RankFile> own_rank_files(int rank, const std::string& id, std::vector<SavedPart> parts) {

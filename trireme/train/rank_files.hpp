@@ -1,6 +1,7 @@
 #pragma once
 // What the files of one rank in a checkpoint contain, and how they are written: the layout of our own.
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,9 @@ struct SavedPart {
 
 /// What slices_to_save() says.
 std::vector<SavedPart> saved_parts(const Zero& zero);
-/// The generators of a rank.
-SavedPart random_part(int rank, const std::vector<std::uint8_t>& random);
+/// What a rank has besides tensors of the model, by kind (checkpoint::is_of_rank).
+using RankState = std::map<std::string, std::vector<std::uint8_t>>;
+std::vector<SavedPart> rank_parts(int rank, const RankState& state);
 
 /// A file of this rank. `write` appends all of it, in a thread, while no tensor changes.
 struct RankFile {

@@ -4,17 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "trireme/comm/held_parts.hpp"
 #include "trireme/comm/world.hpp"
-#include "trireme/files/xxh3.hpp"
 #include "trireme/zero/saved_state.hpp"
 
 namespace trireme {
-
-/// The hash of a part of a tensor.
-struct HeldPart {
-  std::string what;  // "layers.1.mlp_norm.weight (model) [0:64]"
-  std::string hash;
-};
 
 /// For one step: add what is to be compared, then compare().
 class ReplicaCheck {
@@ -28,8 +22,5 @@ class ReplicaCheck {
  private:
   std::vector<HeldPart> parts_;
 };
-
-/// What is wrong with the parts of all ranks, by rank; empty: ranks that hold the same part agree.
-std::string differences_of_replicas(const std::vector<std::vector<HeldPart>>& ranks);
 
 }  // namespace trireme

@@ -1,16 +1,20 @@
 #include "trireme/train/resume.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <cstdlib>
 #include <functional>
 #include <future>
+#include <iostream>
 #include <memory>
+#include <set>
 #include <sstream>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/human.hpp"
 #include "trireme/checkpoint/reader.hpp"
 #include "trireme/comm/group_text.hpp"
 #include "trireme/comm/time_limit.hpp"
-#include "trireme/comm/wait_together.hpp"
 #include "trireme/train/load_state.hpp"
 
 namespace trireme {
@@ -18,42 +22,78 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Collective: what went wrong on the first rank that could not do it, or "". Ranks read different amounts, from
-/// storage of different speed.
-std::string failure_of(Group& control, bool& is_security, const std::function<void()>& action) {
-  std::future<std::string> work = std::async(std::launch::async, [&]() -> std::string {
-    try {
-      action();
+/// Reads of a checkpoint by all ranks, and an eye on the storage. A read that never returns cannot be cancelled, and
+/// the thread that is in it uses what is about to be destroyed: then the process ends here.
+class WatchedReads {
+ public:
+  WatchedReads(Group& control, fs::path path, const StallLimits& limits)
+      : control_(control), path_(std::move(path)), limits_(limits) {}
+
+  const checkpoint::ReadProgress& progress() const { return progress_; }
+  bool is_security() const { return is_security_; }
+
+  /// Collective: what is wrong with a checkpoint by the first rank that found something, or "". Ranks read different
+  /// amounts, from storage of different speed. StorageError on all ranks if one of them could not read it: then nothing
+  /// is known to be wrong, and an older checkpoint must not take its place.
+  std::string fault_of(const std::function<void()>& action) {
+    std::string unread;
+    std::future<std::string> work = std::async(std::launch::async, [&]() -> std::string {
+      try {
+        action();
+      } catch (const CheckpointError& e) {
+        return e.what();
+      } catch (const SecurityError& e) {  // a symlink, perhaps: the checkpoint before it may be good
+        is_security_ = true;
+        return e.what();
+      } catch (const StorageError& e) {
+        unread = e.what();
+      }
       return "";
-    } catch (const CheckpointError& e) {
-      return e.what();
-    } catch (const SecurityError& e) {  // a symlink, perhaps: the checkpoint before it may be good
-      is_security = true;
-      return e.what();
-    }
-  });
-  wait_together(control, work);
-  return first_failure(control, work.get());
+    });
+    StallWatch watch(limits_);
+    wait_for_all_ranks(control_, work, [&] { return look(watch); });
+    const std::string fault = work.get(), unreadable = first_failure(control_, unread);
+    require<StorageError>(unreadable.empty(), unreadable);
+    return first_failure(control_, fault);
+  }
+
+ private:
+  std::string look(StallWatch& watch) const {
+    const StallWatch::State state = watch.look(*progress_);
+    if (state == StallWatch::State::fine) return "";
+    const std::string what =
+        text(path_.string(), ": the storage does not respond: nothing was read for ", human_seconds(watch.seconds()));
+    if (state == StallWatch::State::warn)
+      return text(what, "\n  the start ends after ", human_seconds(limits_.timeout_s),
+                  " without progress (checkpoint.stall_timeout_s)");
+    std::cerr << text("error: rank ", control_.rank(), ": ", what,
+                      "\n  fix: check the disk or the network that the folder is on; ",
+                      "checkpoint.stall_timeout_s is the limit\n")
+              << std::flush;
+    std::_Exit(static_cast<int>(ExitCode::storage));
+  }
+
+  Group& control_;
+  const fs::path path_;
+  const StallLimits limits_;
+  const checkpoint::ReadProgress progress_ = std::make_shared<std::atomic<std::uint64_t>>(0);
+  bool is_security_ = false;
+};
+
+void refuse(const fs::path& path, const Changes& changes) {
+  if (changes.refused.empty()) return;
+  std::string listed, kinds;
+  for (const std::string& change : changes.refused) listed += "\n  " + change;
+  for (const std::string& kind : changes.refused_kinds) kinds += (kinds.empty() ? "" : ",") + kind;
+  const bool may_accept = std::ranges::find(changes.refused_kinds, "model") == changes.refused_kinds.end();
+  throw CheckpointError(text(path.string(), ": the config no longer matches this checkpoint", listed,
+                             "\n  fix: change it back; or --checkpoint.resume never, for a new run",
+                             may_accept ? "; or accept it: --checkpoint.accept_changes " + kinds : ""));
 }
 
-void refuse(const fs::path& path, const std::vector<std::string>& changes) {
-  if (changes.empty()) return;
-  std::string listed;
-  for (const std::string& change : changes) listed += "\n  " + change;
-  throw CheckpointError(text(path.string(), ": the run has changed since, and would not be the same one", listed,
-                             "\n  fix: change it back; or --checkpoint.resume never, for a new run; or accept it: "
-                             "--checkpoint.accept_changes data, tokenizer, seed or optimizer"));
-}
-
-/// Ranks with the same shards read the same slices: those of one host share them in the page cache.
-bool no_rank_has_a_copy(const Zero& zero) {
-  return std::ranges::all_of(zero.parts(), [](const ZeroPart* p) { return p->partition.replicas().size() == 1; });
-}
-
-std::vector<std::uint8_t> random_of(const checkpoint::Reader& reader, int rank, int world) {
+std::vector<std::uint8_t> of_rank(const checkpoint::Reader& reader, const char* kind, int rank, int world) {
   const auto then = reader.manifest().layout.find("world");
-  const checkpoint::StoredTensor* stored =
-      checkpoint::find(reader.manifest(), text("rank-", rank), checkpoint::kRandom);
+  const checkpoint::StoredTensor* stored = checkpoint::find(reader.manifest(), text("rank-", rank), kind);
   if (stored == nullptr || then == reader.manifest().layout.end() || then->second != world) return {};
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(numel(stored->shape)));
   reader.read(*stored, {{0, stored->shape[0]}}, std::as_writable_bytes(std::span(bytes)));
@@ -74,6 +114,20 @@ std::vector<fs::path> checkpoints_to_resume(const OwnFolder* own, const std::str
   return out;
 }
 
+namespace {
+
+std::unique_ptr<checkpoint::Reader> opened_by_rank(const fs::path& path, const std::string& manifest, const Zero& zero,
+                                                   int rank, const checkpoint::ReadProgress& progress) {
+  std::set<std::pair<std::string, std::string>> wanted{{text("rank-", rank), checkpoint::kRandom},
+                                                       {text("rank-", rank), checkpoint::kFp8History}};
+  for (const StateSlice& slice : slices_to_read(zero)) wanted.emplace(slice.name, slice.kind);
+  return std::make_unique<checkpoint::Reader>(
+      path, checkpoint::parse_manifest(manifest, path.string()),
+      [&](const std::string& name, const std::string& kind) { return wanted.contains({name, kind}); }, progress);
+}
+
+}  // namespace
+
 Resumed resume(Zero& zero, Mesh& mesh, const ResumeRequest& request, std::vector<std::string>& warnings) {
   // They have built their models, which takes some longer than others.
   const TimeLimit limit(mesh.world(),
@@ -83,31 +137,46 @@ Resumed resume(Zero& zero, Mesh& mesh, const ResumeRequest& request, std::vector
   std::vector<fs::path> failed;
   bool is_security = false;
   for (const fs::path& path : request.candidates) {
+    // One rank opens all files. The others get the manifest from it, and open only what they read.
     std::unique_ptr<checkpoint::Reader> reader;
-    std::string failure =
-        failure_of(control, is_security, [&] { reader = std::make_unique<checkpoint::Reader>(path); });
+    std::string manifest;
+    WatchedReads reads(control, path, request.stall);
+    std::string failure = reads.fault_of([&] {
+      if (mesh.rank() != 0) return;
+      reader = std::make_unique<checkpoint::Reader>(path, reads.progress());
+      manifest = to_json(reader->manifest());
+    });
     if (failure.empty()) {
-      if (no_rank_has_a_copy(zero)) reader->read_each_once();
+      manifest = broadcast_text(control, manifest);
+      failure = reads.fault_of([&] {
+        if (!reader) reader = opened_by_rank(path, manifest, zero, mesh.rank(), reads.progress());
+      });
+    }
+    if (failure.empty()) {
+      reader->read_each_once();
       Resumed out{.path = path, .manifest = reader->manifest()};
       out.changes = changes_since(out.manifest, request.config, request.data, request.accepted);
-      refuse(path, out.changes.refused);
-      failure = failure_of(control, is_security, [&] {
-        load_state(*reader, zero, {.states = !out.changes.new_optimizer});
-        out.random = random_of(*reader, mesh.rank(), mesh.world().size());
+      refuse(path, out.changes);
+      failure = reads.fault_of([&] {
+        load_state(*reader, zero, {.states = !out.changes.new_optimizer, .one_replica_reads = true});
+        out.random = of_rank(*reader, checkpoint::kRandom, mesh.rank(), mesh.world().size());
+        out.fp8_history = of_rank(*reader, checkpoint::kFp8History, mesh.rank(), mesh.world().size());
       });
       if (failure.empty()) {
         out.damaged = std::move(failed);
+        spread_to_replicas(zero);
         state_is_loaded(zero, out.changes.new_optimizer ? 0 : out.manifest.training.optimizer_steps);
         return out;
       }
     }
+    is_security = is_security || reads.is_security();
     failed.push_back(path);
-    warnings.push_back(text(failure, "\n  the checkpoint before it is tried"));
+    warnings.push_back(text(failure, "\n  trying the checkpoint before it"));
     failures += text(failures.empty() ? "" : "\n  ", failure);
   }
   failures +=
       "\n  no other checkpoint is left\n  fix: checkpoint.resume = \"never\" starts a new run; trireme checkpoint "
-      "verify says what is damaged";
+      "verify shows what is damaged";
   require<SecurityError>(!is_security, failures);
   throw CheckpointError(failures);
 }

@@ -9,6 +9,7 @@
 #include "trireme/comm/mesh.hpp"
 #include "trireme/train/changes_since.hpp"
 #include "trireme/train/own_folder.hpp"
+#include "trireme/train/stall_watch.hpp"
 #include "trireme/zero/zero.hpp"
 
 namespace trireme {
@@ -20,6 +21,7 @@ struct ResumeRequest {
   std::vector<std::filesystem::path> candidates;  // newest first; the same on all ranks
   KeyValues config, data;                         // now: see changes_since()
   std::vector<std::string> accepted;              // checkpoint.accept_changes
+  StallLimits stall{};                            // of the storage: beyond, the process ends with exit code 74
 };
 
 struct Resumed {
@@ -27,7 +29,9 @@ struct Resumed {
   checkpoint::Manifest manifest;
   Changes changes{};
   std::vector<std::filesystem::path> damaged{};  // candidates that were tried before, and could not be used
-  std::vector<std::uint8_t> random{};  // this rank's generators; empty: the checkpoint is of another number of ranks
+  // Of this rank; empty if the checkpoint is of another number of ranks:
+  std::vector<std::uint8_t> random{};       // its generators
+  std::vector<std::uint8_t> fp8_history{};  // also of another layout: then it does not fit
 };
 
 /// Collective. Sets weights and states from the first candidate that is complete and undamaged; `warnings` get why

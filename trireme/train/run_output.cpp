@@ -73,8 +73,8 @@ void RunOutput::finish(report::RunSummary summary) {
   }
   for (const report::BestEffort* output : {&lines_, &scalars_, &rank_lines_})
     if (output->lost() > 0)
-      console_.warning(text(output->what(), " lacks ", output->lost(), output->lost() == 1 ? " record" : " records",
-                            ": they could not be written"));
+      console_.warning(text(output->what(), " is missing ", output->lost(),
+                            output->lost() == 1 ? " record" : " records", ": they could not be written"));
   if (events_)
     if (const std::optional<std::string> failure = events_->close()) console_.warning(*failure);
   console_.finish(summary);

@@ -70,9 +70,9 @@ TEST_F(RunOnAFullDisk, GoesOnAndSaysWhatIsMissing) {
     return count;
   };
   for (const std::string file : {"metrics.jsonl", "tb/"}) {
-    EXPECT_EQ(times(file + ": a record is lost, training goes on: "), 1) << said;
+    EXPECT_EQ(times(file + ": a record is lost, training continues: "), 1) << said;
     EXPECT_EQ(times(file + " is written again; 3 records are missing"), 1) << said;
-    EXPECT_EQ(times(file + " lacks 3 records: they could not be written"), 1) << said;
+    EXPECT_EQ(times(file + " is missing 3 records: they could not be written"), 1) << said;
   }
 }
 

@@ -9,6 +9,9 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
+#include "trireme/checkpoint/commit.hpp"
+#include "trireme/checkpoint/exported_files.hpp"
+#include "trireme/checkpoint/reader.hpp"
 #include "trireme/comm/group_text.hpp"
 #include "trireme/comm/time_limit.hpp"
 #include "trireme/config/schema/weight_names.hpp"
@@ -51,7 +54,7 @@ std::string missing_space(Zero& zero, const Config& config, const std::filesyste
   std::size_t trained_bytes = optimizer.master(0).element_size();
   for (std::size_t k = 0; k < optimizer.state_names().size(); ++k)
     trained_bytes += optimizer.state(0, k).element_size();
-  const std::uint64_t copies = (config.checkpoint.export_hf ? 1 : 0) + (config.checkpoint.format == "nanotron" ? 1 : 0);
+  const std::uint64_t copies = config.checkpoint.format == "nanotron" ? 1 : 0;  // model/
   for (const ParamSection& section : zero.sections())
     for (const ModelParam& param : section.params) {
       const std::size_t weight = c10::elementSize(param.dtype);
@@ -89,6 +92,25 @@ void save_weights(Zero& zero, Mesh& mesh, const ModelConfig& model, const SmallF
     writer->publish([&writing] { writing.progress(); });
   }
   mesh.world_group().barrier().wait();  // no rank exits, which would end the job, before the folder is complete
+}
+
+void export_to_checkpoint(Zero& zero, Mesh& mesh, const ModelConfig& model, const std::filesystem::path& checkpoint) {
+  const LongWork exporting(mesh.world(), 0);
+  files::Fs& fs = files::real_fs();
+  std::filesystem::path folder;
+  try {
+    if (mesh.rank() == 0 && !checkpoint::exported_in(checkpoint, checkpoint::manifest_in(checkpoint).id))
+      folder = checkpoint::begin_export(fs, checkpoint);
+    if (broadcast_text(mesh.world().control(), folder.string()).empty()) return;
+    save_weights(zero, mesh, model, {}, folder);
+    if (mesh.rank() == 0) checkpoint::add_exported(fs, folder, checkpoint, [&] { exporting.progress(); });
+    mesh.world().control().barrier().wait();  // no rank exits, which would end the job, before they are all there
+  } catch (const CheckpointError& e) {        // on rank 0, perhaps in the middle of what the ranks do together
+    if (!folder.empty()) checkpoint::remove_folder(fs, folder);
+    throw CheckpointError(text(checkpoint.string(), " is saved, but without the weights for transformers: ", e.what(),
+                               "\n  nothing is lost: trireme convert ", checkpoint.string(),
+                               " OUT --to hf creates them from the checkpoint"));
+  }
 }
 
 std::vector<std::string> not_finite_weights(const Zero& zero, Mesh& mesh) {

@@ -9,7 +9,8 @@
 
 namespace trireme {
 
-/// What the disk of `folder`, which need not exist yet, lacks for a checkpoint, and the fix; empty if it fits.
+/// What the disk of `folder`, which need not exist yet, lacks for the state of a run, and the fix; empty if it fits.
+/// The weights of checkpoint.export_hf do not count: they can be made of the checkpoint.
 std::string missing_space(Zero& zero, const Config& config, const std::filesystem::path& folder);
 
 /// Saves the parameters of `zero`, trained and frozen, and the files `beside` them. Collective; rank 0 writes. One
@@ -17,6 +18,10 @@ std::string missing_space(Zero& zero, const Config& config, const std::filesyste
 /// never overwritten: CheckpointError.
 void save_weights(Zero& zero, Mesh& mesh, const ModelConfig& model, const SmallFiles& beside,
                   const std::filesystem::path& folder);
+
+/// The same for a checkpoint that is complete: Note [Export after commit]. Does nothing if it has them already.
+/// CheckpointError says how to make them of the checkpoint.
+void export_to_checkpoint(Zero& zero, Mesh& mesh, const ModelConfig& model, const std::filesystem::path& checkpoint);
 
 /// The names of the parameters that hold a NaN or an infinity, the same on all ranks. Collective.
 std::vector<std::string> not_finite_weights(const Zero& zero, Mesh& mesh);

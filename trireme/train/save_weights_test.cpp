@@ -64,7 +64,7 @@ TEST(SaveWeights, EveryLayoutComesBack) {
           const InitScope scope(at::kCPU, at::kBFloat16);
           Decoder loaded(model, {mesh, false}), made(model, {mesh, false});
           load_hugging_face(loaded, path, mesh);
-          init(made, mesh, {.seed = 3, .scheme = InitScheme::plain});
+          init_parameters(made, mesh, {.seed = 3, .scheme = InitScheme::plain});
           const auto a = params_of(loaded), b = params_of(made);
           for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].value.equal(b[i].value)) << a[i].name;
         });
@@ -85,7 +85,7 @@ TEST(SaveWeights, NothingIsWrittenOver) {
   run_ranks(1, [&](World& world) {
     Mesh mesh(Grid::dense({}), world);
     Decoder decoder(model, {mesh, false});
-    init(decoder, mesh, {});
+    init_parameters(decoder, mesh, {});
     Zero zero(params_of(decoder), {}, mesh, {}, {});
     save_weights(zero, mesh, model, files_of(model, "float32"), folder.path() / "step-1");
     EXPECT_THROW(save_weights(zero, mesh, model, files_of(model, "float32"), folder.path() / "step-1"),
@@ -101,7 +101,7 @@ TEST(SaveWeights, FrozenParametersAreSaved) {
     run_ranks(4, [&](World& world) {
       Mesh mesh(Grid::dense({.dp = 2, .tp = 2}), world);
       Decoder decoder(model, {mesh, true});
-      init(decoder, mesh, {.seed = 3, .scheme = InitScheme::plain});
+      init_parameters(decoder, mesh, {.seed = 3, .scheme = InitScheme::plain});
       for (const Param& param : params_of(decoder))
         if (param.name == "embedding.weight" || param.name == "layers.1.mlp_norm.weight")
           at::Tensor(param.value).set_requires_grad(false);
@@ -113,7 +113,7 @@ TEST(SaveWeights, FrozenParametersAreSaved) {
       Mesh mesh(Grid::dense({}), world);
       Decoder loaded(model, {mesh, false}), made(model, {mesh, false});
       load_hugging_face(loaded, folder.path() / "saved", mesh);
-      init(made, mesh, {.seed = 3, .scheme = InitScheme::plain});
+      init_parameters(made, mesh, {.seed = 3, .scheme = InitScheme::plain});
       const std::vector<Param> found = params_of(loaded), wanted = params_of(made);
       ASSERT_EQ(found.size(), wanted.size());
       for (std::size_t i = 0; i < found.size(); ++i)
@@ -128,7 +128,7 @@ TEST(SaveWeights, NamesWhatIsNotFinite) {
   run_ranks(2, [&](World& world) {
     Mesh mesh(Grid::dense({.tp = 2}), world);
     Decoder decoder(model, {mesh, false});
-    init(decoder, mesh, {});
+    init_parameters(decoder, mesh, {});
     const at::NoGradGuard no_grad;
     for (const Param& param : params_of(decoder))
       if (param.name == "layers.0.mlp.down.weight" && mesh.coord(Axis::tp) == 1)

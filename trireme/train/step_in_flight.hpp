@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "trireme/comm/random_state.hpp"
+#include "trireme/nn/fp8_history.hpp"
 #include "trireme/train/replica_check.hpp"
 #include "trireme/train/step_agreement.hpp"
 #include "trireme/train/step_clock.hpp"
@@ -15,7 +16,8 @@ struct Trainer::StepInFlight {
   std::int64_t step;
   StepResult result;  // what is known at its start
   StepClock clock;
-  RandomState random;  // of this rank at its start: what a checkpoint of the step before has to contain
+  RandomState random;       // of this rank at its start: what a checkpoint of the step before has to contain
+  Fp8History::State fp8{};  // the same of scales in fp8
   StepOutcome outcome{};
   bool is_read_at_once = false;  // not during the next step
   double skip_above = 0;         // a norm above it skips the update

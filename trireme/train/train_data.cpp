@@ -120,7 +120,7 @@ TrainData::TrainData(const Config& config, int cp_rank)
   sampler_.emplace(plan_);
   if (const std::int64_t cut = sampler_->num_cut_documents(); cut > 0)
     warnings_.push_back(text(thousands(cut), cut == 1 ? " document is" : " documents are",
-                             " longer than a sample, and cut (packing = \"whole\" of [[data]]): a longer seq_len"));
+                             " longer than a sample, and truncated (packing = \"whole\" of [[data]]): raise seq_len"));
   for (std::size_t i = 0; i < config.data.size(); ++i)
     makers_.emplace_back(batch_options(
         config.data[i], std::ranges::any_of(plan_.stages[i].sources, has_mask, &data::MixedSource::tokens)));

@@ -4,13 +4,17 @@
 
 #include <ATen/ops/zeros.h>
 
+#include "trireme/base/host_memory.hpp"
+#include "trireme/base/human.hpp"
 #include "trireme/base/stop_signals.hpp"
 #include "trireme/base/stopwatch.hpp"
 #include "trireme/kernels/cuda_graph.hpp"
+#include "trireme/nn/fp8_history.hpp"
 #include "trireme/runtime/memory/device_snapshot.hpp"
 #include "trireme/train/component_options.hpp"
 #include "trireme/train/dtypes.hpp"
 #include "trireme/train/step_in_flight.hpp"
+#include "trireme/zero/saved_state.hpp"
 
 namespace trireme {
 namespace {
@@ -18,6 +22,10 @@ namespace {
 Config resolved(Config config, at::Device device) {
   resolve_dtypes(config, device);
   return config;
+}
+
+StallLimits stall_limits(const Config& config) {
+  return {.warning_s = config.checkpoint.stall_warning_s, .timeout_s = config.checkpoint.stall_timeout_s};
 }
 
 std::string describe(const Resumed& resumed) {
@@ -39,7 +47,7 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
       non_finite_(config::parse_non_finite(config_.checks.non_finite)),
       tracer_(config_.profiler.steps, io_.folder / config_.profiler.dir, context.world(),
               context.device().is_cuda() ? "nccl" : "gloo", memory_, context.device()),
-      random_(RandomSource::of_process(static_cast<std::uint64_t>(config_.run.seed))) {
+      random_(RandomSource::of_process(static_cast<std::uint64_t>(config_.run.seed), context.device())) {
   if (context.device().is_cuda() && config_.profiler.memory_snapshot != "never") record_device_memory();
   if (context.rank() == 0) own_ = std::make_unique<OwnFolder>(io_.folder, io_.warnings);
   const std::vector<std::filesystem::path> candidates =
@@ -61,10 +69,14 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
   model_ = std::make_unique<TrainingModel>(config_, mesh_, context.device(),
                                            static_cast<int>(batches_->num_microbatches()), resumes, io_.warnings);
   if (resumes) resume_from_checkpoint(candidates);
+  seed_generators(random_, static_cast<std::uint64_t>(config_.run.seed), begin_, context.rank());
+  if (resumed_ && !resumed_->random.empty())
+    set_random_state(random_, fitted_to(random_, random_state_from_bytes(resumed_->random),
+                                        context.device().is_cuda() ? context.device().index() : 0));
+  if (Fp8History* history = model_->fp8_history(); history && resumed_)
+    history->set_state(fp8_state_from_bytes(resumed_->fp8_history));
   // Not before: the threads that load use the default stream.
   if (model_->graphs() != nullptr) kernels::use_own_stream(context.device());
-  if (!resumed_ || resumed_->random.empty())
-    seed_generators(random_, static_cast<std::uint64_t>(config_.run.seed), begin_, context.rank());
   start_bytes_ = peak_bytes_ = agree(at::zeros({}, at::TensorOptions(at::kDouble).device(context.device())),
                                      {.peak_bytes = memory_.take_peak()}, mesh_)
                                    .peak_bytes;
@@ -79,7 +91,8 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
   saver_ = std::make_unique<CheckpointSaver>(
       SaverOptions{.folder = io_.folder / "checkpoints",
                    .keep = config_.checkpoint.keep,
-                   .buffer_bytes = static_cast<std::size_t>(config_.checkpoint.buffer_mb * 1e6),
+                   .keep_every = config_.checkpoint.keep_every,
+                   .buffer_bytes = save_buffer_bytes(),
                    .small_files = beside_weights_,
                    .before_commit =
                        [this] {
@@ -89,7 +102,8 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
                    .lr_state =
                        [this](std::int64_t step) {
                          return LrState{.last_step = step, .last_lr = lr_(step), .base_lr = config_.optimizer.lr};
-                       }},
+                       },
+                   .stall = stall_limits(config_)},
       mesh_);
   if (context.rank() == 0)
     report_ = std::make_unique<TrainingReport>(config_, context, io_, batches_->data().describe(),
@@ -104,7 +118,8 @@ void Trainer::resume_from_checkpoint(const std::vector<std::filesystem::path>& c
                     {.candidates = candidates,
                      .config = given_,
                      .data = batches_->data().identity(),
-                     .accepted = config_.checkpoint.accept_changes},
+                     .accepted = config_.checkpoint.accept_changes,
+                     .stall = stall_limits(config_)},
                     io_.warnings);
   const checkpoint::TrainingState& state = resumed_->manifest.training;
   begin_ = state.step;
@@ -120,7 +135,23 @@ void Trainer::resume_from_checkpoint(const std::vector<std::filesystem::path>& c
     scale_->set_state({.scale = state.loss_scale->scale,
                        .good_steps = state.loss_scale->good_steps,
                        .patience = state.loss_scale->patience});
-  if (!resumed_->random.empty()) set_random_state(random_, random_state_from_bytes(resumed_->random));
+}
+
+/// checkpoint.buffer_mb, or as much as this rank saves. A copy that does not fit makes training wait for the disk: that
+/// is said now, not found out later.
+std::size_t Trainer::save_buffer_bytes() {
+  double state = 0;
+  for (const StateSlice& slice : slices_to_save(zero())) state += static_cast<double>(slice.values.nbytes());
+  constexpr double kShare = 0.5;  // of what is free: the run needs memory too
+  const double free = kShare * host_memory().available / context_.environment().local_world_size;
+  const double given = config_.checkpoint.buffer_mb * 1e6;
+  const double bytes = given > 0 ? given : std::min(state + 2.0 * checkpoint::BlockPool::kBlockBytes, free);
+  if (config_.checkpoint.async && bytes < state && context_.rank() == 0)
+    io_.warnings.push_back(text("saves in the background have ", human_bytes(bytes), " of memory per rank (",
+                                given > 0 ? "checkpoint.buffer_mb" : "half of what is free on this host",
+                                "), and the state of rank 0 has ", human_bytes(state),
+                                ": after each save the next update waits for the disk"));
+  return static_cast<std::size_t>(bytes);
 }
 
 Trainer::~Trainer() = default;
@@ -157,6 +188,7 @@ ExitCode Trainer::run() {
   const bool interrupted = stop_ && done < steps;
   // A scheduler that takes the machine away does not wait for more than the checkpoint.
   const SavedWeights saved = save(done, stop_ == ExitCode::preempted && interrupted ? Export::no : Export::yes);
+  if (report_ && unlabelled_ > 1) report_->warning(text(unlabelled_, " steps had no token with a label, and no loss"));
   if (report_) report_->finish(interrupted, peak_bytes_, saved.folder, seconds, validation_seconds_);
   check_trained(done, skipped_, saved);
   return interrupted ? *stop_ : ExitCode::done;

@@ -16,6 +16,7 @@
 #include "trireme/train/batches.hpp"
 #include "trireme/train/checkpoint_saver.hpp"
 #include "trireme/train/device_memory.hpp"
+#include "trireme/train/failed_saves.hpp"
 #include "trireme/train/own_folder.hpp"
 #include "trireme/train/resume.hpp"
 #include "trireme/train/save_weights.hpp"
@@ -61,9 +62,13 @@ class Trainer {
   checkpoint::Manifest manifest_of(std::int64_t step) const;
   enum class Last { no, yes };
   enum class Export { no, yes };  // a Hugging Face folder, if checkpoint.export_hf
-  void start_save(std::int64_t step, Last last, Export exports = Export::no);
+  RankState rank_state();
+  void set_rank_state(const StepInFlight& of);
+  void start_save(std::int64_t step, Last last);
   SavedWeights save(std::int64_t step, Export exports = Export::no);
   void tell_outcomes();
+  std::size_t save_buffer_bytes();
+  SavedWeights finish_save(const std::filesystem::path& folder, Export exports);
   void wait_for_space(const std::filesystem::path& folder);
 
   const KeyValues given_;  // the config as it was given
@@ -89,10 +94,12 @@ class Trainer {
   std::int64_t begin_ = 0;        // steps that are done when this run begins
   std::int64_t start_bytes_ = 0;  // peak before the first step, of any rank
   std::int64_t peak_bytes_ = 0;   // of any rank
+  std::int64_t unlabelled_ = 0;   // steps without a token that has a label
   std::int64_t skipped_ = 0;      // updates that no smaller loss scale would have saved
   // Of the steps whose results have been read:
   std::optional<ExitCode> stop_;  // asked to stop
   bool save_asked_ = false;       // asked for a checkpoint that is not started yet
+  FailedSaves failed_saves_;      // only on rank 0
   double validation_seconds_ = 0;
   std::int64_t last_read_ns_ = 0;  // when the results of the last one were read, by steady_ns()
   std::exception_ptr data_error_;  // of this rank, for the step that needed the data

@@ -9,6 +9,7 @@
 #include "trireme/base/wall_clock.hpp"
 #include "trireme/comm/group_text.hpp"
 #include "trireme/comm/time_limit.hpp"
+#include "trireme/nn/fp8_history.hpp"
 #include "trireme/train/trainer.hpp"
 
 namespace trireme {
@@ -35,26 +36,30 @@ checkpoint::Manifest Trainer::manifest_of(std::int64_t step) const {
   return manifest;
 }
 
-void Trainer::start_save(std::int64_t step, Last last, Export exports) {
+/// What a resume on the same layout needs of this rank.
+RankState Trainer::rank_state() {
+  RankState out{{checkpoint::kRandom, to_bytes(get_current_random_state(random_))}};
+  if (const Fp8History* history = model_->fp8_history()) out[checkpoint::kFp8History] = to_bytes(history->state());
+  return out;
+}
+
+void Trainer::start_save(std::int64_t step, Last last) {
   mesh_.tag({step, "save"});
   zero().finish_gathers();
-  std::function<void(const std::filesystem::path&)> export_weights;
-  if (exports == Export::yes && config_.checkpoint.export_hf)
-    export_weights = [this](const std::filesystem::path& folder) {
-      save_weights(zero(), mesh_, config_.model, {}, folder);
-    };
-  saver_->start(zero(), manifest_of(step), to_bytes(get_current_random_state(random_)), std::move(export_weights));
+  saver_->start(zero(), manifest_of(step), rank_state());
   if (!config_.checkpoint.async || last == Last::yes) saver_->finish();
 }
 
-/// Rank 0 reports what became of the saves: if one failed, training goes on, and the next one may succeed.
+/// Rank 0 reports what became of the saves: if one failed, training goes on, and the next one may succeed. After
+/// checkpoint.max_failures in a row nobody should trust in that any more: StorageError.
 void Trainer::tell_outcomes() {
   while (const std::optional<SaveOutcome> outcome = saver_->take_outcome()) {
     if (outcome->failure.empty())
       report_->saved(outcome->step, outcome->bytes, outcome->blocked_seconds);
     else
-      report_->warning(text("checkpoint ", outcome->step, " was not saved, training goes on: ", outcome->failure));
+      report_->warning(text("checkpoint ", outcome->step, " was not saved, training continues: ", outcome->failure));
     if (!outcome->warning.empty()) report_->warning(outcome->warning);
+    failed_saves_.add(outcome->step, outcome->failure, config_.checkpoint.max_failures);
   }
 }
 
@@ -66,14 +71,20 @@ SavedWeights Trainer::save(std::int64_t step, Export exports) {
   if (report_) tell_outcomes();
   const std::filesystem::path folder = io_.folder / "checkpoints" / text("step-", step);
   const bool is_saved = context_.rank() == 0 && checkpoint::why_not_valid(folder).empty();
-  if (!broadcast_text(mesh_.world().control(), is_saved ? "saved" : "").empty())
-    return {folder, not_finite_weights(zero(), mesh_)};
+  if (!broadcast_text(mesh_.world().control(), is_saved ? "saved" : "").empty()) return finish_save(folder, exports);
   wait_for_space(folder);
-  start_save(step, Last::yes, exports);
+  start_save(step, Last::yes);
   const SaveOutcome outcome = saver_->take_outcome().value_or(SaveOutcome{});
   const std::string failure = first_failure(mesh_.world().control(), outcome.failure);
   if (outcome.no_memory) throw std::bad_alloc();  // on rank 0, which says what could be done
   require<CheckpointError>(failure.empty(), failure);
+  return finish_save(folder, exports);
+}
+
+/// The checkpoint is complete: whatever happens to the weights for transformers, it stays.
+SavedWeights Trainer::finish_save(const std::filesystem::path& folder, Export exports) {
+  if (exports == Export::yes && config_.checkpoint.export_hf)
+    export_to_checkpoint(zero(), mesh_, config_.model, folder);
   return {folder, not_finite_weights(zero(), mesh_)};
 }
 

@@ -18,6 +18,11 @@ namespace {
 /// Of the sum of a microbatch's losses: the loss of a step is the mean over the tokens of all ranks.
 at::Tensor loss_gradient(double scale, TokenCount& tokens) { return scale / tokens.total().clamp_min(1); }
 
+/// Of no token there is no mean: NaN, which is null in the records.
+double mean_loss(double sum, double tokens) {
+  return tokens > 0 ? sum / tokens : std::numeric_limits<double>::quiet_NaN();
+}
+
 /// At the end of a step, which took `seconds`. `agreed_at`: seconds from its begin to the end of the agreement.
 StepTiming step_timing(const StepClock& clock, double seconds, const StepAgreement& agreed, double agreed_at,
                        bool pipeline) {
@@ -54,6 +59,7 @@ std::unique_ptr<Trainer::StepInFlight> Trainer::start_step(std::int64_t step, st
                    .result = {.lr = lr_(step), .scale = scale_ ? scale_->scale() : 1.0, .peaks = {}, .timing = {}},
                    .clock = StepClock(context_.world().recorder(), config_.parallelism.pp > 1),
                    .random = get_current_random_state(random_)});
+  if (const Fp8History* history = model_->fp8_history()) now->fp8 = history->state();
   StepResult& result = now->result;
   StepOutcome& outcome = now->outcome;
   mesh_.tag({step, "data"});
@@ -147,7 +153,7 @@ StepResult Trainer::read_step(StepInFlight& of) {
     of.replicas.compare(mesh_.world(), of.step);
   }
   result.valid_tokens = agreed.tokens;
-  result.loss = agreed.loss_sum / std::max(1.0, result.valid_tokens);
+  result.loss = mean_loss(agreed.loss_sum, result.valid_tokens);
   result.auxiliary_loss = agreed.auxiliary_sum * auxiliary_factor(of.step, 1);
   result.stop = agreed.stop;
   result.data_failed = agreed.failed;
@@ -176,15 +182,21 @@ void Trainer::finish_step(std::unique_ptr<StepInFlight> of) {
   // A smaller loss scale helps only if just the scaled gradients overflowed.
   const bool scale_helps = scale_ && result.scale > 1 && std::isfinite(result.loss);
   if (result.data_failed) {
-    set_random_state(random_, of->random);
+    set_rank_state(*of);
     stop_without_data(step - 1);
   }
   if (!result.finite && !scale_helps && non_finite_ == config::NonFinite::stop) stop_non_finite(*of, result);
   require<DataError>(step > 1 || result.valid_tokens > 0, "step 1: not one token of the data has a label to learn (",
                      batches_->data().describe(), ")\n  fix: data whose samples hold unmasked tokens");
+  if (result.valid_tokens == 0 && unlabelled_++ == 0 && report_)
+    report_->warning(text("step ", step,
+                          ": no token of the batch has a label: nothing is learned in such a step, and its ",
+                          "loss is null"));
   // Not before: a checkpoint of a stop above is of the step before this one.
   if (scale_) scale_->update(!result.finite);
   if ((!result.finite && !scale_helps) || result.norm_is_outlier) ++skipped_;
+  if (Fp8History* history = model_->fp8_history(); history && (!result.finite || result.norm_is_outlier))
+    history->discard(of->is_read_at_once);
   if (result.stop) stop_ = result.stop;
   result.is_last = stop_ && (was_asked || of->is_read_at_once);
   save_asked_ = save_asked_ || result.save;
@@ -197,6 +209,12 @@ void Trainer::finish_step(std::unique_ptr<StepInFlight> of) {
   tell_outcomes();
   // Before the save: a run that resumes there has the records of all steps before.
   if (report_) report_->step(step, result, batches_->data().sampler().seq_len(step), peak_bytes_, validation_loss);
+}
+
+/// As it was at the start of a step.
+void Trainer::set_rank_state(const StepInFlight& of) {
+  set_random_state(random_, of.random);
+  if (Fp8History* history = model_->fp8_history()) history->set_state(of.fp8);
 }
 
 /// Auxiliary losses are means over the tokens of a step, also of those without a target.
@@ -220,7 +238,7 @@ double Trainer::validate(std::int64_t done) {
   if (data_error_ != nullptr) sums[2] += 1;
   sums = mesh_.world_group().all_reduce_(sums).wait().cpu();
   if (sums[2].item<double>() > 0) stop_without_data(done);
-  return sums[0].item<double>() / std::max(1.0, sums[1].item<double>());
+  return mean_loss(sums[0].item<double>(), sums[1].item<double>());
 }
 
 /// Some rank could not read its data, and all ranks are here: the weights are saved first.
@@ -252,13 +270,13 @@ double Trainer::validate(std::int64_t done) {
                                {.probe = probe, .auxiliary_factor = auxiliary_factor(step, result.scale)});
       },
       [&](int m) { return shape_key(microbatch(m)); });
-  set_random_state(random_, of.random);
+  set_rank_state(of);
   const std::string saved = step > 1 ? str(save(step - 1)) : "";
   throw NonFiniteError(text("step ", step, ": the gradients are not finite (loss ", human_number(result.loss),
                             ", norm ", human_number(result.norm), ")\n  ", origin,
                             "\n  nothing was updated: weights and states are those after step ", step - 1, saved,
-                            "\n  fix: a lower optimizer.lr or a longer warm-up; checks.non_finite = \"skip\" goes on "
-                            "without such steps"));
+                            "\n  fix: a lower optimizer.lr or a longer warm-up; checks.non_finite = \"skip\" skips "
+                            "such steps"));
 }
 
 }  // namespace trireme

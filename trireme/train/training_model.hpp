@@ -46,6 +46,8 @@ class TrainingModel {
   MicrobatchGraphs* graphs() { return graphs_.get(); }
   /// Ahead of the forward of a step.
   void begin_step();
+  /// Scales in fp8 that follow from past steps; null: there are none.
+  Fp8History* fp8_history() { return fp8_history_.get(); }
   /// After the first step: measures the algorithms of its matrix products (cuda.tune_matmul).
   void tune_products();
   /// At the end of a step: the selection biases of routers follow its load, unless it was not applied. Collective.

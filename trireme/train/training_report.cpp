@@ -241,12 +241,12 @@ void TrainingReport::note(std::int64_t step, const StepResult& result, bool is_s
   if (!result.finite) ++skipped_since_shown_;
   if (result.norm_is_outlier)
     output_.console().warning(text("step ", step, ": update skipped, its gradient norm of ", human_number(result.norm),
-                                   " is beyond optimizer.skip_z = ", human_number(config_.optimizer.skip_z)));
+                                   " exceeds optimizer.skip_z = ", human_number(config_.optimizer.skip_z)));
   if (!is_shown) return;
   std::string note = step == first_step_ ? "first step" : "";
   if (skipped_since_shown_ > 0)
     note += text(note.empty() ? "" : "; ", skipped_since_shown_, skipped_since_shown_ == 1 ? " update" : " updates",
-                 " skipped: gradients that are not finite");
+                 " skipped: non-finite gradients");
   skipped_since_shown_ = 0;
   if (!note.empty()) output_.console().note(note);
 }
@@ -287,7 +287,7 @@ std::vector<std::string> TrainingReport::next_commands(bool interrupted, bool ha
   const std::string run = shell_word(folder_.string()), launcher = context_.environment().launcher;
   std::vector<std::string> out;
   if (interrupted && !command_.empty() && (launcher == "trireme launch" || launcher == "alone"))
-    out.push_back(command_ + "   # goes on after the last step");
+    out.push_back(command_ + "   # resumes after the last step");
   out.push_back(text("trireme report ", run, "   # one HTML page"));
   // `trireme` itself has no family that a program has registered.
   if (interrupted || !has_saved || config::family_of(config_.model).is_registered()) return out;

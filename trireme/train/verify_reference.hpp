@@ -48,8 +48,8 @@ Reference reference_of_one_rank(const Config& config, at::Device device, int ste
 
 // Note [Gradients that are noise]: some gradients are zero by mathematics: of a router whose one weight is always 1, of
 // queries that see a single key. What is computed is the rounding error of terms that cancel, and has no digit in
-// common with that of another layout. How large it is: as far as the gradient moves when each weight moves by one unit in its
-// last place. For other gradients that is far below what is allowed anyway.
+// common with that of another layout. How large it is: as far as the gradient moves when each weight moves by one unit
+// in its last place. For other gradients that is far below what is allowed anyway.
 /// Sets `noise` of the steps of `reference`. `alone` is on_one_rank(), for its steps.
 void measure_noise(Reference& reference, const Config& alone, at::Device device);
 

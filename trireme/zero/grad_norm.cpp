@@ -54,7 +54,8 @@ std::vector<Range> counted(const Param& param, const ParamMesh& mesh) {
 
 }  // namespace
 
-GradNorm::GradNorm(const Partition& partition) : partition_(partition) {
+GradNorm::GradNorm(const Partition& partition)
+    : partition_(partition), has_all_blocks_(partition.shards().options().deterministic) {
   std::int64_t blocks = 0;
   std::vector<std::vector<Range>> ranges;
   for (const Param& param : partition.params()) {
@@ -71,27 +72,52 @@ GradNorm::GradNorm(const Partition& partition) : partition_(partition) {
         runs_.push_back({b, piece.offset + both.begin - piece.of_item.begin, both.size(),
                          first_block_[piece.item] + both.begin / kFlatBlock, both.begin % kFlatBlock});
       }
+  if (!has_all_blocks_) number_own_blocks();
+}
+
+/// Only the blocks of this rank's shards: their indices among all blocks become indices among those.
+void GradNorm::number_own_blocks() {
+  std::int64_t last = -1;  // among all blocks
+  for (Run& run : runs_) {
+    const std::int64_t first = run.block, end = first + (run.phase + run.numel + kFlatBlock - 1) / kFlatBlock;
+    const bool continues = first == last;  // the block that the run before ends in
+    run.block = static_cast<std::int64_t>(item_of_block_.size()) - (continues ? 1 : 0);
+    const auto item =
+        static_cast<std::size_t>(std::ranges::upper_bound(first_block_, first) - first_block_.begin()) - 1;
+    item_of_block_.resize(static_cast<std::size_t>(run.block + end - first), item);
+    last = end - 1;
+  }
 }
 
 at::Tensor GradNorm::sum_of_squares(const GradReducer& gradients) {
   const at::NoGradGuard no_grad;
-  blocks_ = at::zeros({first_block_.back()}, partition_.tensor_options().dtype(at::kDouble));
+  const auto num_blocks = has_all_blocks_ ? first_block_.back()
+                                          : std::max<std::int64_t>(1, static_cast<std::int64_t>(item_of_block_.size()));
+  blocks_ = at::zeros({num_blocks}, partition_.tensor_options().dtype(at::kDouble));
   std::vector<kernels::SquaresRun> runs;
   for (const Run& run : runs_)
     runs.push_back({gradients.shard(run.bucket).narrow(0, run.offset, run.numel), run.phase, run.block});
   kernels::add_block_squares(runs, blocks_);
   // Every block has exactly one owner among the shards, so this sum is exact.
-  blocks_ = partition_.shards().all_reduce_(blocks_).wait();
-  const at::Tensor own = kernels::sum_in_order(blocks_).view({1});
+  if (has_all_blocks_) blocks_ = partition_.shards().all_reduce_(blocks_).wait();
+  at::Tensor own = kernels::sum_in_order(blocks_).view({1});
+  if (!has_all_blocks_) own = partition_.shards().all_reduce(own).wait();
   return partition_.mesh().model_group(partition_.params()[0].spec).all_reduce(own).wait();
 }
 
 std::vector<std::string> GradNorm::not_finite() const {
+  const at::Tensor is_bad = blocks_.isfinite().logical_not().cpu();
+  const auto* bad = is_bad.const_data_ptr<bool>();
+  at::Tensor bad_items = at::zeros({static_cast<std::int64_t>(partition_.params().size())}, at::kDouble);
+  for (std::size_t i = 0; has_all_blocks_ && i + 1 < first_block_.size(); ++i)
+    if (std::any_of(bad + first_block_[i], bad + first_block_[i + 1], [](bool each) { return each; }))
+      bad_items[static_cast<std::int64_t>(i)] = 1;
+  for (std::size_t b = 0; b < item_of_block_.size(); ++b)
+    if (bad[b]) bad_items[static_cast<std::int64_t>(item_of_block_[b])] = 1;
+  bad_items = partition_.shards().all_reduce(bad_items.to(blocks_.device())).wait().cpu();
   std::vector<std::string> names;
-  const at::Tensor blocks = blocks_.cpu();
-  for (std::size_t i = 0; i + 1 < first_block_.size(); ++i)
-    if (!blocks.narrow(0, first_block_[i], first_block_[i + 1] - first_block_[i]).isfinite().all().item<bool>())
-      names.push_back(partition_.params()[i].name);
+  for (std::size_t i = 0; i < partition_.params().size(); ++i)
+    if (bad_items[static_cast<std::int64_t>(i)].item<double>() > 0) names.push_back(partition_.params()[i].name);
   return names;
 }
 

@@ -72,7 +72,7 @@ AxisOutcome plain_reference() {
     Mesh mesh(Grid::dense({}), world, {}, expert_view(Grid::dense({}), 1));
     const InitScope f64(at::kCPU, at::kDouble);
     RoutedNet net(mesh);
-    init(net, mesh, kInit);
+    init_parameters(net, mesh, kInit);
     for (int step = 0; step < kAxisSteps; ++step) {
       net.zero_grad();
       net.loss(batch(step), at::arange(kBatchRows)).backward();

@@ -51,12 +51,15 @@ Range range_of_replica(const Partition& partition, std::size_t b) {
   return {size * replica / replicas, size * (replica + 1) / replicas};
 }
 
+enum class Replicas { all, first };  // which of the ranks with the same values
+
 /// Of all that this rank's shards hold, without what other ranks have.
 template <class TensorsOfBucket>
-std::vector<StateSlice> slices_of_shards(const Zero& zero, const TensorsOfBucket& tensors) {
+std::vector<StateSlice> slices_of_shards(const Zero& zero, Replicas replicas, const TensorsOfBucket& tensors) {
   std::vector<StateSlice> out;
   for (const ZeroPart* part : zero.parts()) {
     const Partition& partition = part->partition;
+    if (replicas == Replicas::first && partition.replicas().rank() != 0) continue;
     for (std::size_t b = partition.num_buckets(); b-- > 0;)
       for (const FlatPiece& piece : partition.own_pieces(b)) {
         const Param& param = partition.params()[piece.item];
@@ -95,19 +98,44 @@ std::vector<StateSlice> slices_to_save(const Zero& zero) {
   return out;
 }
 
-std::vector<StateSlice> slices_to_load(const Zero& zero) {
-  std::vector<StateSlice> out = slices_of_shards(
-      zero, [](const ZeroPart& part, std::size_t bucket) { return tensors_of_shard(part.optimizer, bucket); });
+namespace {
+
+std::vector<StateSlice> held_slices(const Zero& zero, Replicas replicas) {
+  std::vector<StateSlice> out = slices_of_shards(zero, replicas, [](const ZeroPart& part, std::size_t bucket) {
+    return tensors_of_shard(part.optimizer, bucket);
+  });
   for (const Param& param : zero.frozen()) {
+    const ParamMesh& mesh = zero.parts()[0]->partition.mesh();
+    if (replicas == Replicas::first && mesh.sum_group(param.spec).rank() != 0) continue;
     const at::Tensor flat = param.value.detach().view({-1});
-    add_slices(param, zero.parts()[0]->partition.mesh().pieces(param.spec), {0, flat.numel()}, 0, {{"weight", flat}},
-               out);
+    add_slices(param, mesh.pieces(param.spec), {0, flat.numel()}, 0, {{"weight", flat}}, out);
   }
   return out;
 }
 
+/// From the first rank of the group.
+void broadcast_values(Group& group, const at::Tensor& values) {
+  if (group.size() > 1 && values.numel() > 0) group.broadcast_(values, 0).wait();
+}
+
+}  // namespace
+
+std::vector<StateSlice> slices_to_load(const Zero& zero) { return held_slices(zero, Replicas::all); }
+
+std::vector<StateSlice> slices_to_read(const Zero& zero) { return held_slices(zero, Replicas::first); }
+
+void spread_to_replicas(const Zero& zero) {
+  const at::NoGradGuard no_grad;
+  for (const ZeroPart* part : zero.parts())
+    for (std::size_t b = 0; b < part->partition.num_buckets(); ++b)
+      for (const ShardTensor& tensor : tensors_of_shard(part->optimizer, b))
+        broadcast_values(part->partition.replicas(), tensor.flat);
+  for (const Param& param : zero.frozen())
+    broadcast_values(zero.parts()[0]->partition.mesh().sum_group(param.spec), param.value.detach());
+}
+
 std::vector<StateSlice> gradient_slices(const Zero& zero) {
-  return slices_of_shards(zero, [](const ZeroPart& part, std::size_t bucket) {
+  return slices_of_shards(zero, Replicas::all, [](const ZeroPart& part, std::size_t bucket) {
     return std::vector<ShardTensor>{{"gradient", part.gradients.shard(bucket).detach()}};
   });
 }

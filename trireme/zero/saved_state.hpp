@@ -20,8 +20,13 @@ struct StateSlice {
 /// it. Weights are in the precision of the optimizer (the master weights, if there are separate ones).
 std::vector<StateSlice> slices_to_save(const Zero& zero);
 
-/// What this rank holds. After all of them have been set, call set_state().
+/// What this rank holds. After all of them have been set, call state_is_loaded().
 std::vector<StateSlice> slices_to_load(const Zero& zero);
+
+/// The same without what another rank with the same shards sets: then spread_to_replicas() completes it, a collective
+/// call.
+std::vector<StateSlice> slices_to_read(const Zero& zero);
+void spread_to_replicas(const Zero& zero);
 
 /// What this rank has of the reduced gradients, after Zero::finish_gradients(); kind "gradient".
 std::vector<StateSlice> gradient_slices(const Zero& zero);

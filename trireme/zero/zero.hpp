@@ -116,7 +116,7 @@ class Zero {
   /// The norm of all reduced gradients, 0-dim, f64, on the device: every element counted once. Collective: all ranks
   /// call it.
   at::Tensor grad_norm();
-  /// After grad_norm(): the parameters of this rank with non-finite gradients, in backward order.
+  /// After grad_norm(): the parameters of this rank with non-finite gradients, in backward order. Collective.
   std::vector<std::string> not_finite() const;
   /// Called with every gradient of a microbatch before it is accumulated, for inspection.
   void on_gradient(const std::function<void(const Param&, const at::Tensor&)>& f);
