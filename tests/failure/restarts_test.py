@@ -50,7 +50,7 @@ class Restarts(ranks.RankTest):
         with self.subTest("always killed"):
             told = self.ends(always, ranks.PEER_LOST, 60)
             self.assertEqual(len(re.findall("^restart ", told, re.M)), 3)
-            self.assertIn("not restarted: 3 restarts without a new checkpoint: the same failure would come again", told)
+            self.assertIn("not restarted: 3 restarts without a new checkpoint: the same failure would recur", told)
         with self.subTest("a checkpoint restores the budget"):
             told = self.ends(progress, 0, 60)
             waits = re.findall(r"^restart \d of at most 5 in (\d)\.0 s", told, re.M)
@@ -72,7 +72,7 @@ class Restarts(ranks.RankTest):
     def test_who_cannot_restart(self):
         several = self.start(ranks.options.trireme, "launch", "-n", 1, "--nnodes", 2, "--node-rank", 0, "--master", "127.0.0.1:1",
                              "--max-restarts", 2, "--", "true")
-        self.assertIn("fix: --hostfile, or leave it to who started the nodes", self.ends(several, ranks.CONFIG, 20))
+        self.assertIn("fix: --hostfile, or the restarts of what started the nodes", self.ends(several, ranks.CONFIG, 20))
         alone = self.rank("--max-restarts", 2, "sum")
         self.assertIn("this process does not start the ranks", self.ends(alone, ranks.CONFIG, 20))
 

@@ -2,6 +2,7 @@
 """The same program, unchanged, as four ranks under every launcher that people use.   usage: see ranks.py"""
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -61,9 +62,17 @@ class Torchrun(ranks.RankTest):
         super().setUp()
         need_torch(self)
 
-    def torchrun(self, *flags, **variables):
+    def torchrun(self, *flags, words=("sum",), **variables):
         return self.start(ranks.options.peer_python, "-m", "torch.distributed.run", "--no-python", *flags,
-                          ranks.options.program, "sum", env=ranks.environment(**variables))
+                          ranks.options.program, *words, env=ranks.environment(**variables))
+
+    def test_no_rank_outlives_an_agent_that_is_killed(self):
+        job = self.torchrun("--nproc-per-node", 2, words=("steps", 600))
+        pids = job.ready(2, within=90)
+        os.kill(job.pid, signal.SIGKILL)
+        ranks.wait_until(lambda: f"end of {[pid for pid in pids.values() if ranks.alive(pid)]}",
+                         lambda: not any(map(ranks.alive, pids.values())), 15)
+        job.wait(5)
 
     def test_one_agent(self):
         job = self.torchrun("--nproc-per-node", 4, TRIREME_SECRET="sesame")

@@ -81,7 +81,7 @@ class TwoHosts(ranks.RankTest):
             self.ends(job, 0, 60)
         self.assert_sums("".join(job.log_text() for job in jobs), "trireme launch", **TWO_NODES)
         self.assertIn(f"store tcp://{self.master}", jobs[0].stderr())
-        self.assertIn("without TRIREME_SECRET everybody who reaches it may join", jobs[0].stderr())
+        self.assertIn("without TRIREME_SECRET anyone who reaches it may join", jobs[0].stderr())
 
     def test_a_secret(self):
         """Whoever has it joins, who has another or none is told so at once; nobody else can reach the store at all."""
@@ -93,7 +93,7 @@ class TwoHosts(ranks.RankTest):
                                    capture_output=True, text=True, timeout=20).stdout
         at_port = [line.split()[1] for line in listening.splitlines() if f":{self.port:04X} 0" in line and " 0A " in line]
         self.assertEqual(at_port, [f"014D4D0A:{self.port:04X}"], "the master's interface alone")
-        for secret, words in ((None, "asks for a secret"), ("barley", "another secret")):
+        for secret, words in ((None, "asks for a secret"), ("barley", "a different secret")):
             stranger = self.start(*inside(self.names[1]), ranks.options.program, "sum",
                                   env=ranks.environment(RANK=3, WORLD_SIZE=4, LOCAL_RANK=1, LOCAL_WORLD_SIZE=2,
                                                         MASTER_ADDR=self.addresses[0], MASTER_PORT=self.port,
@@ -146,7 +146,7 @@ class TwoHosts(ranks.RankTest):
         commands = (self.folder / "commands").read_text()  # which every user of the hosts can see
         self.assertIn("read -r TRIREME_SECRET", commands)
         self.assertNotIn("TRIREME_SECRET=", commands)
-        self.assertNotIn("everybody who reaches it may join", job.stderr())
+        self.assertNotIn("anyone who reaches it may join", job.stderr())
 
     def test_hostfile_and_a_rank_is_killed(self):
         job = self.launch_by_hostfile("steps", 60)

@@ -206,7 +206,7 @@ c10::intrusive_ptr<c10d::Work> C10dGroup::start_work(const Call& call) {
     }
     case Op::barrier: return backend_->barrier();
     // reduce, messages and the end of a step: Group makes them of the others, or handles them itself.
-    default: throw InternalError(text(trireme::name(call.op), " is no collective of a backend"));
+    default: throw InternalError(text(trireme::name(call.op), " is not a collective of a backend"));
   }
 }
 

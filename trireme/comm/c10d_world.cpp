@@ -6,6 +6,8 @@
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include "trireme/comm/store_client.hpp"
+
 namespace trireme {
 namespace {
 
@@ -17,7 +19,8 @@ std::shared_ptr<FlightRecorder> recorder_of(const C10dPlace& place) {
 /// the error that names the missing ranks.
 c10::intrusive_ptr<c10d::Store> own_client(const C10dPlace& place, double timeout_s) {
   const double patience = std::clamp(timeout_s, 5.0, 10.0);
-  auto store = place.store->clone();
+  auto store =
+      with_retries(std::chrono::steady_clock::now() + std::chrono::seconds(5), [&] { return place.store->clone(); });
   store->setTimeout(std::chrono::milliseconds(static_cast<std::int64_t>(1000 * patience)));
   return store;
 }

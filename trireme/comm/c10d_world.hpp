@@ -1,6 +1,7 @@
 #pragma once
 // World over c10d: the ranks of a job as processes (or threads that share a store), with Gloo or NCCL groups.
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <c10/core/Device.h>
@@ -35,6 +36,9 @@ class C10dWorld final : public World {
  protected:
   std::unique_ptr<Group> connect(Membership members) override;
   std::unique_ptr<Group> connect_control(Membership members) override;
+  std::optional<at::Device> only_device() const override {
+    return place_.backend == BackendKind::nccl ? std::optional(place_.device) : std::nullopt;
+  }
 
  private:
   std::unique_ptr<Group> connect_gloo(Membership members);

@@ -37,11 +37,11 @@ bool known_dtype(at::ScalarType dtype) {
 void check_tensor(const Site& at, const at::Tensor& x, const char* role) {
   must(x.defined(), at, role, " is undefined");
   must(x.layout() == at::kStrided && (x.is_cpu() || x.is_cuda()), at, role, " is on ", x.device(), ", layout ",
-       x.layout(), ": only dense tensors on cpu or cuda travel");
+       x.layout(), ": only dense tensors on cpu or cuda are supported");
   must(x.is_contiguous(), at, role, " is not contiguous (sizes ", x.sizes(), ", strides ", x.strides(),
        ")\n  fix: pass x.contiguous(), or a buffer that is");
   must(known_dtype(x.scalar_type()), at, role, " has dtype ", c10::toString(x.scalar_type()),
-       ": f32, f64, bf16, f16, i64, i32, u8 and bool travel\n  fix: view it as bytes, x.view(torch::kByte)");
+       ": f32, f64, bf16, f16, i64, i32, u8 and bool are supported\n  fix: view it as bytes, x.view(torch::kByte)");
   must(!(x.requires_grad() && at::GradMode::is_enabled()), at, role,
        " carries a gradient, and a plain collective would cut the graph\n"
        "  fix: use the operation of trireme::differentiable, or pass x.detach()");
@@ -60,7 +60,7 @@ void check_reduce(const Site& at, const at::Tensor& x) {
   must(!(sums && x.scalar_type() == at::kBool), at, name(at.call.reduce), " of bool is not defined\n",
        "  fix: max is \"any\", min is \"all\"; or x.to(torch::kLong) to count");
   must(!(at.call.reduce == Reduce::avg && !x.is_floating_point()), at, "avg of ", dtype_name(x.scalar_type()),
-       " would round\n  fix: sum, and divide as you mean it");
+       " would round\n  fix: use sum, and divide explicitly");
 }
 
 /// Number of rows: a scalar is one row.

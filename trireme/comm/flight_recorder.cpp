@@ -192,6 +192,21 @@ void FlightRecorder::checkpoint_committed() {
   box_->seen_ns = steady_ns();
 }
 
+void FlightRecorder::commit_begins() {
+  const std::scoped_lock lock(mutex_);
+  ++box_->commits_under_way;
+}
+
+void FlightRecorder::commit_ends() {
+  const std::scoped_lock lock(mutex_);
+  --box_->commits_under_way;
+}
+
+bool FlightRecorder::is_committing() const {
+  const std::scoped_lock lock(mutex_);
+  return box_->commits_under_way > 0;
+}
+
 void FlightRecorder::add_to_checksum(std::uint64_t amount) {
   const std::scoped_lock lock(mutex_);
   checksum_ += amount;

@@ -27,10 +27,11 @@ struct FlightRecord {
   char host[64] = "";
   char place[64] = "";  // "tp0 pp1 dp0"
   Tag tag;
-  std::uint64_t calls = 0;        // number of calls so far; call i is in ring[i % kCalls]
-  std::uint64_t progress = 0;     // of long work between calls (comm/time_limit.hpp)
-  std::uint64_t checkpoints = 0;  // committed so far: what a launcher that restarts the job takes for progress
-  std::int64_t seen_ns = 0;       // steady clock of the last change
+  std::uint64_t calls = 0;              // number of calls so far; call i is in ring[i % kCalls]
+  std::uint64_t progress = 0;           // of long work between calls (comm/time_limit.hpp)
+  std::uint64_t checkpoints = 0;        // committed so far: what a launcher that restarts the job takes for progress
+  std::uint32_t commits_under_way = 0;  // a launcher that stops the job gives this rank time to finish them
+  std::int64_t seen_ns = 0;             // steady clock of the last change
   CallRecord ring[kCalls];
 };
 static_assert(std::is_trivially_copyable_v<FlightRecord>);
@@ -74,6 +75,10 @@ class FlightRecorder {
 
   /// A checkpoint is complete: from here on a restarted job does not begin where this one did.
   void checkpoint_committed();
+  /// All files of a checkpoint are written, and it is about to appear; and the end of that, whatever came of it.
+  void commit_begins();
+  void commit_ends();
+  bool is_committing() const;
 
   /// Records the start of a call: adds number, time and tag to `record` and stores it; if calls are compared at the end
   /// of the step, adds it to the checksum.

@@ -191,8 +191,23 @@ std::vector<CallRecord> Group::begin_all(const Call& call) {
   return records;
 }
 
+namespace {
+
+/// The sum of a mean in float16 may overflow where the mean does not: each rank divides first.
+bool divides_first(const Call& call) {
+  const at::Tensor& any = call.input.defined() ? call.input : call.output;
+  return call.reduce == Reduce::avg && any.defined() && any.scalar_type() == at::kHalf;
+}
+
+}  // namespace
+
 Pending Group::run(Call call, at::Tensor result) {
   check_call(call, rank(), size(), text_);
+  if (size() > 1 && divides_first(call)) {
+    const at::NoGradGuard no_grad;
+    if (call.op != Op::reduce_scatter) call.output.div_(size());  // which holds what this rank adds
+    if (call.input.defined()) call.input = call.input.div(size());
+  }
   std::vector<CallRecord> records = begin_all(call);
   // The parts of an uneven all_to_all must match pairwise.
   for (int peer = 0; peer < static_cast<int>(call.send_counts.size()); ++peer) {
@@ -227,7 +242,8 @@ void Group::finish(Call& call, std::span<const CallRecord> records, CommWork* wo
       fail(records.front(), e);
     }
   }
-  if (call.reduce == Reduce::avg && size() > 1 && call.output.defined()) call.output.div_(size());
+  if (call.reduce == Reduce::avg && size() > 1 && call.output.defined() && !divides_first(call))
+    call.output.div_(size());
   for (const CallRecord& record : records) recorder_->finish(record);
 }
 

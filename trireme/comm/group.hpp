@@ -3,11 +3,13 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include "trireme/comm/call.hpp"
 #include "trireme/comm/comm_options.hpp"
@@ -92,6 +94,9 @@ class Group {
   Traffic traffic() const;
   FlightRecorder& recorder() const { return *recorder_; }
   const CommOptions& options() const { return options_; }
+  /// The GPU of this rank, if the job communicates over NCCL, which takes no tensors of the host. (A group of one rank
+  /// does.) None: tensors of any device are taken.
+  virtual std::optional<at::Device> only_device() const { return std::nullopt; }
 
  protected:
   Group(Membership members, std::shared_ptr<FlightRecorder> recorder, CommOptions options);

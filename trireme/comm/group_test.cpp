@@ -72,7 +72,7 @@ TEST(Group, AWorldRefusesAGroupThatCannotBe) {
     EXPECT_THAT(message_of<ConfigError>([&] { world.make_group("a", {0, 0}); }), HasSubstr("twice"));
     EXPECT_THAT(message_of<ConfigError>([&] { world.make_group("a", {1 - world.rank()}); }), HasSubstr("is not in it"));
     const auto group = world.make_group("a", {0, 1});
-    EXPECT_THAT(message_of<ConfigError>([&] { world.make_group("a", {0, 1}); }), HasSubstr("was made before"));
+    EXPECT_THAT(message_of<ConfigError>([&] { world.make_group("a", {0, 1}); }), HasSubstr("already exists"));
   });
 }
 
@@ -205,6 +205,20 @@ at::Tensor numbers_of(int rank, std::int64_t n, at::ScalarType dtype) {
   return (at::sin(i * (1.7 + rank)) * at::pow(10, at::cos(i + 3 * rank) * 3)).to(dtype);
 }
 
+/// 40,000 is a float16, and the sum of two of them is not.
+TEST(Group, AMeanInFloat16DoesNotOverflow) {
+  run_ranks(2, [](World& world) {
+    const auto group = world.make_group("g", {0, 1});
+    const at::Tensor mine = at::full({4}, 40'000, at::kHalf);
+    EXPECT_TRUE(at::equal(group->all_reduce(mine, Reduce::avg).wait(), mine));
+    EXPECT_TRUE(at::equal(group->all_reduce_(mine.clone(), Reduce::avg).wait(), mine));
+    EXPECT_TRUE(at::equal(group->reduce_scatter(mine, Reduce::avg).wait(), mine.narrow(0, 0, 2)));
+    const at::Tensor at_root = group->reduce(mine, 1, Reduce::avg).wait();
+    EXPECT_TRUE(world.rank() != 1 || at::equal(at_root, mine));
+    EXPECT_EQ(mine.max().item<double>(), 40'000) << "what was given is not changed";
+  });
+}
+
 class InRankOrder : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, InRankOrder, testing::Values(2, 3, 4), testing::PrintToStringParamName());
 
@@ -219,10 +233,16 @@ TEST_P(InRankOrder, GlooThreadsAndOneRankThatAccumulatesGiveTheSameBits) {
       for (int r = 1; r < n; ++r) want += all[static_cast<std::size_t>(r)];
     else
       want = reduce_in_rank_order(all, Reduce::sum);
+    at::Tensor want_mean = want.div(n);
+    if (dtype == at::kHalf) {  // divided first
+      std::vector<at::Tensor> parts;
+      for (const at::Tensor& each : all) parts.push_back(each.div(n));
+      want_mean = reduce_in_rank_order(parts, Reduce::sum);
+    }
     const auto check = [&](Group& group) {
       const at::Tensor mine = all[static_cast<std::size_t>(group.rank())];
       EXPECT_TRUE(at::equal(group.all_reduce(mine).wait(), want));
-      EXPECT_TRUE(at::equal(group.all_reduce(mine, Reduce::avg).wait(), want.div(n)));
+      EXPECT_TRUE(at::equal(group.all_reduce(mine, Reduce::avg).wait(), want_mean));
       const at::Tensor at_root = group.reduce(mine, 1).wait();
       EXPECT_TRUE(group.rank() != 1 || at::equal(at_root, want));
       if (size % n == 0) {

@@ -26,8 +26,9 @@ std::string name_of(AxisSet axes) {
 Mesh::Mesh(Grid grid, World& world, std::vector<AxisSet> also, std::optional<Grid> experts)
     : params_(std::move(grid), std::move(experts)), world_(world) {
   const Grid& dense = this->grid();
-  require<ConfigError>(dense.size() == world.size(), "the layout ", dense.str(), " needs ", dense.size(), " ranks, ",
-                       world.size(), " were started");
+  require<ConfigError>(dense.size() == world.size(), "the layout ", dense.str(), " needs ", dense.size(),
+                       dense.size() == 1 ? " rank, " : " ranks, ", world.size(),
+                       world.size() == 1 ? " was started" : " were started");
   world_.recorder().set_place(place());
   world_.control();
   std::vector<int> everybody(static_cast<std::size_t>(world.size()));

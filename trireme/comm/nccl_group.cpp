@@ -15,7 +15,12 @@ namespace {
 
 class NcclGroup final : public C10dGroup {
  public:
-  using C10dGroup::C10dGroup;
+  NcclGroup(Membership members, std::shared_ptr<FlightRecorder> recorder, CommOptions options,
+            c10::intrusive_ptr<c10d::Backend> backend, c10::intrusive_ptr<c10d::Backend> checks,
+            std::shared_ptr<Watchdog> watchdog, at::Device device)
+      : C10dGroup(std::move(members), std::move(recorder), std::move(options), std::move(backend), std::move(checks),
+                  std::move(watchdog)),
+        device_(device) {}
   /// NCCL needs an explicit shutdown. During stack unwinding a peer may be gone: then abort without waiting.
   ~NcclGroup() override {
     try {
@@ -26,6 +31,8 @@ class NcclGroup final : public C10dGroup {
     } catch (const std::exception&) {  // nothing more can be done
     }
   }
+
+  std::optional<at::Device> only_device() const override { return device_; }
 
  protected:
   std::unique_ptr<CommWork> start_replay(const CallRecord& record) override {
@@ -77,6 +84,7 @@ class NcclGroup final : public C10dGroup {
   }
 
  private:
+  const at::Device device_;
   std::optional<c10::cuda::CUDAStream> after_calls_;  // carries only the events
   std::deque<std::shared_ptr<at::cuda::CUDAEvent>> replays_;
 };
@@ -93,7 +101,7 @@ std::unique_ptr<Group> connect_nccl(Membership members, const std::shared_ptr<Fl
   auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, members.rank, members.size(), nccl_options);
   backend->eagerConnectSingleDevice(device);
   return std::make_unique<NcclGroup>(std::move(members), recorder, options, std::move(backend), std::move(checks),
-                                     std::move(watchdog));
+                                     std::move(watchdog), device);
 }
 
 }  // namespace trireme

@@ -28,14 +28,6 @@ void set_state_of(at::Generator& generator, const at::Tensor& state) {
   generator.set_state(state);
 }
 
-std::vector<at::Generator> default_cuda_generators() {
-  std::vector<at::Generator> all;
-  if (!torch::cuda::is_available()) return all;
-  for (c10::DeviceIndex i = 0; i < torch::cuda::device_count(); ++i)
-    all.push_back(at::globalContext().defaultGenerator(at::Device(at::kCUDA, i)));
-  return all;
-}
-
 std::string keys_of(const RandomStates& states) {
   std::string keys;
   for (const auto& [key, state] : states) keys += (keys.empty() ? "" : ", ") + key;
@@ -111,8 +103,10 @@ RandomSource::RandomSource(std::uint64_t seed, at::Generator cpu, std::vector<at
 
 RandomSource::RandomSource(std::uint64_t seed) : RandomSource(seed, at::detail::createCPUGenerator(seed), {}) {}
 
-RandomSource RandomSource::of_process(std::uint64_t host_seed) {
-  return {host_seed, at::detail::getDefaultCPUGenerator(), default_cuda_generators()};
+RandomSource RandomSource::of_process(std::uint64_t host_seed, at::Device device) {
+  std::vector<at::Generator> of_gpu;
+  if (device.is_cuda()) of_gpu.push_back(at::globalContext().defaultGenerator(device));
+  return {host_seed, at::detail::getDefaultCPUGenerator(), std::move(of_gpu)};
 }
 
 bool RandomState::operator==(const RandomState& other) const {
@@ -147,6 +141,15 @@ void set_random_state(RandomSource& source, const RandomState& state) {
   for (std::size_t i = 0; i < state.torch_cuda.size(); ++i) set_state_of(source.torch_cuda[i], state.torch_cuda[i]);
   source.random.set_state(state.random);
   source.numpy.set_state(state.numpy);
+}
+
+RandomState fitted_to(const RandomSource& source, RandomState saved, std::size_t device_index) {
+  std::vector<at::Tensor> fitting;
+  for (const at::Generator& generator : source.torch_cuda)
+    fitting.push_back(saved.torch_cuda.empty() ? state_of(generator)
+                                               : saved.torch_cuda[std::min(device_index, saved.torch_cuda.size() - 1)]);
+  saved.torch_cuda = std::move(fitting);
+  return saved;
 }
 
 RandomBranch::RandomBranch(RandomSource& source, RandomStates& states, const std::string& key)

@@ -49,15 +49,16 @@ class HostStream {
 struct RandomSource {
   /// With its own generators, CPU only.
   explicit RandomSource(std::uint64_t seed);
-  /// With libtorch's default generators, which are per process. Does not seed them.
-  static RandomSource of_process(std::uint64_t host_seed);
+  /// With libtorch's default generators, which are per process: of the CPU, and of `device` if it is a GPU. Other GPUs
+  /// that the process sees are not the rank's. Does not seed them.
+  static RandomSource of_process(std::uint64_t host_seed, at::Device device = at::kCPU);
   // A copy would share the generators but not the streams.
   RandomSource(RandomSource&&) = default;
   RandomSource& operator=(RandomSource&&) = default;
 
   HostStream random, numpy;
   at::Generator torch;
-  std::vector<at::Generator> torch_cuda;  // one per CUDA device; empty without CUDA
+  std::vector<at::Generator> torch_cuda;  // of the rank's own device; empty without CUDA
 
  private:
   RandomSource(std::uint64_t seed, at::Generator cpu, std::vector<at::Generator> cuda);
@@ -79,6 +80,9 @@ using RandomStates = std::map<std::string, RandomState>;
 RandomState get_current_random_state(const RandomSource& source);
 /// Throws if the number of CUDA devices differs from that of the source.
 void set_random_state(RandomSource& source, const RandomState& state);
+/// A state that was saved by a process that saw other devices, for this source: the generator of a GPU is that of
+/// `device_index` among those that were saved, or the last; if none was, it stays as it is.
+RandomState fitted_to(const RandomSource& source, RandomState saved, std::size_t device_index);
 
 /// While in scope, the source uses states[key]; the destructor stores the advanced state there again and restores the
 /// source, also during stack unwinding.

@@ -40,8 +40,8 @@ SignedStore::Bytes SignedStore::checked_value(const std::string& key, Bytes valu
   const bool ours =
       both.size() >= kProof && same_bytes(both.substr(both.size() - kProof),
                                           bytes_of(proof_of_value(secret_, key, both.substr(0, both.size() - kProof))));
-  require<SecurityError>(ours, "the value of \"", key, "\" in the store was written by somebody without the secret of ",
-                         "this job\n  fix: set TRIREME_SECRET to the same word on all hosts; if it is, somebody else ",
+  require<SecurityError>(ours, "the value of \"", key, "\" in the store was written without the secret of this job\n",
+                         "  fix: set TRIREME_SECRET to the same value on all hosts; if it is, another process ",
                          "writes to the store");
   value.resize(value.size() - kProof);
   return value;

@@ -40,8 +40,7 @@ TEST(SignedStore, ValuesArriveAsTheyWereWritten) {
 TEST(SignedStore, ValuesOfOthersAreRefused) {
   SharedStore store;
   const auto refusal = [&](const std::string& key) { return message_of<SecurityError>([&] { store.ours->get(key); }); };
-  const auto names_it =
-      testing::StartsWith("the value of \"key\" in the store was written by somebody without the secret");
+  const auto names_it = testing::StartsWith("the value of \"key\" in the store was written without the secret");
   store.open->set("key", "forged");
   EXPECT_THAT(refusal("key"), names_it);
   store.open->set("key", std::string(100, 'x'));

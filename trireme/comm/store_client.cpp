@@ -4,7 +4,9 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include <netdb.h>
@@ -109,6 +111,18 @@ c10::intrusive_ptr<c10d::Store> StoreClient::clone() {
   return c10::make_intrusive<StoreClient>(std::move(connection.fd), at_, timeout_, server_);
 }
 
+c10::intrusive_ptr<c10d::Store> with_retries(std::chrono::steady_clock::time_point until,
+                                             const std::function<c10::intrusive_ptr<c10d::Store>()>& join) {
+  for (auto pause = milliseconds(50);; pause *= 2) try {
+      return join();
+    } catch (const SecurityError&) {
+      throw;
+    } catch (const std::exception&) {
+      if (pause > milliseconds(1000) || std::chrono::steady_clock::now() + pause >= until) throw;
+      std::this_thread::sleep_for(pause);
+    }
+}
+
 void StoreClient::greet(milliseconds timeout) {
   const milliseconds patience = std::exchange(timeout_, timeout);
   if (!at_.secret.empty()) {
@@ -118,16 +132,16 @@ void StoreClient::greet(milliseconds timeout) {
     receive(&has, sizeof has, timeout);
     if (has == store_wire::kNoSecret)
       throw SecurityError(
-          "the store asks for no secret, and this process has one: everybody may write to it\n"
-          "  fix: set TRIREME_SECRET to the same word on all hosts");
+          "the store asks for no secret, and this process has one: anyone may write to it\n"
+          "  fix: set TRIREME_SECRET to the same value on all hosts");
     std::string theirs(store_wire::kNonceBytes + store_wire::kProofBytes, '\0');
     receive(theirs.data(), theirs.size(), timeout);
     const std::string their_nonce = theirs.substr(0, store_wire::kNonceBytes);
     if (has != store_wire::kHasSecret || !same_bytes(theirs.substr(store_wire::kNonceBytes),
                                                      store_wire::proof(at_.secret, "server", nonce, their_nonce)))
       throw SecurityError(
-          "the store has another secret than this process\n"
-          "  fix: set TRIREME_SECRET to the same word on all hosts");
+          "the store has a different secret than this process\n"
+          "  fix: set TRIREME_SECRET to the same value on all hosts");
     send(store_wire::proof(at_.secret, "client", nonce, their_nonce));
   }
   std::string first = request_of(Request::validate);
@@ -139,8 +153,8 @@ void StoreClient::greet(milliseconds timeout) {
   if (answer == store_wire::kAsksForSecret)
     throw SecurityError(
         "the store asks for a secret, and this process has none\n"
-        "  fix: set TRIREME_SECRET to the same word on all hosts");
-  if (answer != kPing) fail("what listens there is not a store");
+        "  fix: set TRIREME_SECRET to the same value on all hosts");
+  if (answer != kPing) fail("the process that listens there is not a store");
   greeted_ = true;
   timeout_ = patience;
 }

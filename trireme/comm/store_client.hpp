@@ -3,6 +3,7 @@
 // wait, which libtorch's client has not.
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -70,5 +71,11 @@ class StoreClient final : public c10d::Store {
   OwnedFd fd_;
   bool greeted_ = false;
 };
+
+/// A client, or a clone of one. When thousands of ranks come at once, a connection may be reset before it is served:
+/// then it is tried again after 50, 100, ... 800 ms, as long as that is before `until`. Other errors than SecurityError
+/// are thrown after the last try.
+c10::intrusive_ptr<c10d::Store> with_retries(std::chrono::steady_clock::time_point until,
+                                             const std::function<c10::intrusive_ptr<c10d::Store>()>& join);
 
 }  // namespace trireme

@@ -129,7 +129,7 @@ class StoreLoop {
       control(EPOLL_CTL_ADD, fd.get(), next_id_, EPOLLIN);
       connections_.emplace(next_id_, Connection{.fd = std::move(fd)});
       strangers_.insert(next_id_++);
-      if (strangers_.size() > kStoreStrangers) forget(*strangers_.begin());
+      if (strangers_.size() > std::max(kStoreStrangers, 2 * options_.expected_clients)) forget(*strangers_.begin());
     }
   }
 

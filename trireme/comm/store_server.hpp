@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-/// Connections that have not greeted yet; beyond it the oldest are closed.
+/// Connections that have not greeted yet; beyond it, or twice expected_clients, the oldest are closed.
 inline constexpr std::size_t kStoreStrangers = 128;
 
 struct StoreServerOptions {
@@ -19,7 +19,8 @@ struct StoreServerOptions {
   int port = 0;                       // 0: any free one
   std::string secret{};               // empty: everybody who reaches the address may join
   std::string first_key{}, first_value{};
-  double greeting_s = 10;  // after which a connection that has not greeted is closed
+  std::size_t expected_clients = 0;  // which may all come at once
+  double greeting_s = 10;            // after which a connection that has not greeted is closed
 };
 
 class StoreServer {

@@ -200,7 +200,8 @@ TEST(Store, WithASecretLetsInOnlyWhoKnowsIt) {
   const StoreServer server{{.secret = "open sesame"}};
   const auto friendly = client_of(server.port(), "open sesame");
   EXPECT_EQ(friendly->clone()->add("n", 1), 1);
-  EXPECT_THAT(message_of<SecurityError>([&] { client_of(server.port(), "open barley"); }), HasSubstr("another secret"));
+  EXPECT_THAT(message_of<SecurityError>([&] { client_of(server.port(), "open barley"); }),
+              HasSubstr("a different secret"));
   EXPECT_THAT(message_of<SecurityError>([&] { client_of(server.port()); }), HasSubstr("asks for a secret"));
   const StoreServer open{{}};
   EXPECT_THAT(message_of<SecurityError>([&] { client_of(open.port(), "open sesame"); }),

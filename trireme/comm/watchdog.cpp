@@ -5,6 +5,8 @@
 #include <cstring>
 #include <iostream>
 #include <set>
+#include <sstream>
+#include <thread>
 #include <utility>
 
 #include <poll.h>
@@ -12,6 +14,7 @@
 #include <unistd.h>
 
 #include "trireme/base/copy_bytes.hpp"
+#include "trireme/base/fnv.hpp"
 #include "trireme/base/stop_signals.hpp"
 #include "trireme/comm/mismatch.hpp"
 
@@ -21,8 +24,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kBeatMs = 500;
-constexpr std::size_t kShownCalls = 2000;
-constexpr int kAskWholeWorld = 64;  // in larger worlds only the group is queried
+constexpr int kAskWholeWorld = 64;  // Note [Diagnosis of a hang]
+constexpr std::size_t kAskedCalls = 8;
+
+/// Of the calls of its step a rank publishes the last ones: the store keeps those of all ranks.
+std::size_t most_shown_calls(int world_size) {
+  return std::clamp<std::size_t>(2'000'000 / static_cast<std::size_t>(world_size), 64, 2000);
+}
 
 std::string seconds(double s) {
   char digits[32];
@@ -52,8 +60,24 @@ bool arrived(const FlightRecord& box, const CallRecord& record, int from) {
   return false;
 }
 
-/// Flushes stdio buffers, unless another thread holds the lock, and ends the process.
-[[noreturn]] void leave(ExitCode code) {
+/// Gloo's text names its own source files and addresses; who reads an error needs what happened. Others as they are.
+std::string in_short(const std::string& cause) {
+  if (cause.find("gloo") == std::string::npos && !cause.starts_with("[/")) return cause;
+  constexpr std::pair<const char*, const char*> kKnown[] = {
+      {"closed by peer", "its connection was closed"}, {"reset by peer", "its connection was reset"},
+      {"Broken pipe", "its connection was closed"},    {"refused", "its connection was refused"},
+      {"imed out", "its connection timed out"},        {"No route to host", "no route to its host"},
+      {"unreachable", "its network is unreachable"}};
+  for (const auto& [words, meaning] : kKnown)
+    if (cause.find(words) != std::string::npos) return meaning;
+  return "its connection broke";
+}
+
+/// Ends the process, after a commit of a checkpoint that is under way: its files are complete, and would be lost.
+/// Flushes stdio buffers, unless another thread holds the lock.
+[[noreturn]] void leave(const FlightRecorder& recorder, ExitCode code) {
+  const auto end = Clock::now() + std::chrono::seconds(30);
+  while (recorder.is_committing() && Clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   if (ftrylockfile(stdout) == 0) fflush_unlocked(stdout);
   _exit(static_cast<int>(code));
 }
@@ -95,7 +119,7 @@ void Watchdog::run() {
       if (ready > 0 && fds[0].revents != 0) return;
       if (ready > 0 && fds[1].revents != 0 && lifeline_cut()) {
         dump_calls(recorder_->snapshot(), options_.hang_folder);
-        leave(ExitCode::peer_lost);
+        leave(*recorder_, ExitCode::peer_lost);
       }
       if (ready == 0) break;
     }
@@ -112,16 +136,28 @@ void Watchdog::run() {
   }
 }
 
-/// The result of `use` on the store, or `otherwise` if its host is gone. Groups do not need the store, so work
-/// continues.
+/// The result of `use` on the store, or `otherwise` while its host does not answer. Groups do not need the store, so
+/// work continues; whoever hosts it may have stood still for a moment, so it is asked again from time to time.
 template <class Result, class Use>
 Result Watchdog::with_store(Result otherwise, Use use) {
   const std::scoped_lock lock(store_mutex_);
-  if (store_lost_) return otherwise;
   try {
-    return use();
+    if (store_lost_) {
+      if (explains_ || Clock::now() < reconnect_at_) return otherwise;
+      const auto patience = store_->getTimeout();
+      store_->setTimeout(std::min(patience, kReconnectPatience));
+      auto again = store_->clone();
+      again->setTimeout(patience);
+      store_ = std::move(again);
+      store_lost_ = false;
+    }
+    Result result = use();
+    reconnect_after_ = kFirstReconnect;
+    return result;
   } catch (const std::exception&) {
     store_lost_ = true;
+    reconnect_at_ = Clock::now() + reconnect_after_;
+    reconnect_after_ = std::min(2 * reconnect_after_, kLastReconnect);
     return otherwise;
   }
 }
@@ -148,7 +184,9 @@ void Watchdog::answer_alarm() {
   answered_ = true;
   const FlightRecord box = recorder_->snapshot();
   std::vector<CallRecord> calls = recorder_->step_calls();
-  if (calls.size() > kShownCalls) calls.erase(calls.begin(), calls.end() - kShownCalls);
+  if (world_size_ > kAskWholeWorld) store_->set(key("summary", box.rank), to_bytes(summary_of(box, calls)));
+  if (const std::size_t most = most_shown_calls(world_size_); calls.size() > most)
+    calls.erase(calls.begin(), calls.end() - static_cast<std::ptrdiff_t>(most));
   std::vector<std::uint8_t> bytes(sizeof box + calls.size() * sizeof(CallRecord));
   std::memcpy(bytes.data(), &box, sizeof box);
   copy_bytes(bytes.data() + sizeof box, calls.data(), calls.size() * sizeof(CallRecord));
@@ -157,6 +195,7 @@ void Watchdog::answer_alarm() {
 }
 
 void Watchdog::raise_alarm(bool late) {
+  explains_ = true;
   const FlightRecord box = recorder_->snapshot();
   dump_calls(box, options_.hang_folder);
   with_store(false, [&] {
@@ -177,22 +216,31 @@ std::string Watchdog::who_was_late(double waited, const CallRecord& record) {
   });
 }
 
+/// Empty: nothing is there.
+std::vector<std::uint8_t> Watchdog::published(const std::string& key) {
+  return with_store(std::vector<std::uint8_t>(),
+                    [&] { return store_->check({key}) ? store_->get(key) : std::vector<std::uint8_t>(); });
+}
+
 std::optional<Watchdog::Shown> Watchdog::shown_by(int rank) {
-  return with_store(std::optional<Shown>(), [&]() -> std::optional<Shown> {
-    if (!store_->check({key("shown", rank)})) return std::nullopt;
-    const std::vector<std::uint8_t> bytes = store_->get(key("shown", rank));
-    Shown shown;
-    if (bytes.size() < sizeof shown.box || (bytes.size() - sizeof shown.box) % sizeof(CallRecord) != 0)
-      return std::nullopt;
-    std::memcpy(&shown.box, bytes.data(), sizeof shown.box);
-    shown.calls.resize((bytes.size() - sizeof shown.box) / sizeof(CallRecord));
-    copy_bytes(shown.calls.data(), bytes.data() + sizeof shown.box, shown.calls.size() * sizeof(CallRecord));
-    // Whoever reaches the store may have written it.
-    const bool fine = is_valid(shown.box) && shown.box.rank == rank && shown.box.world_size == world_size_ &&
-                      shown.calls.size() <= kShownCalls &&
-                      std::ranges::all_of(shown.calls, [](const CallRecord& r) { return is_valid(r); });
-    return fine ? std::optional(std::move(shown)) : std::nullopt;
-  });
+  const std::vector<std::uint8_t> bytes = published(key("shown", rank));
+  Shown shown;
+  if (bytes.size() < sizeof shown.box || (bytes.size() - sizeof shown.box) % sizeof(CallRecord) != 0)
+    return std::nullopt;
+  std::memcpy(&shown.box, bytes.data(), sizeof shown.box);
+  shown.calls.resize((bytes.size() - sizeof shown.box) / sizeof(CallRecord));
+  copy_bytes(shown.calls.data(), bytes.data() + sizeof shown.box, shown.calls.size() * sizeof(CallRecord));
+  // Whoever reaches the store may have written it.
+  const bool fine = is_valid(shown.box) && shown.box.rank == rank && shown.box.world_size == world_size_ &&
+                    shown.calls.size() <= most_shown_calls(world_size_) &&
+                    std::ranges::all_of(shown.calls, [](const CallRecord& r) { return is_valid(r); });
+  return fine ? std::optional(std::move(shown)) : std::nullopt;
+}
+
+std::optional<RankSummary> Watchdog::summary_by(int rank) {
+  std::optional<RankSummary> summary = summary_from(published(key("summary", rank)));
+  if (summary && (summary->rank != rank || summary->world_size != world_size_)) summary.reset();
+  return summary;
 }
 
 std::string Watchdog::last_seen(int rank) {
@@ -210,57 +258,137 @@ std::string Watchdog::last_seen(int rank) {
 }
 
 /// A rank that answers within two heartbeats is alive; queries the group, and in a small world all ranks.
-Watchdog::AllShown Watchdog::ask(const Membership& members, bool late) {
+Watchdog::Answers Watchdog::ask(const Membership& members, const CallRecord& record, bool late) {
+  const bool whole_world = world_size_ <= kAskWholeWorld;
+  const int me = members.world_ranks[static_cast<std::size_t>(members.rank)];
   std::set<int> open(members.world_ranks.begin(), members.world_ranks.end());
-  if (world_size_ <= kAskWholeWorld)
+  if (whole_world)
     for (int r = 0; r < world_size_; ++r) open.insert(r);
-  open.erase(members.world_ranks[static_cast<std::size_t>(members.rank)]);
-  AllShown shown;
+  else if (record.pairwise())
+    open = {members.world_ranks[static_cast<std::size_t>(record.peer)]};
+  open.erase(me);
+  Answers answers;
+  answers.calls[me] = recorder_->step_calls();
+  std::map<int, RankSummary> summaries;
+  const auto add_shown = [&](int r) {
+    std::optional<Shown> shown = shown_by(r);
+    if (!shown) return false;
+    answers.ranks[r] = {.where = text(host_of(shown->box), ", pid ", shown->box.pid),
+                        .last_call = last_call(shown->box),
+                        .arrived = arrived(shown->box, record, members.rank)};
+    answers.calls[r] = std::move(shown->calls);
+    return true;
+  };
+  const auto add_summary = [&](int r) {
+    std::optional<RankSummary> summary = summary_by(r);
+    if (!summary) return false;
+    answers.ranks[r] = {.where = text(summary->host, ", pid ", summary->pid),
+                        .last_call = summary->last_call,
+                        .arrived = has_arrived(*summary, record)};
+    summaries.emplace(r, std::move(*summary));
+    return true;
+  };
   const auto deadline = Clock::now() + patience(world_size_, late);
   while (!open.empty() && Clock::now() < deadline) {
-    std::erase_if(open, [&](int r) {
-      std::optional<Shown> one = shown_by(r);
-      if (one) shown.emplace(r, std::move(*one));
-      return one.has_value();
-    });
+    std::erase_if(open, [&](int r) { return whole_world || record.pairwise() ? add_shown(r) : add_summary(r); });
     if (!open.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  return shown;
+  for (const int r : unlike_ranks(summaries, record.group, kAskedCalls))
+    if (std::optional<Shown> shown = shown_by(r)) answers.calls[r] = std::move(shown->calls);
+  return answers;
 }
 
 /// The ranks of the group that have not reached the call, and in a small world other ranks that do not answer.
-Watchdog::Absent Watchdog::absent_from(const Membership& members, const CallRecord& record, const AllShown& shown) {
-  Absent absent;
+void Watchdog::add_absent(Findings& findings, const Membership& members, const CallRecord& record,
+                          const Answers& answers) {
+  findings.absent.clear();
+  findings.words.clear();
+  findings.came = findings.asked = 0;
   if (store_is_lost()) {
-    absent.words =
+    findings.words =
         "\n  the store does not answer: this host may be cut off, or the process that hosts the store is stopped; "
         "which ranks arrived is not known";
-    return absent;
+    return;
   }
   const int me = members.world_ranks[static_cast<std::size_t>(members.rank)];
   for (int i = 0; i < members.size(); ++i) {
     const int r = members.world_ranks[static_cast<std::size_t>(i)];
     if (record.pairwise() && i != record.peer && r != me) continue;
-    ++absent.asked;
-    const auto at = shown.find(r);
-    if (r == me || (at != shown.end() && arrived(at->second.box, record, members.rank))) {
-      ++absent.came;
+    ++findings.asked;
+    const auto at = answers.ranks.find(r);
+    if (r == me || (at != answers.ranks.end() && at->second.arrived)) {
+      ++findings.came;
       continue;
     }
-    absent.ranks.push_back(r);
-    absent.words += text("\n  missing: rank ", r);
-    if (at == shown.end())
-      absent.words += text(" does not answer ", last_seen(r));
+    findings.absent.push_back(r);
+    findings.words += text("\n  missing: rank ", r);
+    if (at == answers.ranks.end())
+      findings.words += text(" does not answer ", last_seen(r));
     else
-      absent.words +=
-          text(" (", host_of(at->second.box), ", pid ", at->second.box.pid, ") is in ", last_call(at->second.box));
+      findings.words += text(" (", at->second.where, ") is in ", at->second.last_call);
   }
   const std::set<int> group(members.world_ranks.begin(), members.world_ranks.end());
   for (int r = 0; r < world_size_ && world_size_ <= kAskWholeWorld; ++r)
-    if (!shown.contains(r) && !group.contains(r))
-      absent.words += text("\n  likely cause: rank ", r, " does not answer ", last_seen(r));
-  if (store_is_lost()) return absent_from(members, record, shown);  // since: nothing above was its answer
-  return absent;
+    if (!answers.ranks.contains(r) && !group.contains(r))
+      findings.words += text("\n  likely cause: rank ", r, " does not answer ", last_seen(r));
+  if (store_is_lost()) add_absent(findings, members, record, answers);  // since: nothing above was its answer
+}
+
+Watchdog::Findings Watchdog::own_findings(const Membership& members, const CallRecord& record, bool late) {
+  const Answers answers = ask(members, record, late);
+  Findings out;
+  add_absent(out, members, record, answers);
+  out.difference = first_difference(answers.calls);
+  return out;
+}
+
+/// Note [Diagnosis of a hang]
+Watchdog::Findings Watchdog::findings(const Membership& members, const CallRecord& record, bool late) {
+  if (world_size_ <= kAskWholeWorld || record.pairwise()) return own_findings(members, record, late);
+  std::uint64_t group = fnv1a(members.str());
+  for (const int r : members.world_ranks) group = fnv1a(text(r, " "), group);
+  const std::string place = text("watchdog/found/", group, "/", record.seq);
+  const std::string me = std::to_string(members.world_ranks[static_cast<std::size_t>(members.rank)]);
+  const std::string asks = with_store(me, [&] { return store_->compareSet(place + "/by", std::string(), me); });
+  if (asks == me) {
+    const Findings out = own_findings(members, record, late);
+    with_store(false, [&] {
+      store_->set(place, to_text(out));
+      return true;
+    });
+    return out;
+  }
+  // It may have begun a moment ago; and it may be gone, then this rank asks itself.
+  const auto deadline = Clock::now() + 2 * patience(world_size_, late);
+  const auto between = std::chrono::milliseconds(50 + world_size_ / 10);
+  for (; Clock::now() < deadline; std::this_thread::sleep_for(between)) {
+    const std::string found =
+        with_store(std::string(), [&] { return store_->check({place}) ? store_->get_to_str(place) : std::string(); });
+    if (std::optional<Findings> out = findings_from(found)) return *out;
+  }
+  return own_findings(members, record, late);
+}
+
+/// "came asked has_difference bytes_of_words absent...\n", then the words, then the difference.
+std::string Watchdog::to_text(const Findings& findings) {
+  std::string out =
+      text(findings.came, " ", findings.asked, " ", findings.difference ? 1 : 0, " ", findings.words.size());
+  for (const int r : findings.absent) out += text(" ", r);
+  return text(out, "\n", findings.words, findings.difference.value_or(""));
+}
+
+std::optional<Watchdog::Findings> Watchdog::findings_from(const std::string& text) {
+  const std::size_t end = text.find('\n');
+  if (end == std::string::npos) return std::nullopt;
+  std::istringstream head(text.substr(0, end));
+  Findings out;
+  int differs = 0;
+  std::size_t bytes = 0;
+  if (!(head >> out.came >> out.asked >> differs >> bytes) || bytes > text.size() - end - 1) return std::nullopt;
+  for (int r = 0; head >> r;) out.absent.push_back(r);
+  out.words = text.substr(end + 1, bytes);
+  if (differs != 0) out.difference = text.substr(end + 1 + bytes);
+  return out;
 }
 
 /// The location of the flight records, and the status line that every runtime failure has.
@@ -280,35 +408,32 @@ CommError Watchdog::explain(const Membership& members, const CallRecord& record,
   const bool late = waited >= 0.99 * record.limit_s;
   const int me = members.world_ranks[static_cast<std::size_t>(members.rank)];
   raise_alarm(late);
-  const AllShown shown = ask(members, late);
+  const Findings found = findings(members, record, late);
   const std::string late_elsewhere = late ? "" : who_was_late(waited, record);
   const bool waiting = late || !late_elsewhere.empty();
-  const Absent absent = absent_from(members, record, shown);
 
   std::string how_it_ended = waiting ? text("waited ", seconds(waited)) : std::string("connection lost");
-  for (std::size_t i = 0; i < absent.ranks.size(); ++i)
-    how_it_ended += text(i > 0 ? ", " : waiting ? " for rank " : " to rank ", absent.ranks[i]);
+  for (std::size_t i = 0; i < found.absent.size(); ++i)
+    how_it_ended += text(i > 0 ? ", " : waiting ? " for rank " : " to rank ", found.absent[i]);
   const std::string end = last_lines(me, record, how_it_ended);
 
-  std::map<int, std::vector<CallRecord>> calls{{me, recorder_->step_calls()}};
-  for (const auto& [r, one] : shown) calls[r] = one.calls;
-  if (const auto difference = first_difference(calls)) return {CommError::Kind::hang_or_mismatch, *difference + end};
+  if (found.difference) return {CommError::Kind::hang_or_mismatch, *found.difference + end};
   const std::string what = text(record.what(), " #", record.seq, " on group ", members.str());
   if (waiting)
     return {CommError::Kind::hang_or_mismatch,
             // What this rank waited until it was scheduled again is in `end`.
             text(what, " timed out ", late ? std::string() : text("on ", late_elsewhere, ", here "), "after ",
                  seconds(late ? record.limit_s : waited),
-                 absent.asked == 0 ? std::string() : text(": ", absent.came, " of ", absent.asked, " ranks arrived"),
-                 absent.words, "\n  fix: ",
-                 absent.asked == 0 ? "check the network of this host, and the process that hosts the store"
-                                   : "see what the missing rank does",
+                 found.asked == 0 ? std::string() : text(": ", found.came, " of ", found.asked, " ranks arrived"),
+                 found.words, "\n  fix: ",
+                 found.asked == 0 ? "check the network of this host, and the process that hosts the store"
+                                  : "see what the missing rank does",
                  "; raise ", record.limit_s == options_.timeout_s ? "comm.timeout_s (" : "comm.init_timeout_s (",
                  record.limit_s, ") if the wait is expected", end)};
   if (cause.find("size doesn't match") != std::string::npos)  // Gloo's error for a message of the wrong length
     return {CommError::Kind::hang_or_mismatch,
-            text(what, ": another rank of the group did not make the same call (", cause, ")", absent.words, end)};
-  return {CommError::Kind::peer_lost, text(what, ": a peer is lost (", cause, ")", absent.words, end)};
+            text(what, ": another rank of the group did not make the same call", found.words, end)};
+  return {CommError::Kind::peer_lost, text(what, ": a peer is lost (", in_short(cause), ")", found.words, end)};
 }
 
 void Watchdog::add_group(std::shared_ptr<const Membership> members) {
@@ -326,7 +451,7 @@ std::shared_ptr<const Membership> Watchdog::group_of(const CallRecord& record) {
 void Watchdog::end_process(const Membership& members, const CallRecord& record, const std::string& cause) {
   const CommError error = explain(members, record, cause);
   std::cerr << "error: " << error.what() << std::endl;
-  leave(error.exit_code());
+  leave(*recorder_, error.exit_code());
 }
 
 void Watchdog::end_process(const std::string& cause) {
@@ -338,7 +463,7 @@ void Watchdog::end_process(const std::string& cause) {
     if (const auto members = group_of(record)) end_process(*members, record, cause);
   }
   std::cerr << "error: " << cause << std::endl;
-  leave(ExitCode::internal);
+  leave(*recorder_, ExitCode::internal);
 }
 
 void Watchdog::watch(std::shared_ptr<const Membership> members, const CallRecord& record, std::function<bool()> done) {

@@ -1,5 +1,6 @@
 #pragma once
 // Watchdog of a rank: publishes its state through the store, and after a timeout or failure finds the missing ranks.
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -17,8 +18,14 @@
 #include "trireme/comm/comm_options.hpp"
 #include "trireme/comm/flight_recorder.hpp"
 #include "trireme/comm/group.hpp"
+#include "trireme/comm/hang_summary.hpp"
 
 namespace trireme {
+
+// Note [Diagnosis of a hang]
+// After an alarm every rank publishes its calls. In a small world each rank that waits reads those of all others. In a
+// large one that would be N * N records through one store: there one rank of each group reads the summaries of its
+// members (hang_summary.hpp), and the calls of the few that differ, and publishes what it found for the rest.
 
 /// A background thread writes the current call of this rank to the store, about once per second, and checks whether any
 /// rank has raised an alarm; then every rank publishes the calls of its step and writes its flight record to a file. On
@@ -56,14 +63,29 @@ class Watchdog {
     FlightRecord box;
     std::vector<CallRecord> calls;  // of the step
   };
-  using AllShown = std::map<int, Shown>;  // by rank
-  struct Absent {
-    std::vector<int> ranks;
-    std::string words;
-    int came = 0, asked = 0;
+  /// What the ranks have answered to an alarm.
+  struct Answers {
+    struct Answer {
+      std::string where;  // "host, pid 12"
+      std::string last_call;
+      bool arrived = false;  // at the call that is asked about
+    };
+    std::map<int, Answer> ranks;
+    std::map<int, std::vector<CallRecord>> calls;  // of their steps; in a large world of those that differ only
   };
-  AllShown ask(const Membership& members, bool late);
-  Absent absent_from(const Membership& members, const CallRecord& record, const AllShown& shown);
+  /// Why a call did not end, as far as the ranks can tell.
+  struct Findings {
+    std::vector<int> absent;
+    std::string words;  // about the absent ones
+    int came = 0, asked = 0;
+    std::optional<std::string> difference;  // between the calls of two ranks
+  };
+  Findings findings(const Membership& members, const CallRecord& record, bool late);
+  Findings own_findings(const Membership& members, const CallRecord& record, bool late);
+  static std::string to_text(const Findings& findings);
+  static std::optional<Findings> findings_from(const std::string& text);
+  Answers ask(const Membership& members, const CallRecord& record, bool late);
+  void add_absent(Findings& findings, const Membership& members, const CallRecord& record, const Answers& answers);
   std::string last_lines(int rank, const CallRecord& record, const std::string& how_it_ended) const;
   template <class Result, class Use>
   Result with_store(Result otherwise, Use use);
@@ -85,10 +107,12 @@ class Watchdog {
   [[noreturn]] void end_process(const Membership& members, const CallRecord& record, const std::string& cause);
   void raise_alarm(bool late);
   std::string who_was_late(double waited, const CallRecord& record);
+  std::vector<std::uint8_t> published(const std::string& key);
   std::optional<Shown> shown_by(int rank);
+  std::optional<RankSummary> summary_by(int rank);
   std::string last_seen(int rank);
 
-  const c10::intrusive_ptr<c10d::Store> store_;
+  c10::intrusive_ptr<c10d::Store> store_;  // another one after a reconnect
   const std::shared_ptr<FlightRecorder> recorder_;
   const int world_size_;
   const CommOptions options_;
@@ -96,6 +120,10 @@ class Watchdog {
   int wake_fd_;
   std::mutex store_mutex_;  // serializes requests; the thread must not end between request and response
   bool store_lost_ = false, answered_ = false;
+  static constexpr std::chrono::milliseconds kFirstReconnect{500}, kLastReconnect{30'000}, kReconnectPatience{1000};
+  std::atomic<bool> explains_ = false;  // an error that ends the process: it does not wait for a store that is lost
+  std::chrono::milliseconds reconnect_after_ = kFirstReconnect;
+  std::chrono::steady_clock::time_point reconnect_at_{};
   std::mutex watched_mutex_;
   std::vector<Watched> watched_;
   std::vector<std::shared_ptr<const Membership>> groups_;

@@ -69,12 +69,134 @@ TEST(Watchdog, NamesTheRankThatDoesNotAnswerAsTheLikelyCause) {
                                       HasSubstr("likely cause: rank 2 does not answer"), Not(HasSubstr("cut off"))));
 }
 
+/// Whoever hosts it may have stood still for some seconds.
+TEST(Watchdog, AnswersAgainWhenTheStoreAnswersAgain) {
+  const LateCall call(3);
+  CommOptions options;
+  options.hang_folder = call.folder.path().string();
+  const Watchdog watchdog(call.store, call.recorder, call.world_size, options);
+  call.store->cut = true;
+  std::this_thread::sleep_for(2 * Watchdog::beat(call.world_size));
+  call.store->cut = false;
+  call.store->set("watchdog/alarm", std::vector<std::uint8_t>{'1'});
+  const auto answered = [&] { return call.store->check({"watchdog/shown/0"}); };
+  for (int i = 0; i < 1000 && !answered(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_TRUE(answered());
+}
+
 TEST(Watchdog, NamesNoRankIfTheStoreDoesNotAnswer) {
   LateCall call(3);
   call.store->cut = true;
   EXPECT_THAT(call.explained(),
               AllOf(HasSubstr("the store does not answer: this host may be cut off"), Not(HasSubstr("likely cause")),
                     Not(HasSubstr("missing: rank")), Not(HasSubstr("for rank")), Not(HasSubstr("ranks arrived\n"))));
+}
+
+/// Counts what is read of the calls of ranks.
+class CountingStore final : public c10d::HashStore {
+ public:
+  std::vector<std::uint8_t> get(const std::string& key) override {
+    auto value = HashStore::get(key);
+    if (key.starts_with("watchdog/shown/")) ++shown;
+    read_bytes += value.size();
+    return value;
+  }
+  std::atomic<std::size_t> shown = 0, read_bytes = 0;
+};
+
+/// A world of recorders, all in the same call but for one that has made another call, and one that is a call behind.
+struct LargeHang {
+  static constexpr int kWorld = 300, kOther = 77, kBehind = 200;
+  TempFolder folder;
+  c10::intrusive_ptr<CountingStore> store = c10::make_intrusive<CountingStore>();
+  std::vector<std::shared_ptr<FlightRecorder>> recorders;
+  std::vector<CallRecord> last;
+
+  explicit LargeHang(bool differs) {
+    for (int r = 0; r < kWorld; ++r) {
+      recorders.push_back(std::make_shared<FlightRecorder>(r, kWorld));
+      const int calls = r == kBehind ? 200 : 201;
+      for (int i = 1; i <= calls; ++i) {
+        CallRecord call;
+        members(r).str().copy(call.group, sizeof call.group - 1);
+        call.seq = static_cast<std::uint64_t>(i);
+        call.op = differs && r == kOther && i == 201 ? Op::all_gather : Op::all_reduce;
+        call.limit_s = 1e-9;
+        recorders.back()->begin(call, r, kWorld, CheckMode::fast);
+        if (i == calls)
+          last.push_back(call);
+        else
+          recorders.back()->finish(call);
+      }
+    }
+  }
+  static Membership members(int rank) {
+    Membership out{.name = "world", .rank = rank, .world_ranks = {}};
+    for (int r = 0; r < kWorld; ++r) out.world_ranks.push_back(r);
+    return out;
+  }
+  /// What each of `ranks` ranks that wait says. The watchdogs of all of them answer the alarm.
+  std::vector<std::string> explained(const std::vector<int>& ranks) {
+    CommOptions options;
+    options.hang_folder = folder.path().string();
+    std::vector<std::unique_ptr<Watchdog>> watchdogs;
+    for (int r = 0; r < kWorld; ++r)
+      watchdogs.push_back(std::make_unique<Watchdog>(store, recorders[r], kWorld, options));
+    std::vector<std::string> out(ranks.size());
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < ranks.size(); ++i)
+      threads.emplace_back([&, i] {
+        const auto r = static_cast<std::size_t>(ranks[i]);
+        out[i] = watchdogs[r]->explain(members(ranks[i]), last[r], "Timed out").what();
+      });
+    for (std::thread& thread : threads) thread.join();
+    return out;
+  }
+};
+
+TEST(Watchdog, InALargeWorldOneRankReadsTheCallsOfThoseThatDiffer) {
+  LargeHang hang(/*differs=*/true);
+  const std::vector<std::string> told = hang.explained({0, 1, 77, 299});
+  for (const std::string& each : told)
+    EXPECT_THAT(each, AllOf(HasSubstr("did not make the same call"), HasSubstr("rank 77: #201 all_gather")));
+  EXPECT_LE(hang.store->shown, 3U) << "one of each kind: the others, rank 77, the one behind";
+  EXPECT_LT(hang.store->read_bytes, 1'000'000U) << "before: " << 4 * 300 * 201 * sizeof(CallRecord);
+}
+
+TEST(Watchdog, InALargeWorldAllRanksNameTheOneThatIsMissing) {
+  LargeHang hang(/*differs=*/false);
+  for (const std::string& each : hang.explained({0, 150}))
+    EXPECT_THAT(each, AllOf(HasSubstr("299 of 300 ranks arrived"), HasSubstr("missing: rank 200 ("),
+                            HasSubstr("all_reduce"), HasSubstr("seq 200")));
+}
+
+TEST(HangSummary, IsReadAsItWasWrittenAndNothingElseIs) {
+  FlightRecorder recorder(3, 100);
+  CallRecord call;
+  std::strcpy(call.group, "dp{0,2}");
+  call.seq = 7;
+  call.op = Op::all_reduce;
+  recorder.begin(call, 0, 2, CheckMode::fast);
+  const RankSummary summary = summary_of(recorder.snapshot(), recorder.step_calls());
+  const std::vector<std::uint8_t> bytes = to_bytes(summary);
+  const std::optional<RankSummary> read = summary_from(bytes);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->rank, 3);
+  EXPECT_EQ(read->host, summary.host);
+  EXPECT_THAT(read->last_call, HasSubstr("all_reduce"));
+  EXPECT_TRUE(has_arrived(*read, call));
+  ++call.seq;
+  EXPECT_FALSE(has_arrived(*read, call));
+  std::strcpy(call.group, "dp{1,3}");
+  call.seq = 1;
+  EXPECT_FALSE(has_arrived(*read, call));
+  for (std::size_t size = 0; size < bytes.size(); ++size)
+    EXPECT_FALSE(summary_from(std::span(bytes).first(size)).has_value() &&
+                 summary_from(std::span(bytes).first(size))->groups.size() == summary.groups.size());
+  std::vector<std::uint8_t> forged = bytes;
+  forged[0] ^= 1;
+  EXPECT_FALSE(summary_from(forged));
+  EXPECT_LT(bytes.size(), 1024U);
 }
 
 TEST(Watchdog, DoesNotUseARecordThatIsOutOfRange) {

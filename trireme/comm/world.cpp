@@ -27,7 +27,7 @@ Membership World::members(const std::string& name, const std::vector<int>& world
   require<ConfigError>(!sorted.empty() && sorted.front() >= 0 && sorted.back() < size_, "group ", members.str(),
                        ": its ranks must be from 0 to ", size_ - 1);
   require<ConfigError>(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(), "group ", members.str(),
-                       ": a rank stands in it twice");
+                       ": a rank is listed twice");
   const auto me = std::find(world_ranks.begin(), world_ranks.end(), rank_);
   require<ConfigError>(me != world_ranks.end(), "group ", members.str(), ": rank ", rank_, " is not in it\n",
                        "  fix: only its members make a group");
@@ -36,14 +36,14 @@ Membership World::members(const std::string& name, const std::vector<int>& world
   std::string key = name;
   for (int r : world_ranks) key += text(",", r);
   require<ConfigError>(std::find(made_.begin(), made_.end(), key) == made_.end(), "group ", members.str(),
-                       " was made before");
+                       " already exists");
   made_.push_back(key);
   return members;
 }
 
 std::unique_ptr<Group> World::make_group(const std::string& name, const std::vector<int>& world_ranks) {
   Membership who = members(name, world_ranks);
-  if (who.size() == 1) return std::make_unique<SelfGroup>(std::move(who), recorder_, options_);
+  if (who.size() == 1) return std::make_unique<SelfGroup>(std::move(who), recorder_, options_, only_device());
   return connect(std::move(who));
 }
 
@@ -96,8 +96,8 @@ void World::name_the_mismatch(const std::vector<Group*>& groups) {
   // rows per rank of an uneven all_to_all, or calls beyond the limit per step.
   std::this_thread::sleep_for(std::chrono::seconds(1));
   const std::string who =
-      found ? text("; ranks ", found->a, " and ", found->b, " say which call it is")
-            : text(", and their records show no difference\n  fix: look at the row counts of an ", "uneven all_to_all");
+      found ? text("; ranks ", found->a, " and ", found->b, " report which call it is")
+            : text(", and their records show no difference\n  fix: check the row counts of an ", "uneven all_to_all");
   throw CommError(CommError::Kind::hang_or_mismatch,
                   text("in ", recorder_->tag().str(), " the ranks did not make the same calls", who));
 }

@@ -55,6 +55,8 @@ class World {
   World(int rank, int size, CommOptions options, std::shared_ptr<FlightRecorder> recorder);
 
   virtual std::unique_ptr<Group> connect(Membership members) = 0;
+  /// Group::only_device() of its groups.
+  virtual std::optional<at::Device> only_device() const { return std::nullopt; }
   /// A group of all ranks for host tensors, used for checks.
   virtual std::unique_ptr<Group> connect_control(Membership members) { return connect(std::move(members)); }
 

@@ -30,7 +30,7 @@ std::optional<Host> parse_host_line(const std::string& place, const std::string&
   bool has_slots = false;
   for (std::string word; words >> word;) {
     if (!word.starts_with("slots=")) fail("did not expect \"", word, "\"\n  fix: ", host.name, " slots=4");
-    if (has_slots) fail("slots= is there twice");
+    if (has_slots) fail("slots= is given twice");
     host.slots = strict_number(text(place, ": slots"), word.substr(6), 1, kMaxSlots);
     has_slots = true;
   }
@@ -49,7 +49,7 @@ std::vector<Host> parse_hostfile(const std::string& file_name, std::string_view 
     const std::optional<Host> host = parse_host_line(place, line, default_slots);
     if (!host) continue;
     require<ConfigError>(std::ranges::find(hosts, host->name, &Host::name) == hosts.end(), "host \"", host->name,
-                         "\": is there twice\n  --> ", place, "\n  fix: one line a host, with all its slots");
+                         "\": is listed twice\n  --> ", place, "\n  fix: one line per host, with all its slots");
     require<ConfigError>(hosts.size() < kMaxHosts, "more than ", kMaxHosts, " hosts\n  --> ", place);
     hosts.push_back(*host);
   }

@@ -32,14 +32,14 @@ TEST(Hostfile, AHostWithoutSlotsHasThoseOfTheCommandLine) {
 }
 
 TEST(Hostfile, TellsTheLine) {
-  EXPECT_THAT(hostfile_error("a slots=1\n#\na slots=2"), AllOf(HasSubstr("is there twice"), HasSubstr("--> hosts:3")));
+  EXPECT_THAT(hostfile_error("a slots=1\n#\na slots=2"), AllOf(HasSubstr("is listed twice"), HasSubstr("--> hosts:3")));
   EXPECT_THAT(hostfile_error("a slots=x"), HasSubstr("hosts:1: slots = \"x\": must be a whole number"));
   EXPECT_THAT(hostfile_error("\na slots=0"), HasSubstr("hosts:2: slots = 0: must be from 1"));
   EXPECT_THAT(hostfile_error("a slots=-1"), HasSubstr("must be from 1"));
   EXPECT_THAT(hostfile_error("a slots="), HasSubstr("must be a whole number"));
   EXPECT_THAT(hostfile_error("a slots = 4"), HasSubstr("did not expect \"slots\""));
   EXPECT_THAT(hostfile_error("a max_slots=4"), HasSubstr("did not expect \"max_slots=4\""));
-  EXPECT_THAT(hostfile_error("a slots=4 slots=5"), HasSubstr("slots= is there twice"));
+  EXPECT_THAT(hostfile_error("a slots=4 slots=5"), HasSubstr("slots= is given twice"));
   EXPECT_THAT(hostfile_error("# nobody\n"), HasSubstr("hosts: names no host"));
 }
 

@@ -62,7 +62,8 @@ AttemptEnd run_attempt(const Job& job, int attempt, std::optional<SignalRelay>& 
   HostedStore hosted;
   if (job.node_rank == 0) {
     const std::string secret = value_of(job.variables, "TRIREME_SECRET");
-    hosted = host_store({.host = options.master_addr, .port = job.master_port, .secret = secret}, options.job_id);
+    hosted = host_store({.host = options.master_addr, .port = job.master_port, .secret = secret}, options.job_id,
+                        world_size);
     options.master_port = hosted.port;
   }
   std::optional<StoreNotes> notes;
@@ -73,6 +74,10 @@ AttemptEnd run_attempt(const Job& job, int attempt, std::optional<SignalRelay>& 
                               : std::filesystem::path(attempt_folder(job.hang_folder, attempt)));
   options.variables["TRIREME_HANG_FOLDER"] = hang;
   options.last_call = [](const void* memory) { return last_call(box_at(memory)); };
+  options.is_finishing = [](const void* memory) {
+    const FlightRecord box = box_at(memory);
+    return box.magic == FlightRecord::kMagic && box.commits_under_way > 0;
+  };
   std::uint64_t checkpoints = 0;
   options.on_stop = [&](int, const void* memory) {
     if (memory == nullptr) return;
@@ -94,7 +99,7 @@ int run_job(const Job& asked, std::ostream& err) {
   require<ConfigError>(
       job.max_restarts == 0 || job.num_nodes == 1, "--max-restarts ", job.max_restarts, " on ", job.num_nodes,
       " nodes: this launcher sees only the ranks of its own host\n",
-      "  fix: --hostfile, or leave it to who started the nodes (torchrun --max-restarts, the scheduler)");
+      "  fix: --hostfile, or the restarts of what started the nodes (torchrun --max-restarts, the scheduler)");
   return run_with_restarts(
       {.most = job.max_restarts,
        .saves_on_stop = job.saves_on_stop,

@@ -55,6 +55,10 @@ Variables variables_of_rank(const LaunchOptions& options, Numbers numbers, int l
   } else if (!is_set(variables, "OMP_NUM_THREADS")) {
     set("OMP_NUM_THREADS", std::max(1, usable_cores(options.cgroup) / options.ranks));
   }
+  // Threads that wait would spin, on cores that other ranks need. libgomp reads it when it is loaded: a rank is too
+  // late.
+  if (!is_set(variables, "OMP_WAIT_POLICY") && !is_set(variables, "GOMP_SPINCOUNT"))
+    variables["OMP_WAIT_POLICY"] = "PASSIVE";
   return variables;
 }
 
@@ -65,7 +69,7 @@ std::string log_file(const LaunchOptions& options, int rank) {
 
 std::string oom_hint(const std::optional<long>& before, const std::optional<long>& after) {
   if (!before || !after || *after <= *before) return "";
-  return text("the kernel's OOM killer has struck (oom_kill rose from ", *before, " to ", *after,
+  return text("the kernel's OOM killer killed a process (oom_kill rose from ", *before, " to ", *after,
               "): probably this rank");
 }
 
@@ -94,7 +98,13 @@ LaunchEnd launch(const LaunchOptions& options, std::ostream& err) {
   }
   const std::optional<long> oom_before = cgroup_oom_kills(options.cgroup);
   SupervisorResult end =
-      supervise(members, {.out_fd = options.out_fd,
+      supervise(members, {.is_finishing =
+                              [&] {
+                                return options.is_finishing && std::ranges::any_of(boxes, [&](const SharedMemory& box) {
+                                         return box.memory() != nullptr && options.is_finishing(box.memory());
+                                       });
+                              },
+                          .out_fd = options.out_fd,
                           .err_fd = options.err_fd,
                           .relay = options.relay,
                           .control_fd = options.control_fd,

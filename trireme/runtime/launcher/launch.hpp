@@ -30,6 +30,8 @@ struct LaunchOptions {
 
   /// The last call of a rank, from its flight record, for the failure report; "": unknown.
   std::function<std::string(const void* black_box)> last_call{};
+  /// Whether a rank must not be killed now, by its flight record: a checkpoint is about to be complete.
+  std::function<bool(const void* black_box)> is_finishing{};
   /// Called for every rank after all have exited, if the job failed. The record is null if there is none.
   std::function<void(int rank, const void* black_box)> on_stop{};
 

@@ -39,7 +39,7 @@ TEST(LaunchFailure, AKilledRankIsNamedAndTheOthersAreStopped) {
   EXPECT_EQ(result.code, 71);
   EXPECT_LT(result.seconds, kDeadline);
   EXPECT_THAT(result.err, MatchesRegex("error: rank 2 \\(pid [0-9]+\\) was killed by signal 9 \\(SIGKILL\\)\n"
-                                       "  last words:\n"
+                                       "  last output:\n"
                                        "  \\| I am 2\n"
                                        "  the other 3 ranks were stopped after 0\\.[0-9][0-9] s\n"
                                        "  logs: .*/ranks/r0002.log\n"));
@@ -68,7 +68,7 @@ TEST(LaunchFailure, ShowsTheLastTwentyLines) {
   LaunchBench bench(
       "[ $RANK = 0 ] && exec sleep 9; for i in $(seq 100); do echo line $i; done; printf 'bar 1\\rbar 2'; exit 70");
   const LaunchResult result = bench.run();
-  EXPECT_THAT(result.err, HasSubstr("  last words:\n  | line 82\n"));
+  EXPECT_THAT(result.err, HasSubstr("  last output:\n  | line 82\n"));
   EXPECT_THAT(result.err, HasSubstr("  | line 100\n  | bar 2\n  the other rank was stopped"));
 }
 
@@ -201,7 +201,7 @@ LaunchResult killed_with_counter(const char* controller, const char* file, const
 }
 
 TEST(LaunchFailure, AKillForWantOfMemoryIsGuessedFromTheCounter) {
-  constexpr const char* kHint = "OOM killer has struck (oom_kill rose from 2 to 3): probably this rank";
+  constexpr const char* kHint = "OOM killer killed a process (oom_kill rose from 2 to 3): probably this rank";
   const LaunchResult killed = killed_with_counter("", "memory.events", "0::/job\n", true);
   EXPECT_THAT(killed.err, HasSubstr(std::string(kHint) + "\n  fix: less\n"));
   EXPECT_EQ(killed.code, 73);

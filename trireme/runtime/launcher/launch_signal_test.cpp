@@ -48,7 +48,7 @@ TEST(LaunchSignal, RanksWithoutAHandlerEndByIt) {
     LaunchBench bench(std::string(":") + kReady, 3);
     const LaunchResult result = run_and_signal(bench, {signal});
     EXPECT_EQ(result.code, 128 + signal);
-    EXPECT_THAT(result.err, MatchesRegex("stopped by " + signal_name(signal) + ": all ranks are gone after .* s\n"));
+    EXPECT_THAT(result.err, MatchesRegex("stopped by " + signal_name(signal) + ": all ranks ended within .* s\n"));
   }
 }
 

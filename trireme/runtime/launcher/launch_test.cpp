@@ -85,6 +85,18 @@ TEST(Launch, SharesTheCoresAmongTheRanks) {
   EXPECT_EQ(threads(2, 3, "7"), "3\n");
 }
 
+TEST(Launch, OpenMpThreadsOfRanksWaitWithoutSpinning) {
+  const auto policy = [](const char* name, const char* value) {
+    LaunchBench bench("echo \"$OMP_WAIT_POLICY\"", 1);
+    for (const char* each : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}) bench.options.variables.erase(each);
+    if (name != nullptr) bench.options.variables[name] = value;
+    return bench.run().out;
+  };
+  EXPECT_EQ(policy(nullptr, nullptr), "PASSIVE\n");
+  EXPECT_EQ(policy("OMP_WAIT_POLICY", "ACTIVE"), "ACTIVE\n") << "the user's";
+  EXPECT_EQ(policy("GOMP_SPINCOUNT", "100"), "\n") << "the user's";
+}
+
 TEST(Launch, HandsOverWordsAsTheyAre) {
   LaunchBench bench("", 1);
   bench.options.program = {"printf", "%s|", "a b", "", "$HOME", "'\""};

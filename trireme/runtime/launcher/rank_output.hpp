@@ -17,7 +17,8 @@ namespace trireme::launcher {
 // Note [A reader that does not read]
 // Our own output may be a stopped terminal (Ctrl-S), a hung ssh, or a pipe that nobody reads. A slow reader gets
 // everything: the writers wait for it. One that has read nothing for kPatience must not stop a training: from then on
-// output is dropped, until it reads again; then it is told how much. The logs are always complete.
+// output is dropped, until it reads again; then it is told how much. When all ranks have ended, a reader that reads
+// nothing for SupervisorOptions::last_patience is not waited for any longer. The logs are always complete.
 
 /// Non-blocking queue for our own output: a launcher must not block on it.
 class EchoQueue {
@@ -32,6 +33,10 @@ class EchoQueue {
   bool waiting() const { return sent_ < pending_.size(); }
   /// Backpressure: its writers have to wait, until this time at most. nullopt: they need not.
   std::optional<Clock::time_point> full_until() const;
+  /// When the reader will have read nothing for so long. nullopt: there is nothing to read.
+  std::optional<Clock::time_point> unread_until(std::chrono::milliseconds patience) const {
+    return waiting() ? std::optional(progress_ + patience) : std::nullopt;
+  }
   /// Only after poll has reported the descriptor as writable.
   void write_some();
   void drop() {

@@ -51,7 +51,7 @@ RestartRule::Decision RestartRule::after(const AttemptEnd& end) {
   if (progress) fruitless_ = 0;
   if (fruitless_ == kFruitlessRestarts)
     return {.why = text("not restarted: ", kFruitlessRestarts,
-                        " restarts without a new checkpoint: the same failure would come again")};
+                        " restarts without a new checkpoint: the same failure would recur")};
   if (restarts_ == most_) return {.why = text("not restarted: --max-restarts ", most_, " is used up")};
   ++restarts_;
   return {.again = true, .wait = 1 << fruitless_++};

@@ -59,7 +59,7 @@ TEST(RestartRule, ThreeInARowWithoutACheckpoint) {
   EXPECT_EQ(waits, (std::vector{1, 2, 4}));
   const RestartRule::Decision last = rule.after(failed(71));
   EXPECT_FALSE(last.again);
-  EXPECT_THAT(last.why, HasSubstr("3 restarts without a new checkpoint: the same failure would come again"));
+  EXPECT_THAT(last.why, HasSubstr("3 restarts without a new checkpoint: the same failure would recur"));
   EXPECT_EQ(rule.restarts(), 3);
 }
 
@@ -134,7 +134,7 @@ TEST(Restarts, ADeterministicCrashEndsAfterThree) {
   bench.job.max_restarts = 50;
   EXPECT_EQ(bench.run(), 70);
   EXPECT_EQ(file_contents(bench.folder / "starts1"), "\n\n\n\n");
-  EXPECT_THAT(bench.said.str(), HasSubstr("3 restarts without a new checkpoint: the same failure would come again\n"));
+  EXPECT_THAT(bench.said.str(), HasSubstr("3 restarts without a new checkpoint: the same failure would recur\n"));
 }
 
 TEST(Restarts, AFailureThatWouldComeAgainIsNotRestarted) {

@@ -198,6 +198,8 @@ class Supervisor {
       if (at && (!next || *at < *next)) next = at;
     };
     for (const auto& at : {decide_at_, kill_at_, give_up_at_, out_.full_until(), err_.full_until()}) consider(at);
+    if (count_living() == 0)
+      for (const EchoQueue* queue : {&out_, &err_}) consider(queue->unread_until(options_.last_patience));
     for (const Living& each : living_)
       if (each.pid > 0 && !each.pidfd) consider(now + kWithoutPidfd);
     if (!next) return -1;
@@ -282,26 +284,43 @@ class Supervisor {
     return saved || (death.code > 128 && passed(death.code - 128)) || (death.code == kPeerLost && ending);
   }
 
-  /// The forwarded signal that a rank answers with an exit code; SIGUSR1 only if there was no other (`--requeue`).
-  int last_request() const {
+  /// The forwarded signal that a rank answers with an exit code: of several the first, as ranks do; SIGUSR1 only if there
+  /// was no other (`--requeue`).
+  int first_request() const {
     int found = 0;
-    for (const int signal : passed_on_)
-      if (is_stop_signal(signal) || (signal == SIGUSR1 && found == 0)) found = signal;
+    for (const int signal : passed_on_) {
+      if (is_stop_signal(signal)) return signal;
+      if (signal == SIGUSR1) found = signal;
+    }
     return found;
+  }
+
+  static bool is_only_a_lost_peer(const ProcessExit& death) { return death.signal == 0 && death.code == kPeerLost; }
+
+  /// An error that a process has found itself, and not because it was stopped or has lost its peers.
+  static bool is_own_failure(const ProcessExit& death) {
+    const auto code = static_cast<ExitCode>(death.code);
+    return death.signal == 0 && death.code > 0 && death.code < 128 && code != ExitCode::internal &&
+           code != ExitCode::peer_lost && code != ExitCode::hang_or_mismatch && code != ExitCode::preempted;
   }
 
   void note_exit(std::size_t member, Time now) {
     const ProcessExit& death = end_.deaths[member];
+    // How fast a machine is must not decide which exit code counts: the cause may come after its consequence, even when
+    // the others are being stopped for that.
+    if (stopping_ && end_.failed >= 0 && is_only_a_lost_peer(end_.deaths[static_cast<std::size_t>(end_.failed)]) &&
+        is_own_failure(death))
+      end_.failed = static_cast<int>(member);
     if (stopping_ || (death.signal == 0 && death.code == 0)) return;
     if (!first_event_) first_event_ = now;
     if (orderly(death)) {
       ++orderly_deaths_;
-      if (end_.stop_signal == 0) end_.stop_signal = death.signal != 0 ? death.signal : last_request();
+      if (end_.stop_signal == 0) end_.stop_signal = death.signal != 0 ? death.signal : first_request();
       if (orderly_code_ == 0 && death.signal == 0 && death.code != kPeerLost) orderly_code_ = death.code;
       return;
     }
     const bool had_cause = end_.failed >= 0;
-    const bool consequence = death.signal == 0 && death.code == kPeerLost;
+    const bool consequence = is_only_a_lost_peer(death);
     if (had_cause && consequence) return;
     end_.failed = static_cast<int>(member);
     if (consequence) {
@@ -315,11 +334,19 @@ class Supervisor {
     const Time now = Clock::now();
     if (decide_at_ && now >= *decide_at_) begin_stop(now);
     if (kill_at_ && now >= *kill_at_) {
+      if (!longest_until_) longest_until_ = *kill_at_ + options_.longest_grace;
+      if (options_.is_finishing && !end_.killed_by_user && now < *longest_until_ && options_.is_finishing()) {
+        kill_at_ = now + milliseconds(50);
+        return;
+      }
       kill_at_.reset();
       kill_all(SIGKILL);
       give_up_at_ = now + kGiveUpAfter;
     }
     if (give_up_at_ && now >= *give_up_at_ && count_living() > 0) give_up();
+    if (count_living() == 0)
+      for (EchoQueue* queue : {&out_, &err_})
+        if (const auto at = queue->unread_until(options_.last_patience); at && now >= *at) queue->drop();
   }
 
   void give_up() {
@@ -362,7 +389,7 @@ class Supervisor {
   int orderly_code_ = 0;  // of the first rank that exited with a code after a signal
   std::vector<int> passed_on_{};
   std::map<int, Time> first_request_{};  // by signal
-  std::optional<Time> first_event_{}, last_death_{};
+  std::optional<Time> first_event_{}, last_death_{}, longest_until_{};
   std::optional<Time> decide_at_{}, kill_at_{}, give_up_at_{};
   bool warned_ = false;
   RankOutput::Tell warn_once_ = [this](const std::string& what) {

@@ -33,6 +33,9 @@ struct SupervisorOptions {
   Lifeline lifeline = Lifeline::descriptor;
   std::chrono::milliseconds other_cause{200};  // after a "peer lost" exit, wait that long for the exit that caused it
   std::chrono::milliseconds grace{400};        // from the stop request to SIGKILL
+  std::function<bool()> is_finishing{};        // whether a process does what must not be cut off; then, up to:
+  std::chrono::milliseconds longest_grace{30'000};
+  std::chrono::milliseconds last_patience{10'000};  // with a reader of our output that reads nothing, at the end
   int out_fd = STDOUT_FILENO, err_fd = STDERR_FILENO;
   SignalRelay* relay = nullptr;  // of a caller that lives longer; null: one for this run
   int control_fd = -1;           // the lifeline from a parent launcher; -1: none

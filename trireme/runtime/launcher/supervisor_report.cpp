@@ -22,7 +22,7 @@ std::string failure_text(const SupervisorResult& end, const ProcessNames& names)
   std::string report = text("error: ", names.each[failed], " ", how_it_died(end.deaths[failed]),
                             names.last_call.empty() ? "" : ": ", names.last_call, "\n");
   if (!names.hint.empty()) report += text("  ", names.hint, "\n");
-  if (!end.last_output.empty()) report += "  last words:\n";
+  if (!end.last_output.empty()) report += "  last output:\n";
   for (const std::string& line : end.last_output) report += text("  | ", line, "\n");
   if (end.stopped == 1) report += text("  the other ", names.one, " was stopped after ");
   if (end.stopped > 1) report += text("  the other ", end.stopped, " ", names.many, " were stopped after ");
@@ -45,13 +45,13 @@ std::string report_of(const SupervisorResult& end, const ProcessNames& names) {
   if (end.failed >= 0) {
     report = failure_text(end, names);
   } else if (end.stopped_from_above) {
-    report = text("stopped by the launcher of the whole job: the ", names.many, " of this host are gone after ",
+    report = text("stopped by the launcher of the whole job: the ", names.many, " of this host ended within ",
                   seconds_text(end.stop_seconds), "\n");
   } else if (end.killed_by_user) {
     report = text("killed by a second ", signal_name(end.stop_signal), ", without saving: all ", names.many,
-                  " are gone after ", seconds_text(end.stop_seconds), "\n");
+                  " ended within ", seconds_text(end.stop_seconds), "\n");
   } else if (end.stop_signal != 0) {
-    report = text("stopped by ", signal_name(end.stop_signal), ": all ", names.many, " are gone after ",
+    report = text("stopped by ", signal_name(end.stop_signal), ": all ", names.many, " ended within ",
                   seconds_text(end.stop_seconds), "\n");
   } else if (end.code != 0) {
     report = text("stopped with code ", end.code, ", as the ", names.many, " themselves decided\n");

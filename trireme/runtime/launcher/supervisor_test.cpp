@@ -1,7 +1,11 @@
 #include "trireme/runtime/launcher/supervisor.hpp"
 
 #include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -35,6 +39,53 @@ TEST(Supervisor, OfDeathsThatCameTogetherTheCauseIsTold) {
   const SupervisorResult end = supervise(members, {});
   EXPECT_EQ(end.deaths.size(), 3u);
   EXPECT_NE(end.failed, 0) << "peer lost is a consequence";
+}
+
+/// What nobody reads must not keep a launcher whose processes have ended.
+TEST(Supervisor, DoesNotWaitForAReaderThatDoesNotRead) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  SupervisedProcess writer = shell_member("head -c 300000 /dev/zero");
+  writer.echo = true;
+  const SupervisorResult end = supervise(
+      {writer}, {.last_patience = std::chrono::milliseconds(300), .out_fd = ends[1], .err_fd = STDERR_FILENO});
+  EXPECT_EQ(end.code, 0);
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+/// A checkpoint that is about to be complete gets the time for it.
+TEST(Supervisor, LeavesAProcessTimeToFinish) {
+  const TempFolder folder;
+  const std::string done = (folder / "done").string(), ready = (folder / "ready").string();
+  const auto begin = std::chrono::steady_clock::now();
+  const auto finishing = [&] { return std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(1500); };
+  const auto run = [&](const std::function<bool()>& is_finishing) {
+    return supervise({shell_member("until [ -e " + ready + " ]; do sleep 0.01; done; exit 3"),
+                      shell_member("trap '' TERM; touch " + ready + "; sleep 1; touch " + done)},
+                     {.grace = std::chrono::milliseconds(100), .is_finishing = is_finishing});
+  };
+  EXPECT_EQ(run(finishing).code, 3);
+  EXPECT_TRUE(std::filesystem::exists(done));
+  std::filesystem::remove(done);
+  run([] { return false; });
+  EXPECT_FALSE(std::filesystem::exists(done));
+}
+
+/// As the processes, which answer the first one.
+TEST(Supervisor, OfTwoSignalsTheFirstIsNamed) {
+  const TempFolder folder;
+  const std::string ready = (folder / "ready").string();
+  std::thread sender([&] {
+    while (!std::filesystem::exists(ready)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    ::kill(::getpid(), SIGTERM);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    ::kill(::getpid(), SIGINT);
+  });
+  const SupervisorResult end = supervise(
+      {shell_member("trap 'sleep 0.5; exit 143' TERM; trap '' INT; touch " + ready + "; sleep 10 & wait")}, {});
+  sender.join();
+  EXPECT_EQ(end.stop_signal, SIGTERM);
 }
 
 TEST(Supervisor, TellsHowEachEnded) {

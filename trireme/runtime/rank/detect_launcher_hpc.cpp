@@ -36,10 +36,9 @@ void find_meeting_place(const Asked& asked, Environment& env) {
   const std::string temporary = asked.has("TMPDIR") ? asked.value("TMPDIR") : "/tmp";
   const std::string folder =
       env.store_folder_is_private ? text(temporary, "/trireme-", ::getuid()) : flags.shared_folder;
-  require<ConfigError>(!folder.empty() && !env.job_id.empty(), env.launcher,
-                       " does not say where the ranks can meet, and ",
-                       folder.empty() ? "there is no folder that all hosts see" : "it gave the job no id",
-                       "\n  fix: --master HOST:PORT, with the host of rank 0 and a free port of it");
+  require<ConfigError>(!folder.empty() && !env.job_id.empty(), env.launcher, " sets no rendezvous address, and ",
+                       folder.empty() ? "there is no folder that all hosts share" : "it sets no job id",
+                       "\n  fix: --master HOST:PORT, with the host of rank 0 and a free port on it");
   env.store_file = text(folder, folder.ends_with('/') ? "" : "/", "store-", file_word(env.job_id));
 }
 

@@ -94,7 +94,7 @@ Environment first_match(const Asked& asked) {
 void apply_store_flags(const EnvironmentFlags& flags, Environment& env) {
   require<ConfigError>(flags.master.empty() || flags.store_file.empty(), "--master = ", flags.master,
                        " and --store-file = ", flags.store_file,
-                       ": the ranks meet in one place\n  fix: give one of them");
+                       ": there is only one rendezvous\n  fix: give one of them");
   if (!flags.store_file.empty()) {
     env.store_file = flags.store_file;
     env.store_folder_is_private = false;
@@ -119,7 +119,7 @@ void apply_local_ranks(const EnvironmentFlags& flags, Environment& env) {
   const bool one_a_host = env.local_world_size == 1 && env.launcher != "torchrun" && env.launcher != "trireme launch";
   require<ConfigError>(one_a_host, "-n ", flags.local_ranks, ": ", env.launcher, " started ", env.local_world_size,
                        " rank", env.local_world_size == 1 ? "" : "s", " on this host already\n  fix: leave out -n ",
-                       flags.local_ranks, " behind trireme");
+                       flags.local_ranks, " after trireme");
   if (flags.local_ranks > 1) be_node(env, env.rank, env.world_size, flags.local_ranks);
 }
 
@@ -127,7 +127,7 @@ std::string describe(const Environment& env) {
   std::string how = env.launcher + ": ";
   const std::string node = text("node ", env.node_rank, " of ", env.num_nodes);
   if (env.start_local_ranks > 0) {
-    how += text(node, ", starts ", env.start_local_ranks, " ranks");
+    how += text(node, ", starts ", env.start_local_ranks, env.start_local_ranks == 1 ? " rank" : " ranks");
   } else {
     how += text("rank ", env.rank, " of ", env.world_size, ", local rank ", env.local_rank, " of ",
                 env.local_world_size, ", ", node);

@@ -202,10 +202,10 @@ TEST(Environment, OpenMpiOverHostsNeedsAPlaceToMeet) {
   const Variables wide =
       changed_variables(kOpenMpiVariables, {{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}});
   EXPECT_EQ(rank_numbers(detect_from(wide, {.shared_folder = "/nfs"})), std::tuple(3, 4, 1, 2, 1, 2));
-  EXPECT_THAT(environment_error(wide), AllOf(HasSubstr("no folder that all hosts see"), HasSubstr("--master")));
+  EXPECT_THAT(environment_error(wide), AllOf(HasSubstr("no folder that all hosts share"), HasSubstr("--master")));
   const Variables nameless = changed_variables(wide, {{"OMPI_MCA_ess_base_jobid", ""}, {"PMIX_NAMESPACE", ""}});
   EXPECT_THAT(environment_error(nameless, {.shared_folder = "/nfs"}),
-              AllOf(HasSubstr("gave the job no id"), HasSubstr("--master")));
+              AllOf(HasSubstr("sets no job id"), HasSubstr("--master")));
   EXPECT_EQ(
       detect_from(changed_variables(nameless, {{"TRIREME_JOB_ID", "a/b c"}}), {.shared_folder = "/nfs/"}).store_file,
       "/nfs/store-a_b_c");
@@ -229,7 +229,7 @@ TEST(Environment, OneMpiRankNeedsNoStore) {
 
 TEST(Environment, PmiAndPals) {
   EXPECT_EQ(rank_numbers(detect_from(kPmiVariables, {.master = "h:1"})), std::tuple(3, 8, 1, 2, 1, 4));
-  EXPECT_THAT(environment_error(kPmiVariables, {.shared_folder = "/nfs"}), HasSubstr("gave the job no id"));
+  EXPECT_THAT(environment_error(kPmiVariables, {.shared_folder = "/nfs"}), HasSubstr("sets no job id"));
   EXPECT_EQ(detect_from(changed_variables(kPmiVariables, {{"PMI_JOBID", "7"}}), {.shared_folder = "/nfs"}).store_file,
             "/nfs/store-7");
   const Variables pals = {{"PALS_RANKID", "5"}, {"PALS_LOCAL_RANKID", "1"}, {"PALS_LOCAL_SIZE", "4"},
@@ -388,7 +388,7 @@ TEST(Environment, OneProcessAHostStartsItsRanks) {
   EXPECT_EQ(env.num_nodes, 3);
   EXPECT_EQ(env.master_addr, "gnode10");
   EXPECT_THAT(environment_error(kTorchrunVariables, {.local_ranks = 4}),
-              HasSubstr("-n 4: torchrun started 4 ranks on this host already\n  fix: leave out -n 4 behind trireme"));
+              HasSubstr("-n 4: torchrun started 4 ranks on this host already\n  fix: leave out -n 4 after trireme"));
   const Variables ours = changed_variables(kTorchrunVariables, {{"TRIREME_LAUNCH", "1"}});
   EXPECT_EQ(detect_from(ours, {.local_ranks = 4}).start_local_ranks, 0) << "the ranks have the launcher's command line";
   EXPECT_THAT(environment_error(kTorchrunVariables, {.local_ranks = 8}), HasSubstr("-n 8: torchrun started 4 ranks"));

@@ -7,7 +7,6 @@
 #include <set>
 #include <sstream>
 
-#include <ATen/Parallel.h>
 #include <torch/version.h>
 
 #include "trireme/base/error.hpp"
@@ -54,10 +53,7 @@ std::string as_it_was(const std::string& line) {
 
 }  // namespace
 
-Fingerprint fingerprint_of_process() {
-  return {
-      {"program", hash_of_program()}, {"libtorch", TORCH_VERSION}, {"threads", std::to_string(at::get_num_threads())}};
-}
+Fingerprint fingerprint_of_process() { return {{"program", hash_of_program()}, {"libtorch", TORCH_VERSION}}; }
 
 Fingerprint fingerprint_of_config(Config config) {
   Fingerprint fingerprint;

@@ -1,11 +1,14 @@
 #include "trireme/runtime/rank/init.hpp"
 
 #include <cstdlib>
+#include <iostream>
 #include <optional>
 #include <string>
 
 #include "trireme/base/error.hpp"
 #include "trireme/runtime/process_setup.hpp"
+#include "trireme/runtime/rank/libtorch_facts.hpp"
+#include "trireme/runtime/rank/rank_logs.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
 #include "trireme/runtime/rank/uncaught.hpp"
 
@@ -26,6 +29,15 @@ int take_local_ranks(int& argc, char** argv) {
     return static_cast<int>(count);
   }
   return 0;
+}
+
+/// Without ranks to start, if it is wrong: run_rank_main() reports that.
+Environment environment_of(const RankMain& how) {
+  try {
+    return detect_environment(how.variables, how.flags, visible_gpus());
+  } catch (const ConfigError&) {
+    return {};
+  }
 }
 
 /// The size that is 0 becomes what the others leave of the world.
@@ -51,12 +63,23 @@ std::unique_ptr<ParallelContext> init(int& argc, char** argv, const RunOptions& 
   end_process_on_uncaught_exceptions(nullptr);
   RankMain how{.words = {argv, argv + argc}, .variables = process_variables()};
   how.flags.local_ranks = take_local_ranks(argc, argv);
+  // Only rank 0 prints here. The others would be silent, and nobody would know why a number is wrong.
+  std::optional<RankLogs> logs;
+  if (const Environment env = environment_of(how); env.start_local_ranks > 0) {
+    const int first = env.node_rank * env.start_local_ranks;
+    logs.emplace(options.log_folder, first, first + env.start_local_ranks - 1);
+    how.log_folder = logs->folder();
+    std::cerr << logs->note() << std::endl;
+  }
   std::optional<Environment> rank;
   const int code = run_rank_main(how, [&rank](const Environment& env) {
     rank = env;
     return 0;
   });
-  if (!rank) std::exit(code);  // of the ranks that were started, or of a wrong environment
+  if (!rank) {  // those that were started have ended, or the environment is wrong
+    if (logs) logs->finish(code);
+    std::exit(code);
+  }
   ParallelSizes sizes = options.sizes;
   fill_in(sizes, rank->world_size);
   auto context = std::make_unique<ParallelContext>(sizes, *rank, how.variables, options.context);

@@ -1,5 +1,6 @@
 #pragma once
 // The start of a program that runs as ranks, in one line.
+#include <filesystem>
 #include <memory>
 
 #include "trireme/runtime/rank/parallel_context.hpp"
@@ -13,10 +14,15 @@ struct RunOptions {
   /// On a CPU, until the process ends: threads per rank, and an allocator that keeps large blocks (ProcessSetup), as in
   /// `trireme train`. false: libtorch's own settings stay, or those of a ProcessSetup that the program makes itself.
   bool sets_up_process = true;
+  /// For the output of the ranks that `-n N` starts, rNNNN.log each. Empty: a new folder `ranks`, `ranks-2`, ... in the
+  /// working directory, named by a note, and removed if all has gone well and no rank but the first has printed
+  /// anything.
+  std::filesystem::path log_folder{};
 };
 
 /// Makes this process a rank, under any launcher: `trireme launch`, torchrun, mpirun, srun, Kubernetes, or alone. With
 /// `-n N` among the arguments it starts N ranks of this program, waits for them and exits; `-n N` is removed from them.
+/// What rank 0 prints is printed here, that of the others is kept in files (RunOptions::log_folder).
 /// From here on an exception that nobody catches ends the process as every error does: "error: ..." on stderr, and the
 /// exit code of the failure. Call it first in main(), once.
 ///

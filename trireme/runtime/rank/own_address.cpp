@@ -55,21 +55,27 @@ std::string address_of_an_interface() {
   return "";
 }
 
+bool is_loopback_address(const std::string& digits) {
+  return digits.starts_with("127.") || digits == "::1" || digits.starts_with("::ffff:127.");
+}
+
 }  // namespace
 
 std::string own_address(const Environment& env) {
-  if (!env.master_addr.empty()) {
-    if (env.num_nodes == 1) return kLoopback;
-    const std::string address = address_towards(env.master_addr, env.master_port);
-    return address.empty() ? kLoopback : address;
-  }
-  if (env.local_world_size == env.world_size) return kLoopback;
-  std::string address = address_towards(kSomewhereElse, 9);
-  if (address.empty()) address = address_of_an_interface();
+  const bool one_host = env.master_addr.empty() ? env.local_world_size == env.world_size : env.num_nodes == 1;
+  // Who names a loopback address as that of all nodes has them on one host.
+  if (one_host || env.master_addr == "localhost" || is_loopback_address(env.master_addr)) return kLoopback;
+  // The host of the store is reached through its loopback interface where it is this one: Debian and Ubuntu resolve a
+  // host's own name to 127.0.1.1. Nobody on another host could use that.
+  std::string address = env.master_addr.empty() ? "" : address_towards(env.master_addr, env.master_port);
+  if (address.empty() || is_loopback_address(address)) address = address_towards(kSomewhereElse, 9);
+  if (address.empty() || is_loopback_address(address)) address = address_of_an_interface();
   require<ConfigError>(!address.empty(), "rank ", env.rank, " of ", env.world_size,
-                       ": this host has no address that the ranks of other hosts could reach\n",
-                       "  the ranks meet in the file ", env.store_file,
-                       ", which says nothing of a network\n  fix: GLOO_SOCKET_IFNAME, or --master HOST:PORT");
+                       ": this host has no address that the ranks of other hosts could reach\n  the ranks meet ",
+                       env.master_addr.empty()
+                           ? text("in the file ", env.store_file, ", which contains no network address")
+                           : text("at ", env.master_addr, ":", env.master_port),
+                       "\n  fix: GLOO_SOCKET_IFNAME, or --master HOST:PORT with an address that all hosts reach");
   return address;
 }
 

@@ -1,11 +1,13 @@
 #include "trireme/runtime/rank/parallel_context.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 
 #include <ATen/Parallel.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "trireme/base/error.hpp"
@@ -79,6 +81,15 @@ std::optional<Grid> experts_of(const ParallelSizes& sizes) {
   return expert_view(grid_of(sizes), sizes.expert_parallel_size, sizes.expert_tensor_parallel_size);
 }
 
+/// The ranks of torchrun do not notice that its agent was killed, and would go on without anybody to end them. The
+/// signal is a stop request: a training saves first. Ranks of our own launcher have a lifeline.
+void stop_with_agent(const Environment& environment) {
+  if (environment.launcher != "torchrun") return;
+  const pid_t agent = ::getppid();
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != agent) ::raise(SIGTERM);  // it died before the line above
+}
+
 }  // namespace
 
 at::Device device_of_rank(int rank, int num_gpus) {
@@ -101,11 +112,13 @@ ContextOptions context_options(const CommConfig& comm) {
 ParallelContext::ParallelContext(const ParallelSizes& sizes, const Environment& environment, const Variables& variables,
                                  const ContextOptions& options)
     : environment_(environment), device_(device_of_rank(environment.local_rank, visible_gpus())) {
-  require(environment.start_local_ranks == 0, "this process stands for a node (", environment.how, "): it must start ",
+  stop_with_agent(environment);
+  require(environment.start_local_ranks == 0, "this process represents a node (", environment.how, "): it must start ",
           environment.start_local_ranks, " ranks");
   const Grid grid = grid_of(sizes);
   require<ConfigError>(grid.size() == environment.world_size, "the layout ", grid.str(), " needs ", grid.size(),
-                       " ranks, ", environment.world_size, " were started\n  launch: ", environment.how);
+                       grid.size() == 1 ? " rank, " : " ranks, ", environment.world_size,
+                       environment.world_size == 1 ? " was" : " were", " started\n  launch: ", environment.how);
   const std::string who = text("rank ", environment.rank, " of ", environment.world_size);
   need_descriptors(descriptors_of_rank(environment.world_size), who);
   // The variable itself too: some OpenMP libraries use fewer threads without a word.

@@ -117,7 +117,7 @@ TEST(StartupCheck, RanksThatDifferAreToldWhereAtOnce) {
     ParallelContext({.data_parallel_size = 3}, env, {}, options);
   });
   EXPECT_THAT(thrown,
-              Each(AllOf(HasSubstr("rank 2 is not what rank 0 is"),
+              Each(AllOf(HasSubstr("rank 2 differs from rank 0"),
                          HasSubstr("optimizer.lr: rank 0 has 0.3, rank 2 has 0.1"), testing::Not(HasSubstr("data")))));
 }
 
@@ -128,7 +128,8 @@ TEST(StartupCheck, SaysWhichRanksCame) {
     options.comm.init_timeout_s = 0.5;
     ParallelContext({.data_parallel_size = 3}, env, {}, options);
   });
-  EXPECT_THAT(thrown[0], AllOf(HasSubstr("2 of 3 ranks have come"), HasSubstr("came: 0, 2"), HasSubstr("missing: 1")));
+  EXPECT_THAT(thrown[0],
+              AllOf(HasSubstr("2 of 3 ranks have joined"), HasSubstr("joined: 0, 2"), HasSubstr("missing: 1")));
   EXPECT_EQ(thrown[1], "");
 }
 
@@ -168,6 +169,34 @@ TEST(StartupCheck, AsksForAsManyKeysInALargeWorldAsInASmallOne) {
   }
 }
 
+/// Ranks as srun --gpus-per-task=1 starts them: each sees one GPU, its own cuda:0.
+std::vector<std::string> start_with_devices(const std::vector<RankDevice>& devices, std::atomic<int>& shared) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  std::vector<std::string> errors(devices.size());
+  std::vector<std::jthread> ranks;
+  for (std::size_t r = 0; r < devices.size(); ++r)
+    ranks.emplace_back([&, r] {
+      errors[r] = message_of<ConfigError>([&] {
+        const auto size = static_cast<int>(devices.size());
+        if (check_startup(store, static_cast<int>(r), size, {{"a", "1"}}, {}, devices[r]).devices_are_shared) ++shared;
+      });
+    });
+  ranks.clear();
+  return errors;
+}
+
+TEST(StartupCheck, ComparesGpusByTheirIdentity) {
+  std::atomic<int> shared = 0;
+  EXPECT_THAT(start_with_devices({{"gpu-a"}, {"gpu-b"}, {"gpu-c"}}, shared), Each("no error"));
+  EXPECT_EQ(shared, 0);
+  EXPECT_THAT(start_with_devices({{"gpu-a"}, {"gpu-b"}, {"gpu-a"}}, shared),
+              Each(AllOf(HasSubstr("have the same GPU (UUID gpu-a)"), HasSubstr("comm.share_gpu"))));
+  EXPECT_THAT(start_with_devices({{"gpu-a", true}, {"gpu-b", true}}, shared), Each("no error"));
+  EXPECT_EQ(shared, 0) << "comm.share_gpu alone changes nothing";
+  EXPECT_THAT(start_with_devices({{"gpu-a", true}, {"gpu-b", true}, {"gpu-a", true}}, shared), Each("no error"));
+  EXPECT_EQ(shared, 3);
+}
+
 TEST(StartupCheck, TwoProcessesCannotBeOneRank) {
   const auto thrown = on_ranks(2, [](Environment env) {
     env.rank = 0;
@@ -194,7 +223,7 @@ TEST(Rendezvous, TheStoreOfAnotherSecretIsRefused) {
   EXPECT_THAT(refused(),
               AllOf(HasSubstr("rank 1 of 2 cannot join"), HasSubstr("asks for a secret"), HasSubstr("fix:")));
   env.secret = "yours";
-  EXPECT_THAT(refused(), AllOf(HasSubstr("another secret"), HasSubstr("TRIREME_SECRET")));
+  EXPECT_THAT(refused(), AllOf(HasSubstr("a different secret"), HasSubstr("TRIREME_SECRET")));
   env.secret = "mine";
   join_store(env, {})->set("x", "1");
 }
@@ -232,6 +261,22 @@ TEST(OwnAddress, IsLoopbackOnOneHostOnly) {
   EXPECT_THAT(message_of<ConfigError>([&] { address = own_address(env); }),
               testing::AnyOf("no error", HasSubstr("no address that the ranks of other hosts could reach")));
   EXPECT_NE(address.substr(0, 4), "127.");
+}
+
+/// Debian and Ubuntu resolve a host's own name to 127.0.1.1, which other hosts cannot reach.
+TEST(OwnAddress, IsNeverLoopbackForOtherHosts) {
+  char name[256] = "";
+  ASSERT_EQ(::gethostname(name, sizeof name - 1), 0);
+  Environment env = environment_of_rank(0, 2, 29500);
+  env.num_nodes = 2;
+  for (const std::string& master : {std::string(name), std::string("ip6-localhost"), std::string("localhost.")}) {
+    env.master_addr = master;
+    std::string address;
+    EXPECT_THAT(message_of<ConfigError>([&] { address = own_address(env); }),
+                testing::AnyOf("no error", HasSubstr("no address that the ranks of other hosts could reach")));
+    EXPECT_NE(address.substr(0, 4), "127.") << master;
+    EXPECT_NE(address, "::1") << master;
+  }
 }
 
 TEST(Rendezvous, APortInUseNamesItsHolder) {

@@ -21,7 +21,8 @@ struct HostedStore {
 
 /// Hosts a store for a job in this process, on the addresses of `at.host`; port 0: any free port. ConfigError names the
 /// process that holds the port.
-HostedStore host_store(const StoreAddress& at = {.host = "127.0.0.1"}, const std::string& job_id = "");
+HostedStore host_store(const StoreAddress& at = {.host = "127.0.0.1"}, const std::string& job_id = "",
+                       int world_size = 1);
 
 /// While it lives, and as long as nothing listens there, says on stderr that the store is waited for: for a launcher
 /// whose ranks say it in files only.
