@@ -16,8 +16,7 @@ int main(int argc, char** argv) {
   at::manual_seed(0);
   torch::nn::Sequential net(torch::nn::Linear(2, 256), torch::nn::GELU(), torch::nn::Linear(256, 256),
                             torch::nn::GELU(), torch::nn::Linear(256, 1));
-  net->to(run->device());
-  auto model = fully_shard(net, dp, {.sharding = Sharding::full_shard});
+  auto model = fully_shard(net, dp, {.sharding = Sharding::full_shard, .device = run->device()});
   torch::optim::AdamW optimizer(model.shards(), torch::optim::AdamWOptions(1e-3));
 
   constexpr std::int64_t kBatch = 64;

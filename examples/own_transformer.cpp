@@ -58,13 +58,12 @@ int main(int argc, char** argv) {
 
   at::manual_seed(0);
   LanguageModel net(kVocab, kLength, 64);
-  net->to(run->device());
   const MixedPrecision bf16{.param = at::kBFloat16, .reduce = at::kFloat};
-  auto model = fully_shard(net, dp, {.precision = run->device().is_cuda() ? bf16 : MixedPrecision{}});
+  // From the CPU to the device unit by unit.
+  auto model =
+      fully_shard(net, dp, {.precision = run->device().is_cuda() ? bf16 : MixedPrecision{}, .device = run->device()});
   torch::optim::AdamW optimizer(model.shards(), torch::optim::AdamWOptions(3e-3));
-  if (run->rank() == 0)
-    for (const auto& unit : model.units())
-      std::cout << (unit.name.empty() ? "the rest" : unit.name) << ": " << unit.elements << " parameters\n";
+  if (run->rank() == 0) std::cout << model.units_text();
 
   at::manual_seed(1);  // the same samples on every rank: sequences that count up by a stride, modulo the vocabulary
   for (int step = 1; step <= 150; ++step) {

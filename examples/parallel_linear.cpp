@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
     // Every element of a weight is a function of (seed, name, index): the full weight is the same for any number of
     // ranks.
     const auto initialised = [&](auto layer) {
-      init(*layer, mesh, {.seed = 42, .scheme = InitScheme::plain});
+      init_parameters(*layer, mesh, {.seed = 42, .scheme = InitScheme::plain});
       return layer;
     };
 

@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
   const auto run = init(argc, argv, {.sizes = {.tensor_parallel_size = 0, .data_parallel_size = 1}});  // all ranks
   Mlp net(8, 64, 2, run->mesh());
   // Every element of a weight is a function of (seed, name, index), for any number of ranks.
-  init(net, run->mesh(), {.seed = 1, .scheme = InitScheme::plain});
+  init_parameters(net, run->mesh(), {.seed = 1, .scheme = InitScheme::plain});
   net.to(run->device());
   torch::optim::Adam optimizer(net.parameters(), torch::optim::AdamOptions(1e-2));
 

@@ -5,6 +5,7 @@
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
 
 namespace trireme {
 namespace {
@@ -27,10 +28,12 @@ std::vector<std::string> texts_of_all(Group& group, at::Device device, const std
 
 [[noreturn]] void throw_as(ExitCode code, const std::string& what) {
   switch (code) {
+    case ExitCode::comparison_failed: throw ComparisonFailed(what);
     case ExitCode::config: throw ConfigError(what);
     case ExitCode::data: throw DataError(what);
     case ExitCode::internal: throw InternalError(what);
     case ExitCode::out_of_memory: throw OutOfMemory(what);
+    case ExitCode::storage: throw StorageError(what);
     case ExitCode::non_finite: throw NonFiniteError(what);
     case ExitCode::security: throw SecurityError(what);
     case ExitCode::interrupted: throw Interrupted(what);
@@ -50,6 +53,8 @@ Failure failure_of(const std::function<void()>& action) {
     return {e.exit_code(), e.what()};
   } catch (const std::bad_alloc& e) {
     return {ExitCode::out_of_memory, e.what()};
+  } catch (const c10::Error& e) {
+    return {ExitCode::checkpoint, e.what_without_backtrace()};
   } catch (const std::exception& e) {
     return {ExitCode::checkpoint, e.what()};
   }
@@ -66,6 +71,16 @@ std::vector<std::string> agree_on(Group& group, at::Device device, const Failure
     if (code != ExitCode::done) throw_as(code, group.size() == 1 ? all[r] : text("rank ", r, ": ", all[r]));
   }
   return all;
+}
+
+std::string broadcast_text(Group& group, at::Device device, const std::string& words, int root) {
+  const at::Tensor own = at::full({1}, static_cast<std::int64_t>(words.size()), at::kLong).to(device);
+  const auto size = group.broadcast_(own, root).wait().item<std::int64_t>();
+  if (size == 0) return "";
+  at::Tensor bytes = at::zeros({size}, at::kByte);
+  if (group.rank() == root) std::memcpy(bytes.mutable_data_ptr(), words.data(), words.size());
+  bytes = group.broadcast_(bytes.to(device), root).wait().cpu();
+  return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<std::size_t>(size)};
 }
 
 }  // namespace trireme

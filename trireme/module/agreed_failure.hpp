@@ -23,4 +23,7 @@ Failure failure_of(const std::function<void()>& action);
 /// type. Else returns the `words` of each rank.
 std::vector<std::string> agree_on(Group& group, at::Device device, const Failure& own, const std::string& words = "");
 
+/// Collective, with tensors of `device`: the root's text, on every rank. Unlike agree_on() no rank gets those of all.
+std::string broadcast_text(Group& group, at::Device device, const std::string& words, int root = 0);
+
 }  // namespace trireme

@@ -48,6 +48,17 @@ class GradScaler {
 
   double scale_value() const { return scale_; }
 
+  /// What a training that goes on needs.
+  struct State {
+    double scale = 1;
+    int good_steps = 0;  // since the scale has changed
+  };
+  State state() const { return {scale_, good_steps_}; }
+  void set_state(const State& state) {
+    scale_ = state.scale;
+    good_steps_ = state.good_steps;
+  }
+
  private:
   const GradScalerOptions options_;
   double scale_;

@@ -27,10 +27,13 @@ struct DataParallelOptions {
 /// Buckets are reduced during backward, in the reverse order of registration. A parameter that a rank does not use has
 /// a gradient of zero there; one that no rank uses keeps what it has. Sparse gradients (torch::nn::Embedding with
 /// sparse(true)) stay sparse. Every rank must call backward() equally often, on a loss that depends on some parameter.
-class DataParallel {
+/// Gradients are reduced as long as this object exists; hooks that others have set on the parameters stay. A parameter
+/// that is added or unfrozen later is a ConfigError of the next backward(): make the DataParallel afterwards.
+class [[nodiscard]] DataParallel {
  public:
-  /// Collective. `module` is not kept; its parameters are. ConfigError if it has no parameters that need a gradient, or
-  /// if the modules of two ranks differ.
+  /// Collective. `module` is not kept; its parameters are. ConfigError if it has no parameters that need a gradient, if
+  /// the modules of two ranks differ, if a parameter belongs to another DataParallel, or is on the CPU and the group is
+  /// over NCCL.
   DataParallel(torch::nn::Module& module, Group& group, const DataParallelOptions& options = {});
   ~DataParallel();
   DataParallel(DataParallel&&) noexcept;
@@ -60,8 +63,8 @@ class DataParallel {
 
 /// The same for those who prefer a function: `auto parallel = data_parallel(net, group);`
 template <class Module>
-DataParallel data_parallel(const torch::nn::ModuleHolder<Module>& module, Group& group,
-                           const DataParallelOptions& options = {}) {
+[[nodiscard]] DataParallel data_parallel(const torch::nn::ModuleHolder<Module>& module, Group& group,
+                                         const DataParallelOptions& options = {}) {
   return DataParallel(*module.ptr(), group, options);
 }
 

@@ -303,15 +303,36 @@ TEST(DataParallel, SyncBatchNorm) {
   });
 }
 
+/// As torch's batch norms; over ranks the values of all of them count, and a rank that does not count has none.
+TEST(DataParallel, SyncBatchNormNeedsAVariance) {
+  SyncBatchNorm alone(3);
+  const char* told = "1 value per feature in training";
+  EXPECT_THAT(message_of<ConfigError>([&] { alone->forward(at::ones({1, 3})); }), HasSubstr(told));
+  alone->eval();
+  alone->forward(at::ones({1, 3}));
+  run_ranks(2, [&](Group& group) {
+    SyncBatchNorm norm(3);
+    norm->set_group(&group);
+    EXPECT_TRUE(norm->forward(at::full({1, 3}, group.rank() + 1.0F)).isfinite().all().item<bool>());
+    norm->set_counted(group.rank() == 0);
+    EXPECT_THAT(message_of<ConfigError>([&] { norm->forward(at::ones({1, 3})); }), HasSubstr(told));
+    const at::Tensor before = norm->running_mean.clone();
+    norm->forward(group.rank() == 0 ? at::ones({2, 3}) : at::full({1, 3}, 1e6F));
+    EXPECT_TRUE(norm->running_mean.allclose(before * 0.9 + 0.1));
+  });
+}
+
 TEST(DataParallel, ModulesThatDifferAreNamed) {
   run_ranks(3, [](Group& group) {
     const auto net = make<Perceptron>(1, group.rank() == 2 ? 17 : 16);
-    EXPECT_THAT(message_of<ConfigError>([&] { DataParallel(*net, group); }),
-                HasSubstr("rank 2 of world{0,1,2} has another module than rank 0"));
+    EXPECT_THAT(
+        message_of<ConfigError>([&] { static_cast<void>(DataParallel(*net, group)); }),
+        HasSubstr("rank 2 of world{0,1,2} has a different module than rank 0: first.weight [17, 8] Double trained"));
   });
   run_ranks(1, [](Group& group) {
     torch::nn::Module empty;
-    EXPECT_THAT(message_of<ConfigError>([&] { DataParallel(empty, group); }), HasSubstr("no parameter"));
+    EXPECT_THAT(message_of<ConfigError>([&] { static_cast<void>(DataParallel(empty, group)); }),
+                HasSubstr("no parameter"));
   });
 }
 

@@ -40,12 +40,17 @@ std::shared_ptr<const Dataset> torch_dataset(D dataset) {
     std::int64_t size() const override { return static_cast<std::int64_t>(it_.size().value()); }
     Samples get(const std::vector<std::int64_t>& indices) const override {
       std::vector<at::Tensor> data, targets;
-      for (const std::int64_t i : indices) {
+      const auto add = [&](std::int64_t i) {
         auto example = it_.get(static_cast<std::size_t>(i));
         data.push_back(example.data);
         targets.push_back(example.target);
-      }
-      return {{at::stack(data)}, at::stack(targets)};
+      };
+      for (const std::int64_t i : indices) add(i);
+      if (indices.empty()) add(0);  // for the shapes alone
+      const auto joined = [&](const std::vector<at::Tensor>& parts) {
+        return at::stack(parts).narrow(0, 0, static_cast<std::int64_t>(indices.size()));
+      };
+      return {{joined(data)}, joined(targets)};
     }
 
    private:

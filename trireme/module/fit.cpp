@@ -1,6 +1,7 @@
 #include "trireme/module/fit.hpp"
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/ranks_of_job.hpp"
 #include "trireme/comm/mesh.hpp"
 #include "trireme/comm/thread_world.hpp"
 #include "trireme/data/sampling/permutation.hpp"
@@ -40,7 +41,22 @@ void check(FitModel& model, const FitJob& job) {
                        " epochs with a batch of ", options.batch_size, ": both must be >= 1");
   require<ConfigError>(job.train.size() > 0 && job.validation.size() > 0, "fit: ", job.train.size(), " samples, ",
                        job.validation.size(), " for validation: both need at least one");
+  require<ConfigError>(options.validate_every >= 0 && options.checkpoint_every > 0, "fit: validate_every ",
+                       options.validate_every, ", checkpoint_every ", options.checkpoint_every,
+                       ": must be >= 0 and >= 1");
+  require<ConfigError>(!options.optimizer_of_groups == !options.parameter_group,
+                       "fit: parameter_group and optimizer_of_groups belong together\n  fix: give both, or neither");
+  require<ConfigError>(options.compare_replicas_every >= 0, "fit: compare_replicas_every ",
+                       options.compare_replicas_every, ": must be a number of steps, or 0 for never");
+  const bool has_parts = options.parallel && (options.parallel->p_type == ParallelismType::PIPELINE ||
+                                              options.parallel->config_fsdp.sharding != Sharding::no_shard);
+  require<ConfigError>(options.compare_replicas_every == 0 || !has_parts, "fit: compare_replicas_every ",
+                       options.compare_replicas_every, " with ", has_parts ? str(*options.parallel) : "",
+                       ": every rank keeps another part of the model, so there is nothing to compare",
+                       "\n  fix: 0, or Sharding::no_shard");
   if (options.parallel && options.parallel->p_type == ParallelismType::PIPELINE) {
+    require<ConfigError>(options.checkpoints.empty(), "fit: checkpoints of a pipeline are not supported\n",
+                         "  fix: FSDP, or fit() without checkpoints");
     const torch::nn::Sequential stages = model.stages();
     require<ConfigError>(!stages.is_empty(), "fit: a pipeline needs a torch::nn::Sequential, whose children are its ",
                          "stages\n  fix: make the model one, or use trireme::Pipeline");
@@ -55,6 +71,9 @@ void check(FitModel& model, const FitJob& job) {
                          axis_of(options) == Axis::pp ? "pp" : "dp",
                          "\n  fix: as many ranks as devices, all along that axis; a device may be named several times");
   } else {
+    require<ConfigError>(options.alone || ranks_of_this_job() == 1, "fit: this process is one of ", ranks_of_this_job(),
+                         " ranks, and has no mesh: every rank would train a copy of its own\n",
+                         "  fix: FitOptions::mesh, such as &run->mesh(); or FitOptions::alone, if that is meant");
     for (const at::Device& device : job.devices)
       require<ConfigError>(device.is_cpu() || job.devices.size() == 1, "fit: ", job.devices.size(),
                            " devices with GPUs, and this process is alone\n",
@@ -113,8 +132,9 @@ CrossValidation cross_validate(int k, FitModel& model, const std::shared_ptr<con
       rest.insert(rest.end(), part.begin(), part.end());
     }
     const std::unique_ptr<FitModel> its = copy_of(model);
-    out.folds.push_back(
-        fit(*its, subset(data, rest), subset(data, part_of_step(all, fold, k)), loss, optimizer, options));
+    FitOptions own = options;
+    if (!options.checkpoints.empty()) own.checkpoints = options.checkpoints / text("fold-", fold);
+    out.folds.push_back(fit(*its, subset(data, rest), subset(data, part_of_step(all, fold, k)), loss, optimizer, own));
   }
   return out;
 }

@@ -13,6 +13,7 @@
 
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/optim/optimizer.h>
+#include <torch/optim/schedulers/lr_scheduler.h>
 
 #include "trireme/comm/mesh.hpp"
 #include "trireme/module/dataset.hpp"
@@ -29,8 +30,24 @@ using ModelInputs = std::map<std::string, at::Tensor>;
 
 /// The mean over the samples.
 using FitLoss = std::function<at::Tensor(const at::Tensor& logits, const at::Tensor& target)>;
-/// Called on each rank with its parameters, or its shards of them.
+/// Called on each rank with its parameters, or its shards of them. Not for torch::optim::LBFGS, which fit() refuses:
+/// it needs all gradients on each rank, and a closure.
 using OptimizerMaker = std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<at::Tensor> parameters)>;
+
+/// The same for several groups of parameters, FitOptions::parameter_group.
+using GroupOptimizerMaker =
+    std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<std::vector<at::Tensor>> groups)>;
+/// Called on each rank with its optimizer.
+using SchedulerMaker = std::function<std::unique_ptr<torch::optim::LRScheduler>(torch::optim::Optimizer& optimizer)>;
+
+/// After an epoch.
+struct FitEpoch {
+  int epoch = 0;  // 1: the first
+  double train_loss = 0;
+  std::optional<double> validation_loss = std::nullopt;  // none: it was not validated
+  std::optional<double> validation_accuracy = std::nullopt;
+  double learning_rate = 0;  // of the first group of parameters, for the next epoch
+};
 
 struct FitOptions {
   std::optional<Parallelism> parallel = std::nullopt;  // none: one device
@@ -44,14 +61,36 @@ struct FitOptions {
   double max_norm = 0;                 // of the gradients; 0: not clipped
   std::filesystem::path profile = {};  // a folder for a Chrome trace of each rank
   std::ostream* log = nullptr;         // one line for the batch size, and one for each epoch
+  SchedulerMaker scheduler = nullptr;  // of the learning rates; its step() is called after each epoch
+  bool scheduler_by_step = false;      // after each update instead
+  int validate_every = 0;              // epochs; 0: after the last only
+  /// On rank 0, after each epoch; false: that was the last one, on all ranks.
+  std::function<bool(const FitEpoch&)> on_epoch = nullptr;
+  /// On rank 0, after each step: the steps of this call, and the mean loss of the samples of this one.
+  std::function<void(std::int64_t step, double loss)> on_step = nullptr;
+  /// For several groups of parameters: the group of each, and the optimizer of all, which is used instead of the one
+  /// that fit() is given.
+  std::function<int(const std::string& name, const at::Tensor& value)> parameter_group = nullptr;
+  GroupOptimizerMaker optimizer_of_groups = nullptr;
+  /// A folder for checkpoints (module_checkpoint.hpp), also of the scheduler. If it has one, training goes on after it,
+  /// on any number of devices. Not for pipelines.
+  std::filesystem::path checkpoints = {};
+  int checkpoint_every = 1;          // epochs; the last one always
+  std::int64_t checkpoint_keep = 2;  // the newest ones; 0: all
+  /// Steps between comparisons of the parameters and buffers of all ranks (compare_replicas.hpp), with
+  /// Sharding::no_shard; 0: never. ComparisonFailed on all ranks.
+  std::int64_t compare_replicas_every = 0;
   /// The ranks that this process is one of, all along dp, or along pp for a pipeline. None: a thread per device.
   Mesh* mesh = nullptr;
+  /// In a program that runs as ranks, without a mesh: this rank trains a model by itself. Else that is a ConfigError.
+  bool alone = false;
 };
 
 struct FitResult {
   double validation_loss = 0;
   double validation_accuracy = 0;         // share of the samples whose largest logit is the target; NaN without classes
-  std::vector<double> train_losses = {};  // by epoch
+  std::vector<double> train_losses = {};  // by epoch, also those of before a checkpoint
+  std::vector<FitEpoch> epochs = {};      // those of this call
   double seconds = 0;                     // of training and validation
 };
 
@@ -70,7 +109,7 @@ class FitModel {
   virtual torch::nn::Sequential stages() = 0;
 };
 
-/// Trains `model`, validates it after the last epoch, and leaves the trained parameters and buffers in it. One rank
+/// Trains `model`, validates it, and leaves the trained parameters and buffers in it. One rank
 /// per device: threads of this process with copies of the model, or the ranks of `options.mesh`, which all call fit()
 /// alike. Losses and results depend on the number of devices by rounding only, for the same effective batch size.
 /// ConfigError for what the devices or the model do not allow.

@@ -39,7 +39,7 @@ void restore(torch::nn::Module& module, const std::vector<NamedTensor>& state, a
     for (const auto& item : list) places[numbered(module, item.key())] = item.value();
   for (const NamedTensor& item : state) {
     const auto place = places.find(numbered(module, item.name));
-    require(place != places.end(), "fit: the trained model has '", item.name, "', which the module has not");
+    require(place != places.end(), "fit: the trained model has '", item.name, "', which the module does not have");
     place->second.set_data(item.value.to(device));
   }
 }

@@ -1,17 +1,27 @@
 #include "trireme/module/fit_rank.hpp"
 
+#include <algorithm>
 #include <chrono>
-#include <cmath>
+#include <cstdlib>
+#include <iomanip>
 #include <limits>
 #include <ostream>
+#include <sstream>
 
+#include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <torch/optim/lbfgs.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/trace.hpp"
+#include "trireme/checkpoint/commit.hpp"
 #include "trireme/data/sampling/permutation.hpp"
+#include "trireme/module/agreed_failure.hpp"
 #include "trireme/module/amp.hpp"
+#include "trireme/module/compare_replicas.hpp"
+#include "trireme/module/module_checkpoint.hpp"
+#include "trireme/module/sync_batch_norm.hpp"
 
 namespace trireme {
 namespace {
@@ -29,6 +39,9 @@ at::Tensor loss_of(const ModelOutput& out, const at::Tensor& target, const FitLo
   require<ConfigError>(out.logits.defined() && target.defined(), "fit: a loss needs logits and targets");
   return loss(out.logits, target);
 }
+
+// Fields of checkpoints.
+constexpr const char *kLosses = "train_losses", *kScale = "loss_scale";
 
 constexpr std::int64_t kIgnored = -100;  // the target that torch's losses ignore
 
@@ -81,7 +94,7 @@ class FitRank {
         ranks_(group_.size()),
         tracer_({.rank = mesh.rank(), .world_size = mesh.world_group().size()}) {
     if (!job.options.profile.empty()) tracer_.enable();
-    if (!pipelined_) model_.module().to(device_);  // a pipeline moves the stages of its rank
+    if (!job.options.parallel) model_.module().to(device_);  // else each rank moves what it has, unit by unit
     prepare();
   }
 
@@ -91,15 +104,19 @@ class FitRank {
     const EpochOrder order{job_.train.size(), job_.options.batch_size * (pipelined_ ? 1 : ranks_), job_.options.shuffle,
                            job_.options.seed};
     announce(order);
-    for (int epoch = 0; epoch < job_.options.epochs; ++epoch) {
-      model_.module().train();
-      double sum = 0;
-      for (std::int64_t step = 0; step < order.steps(); ++step) sum += train(order.step(epoch, step));
-      result.train_losses.push_back(sum / static_cast<double>(order.samples));
-      if (job_.options.log && mesh_.rank() == 0)
-        *job_.options.log << "epoch " << epoch + 1 << ": loss " << result.train_losses.back() << std::endl;
+    load(result.train_losses);
+    Tally tally;
+    bool is_validated = false;
+    for (auto epoch = static_cast<int>(result.train_losses.size()); epoch < job_.options.epochs; ++epoch) {
+      result.train_losses.push_back(train_epoch(order, epoch));
+      is_validated = job_.options.validate_every > 0 && (epoch + 1) % job_.options.validate_every == 0;
+      if (is_validated) tally = validate();
+      result.epochs.push_back(facts_of(epoch + 1, result.train_losses.back(), is_validated ? &tally : nullptr));
+      const bool is_last = !goes_on(result.epochs.back()) || epoch + 1 == job_.options.epochs;
+      if (is_last || (epoch + 1) % job_.options.checkpoint_every == 0) save(result.train_losses);
+      if (is_last) break;
     }
-    const Tally tally = validate();
+    if (!is_validated) tally = validate();
     result.validation_loss = tally.mean_loss();
     result.validation_accuracy = tally.accuracy();
     result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -119,9 +136,24 @@ class FitRank {
   }
 
  private:
+  /// The trained parameters of a module by group.
+  std::vector<std::vector<at::Tensor>> groups_of(const torch::nn::Module& module) const {
+    std::vector<std::vector<at::Tensor>> out;
+    for (const auto& [name, value] : distinct_parameters(module)) {
+      if (!value.requires_grad()) continue;
+      const int number = job_.options.parameter_group(name, value);
+      require<ConfigError>(number >= 0, "fit: parameter_group of ", name, " is ", number, ": must be >= 0");
+      out.resize(std::max(out.size(), static_cast<std::size_t>(number) + 1));
+      out[static_cast<std::size_t>(number)].push_back(value);
+    }
+    return out;
+  }
+
   void prepare() {
     const FitOptions& options = job_.options;
     std::vector<at::Tensor> parameters;
+    std::vector<std::vector<at::Tensor>> groups;
+    if (options.parameter_group) groups = groups_of(model_.module());
     if (!options.parallel) {
       for (const NamedTensor& parameter : distinct_parameters(model_.module())) parameters.push_back(parameter.value);
     } else if (pipelined_) {
@@ -129,16 +161,41 @@ class FitRank {
       if (pipeline.microbatches < 1) pipeline.microbatches = ranks_;
       pipe_.emplace(mesh_, device_, model_.stages().ptr(), pipeline);
       parameters = pipe_->parameters();
+      if (options.parameter_group)  // those of this rank, in as many groups as all have
+        for (auto& members : groups)
+          std::erase_if(members, [&](const at::Tensor& x) {
+            return std::ranges::none_of(parameters, [&](const at::Tensor& own) { return own.is_same(x); });
+          });
     } else {
       const FsdpConfig& fsdp = options.parallel->config_fsdp;
-      sharded_ = &model_.shard(group_, {.sharding = fsdp.sharding_strategy,
+      sharded_ = &model_.shard(group_, {.sharding = fsdp.sharding,
                                         .precision = fsdp.mixed_precision,
                                         .backward_prefetch = fsdp.backward_prefetch,
-                                        .policy = fsdp.wrap_policy.value_or(wrap_never())});
+                                        .policy = fsdp.wrap_policy.value_or(wrap_never()),
+                                        .parameter_group = options.parameter_group,
+                                        .device = device_});
       parameters = sharded_->shards();
+      for (std::size_t number = 0; number < groups.size(); ++number)
+        groups[number] = sharded_->shards(static_cast<int>(number));
     }
     std::erase_if(parameters, [](const at::Tensor& x) { return !x.requires_grad(); });
-    if (!parameters.empty()) optimizer_ = job_.optimizer(parameters);  // stages may be without any
+    if (parameters.empty()) return;  // stages may be without any
+    optimizer_ = options.parameter_group ? options.optimizer_of_groups(groups) : job_.optimizer(parameters);
+    refuse_lbfgs();
+    if (options.scheduler) scheduler_ = options.scheduler(*optimizer_);
+  }
+
+  /// Its steps follow from dot products of all gradients, and evaluate the loss several times.
+  void refuse_lbfgs() const {
+    if (dynamic_cast<const torch::optim::LBFGS*>(optimizer_.get()) == nullptr) return;
+    const bool has_all = !pipe_ && (!sharded_ || sharded_->is_replicated());
+    require<ConfigError>(has_all || ranks_ == 1, "fit: torch::optim::LBFGS with ", str(*job_.options.parallel),
+                         ": its dot products would be of the gradients that a rank has, not of all, so that every ",
+                         "rank would take other steps\n  fix: torch::optim::AdamW; or data_parallel() and a loop of ",
+                         "your own, whose closure returns the mean of the losses of all ranks");
+    throw ConfigError(
+        "fit: torch::optim::LBFGS evaluates the loss several times in a step, by a closure: fit() has none\n"
+        "  fix: torch::optim::AdamW; or a loop of your own, on several ranks with data_parallel()");
   }
 
   void announce(const EpochOrder& order) const {
@@ -149,10 +206,99 @@ class FitRank {
     if (sharded_) {
       *log << ": " << job_.options.batch_size << " on each of " << ranks_ << " devices";
       if (!job_.options.parallel->config_fsdp.wrap_policy &&
-          job_.options.parallel->config_fsdp.sharding_strategy != Sharding::no_shard)
+          job_.options.parallel->config_fsdp.sharding != Sharding::no_shard)
         *log << "; without a wrap policy the model is one unit, gathered as a whole";
     }
     *log << std::endl;
+  }
+
+  double train_epoch(const EpochOrder& order, int epoch) {
+    model_.module().train();
+    double sum = 0;
+    for (std::int64_t step = 0; step < order.steps(); ++step) {
+      const std::vector<std::int64_t> indices = order.step(epoch, step);
+      const double loss = train(indices);
+      sum += loss;
+      ++steps_;
+      if (job_.options.on_step && mesh_.rank() == 0)
+        job_.options.on_step(steps_, loss / static_cast<double>(indices.size()));
+      const std::int64_t every = job_.options.compare_replicas_every;
+      if (sharded_ && every > 0 && steps_ % every == 0) compare_replicas(*sharded_, {.when = text("step ", steps_)});
+    }
+    if (scheduler_ && !job_.options.scheduler_by_step) scheduler_->step();
+    return sum / static_cast<double>(order.samples);
+  }
+
+  FitEpoch facts_of(int epoch, double loss, const Tally* tally) const {
+    FitEpoch out{.epoch = epoch, .train_loss = loss};
+    if (tally) {
+      out.validation_loss = tally->mean_loss();
+      out.validation_accuracy = tally->accuracy();
+    }
+    if (optimizer_) out.learning_rate = optimizer_->param_groups()[0].options().get_lr();
+    return out;
+  }
+
+  /// What rank 0 decides. Collective if there is a callback.
+  bool goes_on(const FitEpoch& epoch) {
+    if (job_.options.log && mesh_.rank() == 0) {
+      *job_.options.log << "epoch " << epoch.epoch << ": loss " << epoch.train_loss;
+      if (epoch.validation_loss) *job_.options.log << ", validation loss " << *epoch.validation_loss;
+      *job_.options.log << std::endl;
+    }
+    if (!job_.options.on_epoch) return true;
+    at::Tensor answer = at::ones({1}, at::TensorOptions(device_));
+    if (mesh_.rank() == 0 && !job_.options.on_epoch(epoch)) answer.zero_();
+    return group_.broadcast_(answer, 0).wait().item<float>() != 0;
+  }
+
+  CheckpointedModule checkpointed() {
+    return sharded_ ? CheckpointedModule(*sharded_) : CheckpointedModule(model_.module(), group_);
+  }
+
+  void save(const std::vector<double>& losses) {
+    const FitOptions& options = job_.options;
+    if (options.checkpoints.empty()) return;
+    std::ostringstream numbers, scale;
+    for (const double loss : losses) numbers << std::hexfloat << loss << " ";
+    scale << std::hexfloat << scaler_.state().scale << " " << scaler_.state().good_steps;
+    const SavedCheckpoint saved = save_checkpoint(options.checkpoints, std::ssize(losses), checkpointed(),
+                                                  {.optimizer = optimizer_.get(),
+                                                   .scheduler = scheduler_.get(),
+                                                   .random = options.mesh != nullptr,  // threads share them
+                                                   .fields = {{kLosses, numbers.str()}, {kScale, scale.str()}},
+                                                   .keep = options.checkpoint_keep});
+    if (!saved.warning.empty() && options.log && mesh_.rank() == 0) *options.log << saved.warning << std::endl;
+  }
+
+  /// Nothing if there is no checkpoint.
+  void load(std::vector<double>& losses) {
+    const FitOptions& options = job_.options;
+    if (options.checkpoints.empty()) return;
+    std::string found;  // one rank looks: another one might see more
+    const Failure failure = failure_of([&] {
+      std::error_code error;
+      if (mesh_.rank() == 0 && std::filesystem::is_directory(options.checkpoints, error) &&
+          !checkpoint::checkpoints_in(options.checkpoints).empty())
+        found = options.checkpoints.string();
+    });
+    if (agree_on(group_, device_, failure, found)[0].empty()) return;
+    std::map<std::string, std::string> fields;
+    const std::int64_t epochs = load_checkpoint(options.checkpoints, checkpointed(),
+                                                {.optimizer = optimizer_.get(),
+                                                 .scheduler = scheduler_.get(),
+                                                 .random = options.mesh != nullptr,
+                                                 .fields = &fields});
+    std::istringstream numbers(fields[kLosses]), scale(fields[kScale]);
+    for (std::string word; numbers >> word;) losses.push_back(std::strtod(word.c_str(), nullptr));
+    require<CheckpointError>(std::ssize(losses) == epochs, options.checkpoints.string(), ": the checkpoint of step ",
+                             epochs, " is not one of fit()\n  fix: another folder");
+    std::string word;
+    GradScaler::State state;
+    scale >> word >> state.good_steps;
+    state.scale = std::strtod(word.c_str(), nullptr);
+    scaler_.set_state(state);
+    if (options.log && mesh_.rank() == 0) *options.log << "goes on after epoch " << epochs << std::endl;
   }
 
   std::optional<AutocastScope> autocast() const {
@@ -177,6 +323,7 @@ class FitRank {
       std::vector<std::int64_t> own = part_of_step(indices, group_.rank(), ranks_);
       // Every rank takes part: one without samples computes one that counts nothing.
       const double weight = static_cast<double>(own.size()) * ranks_ / count;
+      set_batch_norm_counted(model_.module(), !own.empty());
       if (own.empty()) own.push_back(indices[0]);
       const Samples batch = moved(job_.train.get(own), device_);
       at::Tensor loss;
@@ -209,32 +356,30 @@ class FitRank {
                          : group_.all_reduce(at::zeros({1}, at::TensorOptions(device_))).wait().item<float>() == 0;
       scaler_.update(finite);
     }
-    if (job_.options.max_norm > 0) clip();
+    if (job_.options.max_norm > 0 && (optimizer_ || pipe_)) clip();
     if (finite && optimizer_) optimizer_->step();
+    if (finite && scheduler_ && job_.options.scheduler_by_step) scheduler_->step();
   }
 
   void clip() {
+    const double max_norm = job_.options.max_norm;
     if (sharded_) {
-      sharded_->clip_grad_norm(job_.options.max_norm);
-      return;
-    }
-    const at::NoGradGuard no_grad;
-    at::Tensor squares = at::zeros({1}, at::TensorOptions(at::kDouble).device(device_));
-    const auto for_gradients = [&](const auto& f) {
-      if (!optimizer_) return;
+      sharded_->clip_grad_norm(max_norm);
+    } else if (pipe_) {
+      pipe_->clip_grad_norm(max_norm);
+    } else {
+      std::vector<at::Tensor> gradients;
       for (const auto& parameters : optimizer_->param_groups())
         for (const at::Tensor& parameter : parameters.params())
-          if (parameter.grad().defined()) f(parameter.grad());
-    };
-    for_gradients([&](const at::Tensor& g) { squares.add_(g.to(at::kDouble).square().sum()); });
-    if (pipe_) squares = group_.all_reduce(squares).wait();
-    const double norm = std::sqrt(squares.item<double>());
-    if (norm > job_.options.max_norm) for_gradients([&](const at::Tensor& g) { g.mul_(job_.options.max_norm / norm); });
+          if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+      clip_gradients(gradients, max_norm, device_, nullptr);
+    }
   }
 
   Tally validate() {
     const TraceSpan span(tracer_, "validate", "compute");
     const at::NoGradGuard no_grad;
+    set_batch_norm_counted(model_.module(), true);
     model_.module().eval();
     if (pipe_) pipe_->module().eval();
     const EpochOrder order{job_.validation.size(), job_.options.batch_size * (pipelined_ ? 1 : ranks_), false};
@@ -271,7 +416,9 @@ class FitRank {
   ShardedModule* sharded_ = nullptr;
   std::optional<Pipeline> pipe_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  std::unique_ptr<torch::optim::LRScheduler> scheduler_;
   GradScaler scaler_;
+  std::int64_t steps_ = 0;
 };
 
 }  // namespace

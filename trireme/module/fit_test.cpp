@@ -10,11 +10,16 @@
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/adam.h>
+#include <torch/optim/lbfgs.h>
+#include <torch/optim/schedulers/step_lr.h>
 #include <torch/optim/sgd.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/ranks_of_job.hpp"
 #include "trireme/comm/thread_world.hpp"
 #include "trireme/module/amp.hpp"
+#include "trireme/module/sync_batch_norm.hpp"
+#include "trireme/testing/temp_folder.hpp"
 #include "trireme/testing/test_helpers.hpp"
 
 namespace trireme {
@@ -46,7 +51,7 @@ const OptimizerMaker kAdam = [](std::vector<at::Tensor> parameters) -> std::uniq
 Parallelism cpus(int count, ParallelismType type, Sharding sharding = Sharding::full_shard) {
   return {.p_type = type,
           .devices = std::vector<at::Device>(static_cast<std::size_t>(count), at::Device(at::kCPU)),
-          .config_fsdp = {.sharding_strategy = sharding, .wrap_policy = wrap_always()}};
+          .config_fsdp = {.sharding = sharding, .wrap_policy = wrap_always()}};
 }
 
 struct Way {
@@ -206,6 +211,105 @@ TEST(Fit, DatasetsOfTorch) {
   const Samples some = subset(data, {6, 2})->get({1, 0});
   EXPECT_TRUE(some.inputs[0].select(1, 0).equal(at::tensor({2.0, 6.0}, at::kDouble)));
   EXPECT_TRUE(some.targets.equal(at::tensor({2, 0}, at::kLong))) << some.targets;
+  // A rank without samples in the last batch.
+  const Samples none = data->get({});
+  EXPECT_EQ(none.inputs[0].sizes(), (at::IntArrayRef{0, 4}));
+  EXPECT_EQ(none.targets.numel(), 0);
+}
+
+/// 50 samples in steps of 8: ranks without samples in the last one do not count for the statistics.
+TEST(Fit, SyncBatchNormDoesNotDependOnTheRanks) {
+  std::vector<double> losses;
+  for (const int n : {1, 2, 4, 8}) {
+    at::manual_seed(2);
+    torch::nn::Sequential net(torch::nn::Linear(4, 16), SyncBatchNorm(16), torch::nn::GELU(), torch::nn::Linear(16, 3));
+    net->to(at::kDouble);
+    losses.push_back(fit(net, points(50, 0), points(21, 500), kCrossEntropy, kAdam,
+                         {.parallel = cpus(n, ParallelismType::FSDP), .epochs = 3, .batch_size = 8 / n})
+                         .validation_loss);
+    // Adam makes much of gradients that are zero but for rounding: those of a bias before a norm.
+    EXPECT_NEAR(losses.back() / losses[0], 1, 1e-7) << n;
+  }
+}
+
+/// A process that is one of several, without a mesh.
+TEST(Fit, EveryRankByItself) {
+  const auto data = points(16, 0);
+  parallel_context_begins(2);
+  torch::nn::Sequential net = classifier();
+  EXPECT_THAT(message_of<ConfigError>([&] { fit(net, data, data, kCrossEntropy, kAdam); }),
+              HasSubstr("fit: this process is one of 2 ranks, and has no mesh"));
+  fit(net, data, data, kCrossEntropy, kAdam, {.alone = true});
+  parallel_context_ends();
+}
+
+const SchedulerMaker kHalving = [](torch::optim::Optimizer& optimizer) -> std::unique_ptr<torch::optim::LRScheduler> {
+  return std::make_unique<torch::optim::StepLR>(optimizer, 2, 0.5);
+};
+
+/// Six epochs in one call, or in two on other devices, with a checkpoint in between.
+TEST(Fit, GoesOnAfterACheckpoint) {
+  const auto train = points(50, 0), validation = points(21, 500);
+  torch::nn::Sequential reference = classifier();
+  const FitResult wanted = fit(reference, train, validation, kCrossEntropy, kAdam,
+                               {.epochs = 6, .batch_size = 8, .scheduler = kHalving, .validate_every = 2});
+  ASSERT_EQ(wanted.epochs.size(), 6U);
+  EXPECT_EQ(wanted.epochs[1].learning_rate, 0.02);
+  EXPECT_EQ(wanted.epochs[2].learning_rate, 0.01) << "by the third step of StepLR";
+  EXPECT_FALSE(wanted.epochs[0].validation_loss.has_value());
+  EXPECT_EQ(wanted.epochs[5].validation_loss, wanted.validation_loss);
+  for (const Way& second : {all_ways()[0], all_ways()[7]}) {
+    const TempFolder folder(memory_folder());
+    FitOptions options{.parallel = cpus(2, ParallelismType::FSDP), .epochs = 6, .batch_size = 4};
+    options.scheduler = kHalving;
+    options.checkpoints = folder / "checkpoints";
+    options.on_epoch = [](const FitEpoch& epoch) { return epoch.epoch < 3; };
+    torch::nn::Sequential first = classifier();
+    EXPECT_EQ(fit(first, train, validation, kCrossEntropy, kAdam, options).train_losses.size(), 3U);
+    std::ostringstream log;
+    std::vector<double> losses;
+    options.parallel = second.parallel;
+    options.batch_size = second.batch;
+    options.on_epoch = nullptr;
+    options.on_step = [&](std::int64_t step, double loss) {
+      losses.push_back(loss);
+      EXPECT_EQ(step, std::ssize(losses));
+    };
+    options.log = &log;
+    torch::nn::Sequential net = classifier();
+    const FitResult found = fit(net, train, validation, kCrossEntropy, kAdam, options);
+    EXPECT_THAT(log.str(), HasSubstr("goes on after epoch 3"));
+    EXPECT_EQ(losses.size(), 3U * 7);
+    ASSERT_EQ(found.train_losses.size(), 6U);
+    for (std::size_t e = 0; e < 6; ++e) EXPECT_NEAR(found.train_losses[e] / wanted.train_losses[e], 1, 1e-9) << e;
+    EXPECT_NEAR(found.validation_loss / wanted.validation_loss, 1, 1e-9);
+    // Complete: nothing is trained again.
+    torch::nn::Sequential again = classifier();
+    EXPECT_EQ(fit(again, train, validation, kCrossEntropy, kAdam, options).epochs.size(), 0U);
+    EXPECT_EQ(losses.size(), 3U * 7);
+    for (const auto& parameter : net->named_parameters())
+      EXPECT_TRUE(again->named_parameters()[parameter.key()].equal(parameter.value())) << parameter.key();
+  }
+}
+
+TEST(Fit, GroupsOfParameters) {
+  const auto train = points(50, 0), validation = points(21, 500);
+  std::optional<FitResult> wanted;
+  for (const Way& way : {all_ways()[0], all_ways()[7], all_ways()[8]}) {
+    FitOptions options{.parallel = way.parallel, .epochs = 2, .batch_size = way.batch};
+    options.parameter_group = [](const std::string&, const at::Tensor& value) { return value.dim() < 2 ? 1 : 0; };
+    options.optimizer_of_groups = [](std::vector<std::vector<at::Tensor>> groups) {
+      using torch::optim::SGDOptions;
+      std::vector<torch::optim::OptimizerParamGroup> out;
+      out.emplace_back(std::move(groups.at(0)), std::make_unique<SGDOptions>(SGDOptions(0.1).weight_decay(0.1)));
+      out.emplace_back(std::move(groups.at(1)), std::make_unique<SGDOptions>(SGDOptions(0.2)));
+      return std::make_unique<torch::optim::SGD>(out, SGDOptions(0.1));
+    };
+    torch::nn::Sequential net = classifier();
+    const FitResult found = fit(net, train, validation, kCrossEntropy, kAdam, options);
+    if (!wanted) wanted = found;
+    EXPECT_NEAR(found.validation_loss / wanted->validation_loss, 1, 1e-9) << way.name;
+  }
 }
 
 TEST(Fit, EachSampleOnceAnEpoch) {
@@ -263,6 +367,26 @@ TEST(Fit, Refused) {
   EXPECT_THAT(message_of<ConfigError>([&] { cross_validate(1, net, data, nullptr, kAdam); }), HasSubstr("1 folds"));
   EXPECT_THAT(message_of<ConfigError>([&] { tensor_dataset(at::ones({3}), at::ones({2})); }),
               HasSubstr("the numbers of samples, must be equal"));
+}
+
+/// Per-rank dot products would make every rank take other steps; without shards it is the closure that fit() lacks.
+TEST(Fit, RefusesLbfgs) {
+  const auto data = points(16, 0);
+  const auto refusal = [&](std::optional<Parallelism> parallel) {
+    torch::nn::Sequential net = classifier();
+    const OptimizerMaker lbfgs = [](std::vector<at::Tensor> parameters) -> std::unique_ptr<torch::optim::Optimizer> {
+      return std::make_unique<torch::optim::LBFGS>(std::move(parameters), torch::optim::LBFGSOptions(0.1));
+    };
+    return message_of<ConfigError>([&] { fit(net, data, data, kCrossEntropy, lbfgs, {.parallel = parallel}); });
+  };
+  EXPECT_THAT(refusal(cpus(2, ParallelismType::FSDP)),
+              HasSubstr("torch::optim::LBFGS with FSDP (full_shard) on 2 devices: its dot products would be of the "
+                        "gradients that a rank has"));
+  EXPECT_THAT(refusal(cpus(2, ParallelismType::FSDP, Sharding::shard_grad_op)),
+              HasSubstr("  fix: torch::optim::AdamW"));
+  EXPECT_THAT(refusal(cpus(2, ParallelismType::PIPELINE)), HasSubstr("LBFGS with pipeline on 2 devices: its dot"));
+  EXPECT_THAT(refusal(cpus(2, ParallelismType::FSDP, Sharding::no_shard)), HasSubstr("by a closure: fit() has none"));
+  EXPECT_THAT(refusal(std::nullopt), HasSubstr("by a closure: fit() has none"));
 }
 
 TEST(Fit, AutocastAndScaler) {

@@ -5,19 +5,54 @@
 #include <utility>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/view_as_complex.h>
 #include <ATen/ops/zeros.h>
 
+#include "trireme/base/error.hpp"
 #include "trireme/layout/flat_layout.hpp"
 #include "trireme/nn/freed_storage.hpp"
 #include "trireme/nn/init_scope.hpp"
 
 namespace trireme {
+namespace {
+
+// A tensor whose memory is freed still has an address, and reading it would crash. So parameters that are not gathered
+// have a storage of their own, which says why it cannot be read. (A storage cannot be made readable again: libtorch has
+// that since 2.13 only.)
+
+/// `bytes`: its size, for views of it: `linear` makes one before it reads the weight.
+void set_unreadable(const at::Tensor& x, std::size_t bytes, const std::string& why) {
+  c10::StorageImpl& storage = *x.storage().unsafeGetStorageImpl();
+  storage.release_data_and_set_meta_custom_data_ptr_error_msg_(why);
+  storage.set_nbytes(bytes);
+}
+
+/// Not is_alias_of(), which may read them.
+bool are_in_one_storage(const at::Tensor& x, const at::Tensor& y) {
+  return x.storage().unsafeGetStorageImpl() == y.storage().unsafeGetStorageImpl();
+}
+
+}  // namespace
+
+bool has_values(const at::Tensor& x) {
+  try {
+    static_cast<void>(x.storage().data());
+    return true;
+  } catch (const c10::Error&) {
+    return false;
+  }
+}
 
 FlatParameters::FlatParameters(std::vector<NamedTensor> parameters, Group& group, const FlatOptions& options)
     : parameters_(std::move(parameters)),
       group_(group),
       options_(options),
-      trained_(parameters_[0].value.requires_grad()) {
+      trained_(parameters_[0].value.requires_grad()),
+      unreadable_text_(
+          text("fully_shard: the parameters of unit '", options.unit, "' (", names(),
+               ") have no values outside of a call of the unit\n  fix: call the sharded model, and its ",
+               "units as what they are (Unit<M>, also of a list: list[i]->as<Unit<M>>()->forward(x)); ",
+               "for values: with_whole_parameters(), state() or release(); make the optimizer from shards()")) {
   const at::NoGradGuard no_grad;
   for (const NamedTensor& parameter : parameters_) {
     const std::int64_t offset = (end_ + kFlatAlign - 1) / kFlatAlign * kFlatAlign;
@@ -27,9 +62,15 @@ FlatParameters::FlatParameters(std::vector<NamedTensor> parameters, Group& group
   }
   const std::int64_t shards = options.shards ? group.size() : 1;
   padded_ = (end_ + shards - 1) / shards * shards;
-  const at::TensorOptions own = parameters_[0].value.options().requires_grad(false);
+  const at::TensorOptions own = parameters_[0].value.options().requires_grad(false).device(options.device);
   at::Tensor all = at::zeros({padded_}, own);
-  for (std::size_t i = 0; i < parameters_.size(); ++i) part(all, i).copy_(parameters_[i].value);
+  for (std::size_t i = 0; group.rank() == 0 && i < parameters_.size(); ++i) {
+    if (parameters_[i].value.is_meta())
+      options.fill(parameters_[i].name, part(all, i));
+    else
+      part(all, i).copy_(parameters_[i].value);
+  }
+  if (group.size() > 1) group.broadcast_(as_real(all), 0).wait();
   const bool converts =
       options.param && own.dtype().toScalarType() != *options.param && parameters_[0].value.is_floating_point();
   whole_ = converts ? at::zeros({padded_}, own.dtype(*options.param)) : all;
@@ -40,24 +81,41 @@ FlatParameters::FlatParameters(std::vector<NamedTensor> parameters, Group& group
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     at::Tensor value = parameters_[i].value;
-    if (converts)
-      value.set_data(part(whole_, i));  // also forgets a gradient accumulator, which would check the dtype
-    else
+    if (value.is_meta())
       set_memory(value, part(whole_, i));
+    else
+      value.set_data(part(whole_, i));    // also forgets a gradient accumulator, which would check dtype and device
     value.mutable_grad() = at::Tensor();  // of the time before: the optimizer sees the shards only
   }
   shard_.set_requires_grad(trained_);
+  hidden_ = at::empty({0}, whole_.options());
+  absent_ = at::empty({0}, whole_.options());
+  set_unreadable(absent_, whole_bytes(), unreadable_text_);
+  set_unreadable(hidden_, 0,
+                 text("fully_shard: the gradients of unit '", options_.unit, "' (", names(),
+                      ") are in the shards, reduced\n  fix: make the optimizer from shards(), and clip with ",
+                      "clip_grad_norm() of the sharded model"));
   free();
 }
 
-/// The module's tensors refer to memory that nobody would fill any more: empty tensors say so instead of crashing.
 FlatParameters::~FlatParameters() {
   // A unit that was prefetched, but not called.
   for (std::optional<Pending>* pending : {&gathering_, &reducing_})
     if (*pending && std::uncaught_exceptions() == 0) std::move(**pending).wait();
-  if (state_ == State::whole || is_shared_memory()) return;
-  for (const NamedTensor& parameter : parameters_)
-    set_memory(parameter.value, at::empty({0}, parameter.value.options().requires_grad(false)));
+  if (state_ == State::given_back) return;
+  forget_gradients();
+  if (state_ != State::whole && !is_shared_memory())
+    set_unreadable(absent_, whole_bytes(),
+                   text("fully_shard: ", names(), " have no values: their sharded model is gone\n",
+                        "  fix: call its release() first, which gives the module back with all its values"));
+}
+
+std::string FlatParameters::names() const {
+  constexpr std::size_t kShown = 3;
+  std::string out;
+  for (std::size_t i = 0; i < std::min(kShown, parameters_.size()); ++i)
+    out += (i == 0 ? "" : ", ") + parameters_[i].name;
+  return parameters_.size() > kShown ? text(out, " and ", parameters_.size() - kShown, " more") : out;
 }
 
 at::Tensor FlatParameters::part(const at::Tensor& all, std::size_t i) const {
@@ -87,28 +145,51 @@ void FlatParameters::start_gather() {
   allocate_storage(whole_);
   if (!options_.shards) {
     whole_.copy_(shard_.detach());
-    state_ = State::whole;
+    give_memory();
     return;
   }
-  gathering_.emplace(group_.all_gather_into(whole_, shard_.detach().to(whole_.scalar_type())));
+  gathering_.emplace(group_.all_gather_into(as_real(whole_), as_real(shard_.detach().to(whole_.scalar_type()))));
   state_ = State::coming;
 }
 
 void FlatParameters::finish_gather() {
   start_gather();
   wait_for_gather();
+  check_memory(whole_);
+}
+
+/// `memory`: what the parameters must be in.
+void FlatParameters::check_memory(const at::Tensor& memory) const {
+  for (const NamedTensor& parameter : parameters_)
+    require<ConfigError>(are_in_one_storage(parameter.value, memory), "fully_shard: ", parameter.name,
+                         " has got other memory since the module was sharded, by torch::load(), set_data() or to(): ",
+                         "it would not be trained\n  fix: load and change parameters within with_whole_parameters()");
+}
+
+void FlatParameters::give_memory() {
+  state_ = State::whole;
+  check_memory(absent_);
+  move_parameters(absent_, whole_);
+}
+
+/// Those that are in `from`. Not as set_() would: autograd has saved them, and compares versions.
+void FlatParameters::move_parameters(const at::Tensor& from, const at::Tensor& to) {
+  for (const NamedTensor& parameter : parameters_)
+    if (are_in_one_storage(parameter.value, from))
+      parameter.value.unsafeGetTensorImpl()->set_storage_keep_dtype(to.storage());
 }
 
 void FlatParameters::wait_for_gather() {
   if (state_ != State::coming) return;
   std::move(*gathering_).wait();
   gathering_.reset();
-  state_ = State::whole;
+  give_memory();
 }
 
 void FlatParameters::free() {
-  if (is_shared_memory() || state_ == State::absent) return;
+  if (is_shared_memory() || state_ == State::absent || state_ == State::given_back) return;
   wait_for_gather();
+  move_parameters(whole_, absent_);
   free_storage(whole_);
   state_ = State::absent;
 }
@@ -117,7 +198,8 @@ void FlatParameters::start_reduction() {
   if (!trained_) return;
   const at::NoGradGuard no_grad;
   finish_reduction();  // of an earlier call of the same unit
-  const at::ScalarType dtype = options_.reduce.value_or(whole_.scalar_type());
+  const at::ScalarType dtype =
+      whole_.is_complex() ? whole_.scalar_type() : options_.reduce.value_or(whole_.scalar_type());
   const at::Tensor all = at::empty({padded_}, whole_.options().dtype(dtype));
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     at::Tensor value = parameters_[i].value;
@@ -130,13 +212,14 @@ void FlatParameters::start_reduction() {
     if (end < next) all.narrow(0, end, next - end).zero_();
   }
   const Reduce how = reduction_of(options_.gradients);
-  reducing_.emplace(options_.shards ? group_.reduce_scatter(all, how) : group_.all_reduce_(all, how));
+  reducing_.emplace(options_.shards ? group_.reduce_scatter(as_real(all), how) : group_.all_reduce_(as_real(all), how));
 }
 
 void FlatParameters::finish_reduction() {
   if (!reducing_) return;
   const at::NoGradGuard no_grad;
-  const at::Tensor sum = std::move(*reducing_).wait().to(shard_.scalar_type());
+  const at::Tensor parts = std::move(*reducing_).wait();
+  const at::Tensor sum = shard_.is_complex() ? at::view_as_complex(parts) : parts.to(shard_.scalar_type());
   reducing_.reset();
   if (shard_.grad().defined())
     shard_.mutable_grad().add_(sum.view_as(shard_));
@@ -144,9 +227,35 @@ void FlatParameters::finish_reduction() {
     shard_.mutable_grad() = tensor_in(sum, 0, shard_.sizes());
 }
 
+void FlatParameters::hide_gradients() {
+  if (!trained_) return;
+  for (const NamedTensor& parameter : parameters_) {
+    at::Tensor gradient = at::empty({0}, hidden_.options());
+    set_memory(gradient, hidden_);
+    gradient.unsafeGetTensorImpl()->set_sizes_contiguous(parameter.value.sizes());
+    at::Tensor(parameter.value).mutable_grad() = gradient;
+  }
+}
+
+void FlatParameters::forget_gradients() {
+  for (const NamedTensor& parameter : parameters_) at::Tensor(parameter.value).mutable_grad() = at::Tensor();
+}
+
+void FlatParameters::give_back() {
+  const at::NoGradGuard no_grad;
+  free();
+  const at::Tensor all = gathered_shards();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) at::Tensor(parameters_[i].value).set_data(part(all, i).clone());
+  forget_gradients();
+  state_ = State::given_back;
+}
+
 at::Tensor FlatParameters::gathered_shards() const {
   const at::NoGradGuard no_grad;
-  return options_.shards ? group_.all_gather(shard_.detach()).wait().view({-1}) : shard_.detach().clone();
+  if (!options_.shards) return shard_.detach().clone();
+  at::Tensor all = at::empty({padded_}, shard_.options().requires_grad(false));
+  group_.all_gather_into(as_real(all), as_real(shard_.detach())).wait();
+  return all;
 }
 
 void FlatParameters::set_shard(const at::Tensor& all) {

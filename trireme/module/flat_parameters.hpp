@@ -1,6 +1,7 @@
 #pragma once
 // The parameters of a unit as one flat tensor: each rank keeps a shard, and all of it exists only while it is in use.
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "trireme/comm/group.hpp"
@@ -8,20 +9,28 @@
 
 namespace trireme {
 
+/// False: a parameter that is sharded, and not gathered now.
+bool has_values(const at::Tensor& x);
+
 struct FlatOptions {
   bool shards = true;                                   // else every rank keeps all elements
   std::optional<at::ScalarType> param = std::nullopt;   // of the parameters in forward and backward
   std::optional<at::ScalarType> reduce = std::nullopt;  // of the gradients that travel
   GradientScale gradients = GradientScale::mean;
+  at::Device device = at::kCPU;  // of the shards
+  FillValues fill = nullptr;     // for parameters on at::kMeta
+  std::string unit = {};         // its name, for messages
+  int parameter_group = 0;       // of the optimizer
 };
 
 /// Parameters of one dtype, with or without gradients. The module's own tensors become views of the gathered elements:
 /// their values exist between gather() and free(). The shard is a leaf for torch's optimizers, in the dtype that the
 /// parameters had. Every parameter begins at a multiple of kFlatAlign elements, for kernels that read several at once;
-/// the elements in between and after the last one are padding, and zero, as are their gradients.
+/// the elements in between and after the last one are padding, and zero, as are their gradients. Whoever reads a
+/// parameter that is not there, or its gradient, gets an error that names it.
 class FlatParameters {
  public:
-  /// Takes the values of the parameters; they must be the same on all ranks.
+  /// Takes the values that the parameters have on rank 0, and frees their memory. Collective.
   FlatParameters(std::vector<NamedTensor> parameters, Group& group, const FlatOptions& options);
   ~FlatParameters();
   FlatParameters(const FlatParameters&) = delete;
@@ -30,13 +39,15 @@ class FlatParameters {
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
   at::Tensor shard() const { return shard_; }
   bool trained() const { return trained_; }
+  int parameter_group() const { return options_.parameter_group; }
   std::int64_t numel() const { return numel_; }  // without padding
 
   /// The shard, and what is in it; without padding.
   KeptTensor kept() const;
 
   void start_gather();
-  void finish_gather();  // starts it if that is still to be done
+  /// Starts it if that is still to be done. ConfigError if a parameter has got other memory since it was sharded.
+  void finish_gather();
   void free();
   bool is_whole() const { return state_ == State::whole; }
 
@@ -44,6 +55,12 @@ class FlatParameters {
   void start_reduction();
   /// Adds what arrived to shard().grad().
   void finish_reduction();
+  /// From now on each parameter has a gradient that cannot be read: who asks for it has to ask the shard.
+  void hide_gradients();
+  void forget_gradients();
+
+  /// Ends the sharding: the parameters get their whole values, in memory and the dtype of their own. Collective.
+  void give_back();
 
   /// [padded elements] in the dtype of the shard. Collective.
   at::Tensor gathered_shards() const;
@@ -53,17 +70,25 @@ class FlatParameters {
   void set_shard(const at::Tensor& all);
 
  private:
-  enum class State { absent, coming, whole };
+  enum class State { absent, coming, whole, given_back };
   void wait_for_gather();
+  void check_memory(const at::Tensor& memory) const;
+  void give_memory();
+  void move_parameters(const at::Tensor& from, const at::Tensor& to);
+  std::size_t whole_bytes() const { return static_cast<std::size_t>(whole_.numel()) * whole_.element_size(); }
+  std::string names() const;
   bool is_shared_memory() const { return !options_.shards && whole_.scalar_type() == shard_.scalar_type(); }
 
   const std::vector<NamedTensor> parameters_;
   Group& group_;
   const FlatOptions options_;
   const bool trained_;
+  const std::string unreadable_text_;
   std::vector<std::int64_t> offsets_;
   std::int64_t numel_ = 0, end_ = 0, padded_ = 0;  // of the parameters; with the padding between, and after them
   at::Tensor whole_, shard_;
+  at::Tensor absent_;  // parameters without memory
+  at::Tensor hidden_;  // a gradient without memory
   State state_ = State::whole;
   std::optional<Pending> gathering_, reducing_;
 };

@@ -1,9 +1,9 @@
 #include "trireme/module/fully_shard.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -26,52 +26,80 @@ namespace trireme {
 class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::Core> {
  public:
   Core(std::shared_ptr<torch::nn::Module> module, Group& group, const FullyShardOptions& options)
-      : module_(std::move(module)), group_(group), options_(options) {
+      : module_(std::move(module)), group_(group), options_(options), known_(*module_, "fully_shard") {
     const std::vector<NamedTensor> parameters = distinct_parameters(*module_);
     require<ConfigError>(std::ranges::any_of(parameters, [](const NamedTensor& p) { return p.value.requires_grad(); }),
                          "fully_shard: the module has no parameter that needs a gradient");
-    require_same_module(*module_, group, parameters[0].value.device(), "fully_shard");
-    std::vector<at::Tensor> all;
     for (const auto& buffer : module_->named_buffers()) buffers_.push_back({buffer.key(), buffer.value()});
-    for (const NamedTensor& buffer : buffers_) all.push_back(buffer.value);
-    for (const NamedTensor& parameter : parameters) all.push_back(parameter.value);
-    broadcast_all(all, group);
+    check_values(parameters);
+    check_values(buffers_);
+    const std::set<const c10::TensorImpl*> sparse = sparse_parameters(*module_);
+    for (const NamedTensor& parameter : parameters)
+      require<ConfigError>(!sparse.contains(parameter.value.unsafeGetTensorImpl()), "fully_shard: ", parameter.name,
+                           " has sparse gradients, which shards cannot have\n",
+                           "  fix: sparse(false) for the embedding, or data_parallel()");
+    const at::Device found = parameters[0].value.device();
+    device_ = options.device.value_or(computing_device(found, group));
+    const std::optional<at::Device> only = group.only_device();
+    require<ConfigError>(!only || group.size() == 1 || device_.type() == only->type(),
+                         "fully_shard: FullyShardOptions::device is ", device_.str(), ", and ", group.str(),
+                         " communicates over NCCL, which takes tensors of ", only.value_or(device_).str(),
+                         " alone\n  fix: leave it out; or ContextOptions::backend = \"gloo\"");
+    require_same_module(*module_, group, device_, "fully_shard");
+    share_buffers();
     set_batch_norm_group(*module_, &group);
-    for (const NamedTensor& buffer : buffers_)
-      if (options.precision.buffer && buffer.value.is_floating_point())
-        set_memory(buffer.value, buffer.value.to(*options.precision.buffer));
   }
 
   /// Not in the constructor: hooks refer to this object.
   void shard() {
     hooked_.emplace(module_, options_.policy, [this](std::size_t unit) { return hooks(unit); });
-    const FlatOptions flat{.shards = options_.sharding != Sharding::no_shard,
-                           .param = options_.precision.param,
-                           .reduce = options_.precision.reduce,
-                           .gradients = options_.gradients};
+    FlatOptions flat{.shards = options_.sharding != Sharding::no_shard,
+                     .param = options_.precision.param,
+                     .reduce = options_.precision.reduce,
+                     .gradients = options_.gradients,
+                     .device = device_,
+                     .fill = options_.fill};
     for (const HookedUnits::Part& part : hooked_->parts()) {
+      flat.unit = part.name;
       UnitState& unit = units_.emplace_back();
       unit.name = part.name;
-      std::map<std::pair<at::ScalarType, bool>, std::vector<NamedTensor>> kinds;
-      for (const NamedTensor& parameter : part.parameters)
-        kinds[{parameter.value.scalar_type(), parameter.value.requires_grad()}].push_back(parameter);
-      for (auto& [kind, parameters] : kinds)
+      std::map<std::tuple<at::ScalarType, bool, int>, std::vector<NamedTensor>> kinds;
+      for (const NamedTensor& parameter : part.parameters) {
+        const int number = options_.parameter_group ? options_.parameter_group(parameter.name, parameter.value) : 0;
+        kinds[{parameter.value.scalar_type(), parameter.value.requires_grad(), number}].push_back(parameter);
+      }
+      for (auto& [kind, parameters] : kinds) {
+        flat.parameter_group = std::get<2>(kind);
         unit.flats.push_back(std::make_unique<FlatParameters>(std::move(parameters), group_, flat));
+      }
     }
   }
 
+  void release() {
+    check_sharded();
+    for (const UnitState& unit : units_)
+      for (const auto& flat : unit.flats) flat->give_back();
+    remove_hooks();
+    released_ = true;
+  }
+  void check_sharded() const {
+    require<ConfigError>(!released_, "fully_shard: the model was released\n  fix: call the module itself");
+  }
+
   void remove_hooks() {
+    if (released_) return;
     set_batch_norm_group(*module_, nullptr);
     hooked_->remove_hooks();
   }
 
   std::shared_ptr<CallHooks> hooks(std::size_t unit) { return std::make_shared<Hooks>(shared_from_this(), unit); }
 
-  std::vector<at::Tensor> shards() const {
+  std::vector<at::Tensor> shards(std::optional<int> parameter_group = std::nullopt) const {
     std::vector<at::Tensor> out;
     for (const UnitState& unit : units_)
       for (const auto& flat : unit.flats)
-        if (flat->trained()) out.push_back(flat->shard());
+        if (flat->trained() && parameter_group.value_or(flat->parameter_group()) == flat->parameter_group())
+          out.push_back(flat->shard());
     return out;
   }
 
@@ -81,12 +109,12 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
       for (const auto& flat : unit.flats) out.push_back(flat->kept());
     return out;
   }
-  std::vector<std::pair<std::string, std::vector<std::int64_t>>> parameter_sizes() const {
-    std::vector<std::pair<std::string, std::vector<std::int64_t>>> out;
+  std::vector<WholeParameter> whole_parameters() const {
+    std::vector<WholeParameter> out;
     for (const UnitState& unit : units_)
       for (const auto& flat : unit.flats)
         for (const NamedTensor& parameter : flat->parameters())
-          out.emplace_back(parameter.name, parameter.value.sizes().vec());
+          out.push_back({parameter.name, parameter.value.sizes().vec(), flat->shard().scalar_type()});
     return out;
   }
   const std::vector<NamedTensor>& buffers() const { return buffers_; }
@@ -104,27 +132,15 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
 
   void zero_grad() {
     for (at::Tensor shard : shards()) shard.mutable_grad() = at::Tensor();
-    for (const UnitState& unit : units_)
-      for (const auto& flat : unit.flats)
-        for (const NamedTensor& parameter : flat->parameters())
-          at::Tensor(parameter.value).mutable_grad() = at::Tensor();
+    forget_whole_gradients();
   }
 
-  double clip_grad_norm(double max_norm) {
-    const at::NoGradGuard no_grad;
-    at::Tensor sum;
-    for (const at::Tensor& shard : shards()) {
-      if (!shard.grad().defined()) continue;
-      const at::Tensor square = shard.grad().to(at::kDouble).square().sum().view({1});
-      sum = sum.defined() ? sum + square : square;
-    }
-    if (!sum.defined()) sum = at::zeros({1}, shards()[0].options().dtype(at::kDouble).requires_grad(false));
-    if (options_.sharding != Sharding::no_shard) sum = group_.all_reduce(sum).wait();
-    const double norm = std::sqrt(sum.item<double>());
-    if (norm > max_norm)
-      for (const at::Tensor& shard : shards())
-        if (shard.grad().defined()) shard.grad().mul_(max_norm / norm);
-    return norm;
+  double clip_grad_norm(double max_norm) const {
+    std::vector<at::Tensor> gradients;
+    for (const at::Tensor& shard : shards())
+      if (shard.grad().defined()) gradients.push_back(shard.grad());
+    Group* others = options_.sharding == Sharding::no_shard ? nullptr : &group_;
+    return clip_gradients(gradients, max_norm, shards()[0].device(), others);
   }
 
   void for_each_whole(const std::function<void(const std::string&, const at::Tensor&)>& f) const {
@@ -144,7 +160,8 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
       std::vector<at::Tensor> before;
     };
     std::vector<Whole> wholes;
-    const auto restore = [&wholes](bool keeps) {
+    const auto restore = [&](bool keeps) {
+      is_whole_ = false;
       for (const Whole& whole : wholes) {
         for (std::size_t i = 0; i < whole.before.size(); ++i) {
           const at::Tensor& value = whole.flat.parameters()[i].value;
@@ -166,6 +183,7 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
         }
         wholes.push_back(std::move(whole));
       }
+    is_whole_ = true;
     try {
       f();
     } catch (...) {
@@ -212,7 +230,45 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
     const std::size_t unit_;
   };
 
+  /// What cannot be sharded because it is not there.
+  void check_values(const std::vector<NamedTensor>& tensors) const {
+    for (const auto& [name, value] : tensors) {
+      require<ConfigError>(!value.is_meta() || options_.fill, "fully_shard: ", name,
+                           " is on `meta`, and has no values\n  fix: FullyShardOptions::fill, which writes them; ",
+                           "one that does nothing leaves zeros, for a checkpoint to be loaded");
+      require<ConfigError>(value.is_meta() || has_values(value), "fully_shard: ", name,
+                           " has no values: it belongs to another sharded model\n  fix: release() that one first");
+    }
+  }
+
+  void share_buffers() {
+    for (const NamedTensor& buffer : buffers_) {
+      at::TensorOptions wanted = buffer.value.options().device(device_);
+      if (options_.precision.buffer && buffer.value.is_floating_point())
+        wanted = wanted.dtype(*options_.precision.buffer);
+      if (buffer.value.is_meta()) {
+        const at::Tensor values = at::zeros(buffer.value.sizes(), wanted);
+        if (group_.rank() == 0) options_.fill(buffer.name, values);
+        set_memory(buffer.value, values);
+      } else {
+        set_memory(buffer.value, buffer.value.to(wanted));
+      }
+    }
+    broadcast_all(buffer_values(), group_);
+  }
+  std::vector<at::Tensor> buffer_values() const {
+    std::vector<at::Tensor> out;
+    for (const NamedTensor& buffer : buffers_) out.push_back(buffer.value);
+    return out;
+  }
+
+  void forget_whole_gradients() {
+    for (const UnitState& unit : units_)
+      for (const auto& flat : unit.flats) flat->forget_gradients();
+  }
+
   void begin_forward() {
+    known_.check();
     calls_.swap(last_calls_);
     calls_.clear();
     if (std::exchange(in_backward_, false)) {
@@ -226,6 +282,7 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
 
   // A call's number is its place in the order of calls of its forward.
   std::int64_t before_forward(std::size_t unit) {
+    if (is_whole_) return -1;
     if (unit == 0) begin_forward();
     const std::size_t place = calls_.size();
     calls_.push_back(unit);
@@ -238,6 +295,7 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
   }
 
   void after_forward(std::size_t unit, std::int64_t call) {
+    if (is_whole_) return;
     const bool trains = at::GradMode::is_enabled();
     // Backward begins with the last call, and ends with the root.
     const bool is_last = static_cast<std::size_t>(call) + 1 == last_calls_.size() && last_calls_.back() == unit;
@@ -249,6 +307,9 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
 
   void before_backward(std::size_t unit, std::int64_t call) {
     if (!std::exchange(in_backward_, true)) {
+      check_sharded();
+      known_.check();
+      if (std::exchange(hidden_, false)) forget_whole_gradients();
       const std::shared_ptr<Core> self = shared_from_this();
       torch::autograd::Engine::get_default_engine().queue_callback([self] { self->finish_backward(); });
     }
@@ -300,20 +361,26 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
         for (const NamedTensor& parameter : flat->parameters())
           require(!parameter.value.grad().defined(), "fully_shard: the gradient of ", parameter.name,
                   " arrived after those of its unit ", unit.name, " were reduced");
-    std::vector<at::Tensor> buffers;
-    for (const NamedTensor& buffer : buffers_) buffers.push_back(buffer.value);
-    sync_buffers(buffers, options_.buffers, group_);
+    for (const UnitState& unit : units_)
+      for (const auto& flat : unit.flats) flat->hide_gradients();
+    hidden_ = true;
+    sync_buffers(buffer_values(), options_.buffers, group_);
   }
 
   const std::shared_ptr<torch::nn::Module> module_;
   Group& group_;
   const FullyShardOptions options_;
+  const KnownParameters known_;
   std::vector<NamedTensor> buffers_;
   std::optional<HookedUnits> hooked_;
   std::vector<UnitState> units_;                 // [0] is the root
   std::vector<std::size_t> calls_, last_calls_;  // units in the order of calls, of this forward and the one before
   std::deque<std::size_t> in_flight_;            // units whose gradients are being reduced
+  at::Device device_ = at::kCPU;
   bool in_backward_ = false;
+  bool is_whole_ = false;  // within with_whole_parameters(): calls are ordinary ones
+  bool hidden_ = false;    // FlatParameters::hide_gradients()
+  bool released_ = false;
 };
 
 ShardedModule::ShardedModule(std::shared_ptr<torch::nn::Module> module, Group& group, const FullyShardOptions& options)
@@ -326,15 +393,26 @@ ShardedModule::~ShardedModule() {
 ShardedModule::ShardedModule(ShardedModule&&) noexcept = default;
 
 std::vector<at::Tensor> ShardedModule::shards() const { return core_->shards(); }
+std::vector<at::Tensor> ShardedModule::shards(int parameter_group) const {
+  std::vector<at::Tensor> out = core_->shards(parameter_group);
+  require<ConfigError>(!out.empty(), "fully_shard: no trained parameter is in group ", parameter_group,
+                       "\n  fix: FullyShardOptions::parameter_group returns the group of each");
+  return out;
+}
 std::vector<ShardedModule::UnitSize> ShardedModule::units() const { return core_->sizes(); }
+std::string ShardedModule::units_text() const {
+  std::string out;
+  for (const UnitSize& unit : units())
+    out += text(unit.name.empty() ? "(the rest)" : unit.name, ": ", unit.elements, " elements\n");
+  return out;
+}
+void ShardedModule::release() { core_->release(); }
 std::vector<KeptTensor> ShardedModule::kept() const { return core_->kept(); }
 std::vector<NamedTensor> ShardedModule::buffers() const { return core_->buffers(); }
 bool ShardedModule::is_replicated() const { return core_->options().sharding == Sharding::no_shard; }
 const torch::nn::Module& ShardedModule::base_module() const { return core_->module(); }
 Group& ShardedModule::group() const { return core_->group(); }
-std::vector<std::pair<std::string, std::vector<std::int64_t>>> ShardedModule::parameter_sizes() const {
-  return core_->parameter_sizes();
-}
+std::vector<ShardedModule::WholeParameter> ShardedModule::whole_parameters() const { return core_->whole_parameters(); }
 void ShardedModule::zero_grad() { core_->zero_grad(); }
 double ShardedModule::clip_grad_norm(double max_norm) { return core_->clip_grad_norm(max_norm); }
 void ShardedModule::for_each_whole(const std::function<void(const std::string&, const at::Tensor&)>& f) const {
@@ -348,7 +426,10 @@ std::vector<NamedTensor> ShardedModule::state() const {
   return out;
 }
 void ShardedModule::with_whole_parameters(const std::function<void()>& f) { core_->with_whole_parameters(f); }
-std::shared_ptr<CallHooks> ShardedModule::root() const { return core_->hooks(0); }
+std::shared_ptr<CallHooks> ShardedModule::root() const {
+  core_->check_sharded();
+  return core_->hooks(0);
+}
 std::optional<at::ScalarType> ShardedModule::input_dtype() const { return core_->options().precision.param; }
 
 ShardedModule::NoSync::NoSync(ShardedModule& sharded) : syncs_(sharded.core_->syncs), before_(syncs_) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -44,26 +45,41 @@ struct FullyShardOptions {
   GradientScale gradients = GradientScale::mean;
   BufferSync buffers = BufferSync::broadcast;
   WrapPolicy policy = wrap_always();
+  /// The group of the optimizer that a parameter belongs to, if there are several: shards(0), shards(1), ... Without it
+  /// all are in group 0.
+  std::function<int(const std::string& name, const at::Tensor& value)> parameter_group = nullptr;
+  /// Of the shards and buffers, and of all computation: a module on the CPU moves there unit by unit, so that it need
+  /// not fit. None: that of its parameters; for those on the CPU or on at::kMeta the GPU of the group, if that is over
+  /// NCCL, else the CPU.
+  std::optional<at::Device> device = std::nullopt;
+  /// For a module with parameters or buffers on at::kMeta: rank 0 calls it for each of them, and all ranks get the
+  /// values. One that does nothing leaves zeros, for a checkpoint to be loaded.
+  FillValues fill = nullptr;
 };
 
 /// What FullyShard<M> is without the type of the module.
 class ShardedModule {
  public:
-  /// Collective: all ranks start with the weights and buffers of rank 0. ConfigError if there is no parameter that
-  /// needs a gradient, or if the modules of two ranks differ.
+  /// Collective: all ranks start with the weights and buffers of rank 0. In memory there are, at most, the module as it
+  /// was and one unit more. ConfigError if there is no parameter that needs a gradient, if the modules of two ranks
+  /// differ, or for what cannot be sharded: sparse gradients, a module that is sharded already.
   ShardedModule(std::shared_ptr<torch::nn::Module> module, Group& group, const FullyShardOptions& options);
   ~ShardedModule();
   ShardedModule(ShardedModule&&) noexcept;
   ShardedModule& operator=(ShardedModule&&) = delete;
 
-  /// For a torch optimizer: one flat tensor per unit and dtype, in the dtype that the parameters had.
+  /// For a torch optimizer: one flat tensor per unit, dtype and parameter group, in the dtype that the parameters had.
   std::vector<at::Tensor> shards() const;
+  /// Those of one group (FullyShardOptions::parameter_group). ConfigError if it has none.
+  std::vector<at::Tensor> shards(int parameter_group) const;
   /// The names of the units, the root first, with the elements of each.
   struct UnitSize {
     std::string name;
     std::int64_t elements;
   };
   std::vector<UnitSize> units() const;
+  /// The same as lines of text.
+  std::string units_text() const;
 
   /// What this rank keeps, trained or not, and the buffers: for checkpoints (module_checkpoint.hpp).
   std::vector<KeptTensor> kept() const;
@@ -71,8 +87,13 @@ class ShardedModule {
   bool is_replicated() const;  // Sharding::no_shard
   const torch::nn::Module& base_module() const;
   Group& group() const;
-  /// Names and sizes of all parameters.
-  std::vector<std::pair<std::string, std::vector<std::int64_t>>> parameter_sizes() const;
+  /// What all parameters are, in the order of for_each_whole().
+  struct WholeParameter {
+    std::string name;
+    std::vector<std::int64_t> sizes;
+    at::ScalarType dtype;  // of the shards
+  };
+  std::vector<WholeParameter> whole_parameters() const;
 
   /// Forgets all gradients, also those of microbatches with no_sync() that no reduction followed, which an optimizer's
   /// zero_grad() does not see.
@@ -89,6 +110,10 @@ class ShardedModule {
   /// torch::load and whatever reads or writes weights. What f() writes is kept; all ranks must write the same.
   /// Collective.
   void with_whole_parameters(const std::function<void()>& f);
+
+  /// Ends the sharding: the module is an ordinary one again, with all parameters whole on every rank, and this object
+  /// must not be called any more. Collective.
+  void release();
 
   /// While it exists, gradients are not reduced: for the microbatches before the last. They stay whole on each rank.
   class [[nodiscard]] NoSync {
@@ -125,10 +150,13 @@ class ShardedModule {
 /// Units are gathered and freed as a whole: the Unit<M>s and the children of torch::nn::Sequentials that the policy
 /// chooses; the rest of the parameters is the root unit. A child of a Sequential must map one tensor to one tensor. All
 /// ranks must call the same units in the same order, and call backward() equally often. Outside of a call the module's
-/// own parameters have no values: see with_whole_parameters(). A tensor that leaves a unit other than
-/// as its result must not take part in the loss.
+/// own parameters have neither values nor gradients, and reading them is an error: see with_whole_parameters() and
+/// release(). A tensor that leaves a unit other than as its result must not take part in the loss. The optimizer is
+/// made of shards(), so this class never sees it, and cannot refuse one that computes with all gradients at once:
+/// torch::optim::LBFGS would take dot products of this rank's part, and every rank would take other steps. fit()
+/// refuses it.
 template <class M>
-class FullyShard : public ShardedModule {
+class [[nodiscard]] FullyShard : public ShardedModule {
  public:
   FullyShard(std::shared_ptr<M> module, Group& group, const FullyShardOptions& options)
       : ShardedModule(module, group, options), module_(std::move(module)) {}
@@ -147,6 +175,11 @@ class FullyShard : public ShardedModule {
         inputs);
   }
   M& module() { return *module_; }
+  /// Ends the sharding, and returns the module whole. Collective.
+  std::shared_ptr<M> release() {
+    ShardedModule::release();
+    return module_;
+  }
 
  private:
   std::shared_ptr<M> module_;

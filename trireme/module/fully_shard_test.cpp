@@ -19,6 +19,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/comm/thread_world.hpp"
+#include "trireme/module/flat_parameters.hpp"
 #include "trireme/testing/test_helpers.hpp"
 
 namespace trireme {
@@ -230,6 +231,42 @@ TEST(FullyShard, PoliciesChooseUnits) {
   EXPECT_THAT(unit_names(wrap_by_type<BlockImpl>()), ElementsAre("", "body.2", "twice", "sometimes"));
 }
 
+/// Weight decay for matrices only, as one process has it.
+TEST(FullyShard, GroupsOfParameters) {
+  const auto is_matrix = [](const std::string&, const at::Tensor& value) { return value.dim() >= 2; };
+  const auto optimizer_of_two = [](std::vector<at::Tensor> matrices, std::vector<at::Tensor> others) {
+    using torch::optim::AdamWOptions;
+    std::vector<torch::optim::OptimizerParamGroup> groups;
+    groups.emplace_back(std::move(matrices), std::make_unique<AdamWOptions>(AdamWOptions(0.01).weight_decay(0.5)));
+    groups.emplace_back(std::move(others), std::make_unique<AdamWOptions>(AdamWOptions(0.02).weight_decay(0)));
+    return torch::optim::AdamW(groups);
+  };
+  const auto alone = net_of<PlainNet>(1);
+  auto wanted = optimizer_of_two(parameters_if(*alone, is_matrix),
+                                 parameters_if(*alone, [&](const auto&... x) { return !is_matrix(x...); }));
+  for (int step = 0; step < 3; ++step) {
+    wanted.zero_grad();
+    loss_of(alone->forward(rows_of(0)), rows_of(0)).backward();
+    wanted.step();
+  }
+  run_ranks(2, [&](Group& group) {
+    const auto net = net_of<UnitNet>(1);
+    auto model = fully_shard(net, group, {.parameter_group = [&](const auto& name, const auto& value) {
+                               return is_matrix(name, value) ? 0 : 1;
+                             }});
+    auto optimizer = optimizer_of_two(model.shards(0), model.shards(1));
+    EXPECT_EQ(model.shards(0).size() + model.shards(1).size(), model.shards().size());
+    EXPECT_THAT(message_of<ConfigError>([&] { model.shards(2); }), HasSubstr("no trained parameter is in group 2"));
+    for (int step = 0; step < 3; ++step) {
+      optimizer.zero_grad();
+      loss_of(model(rows_of(0)), rows_of(0)).backward();
+      optimizer.step();
+    }
+    for (const NamedTensor& parameter : model.state())
+      EXPECT_TRUE(parameter.value.allclose(alone->named_parameters()[parameter.name], 1e-9, 1e-12)) << parameter.name;
+  });
+}
+
 /// The losses of bf16 parameters with shards in f64 do not depend on the ranks, and follow those of f64.
 TEST(FullyShard, MixedPrecision) {
   for (const Sharding sharding : {Sharding::no_shard, Sharding::shard_grad_op, Sharding::full_shard})
@@ -261,7 +298,7 @@ std::int64_t living_elements(const torch::nn::Module& net) {
   std::set<const void*> known;
   std::int64_t bytes = 0;
   for (const at::Tensor& parameter : net.parameters())
-    if (known.insert(parameter.storage().unsafeGetStorageImpl()).second)
+    if (has_values(parameter) && known.insert(parameter.storage().unsafeGetStorageImpl()).second)
       bytes += static_cast<std::int64_t>(parameter.storage().nbytes());
   return bytes / 8;
 }
@@ -300,7 +337,7 @@ TEST(FullyShard, WhatIsInMemory) {
         }
         y.sum().backward();
         EXPECT_EQ(living_elements(*net), 0);
-        for (const at::Tensor& parameter : net->parameters()) EXPECT_FALSE(parameter.grad().defined());
+        for (const at::Tensor& parameter : net->parameters()) EXPECT_FALSE(has_values(parameter.grad()));
       }
       const at::NoGradGuard no_grad;
       model(x);
@@ -547,8 +584,10 @@ TEST(FullyShard, AUnitThatIsPrefetchedAndNotCalled) {
 TEST(FullyShard, Refused) {
   run_ranks(2, [](Group& group) {
     torch::nn::Sequential net(torch::nn::Linear(3, group.rank() + 1));
-    EXPECT_THAT(message_of<ConfigError>([&] { fully_shard(net, group); }),
-                HasSubstr("rank 1 of world{0,1} has another"));
+    EXPECT_THAT(
+        message_of<ConfigError>([&] { static_cast<void>(fully_shard(net, group)); }),
+        HasSubstr("rank 1 of world{0,1} has a different module than rank 0: 0.weight [2, 3] Float trained, rank 0 has "
+                  "0.weight [1, 3] Float trained"));
     torch::nn::Sequential table(torch::nn::Embedding(3, 2),
                                 torch::nn::BilinearImpl(torch::nn::BilinearOptions(2, 2, 1)));
     auto model = fully_shard(table, group);

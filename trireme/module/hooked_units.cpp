@@ -46,6 +46,12 @@ std::string below(const std::string& name, const std::string& child) {
 HookedUnits::HookedUnits(std::shared_ptr<torch::nn::Module> module, const WrapPolicy& policy, HooksOf hooks)
     : module_(std::move(module)), hooks_(std::move(hooks)), parts_(1) {
   choose(*module_, "", false, policy);
+  require<ConfigError>(
+      !policy.target<NamedUnits>() || !chosen_.empty(),
+      "fully_shard: the wrap policy names no module that can be a unit",
+      unseen_.empty() ? std::string() : text("; calls of ", unseen_, " cannot be seen"),
+      "\n  fix: units are children of a torch::nn::Sequential, and modules made as Unit<M>: ",
+      "Unit<Block> block, or list->push_back(Unit<Block>(...)) and list[i]->as<Unit<Block>>()->forward(x)");
   assign(*module_, "", 0);
   for (const NamedTensor& parameter : distinct_parameters(*module_))
     parts_[owner_.at(parameter.value.unsafeGetTensorImpl())].parameters.push_back(parameter);
@@ -65,7 +71,11 @@ std::int64_t HookedUnits::choose(const torch::nn::Module& module, const std::str
   for (const auto& child : module.named_children())
     elements += choose(*child.value(), below(name, child.key()), is_sequential, policy);
   const bool candidate = in_sequential || dynamic_cast<const AnyUnit*>(&module) != nullptr;
-  if (!candidate || elements == 0 || name.empty() || !policy({module, name, elements})) return elements;
+  if (elements == 0 || name.empty()) return elements;
+  if (const auto* named = policy.target<NamedUnits>();
+      !candidate && named && unseen_.empty() && named->matches(module, name))
+    unseen_ = name;
+  if (!candidate || !policy({module, name, elements})) return elements;
   chosen_.insert(&module);
   return 0;
 }

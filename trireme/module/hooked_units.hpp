@@ -26,7 +26,8 @@ class HookedUnits {
   /// Of the unit with this index.
   using HooksOf = std::function<std::shared_ptr<CallHooks>(std::size_t unit)>;
 
-  /// Puts hooks around the calls of all units but the root.
+  /// Puts hooks around the calls of all units but the root. ConfigError if the policy names modules, and none of them
+  /// can be a unit.
   HookedUnits(std::shared_ptr<torch::nn::Module> module, const WrapPolicy& policy, HooksOf hooks);
   HookedUnits(const HookedUnits&) = delete;
   HookedUnits& operator=(const HookedUnits&) = delete;
@@ -45,6 +46,7 @@ class HookedUnits {
   const HooksOf hooks_;
   std::vector<Part> parts_;
   std::set<const torch::nn::Module*> chosen_;
+  std::string unseen_;  // a module that the policy names, and whose calls cannot be seen
   std::map<const torch::nn::Module*, std::size_t> index_;
   std::map<const c10::TensorImpl*, std::size_t> owner_;  // by parameter: its unit
   std::vector<torch::nn::AnyModule*> slots_;             // of Sequentials, that hold a HookedChild

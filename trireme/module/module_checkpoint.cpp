@@ -2,23 +2,28 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <span>
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/sha256.hpp"
 #include "trireme/base/wall_clock.hpp"
 #include "trireme/checkpoint/commit.hpp"
+#include "trireme/checkpoint/manifest_parts.hpp"
 #include "trireme/checkpoint/model_source.hpp"
 #include "trireme/checkpoint/reader.hpp"
 #include "trireme/checkpoint/shard_writer.hpp"
+#include "trireme/comm/random_state.hpp"
 #include "trireme/files/folder_lock.hpp"
 #include "trireme/layout/flat_boxes.hpp"
 #include "trireme/module/agreed_failure.hpp"
 #include "trireme/module/module_load.hpp"
 #include "trireme/module/module_parts.hpp"
 #include "trireme/module/optimizer_states.hpp"
+#include "trireme/module/scheduler_state.hpp"
 
 namespace trireme {
 namespace {
@@ -66,9 +71,27 @@ void add_written(const std::string& name, const std::string& kind, const Shape& 
     }
 }
 
-std::vector<WrittenSlice> slices_of_rank(const ModuleParts& module, const torch::optim::Optimizer* optimizer,
+at::Tensor tensor_of_bytes(const void* bytes, std::size_t size) {
+  at::Tensor out = at::empty({static_cast<std::int64_t>(size)}, at::kByte);
+  std::memcpy(out.mutable_data_ptr(), bytes, size);
+  return out;
+}
+
+std::vector<WrittenSlice> slices_of_rank(const ModuleParts& module, const SaveCheckpointOptions& options,
                                          const Group& group) {
+  const torch::optim::Optimizer* optimizer = options.optimizer;
   std::vector<WrittenSlice> out;
+  const auto add_bytes = [&out](const std::string& name, const char* kind, const at::Tensor& bytes) {
+    add_written(name, kind, {bytes.numel()}, {0, bytes.numel()}, bytes, out);
+  };
+  if (options.random) {
+    const auto bytes = to_bytes(get_current_random_state(RandomSource::of_process(0, module.device)));
+    add_bytes(random_name(group.rank()), cp::kRandom, tensor_of_bytes(bytes.data(), bytes.size()));
+  }
+  if (optimizer && group.rank() == 0 && optimizer_name(*optimizer) == kOtherOptimizer) {
+    const std::string archive = archive_of(*optimizer);
+    add_bytes("optimizer", kArchiveKind, tensor_of_bytes(archive.data(), archive.size()));
+  }
   for (const KeptTensor& kept : module.kept) {
     std::optional<TensorState> state;
     if (optimizer) state = get_state(*optimizer, kept.tensor);
@@ -96,8 +119,7 @@ std::vector<WrittenSlice> slices_of_rank(const ModuleParts& module, const torch:
   return out;
 }
 
-std::string write_rank_file(files::Fs& fs, const std::vector<WrittenSlice>& slices, const cp::SaveTarget& target,
-                            int rank) {
+void write_rank_file(files::Fs& fs, const std::vector<WrittenSlice>& slices, const cp::SaveTarget& target, int rank) {
   std::vector<cp::PlannedSlice> plan;
   for (const WrittenSlice& slice : slices) plan.push_back(slice.plan);
   const std::string header = cp::rank_file_header(plan, target.id);
@@ -110,7 +132,7 @@ std::string write_rank_file(files::Fs& fs, const std::vector<WrittenSlice>& slic
     writer.append(slice.plan, {static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes()});
   }
   writer.end();
-  return cp::to_json(writer.finish());
+  cp::write_part(fs, target, rank, writer.finish());
 }
 
 /// What is saved is the newest: a folder means its newest checkpoint, and those with the lowest steps are pruned first.
@@ -150,10 +172,14 @@ SavedCheckpoint save_checkpoint(const fs::path& folder, std::int64_t step, const
     Failure failure = failure_of([&] {
       require<ConfigError>(step >= 0, "save_checkpoint: step ", step, ": must be at least 0");
       if (options.optimizer) {
-        optimizer_name(*options.optimizer);
         check_optimizer_of(module, *options.optimizer);
+        require<ConfigError>(module.is_replicated || optimizer_name(*options.optimizer) != kOtherOptimizer,
+                             "save_checkpoint: the states of this optimizer are not known by name, so those of shards ",
+                             "cannot be saved\n  fix: Adam, AdamW, SGD, Adagrad or RMSprop; or save without it");
       }
-      slices = slices_of_rank(module, options.optimizer, group);
+      require<ConfigError>(!options.scheduler || options.optimizer,
+                           "save_checkpoint: a scheduler without its optimizer\n  fix: give both");
+      slices = slices_of_rank(module, options, group);
       if (group.rank() != 0) return;
       target.id = hex_digits(random_bytes(16));
       const int made = fs.make_folder(folder);
@@ -165,9 +191,8 @@ SavedCheckpoint save_checkpoint(const fs::path& folder, std::int64_t step, const
     });
     target.id = agree_on(group, module.device, failure, target.id)[0];
 
-    std::string shard;
-    failure = failure_of([&] { shard = write_rank_file(fs, slices, target, group.rank()); });
-    const std::vector<std::string> shards = agree_on(group, module.device, failure, shard);
+    failure = failure_of([&] { write_rank_file(fs, slices, target, group.rank()); });
+    agree_on(group, module.device, failure);
 
     std::string warning;
     failure = failure_of([&] {
@@ -177,10 +202,13 @@ SavedCheckpoint save_checkpoint(const fs::path& folder, std::int64_t step, const
                             .time = utc_text(std::chrono::system_clock::now()),
                             .layout = {{"world", group.size()}}};
       if (options.optimizer) manifest.config[kOptimizerKey] = optimizer_name(*options.optimizer);
+      if (options.scheduler) {
+        manifest.config[kRatesKey] = rates_text(*options.optimizer);
+        manifest.config[kSchedulerKey] = std::to_string(steps_of(*options.scheduler));
+      }
+      for (const auto& [name, value] : options.fields) manifest.config[kFieldPrefix + name] = value;
       manifest.training.step = step;
-      std::vector<cp::Manifest> parts;
-      for (const std::string& json : shards) parts.push_back(cp::parse_shard(json, "a shard"));
-      cp::merge_shards(manifest, parts);
+      cp::collect_parts(manifest, target, group.size());
       lock->check();
       cp::commit(fs, target, std::move(manifest), {});
       group.recorder().checkpoint_committed();
@@ -201,15 +229,24 @@ std::int64_t load_checkpoint(const fs::path& path, const CheckpointedModule& wha
   Group& group = what.group();
   const PatientCalls patient(group);
   const ModuleParts module = parts_of(what);
-  fs::path chosen;
-  // One rank chooses: another one might see a newer checkpoint.
+  // One rank chooses and opens all. The others get the manifest from it, and open only what they read.
+  OpenedCheckpoint opened;
+  std::string manifest;
   Failure failure = failure_of([&] {
     if (options.optimizer) check_optimizer_of(module, *options.optimizer);
-    if (group.rank() == 0) chosen = chosen_checkpoint(path);
+    require<ConfigError>(!options.scheduler || options.optimizer,
+                         "load_checkpoint: a scheduler without its optimizer\n  fix: give both");
+    if (group.rank() != 0) return;
+    opened = open_newest(path);
+    if (group.size() > 1) manifest = to_json(opened.reader->manifest());
   });
-  chosen = agree_on(group, module.device, failure, chosen.string())[0];
+  const fs::path chosen = agree_on(group, module.device, failure, opened.path.string())[0];
+  if (group.size() > 1) manifest = broadcast_text(group, module.device, manifest);
   std::unique_ptr<ModuleLoad> load;
-  failure = failure_of([&] { load = std::make_unique<ModuleLoad>(chosen, module, options.optimizer); });
+  failure = failure_of([&] {
+    if (!opened.reader) opened.reader = open_for_rank(chosen, manifest, module, options, group.rank());
+    load = std::make_unique<ModuleLoad>(std::move(opened.reader), module, options, group.rank(), group.size());
+  });
   agree_on(group, module.device, failure);
   load->apply();
   return load->step();

@@ -3,10 +3,12 @@
 // part, the checkpoint appears at once, and it loads on any number of ranks and with any sharding.
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 
 #include <torch/nn/pimpl.h>
 #include <torch/optim/optimizer.h>
+#include <torch/optim/schedulers/lr_scheduler.h>
 
 #include "trireme/files/fs.hpp"
 #include "trireme/module/fully_shard.hpp"
@@ -34,9 +36,14 @@ class CheckpointedModule {
 };
 
 struct SaveCheckpointOptions {
-  torch::optim::Optimizer* optimizer = nullptr;  // its states too: Adam, AdamW or SGD
-  std::int64_t keep = 0;                         // the newest checkpoints that are kept, at least two; 0: all
-  files::Fs* fs = nullptr;                       // null: the operating system's
+  /// Its states too: of Adam, AdamW, SGD, Adagrad or RMSprop for any number of ranks and any sharding; of others what
+  /// their save() writes, which needs a module that every rank has whole.
+  torch::optim::Optimizer* optimizer = nullptr;
+  torch::optim::LRScheduler* scheduler = nullptr;  // its steps, and the learning rates; needs the optimizer
+  bool random = false;                             // the states of libtorch's generators, of each rank
+  std::map<std::string, std::string> fields = {};  // whatever else the program needs to go on: UTF-8
+  std::int64_t keep = 0;                           // the newest checkpoints that are kept, at least two; 0: all
+  files::Fs* fs = nullptr;                         // null: the operating system's
 };
 
 struct SavedCheckpoint {
@@ -46,21 +53,27 @@ struct SavedCheckpoint {
 
 /// Saves parameters, buffers (those of rank 0) and optimizer states as FOLDER/step-N, each element once. Collective
 /// over the group. When it returns, no crash can undo it. If it throws, on all ranks, no checkpoint has changed and
-/// nothing is left of this one; only after a CommError, when ranks were lost, it may be complete. Learning rates and
-/// other options of the optimizer are not stored.
+/// nothing is left of this one; only after a CommError, when ranks were lost, it may be complete. Options of the
+/// optimizer are not stored, except for the learning rates with a scheduler.
 ///
 ///   save_checkpoint("checkpoints", step, {net, group}, {.optimizer = &optimizer});
 ///   save_checkpoint("checkpoints", step, model, {.optimizer = &optimizer});      // of fully_shard()
 ///
 /// Steps only go up in a folder: to go on from an older checkpoint, save to another folder, or remove the newer ones
 /// first. CheckpointError: what could not be written; a complete checkpoint of this step or of a later one is there.
-/// ConfigError: another process writes to the folder; the optimizer is another one, or has tensors that are not the
-/// module's; the module has tensor-parallel layers.
+/// ConfigError: another process writes to the folder; the optimizer has tensors that are not the module's, or states
+/// that cannot be cut; the module has tensor-parallel layers.
 SavedCheckpoint save_checkpoint(const std::filesystem::path& folder, std::int64_t step, const CheckpointedModule& what,
                                 const SaveCheckpointOptions& options = {});
 
 struct LoadCheckpointOptions {
   torch::optim::Optimizer* optimizer = nullptr;  // its states too, of the parameters that it updates
+  /// Its steps, and the learning rates of the optimizer, which it needs: a scheduler whose rates follow from both, as
+  /// torch::optim::StepLR and what derives from LRScheduler in the same way.
+  torch::optim::LRScheduler* scheduler = nullptr;
+  /// Libtorch's generators, if the checkpoint was saved by as many ranks; else they stay as they are.
+  bool random = false;
+  std::map<std::string, std::string>* fields = nullptr;  // gets those that were saved
 };
 
 /// Loads a checkpoint, or the newest complete one of a folder, and returns its step. Collective. Tensors keep their own

@@ -10,9 +10,12 @@
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
+#include <torch/optim/lbfgs.h>
 #include <torch/optim/rmsprop.h>
+#include <torch/optim/schedulers/step_lr.h>
 #include <torch/optim/sgd.h>
 
 #include "trireme/base/error.hpp"
@@ -68,7 +71,11 @@ OwnOptimizer make_saved_optimizer(const std::string& name, std::vector<at::Tenso
   namespace optim = torch::optim;
   if (name == "AdamW") return std::make_unique<optim::AdamW>(std::move(tensors), optim::AdamWOptions(0.05));
   if (name == "Adam") return std::make_unique<optim::Adam>(std::move(tensors), optim::AdamOptions(0.05).amsgrad(true));
-  if (name == "RMSprop") return std::make_unique<optim::RMSprop>(std::move(tensors));
+  if (name == "RMSprop")
+    return std::make_unique<optim::RMSprop>(std::move(tensors),
+                                            optim::RMSpropOptions(0.01).momentum(0.9).centered(true));
+  if (name == "Adagrad") return std::make_unique<optim::Adagrad>(std::move(tensors), optim::AdagradOptions(0.05));
+  if (name == "LBFGS") return std::make_unique<optim::LBFGS>(std::move(tensors), optim::LBFGSOptions(0.1).max_iter(3));
   return std::make_unique<optim::SGD>(std::move(tensors), optim::SGDOptions(0.1).momentum(name == "SGD" ? 0.9 : 0));
 }
 
@@ -152,7 +159,7 @@ constexpr int kBefore = 3, kAfter = 3;
 
 /// Three steps, a checkpoint, and three more with any other form and number of ranks: as one rank without a checkpoint.
 TEST(ModuleCheckpoint, LoadsOnAnyLayout) {
-  for (const std::string optimizer : {"AdamW", "Adam", "SGD", "SGD without momentum"}) {
+  for (const std::string optimizer : {"AdamW", "Adam", "SGD", "SGD without momentum", "Adagrad", "RMSprop"}) {
     std::vector<NamedTensor> in_the_middle, at_the_end;
     run_ranks(1, [&](Group& group) {
       SavedTraining one(group, SavedForm::data_parallel, optimizer);
@@ -256,8 +263,10 @@ TEST(ModuleCheckpoint, RefusesWhatItCannotSave) {
     return message_of<ConfigError>([&] { save_checkpoint(folder / "c", 1, what, {.optimizer = optimizer}); });
   };
   EXPECT_THAT(told(net.what(), other.own.get()), HasSubstr("which is not the module's\n  fix: "));
-  SavedTraining rms(group, SavedForm::data_parallel, "RMSprop");
-  EXPECT_THAT(told(rms.what(), rms.own.get()), HasSubstr("not torch's Adam, AdamW or SGD"));
+  run_ranks(2, [&](Group& two) {
+    SavedTraining lbfgs(two, SavedForm::full_shard, "LBFGS");
+    EXPECT_THAT(told(lbfgs.what(), lbfgs.own.get()), HasSubstr("states of this optimizer are not known by name"));
+  });
   EXPECT_FALSE(std::filesystem::exists(folder / "c"));
   EXPECT_THAT(message_of<ConfigError>([&] { save_checkpoint(folder / "c", -1, net.what()); }), HasSubstr("step -1"));
   std::filesystem::create_directory(folder / "locked");
@@ -425,6 +434,85 @@ TEST(ModuleCheckpoint, ParametersThatAreFrozenNow) {
   EXPECT_EQ(rest.state().size(), all.size() - 1);
   EXPECT_EQ(rest.state().count(all[0].unsafeGetTensorImpl()), 0U);
   expect_same_tensors(second.state(), first.state(), 0);
+}
+
+/// What a program needs to go on besides tensors: the scheduler, the learning rates, generators, and fields of its own.
+TEST(ModuleCheckpoint, SchedulerGeneratorsAndFields) {
+  const TempFolder folder(memory_folder());
+  SelfGroup group;
+  const auto train = [&](SavedTraining& net, torch::optim::StepLR& scheduler, int from, int to) {
+    for (int step = from; step < to; ++step) {
+      net.step(step);
+      scheduler.step();
+    }
+  };
+  SavedTraining whole(group, SavedForm::full_shard, "AdamW");
+  torch::optim::StepLR whole_schedule(*whole.own, 2, 0.5);
+  train(whole, whole_schedule, 0, 3);
+  at::manual_seed(7);
+  at::rand({3});
+  const std::map<std::string, std::string> fields{{"epoch", "3"}, {"best", "0.25 \"quoted\"\n\u00e9"}};
+  save_checkpoint(folder / "c", 3, whole.what(),
+                  {.optimizer = whole.own.get(), .scheduler = &whole_schedule, .random = true, .fields = fields});
+  const at::Tensor numbers = at::rand({3});
+  train(whole, whole_schedule, 3, 6);
+
+  SavedTraining again(group, SavedForm::data_parallel, "AdamW", 9);
+  torch::optim::StepLR schedule(*again.own, 2, 0.5);
+  std::map<std::string, std::string> found{{"old", "1"}};
+  at::manual_seed(99);
+  EXPECT_EQ(load_checkpoint(folder / "c", again.what(),
+                            {.optimizer = again.own.get(), .scheduler = &schedule, .random = true, .fields = &found}),
+            3);
+  EXPECT_EQ(found, fields);
+  EXPECT_TRUE(at::rand({3}).equal(numbers));
+  train(again, schedule, 3, 6);
+  EXPECT_EQ(again.own->param_groups()[0].options().get_lr(), whole.own->param_groups()[0].options().get_lr());
+  expect_same_tensors(again.state(), whole.state(), 1e-12);
+
+  // On another number of ranks the generators stay as they are; without a scheduler in the checkpoint there is none.
+  run_ranks(2, [&](Group& two) {
+    SavedTraining wider(two, SavedForm::full_shard, "AdamW", 9);
+    load_checkpoint(folder / "c", wider.what(), {.random = true});
+  });
+  EXPECT_FALSE(at::rand({3}).equal(numbers));
+  save_checkpoint(folder / "d", 1, again.what(), {.optimizer = again.own.get()});
+  EXPECT_THAT(message_of<CheckpointError>([&] {
+                load_checkpoint(folder / "d", again.what(), {.optimizer = again.own.get(), .scheduler = &schedule});
+              }),
+              HasSubstr("was saved without a scheduler"));
+  EXPECT_THAT(
+      message_of<ConfigError>([&] { save_checkpoint(folder / "d", 2, again.what(), {.scheduler = &schedule}); }),
+      HasSubstr("a scheduler without its optimizer"));
+}
+
+/// An optimizer whose states are its own matter.
+TEST(ModuleCheckpoint, AnyOptimizerOfAWholeModule) {
+  const TempFolder folder(memory_folder());
+  run_ranks(2, [&](Group& group) {
+    const auto train = [&](SavedTraining& net, int step) {
+      net.own->step([&] {
+        const at::Tensor x = (at::arange(40, at::kDouble) * 0.37 + step).sin().view({8, 5});
+        net.own->zero_grad();
+        const at::Tensor loss = (net.net->forward(x) - x.narrow(1, 0, 3).cos()).square().mean();
+        loss.backward();
+        return loss.detach();
+      });
+    };
+    SavedTraining whole(group, SavedForm::data_parallel, "LBFGS"), again(group, SavedForm::data_parallel, "LBFGS", 9);
+    train(whole, 0);
+    save_checkpoint(folder / "c", 1, whole.what(), {.optimizer = whole.own.get()});
+    load_checkpoint(folder / "c", again.what(), {.optimizer = again.own.get()});
+    for (int step = 1; step < 3; ++step) {
+      train(whole, step);
+      train(again, step);
+    }
+    expect_same_tensors(again.state(), whole.state(), 1e-12);
+    SavedTraining sgd(group, SavedForm::data_parallel, "SGD");
+    EXPECT_THAT(
+        message_of<CheckpointError>([&] { load_checkpoint(folder / "c", sgd.what(), {.optimizer = sgd.own.get()}); }),
+        HasSubstr("its optimizer states are of other, the optimizer is SGD"));
+  });
 }
 
 TEST(ModuleCheckpoint, AModuleOfBuffersOnly) {

@@ -1,8 +1,12 @@
 #include "trireme/module/module_load.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <set>
+#include <sstream>
+#include <utility>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -12,8 +16,10 @@
 #include "trireme/checkpoint/commit.hpp"
 #include "trireme/checkpoint/model_source.hpp"
 #include "trireme/checkpoint/reader.hpp"
+#include "trireme/comm/random_state.hpp"
 #include "trireme/layout/flat_boxes.hpp"
 #include "trireme/module/optimizer_states.hpp"
+#include "trireme/module/scheduler_state.hpp"
 
 namespace trireme {
 namespace {
@@ -24,30 +30,58 @@ using files::SafetensorsDtype;
 
 }  // namespace
 
-fs::path chosen_checkpoint(const fs::path& path) {
+OpenedCheckpoint open_newest(const fs::path& path) {
   std::error_code error;
   require<CheckpointError>(fs::is_directory(path, error), path.string(), ": there is no such folder");
   const std::vector<cp::FoundCheckpoint> found = cp::checkpoints_in(path);
-  if (found.empty()) return path;  // a checkpoint, or the Reader tells why it is none
+  // A checkpoint, or the Reader tells why it is none.
+  if (found.empty()) return {path, std::make_unique<cp::Reader>(path)};
   std::string why;
   for (const cp::FoundCheckpoint& checkpoint : found) {
-    const std::string fault = cp::why_not_valid(checkpoint.path);
-    if (fault.empty()) return checkpoint.path;
-    why += "\n  " + fault;
+    try {
+      return {checkpoint.path, std::make_unique<cp::Reader>(checkpoint.path)};
+    } catch (const CheckpointError& e) {
+      why += text("\n  ", e.what());
+    } catch (const SecurityError& e) {  // a symlink, perhaps: the checkpoint before it may be good
+      why += text("\n  ", e.what());
+    }
   }
   throw CheckpointError(text(path.string(), ": none of its checkpoints is complete", why));
 }
 
+std::unique_ptr<cp::Reader> open_for_rank(const fs::path& path, const std::string& manifest, const ModuleParts& module,
+                                          const LoadCheckpointOptions& options, int rank) {
+  std::set<std::string> parameters, buffers;
+  for (const KeptTensor& kept : module.kept)
+    for (const KeptTensor::Part& part : kept.parts) parameters.insert(part.name);
+  for (const NamedTensor& buffer : module.buffers) buffers.insert(buffer.name);
+  const auto is_wanted = [&](const std::string& name, const std::string& kind) {
+    if (kind == cp::kRandom) return options.random && name == random_name(rank);
+    if (kind == kBufferKind) return buffers.contains(name);
+    if (kind == kArchiveKind) return options.optimizer != nullptr;
+    return parameters.contains(name) && (kind == cp::kWeight || options.optimizer != nullptr);
+  };
+  return std::make_unique<cp::Reader>(path, cp::parse_manifest(manifest, path.string()), is_wanted);
+}
+
 class ModuleLoad::Core {
  public:
-  Core(const fs::path& path, const ModuleParts& module, torch::optim::Optimizer* optimizer)
-      : reader_(path), module_(module), optimizer_(optimizer) {
+  Core(std::unique_ptr<cp::Reader> reader, const ModuleParts& module, const LoadCheckpointOptions& options, int rank,
+       int ranks)
+      : reader_(std::move(reader)), module_(module), options_(options), optimizer_(options.optimizer) {
     check_names();
     if (optimizer_) check_states();
+    if (options.scheduler) check_scheduler();
     read();
+    const auto world = reader_->manifest().layout.find("world");
+    if (const auto* random = stored(random_name(rank), cp::kRandom);
+        options.random && random && world != reader_->manifest().layout.end() && world->second == ranks) {
+      const at::Tensor bytes = read_bytes(*random);
+      random_ = random_state_from_bytes({bytes.data_ptr<std::uint8_t>(), bytes.nbytes()});
+    }
   }
 
-  std::int64_t step() const { return reader_.manifest().training.step; }
+  std::int64_t step() const { return reader_->manifest().training.step; }
 
   void apply() {
     const at::NoGradGuard no_grad;
@@ -62,11 +96,46 @@ class ModuleLoad::Core {
           }
         set_state(*optimizer_, tensor, state);
       }
+    if (!archive_.empty()) load_archive(*optimizer_, archive_);
+    if (options_.scheduler) {
+      set_rates(*optimizer_, config(kRatesKey));
+      set_steps(*options_.scheduler, static_cast<unsigned>(std::stoul(config(kSchedulerKey))));
+    }
+    if (random_) {
+      RandomSource source = RandomSource::of_process(0, module_.device);
+      set_random_state(source, fitted_to(source, *random_, 0));
+    }
+    if (options_.fields) {
+      options_.fields->clear();
+      const std::string prefix = kFieldPrefix;
+      for (const auto& [name, value] : reader_->manifest().config)
+        if (name.starts_with(prefix)) options_.fields->emplace(name.substr(prefix.size()), value);
+    }
   }
 
  private:
   const cp::StoredTensor* stored(const std::string& name, const std::string& kind) const {
-    return cp::find(reader_.manifest(), name, kind);
+    return cp::find(reader_->manifest(), name, kind);
+  }
+  /// "": the checkpoint does not say.
+  std::string config(const std::string& key) const {
+    const auto found = reader_->manifest().config.find(key);
+    return found == reader_->manifest().config.end() ? "" : found->second;
+  }
+  at::Tensor read_bytes(const cp::StoredTensor& tensor) const {
+    const at::Tensor out = at::empty({numel(tensor.shape)}, at::kByte);
+    read_into(tensor, tensor.shape, {0, out.numel()}, out, 0);
+    return out;
+  }
+
+  void check_scheduler() const {
+    std::istringstream rates(config(kRatesKey));
+    const auto saved = std::distance(std::istream_iterator<std::string>(rates), {});
+    require<CheckpointError>(saved > 0, reader_->shown(),
+                             ": was saved without a scheduler\n  fix: load it without one");
+    require<CheckpointError>(saved == std::ssize(optimizer_->param_groups()), reader_->shown(), ": has ", saved,
+                             " learning rates, the optimizer has ", optimizer_->param_groups().size(),
+                             " groups\n  fix: the same groups, or load it without the scheduler");
   }
 
   void check_names() const {
@@ -82,23 +151,23 @@ class ModuleLoad::Core {
         wrong.push_back(text(key.first, " (", key.second, ") has shape ", tuple_text(tensor->shape),
                              " in the checkpoint, ", tuple_text(shape), " in the module"));
     }
-    for (const cp::StoredTensor& tensor : reader_.manifest().tensors)
+    for (const cp::StoredTensor& tensor : reader_->manifest().tensors)
       if ((tensor.kind == cp::kWeight || tensor.kind == kBufferKind) && !wanted.contains({tensor.name, tensor.kind}))
         wrong.push_back(text(tensor.name, " (", tensor.kind, ") of the checkpoint has no place in the module"));
-    cp::require_fit(reader_.shown(), wrong, "the module that the checkpoint was made with");
+    cp::require_fit(reader_->shown(), wrong, "the module that the checkpoint was made with");
   }
 
   void check_states() const {
-    const auto saved = reader_.manifest().config.find(kOptimizerKey);
-    require<CheckpointError>(saved != reader_.manifest().config.end(), reader_.shown(), ": holds no optimizer states",
+    const auto saved = reader_->manifest().config.find(kOptimizerKey);
+    require<CheckpointError>(saved != reader_->manifest().config.end(), reader_->shown(), ": holds no optimizer states",
                              "\n  fix: load it without an optimizer");
     const std::string own = optimizer_name(*optimizer_);
-    require<CheckpointError>(saved->second == own, reader_.shown(), ": its optimizer states are of ", saved->second,
+    require<CheckpointError>(saved->second == own, reader_->shown(), ": its optimizer states are of ", saved->second,
                              ", the optimizer is ", own, "\n  fix: the same optimizer, or load it without one");
     std::vector<std::string> wrong;
     const std::vector<std::string> known = all_state_names(*optimizer_);
-    for (const cp::StoredTensor& tensor : reader_.manifest().tensors) {
-      if (tensor.kind == cp::kWeight || tensor.kind == kBufferKind || tensor.kind == kStepKind) continue;
+    for (const cp::StoredTensor& tensor : reader_->manifest().tensors) {
+      if (!is_state(tensor.kind)) continue;
       if (std::ranges::find(known, tensor.kind) == known.end())
         wrong.push_back(text(tensor.name, " (", tensor.kind, "): the optimizer has no such state"));
     }
@@ -106,7 +175,7 @@ class ModuleLoad::Core {
     for (const KeptTensor& kept : module_.kept)
       if (const auto names = state_names(*optimizer_, kept.tensor))
         for (const KeptTensor::Part& part : kept.parts) check_states_of(part.name, *names, known, wrong);
-    cp::require_fit(reader_.shown(), wrong, "the options that the optimizer had: amsgrad, momentum");
+    cp::require_fit(reader_->shown(), wrong, "the options that the optimizer had: amsgrad, momentum");
   }
 
   /// All states of a parameter, or none: it was not updated yet.
@@ -126,17 +195,22 @@ class ModuleLoad::Core {
   /// Elements `range` of a tensor, into a flat tensor from `offset` on.
   void read_into(const cp::StoredTensor& tensor, const Shape& shape, Range range, const at::Tensor& flat,
                  std::int64_t offset) const {
-    const at::ScalarType dtype = dtype_in_memory(reader_.shown(), tensor);
+    const at::ScalarType dtype =
+        dtype_in_memory(reader_->shown(), text(tensor.name, " (", tensor.kind, ")"), tensor.dtype);
     for (const Box& box : boxes_of_range(shape, range)) {
       const auto count = static_cast<std::int64_t>(cp::bytes_of_box(box, SafetensorsDtype::U8));
       const at::Tensor values = at::empty({count}, dtype);
-      reader_.read(tensor, box, {static_cast<std::byte*>(values.mutable_data_ptr()), values.nbytes()});
+      reader_->read(tensor, box, {static_cast<std::byte*>(values.mutable_data_ptr()), values.nbytes()});
       flat.narrow(0, offset, count).copy_(values);
       offset += count;
     }
   }
 
   void read() {
+    if (optimizer_ && optimizer_name(*optimizer_) == kOtherOptimizer) {
+      const at::Tensor bytes = read_bytes(*stored("optimizer", kArchiveKind));
+      archive_.assign(static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes());
+    }
     for (const NamedTensor& buffer : module_.buffers) {
       const at::Tensor flat = at::empty({buffer.value.numel()}, buffer.value.scalar_type());
       if (flat.numel() > 0)
@@ -174,7 +248,7 @@ class ModuleLoad::Core {
       const at::Tensor step = at::zeros({1}, at::kLong);
       read_into(*tensor, {1}, {0, 1}, step, 0);
       const auto steps = step.item<std::int64_t>();
-      require<CheckpointError>(!state.step || *state.step == steps, reader_.shown(), ": ", first, " had ",
+      require<CheckpointError>(!state.step || *state.step == steps, reader_->shown(), ": ", first, " had ",
                                state.step.value_or(0), " updates and ", part.name, " ", steps,
                                ": a unit that holds both has one number",
                                "\n  fix: load it into a module that is not sharded, or sharded by units without both");
@@ -184,15 +258,19 @@ class ModuleLoad::Core {
     return state;
   }
 
-  const cp::Reader reader_;
+  const std::unique_ptr<const cp::Reader> reader_;
   const ModuleParts& module_;
+  const LoadCheckpointOptions options_;
   torch::optim::Optimizer* const optimizer_;
+  std::string archive_{};  // of an optimizer whose states have no names
+  std::optional<RandomState> random_{};
   std::vector<std::pair<at::Tensor, at::Tensor>> values_{};                  // a tensor and its new elements
   std::vector<std::pair<at::Tensor, std::optional<TensorState>>> states_{};  // flat
 };
 
-ModuleLoad::ModuleLoad(const fs::path& path, const ModuleParts& module, torch::optim::Optimizer* optimizer)
-    : core_(std::make_unique<Core>(path, module, optimizer)) {}
+ModuleLoad::ModuleLoad(std::unique_ptr<cp::Reader> reader, const ModuleParts& module,
+                       const LoadCheckpointOptions& options, int rank, int ranks)
+    : core_(std::make_unique<Core>(std::move(reader), module, options, rank, ranks)) {}
 ModuleLoad::~ModuleLoad() = default;
 std::int64_t ModuleLoad::step() const { return core_->step(); }
 void ModuleLoad::apply() { core_->apply(); }

@@ -11,11 +11,12 @@ namespace {
 
 using files::SafetensorsDtype;
 
-constexpr std::array<std::pair<at::ScalarType, SafetensorsDtype>, 9> kStoredDtypes{
+constexpr std::array<std::pair<at::ScalarType, SafetensorsDtype>, 10> kStoredDtypes{
     {{at::kDouble, SafetensorsDtype::F64},
      {at::kFloat, SafetensorsDtype::F32},
      {at::kHalf, SafetensorsDtype::F16},
      {at::kBFloat16, SafetensorsDtype::BF16},
+     {at::kComplexFloat, SafetensorsDtype::C64},
      {at::kLong, SafetensorsDtype::I64},
      {at::kInt, SafetensorsDtype::I32},
      {at::kShort, SafetensorsDtype::I16},
@@ -39,11 +40,17 @@ SafetensorsDtype stored_dtype(const std::string& name, at::ScalarType dtype) {
   return found->second;
 }
 
-at::ScalarType dtype_in_memory(const std::string& shown, const checkpoint::StoredTensor& tensor) {
-  const auto found = std::ranges::find(kStoredDtypes, tensor.dtype, [](const auto& pair) { return pair.second; });
-  require<CheckpointError>(found != kStoredDtypes.end(), shown, ": ", tensor.name, " (", tensor.kind, ") is ",
-                           files::name(tensor.dtype), ", which a module cannot have");
+at::ScalarType dtype_in_memory(const std::string& shown, const std::string& name, SafetensorsDtype dtype) {
+  const auto found = std::ranges::find(kStoredDtypes, dtype, [](const auto& pair) { return pair.second; });
+  require<CheckpointError>(found != kStoredDtypes.end(), shown, ": ", name, " is ", files::name(dtype),
+                           ", which a module cannot have");
   return found->first;
+}
+
+bool is_state(const std::string& kind) {
+  for (const char* other : {checkpoint::kWeight, kBufferKind, kStepKind, kArchiveKind, checkpoint::kRandom})
+    if (kind == other) return false;
+  return true;
 }
 
 ModuleParts parts_of(const CheckpointedModule& what) {
@@ -52,7 +59,8 @@ ModuleParts parts_of(const CheckpointedModule& what) {
     check_not_cut(sharded->base_module());
     out.kept = sharded->kept();
     out.buffers = sharded->buffers();
-    out.parameters = sharded->parameter_sizes();
+    for (const ShardedModule::WholeParameter& parameter : sharded->whole_parameters())
+      out.parameters.emplace_back(parameter.name, parameter.sizes);
     out.is_replicated = sharded->is_replicated();
   } else {
     check_not_cut(*what.module());
@@ -67,6 +75,8 @@ ModuleParts parts_of(const CheckpointedModule& what) {
     out.device = out.kept[0].tensor.device();
   else if (!out.buffers.empty())
     out.device = out.buffers[0].value.device();
+  // What ranks tell each other must be where the group takes it.
+  out.device = what.group().only_device().value_or(out.device);
   return out;
 }
 

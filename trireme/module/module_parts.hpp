@@ -12,22 +12,31 @@
 namespace trireme {
 
 // Kinds of stored tensors, besides checkpoint::kWeight and the names of optimizer states.
-inline constexpr const char* kBufferKind = "buffer";
+inline constexpr const char* kBufferKind = checkpoint::kBuffer;
 inline constexpr const char* kStepKind = "step";  // the updates of a parameter that the optimizer has counted
-/// Of Manifest::config: the name of the optimizer.
+inline constexpr const char* kArchiveKind = checkpoint::kArchive;
+// Of Manifest::config: the name of the optimizer, its learning rates, the steps of a scheduler, fields of the user.
 inline constexpr const char* kOptimizerKey = "optimizer";
+inline constexpr const char* kRatesKey = "learning_rates";
+inline constexpr const char* kSchedulerKey = "scheduler_steps";
+inline constexpr const char* kFieldPrefix = "field.";
+
+/// The name of the generators of a rank, of kind checkpoint::kRandom.
+inline std::string random_name(int rank) { return "rank-" + std::to_string(rank); }
+/// Whether a kind is of the states of an optimizer, by name.
+bool is_state(const std::string& kind);
 
 /// ConfigError for a dtype that checkpoints do not hold.
 files::SafetensorsDtype stored_dtype(const std::string& name, at::ScalarType dtype);
-/// CheckpointError for one that a module cannot have. `shown`: the checkpoint, for the message.
-at::ScalarType dtype_in_memory(const std::string& shown, const checkpoint::StoredTensor& tensor);
+/// CheckpointError for one that a module cannot have. `shown`: the checkpoint, `name`: the tensor, for the message.
+at::ScalarType dtype_in_memory(const std::string& shown, const std::string& name, files::SafetensorsDtype dtype);
 
 struct ModuleParts {
   std::vector<KeptTensor> kept;
   std::vector<NamedTensor> buffers;
   std::vector<std::pair<std::string, Shape>> parameters;  // all of them, also those of which nothing is here
   bool is_replicated = true;
-  at::Device device = at::kCPU;  // of the first parameter, or else of the first buffer
+  at::Device device = at::kCPU;  // of the first parameter, or else of the first buffer; with NCCL that of the group
 };
 
 /// ConfigError for a module with tensor-parallel layers, sharded or not.

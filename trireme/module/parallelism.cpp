@@ -37,7 +37,7 @@ std::string str(const Parallelism& parallel) {
   const std::string on = text(" on ", count, count == 1 ? " device" : " devices");
   if (parallel.p_type == ParallelismType::PIPELINE) return "pipeline" + on;
   static constexpr const char* kNames[] = {"no_shard", "shard_grad_op", "full_shard"};
-  return text("FSDP (", kNames[static_cast<int>(parallel.config_fsdp.sharding_strategy)], ")", on);
+  return text("FSDP (", kNames[static_cast<int>(parallel.config_fsdp.sharding)], ")", on);
 }
 
 }  // namespace trireme

@@ -13,8 +13,8 @@ namespace trireme {
 enum class ParallelismType { PIPELINE, FSDP };
 
 struct FsdpConfig {
-  Sharding sharding_strategy = Sharding::full_shard;
-  /// None: the whole module is one unit, which is gathered as a whole.
+  Sharding sharding = Sharding::full_shard;
+  /// None: wrap_never(), unlike fully_shard(): the whole module is one unit, which is gathered as a whole.
   std::optional<WrapPolicy> wrap_policy = std::nullopt;
   MixedPrecision mixed_precision = {};
   BackwardPrefetch backward_prefetch = BackwardPrefetch::pre;

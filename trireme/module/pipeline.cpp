@@ -176,6 +176,13 @@ class Pipeline::Core {
     return broadcast_from(loss_rank_, here, group_, device_).toTensor().to(device_);
   }
 
+  double clip_grad_norm(double max_norm) const {
+    std::vector<at::Tensor> gradients;
+    for (const NamedTensor& parameter : distinct_parameters(module_))
+      if (parameter.value.grad().defined()) gradients.push_back(parameter.value.grad());
+    return clip_gradients(gradients, max_norm, device_, &group_);
+  }
+
   std::vector<NamedTensor> state() const {
     std::vector<NamedTensor> out;
     for (std::size_t stage = 0; stage < owner_.size(); ++stage) {
@@ -270,6 +277,7 @@ at::Tensor Pipeline::step(const Tensors& x, const at::Tensor& target, const Loss
   return core_->step(x, target, loss);
 }
 at::Tensor Pipeline::forward(const Tensors& x) { return core_->forward(x); }
+double Pipeline::clip_grad_norm(double max_norm) { return core_->clip_grad_norm(max_norm); }
 std::vector<at::Tensor> Pipeline::parameters() const {
   std::vector<at::Tensor> out;
   for (const NamedTensor& parameter : distinct_parameters(core_->module_)) out.push_back(parameter.value);

@@ -95,6 +95,10 @@ class Pipeline {
   /// What the last stage returns, on every rank of the pipeline. Without gradients.
   at::Tensor forward(const Tensors& x);
 
+  /// The norm of the gradients of all stages, which are scaled if it exceeds max_norm: torch's clip_grad_norm_ sees the
+  /// stages of this rank only. Collective.
+  double clip_grad_norm(double max_norm);
+
   /// Of the stages of this rank.
   std::vector<at::Tensor> parameters() const;
   torch::nn::Module& module() const;

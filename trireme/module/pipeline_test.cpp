@@ -171,6 +171,22 @@ TEST(Pipeline, ChildrenOfASequential) {
   });
 }
 
+TEST(Pipeline, ClipsTheNormOfAllStages) {
+  double wanted = 0;
+  for (const int pp : {1, 2, 4})
+    run_ranks(pp, [&](World& world) {
+      at::manual_seed(3);
+      Mesh mesh(Grid::dense({.pp = pp}), world);
+      Pipeline pipe(mesh, at::kCPU, kFour);
+      pipe.step({samples_of(0)}, targets_of(0), mean_square);
+      const double norm = pipe.clip_grad_norm(0.01);
+      if (pp == 1) wanted = norm;
+      EXPECT_NEAR(norm / wanted, 1, 1e-12);
+      EXPECT_GT(norm, 0.02);
+      EXPECT_NEAR(pipe.clip_grad_norm(1) / 0.01, 1, 1e-12);
+    });
+}
+
 /// Samples of other sizes from step to step.
 TEST(Pipeline, OtherShapes) {
   run_ranks(2, [](World& world) {

@@ -8,14 +8,17 @@ namespace trireme {
 
 ShardedLoader::ShardedLoader(std::shared_ptr<const Dataset> dataset, const Group& group, const ShardOptions& options)
     : dataset_(std::move(dataset)),
+      reading_(std::make_shared<std::mutex>()),
       rank_(group.rank()),
       ranks_(group.size()),
       last_(options.last),
+      prefetch_(options.prefetch),
       order_{.samples = dataset_->size(),
              .per_step = options.batch_size,
              .shuffle = options.shuffle,
              .seed = options.seed} {
   require<ConfigError>(order_.samples > 0, "shard: the dataset has no samples");
+  require<ConfigError>(prefetch_ >= 0, "shard: prefetch ", prefetch_, ": must be a number of batches, or 0 for none");
   require<ConfigError>(options.batch_size >= ranks_, "shard: batches of ", options.batch_size, " samples over ", ranks_,
                        " ranks: must be at least one for each");
   require<ConfigError>(last_ == LastBatch::smaller || options.batch_size % ranks_ == 0, "shard: batches of ",
@@ -49,6 +52,18 @@ std::vector<std::int64_t> ShardedLoader::indices(std::int64_t epoch, std::int64_
       batch.insert(batch.end(), again.begin(), again.begin() + missing);
     }
   return part_of_step(batch, rank_, ranks_);
+}
+
+Samples ShardedLoader::batch(std::int64_t epoch, std::int64_t step) const {
+  const std::vector<std::int64_t> own = indices(epoch, step);
+  const std::lock_guard lock(*reading_);
+  return dataset_->get(own);
+}
+
+ShardedLoader::Iterator ShardedLoader::begin_at(std::int64_t epoch, std::int64_t step) const {
+  if (prefetch_ == 0 || step >= steps_) return {*this, epoch, step, nullptr};
+  const auto read = [loader = *this, epoch](std::int64_t each) { return loader.batch(epoch, each); };
+  return {*this, epoch, step, std::make_shared<ReadAhead>(read, step, steps_, prefetch_)};
 }
 
 }  // namespace trireme

@@ -2,10 +2,13 @@
 // A dataset over the ranks of a group, for a training loop of one's own: each rank gets its part of every batch.
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <utility>
 #include <vector>
 
 #include "trireme/comm/group.hpp"
 #include "trireme/module/dataset.hpp"
+#include "trireme/module/read_ahead.hpp"
 
 namespace trireme {
 
@@ -21,6 +24,9 @@ struct ShardOptions {
   bool shuffle = true;
   std::uint64_t seed = 0;
   LastBatch last = LastBatch::smaller;
+  /// Batches that a thread of epoch() reads before they are asked for; 0: each is read when it is asked for. They are
+  /// the same, unless get() of the dataset draws from libtorch's generator, which the training loop uses meanwhile.
+  std::int64_t prefetch = 2;
 };
 
 /// The samples of a batch are a function of (seed, epoch, step), whatever the number of ranks: with LastBatch::smaller
@@ -42,13 +48,14 @@ class ShardedLoader {
   std::int64_t whole_batch(std::int64_t step) const;
   /// This rank's part, contiguous in the batch, as indices of the dataset.
   std::vector<std::int64_t> indices(std::int64_t epoch, std::int64_t step) const;
-  Samples batch(std::int64_t epoch, std::int64_t step) const { return dataset_->get(indices(epoch, step)); }
+  Samples batch(std::int64_t epoch, std::int64_t step) const;
 
   class Iterator {
    public:
-    Iterator(const ShardedLoader& loader, std::int64_t epoch, std::int64_t step)
-        : loader_(&loader), epoch_(epoch), step_(step) {}
-    Samples operator*() const { return loader_->batch(epoch_, step_); }
+    /// `ahead`: the thread that reads; null: there is none.
+    Iterator(const ShardedLoader& loader, std::int64_t epoch, std::int64_t step, std::shared_ptr<ReadAhead> ahead)
+        : loader_(&loader), epoch_(epoch), step_(step), ahead_(std::move(ahead)) {}
+    Samples operator*() const { return ahead_ ? ahead_->take(step_) : loader_->batch(epoch_, step_); }
     Iterator& operator++() {
       ++step_;
       return *this;
@@ -58,23 +65,28 @@ class ShardedLoader {
    private:
     const ShardedLoader* loader_;
     std::int64_t epoch_, step_;
+    std::shared_ptr<ReadAhead> ahead_;
   };
   struct Epoch {
-    Iterator first, last;
-    Iterator begin() const { return first; }
-    Iterator end() const { return last; }
+    const ShardedLoader* loader;
+    std::int64_t number, first_step;
+    Iterator begin() const { return loader->begin_at(number, first_step); }
+    Iterator end() const { return {*loader, number, loader->steps(), nullptr}; }
   };
-  /// The batches of this rank from a step on. The loader must outlive it.
-  Epoch epoch(std::int64_t epoch, std::int64_t first_step = 0) const {
-    return {{*this, epoch, first_step}, {*this, epoch, steps_}};
-  }
+  /// The batches of this rank from a step on. The loader must outlive it. Each begin() has a thread of its own, which
+  /// ends with its iterators; an exception of get() comes with the batch that it belongs to. Calls of get() by one
+  /// loader never overlap; a dataset that another part of the program uses at the same time must allow that.
+  Epoch epoch(std::int64_t epoch, std::int64_t first_step = 0) const { return {this, epoch, first_step}; }
 
  private:
   void check_step(std::int64_t step) const;
+  Iterator begin_at(std::int64_t epoch, std::int64_t step) const;
 
   std::shared_ptr<const Dataset> dataset_;
+  std::shared_ptr<std::mutex> reading_;  // of calls of get(); shared by copies of the loader
   int rank_, ranks_;
   LastBatch last_;
+  std::int64_t prefetch_;
   EpochOrder order_;
   std::int64_t steps_;
 };

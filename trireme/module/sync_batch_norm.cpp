@@ -34,16 +34,30 @@ at::Tensor SyncBatchNormImpl::sum_over_ranks(const at::Tensor& x) const {
   return differentiable::sum_grads(differentiable::all_reduce(x, *group_), *group_);
 }
 
+namespace {
+
+/// A variance needs two values, as in torch's batch norms.
+void require_variance(double values, at::IntArrayRef sizes) {
+  require<ConfigError>(values > 1, "SyncBatchNorm: ", values, values == 1 ? " value" : " values",
+                       " per feature in training, in a batch of sizes ", sizes,
+                       " on this rank: a variance needs at least 2\n  fix: larger batches, or eval()");
+}
+
+}  // namespace
+
 at::Tensor SyncBatchNormImpl::forward(const at::Tensor& x) {
   require<ConfigError>(x.dim() >= 2 && x.size(1) == options.num_features(), "SyncBatchNorm of ", options.num_features(),
                        " features: an input of sizes ", x.sizes(), "; must be [samples, features, ...]");
   const bool from_batch = is_training() || !running_mean.defined();
+  const bool alone = !group_ || group_->size() == 1;
+  const auto own = static_cast<double>(counted_ || alone ? x.numel() / x.size(1) : 0);
+  if (from_batch && alone) require_variance(own, x.sizes());
   double momentum = options.momentum().value_or(0);
   if (is_training() && num_batches_tracked.defined()) {
     num_batches_tracked.add_(1);
     if (!options.momentum()) momentum = 1 / num_batches_tracked.item<double>();  // a plain mean over all batches
   }
-  if (!from_batch || !group_ || group_->size() == 1)
+  if (!from_batch || alone)
     return at::batch_norm(x, weight, bias, running_mean, running_var, from_batch, momentum, options.eps(),
                           at::globalContext().userEnabledCuDNN());
 
@@ -53,13 +67,14 @@ at::Tensor SyncBatchNormImpl::forward(const at::Tensor& x) {
   shape[1] = x.size(1);
   const at::ScalarType wide = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const at::Tensor in = x.to(wide);
-  const auto own = static_cast<double>(x.numel() / x.size(1));
+  const double counted = counted_ ? 1 : 0;
   const at::Tensor sums =
-      sum_over_ranks(at::cat({in.sum(dims), at::full({1}, own, in.options().requires_grad(false))}));
+      sum_over_ranks(at::cat({in.sum(dims) * counted, at::full({1}, own, in.options().requires_grad(false))}));
   const at::Tensor count = sums.narrow(0, x.size(1), 1).detach();
+  if (own <= 1) require_variance(count.item<double>(), x.sizes());  // else there is no need to wait for a GPU
   const at::Tensor mean = sums.narrow(0, 0, x.size(1)) / count;
   const at::Tensor centered = in - mean.view(shape);
-  const at::Tensor variance = sum_over_ranks(centered.square().sum(dims)) / count;
+  const at::Tensor variance = sum_over_ranks(centered.square().sum(dims) * counted) / count;
   if (is_training() && running_mean.defined()) {
     const at::NoGradGuard no_grad;
     running_mean.mul_(1 - momentum).add_(mean.detach() * momentum);
@@ -73,6 +88,11 @@ at::Tensor SyncBatchNormImpl::forward(const at::Tensor& x) {
 void set_batch_norm_group(torch::nn::Module& module, Group* group) {
   if (auto* norm = dynamic_cast<SyncBatchNormImpl*>(&module)) norm->set_group(group);
   for (const auto& child : module.children()) set_batch_norm_group(*child, group);
+}
+
+void set_batch_norm_counted(torch::nn::Module& module, bool counted) {
+  if (auto* norm = dynamic_cast<SyncBatchNormImpl*>(&module)) norm->set_counted(counted);
+  for (const auto& child : module.children()) set_batch_norm_counted(*child, counted);
 }
 
 }  // namespace trireme

@@ -19,11 +19,10 @@ WrapPolicy wrap_by_size(std::int64_t elements) {
 }
 
 WrapPolicy wrap_by_name(std::vector<std::string> patterns) {
-  return [patterns = std::move(patterns)](const UnitCandidate& candidate) {
-    return std::ranges::any_of(patterns, [&](const std::string& pattern) {
-      return ::fnmatch(pattern.c_str(), candidate.name.c_str(), 0) == 0;
-    });
-  };
+  return NamedUnits{[patterns = std::move(patterns)](const torch::nn::Module&, const std::string& name) {
+    return std::ranges::any_of(
+        patterns, [&](const std::string& pattern) { return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0; });
+  }};
 }
 
 }  // namespace trireme

@@ -18,8 +18,14 @@ struct UnitCandidate {
 /// Whether a candidate becomes a unit; if not, its parameters belong to the unit around it.
 using WrapPolicy = std::function<bool(const UnitCandidate&)>;
 
-WrapPolicy wrap_always();
-WrapPolicy wrap_never();
+/// A policy that names modules: one that names none that can be a unit is a ConfigError.
+struct NamedUnits {
+  std::function<bool(const torch::nn::Module& module, const std::string& name)> matches;
+  bool operator()(const UnitCandidate& candidate) const { return matches(candidate.module, candidate.name); }
+};
+
+WrapPolicy wrap_always();  // the default of fully_shard()
+WrapPolicy wrap_never();   // the default of fit()
 /// Candidates with at least this many elements.
 WrapPolicy wrap_by_size(std::int64_t elements);
 /// Candidates of these names; a * stands for any characters.
@@ -27,8 +33,9 @@ WrapPolicy wrap_by_name(std::vector<std::string> patterns);
 /// Candidates of these classes: wrap_by_type<torch::nn::LinearImpl, BlockImpl>().
 template <class... Impl>
 WrapPolicy wrap_by_type() {
-  return
-      [](const UnitCandidate& candidate) { return ((dynamic_cast<const Impl*>(&candidate.module) != nullptr) || ...); };
+  return NamedUnits{[](const torch::nn::Module& module, const std::string&) {
+    return ((dynamic_cast<const Impl*>(&module) != nullptr) || ...);
+  }};
 }
 
 }  // namespace trireme

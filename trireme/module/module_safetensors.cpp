@@ -1,0 +1,204 @@
+#include "trireme/module/module_safetensors.hpp"
+
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/empty.h>
+
+#include "trireme/base/error.hpp"
+#include "trireme/checkpoint/model_source.hpp"
+#include "trireme/files/safetensors_folder.hpp"
+#include "trireme/files/safetensors_folder_write.hpp"
+#include "trireme/layout/flat_boxes.hpp"
+#include "trireme/module/agreed_failure.hpp"
+#include "trireme/module/module_parts.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+namespace cp = checkpoint;
+using Rename = std::function<std::string(const std::string&)>;
+
+std::string renamed(const Rename& rename, const std::string& name) { return rename ? rename(name) : name; }
+
+/// The other names of parameters that have several.
+std::map<std::string, std::vector<std::string>> aliases_of(const torch::nn::Module& module) {
+  std::map<const c10::TensorImpl*, std::string> first;
+  std::map<std::string, std::vector<std::string>> out;
+  for (const auto& parameter : module.named_parameters()) {
+    const auto [place, is_new] = first.emplace(parameter.value().unsafeGetTensorImpl(), parameter.key());
+    if (!is_new) out[place->second].push_back(parameter.key());
+  }
+  return out;
+}
+
+/// The values that a rank needs, read and not yet applied.
+class SafetensorsLoad {
+ public:
+  SafetensorsLoad(const fs::path& path, const ModuleParts& module, const torch::nn::Module& base,
+                  const LoadSafetensorsOptions& options)
+      : folder_(path) {
+    const auto aliases = aliases_of(base);
+    std::vector<std::string> wrong;
+    std::set<std::string> used;
+    const auto look_for = [&](const std::string& name, const Shape& shape) {
+      std::vector<std::string> names{name};
+      if (const auto others = aliases.find(name); others != aliases.end())
+        names.insert(names.end(), others->second.begin(), others->second.end());
+      for (const std::string& each : names) {
+        const std::string stored = renamed(options.rename, each);
+        const auto found = folder_.find(stored);
+        if (!found) continue;
+        used.insert(stored);
+        const Shape its(found->entry.shape.begin(), found->entry.shape.end());
+        if (its != shape)
+          wrong.push_back(
+              text(stored, " has shape ", tuple_text(its), " in the file, ", tuple_text(shape), " in the module"));
+        else
+          stored_.try_emplace(name, stored);
+      }
+      // Checkpoints hold no tensors without elements, nor do the files that are made of them.
+      if (!stored_.contains(name) && options.strict && wrong.empty() && numel(shape) > 0)
+        wrong.push_back(text(renamed(options.rename, name), " is not in the file"));
+    };
+    for (const auto& [name, shape] : module.parameters) look_for(name, shape);
+    for (const NamedTensor& buffer : module.buffers) look_for(buffer.name, buffer.value.sizes().vec());
+    if (options.strict)
+      for (const std::string_view name : folder_.names())
+        if (!used.contains(std::string(name))) wrong.push_back(text(name, " of the file has no place in the module"));
+    cp::require_fit(folder_.shown(), wrong,
+                    "LoadSafetensorsOptions::rename for other names; strict = false to load what there is");
+    for (const NamedTensor& buffer : module.buffers)
+      read({buffer.value,
+            {{.name = buffer.name, .sizes = buffer.value.sizes().vec(), .range = {0, buffer.value.numel()}}}});
+    for (const KeptTensor& kept : module.kept) read(kept);
+  }
+
+  void apply() const {
+    const at::NoGradGuard no_grad;
+    for (const auto& [tensor, values] : values_) at::Tensor(tensor).copy_(values.view(tensor.sizes()));
+  }
+
+ private:
+  void read(const KeptTensor& kept) {
+    const at::Tensor flat = kept.tensor.detach().reshape({-1}).to(at::kCPU, kept.tensor.scalar_type(), false, true);
+    for (const KeptTensor::Part& part : kept.parts) {
+      const auto name = stored_.find(part.name);
+      if (name == stored_.end()) continue;
+      const auto found = folder_.at(name->second);
+      const at::ScalarType dtype = dtype_in_memory(folder_.shown(), name->second, found.entry.dtype);
+      std::int64_t offset = part.offset;
+      for (const Box& box : boxes_of_range(part.sizes, part.range)) {
+        std::vector<std::int64_t> starts, sizes;
+        std::int64_t count = 1;
+        for (const Range& range : box) {
+          starts.push_back(range.begin);
+          sizes.push_back(range.size());
+          count *= range.size();
+        }
+        const at::Tensor values = at::empty({count}, dtype);
+        folder_.read(name->second, starts, sizes,
+                     {static_cast<std::byte*>(values.mutable_data_ptr()), values.nbytes()});
+        flat.narrow(0, offset, count).copy_(values);
+        offset += count;
+      }
+    }
+    values_.emplace_back(kept.tensor, flat);
+  }
+
+  const files::SafetensorsFolder folder_;
+  std::map<std::string, std::string> stored_;              // by name in the module: that in the file
+  std::vector<std::pair<at::Tensor, at::Tensor>> values_;  // a tensor and its new elements
+};
+
+/// One file, or a folder.
+class SafetensorsOutput {
+ public:
+  SafetensorsOutput(const fs::path& path, std::vector<files::SafetensorsTensor> tensors,
+                    std::uint64_t max_shard_bytes) {
+    if (path.extension() == ".safetensors")
+      file_ = std::make_unique<files::SafetensorsWriter>(staged_.add(path), std::move(tensors));
+    else
+      folder_ = std::make_unique<files::SafetensorsFolderWriter>(path, std::move(tensors), max_shard_bytes);
+  }
+  void append(const std::string& name, const at::Tensor& value) {
+    const at::Tensor host = value.detach().contiguous().cpu();
+    const std::span bytes(static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes());
+    file_ ? file_->append(name, bytes) : folder_->append(name, bytes);
+  }
+  void publish() {
+    if (folder_) return folder_->publish();
+    file_->finish();
+    staged_.publish();
+  }
+
+ private:
+  files::StagedFiles staged_;
+  std::unique_ptr<files::SafetensorsWriter> file_;
+  std::unique_ptr<files::SafetensorsFolderWriter> folder_;
+};
+
+/// f(name, value) for every parameter and buffer, whole. Collective.
+void for_each_whole(const CheckpointedModule& what,
+                    const std::function<void(const std::string&, const at::Tensor&)>& f) {
+  if (const ShardedModule* sharded = what.sharded()) {
+    sharded->for_each_whole(f);
+    return;
+  }
+  for (const NamedTensor& parameter : distinct_parameters(*what.module())) f(parameter.name, parameter.value);
+  for (const auto& buffer : what.module()->named_buffers()) f(buffer.key(), buffer.value());
+}
+
+/// In the order of for_each_whole().
+std::vector<files::SafetensorsTensor> tensors_of(const CheckpointedModule& what, const Rename& rename) {
+  std::vector<files::SafetensorsTensor> out;
+  const auto add = [&](const std::string& name, at::ScalarType dtype, const Shape& shape) {
+    out.push_back({renamed(rename, name), stored_dtype(name, dtype), shape});
+  };
+  if (const ShardedModule* sharded = what.sharded()) {
+    for (const ShardedModule::WholeParameter& parameter : sharded->whole_parameters())
+      add(parameter.name, parameter.dtype, parameter.sizes);
+    for (const NamedTensor& buffer : sharded->buffers())
+      add(buffer.name, buffer.value.scalar_type(), buffer.value.sizes().vec());
+  } else {
+    for_each_whole(what, [&](const std::string& name, const at::Tensor& value) {
+      add(name, value.scalar_type(), value.sizes().vec());
+    });
+  }
+  return out;
+}
+
+}  // namespace
+
+void load_safetensors(const CheckpointedModule& what, const fs::path& path, const LoadSafetensorsOptions& options) {
+  const ModuleParts module = parts_of(what);
+  const torch::nn::Module& base = what.sharded() ? what.sharded()->base_module() : *what.module();
+  std::unique_ptr<SafetensorsLoad> load;
+  const Failure failure = failure_of([&] { load = std::make_unique<SafetensorsLoad>(path, module, base, options); });
+  agree_on(what.group(), module.device, failure);
+  load->apply();
+}
+
+void save_safetensors(const CheckpointedModule& what, const fs::path& path, const SaveSafetensorsOptions& options) {
+  Group& group = what.group();
+  const ModuleParts module = parts_of(what);
+  std::unique_ptr<SafetensorsOutput> output;
+  Failure failure = failure_of([&] {
+    std::vector<files::SafetensorsTensor> tensors = tensors_of(what, options.rename);
+    if (group.rank() == 0)
+      output = std::make_unique<SafetensorsOutput>(path, std::move(tensors), options.max_shard_bytes);
+  });
+  agree_on(group, module.device, failure);
+  for_each_whole(what, [&](const std::string& name, const at::Tensor& value) {
+    if (!output || failure.code != ExitCode::done) return;  // all ranks take part until the end
+    failure = failure_of([&] { output->append(renamed(options.rename, name), value); });
+  });
+  if (output && failure.code == ExitCode::done) failure = failure_of([&] { output->publish(); });
+  agree_on(group, module.device, failure);
+}
+
+}  // namespace trireme
