@@ -53,7 +53,7 @@ class Fit(unittest.TestCase):
 
     def test_refused(self):
         for words, what in [(["--model", "t5"], "--model t5: must be one of orbit5k, orbit5kbig, bert, bertbig"),
-                            (["--techniques", "none,ddp"], "--techniques ddp: must be of"),
+                            (["--techniques", "none,ddp"], "--techniques ddp: must be one of"),
                             (["--batch-sizes", "0"], "--batch-sizes 0: must be >= 1"),
                             (["-n", "0"], "-n 0"),
                             (["--device", "tpu"], "--device tpu: must be auto, cpu or cuda")]:

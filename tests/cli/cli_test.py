@@ -48,7 +48,7 @@ class Cli(unittest.TestCase):
         self.assertEqual(self.ok("help"), self.ok("--help"))
         self.assertEqual(self.ok("help", "config", "show"), self.ok("config", "show", "--help"))
         said = self.fails(64, "--training.steps", "5", "train", "x.toml")
-        self.assertIn("unknown option --training.steps: options stand behind the command", said)
+        self.assertIn("unknown option --training.steps: options go after the command", said)
         self.assertIn("fix: ", said)
 
     def test_help_is_as_wide_as_the_terminal(self):
@@ -159,7 +159,7 @@ class Cli(unittest.TestCase):
         self.assertIn("one replica of the model needs 2 ranks, 3 were started", text)
         self.assertIn("launch: -n 3", text)
         text = self.fails(64, "config", "check", "examples/tiny.toml", "--parallelism.tp", "5", "--training.seq_len", "127", "--model.nonsense", "1")
-        self.assertIn("error: 5 settings do not fit together (nothing was started)", text)
+        self.assertIn("error: 5 config errors (nothing was started)", text)
         self.assertIn("cannot open no.toml", self.fails(64, "config", "check", "no.toml"))
 
     def test_config_check_refuses_what_train_refuses(self):
@@ -215,7 +215,7 @@ class Cli(unittest.TestCase):
             pathlib.Path(source).write_text('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3}, "wall_clock_breakdown": false}')
             run = trireme("config", "import", source, "-o", out)
             self.assertEqual(run.returncode, 0, run.stderr)
-            self.assertIn("1 key that changes nothing here: --all shows it", run.stderr)
+            self.assertIn("1 key that has no effect here: --all shows it", run.stderr)
             self.assertIn("zero = 3", pathlib.Path(out).read_text())
             self.ok("config", "check", out, "--model.preset", "gpt2", "--no-files")
             pathlib.Path(folder, "config.json").write_text('{"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 100}')

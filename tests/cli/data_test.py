@@ -97,13 +97,24 @@ class Data(unittest.TestCase):
         (self.at / "in/deep").mkdir(parents=True)
         (self.at / "in/b.txt").write_bytes(b"\xff not UTF-8\n")
         (self.at / "in/deep/c.jsonl.gz").write_bytes(gzip.compress(b'{"text": "zipped"}\n') + gzip.compress(b'{"text": "twice"}'))
-        self.ok("prepare", "in", "-t", "bytes", "-o", "x")
+        run = self.trireme("prepare", "in", "-t", "bytes", "-o", "x")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("warning: 1 of 3 documents is not UTF-8", run.stderr)
         self.assertEqual(datatrove(self.at / "x.ds"), [[*b"\xff not UTF-8\n", END], [*b"zipped", END], [*b"twice", END]])
         (self.at / "b.txt").write_text("one\n\ntwo\nthree\n")
         self.ok("prepare", "b.txt", "-t", "bytes", "-o", "x", "--documents", "blank-line", "--no-append-eod", "--overwrite")
         self.assertEqual(datatrove(self.at / "x.ds"), [[*b"one"], [*b"two\nthree"]])
         (self.at / "cut.jsonl.gz").write_bytes(gzip.compress(b'{"text": "zipped"}\n')[:-4])
         self.assertIn("cut.jsonl.gz: cut short", self.fails(65, "prepare", "cut.jsonl.gz", "-t", "bytes", "-o", "y"))
+
+    def test_a_tokenizer_that_stays_small_and_text_without_naming_it(self):
+        (self.at / "small.txt").write_text("to be or not to be\n")
+        run = self.trireme("prepare", "small.txt", "--train-bpe", 100000, "-o", "small")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertRegex(run.stderr, r"warning: the text has only enough pairs for \d+ of 100,000 tokens")
+        self.assertIn("  | to be or not to be", self.ok("inspect", "small.ds"))  # the tokenizer is beside it
+        (self.at / "small-tokenizer.json").unlink()
+        self.assertNotIn("to be", self.ok("inspect", "small.ds"))
 
     def test_bad_lines(self):
         with open(self.at / "a.jsonl", "a") as file:

@@ -34,7 +34,7 @@ COMMAND = re.compile(rf"(?:[A-Z_]+=\S* +trireme|(?:{'|'.join(PROGRAMS)})|(?:\./|
 # Words of a synopsis, and what they are in the folder of the test.
 VALUES = {"CHECKPOINT": "runs/latest", "CONFIG": "run.toml", "FILE": "own_schedule.txt", "K": "1", "KEY": "training.steps", "N": "2",
           "NAME": "zbv", "OUT": None,  # a new folder each time
-          "PROGRAM": "./all_reduce", "SOURCE": "models/llama", "TOKENIZER": "gpt2", "m": "8", "p": "4"}
+          "PROGRAM": "./all_reduce", "SOURCE": "models/llama", "m": "8", "p": "4"}
 
 # What is run besides `trireme ...`, word by word. Nothing else is ever started: a page is no reason to install or remove something.
 OTHERS = {
@@ -56,7 +56,7 @@ SHORTER = {
     "trireme launch -n 3 -- ./dummy_model": None,  # examples.dummy_model_3
     "trireme train examples/long_context.toml -n 2":
         "trireme train examples/long_context.toml -n 2 --training.steps 1 --training.seq_len 512",
-    "trireme launch -n 4 -- ./my_program --steps 10": "trireme launch -n 2 -- ./my_program --steps 10",
+    "trireme launch -n 4 ./my_program --steps 10": "trireme launch -n 2 ./my_program --steps 10",
     "trireme train examples/moe.toml -n 2": "trireme train examples/moe.toml -n 2 --training.steps 1 --training.seq_len 64",
     "trireme train run.toml -n 4 --parallelism.cp 2 --parallelism.tp 2 --training.seq_len 32768":
         "trireme train run.toml -n 4 --parallelism.cp 2 --parallelism.tp 2 --training.seq_len 1024",
@@ -79,9 +79,9 @@ NOT_RUN = {
     "make test PRESET=asan": WHOLE_BUILD, "make test PRESET=lower-deck": WHOLE_BUILD,
     "make format": "changes the sources; repository.format checks them",
     "build/release/tests/trireme_schedule_test --gtest_filter='Replay.*'": "is in `make test`, as schedule.*",
-    "cmake --install build/release --prefix /opt/trireme": "writes outside of the test's folder; install.find_package has another prefix",
+    "make build && cmake --install build/release --prefix /opt/trireme": "writes outside of the test's folder; install.find_package has another prefix",
     "torchrun --no-python --nproc-per-node 4 PROGRAM": LAUNCHERS, "srun -n 4 PROGRAM": LAUNCHERS, "mpirun -n 4 PROGRAM": LAUNCHERS,
-    "sbatch --requeue": SCHEDULER, "sbatch --signal=USR1@120": SCHEDULER, "scancel -s USR1 JOB": SCHEDULER,
+    "srun --gpus-per-task=1": OPTION, "sbatch --requeue": SCHEDULER, "sbatch --signal=USR1@120": SCHEDULER, "scancel -s USR1 JOB": SCHEDULER,
     "trireme launch -n 8 --nnodes 2 --node-rank 0 --master h1:29500 -- ./my_program": "needs two hosts",
     "trireme launch --hostfile hosts -- ./my_program": "needs hosts with ssh",
     "trireme launch --max-restarts": OPTION, "trireme launch --max-restarts K": OPTION, "torchrun --max-restarts": OPTION,

@@ -46,7 +46,7 @@ class Errors(unittest.TestCase):
 
     def test_E2_settings_that_do_not_fit(self):
         self.says(trireme("train", TINY, "-n", 3, "--parallelism.tp", 3, "--training.global_batch_size", 7, folder=self.folder), 64,
-                  "settings do not fit together (nothing was started)", "num_attention_heads = 4", "global_batch_size = 7", "  1. ",
+                  "config errors (nothing was started)", "num_attention_heads = 4", "global_batch_size = 7", "  1. ",
                   "  2. ")
 
     def test_E3_unknown_key(self):

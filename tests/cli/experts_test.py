@@ -103,6 +103,8 @@ class Refused(TrainTest):
                 (4, {}, layout(ep=4, dp=4, replicate=2), "replicate = 2, but the same experts are on 1 ranks"),
                 (2, {}, layout(tp=2) + settings(model__shared_expert_intermediate_size=7), "is not divisible by parallelism.tp = 2"),
                 (2, dict(model__router_aux_loss_type="hf"), layout(pp=2), "router_aux_loss_type = \"hf\" with parallelism.pp = 2"),
+                (2, dict(model__router_aux_loss_type="hf", model__router_aux_loss_samples=8), layout(dp=2) + ["--training.micro_batch_size", "2"],
+                 "router_aux_loss_samples = 8 with micro_batch_size 2 x dp 2 = 4"),
                 (1, {}, settings(checkpoint__format="nanotron"), "nanotron's folder has no names for experts"),
                 (1, dict(model__num_local_experts=0), [], "num_local_experts = 0 of a qwen3_moe model"),
                 (1, dict(model__model_type="gpt2", model__hidden_act="gelu"), [], "num_local_experts = 4 of a gpt2 model")):

@@ -118,6 +118,9 @@ class Schedules(Config):
     def test_the_last_step_trains(self):
         run = self.write("run.toml", "[training]\nsteps = 1\n[optimizer]\nlr = 0.5\n")  # with other decays: lr_schedule_test.cpp
         self.assertEqual(self.rates(run, 9), {1: 0.5})
+        table = self.ok("config", "show", "--model.preset", "tiny-llama", "--optimizer.lr", "3e-4", "--lr_scheduler.warmup_steps",
+                        "10", "--rates", "4").stdout
+        self.assertEqual(table.splitlines()[1:4], ["   1  3e-05", "   2  6e-05", "   3  9e-05"], "and no digits of rounding")
 
     def test_rates_are_printed_for_people_too(self):
         run = self.write("run.toml", "[training]\nsteps = 8\n[optimizer]\nlr = 1.0\n[lr_scheduler]\nwarmup_steps = 4\ndecay = 'linear'\n")
@@ -270,9 +273,9 @@ class ImportReport(Config):
     def test_what_matters_is_marked_and_noise_is_folded(self):
         _, report = self.imported(DATA / "smollm3_stage1.yaml")
         lines = report.splitlines()
-        self.assertRegex(lines[0], r"^\d+ things to look at: they may change the result$")
+        self.assertRegex(lines[0], r"^\d+ settings to review: they may change the result$")
         self.assertTrue(all(line.startswith("  ! not translated: ") for line in lines[1:-1]), report)
-        folded = re.fullmatch(r"(\d+) keys that change nothing here: --all lists them", lines[-1])
+        folded = re.fullmatch(r"(\d+) keys that have no effect here: --all lists them", lines[-1])
         self.assertTrue(folded, lines[-1])
         self.assertNotIn("wandb", report)
         _, everything = self.imported(DATA / "smollm3_stage1.yaml", "--all")
@@ -370,7 +373,7 @@ class ImportReport(Config):
 
     def test_our_own_config_is_recognised(self):
         message = self.fails("config", "import", "examples/tiny.toml")
-        self.assertIn("examples/tiny.toml is a config of trireme already", message)
+        self.assertIn("examples/tiny.toml is already a trireme config", message)
 
 
 class Models(Config):
@@ -426,7 +429,7 @@ class Check(Config):
     def test_files_are_opened(self):
         run = self.config(self.folder / "nowhere.ds")
         self.assertIn("nowhere.ds", self.fails("config", "check", run, code=65))
-        self.assertIn("; no file was looked at\n", self.ok("config", "check", run, "--no-files").stdout)
+        self.assertIn("; token files were not checked\n", self.ok("config", "check", run, "--no-files").stdout)
         self.assertIn("torn.ds", self.fails("config", "check", self.config(self.write("torn.ds", "no tokens")), code=65))
 
     def test_tokens_fit_the_vocabulary(self):
@@ -437,7 +440,7 @@ class Check(Config):
         run = self.config(self.folder / "book.ds")
         checked = self.ok("config", "check", run, "-n", 1).stdout
         self.assertRegex(checked, r"(?m)^machine +(bfloat16|float32) on .* \(model.dtype = \"auto\"\)$")
-        self.assertIn("fits together, and can be trained\n", checked)
+        self.assertIn("is valid, and can be trained\n", checked)
         self.assertIn("vocab", self.fails("config", "check", run, "--model.vocab_size", 100, code=65))
 
 
@@ -448,15 +451,15 @@ class Help(Config):
         self.assertIn('choices:   "linear", "cosine", "1-sqrt"', words)
         self.assertIn("Megatron --lr-decay-style", words)
         self.assertIn('did you mean "training.steps"?', self.fails("config", "explain", "training.stepz"))
-        self.assertIn("# tokens of a sequence [at least 1]\nseq_len = 1024", self.ok("config", "show", "--explain").stdout)
+        self.assertIn("# tokens per sequence [at least 1]\nseq_len = 1024", self.ok("config", "show", "--explain").stdout)
 
     def test_a_new_config_would_train(self):
         out = self.folder / "run.toml"
         self.ok("config", "new", "--preset", "tiny-llama", "-o", out)
         self.assertRegex(out.read_text(), r"(?m)^steps = 1000 +# optimizer updates \[steps, at least 1\]$")
-        self.assertIn("fits together, and can be trained", self.ok("config", "check", out, "-n", 2).stdout)
-        self.assertIn("is there already", self.fails("config", "new", "--preset", "gpt2", "-o", out))
-        self.assertIn("is there already", self.fails("config", "import", DATA / "titan_debug.toml", "-o", out))
+        self.assertIn("is valid, and can be trained", self.ok("config", "check", out, "-n", 2).stdout)
+        self.assertIn("already exists", self.fails("config", "new", "--preset", "gpt2", "-o", out))
+        self.assertIn("already exists", self.fails("config", "import", DATA / "titan_debug.toml", "-o", out))
         self.assertIn('preset = "tiny-llama"', out.read_text())
         folder = SOURCE / "trireme/config/testdata/hf/llama3.2-1b"
         self.assertIn(f'hf = "{folder}"', self.ok("config", "new", "--hf", folder).stdout)

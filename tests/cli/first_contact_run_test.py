@@ -33,7 +33,7 @@ class Start(unittest.TestCase):
             run = subprocess.run(["sh", "-c", f"cat | {train_test.options.trireme} config check /dev/stdin"], stdin=config, capture_output=True,
                                  text=True, timeout=60, cwd=folder, env=train_test.environment())
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertIn("ok           /dev/stdin fits together, and can be trained", run.stdout)
+        self.assertIn("ok           /dev/stdin is valid, and can be trained", run.stdout)
 
     def test_commands_without_libtorch_do_not_load_it(self):
         """The program alone, without the one that has libtorch, answers all that needs none."""
@@ -174,7 +174,7 @@ class FailedStarts(TrainTest):
         process.send_signal(signal.SIGINT)
         run = finish(process, folder)
         self.assertEqual(run.code, INTERRUPTED, run)
-        if "during the start" in run.stderr:
+        if "during startup" in run.stderr:
             self.assertEqual(list((folder / "runs").iterdir()), [], run)
 
     def test_keep_what_was_done(self):
@@ -190,7 +190,7 @@ class FailedStarts(TrainTest):
             run = subprocess.run([train_test.options.trireme, "train", "t.toml", "-n", n], cwd=folder, env=env, capture_output=True, text=True,
                                  timeout=60)
             self.assertEqual(run.returncode, CONFIG, run.stderr)
-            self.assertIn(f"-n {n}: torchrun started 2 ranks on this host already\n  fix: leave out -n {n} behind trireme", run.stderr)
+            self.assertIn(f"-n {n}: torchrun started 2 ranks on this host already\n  fix: leave out -n {n} after trireme", run.stderr)
         self.assertFalse((folder / "runs").exists())
 
 
@@ -242,9 +242,9 @@ class Memory(TrainTest):
                 self.assertIn("ulimit -v", run.stderr)
                 continue
             self.assertEqual(run.code, OUT_OF_MEMORY, f"{limit >> 20} MiB: {run}")
-            if "could not get" in run.stderr:
+            if "could not allocate" in run.stderr:
                 reached += 1
-                self.assertRegex(run.stderr, r"error: out of memory: rank 0 of 1 could not get .* (in step 1|while the model was built)")
+                self.assertRegex(run.stderr, r"error: out of memory: rank 0 of 1 could not allocate .* (in step 1|while the model was built)")
                 self.assertRegex(run.stderr, r"\n  predicted .*MiB/rank.*\n  fix: .* \(predicted .* per rank\)")
             if "phase=save" not in run.stderr:  # after the step: what was done is kept
                 self.assertFalse((folder / "runs").exists() and list((folder / "runs").iterdir()), run)

@@ -109,7 +109,7 @@ class ConfigOnce(TrainTest):
         folder = fresh_folder()
         for ranks in ((), ("-n", 2)):
             text = (folder / "t.toml").read_text()
-            run = subprocess.run([train_test.options.trireme, "train", "/dev/stdin", *map(str, ranks)], cwd=folder, input=text,
+            run = subprocess.run([train_test.options.trireme, "train", "/dev/stdin", "--resume", "never", *map(str, ranks)], cwd=folder, input=text,
                                  env=train_test.environment(), capture_output=True, text=True, timeout=60)
             self.assertEqual(run.returncode, 0, run)
         self.assertEqual((folder / "runs/latest/ranks/launched.toml").read_text(), text)

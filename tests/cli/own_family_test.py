@@ -39,7 +39,7 @@ class Trains(TrainTest):
         for words, code, told in (
                 (("checkpoint", "verify", checkpoint), 0, ""),
                 (("reshape", checkpoint, "--to", "tp=2", "-o", folder / "r"), CHECKPOINT, "of the family parallel-llama: this program has registered it"),
-                (("convert", checkpoint, folder / "c", "--to", "hf"), CHECKPOINT, "has no config.json")):
+                (("convert", checkpoint, folder / "c", "--to", "hf"), CHECKPOINT, "names of weights of the family parallel-llama: this program has registered it")):
             with self.subTest(words=words):
                 ended = program(folder, *words)
                 self.assertEqual(ended.code, code, ended)

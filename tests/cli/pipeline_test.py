@@ -164,7 +164,7 @@ class Ends(TrainTest):
     def test_not_finite_names_its_rank(self):
         run = train(*BLOW_UP, *LAYERS, *pipeline(2), n=2)
         self.assertEqual(run.code, NON_FINITE, run)
-        self.assertRegex(run.stderr, r"first not finite: the (output|gradient) of [a-z0-9_.]+ in microbatch \d+ on rank [01]\n")
+        self.assertRegex(run.stderr, r"first non-finite value: the (output|gradient) of [a-z0-9_.]+ in microbatch \d+ on rank [01]\n")
 
     def test_a_killed_stage_ends_all_within_a_second(self):
         folder = fresh_folder()

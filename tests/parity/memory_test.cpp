@@ -33,7 +33,7 @@ double kept_bytes(int ranks, bool sequence_parallel, config::Recompute mode) {
     const Parallel parallel(mesh, sequence_parallel);
     const InitScope bf16(at::kCPU, at::kBFloat16);
     Block block(llama_layer(), parallel);
-    init(block, mesh, {});
+    init_parameters(block, mesh, {});
     const ForwardContext context = whole_samples(kSamples, kLength);
     Rope rope(*rope_options(llama_layer()));
     const TokenFacts tokens{

@@ -110,8 +110,8 @@ Outcome run(const Cell& cell, Mesh& mesh) {
   Decoder decoder(cell.model, parallel);
   decoder.set_recompute(cell.recompute);
   // Ten times the usual range: with small weights the attention hardly matters.
-  init(decoder, mesh,
-       {.seed = kSeed, .scheme = InitScheme::gpt2, .range = 0.2, .layers = cell.model.num_hidden_layers});
+  init_parameters(decoder, mesh,
+                  {.seed = kSeed, .scheme = InitScheme::gpt2, .range = 0.2, .layers = cell.model.num_hidden_layers});
   const std::vector<Param> params = params_of(decoder);
   {
     // Biases and norms are initialized to zeros and ones: random values detect more errors.

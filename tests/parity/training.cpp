@@ -251,7 +251,7 @@ Outcome train_rank(const TrainingCell& cell, Mesh& mesh) {
     CheckpointSaver saver({.folder = cell.save_to, .keep = 0, .buffer_bytes = 1 << 24}, mesh);
     checkpoint::Manifest manifest;
     manifest.training.step = manifest.training.optimizer_steps = zero.parts()[0]->optimizer.steps();
-    saver.start(zero, manifest, {1, 2, 3});
+    saver.start(zero, manifest, {{checkpoint::kRandom, {1, 2, 3}}});
     saver.finish();
     if (mesh.rank() == 0) require(saver.take_outcome()->failure.empty(), "not saved");
   }
@@ -278,13 +278,15 @@ std::string TrainingCell::str() const {
 Outcome train_as_threads(const TrainingCell& cell) {
   const Grid grid = Grid::dense(cell.base.degrees);
   std::vector<Outcome> of_stages(static_cast<std::size_t>(cell.base.degrees.pp));
-  run_ranks(grid.size(), [&](World& world) {
-    Mesh mesh = mesh_of(cell, grid, world);
-    Outcome outcome = train_rank(cell, mesh);
-    if (mesh.rank() == mesh.group(Axis::pp).world_ranks()[static_cast<std::size_t>(mesh.coord(Axis::pp))] &&
-        mesh.group(Axis::pp).world_ranks()[0] == 0)
-      of_stages[static_cast<std::size_t>(mesh.coord(Axis::pp))] = std::move(outcome);
-  });
+  run_ranks(grid.size(),
+            [&](World& world) {
+              Mesh mesh = mesh_of(cell, grid, world);
+              Outcome outcome = train_rank(cell, mesh);
+              if (mesh.rank() == mesh.group(Axis::pp).world_ranks()[static_cast<std::size_t>(mesh.coord(Axis::pp))] &&
+                  mesh.group(Axis::pp).world_ranks()[0] == 0)
+                of_stages[static_cast<std::size_t>(mesh.coord(Axis::pp))] = std::move(outcome);
+            },
+            {.deterministic = cell.deterministic});
   Outcome all = of_stages[0];
   std::vector<Named> gradients, parameters;
   std::vector<std::string> gradient_names, parameter_names;
@@ -310,7 +312,7 @@ Outcome train_plainly(const TrainingCell& cell) {
     Mesh mesh = mesh_of(cell, Grid::dense({}), world);
     const InitScope scope(at::kCPU, at::kDouble);
     Decoder decoder(cell.base.model, {mesh, false});
-    init(decoder, mesh, init_options(cell));
+    init_parameters(decoder, mesh, init_options(cell));
     const std::vector<Param> params = params_of(decoder);
     const auto without_padding = [&](const Param& param, const at::Tensor& local) {
       return gather_full_tensor(local, param.spec, mesh).value;

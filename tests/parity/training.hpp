@@ -21,6 +21,7 @@ struct TrainingCell {
   std::int64_t layers_per_unit = 1;
   std::string optimizer = "adamw";
   double max_norm = 0;
+  bool deterministic = false;  // comm.deterministic
   int steps = 5;
   int first_step = 0;
   std::filesystem::path load_from{}, save_to{};  // a checkpoint, and the folder for one; empty: none

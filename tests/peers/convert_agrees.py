@@ -279,7 +279,7 @@ class HuggingFace(ConvertTest):
     def test_nothing_is_overwritten(self):
         make("llama", self.folder / "llama")
         for target in ("hf", "nanotron"):
-            self.refused(CHECKPOINT, "is there already and not empty", self.folder / "llama", self.folder / "llama", "--to", target)
+            self.refused(CHECKPOINT, "already exists and is not empty", self.folder / "llama", self.folder / "llama", "--to", target)
 
 
 class Hostile(ConvertTest):

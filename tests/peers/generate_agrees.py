@@ -134,7 +134,7 @@ class Output(OneModel):
     def test_text_is_whole_and_ends_before_a_stop_string(self):
         out, err = generate(self.folder, "-p", "é", "-n", "40", "--dtype", "float64")
         self.assertTrue(out.startswith("é") and out.endswith("\n"))
-        self.assertRegex(err, r"\d+ tokens after 2 of prompts · [\d.,]+ tokens/s")
+        self.assertRegex(err, r"\d+ new tokens · 2 prompt tokens · [\d.,]+ tokens/s")
         text = out[1:-1]
         stop = re.search("[ -~]{2}", text)[0]
         cut, _ = generate(self.folder, "-p", "é", "-n", "40", "--dtype", "float64", "--stop", stop)
@@ -155,16 +155,16 @@ class Output(OneModel):
 
     def test_refused(self):
         folder = str(self.folder)
-        self.refused(64, "nothing to continue", folder)
+        self.refused(64, "no prompt", folder)
         self.refused(64, "there is no room for a new one", folder, "-p", "x" * 256)
-        self.refused(64, "num_attention_heads = 4 is not divisible by tp = 3", folder, "-p", "x", "--tp", "3")
-        self.refused(64, "pp = 5: the model has 4 layers", folder, "-p", "x", "--pp", "5")
+        self.refused(64, "num_attention_heads = 4 is not divisible by parallelism.tp = 3", folder, "-p", "x", "--tp", "3")
+        self.refused(64, "num_hidden_layers = 4 for 5 pipeline chunks (pp 5 × 1)", folder, "-p", "x", "--pp", "5")
         self.refused(64, "temperature = -1", folder, "-p", "x", "--temperature", "-1")
         self.refused(66, "no-such", "no-such", "-p", "x")
         self.refused(65, "no-such.txt", folder, "--prompts", "no-such.txt")
         bad = self.folder / "bad.jsonl"
         bad.write_text('{"text": "x"}\n')
-        self.refused(65, "bad.jsonl:1: begins with {", folder, "--prompts", str(bad))
+        self.refused(65, "bad.jsonl:1: starts with {", folder, "--prompts", str(bad))
 
 
 class OwnRun(unittest.TestCase):
@@ -174,7 +174,7 @@ class OwnRun(unittest.TestCase):
             tokenizer = save_tokenizer(folder)
             words = ["--model.num_hidden_layers", "2", "--training.steps", "4", "--run.name", "r", "--tokenizer.path",
                      str(folder / "tokenizer.json"), "--optimizer.lr", "0.02", "--checkpoint.interval", "2", "--metrics.console", "quiet",
-                     "--model.initializer_range", "0.2", "--model.vocab_size", "260"]
+                     "--model.initializer_range", "0.2", "--model.vocab_size", "260", "--model.dtype", "float32"]
             run = subprocess.run([TRIREME, "train", str(ROOT / "examples/tiny.toml"), "-n", "2", *words], cwd=folder, capture_output=True,
                                  text=True, timeout=120)
             self.assertEqual(run.returncode, 0, run.stderr)

@@ -240,7 +240,7 @@ def config_text(run, folder, tokens, parallelism, micro_batch, max_norm):
     lines = []
     for section, settings in sections.items():
         lines += [f"[{section}]", *(f"{key} = {json.dumps(value)}" for key, value in settings.items())]
-    return "\n".join([*lines, "[[data]]", 'attention = "sample"', 'positions = "sample"', f"sources = [ {{ path = {json.dumps(str(tokens))} }} ]", ""])
+    return "\n".join([*lines, "[[data]]", 'attention = "sample"', 'positions = "sample"', 'packing = "cut"', f"sources = [ {{ path = {json.dumps(str(tokens))} }} ]", ""])
 
 
 def train_ours(program, run, text):

@@ -8,6 +8,7 @@ usage: readme_test.py TRIREME      In a block of code, lines after "$ trireme ..
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 
@@ -22,6 +23,7 @@ def matches(expected, printed):
     return re.fullmatch(pattern, printed) is not None
 
 
+shutil.rmtree(root / "build/readme", ignore_errors=True)  # of the last time: a complete run is not trained again
 for page in [root / "README.md", *sorted(root.glob("docs/**/*.md"))]:
     for block in re.findall(r"^```[a-z]*\n(.*?)^```", page.read_text(), re.M | re.S):
         for part in re.split(r"^(?=\$ )", block, flags=re.M):

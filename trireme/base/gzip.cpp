@@ -93,7 +93,7 @@ std::size_t Gunzip::next(std::string_view& in, std::span<char> out) {
 }
 
 void Gunzip::finish() const {
-  require<DataError>(state_ == State::between, shown_, ": cut short: the compressed text goes on behind byte ", taken_,
+  require<DataError>(state_ == State::between, shown_, ": cut short: the compressed text continues after byte ", taken_,
                      ", where the file ends\n  fix: fetch the file again");
 }
 

@@ -73,7 +73,7 @@ TEST(Gunzip, DamageIsNamedWithItsPlace) {
   const std::string whole = gzip(std::string(10'000, 'a') + "b");
   for (std::size_t length = 0; length < whole.size(); ++length)
     EXPECT_EQ(fault_of(whole.substr(0, length))
-                  .find("x.gz: cut short: the compressed text goes on behind byte " + std::to_string(length)),
+                  .find("x.gz: cut short: the compressed text continues after byte " + std::to_string(length)),
               0U)
         << length;
   std::string damaged = whole;

@@ -18,7 +18,7 @@ namespace {
 std::atomic<int> noted_signal = 0;
 std::atomic<bool> leave_at_once = false;
 std::atomic<int> leaving_signal = 0;  // the last one while leave_at_once
-std::atomic<bool> leaving_held = false;
+std::atomic<bool> leaving_held = false, leaving_for_another = false;
 std::array<std::atomic<std::int64_t>, NSIG> first_request_ns{};
 std::atomic<bool> user_signal_stops = false;
 std::atomic<bool> save_noted = false, record_noted = false;
@@ -72,17 +72,21 @@ std::int64_t monotonic_ns() {
 std::array<std::array<char, 4096>, 8> to_remove{};
 std::atomic<std::size_t> num_to_remove = 0;
 
+/// Silent if a launcher ends it because of another rank: the cause is what the user has to see.
 [[noreturn]] void leave(int signal) {
   for (std::size_t i = num_to_remove; i-- > 0;)
     if (::unlink(to_remove[i].data()) != 0) ::rmdir(to_remove[i].data());
+  if (leaving_for_another) ::_exit(static_cast<int>(stop_code(signal)));
   SignalLine line;
-  line << "stopped by SIG" << short_name(signal) << " during the start: nothing was done, so nothing is lost\n";
+  line << "stopped by SIG" << short_name(signal) << " during startup: nothing was done, nothing is lost\n";
   line.write();
   ::_exit(static_cast<int>(stop_code(signal)));
 }
 
 void on_stop_signal(int signal, const siginfo_t& info) {
+  const bool asked = info.si_code != SI_QUEUE || info.si_value.sival_int != kStopAfterFailure;
   if (leave_at_once) {
+    leaving_for_another = !asked;
     leaving_signal = signal;  // before the question: then either this thread or the end of the Hold sees the other
     if (!leaving_held) leave(signal);
     return;
@@ -91,7 +95,6 @@ void on_stop_signal(int signal, const siginfo_t& info) {
   std::int64_t first = 0;
   if (first_request_ns[static_cast<std::size_t>(signal)].compare_exchange_strong(first, now)) {
     int none = 0;
-    const bool asked = info.si_code != SI_QUEUE || info.si_value.sival_int != kStopAfterFailure;
     const char* again = repeats_kill(signal) ? "; again to stop now, without saving" : "";
     if (noted_signal.compare_exchange_strong(none, signal) && asked) answer(signal, again);
   } else if (repeats_kill(signal) && std::chrono::nanoseconds(now - first) >= kOneRequest) {
@@ -107,7 +110,7 @@ void on_user_signal(int signal) {
   const bool is_new = last == 0 || std::chrono::nanoseconds(now - last) >= kOneRequest;
   if (!is_new || !counted.compare_exchange_strong(last, now)) return;
   (signal == SIGUSR1 ? save_noted : record_noted) = true;
-  if (signal == SIGUSR1 && noted_signal == 0) answer(signal, " and going on");
+  if (signal == SIGUSR1 && noted_signal == 0) answer(signal, " and continuing");
 }
 
 void on_any_signal(int signal, siginfo_t* info, void* /*context*/) {
@@ -131,6 +134,7 @@ StopSignals::StopSignals(Then then, UserSignal user) {
   leave_at_once = then == Then::leave;
   leaving_signal = 0;
   leaving_held = false;
+  leaving_for_another = false;
   words_before = nullptr;
   num_to_remove = 0;
   user_signal_stops = user == UserSignal::stops;

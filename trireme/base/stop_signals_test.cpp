@@ -56,7 +56,7 @@ TEST(StopSignals, LeavesOnlyWhenNothingIsHeld) {
         }
         ::_exit(1);
       },
-      ExitedWithCode(static_cast<int>(stop_code(SIGINT))), "during the start: nothing was done");
+      ExitedWithCode(static_cast<int>(stop_code(SIGINT))), "during startup: nothing was done");
   EXPECT_FALSE(std::filesystem::exists(made));
 }
 
@@ -67,7 +67,7 @@ TEST(StopSignals, LeavesWhileThereIsNothingToSave) {
           const StopSignals stop(StopSignals::Then::leave);
           std::raise(signal);
         },
-        ExitedWithCode(static_cast<int>(stop_code(signal))), "during the start: nothing was done");
+        ExitedWithCode(static_cast<int>(stop_code(signal))), "during startup: nothing was done");
   EXPECT_EXIT(
       {
         const StopSignals stop(StopSignals::Then::leave);
@@ -105,7 +105,7 @@ TEST(StopSignals, ARequestToSaveIsAnswered) {
         std::raise(SIGUSR1);
         ::_exit(0);
       },
-      ExitedWithCode(0), "^SIGUSR1: finishing step 12, then saving and going on\n$");
+      ExitedWithCode(0), "^SIGUSR1: finishing step 12, then saving and continuing\n$");
 }
 
 TEST(StopSignals, AUserSignalMayStop) {  // trireme train --requeue
@@ -121,7 +121,18 @@ TEST(StopSignals, AUserSignalMayStop) {  // trireme train --requeue
         const StopSignals stop(StopSignals::Then::leave, UserSignal::stops);
         std::raise(SIGUSR1);
       },
-      ExitedWithCode(75), "stopped by SIGUSR1 during the start");
+      ExitedWithCode(75), "stopped by SIGUSR1 during startup");
+}
+
+/// The line would come before the error of the rank that has failed, and say that nothing is wrong.
+TEST(StopSignals, AStopForAnotherRankIsSilent) {
+  EXPECT_EXIT(
+      {
+        const StopSignals stop(StopSignals::Then::leave);
+        ::sigqueue(::getpid(), SIGTERM, {.sival_int = kStopAfterFailure});
+        ::pause();
+      },
+      ExitedWithCode(75), "^$");
 }
 
 TEST(StopSignals, WhatALauncherHeldBackArrives) {

@@ -45,11 +45,11 @@ BenchLayout parse_layout(const std::string& words) {
                              word.find_first_not_of("0123456789", digit) == std::string::npos &&
                              word.size() - digit <= 6 && !out.keys.contains(key),
                          "--layouts ", words, ": ", word,
-                         ": must be one of dp, tp, pp, cp, ep and zero, once, with its ", "number: dp2.tp2.zero3");
+                         ": must be one of dp, tp, pp, cp, ep and zero, at most once, with a ", "size: dp2.tp2.zero3");
     out.keys[key] = std::stoll(word.substr(digit));
     begin = end + 1;
   }
-  require<ConfigError>(!out.keys.empty() && out.ranks() >= 1, "--layouts ", words, ": must be at least one rank");
+  require<ConfigError>(!out.keys.empty() && out.ranks() >= 1, "--layouts ", words, ": must have at least one rank");
   return out;
 }
 
@@ -238,6 +238,14 @@ class LayoutBench {
                  << "each: " << command_.warm_up << " warm-up steps, " << command_.steps
                  << " timed, fresh processes · global batch " << config_.training.global_batch_size
                  << " samples · losses of all steps compared with one rank, relative\n";
+    const bool beats_its_ranks = std::ranges::any_of(rows, [&](const LayoutSpeed& row) {
+      return row.failure.empty() &&
+             row.tokens_per_second > 1.1 * static_cast<double>(row.ranks) * rows[0].tokens_per_second;
+    });
+    if (beats_its_ranks)
+      console_.out
+          << "note: an efficiency above 100 % is not a speed-up by more ranks: the run with one rank was slowed "
+             "down, by other programs or by threads that share cores; repeat it on an idle machine\n";
   }
 
   void write(const std::vector<LayoutSpeed>& rows) const {

@@ -154,7 +154,7 @@ int run_checkpoint_verify(const CheckpointVerifyCommand& command, Console& conso
   if (faults.empty()) {
     const std::string unlisted = unlisted_files(meant.path, reader.manifest(), exported);
     if (!command.quiet && !unlisted.empty())
-      console.out << "\nnot verified: " << unlisted << ": added by somebody, without a hash\n";
+      console.out << "\nnot verified: " << unlisted << ": not part of the checkpoint, no hash\n";
     if (!command.quiet) console.out << "\nok: every byte is as it was saved\n";
     return static_cast<int>(ExitCode::done);
   }

@@ -35,19 +35,19 @@ int number(ExitCode code) { return static_cast<int>(code); }
 
 void add_schedule(CLI::App& app, Choice& choice) {
   auto options = std::make_shared<ScheduleOptions>();
-  CLI::App* cmd = app.add_subcommand("schedule", "Draw a pipeline schedule, check it, and say what it costs");
+  CLI::App* cmd = app.add_subcommand("schedule", "Draw a pipeline schedule, check it, and show its cost");
   CLI::Option* name = cmd->add_option("name", options->name, "afab, 1f1b, interleaved-1f1b, zb1p, zbv or dualpipe-v");
-  cmd->add_option("--file", options->file, "instead of a name: a schedule of your own, as --text prints one")
+  cmd->add_option("--file", options->file, "instead of a name: a schedule file, in the format of --text")
       ->excludes(name);
   cmd->add_option("--stages", options->stages, "pipeline ranks")->capture_default_str();
-  cmd->add_option("--microbatches", options->microbatches, "microbatches of a step")->capture_default_str();
-  cmd->add_option("--virtual-stages", options->virtual_stages, "chunks a rank, for interleaved-1f1b; default: 2");
+  cmd->add_option("--microbatches", options->microbatches, "microbatches per step")->capture_default_str();
+  cmd->add_option("--virtual-stages", options->virtual_stages, "chunks per rank, for interleaved-1f1b; default: 2");
   cmd->add_option("--forward", options->costs.F, "time of a stage's forward")->capture_default_str();
   cmd->add_option("--input-grad", options->costs.I, "time of its input gradient")->capture_default_str();
   cmd->add_option("--weight-grad", options->costs.W, "time of its weight gradient")->capture_default_str();
   cmd->add_option("--transfer", options->costs.transfer, "time from one rank to the next")->capture_default_str();
-  cmd->add_option("--svg", options->svg, "write a picture to this file");
-  cmd->add_flag("--text", options->print_text, "print the steps themselves, one line a rank");
+  cmd->add_option("--svg", options->svg, "write a drawing to this file");
+  cmd->add_flag("--text", options->print_text, "print the steps as text, one line per rank");
   cmd->footer(
       "Example:\n  trireme schedule 1f1b --stages 4 --microbatches 8\n  trireme schedule zb1p --text > mine.txt\n"
       "  trireme schedule --file mine.txt");
@@ -74,8 +74,9 @@ CLI::App* add_config_command(CLI::App& parent, Choice& choice, const char* name,
 void add_config_help(CLI::App& config, Choice& choice) {
   auto explain = std::make_shared<ConfigExplainOptions>();
   CLI::App* cmd =
-      config.add_subcommand("explain", "Say what a key means: its type, unit, limits, choices and other names");
-  cmd->add_option("key", explain->key, "a key, its last word, a section, or another trainer's name; none: every key");
+      config.add_subcommand("explain", "Explain a key: meaning, type, unit, limits, choices and other names");
+  cmd->add_option("key", explain->key,
+                  "a key, its last part, a section, or another trainer's name; default: every key");
   cmd->add_flag("--markdown", explain->markdown, "every key, as the reference in docs/config.md");
   cmd->footer("Example:\n  trireme config explain lr_scheduler.decay");
   cmd->callback([explain, &choice] {
@@ -83,7 +84,7 @@ void add_config_help(CLI::App& config, Choice& choice) {
   });
 
   auto fresh = std::make_shared<ConfigNewOptions>();
-  cmd = config.add_subcommand("new", "Write a commented config to begin with");
+  cmd = config.add_subcommand("new", "Create a commented starter config");
   cmd->add_option("--preset", fresh->preset, "a model by name (trireme config show --help lists them)");
   cmd->add_option("--hf", fresh->hf, "a Hugging Face folder: its model, weights and tokenizer");
   cmd->add_option("-o,--output", fresh->output, "new file to write; default: standard output");
@@ -93,21 +94,21 @@ void add_config_help(CLI::App& config, Choice& choice) {
 }
 
 void add_config(CLI::App& app, Choice& choice) {
-  CLI::App* config = app.add_subcommand("config", "Show, check, translate, explain or begin a config");
+  CLI::App* config = app.add_subcommand("config", "Show, check, translate, explain or create a config");
   config->require_subcommand(1);
   const char* settings = "Any key can be set: --section.key VALUE.";
 
   auto show = std::make_shared<ConfigOptions>();
-  CLI::App* cmd = add_config_command(*config, choice, "show",
-                                     "Print every key, its value and where it came from, and what the model amounts to",
-                                     run_config_show, show);
+  CLI::App* cmd = add_config_command(
+      *config, choice, "show", "Print every key, its value and origin, and the model's parameters, FLOPs and memory",
+      run_config_show, show);
   cmd->add_option("file", show->file, "config file; none: defaults and settings");
   cmd->add_option("-n,--ranks", show->ranks, "ranks that will be started");
-  cmd->add_flag("--explain", show->explained, "with the meaning, unit, limits and choices of each key");
+  cmd->add_flag("--explain", show->explained, "also print the meaning, unit, limits and choices of each key");
   cmd->add_option("--rates", show->rates, "print the learning rates of the first N steps, or of FIRST:LAST, instead");
   cmd->add_flag("--params", show->parameters, "print the model's parameters, and which of them decay, instead");
   cmd->add_flag("--json", show->json,
-                "one JSON object of all keys, with value and origin; with --rates or --params: one a line");
+                "one JSON object of all keys, with value and origin; with --rates or --params: one object per line");
   std::string presets;
   for (const std::string& name : config::preset_names()) presets += " " + name;
   cmd->footer(text(settings, "\nPresets:", presets,
@@ -120,11 +121,11 @@ void add_config(CLI::App& app, Choice& choice) {
   cmd->add_option("file", check->file, "config file")->required();
   cmd->add_option("-n,--ranks", check->ranks, "ranks that will be started");
   cmd->add_option("--config-copy", check->config_copy, "")->group("");
-  cmd->add_flag("--no-files", check->no_files, "for a config of another machine: look at no token file or folder");
+  cmd->add_flag("--no-files", check->no_files, "do not read token files or folders: for a config of another machine");
   cmd->footer(text(settings, "\n\nExample:\n  trireme config check examples/tiny.toml -n 4 --parallelism.tp 2"));
 
   auto import = std::make_shared<ConfigOptions>();
-  cmd = add_config_command(*config, choice, "import", "Translate another trainer's config and print ours",
+  cmd = add_config_command(*config, choice, "import", "Translate another trainer's config to a Trireme config",
                            run_config_import, import);
   cmd->add_option("file", import->file,
                   "nanotron YAML, torchtitan TOML, DeepSpeed JSON, Megatron script, Hugging Face JSON")
@@ -132,7 +133,7 @@ void add_config(CLI::App& app, Choice& choice) {
   cmd->add_option("--from", import->from,
                   "nanotron, torchtitan, megatron, deepspeed, trainer or hf; default: by the file");
   cmd->add_option("-o,--output", import->output, "new file to write; default: standard output");
-  cmd->add_flag("--all", import->all, "list also the keys that change nothing here");
+  cmd->add_flag("--all", import->all, "also list the keys that have no effect here");
   cmd->footer("Example:\n  trireme config import config_tiny_llama.yaml -o run.toml");
   add_config_help(*config, choice);
 }
@@ -156,7 +157,7 @@ void add_convert(CLI::App& app, Choice& choice) {
                   "nanotron: file names as its code writes them (code), or as its documentation does (documented)")
       ->capture_default_str();
   cmd->footer(
-      "config.json and the tokenizer's files come along. The folder appears when it is complete; nothing is "
+      "config.json and the tokenizer's files are copied too. The folder appears once it is complete; nothing is "
       "overwritten.\n\nExample:\n  trireme convert models/llama checkpoints/llama --to nanotron --tp 2\n"
       "  trireme convert runs/latest models/trained --to hf");
   cmd->callback(
@@ -165,18 +166,18 @@ void add_convert(CLI::App& app, Choice& choice) {
 
 void add_reshape(CLI::App& app, Choice& choice) {
   auto options = std::make_shared<ReshapeCommand>();
-  CLI::App* cmd = app.add_subcommand("reshape", "Write a checkpoint again, as the files of another layout");
+  CLI::App* cmd = app.add_subcommand("reshape", "Rewrite a checkpoint as the files of another layout");
   cmd->add_option("checkpoint", options->checkpoint,
                   "a checkpoint, or the folder of a run: then its newest valid checkpoint")
       ->required();
   cmd->add_option(
          "--to", options->to,
-         "the layout: any of pp, dp, cp, tp, ep, expert_tp, zero, replicate, virtual_stages; others stay as they are")
+         "the layout: any of pp, dp, cp, tp, ep, expert_tp, zero, replicate, virtual_stages; others are unchanged")
       ->required();
   cmd->add_option("-o,--output", options->output, "new folder; the checkpoint is step-N in it")->required();
   cmd->footer(
-      "`trireme train` loads any checkpoint on any layout: this is only for tools that read the file of a rank.\n"
-      "Every byte is verified. The folder appears when it is complete; nothing is overwritten.\n\n"
+      "`trireme train` loads any checkpoint on any layout: this is only for tools that read per-rank files.\n"
+      "Every byte is verified. The folder appears once it is complete; nothing is overwritten.\n\n"
       "Example:\n  trireme reshape runs/latest --to tp=1,pp=2 -o reshaped");
   cmd->callback([options, &choice] {
     options->version = "trireme " TRIREME_VERSION;
@@ -185,30 +186,30 @@ void add_reshape(CLI::App& app, Choice& choice) {
 }
 
 constexpr const char* kRestartsHelp =
-    "start the ranks again, at most so often, when one is killed or exits with 70, 71 or 72; it ends after 3 restarts "
+    "restart the ranks at most N times, when one is killed or exits with 70, 71 or 72; gives up after 3 restarts "
     "without a new checkpoint";
 
 void add_train(CLI::App& app, Choice& choice) {
   auto options = std::make_shared<TrainCommand>();
-  CLI::App* cmd = app.add_subcommand("train", "Train the model of a config, on N ranks of this host or as one of many");
+  CLI::App* cmd = app.add_subcommand("train", "Train the model of a config, on N local ranks or as one rank of many");
   cmd->add_option("config", options->file, "config file")->required();
-  const CLI::Option* ranks = cmd->add_option("-n,--ranks", options->ranks,
-                                             "start so many ranks here; without it: as torchrun, srun or mpirun says");
-  cmd->add_option("--master", options->master, "HOST:PORT where the ranks meet, when no launcher says");
+  const CLI::Option* ranks = cmd->add_option(
+      "-n,--ranks", options->ranks, "start N ranks on this host; default: the ranks of torchrun, srun or mpirun");
+  cmd->add_option("--master", options->master, "HOST:PORT of the rendezvous, if no launcher sets it");
   cmd->add_option("--max-restarts", options->max_restarts, kRestartsHelp)->capture_default_str();
   auto resume = std::make_shared<std::string>();
   cmd->add_option("--resume", *resume,
-                  "a checkpoint, or the folder of a run, to go on from; or never. Default: auto, the newest run of "
-                  "this config that was stopped");
+                  "a checkpoint or the folder of a run to resume from; or never. Default: auto, the newest stopped run "
+                  "of this config");
   auto words = std::make_shared<std::map<std::string, std::string>>();  // short words for keys
   cmd->add_option("--console", (*words)["metrics.console"], "auto, bar, plain, json or quiet");
   cmd->add_option("-o,--output", (*words)["run.dir"], "folder of runs");
   cmd->add_flag(
       "--dry-run", options->dry_run,
-      "check everything, run one step of one rank without the others, show the first batch as text; nothing is "
-      "started or written");
+      "check everything, run one step on one rank alone, show the first batch as text; no ranks are started and "
+      "nothing is written");
   cmd->add_flag("--requeue", options->requeue,
-                "SIGUSR1 saves and exits with 75, as SIGTERM does; without it: saves and goes on");
+                "SIGUSR1 saves and exits with 75, as SIGTERM does; default: saves and continues");
   cmd->add_option("--run-folder", options->run_folder, "")->group("");
   cmd->add_option("--config-copy", options->config_copy, "")->group("");
   cmd->add_option("--terminal-width", options->terminal_width, "")->group("");
@@ -216,8 +217,8 @@ void add_train(CLI::App& app, Choice& choice) {
   cmd->footer(
       "Any key can be set: --section.key VALUE. The run's folder is runs/NAME, and runs/latest points to it.\n"
       "Ctrl-C finishes the step, saves a checkpoint and exits with 130; SIGTERM and SIGHUP do the same and exit with "
-      "75;\nCtrl-C again, a second later, stops at once. SIGUSR1 saves and goes on; SIGUSR2 writes the last calls of a "
-      "rank\nto hang/ and goes on.\n\n"
+      "75;\nCtrl-C again, a second later, stops at once. SIGUSR1 saves and continues; SIGUSR2 writes the last calls of "
+      "each\nrank to hang/ and continues.\n\n"
       "Example:\n  trireme train examples/tiny.toml -n 4 --training.steps 50");
   cmd->callback([options, ranks, resume, words, &choice] {
     require<ConfigError>(ranks->count() == 0 || options->ranks >= 1, "-n ", options->ranks, ": must be at least 1");
@@ -239,25 +240,27 @@ void add_launch(CLI::App& app, Choice& choice) {
   CLI::App* cmd = app.add_subcommand(
       "launch",
       "Start a program as ranks, watch them, and stop all when one fails:\ntrireme launch -n N PROGRAM ARGUMENTS");
-  cmd->add_option("-n,--ranks", options->ranks, "ranks of this host; with --hostfile: of a host that says no slots=");
-  cmd->add_option("--nnodes", options->num_nodes, "hosts, on each of which this command is given")
+  cmd->add_option("-n,--ranks", options->ranks, "ranks on this host; with --hostfile: on each host without slots=");
+  cmd->add_option("--nnodes", options->num_nodes, "number of hosts; run this command on each of them")
       ->capture_default_str();
-  cmd->add_option("--node-rank", options->node_rank, "which of them this one is; 0 hosts the store")
+  cmd->add_option("--node-rank", options->node_rank, "index of this host, from 0; node 0 hosts the store")
       ->capture_default_str();
-  cmd->add_option("--master", options->master,
-                  "HOST:PORT of node 0; default: a free port of this host. TRIREME_SECRET, on all nodes: who may join");
+  cmd->add_option(
+      "--master", options->master,
+      "HOST:PORT of node 0; default: a free port of this host. TRIREME_SECRET, on all nodes, limits who may join");
   cmd->add_option("--hostfile", options->hostfile,
-                  "start the ranks of these hosts from here: lines `worker-1 slots=4`");
+                  "start the ranks on these hosts from here: lines `worker-1 slots=4`");
   cmd->add_option("--ssh", options->ssh, "how to run a command on a host, with --hostfile")->capture_default_str();
   cmd->add_option("--logs", options->logs, "folder for the output of each rank; default: a new one under runs/");
-  cmd->add_option("--threads", options->threads, "threads of a rank; default: OMP_NUM_THREADS, else cores / ranks");
+  cmd->add_option("--threads", options->threads, "threads per rank; default: OMP_NUM_THREADS, else cores / ranks");
   cmd->add_option("--max-restarts", options->max_restarts, kRestartsHelp)->capture_default_str();
   cmd->add_option("--attempt", options->attempt, "")->group("");
   cmd->add_option("--world-size", options->world_size, "")->group("");
   cmd->add_option("--first-rank", options->first_rank, "")->group("");
   cmd->add_flag("--control-stdin", options->control_stdin, "")->group("");
   cmd->footer(
-      "Rank 0's output is shown; every rank's is in its file rNNNN.log. The exit code is that of the first rank that\n"
+      "Rank 0's output is shown; the output of each rank is in its file rNNNN.log. The exit code is that of the first "
+      "rank that\n"
       "fails (71: killed, 72: hung or mismatched calls).\n\nExample:\n  trireme launch -n 4 ./my_program --steps "
       "10");
   cmd->callback([options, &choice] {
@@ -270,17 +273,16 @@ void add_launch(CLI::App& app, Choice& choice) {
 void add_report(CLI::App& app, Choice& choice) {
   auto options = std::make_shared<ReportOptions>();
   options->version = "trireme " TRIREME_VERSION;
-  CLI::App* cmd = app.add_subcommand("report", "Write what a run did as one HTML page; several runs are compared");
-  cmd->add_option("run", options->runs, "folder of a run, as runs/latest; up to three")->required();
+  CLI::App* cmd = app.add_subcommand("report", "Write a report of a run as one HTML page; several runs are compared");
+  cmd->add_option("run", options->runs, "folder of a run, such as runs/latest; up to three")->required();
   cmd->add_option("-o,--output", options->output, "file to write; default: report.html in the (first) run");
   cmd->add_option("--timeline", options->timeline, "write the traced steps (profiler.steps) as an SVG drawing instead");
-  cmd->add_flag("--watch", options->watch, "write it again while a run goes on, until it ends or Ctrl-C");
-  cmd->add_option("--interval", options->interval_s, "with --watch: seconds in between")->capture_default_str();
+  cmd->add_flag("--watch", options->watch, "update it while the run continues, until it ends or Ctrl-C");
+  cmd->add_option("--interval", options->interval_s, "with --watch: seconds between updates")->capture_default_str();
   cmd->add_flag("--open", options->open, "show it in a browser (xdg-open)");
   cmd->footer(
-      "Reads only files of the run, so it works for a run that goes on, has ended or has crashed. Memory, pipeline "
-      "and\n"
-      "overlap are drawn of a step that was traced: --profiler.steps 20 in trireme train.\n\n"
+      "Reads only files of the run, so it works while a run continues, and after it has ended or crashed. Memory,\n"
+      "pipeline and overlap need a traced step: --profiler.steps 20 in trireme train.\n\n"
       "Example:\n  trireme report runs/latest\n  trireme report runs/a runs/b -o compared.html");
   cmd->callback([options, &choice] {
     choice.run = [options](Console& console) { return number(run_report(*options, console)); };
@@ -289,9 +291,9 @@ void add_report(CLI::App& app, Choice& choice) {
 
 void add_doctor(CLI::App& app, Choice& choice) {
   auto options = std::make_shared<DoctorCommand>();
-  CLI::App* cmd = app.add_subcommand("doctor", "Say what this machine and this build can do");
+  CLI::App* cmd = app.add_subcommand("doctor", "Show what this machine and this build can do");
   cmd->add_flag("--json", options->json, "print one JSON object: found and remark by name");
-  cmd->add_flag("--quick", options->quick, "without the all-reduce between ranks, which takes two seconds");
+  cmd->add_flag("--quick", options->quick, "skip the all-reduce between ranks, which takes two seconds");
   cmd->footer("Example:\n  trireme doctor");
   cmd->callback([options, &choice] {
     options->words = choice.words.all;
@@ -338,7 +340,7 @@ void check_first_word(const CLI::App& app, const std::vector<std::string>& words
   const std::string& word = words.front();
   const std::string option = word.substr(0, word.find('='));
   if (!word.starts_with('-') || app.get_option_no_throw(option) != nullptr) return;
-  throw ConfigError(text("unknown option ", config::shortened(word), ": options stand behind the command",
+  throw ConfigError(text("unknown option ", config::shortened(word), ": options go after the command",
                          "\n  fix: trireme COMMAND ", config::shortened(word), ", or trireme --help"));
 }
 
@@ -442,7 +444,7 @@ std::string help_in_width(const std::string& help, int width) {
 
 int report(Console& console, const std::string& what, ExitCode code) {
   console.err << "error: " << what << "\n";
-  if (code == ExitCode::internal) console.err << "  this is a fault of trireme's own: please report it\n";
+  if (code == ExitCode::internal) console.err << "  this is a bug in trireme: please report it\n";
   return number(code);
 }
 
@@ -453,7 +455,7 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
   app.name("trireme");
   app.set_version_flag("-v,--version", "trireme " TRIREME_VERSION);
   app.require_subcommand(1);
-  app.footer("trireme COMMAND --help says more.");
+  app.footer("trireme COMMAND --help shows its options.");
   Choice choice;
   add_schedule(app, choice);
   add_config(app, choice);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <iomanip>
 #include <iterator>
 #include <sstream>
@@ -27,7 +29,7 @@ namespace {
 constexpr int kMaxDrawnRanks = 64;
 
 config::Started started(const ConfigOptions& options) {
-  require<ConfigError>(options.ranks >= 0, "-n ", options.ranks, ": a number of ranks is at least 1");
+  require<ConfigError>(options.ranks >= 0, "-n ", options.ranks, ": must be at least 1");
   return {.ranks = options.ranks,
           .how = options.ranks > 0 ? text("-n ", options.ranks) : "",
           .ranks_of_a_host = options.ranks};
@@ -82,17 +84,25 @@ std::pair<std::int64_t, std::int64_t> step_range(const std::string& words) {
 }
 
 /// The learning rates of some steps, one a line.
+/// For people: 3e-05 instead of 2.9999999999999997e-05.
+double without_noise(double x) {
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "%.12g", x);
+  return std::strtod(digits, nullptr);
+}
+
 void print_rates(const Config& c, const std::string& which, bool json, std::ostream& out) {
   const LrSchedule lr(lr_options(c));
   const auto [first, last] = step_range(which);
   if (!json) out << "step  learning rate\n";
   for (std::int64_t step = first; step <= std::min(last, c.training.steps); ++step) {
     double rate = lr(step);
-    const std::string number = config::toml_text(&rate);
-    if (json)
-      out << "{\"step\": " << step << ", \"lr\": " << number << "}\n";
-    else
-      out << std::setw(4) << step << "  " << number << "\n";
+    if (json) {
+      out << "{\"step\": " << step << ", \"lr\": " << config::toml_text(&rate) << "}\n";
+      continue;
+    }
+    double shown = without_noise(rate);
+    out << std::setw(4) << step << "  " << config::toml_text(&shown) << "\n";
   }
 }
 
@@ -161,8 +171,8 @@ ExitCode run_config_check(const ConfigOptions& options, Console& console) {
   print_warnings(warnings, console);
   console.out << config::describe_model(loaded) << describe_layout(loaded.config.parallelism)
               << describe_batch(loaded.config) << machine;
-  console.out << "ok           " << options.file << " fits together"
-              << (options.no_files ? "; no file was looked at\n" : ", and can be trained\n");
+  console.out << "ok           " << options.file << " is valid"
+              << (options.no_files ? "; token files were not checked\n" : ", and can be trained\n");
   return ExitCode::done;
 }
 

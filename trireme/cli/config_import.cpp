@@ -11,12 +11,12 @@ namespace {
 /// What may change the result comes first; the rest is one line, unless all of it is asked for.
 void report_import(const config::Imported& imported, bool all, std::ostream& err) {
   if (!imported.notes.empty())
-    err << imported.notes.size() << (imported.notes.size() == 1 ? " thing" : " things")
-        << " to look at: " << (imported.notes.size() == 1 ? "it" : "they") << " may change the result\n";
+    err << imported.notes.size() << (imported.notes.size() == 1 ? " setting" : " settings")
+        << " to review: " << (imported.notes.size() == 1 ? "it" : "they") << " may change the result\n";
   for (const std::string& note : imported.notes) err << "  ! not translated: " << note << "\n";
   if (imported.harmless.empty()) return;
   const bool one = imported.harmless.size() == 1;
-  err << imported.harmless.size() << (one ? " key that changes" : " keys that change") << " nothing here"
+  err << imported.harmless.size() << (one ? " key that has" : " keys that have") << " no effect here"
       << (all   ? ":"
           : one ? ": --all shows it"
                 : ": --all lists them")
@@ -33,7 +33,7 @@ ExitCode run_config_import(const ConfigOptions& options, Console& console) {
                        "\n  fix: set them in the file it writes");
   const auto from = config::framework_by_name(options.from);
   require<ConfigError>(options.from.empty() || from, "--from ", options.from,
-                       " is no trainer that we know\n  fix: nanotron, torchtitan, megatron, deepspeed, trainer or hf");
+                       ": unknown trainer\n  fix: one of nanotron, torchtitan, megatron, deepspeed, trainer or hf");
   require_no_file(options.output);
   // A model folder means its config.json.
   std::filesystem::path source = options.file;

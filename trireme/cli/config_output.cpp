@@ -8,7 +8,7 @@ namespace trireme::cli {
 
 void require_no_file(const std::string& output) {
   require<ConfigError>(output.empty() || !std::filesystem::exists(output), output,
-                       " is there already\n  fix: another -o, or remove it first");
+                       " already exists\n  fix: another -o, or remove it first");
 }
 
 void write_config(const std::string& output, const std::string& toml, Console& console) {

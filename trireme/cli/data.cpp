@@ -192,7 +192,8 @@ void prepare_now(const PrepareCommand& command, Console& console) {
   if (command.train_bpe > 0) warn_of_few_pairs(*tokenizer, command.train_bpe, console.err);
   if (made.not_utf8 > 0)
     console.err << "warning: " << thousands(made.not_utf8) << " of " << counted(made.documents, "document")
-                << (made.not_utf8 == 1 ? " is" : " are") << " not UTF-8: such bytes are tokens of their own, or U+FFFD"
+                << (made.not_utf8 == 1 ? " is" : " are")
+                << " not UTF-8: invalid bytes become single-byte tokens, or U+FFFD"
                 << "\n  fix: convert the text, for instance with iconv -f latin1 -t utf-8\n";
   warn_of_old_validation(options, console.err);
 }

@@ -95,7 +95,7 @@ std::optional<data::Tokenizer> recorded_tokenizer(const data::TokenSource& sourc
 }
 
 void inspect_now(const InspectCommand& command, Console& console) {
-  require<ConfigError>(command.documents >= 0, "-n ", command.documents, ": a number of documents is at least 0");
+  require<ConfigError>(command.documents >= 0, "-n ", command.documents, ": must be at least 0");
   std::optional<data::Tokenizer> tokenizer;
   if (!command.tokenizer.empty()) tokenizer = data::Tokenizer::load(command.tokenizer);
   const auto source =

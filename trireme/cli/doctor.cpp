@@ -71,8 +71,8 @@ TableRow descriptors_row() {
       (static_cast<std::int64_t>(limit.rlim_max) - static_cast<std::int64_t>(descriptors_of_rank(0))) / 2;
   const bool low = limit.rlim_max != RLIM_INFINITY && limit.rlim_max < 4096;
   return {"open files", text(limit_text(limit.rlim_cur, false), ", at most ", limit_text(limit.rlim_max, false)),
-          low ? text("low: a rank needs two for each rank and 63: enough for ", ranks > 0 ? thousands(ranks) : "no",
-                     " ranks (ulimit -n 65536)")
+          low ? text("low: a rank needs 2 per rank of the run, plus 63: enough for ",
+                     ranks > 0 ? thousands(ranks) : "no", " ranks (ulimit -n 65536)")
               : ""};
 }
 
@@ -104,7 +104,7 @@ TableRow clock_row() {
   std::ifstream in(cpu + "scaling_governor");
   std::string governor;
   in >> governor;
-  if (!now || !most) return {"CPU clock", "not told by this system", ""};
+  if (!now || !most) return {"CPU clock", "not reported by this system", ""};
   return {"CPU clock", text(human_number(*now / 1e6), " GHz of ", human_number(*most / 1e6)),
           governor == "powersave" ? "powersave: slower than it could be (cpupower frequency-set -g performance)"
                                   : governor};

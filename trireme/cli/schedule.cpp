@@ -18,7 +18,7 @@ constexpr double kMaxCost = 1e12;
 void check_costs(const ScheduleOptions& o) {
   for (const auto& [option, cost] : {std::pair{"--forward", o.costs.F}, std::pair{"--input-grad", o.costs.I},
                                      std::pair{"--weight-grad", o.costs.W}, std::pair{"--transfer", o.costs.transfer}})
-    require<ConfigError>(cost >= 0 && cost <= kMaxCost, option, " = ", cost, ": a time is from 0 to ", kMaxCost);
+    require<ConfigError>(cost >= 0 && cost <= kMaxCost, option, " = ", cost, ": must be from 0 to ", kMaxCost);
 }
 
 std::string lower(std::string word) {

@@ -28,7 +28,7 @@ int run_bench_comm(const BenchCommCommand& /*command*/, Console& /*console*/) { 
 int run_bench_fit(const BenchFitCommand& /*command*/, Console& /*console*/) { refuse("bench fit"); }
 
 std::vector<std::vector<std::string>> libtorch_report(const std::vector<std::string>& /*words*/) {
-  return {{"libtorch", "not in this build", "it draws schedules and checks configs, and trains nothing"}};
+  return {{"libtorch", "not in this build", "it draws schedules and checks configs, but cannot train"}};
 }
 
 std::string check_training(const CheckedConfig& checked, std::vector<std::string>& /*warnings*/) {
@@ -42,7 +42,7 @@ std::string check_training(const CheckedConfig& checked, std::vector<std::string
   for (const DataStage& stage : config.data)
     for (const DataSource& source : stage.sources)
       if (source.path != "synthetic") data::open_tokens(source.path);
-  return "machine      this build has no libtorch: it trains nothing, and does not look into token files\n";
+  return "machine      this build has no libtorch: it cannot train, and does not check token files\n";
 }
 
 }  // namespace trireme::cli

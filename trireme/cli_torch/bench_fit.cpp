@@ -29,7 +29,7 @@ void check(const BenchFitCommand& c) {
   for (const std::string& technique : c.techniques) {
     const auto& known = workloads::technique_names();
     require<ConfigError>(std::ranges::find(known, technique) != known.end(), "--techniques ", technique,
-                         ": must be of ", listed(known));
+                         ": must be one of ", listed(known));
   }
   const auto& models = workloads::workload_names();
   require<ConfigError>(std::ranges::find(models, c.model) != models.end(), "--model ", c.model, ": must be one of ",

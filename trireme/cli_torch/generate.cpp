@@ -35,7 +35,7 @@ std::vector<std::string> prompts_of(const GenerateCommand& command) {
     ++number;
     if (!line.empty()) prompts.push_back(prompt_of_line(line, command.prompts_file, number, command.chat));
   }
-  require<DataError>(!prompts.empty(), command.prompts_file, ": no text in it\n  fix: one text a line");
+  require<DataError>(!prompts.empty(), command.prompts_file, ": no prompt in it\n  fix: one prompt per line");
   return prompts;
 }
 
@@ -44,9 +44,9 @@ void print_speed(const GenerationSpeed& speed, std::ostream& err) {
     return human_number(std::round(static_cast<double>(tokens) / std::max(seconds, 1e-9) * 10) / 10);
   };
   const std::int64_t after_first = speed.tokens - speed.sequences;  // the first of each comes with its prompt
-  err << speed.tokens << " tokens after " << speed.prompt_tokens << " of prompts";
+  err << speed.tokens << " new tokens · " << speed.prompt_tokens << " prompt tokens";
   if (after_first > 0) err << " · " << rate(after_first, speed.seconds) << " tokens/s";
-  err << " · prompts " << rate(speed.prompt_tokens, speed.prompt_seconds) << " tokens/s" << std::endl;
+  err << " · prompt " << rate(speed.prompt_tokens, speed.prompt_seconds) << " tokens/s" << std::endl;
 }
 
 std::string json_line(const std::string& prompt, const GeneratedText& result) {
@@ -70,7 +70,7 @@ ParallelismConfig layout_of(const GenerateCommand& command) {
 void note_unused(const GenerateCommand& command, std::ostream& err) {
   if (command.temperature > 0 || (command.top_k == 0 && command.top_p == 1)) return;
   err << "note: " << (command.top_k > 0 ? text("--top-k ", command.top_k) : text("--top-p ", command.top_p))
-      << " changes nothing at --temperature 0, which always takes the most probable token (--temperature 1 samples)"
+      << " has no effect at --temperature 0, which always takes the most probable token (--temperature 1 samples)"
       << std::endl;
 }
 
@@ -131,12 +131,12 @@ Request request_of(const GenerateCommand& command, const OpenedModel& model, con
 
 int run_generate(const GenerateCommand& command, Console& console) {
   require<ConfigError>(!command.prompt.empty() || !command.prompts_file.empty(),
-                       "nothing to continue\n  fix: -p TEXT, or --prompts FILE");
+                       "no prompt\n  fix: -p TEXT, or --prompts FILE");
   require<ConfigError>(command.batch >= 1, "--batch ", command.batch, ": must be at least 1");
   require<ConfigError>(command.system.empty() || command.chat,
-                       "--system is for --chat\n  fix: --chat, or leave it out");
+                       "--system needs --chat\n  fix: add --chat, or leave --system out");
   require<ConfigError>(command.prompts_file != "-" || command.tp * command.pp == 1 || visible_gpus() == 0,
-                       "--prompts - with several ranks on GPUs: each is a process, and none has the standard input",
+                       "--prompts - with several ranks on GPUs: they are processes without standard input",
                        "\n  fix: --prompts FILE");
   const OpenedModel model = open_trained_model(meant_model(command.checkpoint));
   const data::Tokenizer tokenizer = model.tokenizer(command.tokenizer);

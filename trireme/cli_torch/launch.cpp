@@ -41,14 +41,14 @@ void check(const LaunchCommand& c) {
   require<ConfigError>(!c.program.empty(),
                        "launch: no program was given\n  fix: trireme launch -n 4 -- PROGRAM ARGUMENTS");
   require<ConfigError>(c.hostfile.empty() || c.num_nodes == 1, "launch: --hostfile and --nnodes ", c.num_nodes,
-                       " both say which hosts there are\n  fix: give one of them");
+                       " both name the hosts\n  fix: give one of them");
   require<ConfigError>(!c.hostfile.empty() || c.ranks >= 1, "launch: -n ", c.ranks,
                        ": at least one rank must be started on this host");
   require<ConfigError>(c.num_nodes >= 1 && c.node_rank >= 0 && c.node_rank < c.num_nodes, "launch: --node-rank ",
                        c.node_rank, " of ", c.num_nodes, " nodes: must be from 0 to --nnodes - 1");
   require<ConfigError>(
       c.num_nodes == 1 || !c.master.empty(), "launch: --nnodes ", c.num_nodes,
-      " needs a place where they meet\n  fix: --master HOST:PORT, an address of node 0 that all reach");
+      " needs a rendezvous address\n  fix: --master HOST:PORT, an address of node 0 that all nodes reach");
 }
 
 int launch_from_hostfile(const LaunchCommand& c, std::ostream& err) {

@@ -186,7 +186,7 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
   };
   const auto out_of_memory = [&](const std::string& what) {
     const Tag tag = context.world().recorder().tag();
-    return text("out of memory: rank ", env.rank, " of ", env.world_size, " could not get ", what, " ",
+    return text("out of memory: rank ", env.rank, " of ", env.world_size, " could not allocate ", what, " ",
                 tag.step < 0 ? "while the model was built" : text("in ", tag.str()),
                 memory_advice(config, budget, context.device()), snapshot());
   };

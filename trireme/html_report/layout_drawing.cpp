@@ -15,7 +15,7 @@ const char* meaning_of(Axis axis) {
   switch (axis) {
     case Axis::tp: return "tensor parallel: parts of each matrix";
     case Axis::pp: return "pipeline: consecutive layers";
-    case Axis::dp: return "data parallel: other samples";
+    case Axis::dp: return "data parallel: different samples";
     case Axis::cp: return "context parallel: parts of each sequence";
     default: return "";
   }

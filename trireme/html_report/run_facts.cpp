@@ -93,7 +93,7 @@ RunState state_of(const RunFiles& run) {
   }
   if (!files::is_surely_free(run.folder)) return {Kind::running, "running"};
   if (run.last("start") == nullptr) return {Kind::unknown, "it is not known how it ended: events.jsonl is missing"};
-  return {Kind::failed, "ended without a word: killed, or its machine failed"};
+  return {Kind::failed, "ended without an exit event: killed, or its machine failed"};
 }
 
 RunFacts facts_of(const RunFiles& run) {

@@ -30,7 +30,7 @@ std::string prompt_of_line(const std::string& line, const std::string& file, std
   const nlohmann::json json = object_of(line);
   if (chat && is_conversation(json)) return line;
   require<DataError>(json.is_object() && json.contains("prompt") && json["prompt"].is_string(), file, ":", number,
-                     ": begins with { and is no JSON object with a text \"prompt\"",
+                     ": starts with { but is not a JSON object with a string \"prompt\"",
                      chat ? " or with \"messages\"" : "", "\n  fix: a line of text, or {\"prompt\": \"...\"}");
   return json["prompt"].get<std::string>();
 }

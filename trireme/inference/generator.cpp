@@ -186,7 +186,7 @@ void check_generation(const std::vector<std::vector<TokenId>>& prompts, const Ge
   for (std::size_t b = 0; b < prompts.size(); ++b) {
     const auto tokens = static_cast<std::int64_t>(prompts[b].size());
     const std::int64_t number = options.first_sequence + static_cast<std::int64_t>(b) + 1;
-    require<ConfigError>(tokens >= 1, "prompt ", number, " has no token to begin with\n  fix: a longer prompt");
+    require<ConfigError>(tokens >= 1, "prompt ", number, " has no tokens\n  fix: a longer prompt");
     require<ConfigError>(tokens < length, "prompt ", number, " has ", tokens, " tokens, the model is for ", length,
                          ": there is no room for a new one\n  fix: a shorter prompt");
   }

@@ -36,8 +36,9 @@ int on_ranks(const ModelConfig& model, const ParallelismConfig& layout, const st
   how.quiet = true;
   how.flags.local_ranks = launched || grid.size() == 1 ? 0 : grid.size();
   return rank_main(how, [&](const Environment& env) {
-    require<ConfigError>(env.world_size == grid.size(), "the layout ", grid.str(), " needs ", grid.size(), " ranks, ",
-                         env.world_size, " were started");
+    require<ConfigError>(env.world_size == grid.size(), "the layout ", grid.str(), " needs ", grid.size(),
+                         grid.size() == 1 ? " rank, " : " ranks, ", env.world_size,
+                         env.world_size == 1 ? " was started" : " were started");
     Config config;
     config.model = model;
     config.parallelism = layout;

@@ -72,7 +72,7 @@ data::Tokenizer OpenedModel::found_tokenizer(const std::string& asked) const {
   require<DataError>(!wanted.empty(), path.string(), ": has no tokenizer",
                      "\n  fix: -t TOKENIZER, the one that the model was trained with");
   data::Tokenizer found = data::Tokenizer::load(wanted);
-  const std::string other = text("-t ", asked, " is another tokenizer than the model's: it is ", shown(found));
+  const std::string other = text("-t ", asked, " is not the model's tokenizer: it is ", shown(found));
   if (!asked.empty() && !own_path.empty()) {
     std::optional<data::Tokenizer> own;
     try {

@@ -17,7 +17,7 @@ bool has_learned_positions(const ModelConfig& m) {
 std::shared_ptr<Norm> make_norm(const ModelConfig& m, Parallel parallel, const ModelFamily* family = nullptr) {
   if (family && family->norm) {
     std::shared_ptr<Norm> norm = family->norm(m, parallel);
-    require<ConfigError>(norm != nullptr, "the family ", family->name, " has made no norm: it is null");
+    require<ConfigError>(norm != nullptr, "the family ", family->name, " returned a null norm");
     return norm;
   }
   if (config::family_of(m).norm == config::NormKind::layer_norm)
@@ -65,7 +65,7 @@ std::shared_ptr<DecoderLayer> make_layer(const ModelConfig& m, const Parallel& p
                                          std::int64_t i) {
   if (!family) return std::make_shared<Block>(m, parallel);
   std::shared_ptr<DecoderLayer> layer = family->layer(m, parallel, i);
-  require<ConfigError>(layer != nullptr, "the family ", family->name, " has made no layer ", i, ": it is null");
+  require<ConfigError>(layer != nullptr, "the family ", family->name, " returned null for layer ", i);
   return layer;
 }
 
@@ -169,7 +169,7 @@ Decoder::Decoder(const ModelConfig& m, Parallel parallel, DecoderPart part)
 void Decoder::check_own_layers() const {
   for (const Param& param : params_of(*this))
     require<ConfigError>(param.declared, "the family ", family_->name, ": ", param.name,
-                         " is a parameter of a module that is no Layer: how ranks share it is not known",
+                         " is a parameter of a module that is not a Layer: how ranks share it is unknown",
                          "\n  fix: Layer::declare(), or a layer of trireme/nn in place of torch's");
   for (const auto& buffer : named_buffers())
     throw ConfigError(text("the family ", family_->name, ": ", buffer.key(),

@@ -45,7 +45,7 @@ struct DecoderPart {
   static DecoderPart whole(const ModelConfig& model) { return {.layers = {0, model.num_hidden_layers}}; }
 };
 
-/// Parameters are uninitialized until init() or load_hugging_face(). Their names do not depend on the part.
+/// Parameters are uninitialized until init_parameters() or load_hugging_face(). Their names do not depend on the part.
 class Decoder final : public Layer {
  public:
   /// `model` with its derived values (derive.hpp).

@@ -71,7 +71,7 @@ void with_decoder(const ModelConfig& model, const std::function<void(Decoder&)>&
   run_ranks(1, [&](World& world) {
     Mesh mesh(Grid::dense({}), world);
     Decoder decoder(model, mesh);
-    init(decoder, mesh, {});
+    init_parameters(decoder, mesh, {});
     f(decoder);
   });
 }
@@ -83,19 +83,18 @@ std::string refusal(const ModelFamily& family) {
 TEST(RegisterFamily, NamesAreChecked) {
   ASSERT_TRUE(kAreRegistered);
   EXPECT_EQ(refusal(odd("llama")),
-            "register_family: llama is a built-in family\n  fix: another name; like = \"llama\" to begin with its "
+            "register_family: llama is a built-in family\n  fix: another name; like = \"llama\" to start from its "
             "defaults");
   EXPECT_THAT(refusal(odd("odd")), HasSubstr("register_family: odd is registered already\n  fix: "));
   for (const char* name : {"", "a b", "a\"", "ä"})
     EXPECT_THAT(refusal(odd(name)), HasSubstr("must be letters")) << name;
   ModelFamily family = odd("new");
   family.like = "odd";
-  EXPECT_THAT(refusal(family),
-              HasSubstr("new is to be like \"odd\", which is no built-in family\n  fix: one of gpt2, "));
+  EXPECT_THAT(refusal(family), HasSubstr("new: like = \"odd\" is not a built-in family\n  fix: one of gpt2, "));
   EXPECT_THAT(refusal({.name = "new", .layer = nullptr}), HasSubstr("register_family: new has no layer\n  fix: "));
   load(kTiny);
   EXPECT_EQ(refusal(odd("new")),
-            "register_family: new comes after a config has been read\n  fix: register families first, at the "
+            "register_family: new is registered after a config has been read\n  fix: register families first, at the "
             "beginning of main()");
   EXPECT_EQ(find_model_family("new"), nullptr);
   EXPECT_EQ(config::find_family("new"), nullptr);
@@ -156,11 +155,11 @@ TEST(RegisterFamily, LayersAreChecked) {
     });
   };
   EXPECT_EQ(told("odd", true), "no error");
-  EXPECT_THAT(told("odd-a-module-of-torch"), HasSubstr("layers.0.plain.weight is a parameter of a module that is no "
-                                                       "Layer: how ranks share it is not known\n  fix: "));
+  EXPECT_THAT(told("odd-a-module-of-torch"), HasSubstr("layers.0.plain.weight is a parameter of a module that is not "
+                                                       "a Layer: how ranks share it is unknown\n  fix: "));
   EXPECT_THAT(told("odd-a-buffer"), HasSubstr("layers.0.mask is a buffer, which no checkpoint would hold\n  fix: "));
-  EXPECT_THAT(told("odd-null"), HasSubstr("the family odd-null has made no layer 0: it is null"));
-  EXPECT_THAT(told("odd-no-norm"), HasSubstr("the family odd-no-norm has made no norm: it is null"));
+  EXPECT_THAT(told("odd-null"), HasSubstr("the family odd-null returned null for layer 0"));
+  EXPECT_THAT(told("odd-no-norm"), HasSubstr("the family odd-no-norm returned a null norm"));
   EXPECT_EQ(told("odd-nothing", true),
             "the family odd-nothing: layers.0 returns nothing for an input of [4, 16]: must be of the same sizes");
   EXPECT_THAT(told("odd-other-sizes", true), HasSubstr("layers.0 returns [4, 3] for an input of [4, 16]"));

@@ -13,7 +13,7 @@ std::optional<std::string> BestEffort::attempt(const std::function<void()>& writ
     ++lost_;
     if (++lost_in_a_row_ > 1) return std::nullopt;
     const std::string why = e.what();
-    return text(what_, ": a record is lost, training goes on: ", why.substr(0, why.find('\n')));
+    return text(what_, ": a record is lost, training continues: ", why.substr(0, why.find('\n')));
   }
   const std::int64_t lost = std::exchange(lost_in_a_row_, 0);
   if (lost == 0) return std::nullopt;

@@ -114,24 +114,32 @@ std::vector<LogItem> log_items(const StepRecord& record) {
   return items;
 }
 
-void drop_records_after(const std::filesystem::path& path, std::int64_t step) {
+KeptRecords drop_records_after(const std::filesystem::path& path, std::int64_t step) {
   constexpr std::string_view kBegin = "{\"step\":";
   std::ifstream file(path, std::ios::binary);
   require<DataError>(file.good(), path.string(), ": cannot be read");
   std::string kept;
+  KeptRecords out;
   bool dropped = false;
   for (std::string line; std::getline(file, line);) {
     std::int64_t of = 0;
     const char* number = line.data() + kBegin.size();
     const bool whole = !file.eof() && line.starts_with(kBegin) && line.ends_with('}') &&
                        std::from_chars(number, line.data() + line.size(), of).ec == std::errc();
-    if (whole && of <= step)
-      kept += line + "\n";
-    else
+    if (!whole || of > step) {
       dropped = true;
+      continue;
+    }
+    kept += line + "\n";
+    if (out.last > 0 && of > out.last + 1 && out.gap_end == 0) {
+      out.gap_begin = out.last + 1;
+      out.gap_end = of - 1;
+    }
+    out.last = std::max(out.last, of);
   }
   file.close();
   if (dropped) replace_file(path, kept);
+  return out;
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path) : file_(path) {}

@@ -23,9 +23,15 @@ std::string json_record(const StepRecord& record);
 /// log formats are for human-readable lines.
 std::vector<LogItem> log_items(const StepRecord& record);
 
+/// What is left in a file of records.
+struct KeptRecords {
+  std::int64_t last = 0;                    // step of the last record; 0: there is none
+  std::int64_t gap_begin = 0, gap_end = 0;  // the first steps between two records that have none; 0: no gap
+};
+
 /// For a run that resumes: removes the records of later steps, which will be written again, and a line that was cut
 /// short. The file is replaced at once. DataError if it cannot be read or written.
-void drop_records_after(const std::filesystem::path& path, std::int64_t step);
+KeptRecords drop_records_after(const std::filesystem::path& path, std::int64_t step);
 
 /// metrics.jsonl of a run. Appends to an existing file; a line is written, unbuffered, when the call returns.
 class MetricsFile {

@@ -117,7 +117,7 @@ TEST(MetricsFile, RecordsOfLaterStepsAreDropped) {
       file.append({.step = step, .loss = 1.0 / static_cast<double>(step)});
   }
   const std::string all = file_contents(path);
-  drop_records_after(path, 12);
+  EXPECT_EQ(drop_records_after(path, 12).last, 12);
   EXPECT_EQ(file_contents(path), all) << "nothing to drop";
   std::ofstream(path, std::ios::app) << "{\"step\":9,\"lo";  // killed in the middle of a record
   drop_records_after(path, 10);
@@ -125,6 +125,12 @@ TEST(MetricsFile, RecordsOfLaterStepsAreDropped) {
   drop_records_after(path, 0);
   EXPECT_EQ(file_contents(path), "");
   EXPECT_THROW(drop_records_after(folder / "none", 1), DataError);
+
+  std::ofstream(path) << "{\"step\":3}\n{\"step\":4}\n{\"step\":8}\n{\"step\":9}\n";
+  const KeptRecords kept = drop_records_after(path, 9);
+  EXPECT_EQ(kept.last, 9);
+  EXPECT_EQ(kept.gap_begin, 5);
+  EXPECT_EQ(kept.gap_end, 7);
 }
 
 }  // namespace

@@ -146,12 +146,13 @@ std::string summary(const Schedule& schedule, const Replay& replay) {
     held = std::max(held, rank.peak_held);
   }
   const auto stages = [&](int chunks) { return fixed(static_cast<double>(chunks) / replay.chunks_per_rank); };
-  std::string out = text(schedule.name, ": ", schedule.ranks(), " ranks, ", schedule.microbatches, " microbatches, ",
-                         schedule.chunks_per_rank(), schedule.chunks_per_rank() == 1 ? " chunk" : " chunks",
-                         " a rank: makespan ", fixed(replay.makespan), ", bubble ", fixed(replay.bubble), " (",
-                         fixed(100 * replay.bubble_share(), 1), "% of the time)\n");
-  out += text("activations held at most by a rank: ", stages(live),
-              " microbatches of a stage until the input gradient, ", stages(held), " until the weight gradient\n");
+  std::string out =
+      text(schedule.name, ": ", schedule.ranks(), schedule.ranks() == 1 ? " rank, " : " ranks, ", schedule.microbatches,
+           schedule.microbatches == 1 ? " microbatch, " : " microbatches, ", schedule.chunks_per_rank(),
+           schedule.chunks_per_rank() == 1 ? " chunk" : " chunks", " per rank: makespan ", fixed(replay.makespan),
+           ", bubble ", fixed(replay.bubble), " (", fixed(100 * replay.bubble_share(), 1), "% of the time)\n");
+  out += text("peak activations per rank: ", stages(live), " microbatches of a stage until the input gradient, ",
+              stages(held), " until the weight gradient\n");
   return out;
 }
 

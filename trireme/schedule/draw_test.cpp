@@ -69,8 +69,8 @@ TEST(DrawSvg, HoldsEveryStepOnce) {
 TEST(Summary, GivesTheNumbersOfTheReplay) {
   const Schedule schedule = make_schedule("1f1b", 4, 8);
   EXPECT_EQ(summary(schedule, replay(schedule)),
-            "1f1b: 4 ranks, 8 microbatches, 1 chunk a rank: makespan 33.00, bubble 9.00 (27.3% of the time)\n"
-            "activations held at most by a rank: 4.00 microbatches of a stage until the input gradient, 4.00 until the "
+            "1f1b: 4 ranks, 8 microbatches, 1 chunk per rank: makespan 33.00, bubble 9.00 (27.3% of the time)\n"
+            "peak activations per rank: 4.00 microbatches of a stage until the input gradient, 4.00 until the "
             "weight gradient\n");
 }
 

@@ -28,7 +28,7 @@ std::optional<Parallelism> parallelism_of(const std::string& technique) {
                             : technique == "fsdp_shard_grad_op" ? Sharding::shard_grad_op
                                                                 : Sharding::full_shard;
   return Parallelism{.p_type = ParallelismType::FSDP,
-                     .config_fsdp = {.sharding_strategy = sharding, .wrap_policy = wrap_by_size(kUnitElements)}};
+                     .config_fsdp = {.sharding = sharding, .wrap_policy = wrap_by_size(kUnitElements)}};
 }
 
 double learning_rate(const std::string& model) { return model.ends_with("big") ? 3e-4 : 1e-3; }

@@ -162,7 +162,7 @@ HfConfig parse_hf_config(const std::string& file, const std::string& json) {
     std::string known;
     for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
     throw ConfigError(
-        text(file, ": model_type = ", brief(type->value), " is not one of the families that we have: ", known));
+        text(file, ": model_type = ", brief(type->value), " is not one of the supported families: ", known));
   }
 
   HfConfig out;

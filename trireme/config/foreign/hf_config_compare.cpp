@@ -26,6 +26,7 @@ const std::set<std::string>& free_keys() {
       "model.initializer_range",
       "model.router_aux_loss_coef",
       "model.router_aux_loss_type",
+      "model.router_aux_loss_samples",
       "model.router_z_loss_coef",
   };
   return keys;

@@ -54,7 +54,7 @@ TEST(HfConfigDifferences, AnotherKindOfConfigIsTold) {
   const TempFolder folder;
   std::ofstream(folder / "config.json") << R"({"model_type": "t5"})";
   EXPECT_THAT(hf_config_differences(folder.path(), derived_preset("tiny-llama")),
-              ElementsAre(HasSubstr("model_type = \"t5\" is not one of the families")));
+              ElementsAre(HasSubstr("model_type = \"t5\" is not one of the supported families")));
 }
 
 }  // namespace

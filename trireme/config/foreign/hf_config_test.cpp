@@ -109,7 +109,7 @@ TEST(HfConfig, RopeOldAndNew) {
   EXPECT_THAT(
       error_of(std::string(kTiny) + "model.hf = '" + folder.path().string() + "'"),
       HasSubstr(
-          "model.rope_scaling.rope_type = \"longrope\" is none of: \"\", default, linear, dynamic, yarn, llama3"));
+          "model.rope_scaling.rope_type = \"longrope\" is not one of: \"\", default, linear, dynamic, yarn, llama3"));
 }
 
 /// Those of Qwen2.5 with YaRN, and nulls as transformers writes them.
@@ -131,7 +131,7 @@ TEST(HfConfig, WhatChangesTheMathsIsRefused) {
             "config.json: partial_rotary_factor = 0.5 is not supported, only 1.0");
   EXPECT_EQ(hf_refusal(R"({"model_type": "llama", "partial_rotary_factor": 1})"), "no error");
   EXPECT_EQ(hf_refusal(R"({"model_type": "gemma2"})"),
-            "config.json: model_type = \"gemma2\" is not one of the families that we have: gpt2, llama, mistral, "
+            "config.json: model_type = \"gemma2\" is not one of the supported families: gpt2, llama, mistral, "
             "mixtral, qwen2, qwen3, qwen3_moe");
   EXPECT_EQ(hf_refusal(R"({"model_type": "qwen3_moe", "decoder_sparse_step": 2})"),
             "config.json: decoder_sparse_step = 2 is not supported, only 1");

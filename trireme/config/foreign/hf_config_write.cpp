@@ -56,14 +56,15 @@ std::vector<std::string> untellable(const ModelConfig& m) {
          text("shared_expert_intermediate_size = ", m.shared_expert_intermediate_size, ": it has no shared expert"));
   refuse(m.qk_norm && !hf.has_qk_norm,
          text("qk_norm = true: only ", writable_families([](const HfTraits& t) { return t.has_qk_norm; }),
-              " has norms of q and k"));
+              " support q and k norms"));
   refuse(!m.qk_norm && hf.has_qk_norm, "qk_norm = false: it always has norms of q and k");
   // If attention_bias has no effect (gpt2, qwen2), both agree.
   refuse(m.attention_bias && family.qkv_bias == BiasRule::by_config && !hf.reads_attention_bias,
          "attention_bias = true: it has no biases");
   refuse(m.sliding_window > 0 && hf.window == HfWindow::none,
          text("sliding_window = ", m.sliding_window, ": only ",
-              writable_families([](const HfTraits& t) { return t.window != HfWindow::none; }), " have windows"));
+              writable_families([](const HfTraits& t) { return t.window != HfWindow::none; }),
+              " support sliding windows"));
   refuse(heads_fill && m.num_key_value_heads != m.num_attention_heads,
          text("num_key_value_heads = ", m.num_key_value_heads,
               ": it has as many as num_attention_heads = ", m.num_attention_heads));

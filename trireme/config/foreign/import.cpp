@@ -49,7 +49,7 @@ class Importer {
       HfConfig hf = parse_hf_config(draft_.file, contents_);
       draft_.taken = std::move(hf.settings);
       for (const std::string& key : hf.ignored)
-        draft_.harmless.push_back(shortened(key) + ": says nothing about the model's shape");
+        draft_.harmless.push_back(shortened(key) + ": does not describe the model's shape");
     } else {
       for (const Setting& s : read_all()) take(s);
       if (draft_.from == Framework::torchtitan) torchtitan_.add_model(draft_);
@@ -249,7 +249,7 @@ class Importer {
     for (std::size_t i = 0; i < loaded.config.data.size(); ++i) {
       if (!loaded.config.data[i].sources.empty()) continue;
       draft_.add(text("data.", i, ".sources.0.path"), {"synthetic"});
-      draft_.notes.push_back(text("data stage ", i, " has no token files: \"synthetic\" stands in their place"));
+      draft_.notes.push_back(text("data stage ", i, " has no token files: \"synthetic\" is used instead"));
     }
   }
 

@@ -87,7 +87,7 @@ TEST(Import, Nanotron) {
   EXPECT_THAT(notes, Contains("harmless: general.project = \"debug\" (line 34): no counterpart"));
   EXPECT_THAT(notes, Contains("data_stages.1.data.dataset.hf_dataset_or_datasets = \"stas/openwebtext-10k\" (line 23): "
                               "no counterpart"));
-  EXPECT_THAT(notes, Contains("data stage 1 has no token files: \"synthetic\" stands in their place"));
+  EXPECT_THAT(notes, Contains("data stage 1 has no token files: \"synthetic\" is used instead"));
   EXPECT_THAT(
       notes,
       Contains("harmless: model.model_config.initializer_range = 0.02 (line 54): nanotron draws initial weights by "
@@ -276,7 +276,7 @@ TEST(Import, MegatronsSilence) {
   EXPECT_EQ(gpt.config.model.vocab_size, 50'304);
   EXPECT_EQ(count_parameters(gpt.config.model).total(), 124'439'808 + 47 * 768);
   const Imported events = import_config("run.sh", "train " + sizes + " --save a --tensorboard-dir b");
-  EXPECT_THAT(events.notes, ElementsAre("--tensorboard-dir = b (line 1): event files stand in the run's folder"));
+  EXPECT_THAT(events.notes, ElementsAre("--tensorboard-dir = b (line 1): event files are written to the run's folder"));
   EXPECT_EQ(load(events.toml).config.run.dir, "a");
   const Imported llama =
       import_config("run.sh", "train " + sizes + " --swiglu --position-embedding-type rope --normalization LayerNorm");
@@ -284,12 +284,11 @@ TEST(Import, MegatronsSilence) {
   EXPECT_THAT(
       llama.notes,
       ElementsAre("--normalization = LayerNorm (line 1): no counterpart",
-                  "--swiglu without --normalization = RMSNorm: Megatron would take LayerNorm, our llama has RMSNorm",
+                  "--swiglu without --normalization = RMSNorm: Megatron would use LayerNorm, our llama has RMSNorm",
                   "--swiglu without --disable-bias-linear: Megatron would have biases, our llama has none"));
-  EXPECT_THAT(
-      import_config("run.sh", "train " + sizes + " --swiglu").notes,
-      Contains(
-          "--swiglu without --position-embedding-type = rope: Megatron would learn positions, our llama has RoPE"));
+  EXPECT_THAT(import_config("run.sh", "train " + sizes + " --swiglu").notes,
+              Contains("--swiglu without --position-embedding-type = rope: Megatron would use learned positions, our "
+                       "llama has RoPE"));
 }
 
 TEST(Import, HfConfigs) {
@@ -297,7 +296,7 @@ TEST(Import, HfConfigs) {
     std::vector<std::string> notes;
     const std::string file = "hf/" + folder + "/config.json";
     LoadedConfig theirs = imported(file, Framework::hf_config, {}, notes, {"--training.seq_len=128"});
-    EXPECT_THAT(notes, Contains("harmless: architectures: says nothing about the model's shape"));
+    EXPECT_THAT(notes, Contains("harmless: architectures: does not describe the model's shape"));
     LoadedConfig by_hf = load_good("model.hf = \"" + testdata_path(file) + "\"", {"--training.seq_len=128"});
     by_hf.config.model.hf = "";
     EXPECT_EQ(values_of(theirs.config), values_of(by_hf.config)) << folder;

@@ -17,15 +17,16 @@ void expect_flag(ImportDraft& draft, const std::string& flag, const std::string&
 
 void add_megatron_family(ImportDraft& draft) {
   if (const Setting* events = draft.find("--tensorboard-dir"); events != nullptr && draft.find("--save") != nullptr)
-    draft.note(*events, "event files stand in the run's folder");
+    draft.note(*events, "event files are written to the run's folder");
   if (draft.find("--hidden-size") == nullptr) return;
   const bool gated = draft.forget_note("--swiglu");
   if (gated) {
     // Megatron's defaults are GPT-2's; our llama differs from them, so a note reports flags that are missing.
-    expect_flag(draft, "--normalization = RMSNorm", "Megatron would take LayerNorm, our llama has RMSNorm");
+    expect_flag(draft, "--normalization = RMSNorm", "Megatron would use LayerNorm, our llama has RMSNorm");
     // --use-rotary-position-embeddings is the older spelling.
     if (!draft.forget_note("--use-rotary-position-embeddings"))
-      expect_flag(draft, "--position-embedding-type = rope", "Megatron would learn positions, our llama has RoPE");
+      expect_flag(draft, "--position-embedding-type = rope",
+                  "Megatron would use learned positions, our llama has RoPE");
     else
       draft.forget_note("--position-embedding-type = rope");
     expect_flag(draft, "--disable-bias-linear", "Megatron would have biases, our llama has none");

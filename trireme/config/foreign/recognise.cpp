@@ -52,9 +52,9 @@ Framework recognise(const std::string& file, const std::string& contents) {
   if (ending == ".yaml" || ending == ".yml") return Framework::nanotron;
   if (ending == ".toml") {
     require<ConfigError>(!is_ours(parse_toml(file, contents)), file,
-                         " is a config of trireme already: there is nothing to translate\n  fix: use it as it is, for "
+                         " is already a trireme config: there is nothing to translate\n  fix: use it as it is, for "
                          "instance trireme config check ",
-                         file, "; or say whose it is: --from torchtitan");
+                         file, "; or name its trainer: --from torchtitan");
     return Framework::torchtitan;
   }
   if (ending == ".json") {
@@ -71,7 +71,7 @@ Framework recognise(const std::string& file, const std::string& contents) {
     return Framework::megatron;
   }
   throw ConfigError(text(file,
-                         " is of no trainer that we know\n  fix: name it: --from nanotron | torchtitan | megatron | "
+                         ": config format not recognized\n  fix: name it: --from nanotron | torchtitan | megatron | "
                          "deepspeed | trainer | hf"));
 }
 

@@ -25,7 +25,7 @@ TEST(Recognise, ByEndingAndWords) {
        std::vector<std::pair<std::string, std::string>>{{"x.json", "{}"}, {"x.txt", "hello"}, {"x", ""}})
     EXPECT_EQ(message_of<ConfigError>([&] { recognise(file, contents); }),
               file +
-                  " is of no trainer that we know\n  fix: name it: --from nanotron | torchtitan | megatron | "
+                  ": config format not recognized\n  fix: name it: --from nanotron | torchtitan | megatron | "
                   "deepspeed | trainer | hf");
 }
 

@@ -91,7 +91,8 @@ void TorchtitanParts::add_chunks(ImportDraft& draft, const Config& so_far) const
   if (layers_per_stage_) {
     const auto each = static_cast<std::int64_t>(plain_number(layers_per_stage_->value).value_or(0));
     const std::int64_t layers = so_far.model.num_hidden_layers, pp = so_far.parallelism.pp;
-    if (each < 1 || layers < 1) return draft.note(*layers_per_stage_, "set parallelism.virtual_stages: chunks a rank");
+    if (each < 1 || layers < 1)
+      return draft.note(*layers_per_stage_, "set parallelism.virtual_stages: chunks per rank");
     constexpr std::int64_t kEnds = 2;  // embedding and head count as a layer each
     const std::int64_t all = (layers + kEnds + each - 1) / each;
     if (all % pp != 0 || all / pp < 2)
@@ -113,7 +114,7 @@ void TorchtitanParts::add_initial_weights(ImportDraft& draft) const {
     draft.note(s, "checkpoint.enable is false, so torchtitan loads no weights; to load them, set model.init");
   } else if (!is("initial_load_in_hf", true)) {
     draft.note(s,
-               "a checkpoint of torchtitan cannot be read here: the run would begin with random weights; convert it to "
+               "a checkpoint of torchtitan cannot be read here: the run would start with random weights; convert it to "
                "Hugging Face's format, and set model.init = \"hf:FOLDER\"");
   } else {
     draft.taken.push_back({"model.init", {"hf:" + plain_text(s.value)}, s.place});

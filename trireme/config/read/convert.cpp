@@ -148,7 +148,7 @@ std::string check(const Field& field, const std::string& value) {
   std::string known;
   for (const std::string& choice : field.choices)
     known += (known.empty() ? "" : ", ") + (choice.empty() ? "\"\"" : choice);
-  return "is none of: " + known;
+  return "is not one of: " + known;
 }
 template <class T>
 std::string check(const Field& field, const std::vector<T>& values) {

@@ -37,14 +37,14 @@ TEST(AssignValue, WholeNumbers) {
       {raw("9223372036854775807"), "9223372036854775807"},
       {{7.5}, "is a fraction, not a whole number"},
       {{1e300}, "is a number, not a whole number"},
-      {raw("9223372036854775808"), "is text, not a whole number"},
+      {raw("9223372036854775808"), "is a string, not a whole number"},
       {raw("7.5"), "is a fraction, not a whole number"},
-      {raw("+-7"), "is text, not a whole number"},
-      {raw("0x10"), "is text, not a whole number"},
-      {raw("7 "), "is text, not a whole number"},
-      {raw("nan"), "is text, not a whole number"},
-      {raw(""), "is text, not a whole number"},
-      {{"7"}, "is text, not a whole number"},
+      {raw("+-7"), "is a string, not a whole number"},
+      {raw("0x10"), "is a string, not a whole number"},
+      {raw("7 "), "is a string, not a whole number"},
+      {raw("nan"), "is a string, not a whole number"},
+      {raw(""), "is a string, not a whole number"},
+      {{"7"}, "is a string, not a whole number"},
       {{true}, "is true or false, not a whole number"},
       {{Values{whole(7)}}, "is a list, not a whole number"},
       {{Nothing{}}, "is nothing, not a whole number"},
@@ -59,9 +59,9 @@ TEST(AssignValue, Numbers) {
       {raw("+.5"), "0.5"},
       {raw("inf"), "is not a finite number"},
       {raw("-nan"), "is not a finite number"},
-      {raw("1e400"), "is text, not a number"},
-      {raw("1,5"), "is text, not a number"},
-      {{"0.1"}, "is text, not a number"},
+      {raw("1e400"), "is a string, not a number"},
+      {raw("1,5"), "is a string, not a number"},
+      {{"0.1"}, "is a string, not a number"},
       {{false}, "is true or false, not a number"},
   });
 }
@@ -72,9 +72,9 @@ TEST(AssignValue, TrueOrFalse) {
       {raw("true"), "true"},
       {raw("false"), "false"},
       {raw(""), "true"},  // --checkpoint.async alone
-      {raw("yes"), "is text, not true or false"},
+      {raw("yes"), "is a string, not true or false"},
       {whole(1), "is a whole number, not true or false"},
-      {{"true"}, "is text, not true or false"},
+      {{"true"}, "is a string, not true or false"},
   });
 }
 
@@ -83,7 +83,7 @@ TEST(AssignValue, Text) {
       {{"a b"}, "\"a b\""},
       {raw("12"), "\"12\""},
       {raw("ü☃"), "\"ü☃\""},
-      {whole(12), "is a whole number, not text"},
+      {whole(12), "is a whole number, not a string"},
       {{std::string("a\0b", 3)}, "holds a NUL character"},
       {{"\xff\xfe"}, "is not UTF-8"},
   });
@@ -99,8 +99,8 @@ TEST(AssignValue, Lists) {
       {raw("[]"), "[]"},
       {raw(""), "[]"},
       {raw("5"), "[5]"},
-      {raw("1,,2"), "is text, not a list of whole numbers"},
-      {raw("1 2"), "is text, not a list of whole numbers"},
+      {raw("1,,2"), "is a string, not a list of whole numbers"},
+      {raw("1 2"), "is a string, not a list of whole numbers"},
       {whole(5), "[5]"},  // steps = 20
       {{Values{{"1"}}}, "is a list, not a list of whole numbers"},
   });
@@ -112,7 +112,7 @@ TEST(AssignValue, Lists) {
       {raw(R"("a","b")"), R"(["a", "b"])"},
       {raw("two words, {dir}"), R"(["two words", "{dir}"])"},
       {raw("[\"a\"]\nb = 1"), R"(["[\"a\"]\u000ab = 1"])"},
-      {{"norm"}, "is text, not a list of texts"},
+      {{"norm"}, "is a string, not a list of strings"},
   });
   check_assignments<std::vector<double>>({{raw("0.9,0.95"), "[0.9, 0.95]"}, {raw("[0.9, 1]"), "[0.9, 1.0]"}});
 }
@@ -123,7 +123,7 @@ TEST(AssignValue, ChoicesWhateverTheirCase) {
   check_assignments<std::string>({{{"AdamW"}, "\"adamw\""},
                                   {raw("1F1B"), "\"1f1b\""},
                                   {{""}, "\"\""},
-                                  {{"adam"}, "is none of: adamw, 1f1b, \"\""}},
+                                  {{"adam"}, "is not one of: adamw, 1f1b, \"\""}},
                                  field);
 }
 

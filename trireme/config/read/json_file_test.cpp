@@ -34,7 +34,7 @@ TEST(ParseJson, GivesDottedPaths) {
       json_lines(settings),
       ElementsAre("a = 1 is a whole number", "b.c = 0.5 is a number", "b.d =  is nothing", "e =  is nothing",
                   "f.0.g = true is true or false", "f.1.g = false is true or false", "h = [1, \"x\", [2]] is a list",
-                  "i = [] is a list", R"(j = [1, "{\"k\":2}"] is a list)", "l = \"ü\" is text"));
+                  "i = [] is a list", R"(j = [1, "{\"k\":2}"] is a list)", "l = \"ü\" is a string"));
   EXPECT_EQ(str(settings[0].place), "x.json");
 }
 

@@ -101,8 +101,8 @@ class Loader {
   void use_torchtitan(const Setting& name, const Setting& flavor) {
     const std::string preset = torchtitan_preset(plain_text(name.value), plain_text(flavor.value));
     if (preset.empty()) {
-      violation(flavor, text("torchtitan's model ", brief(name.value), " ", brief(flavor.value), " is no preset"), "",
-                "set the sizes under [model]");
+      violation(flavor, text("torchtitan's model ", brief(name.value), " ", brief(flavor.value), " is not a preset"),
+                "", "set the sizes under [model]");
       return;
     }
     use_preset({"model.preset", {preset}, flavor.place});
@@ -335,7 +335,7 @@ class Loader {
     v.place = s.place;
     const bool has_section = s.path.find('.') != std::string::npos && !in_section.empty();
     const std::string where = has_section ? text("in [", shortened(section), "]; ") : "";
-    const std::string guess = near.empty() ? "no key is like it" : text("did you mean \"", near, "\"?");
+    const std::string guess = near.empty() ? "no similar key" : text("did you mean \"", near, "\"?");
     const std::string others = key.empty() ? "" : other_names(key);
     v.detail = where + guess + (others.empty() ? "" : "   " + others);
     if (!s.place.file.empty() && s.place.file == loaded_.file) {

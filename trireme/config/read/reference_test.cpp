@@ -32,7 +32,7 @@ TEST(Reference, UnitsAreOfKeysThatExist) {
 TEST(Explain, AKeyByAnyOfItsNames) {
   const std::string whole = explain("lr_scheduler.decay_end_step");
   EXPECT_THAT(whole, AllOf(StartsWith("lr_scheduler.decay_end_step = 0   (default; a number of steps)\n"),
-                           HasSubstr("unit:      steps that are done\n"), HasSubstr("Megatron --lr-decay-iters")));
+                           HasSubstr("unit:      completed steps\n"), HasSubstr("Megatron --lr-decay-iters")));
   EXPECT_EQ(explain("decay_end_step"), whole);
   EXPECT_EQ(explain("--lr-decay-iters"), whole);
   EXPECT_EQ(explain("lr-decay-iters"), whole);

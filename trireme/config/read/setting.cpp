@@ -75,7 +75,8 @@ void add_setting(const std::string& file, Settings& settings, Setting setting) {
 }
 
 std::string kind_of(const Value& value) {
-  constexpr const char* kKinds[] = {"nothing", "text", "a whole number", "a number", "true or false", "a list", "text"};
+  constexpr const char* kKinds[] = {"nothing",       "a string", "a whole number", "a number",
+                                    "true or false", "a list",   "a string"};
   return kKinds[value.data.index()];
 }
 

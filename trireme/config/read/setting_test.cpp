@@ -28,12 +28,12 @@ TEST(Value, IsPrintedAsTomlWritesIt) {
 
 TEST(Value, HasAKindForMessages) {
   EXPECT_EQ(kind_of({Nothing{}}), "nothing");
-  EXPECT_EQ(kind_of({"x"}), "text");
+  EXPECT_EQ(kind_of({"x"}), "a string");
   EXPECT_EQ(kind_of({std::int64_t{1}}), "a whole number");
   EXPECT_EQ(kind_of({1.5}), "a number");
   EXPECT_EQ(kind_of({true}), "true or false");
   EXPECT_EQ(kind_of({Values{}}), "a list");
-  EXPECT_EQ(kind_of({RawText{"x"}}), "text");
+  EXPECT_EQ(kind_of({RawText{"x"}}), "a string");
 }
 
 TEST(Shortened, KeepsShortTextsAndCutsLongOnesBetweenCharacters) {

@@ -87,7 +87,7 @@ class Builder : public YAML::EventHandler {
     if (expects_key()) fail(mark, "a key must be one word, not null");
     add({Node::Kind::scalar, {Nothing{}}, {}, mark.line + 1});
   }
-  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { fail(mark, "aliases (*name) are not taken"); }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { fail(mark, "aliases (*name) are not supported"); }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
     refuse(mark, tag, anchor);
@@ -118,8 +118,8 @@ class Builder : public YAML::EventHandler {
     throw ConfigError(text(what, "\n  --> ", file_, ":", mark.line + 1));
   }
   void refuse(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) const {
-    if (anchor != YAML::NullAnchor) fail(mark, "anchors (&name) are not taken\n  fix: write the value out");
-    if (!tag.empty() && tag != "?" && tag != "!") fail(mark, text("the tag ", shortened(tag), " is not taken"));
+    if (anchor != YAML::NullAnchor) fail(mark, "anchors (&name) are not supported\n  fix: write the value out");
+    if (!tag.empty() && tag != "?" && tag != "!") fail(mark, text("the tag ", shortened(tag), " is not supported"));
   }
   bool expects_key() const { return !open_.empty() && open_.back()->kind == Node::Kind::map && !has_key_.back(); }
 

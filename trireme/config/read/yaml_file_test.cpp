@@ -101,8 +101,10 @@ TEST(ParseYaml, TypesPlainWordsAsYaml12Does) {
 }
 
 TEST(ParseYaml, RefusesWhatNoConfigNeedsWithItsLine) {
-  EXPECT_EQ(yaml_refusal("a: 1\nb: &x 2"), "anchors (&name) are not taken\n  fix: write the value out\n  --> x.yaml:2");
-  EXPECT_EQ(yaml_refusal("a: &x {b: 1}"), "anchors (&name) are not taken\n  fix: write the value out\n  --> x.yaml:1");
+  EXPECT_EQ(yaml_refusal("a: 1\nb: &x 2"),
+            "anchors (&name) are not supported\n  fix: write the value out\n  --> x.yaml:2");
+  EXPECT_EQ(yaml_refusal("a: &x {b: 1}"),
+            "anchors (&name) are not supported\n  fix: write the value out\n  --> x.yaml:1");
   EXPECT_THAT(yaml_refusal("a: &x 1\nb: *x"), HasSubstr("anchors"));
   EXPECT_THAT(yaml_refusal("a: !!python/object:os.system x"),
               HasSubstr("the tag tag:yaml.org,2002:python/object:os.system"));

@@ -59,7 +59,7 @@ void check_stages(Rules& rules) {
   if (static_cast<std::int64_t>(p.stages.size()) != chunks)
     rules.violation_of({"parallelism.stages", "parallelism.pp"},
                        text("stages lists ", p.stages.size(), " chunks, the pipeline has ", chunks),
-                       text("pp ", p.pp, " × ", per_rank, " chunks a rank"));
+                       text("pp ", p.pp, " × ", per_rank, " chunks per rank"));
   else if (sum != layers)
     rules.violation_of({"parallelism.stages", "model.num_hidden_layers"},
                        text("stages adds up to ", sum, " layers, the model has ", layers),
@@ -94,7 +94,7 @@ void check_ranks(Rules& rules) {
   const int started = rules.started.ranks;
   const std::int64_t replica = ranks_of_a_replica(p);
   if (p.dp == 0) {
-    rules.violation("parallelism.dp", "parallelism.dp = 0", "", "at least 1, or -1: whatever is left");
+    rules.violation("parallelism.dp", "parallelism.dp = 0", "", "at least 1, or -1: all remaining ranks");
     return;
   }
   if (started <= 0 || has_too_many_ranks(rules)) return;
@@ -104,18 +104,18 @@ void check_ranks(Rules& rules) {
   const char* were = started == 1 ? " was started" : " were started";
   if (p.dp == -1) {
     if (started % replica == 0) return;
-    v.headline = text("one replica of the model needs ", replica, " ranks, ", started, were);
+    v.headline = text("one replica of the model needs ", replica, replica == 1 ? " rank, " : " ranks, ", started, were);
     v.detail = text("[parallelism]  tp=", p.tp, " pp=", p.pp, " cp=", p.cp, "          ", p.tp, " × ", p.pp, " × ",
                     p.cp, " = ", replica);
     v.fix = text("start a multiple of ", replica, " ranks, or lower tp, pp or cp");
   } else {
     const std::int64_t needed = p.dp * replica;
     if (needed == started) return;
-    v.headline = text("the layout needs ", needed, " ranks, ", started, were);
+    v.headline = text("the layout needs ", needed, needed == 1 ? " rank, " : " ranks, ", started, were);
     v.detail = text("[parallelism]  dp=", p.dp, " tp=", p.tp, " pp=", p.pp, " cp=", p.cp, "          ", p.dp, " × ",
                     p.tp, " × ", p.pp, " × ", p.cp, " = ", needed);
-    v.fix = text("start ", needed, " ranks, or ",
-                 started % replica == 0 ? text("set dp = ", started / replica, " (or dp = -1: whatever is left)")
+    v.fix = text("start ", needed, needed == 1 ? " rank, or " : " ranks, or ",
+                 started % replica == 0 ? text("set dp = ", started / replica, " (or dp = -1: all remaining ranks)")
                                         : text("lower tp, pp or cp: one replica takes ", replica));
   }
   rules.add(std::move(v));

@@ -17,15 +17,15 @@ struct Layout {
 
 TEST(LayoutRules, OneAtATime) {
   const Layout rows[] = {
-      {"parallelism.dp = 0", 0, "parallelism.dp = 0\n  --> run.toml:2\n  fix: at least 1, or -1: whatever is left"},
+      {"parallelism.dp = 0", 0, "parallelism.dp = 0\n  --> run.toml:2\n  fix: at least 1, or -1: all remaining ranks"},
       {"parallelism.dp = 2", 1,
        "the layout needs 2 ranks, 1 was started\n  --> run.toml:2  [parallelism]  dp=2 tp=1 pp=1 cp=1          2 × 1 × "
        "1 "
-       "× 1 = 2\n  launch: by hand\n  fix: start 2 ranks, or set dp = 1 (or dp = -1: whatever is left)"},
+       "× 1 = 2\n  launch: by hand\n  fix: start 2 ranks, or set dp = 1 (or dp = -1: all remaining ranks)"},
       {"parallelism.dp = 2", 4,
        "the layout needs 2 ranks, 4 were started\n  --> run.toml:2  [parallelism]  dp=2 tp=1 pp=1 cp=1          2 × 1 "
        "× 1 "
-       "× 1 = 2\n  launch: by hand\n  fix: start 2 ranks, or set dp = 4 (or dp = -1: whatever is left)"},
+       "× 1 = 2\n  launch: by hand\n  fix: start 2 ranks, or set dp = 4 (or dp = -1: all remaining ranks)"},
       {"parallelism.dp = 1\nparallelism.tp = 4", 3,
        "the layout needs 4 ranks, 3 were started\n  --> run.toml:2  [parallelism]  dp=1 tp=4 pp=1 cp=1          1 × 4 "
        "× "
@@ -46,7 +46,7 @@ TEST(LayoutRules, OneAtATime) {
        "virtual_stages = 2 with pp_schedule = \"1f1b\"\n  --> run.toml:2  only interleaved-1f1b takes a number of "
        "chunks\n  fix: set pp_schedule = \"interleaved-1f1b\" or virtual_stages = 1"},
       {"parallelism.pp = 2\nparallelism.stages = [1, 2, 1]", 0,
-       "stages lists 3 chunks, the pipeline has 2\n  --> run.toml:3  pp 2 × 1 chunks a rank"},
+       "stages lists 3 chunks, the pipeline has 2\n  --> run.toml:3  pp 2 × 1 chunks per rank"},
       {"parallelism.pp = 2\nparallelism.stages = [1, 2]", 0,
        "stages adds up to 3 layers, the model has 4\n  --> run.toml:3  each layer is in one chunk"},
       {"parallelism.dp = 4\nparallelism.replicate = 3", 0,

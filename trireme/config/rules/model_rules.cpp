@@ -47,7 +47,7 @@ bool check_sizes(Rules& rules) {
       continue;
     }
     rules.violation_at(rules.place_of_table("model"), text("model.", key, " is not given"), "",
-                       "set it, or begin from a model.preset");
+                       "set it, or start from a model.preset");
   }
   if (all && !is_countable(m)) {
     rules.violation("model.hidden_size", text("the model has more than ", thousands(kMaxParameters), " parameters"), "",
@@ -106,8 +106,23 @@ void check_positions(Rules& rules) {
       rules.violation_of({key, "model.max_position_embeddings"}, what, "learned positions end there",
                          "raise model.max_position_embeddings or shorten seq_len");
     else if (parse_rope_kind(m.rope_scaling.rope_type) != RopeKind::dynamic)  // made for longer sequences
-      rules.warn(what, ": the model was not made for such positions");
+      rules.warn(what, ": the model was not trained for such positions");
   }
+}
+
+/// The loss of type "hf" is over the samples of all ranks in a microbatch: the same loss on every layout needs as many.
+void check_pooled_balance(Rules& rules) {
+  const ModelConfig& m = rules.config.model;
+  if (parse_router_balance(m.router_aux_loss_type) != RouterBalance::hf || m.router_aux_loss_samples == 0) return;
+  const std::int64_t micro_batch = rules.config.training.micro_batch_size,
+                     dp = std::max<std::int64_t>(1, rules.config.parallelism.dp);
+  if (m.router_aux_loss_samples == micro_batch * dp) return;
+  rules.violation_of({"model.router_aux_loss_samples", "training.micro_batch_size", "parallelism.dp"},
+                     text("router_aux_loss_samples = ", m.router_aux_loss_samples, " with micro_batch_size ",
+                          micro_batch, " x dp ", dp, " = ", micro_batch * dp),
+                     "the balancing loss of type \"hf\" is over the samples of all ranks in a microbatch",
+                     text("micro_batch_size x dp = ", m.router_aux_loss_samples,
+                          ", or router_aux_loss_type = \"sample\", which no layout changes"));
 }
 
 void check_experts(Rules& rules) {
@@ -128,7 +143,7 @@ void check_experts(Rules& rules) {
   if (m.num_experts_per_tok > experts)
     rules.violation_of({"model.num_experts_per_tok", "model.num_local_experts"},
                        text("num_experts_per_tok = ", m.num_experts_per_tok, " of num_local_experts = ", experts),
-                       "a token cannot visit more experts than there are");
+                       "a token cannot be routed to more experts than there are");
   if (m.num_experts_per_tok == 1 && m.norm_topk_prob)
     rules.warn(
         "norm_topk_prob = true with num_experts_per_tok = 1: the one weight of a token is always 1, and the router ",
@@ -139,6 +154,7 @@ void check_experts(Rules& rules) {
     rules.violation_of({"model.router_aux_loss_type", "parallelism.pp"},
                        text("router_aux_loss_type = \"hf\" with parallelism.pp = ", rules.config.parallelism.pp),
                        "it is a product of sums over all layers, which no pipeline rank has", "\"sample\", or pp = 1");
+  check_pooled_balance(rules);
 }
 
 }  // namespace

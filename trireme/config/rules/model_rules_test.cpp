@@ -21,7 +21,7 @@ TEST(ModelRules, OneAtATime) {
        "no model: [model] has no preset, no hf and no sizes\n  --> run.toml:2\n  fix: set model.preset, for instance "
        "\"tiny-llama\", or the sizes themselves"},
       {tiny + "model.vocab_size = 0",
-       "model.vocab_size is not given\n  --> run.toml:1\n  fix: set it, or begin from a model.preset"},
+       "model.vocab_size is not given\n  --> run.toml:1\n  fix: set it, or start from a model.preset"},
       {tiny + "model.init = 'banana'",
        "model.init = \"banana\"\n  --> run.toml:2  \"random\", \"hf:FOLDER\" or \"checkpoint:FOLDER\""},
       {tiny + "model.init = 'hf:'",
@@ -56,8 +56,8 @@ TEST(ModelRules, OneAtATime) {
       {tiny + "parallelism.ep = 2",
        "parallelism.ep = 2, but the model has no experts\n  --> run.toml:2\n  fix: set ep = 1"},
       {tiny + "model.num_local_experts = 4\nmodel.num_experts_per_tok = 5",
-       "num_experts_per_tok = 5 of num_local_experts = 4\n  --> run.toml:3  a token cannot visit more experts than "
-       "there are"},
+       "num_experts_per_tok = 5 of num_local_experts = 4\n  --> run.toml:3  a token cannot be routed to more "
+       "experts than there are"},
       {tiny + "model.num_local_experts = 6\nparallelism.ep = 4",
        "num_local_experts = 6 is not divisible by parallelism.ep = 4\n  --> run.toml:3  experts per rank must be "
        "whole: "

@@ -3,7 +3,7 @@
 namespace trireme::config {
 namespace {
 
-constexpr const char* kWhyFloat64 = "float64 is for proving layouts: everything is float64";
+constexpr const char* kWhyFloat64 = "float64 is for verifying layouts: every dtype must be float64";
 
 /// If one key is float64, all must be.
 void check_float64(Rules& rules) {
@@ -50,10 +50,10 @@ void check_precision(Rules& rules) {
               "set model.dtype = \"bfloat16\", or precision.matmul = \"auto\"");
   if (p.matmul == "fp8" && p.fp8_scaling == "row" && p.fp8_amax == "delayed")
     rules.violation("precision.fp8_amax", "precision.fp8_amax = \"delayed\" with precision.fp8_scaling = \"row\"",
-                    "a row holds another token in each step, whose largest element says nothing about this one",
+                    "a row holds a different token in each step: earlier maxima do not apply to it",
                     "set precision.fp8_amax = \"step\", or precision.fp8_scaling = \"tensor\"");
   if (p.states == "float16")
-    violation("precision.states", p.states, "squares of gradients are below the least float16 number",
+    violation("precision.states", p.states, "squared gradients underflow in float16",
               "set precision.states = \"float32\" or \"bfloat16\"");
   else if (p.states == "float64")
     violation("precision.states", p.states, kWhyFloat64,

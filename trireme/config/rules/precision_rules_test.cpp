@@ -19,7 +19,7 @@ TEST(PrecisionRules, WhatIsAllowed) {
 }
 
 TEST(PrecisionRules, OneAtATime) {
-  const std::string everything = "float64 is for proving layouts: everything is float64";
+  const std::string everything = "float64 is for verifying layouts: every dtype must be float64";
   const Told rows[] = {
       {"model.dtype = 'float64'\nprecision.master = 'float32'",
        "precision.master = \"float32\" with float64 weights\n  --> run.toml:3  " + everything +
@@ -46,8 +46,8 @@ TEST(PrecisionRules, OneAtATime) {
        "precision.master = \"bfloat16\" with bfloat16 weights\n  --> run.toml:3  most updates are too small for 16 "
        "bits, and would be lost\n  fix: set precision.master = \"float32\""},
       {"precision.states = 'float16'",
-       "precision.states = \"float16\" with auto weights\n  --> run.toml:2  squares of gradients are below the least "
-       "float16 number\n  fix: set precision.states = \"float32\" or \"bfloat16\""},
+       "precision.states = \"float16\" with auto weights\n  --> run.toml:2  squared gradients underflow in "
+       "float16\n  fix: set precision.states = \"float32\" or \"bfloat16\""},
       {"model.dtype = 'float32'\nprecision.master = 'float64'",
        "precision.master = \"float64\" with float32 weights\n  --> run.toml:3  " + everything +
            "\n  fix: set precision.master = \"float32\", or model.dtype = \"float64\""},

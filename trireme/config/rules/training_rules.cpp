@@ -33,7 +33,7 @@ std::vector<std::string> training_notes(const LoadedConfig& loaded) {
   std::vector<std::string> words;
   if (loaded.config.validation.fraction > 0 && loaded.config.validation.interval == 0)
     words.push_back(text("validation.fraction = ", loaded.config.validation.fraction,
-                         " of the tokens is held out, and never looked at: validation.interval = 0"));
+                         " of the tokens is held out, but never used: validation.interval = 0"));
   return words;
 }
 

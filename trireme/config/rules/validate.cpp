@@ -91,7 +91,7 @@ void check_lr_schedule(Rules& rules) {
     rules.violation("lr_scheduler.decay_steps",
                     text("lr_scheduler: decay_start_step ", s.decay_start_step, " + decay_steps ", s.decay_steps,
                          " is not decay_end_step ", s.decay_end_step),
-                    "two of them say the third", "leave one of them out");
+                    "two of them determine the third", "leave one of them out");
   else if (s.warmup_steps <= steps && s.decay_end_step > steps + static_cast<double>(s.start_delay))
     rules.warn("the learning rate decays until step ", s.decay_end_step, ", after the last step ", c.training.steps,
                ": the decay does not reach its end");
@@ -110,14 +110,14 @@ void check_registered_family(Rules& rules) {
   if (c.model.init.starts_with("hf:"))
     rules.violation_of({"model.init", "model.model_type"},
                        text("model.init = \"", shortened(c.model.init), "\"", whose), why,
-                       "\"random\"; a run goes on from its own checkpoints");
+                       "\"random\"; a run resumes from its own checkpoints");
   if (c.checkpoint.format == "nanotron")
     rules.violation_of({"checkpoint.format", "model.model_type"}, text("checkpoint.format = \"nanotron\"", whose), why,
                        "\"trireme\"");
   if (c.checkpoint.export_hf)  // derived: off
     rules.violation_of({"checkpoint.export_hf", "model.model_type"}, text("checkpoint.export_hf = true", whose), why,
                        "leave it out");
-  rules.warn("the family ", family->name, " is one of this program: activations are predicted as those of ",
+  rules.warn("the family ", family->name, " is registered by this program: activations are predicted as those of ",
              family->like, ", and no weights are written for transformers or nanotron");
 }
 
@@ -133,11 +133,11 @@ void check_checkpoint_format(Rules& rules) {
 void check_profiler(Rules& rules) {
   if (!rules.config.profiler.operations)
     for (const char* key : {"profiler.wait", "profiler.warmup", "profiler.active", "profiler.with_stack"})
-      if (rules.loaded.is_given(key)) rules.warn(key, " changes nothing without profiler.operations = true");
+      if (rules.loaded.is_given(key)) rules.warn(key, " has no effect without profiler.operations = true");
   for (const std::int64_t step : rules.config.profiler.steps)
     if (step > rules.config.training.steps)
       rules.warn("profiler.steps has step ", step, ", after the last step ", rules.config.training.steps,
-                 ": it is the number of a step, and nothing is traced there");
+                 ": it lists step numbers, so nothing is traced there");
   const std::string& dir = rules.config.profiler.dir;
   const std::filesystem::path path = std::filesystem::path(dir).lexically_normal();
   if (path.is_absolute() || path == "." || *path.begin() == "..")
@@ -177,7 +177,7 @@ void check_validation(Rules& rules) {
     rules.violation("validation.fraction", text("validation.fraction = ", v.fraction),
                     "at least 0 and below 1: something must be left to train on");
   if (v.fraction > 0 && !v.sources.empty())
-    rules.violation("validation.fraction", text("validation.fraction = ", v.fraction, " beside validation.sources"),
+    rules.violation("validation.fraction", text("validation.fraction = ", v.fraction, " with validation.sources"),
                     "held-out tokens, or files of their own", "leave one of the two out");
   if (v.interval > 0 && v.fraction == 0 && v.sources.empty())
     rules.violation("validation.interval",
@@ -188,10 +188,10 @@ void check_validation(Rules& rules) {
 /// Warnings: noteworthy, but no violation.
 void note(Rules& rules) {
   const ParallelismConfig& p = rules.config.parallelism;
-  if (p.dp > 512) rules.warn("dp = ", p.dp, " is more than 512: rings get long, and their latency shows");
+  if (p.dp > 512) rules.warn("dp = ", p.dp, " is more than 512: latency grows with the length of the ring");
   if (rules.started.ranks_of_a_host > 0 && p.tp > rules.started.ranks_of_a_host)
     rules.warn("tp = ", p.tp, " is wider than one host (", rules.started.ranks_of_a_host,
-               " ranks): its all-reduces leave the fast links");
+               " ranks): its all-reduces cross slower links between hosts");
   const bool scaled = rules.loaded.is_given("loss_scale.initial") ||
                       rules.loaded.is_given("loss_scale.growth_interval") ||
                       rules.loaded.is_given("loss_scale.hysteresis");

@@ -35,7 +35,7 @@ TEST(Golden, E1WorldSize) {
             "the layout needs 16 ranks, 8 were started\n"
             "  --> run.toml:41  [parallelism]  dp=4 tp=2 pp=2 cp=1          4 × 2 × 2 × 1 = 16\n"
             "  launch: torchrun, WORLD_SIZE=8\n"
-            "  fix: start 16 ranks, or set dp = 2 (or dp = -1: whatever is left)");
+            "  fix: start 16 ranks, or set dp = 2 (or dp = -1: all remaining ranks)");
   EXPECT_EQ(golden("e1.toml", {.ranks = 16}), "no error");
   EXPECT_EQ(golden("e1.toml"), "no error");
 }
@@ -43,7 +43,7 @@ TEST(Golden, E1WorldSize) {
 TEST(Golden, E2AllAtOnce) {
   EXPECT_EQ(
       golden("e2.toml"),
-      "3 settings do not fit together (nothing was started)\n"
+      "3 config errors (nothing was started)\n"
       "  1. run.toml:18  num_attention_heads = 12 is not divisible by parallelism.tp = 8             heads per rank "
       "must be whole: tp ∈ {1, 2, 3, 4, 6, 12}\n"
       "  2. run.toml:19  num_key_value_heads = 3 and parallelism.tp = 8: neither divides the other   tp ∈ {1, 3, "
@@ -68,14 +68,14 @@ TEST(Golden, E3UnknownKey) {
 
 TEST(Golden, FiveRulesBrokenAreFiveErrors) {
   EXPECT_EQ(golden("five_errors.toml"),
-            "5 settings do not fit together (nothing was started)\n"
-            "  1. run.toml:4   unknown key model.hidden_szie                          in [model]; did you mean "
+            "5 config errors (nothing was started)\n"
+            "  1. run.toml:4   unknown key model.hidden_szie                             in [model]; did you mean "
             "\"hidden_size\"?   (nanotron: hidden_size, Megatron: --hidden-size both work)\n"
-            "  2. run.toml:7   training.steps = \"many\" is text, not a whole number\n"
+            "  2. run.toml:7   training.steps = \"many\" is a string, not a whole number\n"
             "  3. run.toml:11  optimizer.lr = -1.0 is too small: it must be above 0\n"
-            "  4. run.toml:8   seq_len = 127 is not divisible by parallelism.tp = 2   change seq_len, or set "
+            "  4. run.toml:8   seq_len = 127 is not divisible by parallelism.tp = 2      change seq_len, or set "
             "sequence_parallel = false\n"
-            "  5. run.toml:14  min_lr = 1 is above optimizer.lr = 0.0003              optimizer.lr is the highest "
+            "  5. run.toml:14  min_lr = 1 is above optimizer.lr = 0.0003                 optimizer.lr is the highest "
             "rate: the warm-up ends there and the decay begins there");
 }
 
@@ -101,7 +101,8 @@ TEST(Validate, OptimizerAndData) {
        "at "
        "most decay_end_step"},
       {"lr_scheduler.decay_start_step = 9\nlr_scheduler.decay_end_step = 20\nlr_scheduler.decay_steps = 10",
-       "lr_scheduler: decay_start_step 9 + decay_steps 10 is not decay_end_step 20\n  --> run.toml:4  two of them say "
+       "lr_scheduler: decay_start_step 9 + decay_steps 10 is not decay_end_step 20\n  --> run.toml:4  two of them "
+       "determine "
        "the "
        "third\n  fix: leave one of them out"},
       {"lr_scheduler.min_lr = 0.5",
@@ -147,7 +148,7 @@ TEST(Validate, ValidationNeedsTokens) {
        "validation.fraction, "
        "for instance 0.01, or validation.sources"},
       {"validation.interval = 5\nvalidation.fraction = 0.1\nvalidation.sources = ['a']",
-       "validation.fraction = 0.1 beside validation.sources\n  --> run.toml:3  held-out tokens, or files of their own\n"
+       "validation.fraction = 0.1 with validation.sources\n  --> run.toml:3  held-out tokens, or files of their own\n"
        "  fix: leave one of the two out"},
       {"validation.fraction = 1.0",
        "validation.fraction = 1\n  --> run.toml:2  at least 0 and below 1: something must be left to train on"},
@@ -180,7 +181,7 @@ std::vector<std::string> warnings_of(const std::string& toml, const Started& sta
 
 TEST(Validate, WarnsWithTheReason) {
   const Told rows[] = {
-      {"parallelism.dp = 1024", "dp = 1024 is more than 512: rings get long, and their latency shows"},
+      {"parallelism.dp = 1024", "dp = 1024 is more than 512: latency grows with the length of the ring"},
       {"parallelism.tp = 4\nmodel.num_key_value_heads = 2",
        "tp = 4 is more than num_key_value_heads = 2: each key-value head is kept by 2 ranks"},
       {"model.num_local_experts = 4\nmodel.num_experts_per_tok = 1",
@@ -192,7 +193,7 @@ TEST(Validate, WarnsWithTheReason) {
       {"parallelism.pp = 2\ntraining.grad_accum = 1\nparallelism.pp_schedule = 'zbv'",
        "1 microbatches for 2 stages: the bubble of zbv is "},
       {"training.seq_len = 4096",
-       "seq_len = 4096 is longer than max_position_embeddings = 2048: the model was not made for such positions"},
+       "seq_len = 4096 is longer than max_position_embeddings = 2048: the model was not trained for such positions"},
       {"lr_scheduler.warmup_steps = 2000",
        "warmup_steps = 2000 is more than steps = 1000: the learning rate never reaches its peak"},
       {"lr_scheduler.warmup_steps = 200\nlr_scheduler.decay_steps = 900",
@@ -209,7 +210,7 @@ TEST(Validate, WarnsWithTheReason) {
   for (const Told& row : rows)
     EXPECT_THAT(warnings_of(kTiny + row.toml), ElementsAre(StartsWith(row.message))) << row.toml;
   EXPECT_THAT(warnings_of(std::string(kTiny) + "parallelism.tp = 4", {.ranks_of_a_host = 2}),
-              ElementsAre("tp = 4 is wider than one host (2 ranks): its all-reduces leave the fast links"));
+              ElementsAre("tp = 4 is wider than one host (2 ranks): its all-reduces cross slower links between hosts"));
   EXPECT_THAT(warnings_of(std::string(kTiny) + "parallelism.pp = 4\ntraining.grad_accum = 4"), SizeIs(0));
   EXPECT_THAT(warnings_of(std::string(kTiny) + "loss_scale.initial = 4.0\nmodel.dtype = 'float16'"), SizeIs(0));
   EXPECT_THAT(warnings_of(kTiny), SizeIs(0));

@@ -45,7 +45,7 @@ std::string report(const std::vector<Violation>& violations) {
   const auto padded = [](std::string word, std::size_t width) {
     return word + std::string(width - display_width(word), ' ');
   };
-  std::string out = text(violations.size(), " settings do not fit together (nothing was started)");
+  std::string out = text(violations.size(), " config errors (nothing was started)");
   for (std::size_t i = 0; i < violations.size(); ++i) {
     const Violation& v = violations[i];
     const std::string hint = v.fix.empty() ? v.detail : v.fix;

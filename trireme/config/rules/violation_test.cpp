@@ -46,7 +46,7 @@ TEST(Report, SeveralBecomeAListWithColumns) {
   unknown.excerpt = "tpp = 5";
   EXPECT_EQ(report({some_violation("a × b", {"run.toml", 3, 1, ""}, "why", "do that"), unknown,
                     some_violation("cannot open x\n  --> y\n", {"", 0, 0, "--model.hf x"})}),
-            "3 settings do not fit together (nothing was started)\n"
+            "3 config errors (nothing was started)\n"
             "  1. run.toml:3    a × b                         do that\n"
             "  2. run.toml:120  unknown key parallelism.tpp   did you mean \"tp\"?\n"
             "  3. --model.hf x  cannot open x; --> y; ");

@@ -52,7 +52,7 @@ Enum parse_choice(const char* key, std::string_view word, const Words<Enum>& wor
     if (word == name) return value;
     known += text(known.empty() ? "" : ", ", *name ? name : "\"\"");
   }
-  throw ConfigError(text(key, " = \"", word, "\" is none of: ", known));
+  throw ConfigError(text(key, " = \"", word, "\" is not one of: ", known));
 }
 
 }  // namespace

@@ -29,11 +29,11 @@ TEST(Choices, EveryWordOfAKeyIsParsed) {
 
 TEST(Choices, AnotherWordIsAnErrorThatListsThem) {
   EXPECT_EQ(message_of<ConfigError>([] { parse_non_finite("Stop"); }),
-            "checks.non_finite = \"Stop\" is none of: stop, skip");
+            "checks.non_finite = \"Stop\" is not one of: stop, skip");
   EXPECT_EQ(message_of<ConfigError>([] { parse_comm_backend("mpi"); }),
-            "comm.backend = \"mpi\" is none of: auto, gloo, nccl");
+            "comm.backend = \"mpi\" is not one of: auto, gloo, nccl");
   EXPECT_EQ(message_of<ConfigError>([] { parse_rope_kind("longrope"); }),
-            "model.rope_scaling.rope_type = \"longrope\" is none of: \"\", default, linear, dynamic, yarn, llama3");
+            "model.rope_scaling.rope_type = \"longrope\" is not one of: \"\", default, linear, dynamic, yarn, llama3");
 }
 
 TEST(Choices, AUnitIsAWordOrANumberOfLayers) {

@@ -63,6 +63,7 @@ struct ModelConfig {
   double expert_capacity_factor = 0;  // 0: no token is dropped
   double router_aux_loss_coef = 0;
   std::string router_aux_loss_type = "sample";
+  std::int64_t router_aux_loss_samples = 0;  // of type "hf": that one product is over; 0: micro_batch_size x dp
   double router_z_loss_coef = 0;
   double router_bias_update_rate = 0;  // 0: experts are chosen by their scores alone
   double initializer_range = 0.02;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "trireme/base/error.hpp"
+#include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/family.hpp"
 #include "trireme/config/schema/fields.hpp"
 #include "trireme/config/schema/lr_schedule.hpp"
@@ -24,6 +25,7 @@ class Deriver {
     positions();
     degrees();
     batch();
+    pooled_balance();
     sequence_parallel();
     precision();
     c_.parallelism.pp_schedule = schedule::canonical_schedule(c_.parallelism.pp_schedule);
@@ -167,6 +169,17 @@ class Deriver {
     if (t.global_batch_size == 0)
       set("training.global_batch_size", t.global_batch_size, t.micro_batch_size * t.grad_accum * dp,
           "micro_batch_size x grad_accum x dp");
+  }
+
+  /// The samples of all ranks in a microbatch count together: with the number in the config, a run that resumes on a
+  /// layout with another one is refused, since its loss would be another.
+  void pooled_balance() {
+    ModelConfig& m = c_.model;
+    if (m.num_local_experts == 0 || m.router_aux_loss_coef == 0 || m.router_aux_loss_samples != 0 ||
+        parse_router_balance(m.router_aux_loss_type) != RouterBalance::hf)
+      return;
+    set("model.router_aux_loss_samples", m.router_aux_loss_samples,
+        c_.training.micro_batch_size * std::max<std::int64_t>(1, c_.parallelism.dp), "micro_batch_size x dp");
   }
 
   LoadedConfig& loaded_;

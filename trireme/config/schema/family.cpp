@@ -142,7 +142,7 @@ const FamilyInfo* find_family(std::string_view name) {
 
 const FamilyInfo& family_of(const ModelConfig& m) {
   if (const FamilyInfo* family = find_family(m.model_type)) return *family;
-  throw ConfigError(text("model.model_type = \"", shortened(m.model_type), "\" is none of: ", all_family_names()));
+  throw ConfigError(text("model.model_type = \"", shortened(m.model_type), "\" is not one of: ", all_family_names()));
 }
 
 std::vector<std::string> family_names() {

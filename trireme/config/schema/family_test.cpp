@@ -56,7 +56,7 @@ TEST(Family, NamesAreTheAllowedValues) {
 TEST(Family, UnknownIsRefused) {
   for (const char* name : {"gemma2", "", "Llama", "llama "}) EXPECT_EQ(find_family(name), nullptr) << name;
   EXPECT_EQ(message_of<ConfigError>([] { family_of(family_model("gemma2")); }),
-            "model.model_type = \"gemma2\" is none of: gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe");
+            "model.model_type = \"gemma2\" is not one of: gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe");
   EXPECT_THROW(has_qkv_bias(family_model("gemma2")), ConfigError);
   EXPECT_THROW(has_out_bias(family_model("gemma2")), ConfigError);
 }

@@ -85,7 +85,7 @@ TEST(Fields, HaveTheDefaultsOfTheSchema) {
       {"checkpoint.keep", "2"},
       {"checkpoint.resume", "\"auto\""},
       {"checkpoint.async", "true"},
-      {"checkpoint.buffer_mb", "2048.0"},
+      {"checkpoint.buffer_mb", "0.0"},
       {"checkpoint.accept_changes", "[]"},
       {"checkpoint.export_hf", "true"},
       {"checkpoint.format", "\"trireme\""},

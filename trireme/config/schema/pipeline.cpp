@@ -44,7 +44,7 @@ schedule::Schedule schedule_of_file(const ParallelismConfig& p) {
   require<ConfigError>(schedule.ranks() == p.pp, key, p.pp_schedule_file, ": it is for ", schedule.ranks(),
                        " pipeline ranks, parallelism.pp = ", p.pp, "\n  fix: set parallelism.pp = ", schedule.ranks());
   require<ConfigError>(schedule.edges == schedule::chain(schedule.chunks()), key, p.pp_schedule_file,
-                       ": the model is a chain of chunks, and its edges are others",
+                       ": its edges are not those of the model, which is a chain of chunks",
                        "\n  fix: leave out the line 'edges'");
   return schedule;
 }

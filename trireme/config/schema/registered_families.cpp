@@ -45,13 +45,13 @@ void add_family(const std::string& name, const std::string& like, OwnParametersO
     return std::ranges::find_if(families(), [&](const FamilyInfo& family) { return family.name == wanted; });
   };
   require<ConfigError>(of_name(name) == families().end(), "register_family: ", name,
-                       " is a built-in family\n  fix: another name; like = \"", name, "\" to begin with its defaults");
+                       " is a built-in family\n  fix: another name; like = \"", name, "\" to start from its defaults");
   require<ConfigError>(find_row(name) == nullptr, "register_family: ", name, " is registered already",
                        "\n  fix: register each family once, at the beginning of main()");
   const auto row = of_name(like);
-  require<ConfigError>(row != families().end(), "register_family: ", name, " is to be like \"", shortened(like),
-                       "\", which is no built-in family\n  fix: one of ", all_family_names());
-  require<ConfigError>(!families_are_closed, "register_family: ", name, " comes after a config has been read",
+  require<ConfigError>(row != families().end(), "register_family: ", name, ": like = \"", shortened(like),
+                       "\" is not a built-in family\n  fix: one of ", all_family_names());
+  require<ConfigError>(!families_are_closed, "register_family: ", name, " is registered after a config has been read",
                        "\n  fix: register families first, at the beginning of main()");
   Registered& added = registered_rows().emplace_back(Registered{name, *row, std::move(parameters)});
   added.info.name = added.name;

@@ -232,8 +232,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   void check() const {
     if (!object_) throw BadDocument("is JSON, but not an object");
     if (found_ == Found::text) return;
-    if (found_ == Found::other)
-      throw BadDocument(text("what stands under ", files::shown_name(key_), " is not a text"));
+    if (found_ == Found::other) throw BadDocument(text("the value of ", files::shown_name(key_), " is not a string"));
     std::string keys;
     for (const std::string& each : keys_) keys += (keys.empty() ? "" : ", ") + each;
     throw BadDocument(

@@ -173,7 +173,7 @@ TEST(JsonField, WhatIsWrongIsSaid) {
   };
   EXPECT_EQ(fault(R"({"txt": "x", "id": 3})"), R"(has no key "text"; it has "txt", "id")");
   EXPECT_EQ(fault("{}"), R"(has no key "text"; it is empty)");
-  EXPECT_EQ(fault(R"({"text": 5})"), R"(what stands under "text" is not a text)");
+  EXPECT_EQ(fault(R"({"text": 5})"), R"(the value of "text" is not a string)");
   EXPECT_EQ(fault("[1]"), "is JSON, but not an object");
   EXPECT_THAT(fault("{\"text\": \"\x1b[31m"), HasSubstr("is not JSON: syntax error"));
   EXPECT_THAT(fault("{\"text\": \"\xff\"}"), HasSubstr("ill-formed UTF-8"));

@@ -208,7 +208,7 @@ TEST_F(Prepare, TheFirstBadLineIsNamedWhateverTheWorkers) {
   std::string lines = file_contents(folder_ / "in/a.jsonl");
   add("b.jsonl", lines + "{\"text\": 5}\n" + lines + "nonsense\n{\"txt\": \"x\"}\n");
   for (options_.workers = 1; options_.workers < 5; ++options_.workers)
-    EXPECT_THAT(fault(), HasSubstr("in/b.jsonl:2001: what stands under \"text\" is not a text\n  fix: "));
+    EXPECT_THAT(fault(), HasSubstr("in/b.jsonl:2001: the value of \"text\" is not a string\n  fix: "));
   options_.documents.skip_bad = true;
   const Prepared made = run();
   EXPECT_EQ(made.bad.count, 3);

@@ -23,7 +23,7 @@ void require_a_window(const Windows& windows, const TokenSource& tokens, std::in
   require<DataError>(
       windows.size() > 0, tokens.name(), " has ", thousands(tokens.num_tokens()), " tokens, a sample needs ",
       thousands(seq_len + 1), " (seq_len + 1)",
-      held_out > 0 ? text(" in one piece beside what is held out for validation (", held_out, ")") : "",
+      held_out > 0 ? text(" in one piece, apart from what is held out for validation (", held_out, ")") : "",
       held_out > 0 ? "\n  fix: a smaller validation.fraction, or seq_len below " : "\n  fix: seq_len below ",
       thousands(std::max<std::int64_t>(tokens.num_tokens(), 1)), ", or join it with more data");
 }
@@ -104,7 +104,7 @@ Sampler::Stage Sampler::make_stage(std::size_t number, const std::vector<SharedT
 }
 
 std::size_t Sampler::stage_at(std::int64_t step) const {
-  require<ConfigError>(step > from_.step, "step ", step, " of the data: the run goes on behind step ", from_.step);
+  require<ConfigError>(step > from_.step, "step ", step, " of the data: the run continues after step ", from_.step);
   return stage_of(stages_, step);
 }
 

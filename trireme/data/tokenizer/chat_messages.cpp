@@ -47,7 +47,7 @@ Json parsed(std::string_view line) {
 std::string text_of(const Json& object, const char* key) {
   const Json& value = object[key];
   if (value.is_string()) return value.get<std::string>();
-  if (!value.is_array()) throw BadDocument(text("what stands under \"", key, "\" is not a text"));
+  if (!value.is_array()) throw BadDocument(text("the value of \"", key, "\" is not a string"));
   std::string all;
   for (const Json& part : value) {
     const bool of_text = part.is_object() && part.value("type", Json("text")) == "text" && part.contains("text");
@@ -75,7 +75,7 @@ bool is_learnt(const Json& message, const std::string& role) {
 }
 
 void add_list(const Json& value, const char* key, std::vector<ChatMessage>& messages) {
-  if (!value.is_array()) throw BadDocument(text("what stands under \"", key, "\" is not a list"));
+  if (!value.is_array()) throw BadDocument(text("the value of \"", key, "\" is not a list"));
   for (const Json& message : value) {
     const bool sharegpt = message.is_object() && message.contains("from");
     const char *role = sharegpt ? "from" : "role", *content = sharegpt ? "value" : "content";
@@ -83,7 +83,7 @@ void add_list(const Json& value, const char* key, std::vector<ChatMessage>& mess
     for (const char* name : {role, content})
       if (!message.is_object() || !message.contains(name))
         throw BadDocument(text("a message has no key \"", name, '"'));
-    if (!message[role].is_string()) throw BadDocument(text("what stands under \"", role, "\" is not a text"));
+    if (!message[role].is_string()) throw BadDocument(text("the value of \"", role, "\" is not a string"));
     const std::string who = message[role].get<std::string>();
     messages.push_back({who, text_of(message, content), is_learnt(message, who)});
   }

@@ -247,7 +247,7 @@ ChosenTemplate choose_template(const fs::path& tokenizer_path, const Tokenizer& 
     if (auto known = known_template(model, tokenizer)) return {std::move(*known), "that of " + model.file, false};
   const bool has_chatml = is_special_token(tokenizer, "<|im_start|>") && is_special_token(tokenizer, "<|im_end|>");
   const std::string why = model.jinja.empty() ? "there is none in the tokenizer's folder"
-                                              : "that of " + model.file + " is of no known kind";
+                                              : "that of " + model.file + " is not of a known kind";
   return {ChatTemplate::load(has_chatml ? "chatml" : "plain"), why, !has_chatml || !model.jinja.empty()};
 }
 

@@ -227,7 +227,7 @@ TEST_F(Chat, BadLinesAreNamed) {
   EXPECT_THAT(fault(R"({"messages": 5})"), HasSubstr("\"messages\" is not a list"));
   EXPECT_THAT(fault(R"({"messages": [5]})"), HasSubstr("a message has no key \"role\""));
   EXPECT_THAT(fault(R"({"messages": [{"role": "user"}]})"), HasSubstr("a message has no key \"content\""));
-  EXPECT_THAT(fault(R"({"messages": [{"role": "user", "content": null}]})"), HasSubstr("\"content\" is not a text"));
+  EXPECT_THAT(fault(R"({"messages": [{"role": "user", "content": null}]})"), HasSubstr("\"content\" is not a string"));
   for (const std::string call : {R"("tool_calls": [{"id": 1}])", R"("function_call": {"name": "f"})"})
     EXPECT_THAT(fault(R"({"messages": [{"role": "assistant", "content": null, )" + call + "}]}"),
                 HasSubstr("in.jsonl:1: a message has " + call.substr(0, call.find(':')) + ": calls of tools"));

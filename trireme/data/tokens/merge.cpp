@@ -32,7 +32,7 @@ TokenizerRecord common_tokenizer(const Sources& sources, bool force) {
     throw DataError(text(known->name(), " and ", source->name(), " were made by different tokenizers\n  ",
                          files::shown_name(common.name), ", fingerprint ", common.fingerprint, "; ",
                          files::shown_name(each.name), ", fingerprint ", each.fingerprint,
-                         "\n  fix: prepare one of them again; --force joins them all the same"));
+                         "\n  fix: prepare one of them again; --force merges them anyway"));
   }
   return common;
 }

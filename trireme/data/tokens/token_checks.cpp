@@ -21,7 +21,7 @@ void check_tokenizer(const TokenSource& source, const std::string& tokenizer_nam
   const std::string made_by = source.tokenizer_fingerprint();
   if (made_by.empty() || fingerprint.empty() || made_by == fingerprint) return;
   throw DataError(text(
-      source.name(), " was made by another tokenizer than the run's\n  the data says tokenizer ",
+      source.name(), " was made by a different tokenizer than the run's\n  the data says tokenizer ",
       shown_tokenizer(source.tokenizer_name(), made_by), "; [tokenizer] path is ",
       shown_tokenizer(tokenizer_name, fingerprint), "\n  fix: set tokenizer.path to the one that made the data",
       " (and model.vocab_size to its size), or prepare the data again:\n       trireme data prepare TEXT.jsonl -t ",

@@ -22,7 +22,7 @@ TEST(CheckTokenizer, AnotherTokenizerIsNamedWithItsFingerprint) {
   EXPECT_NO_THROW(check_tokenizer(*source, "unknown", ""));
   EXPECT_THAT(
       message_of<DataError>([&] { check_tokenizer(*source, "gpt2/tokenizer.json", "9f3c01d29f3c01d2"); }),
-      AllOf(StartsWith((folder / "web").string() + " was made by another tokenizer than the run's\n"),
+      AllOf(StartsWith((folder / "web").string() + " was made by a different tokenizer than the run's\n"),
             HasSubstr("\n  the data says tokenizer \"meta-llama/Meta-Llama-3-8B\", fingerprint 41aa9e0741aa9e07; "
                       "[tokenizer] path is \"gpt2/tokenizer.json\", fingerprint 9f3c01d29f3c01d2\n"),
             HasSubstr("\n  fix: set tokenizer.path to the one that made the data"),
