@@ -770,6 +770,20 @@ class Stops(TrainTest):
         self.assertRegex(run.stderr, r"^error: the weights after step 4 are not finite, saved in \S+/step-4\n"
                                      r"  not finite in the saved weights: [a-z0-9_.]+\n  all 4 updates were skipped\n  fix: ")
 
+    def test_output_that_nobody_reads_stops_no_training(self):
+        """More than a pipe takes, of a single rank: nobody is between it and the reader."""
+        folder = fresh_folder()
+        process = start(folder, [options.trireme, "train", "t.toml", "--training.steps", 1500, "--metrics.interval", 1, "--metrics.console", "plain",
+                                 "--checkpoint.export_hf", "false"])
+        try:
+            self.assertEqual(process.wait(60), 0)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        run = finish(process, folder)
+        self.assertEqual(len((folder / "runs/latest/metrics.jsonl").read_text().splitlines()), 1500)
+        self.assertLess(run.stdout.count("step="), 1500, "a pipe that takes it all proves nothing")
+
     def test_a_note_is_not_repeated(self):
         run = shared(*BLOW_UP, "--checks.non_finite", "skip", "--metrics.console", "plain", n=2)
         lines = [line for line in run.stdout.splitlines() if line.startswith("step=")]

@@ -3,12 +3,15 @@
 #include <cctype>
 #include <chrono>
 #include <filesystem>
+#include <iostream>
+#include <optional>
 
 #include <unistd.h>
 
 #include "trireme/base/cgroup_facts.hpp"
 #include "trireme/base/file_output.hpp"
 #include "trireme/base/human.hpp"
+#include "trireme/base/patient_output.hpp"
 #include "trireme/base/process_limits.hpp"
 #include "trireme/base/process_start.hpp"
 #include "trireme/base/shell_word.hpp"
@@ -114,6 +117,12 @@ void note_end(const std::filesystem::path& run, const char* event, int rank, int
 }
 
 int train_as_rank(const TrainCommand& command, const Environment& env, const Variables& variables, Console& console) {
+  // Our own launcher reads the output of its ranks, whoever reads its own. Others may not: no training waits for that.
+  std::optional<PatientOutput> patient_out, patient_err;
+  if (env.launcher != "trireme launch" && &console.out == &std::cout && &console.err == &std::cerr) {
+    patient_out.emplace(std::cout, STDOUT_FILENO);
+    patient_err.emplace(std::cerr, STDERR_FILENO);
+  }
   std::vector<std::string> warnings;
   config::LoadedConfig loaded =
       config_of(command, {.ranks = env.world_size, .how = env.how, .ranks_of_a_host = env.local_world_size}, warnings);

@@ -284,8 +284,8 @@ class Supervisor {
     return saved || (death.code > 128 && passed(death.code - 128)) || (death.code == kPeerLost && ending);
   }
 
-  /// The forwarded signal that a rank answers with an exit code: of several the first, as ranks do; SIGUSR1 only if there
-  /// was no other (`--requeue`).
+  /// The forwarded signal that a rank answers with an exit code: of several the first, as ranks do; SIGUSR1 only if
+  /// there was no other (`--requeue`).
   int first_request() const {
     int found = 0;
     for (const int signal : passed_on_) {
