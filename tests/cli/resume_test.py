@@ -461,6 +461,16 @@ class Refused(ResumeTest):
         run = self.ok(self.again(folder, "--checkpoint.accept_changes", "data"))
         self.assertRegex(run.stdout, r"(?m)^resume +\S+/step-4, after step 4 · .*stage 1 source 1")
 
+    def test_a_refused_start_leaves_no_logs(self):
+        folder = self.stopped()
+        before = sorted(p.name for p in (folder / "runs/r").iterdir())
+        run = self.again(folder, "--model.hidden_size", "48", n=2)
+        self.assertEqual(run.code, CHECKPOINT, run)
+        self.assertNotIn("logs:", run.stderr)
+        self.assertNotIn("nothing is lost", run.stderr, "which the other rank says of itself")
+        self.assertEqual(sorted(p.name for p in (folder / "runs/r").iterdir()), before)
+        self.assertIn("--checkpoint.accept_changes seed\n", self.again(folder, "--run.seed", "7").stderr, "only what applies is offered")
+
     def test_accepted(self):
         folder = self.stopped()
         run = self.ok(self.again(folder, "--optimizer.name", "sgd", "--run.seed", "7", "--checkpoint.accept_changes", "optimizer,seed"))

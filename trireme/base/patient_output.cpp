@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <ostream>
+#include <thread>
 #include <utility>
 
+#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -17,6 +19,13 @@ namespace {
 constexpr std::size_t kWithoutWaiting = 4096;  // a pipe that poll reports as writable accepts that much (PIPE_BUF)
 
 }  // namespace
+
+/// A description of its own: others that write to the terminal must not get EAGAIN.
+PatientBuffer::PatientBuffer(int fd, std::chrono::milliseconds patience)
+    : own_(::isatty(fd) == 1 ? ::open(text("/proc/self/fd/", fd).c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+                             : -1),
+      fd_(own_ ? own_.get() : fd),
+      patience_(patience) {}
 
 PatientBuffer::~PatientBuffer() { flush(); }
 
@@ -41,33 +50,44 @@ bool PatientBuffer::flush() {
 
 /// False: an error, such as a reader that is gone.
 bool PatientBuffer::write(std::string_view bytes) {
-  while (!bytes.empty()) {
-    if (!takes_bytes_within(dropped_ > 0 ? std::chrono::milliseconds(0) : patience_)) {
-      dropped_ += bytes.size();
-      return true;
-    }
-    if (const std::size_t missing = std::exchange(dropped_, 0); missing > 0) {
-      const std::string note =
-          text("\n[trireme: ", human_bytes(static_cast<double>(missing)),
-               " of output are missing here: nothing was read for ", patience_.count() / 1000, " s]\n");
-      [[maybe_unused]] const ssize_t told = ::write(fd_, note.data(), note.size());
-      continue;  // it may have filled the pipe
-    }
-    const ssize_t written = ::write(fd_, bytes.data(), std::min(bytes.size(), kWithoutWaiting));
-    if (written < 0 && errno != EINTR && errno != EAGAIN) return false;
-    if (written > 0) bytes.remove_prefix(static_cast<std::size_t>(written));
+  if (bytes.empty()) return true;
+  if (dropped_ > 0) {
+    const std::string note =
+        text("\n[trireme: ", human_bytes(static_cast<double>(dropped_)),
+             " of output are missing here: nothing was read for ", patience_.count() / 1000, " s]\n");
+    const Written told = write_patiently(note, std::chrono::milliseconds(0));
+    if (told == Written::nobody_reads) dropped_ += bytes.size();
+    if (told != Written::all) return told != Written::error;
+    dropped_ = 0;
   }
-  return true;
+  const Written written = write_patiently(bytes, patience_);
+  if (written == Written::nobody_reads) dropped_ = bytes.size();
+  return written != Written::error;
 }
 
-bool PatientBuffer::takes_bytes_within(std::chrono::milliseconds time) const {
-  pollfd ready{fd_, POLLOUT, 0};
-  const auto until = std::chrono::steady_clock::now() + time;
-  for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+/// `patience`: since the last byte that was taken.
+PatientBuffer::Written PatientBuffer::write_patiently(std::string_view bytes,
+                                                      std::chrono::milliseconds patience) const {
+  using Clock = std::chrono::steady_clock;
+  for (auto until = Clock::now() + patience; !bytes.empty();) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
+    pollfd ready{fd_, POLLOUT, 0};
     const int count = ::poll(&ready, 1, std::max(0, static_cast<int>(left.count())));
-    if (count >= 0 || errno != EINTR) return count != 0;  // an error is told by write()
+    if (count == 0) return Written::nobody_reads;
+    if (count < 0 && errno != EINTR) return Written::error;
+    if (count < 0) continue;
+    const ssize_t written = ::write(fd_, bytes.data(), std::min(bytes.size(), kWithoutWaiting));
+    if (written > 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(written));
+      until = Clock::now() + patience;
+    } else if (written < 0 && errno == EAGAIN) {  // a terminal has room for a byte, and a line needs two
+      if (Clock::now() >= until) return Written::nobody_reads;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    } else if (written < 0 && errno != EINTR) {
+      return Written::error;
+    }
   }
+  return Written::all;
 }
 
 PatientOutput::PatientOutput(std::ostream& stream, int fd) : buffer_(fd), stream_(stream) {

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "trireme/base/owned_fd.hpp"
+
 namespace trireme {
 
 /// Writes to a descriptor. A slow reader gets everything: the writer waits for it. One that has read nothing for
@@ -15,8 +17,7 @@ namespace trireme {
 /// Thread-safe.
 class PatientBuffer final : public std::streambuf {
  public:
-  explicit PatientBuffer(int fd, std::chrono::milliseconds patience = std::chrono::milliseconds(2000))
-      : fd_(fd), patience_(patience) {}
+  explicit PatientBuffer(int fd, std::chrono::milliseconds patience = std::chrono::milliseconds(2000));
   ~PatientBuffer() override;
 
  protected:
@@ -27,8 +28,10 @@ class PatientBuffer final : public std::streambuf {
  private:
   bool flush();
   bool write(std::string_view bytes);
-  bool takes_bytes_within(std::chrono::milliseconds time) const;
+  enum class Written { all, nobody_reads, error };
+  Written write_patiently(std::string_view bytes, std::chrono::milliseconds patience) const;
 
+  const OwnedFd own_;  // of a terminal, which would block although poll says that it does not
   const int fd_;
   const std::chrono::milliseconds patience_;
   std::recursive_mutex mutex_;

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pty.h>
 #include <unistd.h>
 
 namespace trireme {
@@ -60,6 +61,21 @@ TEST(PatientBuffer, GoesOnWithoutAReaderAndSaysWhatIsMissing) {
   out << "and more" << std::endl;
   EXPECT_THAT(pipe.read(1'000'000),
               testing::AllOf(testing::HasSubstr("of output are missing here"), testing::EndsWith("again\nand more\n")));
+}
+
+/// A terminal says that it takes bytes, and blocks in the middle of a line: it needs a description that does not.
+TEST(PatientBuffer, GoesOnWhenATerminalStops) {
+  int master = -1, terminal = -1;
+  ASSERT_EQ(::openpty(&master, &terminal, nullptr, nullptr, nullptr), 0);
+  {
+    PatientBuffer buffer(terminal, std::chrono::milliseconds(300));
+    std::ostream out(&buffer);
+    for (int i = 0; i < 400; ++i) out << std::string(332, 'a') << "\n" << std::flush;
+    EXPECT_TRUE(out.good());
+    EXPECT_EQ(::fcntl(terminal, F_GETFL) & O_NONBLOCK, 0) << "of others";
+  }
+  ::close(terminal);
+  ::close(master);
 }
 
 TEST(PatientBuffer, AReaderThatIsGoneIsAnError) {

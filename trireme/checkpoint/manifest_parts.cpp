@@ -45,9 +45,11 @@ void write_part(files::Fs& fs, const SaveTarget& target, int rank, Manifest part
   check_done(fs.rename(unnamed, path), path, "be renamed to");
 }
 
-int first_missing_part(const SaveTarget& target, int world, int from) {
-  while (from < world && exists_at_all(target.temporary() / rank_part_name(from))) ++from;
-  return from;
+int count_parts(const SaveTarget& target) {
+  std::vector<std::string> names;
+  list_names(target.temporary(), names);
+  return static_cast<int>(std::ranges::count_if(
+      names, [](const std::string& name) { return is_rank_file(name) && name.ends_with(".json"); }));
 }
 
 void PartCollector::add_tensor(const StoredTensor& of_part, std::int64_t part) {

@@ -54,8 +54,7 @@ TEST(CollectParts, NamesTheRankWithoutAPart) {
   const SaveTarget target{.folder = folder / "checkpoints", .step = 1, .id = example_id(1)};
   begin_save(files::real_fs(), target);
   write_part(files::real_fs(), target, 0, part_of("a", {{0, 8}, {0, 4}}));
-  EXPECT_EQ(first_missing_part(target, 2), 1);
-  EXPECT_EQ(first_missing_part(target, 1), 1);
+  EXPECT_EQ(count_parts(target), 1);
   Manifest manifest;
   EXPECT_THAT(message_of<CheckpointError>([&] { collect_parts(manifest, target, 2); }),
               testing::AllOf(HasSubstr("rank-00001.json"), HasSubstr("file system that all hosts share")));

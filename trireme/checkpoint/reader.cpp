@@ -69,13 +69,15 @@ auto as_checkpoint_error(const F& body) {
 }
 
 OwnedFd opened_folder(const std::filesystem::path& checkpoint, const std::string& shown) {
-  struct stat facts{};
-  const bool there = ::lstat(checkpoint.c_str(), &facts) == 0;
-  require<CheckpointError>(there, shown, ": ", errno_text(errno), "\n  fix: name the folder of a checkpoint");
-  require<SecurityError>(!S_ISLNK(facts.st_mode), shown,
-                         " is a symlink, which may lead anywhere\n  fix: name the folder", " that it leads to");
-  require<CheckpointError>(S_ISDIR(facts.st_mode), shown, " is not a folder\n  fix: name the folder of a checkpoint");
   return as_checkpoint_error([&] {
+    struct stat facts{};
+    const int error = ::lstat(checkpoint.c_str(), &facts) == 0 ? 0 : errno;
+    require<CheckpointError>(error != ENOENT && error != ENOTDIR, shown, ": ", errno_text(error),
+                             "\n  fix: name the folder of a checkpoint");
+    if (error != 0) throw_not_opened(shown, error);
+    require<SecurityError>(!S_ISLNK(facts.st_mode), shown,
+                           " is a symlink, which may lead anywhere\n  fix: name the folder", " that it leads to");
+    require<CheckpointError>(S_ISDIR(facts.st_mode), shown, " is not a folder\n  fix: name the folder of a checkpoint");
     OwnedFd fd(::open(checkpoint.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!fd) throw_not_opened(shown, errno);
     return fd;
@@ -376,19 +378,25 @@ void Reader::check_extra_files(const std::filesystem::path& checkpoint, Faults& 
     const std::string name = path.lexically_relative(checkpoint).string();
     if (is_shard && !listed.contains(name)) extra.insert(name);
   };
-  std::error_code failed;
-  for (auto entry = fs::directory_iterator(checkpoint, failed); !failed && entry != fs::directory_iterator();
-       entry.increment(failed))
-    check(entry->path(), is_rank_file(entry->path().filename().string()));
-  for (const fs::path& folder : folders)
-    for (auto entry = fs::recursive_directory_iterator(checkpoint / folder, failed);
-         !failed && entry != fs::recursive_directory_iterator(); entry.increment(failed)) {
-      const std::string kind = entry->path().extension().string();
-      check(entry->path(), kind == ".safetensors" || kind == ".pt");
-    }
   // A folder that is missing is told as its files are.
-  require<CheckpointError>(!failed || failed == std::errc::no_such_file_or_directory, shown_,
-                           ": cannot be listed: ", failed.message(), kFix);
+  const auto require_listed = [this](const std::error_code& failed) {
+    if (failed && failed != std::errc::no_such_file_or_directory) throw_not_opened(shown_, failed.value());
+  };
+  as_checkpoint_error([&] {
+    std::error_code failed;
+    for (auto entry = fs::directory_iterator(checkpoint, failed); !failed && entry != fs::directory_iterator();
+         entry.increment(failed))
+      check(entry->path(), is_rank_file(entry->path().filename().string()));
+    require_listed(failed);
+    for (const fs::path& folder : folders) {
+      for (auto entry = fs::recursive_directory_iterator(checkpoint / folder, failed);
+           !failed && entry != fs::recursive_directory_iterator(); entry.increment(failed)) {
+        const std::string kind = entry->path().extension().string();
+        check(entry->path(), kind == ".safetensors" || kind == ".pt");
+      }
+      require_listed(failed);
+    }
+  });
   for (const std::string& name : extra)
     faults.add(is_rank_file(name) ? name : files::shown_name(name),
                ": is not of this checkpoint: the manifest does not list it");

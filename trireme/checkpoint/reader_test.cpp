@@ -134,6 +134,9 @@ TEST(CheckpointReader, NoManifestIsNoCheckpoint) {
   const SavedExample saved;
   std::filesystem::remove(saved.path / kManifestName);
   EXPECT_THAT(saved.refusal(), HasSubstr("is not a checkpoint: it has no checkpoint_metadata.json"));
+  EXPECT_THAT(message_of<StorageError>([&] { Reader(std::filesystem::path(std::string(300, 'x'))); }),
+              HasSubstr("several times"))
+      << "an error of the system, not of the checkpoint";
   EXPECT_THAT(message_of<CheckpointError>([&] { Reader(saved.folder / "nothing"); }),
               HasSubstr("nothing: No such file"));
   EXPECT_THAT(message_of<CheckpointError>([&] { Reader(saved.path / "config.json"); }), HasSubstr("is not a folder"));

@@ -86,6 +86,12 @@ ChosenRun run_of(const Config& config, const Variables& variables, std::ostream&
   return chosen;
 }
 
+std::uintmax_t size_of_records(const std::filesystem::path& run) {
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(run / "metrics.jsonl", error);
+  return error ? 0 : size;
+}
+
 /// ranks/, or the first of ranks-2/, ranks-3/ ... that is not there: a run that goes on keeps its old logs.
 std::filesystem::path free_log_folder(const std::filesystem::path& run) {
   std::filesystem::path folder = run / "ranks";
@@ -281,6 +287,8 @@ int run_train(const TrainCommand& asked, Console& console) {
   how.flags.local_ranks = command.ranks;
   how.flags.master = command.master;
   report::RunFolder made;  // here, for ranks that are to be started
+  std::filesystem::path log_folder;
+  std::uintmax_t records_before = 0;
   if (command.ranks > 0 && command.run_folder.empty()) {
     detect_environment(variables, how.flags, visible_gpus());  // -n under another launcher
     // Before anything starts: errors are reported once, and the ranks have a folder for their logs.
@@ -310,10 +318,18 @@ int run_train(const TrainCommand& asked, Console& console) {
       if (console.terminal.color) how.words.emplace_back("--terminal-color");
     }
     how.log_folder = ranks.string();
-    how.drops_logs = [made](int code) { return is_told_in_full(code) && report::nothing_was_done(made.path); };
+    log_folder = ranks;
+    records_before = size_of_records(made.path);
+    // A start that was refused leaves nothing behind.
+    how.drops_logs = [&](int code) {
+      return is_told_in_full(code) &&
+             (report::nothing_was_done(made.path) || size_of_records(made.path) == records_before);
+    };
   }
   const int code =
       rank_main(how, [&](const Environment& env) { return train_as_rank(command, env, variables, console); });
+  if (std::error_code error; code != 0 && how.drops_logs && how.drops_logs(code))
+    std::filesystem::remove_all(log_folder, error);
   if (!made.path.empty() && code != 0 && is_told_in_full(code)) report::remove_if_nothing_was_done(made);
   if (!made.path.empty() && code != 0) note_end(made.path, "job end", -1, code);
   return code;

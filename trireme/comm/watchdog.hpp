@@ -1,8 +1,10 @@
 #pragma once
 // Watchdog of a rank: publishes its state through the store, and after a timeout or failure finds the missing ranks.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -10,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -89,6 +92,7 @@ class Watchdog {
   std::string last_lines(int rank, const CallRecord& record, const std::string& how_it_ended) const;
   template <class Result, class Use>
   Result with_store(Result otherwise, Use use);
+  static std::string key(const char* what, int rank);
 
   struct Watched {
     std::shared_ptr<const Membership> members;
@@ -107,7 +111,7 @@ class Watchdog {
   [[noreturn]] void end_process(const Membership& members, const CallRecord& record, const std::string& cause);
   void raise_alarm(bool late);
   std::string who_was_late(double waited, const CallRecord& record);
-  std::vector<std::uint8_t> published(const std::string& key);
+  std::vector<std::uint8_t> published(const std::string& place);
   std::optional<Shown> shown_by(int rank);
   std::optional<RankSummary> summary_by(int rank);
   std::string last_seen(int rank);
@@ -135,5 +139,31 @@ class Watchdog {
   std::uint64_t shown_progress_ = 0;
   std::thread thread_;
 };
+
+/// The result of `use` on the store, or `otherwise` while its host does not answer. Groups do not need the store, so
+/// work continues; whoever hosts it may have stood still for a moment, so it is asked again from time to time.
+template <class Result, class Use>
+Result Watchdog::with_store(Result otherwise, Use use) {
+  const std::scoped_lock lock(store_mutex_);
+  try {
+    if (store_lost_) {
+      if (explains_ || std::chrono::steady_clock::now() < reconnect_at_) return otherwise;
+      const auto patience = store_->getTimeout();
+      store_->setTimeout(std::min(patience, kReconnectPatience));
+      auto again = store_->clone();
+      again->setTimeout(patience);
+      store_ = std::move(again);
+      store_lost_ = false;
+    }
+    Result result = use();
+    reconnect_after_ = kFirstReconnect;
+    return result;
+  } catch (const std::exception&) {
+    store_lost_ = true;
+    reconnect_at_ = std::chrono::steady_clock::now() + reconnect_after_;
+    reconnect_after_ = std::min(2 * reconnect_after_, kLastReconnect);
+    return otherwise;
+  }
+}
 
 }  // namespace trireme

@@ -100,8 +100,10 @@ FlatParameters::FlatParameters(std::vector<NamedTensor> parameters, Group& group
 
 FlatParameters::~FlatParameters() {
   // A unit that was prefetched, but not called.
-  for (std::optional<Pending>* pending : {&gathering_, &reducing_})
-    if (*pending && std::uncaught_exceptions() == 0) std::move(**pending).wait();
+  for (std::optional<Pending>* pending : {&gathering_, &reducing_}) try {
+      if (*pending && std::uncaught_exceptions() == 0) std::move(**pending).wait();
+    } catch (const Error&) {  // a peer is lost: whoever needs it finds out
+    }
   if (state_ == State::given_back) return;
   forget_gradients();
   if (state_ != State::whole && !is_shared_memory())

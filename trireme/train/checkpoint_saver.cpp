@@ -149,13 +149,23 @@ CheckpointSaver::CheckpointSaver(SaverOptions options, Mesh& mesh)
       stall_limits_(shared_->options.stall),
       nonce_(broadcast_text(mesh.world().control(), hex_digits(random_bytes(16)))) {}
 
+/// Whether the work ends before the storage counts as one that does not answer.
+template <class Future>
+bool CheckpointSaver::ends(const Future& work) const {
+  StallWatch watch(stall_limits_);
+  while (work.wait_for(kTurn) != std::future_status::ready)
+    if (watch.look(shared_->fs.count()) == StallWatch::State::stalled) return false;
+  return true;
+}
+
 CheckpointSaver::~CheckpointSaver() {
-  if (!is_stalled_) {
-    if (save_) save_->cancel();
-    if (save_) save_->written.wait();
-    if (verdict_) verdict_->say("the run ended during the save");
-    if (committing_.valid()) committing_.wait();
-  }
+  // The storage may not answer, whoever noticed it first.
+  bool answers = !is_stalled_;
+  if (save_) save_->cancel();
+  if (answers && save_) answers = ends(save_->written);
+  if (answers && save_) save_->written.get();  // it does not throw; the task holds the save, which holds the task
+  if (verdict_) verdict_->say("the run ended during the save");
+  if (answers && committing_.valid()) ends(committing_);
   const std::scoped_lock lock(shared_->mutex);
   shared_->recorder = nullptr;
 }
@@ -220,9 +230,12 @@ std::string CheckpointSaver::look_for_stall() {
     return text(what, "\n  the run ends after ", human_seconds(stall_limits_.timeout_s),
                 " without progress (checkpoint.stall_timeout_s)");
   is_stalled_ = true;
-  throw StorageError(text("rank ", mesh_.rank(), ": ", what,
-                          "\n  earlier checkpoints are intact\n  fix: check the disk or the network that the folder is "
-                          "on; checkpoint.stall_timeout_s is the limit"));
+  const std::string why =
+      text("rank ", mesh_.rank(), ": ", what,
+           "\n  earlier checkpoints are intact\n  fix: check the disk or the network that the folder "
+           "is on; checkpoint.stall_timeout_s is the limit");
+  if (shared_->options.on_stall) shared_->options.on_stall(why);
+  throw StorageError(why);
 }
 
 void CheckpointSaver::before_update() {
@@ -243,8 +256,9 @@ bool CheckpointSaver::is_writing() {
 void CheckpointSaver::settle() {
   require(save_ != nullptr, "settle() without a save");
   const Stopwatch time;
-  const std::vector<std::string> results = gather_texts(mesh_.world().control(), save_->written.get());
+  const std::string own = save_->written.get();
   save_.reset();
+  const std::vector<std::string> results = gather_texts(mesh_.world().control(), own);
   const auto failed = std::ranges::find_if(results, [](const std::string& r) { return r.front() != Save::kWritten; });
   if (verdict_ && failed == results.end()) verdict_->say("");
   if (verdict_ && failed != results.end())
@@ -257,19 +271,17 @@ void CheckpointSaver::settle() {
 SaveOutcome CheckpointSaver::commit_when_written(const std::shared_ptr<Shared>& shared,
                                                  const checkpoint::SaveTarget& target, checkpoint::Manifest manifest,
                                                  int world, const std::shared_ptr<Verdict>& verdict) {
-  constexpr std::chrono::milliseconds kBetweenLooks(
-      50);  // until the commit begins, a failure would cost the checkpoint
+  // Until the commit begins a failure would cost the checkpoint; a folder with many files takes a while to list.
+  const std::chrono::milliseconds between_looks(50 + world / 5);
   std::unique_lock lock(verdict->mutex);
   bool all_written = false;
-  int missing = 0;
   for (;;) {
     const bool is_last_look = verdict->failure.has_value();
     lock.unlock();
-    missing = checkpoint::first_missing_part(target, world, missing);
-    all_written = missing == world;
+    all_written = checkpoint::count_parts(target) == world;
     lock.lock();
     if (all_written || is_last_look) break;
-    verdict->changed.wait_for(lock, kBetweenLooks, [&] { return verdict->failure.has_value(); });
+    verdict->changed.wait_for(lock, between_looks, [&] { return verdict->failure.has_value(); });
   }
   const std::string failure = verdict->failure.value_or("");
   const bool no_memory = verdict->no_memory;

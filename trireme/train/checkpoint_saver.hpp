@@ -31,6 +31,8 @@ struct SaverOptions {
   CheckpointFormat format = CheckpointFormat::trireme;
   std::function<LrState(std::int64_t step)> lr_state{};  // only for nanotron's layout
   StallLimits stall{};
+  // Called instead of throwing StorageError, and need not return: for a program whose way out would use that storage.
+  std::function<void(const std::string& why)> on_stall{};
 };
 
 /// A save that is over.
@@ -98,6 +100,8 @@ class CheckpointSaver {
   static SaveOutcome commit(Shared& shared, const checkpoint::SaveTarget& target, checkpoint::Manifest manifest,
                             int world);
   std::string look_for_stall();
+  template <class Future>
+  bool ends(const Future& work) const;
   void wait_for_commit();
   void add_blocked(double seconds);
 

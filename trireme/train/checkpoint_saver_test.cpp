@@ -298,6 +298,23 @@ TEST_P(CheckpointSaverTest, AFailureCostsNoCompleteSave) {
   EXPECT_EQ(checkpoint::why_not_valid(folder / "checkpoints/step-1"), "");
 }
 
+/// A saver that is destroyed for another reason while the storage does not answer is gone after the same time.
+TEST(CheckpointSaver, AnotherFailureDoesNotWaitForSuchStorage) {
+  const TempFolder folder(memory_folder());
+  BlockedFs blocked;
+  const auto begin = std::chrono::steady_clock::now();
+  run_ranks(2, [&](World& world) {
+    Mesh mesh(Grid::dense({.dp = 2}), world);
+    SavedNet run(mesh);
+    CheckpointSaver saver(
+        {.folder = folder / "checkpoints", .fs = &blocked, .stall = {.warning_s = 60, .timeout_s = 0.5}}, mesh);
+    saver.start(run.zero, after_step(1), {});
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  blocked.release();  // the threads that were left behind end
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+}
+
 /// The rank whose storage does not answer says so, and ends: it does not wait for ever.
 TEST(CheckpointSaver, StorageThatDoesNotAnswerIsAnError) {
   const TempFolder folder(memory_folder());

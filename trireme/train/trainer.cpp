@@ -1,6 +1,8 @@
 #include "trireme/train/trainer.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <iostream>
 
 #include <ATen/ops/zeros.h>
 
@@ -103,7 +105,13 @@ Trainer::Trainer(Config config, ParallelContext& context, const ProcessSetup& pr
                        [this](std::int64_t step) {
                          return LrState{.last_step = step, .last_lr = lr_(step), .base_lr = config_.optimizer.lr};
                        },
-                   .stall = stall_limits(config_)},
+                   .stall = stall_limits(config_),
+                   // The way out would wait for the lock of the run's folder, which is on the same storage.
+                   .on_stall =
+                       [](const std::string& why) {
+                         std::cerr << "error: " << why << std::endl;
+                         std::_Exit(static_cast<int>(ExitCode::storage));
+                       }},
       mesh_);
   if (context.rank() == 0)
     report_ = std::make_unique<TrainingReport>(config_, context, io_, batches_->data().describe(),

@@ -66,7 +66,7 @@ class Trainer {
   void set_rank_state(const StepInFlight& of);
   void start_save(std::int64_t step, Last last);
   SavedWeights save(std::int64_t step, Export exports = Export::no);
-  void tell_outcomes();
+  void tell_outcomes(std::int64_t max_failures);
   std::size_t save_buffer_bytes();
   SavedWeights finish_save(const std::filesystem::path& folder, Export exports);
   void wait_for_space(const std::filesystem::path& folder);

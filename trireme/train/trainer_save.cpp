@@ -51,15 +51,15 @@ void Trainer::start_save(std::int64_t step, Last last) {
 }
 
 /// Rank 0 reports what became of the saves: if one failed, training goes on, and the next one may succeed. After
-/// checkpoint.max_failures in a row nobody should trust in that any more: StorageError.
-void Trainer::tell_outcomes() {
+/// `max_failures` in a row nobody should trust in that any more: StorageError.
+void Trainer::tell_outcomes(std::int64_t max_failures) {
   while (const std::optional<SaveOutcome> outcome = saver_->take_outcome()) {
     if (outcome->failure.empty())
       report_->saved(outcome->step, outcome->bytes, outcome->blocked_seconds);
     else
       report_->warning(text("checkpoint ", outcome->step, " was not saved, training continues: ", outcome->failure));
     if (!outcome->warning.empty()) report_->warning(outcome->warning);
-    failed_saves_.add(outcome->step, outcome->failure, config_.checkpoint.max_failures);
+    failed_saves_.add(outcome->step, outcome->failure, max_failures);
   }
 }
 
@@ -68,7 +68,7 @@ SavedWeights Trainer::save(std::int64_t step, Export exports) {
   mesh_.tag({step, "save"});
   if (report_) StopSignals::announce("saving a checkpoint after step ", step, "");
   saver_->finish();
-  if (report_) tell_outcomes();
+  if (report_) tell_outcomes(/*max_failures=*/0);  // this one is still to be tried
   const std::filesystem::path folder = io_.folder / "checkpoints" / text("step-", step);
   const bool is_saved = context_.rank() == 0 && checkpoint::why_not_valid(folder).empty();
   if (!broadcast_text(mesh_.world().control(), is_saved ? "saved" : "").empty()) return finish_save(folder, exports);

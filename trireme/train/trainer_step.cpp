@@ -206,7 +206,7 @@ void Trainer::finish_step(std::unique_ptr<StepInFlight> of) {
     validation_loss = validate(step);
     validation_seconds_ += validation_time.seconds();
   }
-  tell_outcomes();
+  tell_outcomes(config_.checkpoint.max_failures);
   // Before the save: a run that resumes there has the records of all steps before.
   if (report_) report_->step(step, result, batches_->data().sampler().seq_len(step), peak_bytes_, validation_loss);
 }

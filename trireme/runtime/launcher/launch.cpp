@@ -99,10 +99,9 @@ LaunchEnd launch(const LaunchOptions& options, std::ostream& err) {
   const std::optional<long> oom_before = cgroup_oom_kills(options.cgroup);
   SupervisorResult end =
       supervise(members, {.is_finishing =
-                              [&] {
-                                return options.is_finishing && std::ranges::any_of(boxes, [&](const SharedMemory& box) {
-                                         return box.memory() != nullptr && options.is_finishing(box.memory());
-                                       });
+                              [&](std::size_t i) {
+                                const void* box = boxes[i].memory();
+                                return options.is_finishing && box != nullptr && options.is_finishing(box);
                               },
                           .out_fd = options.out_fd,
                           .err_fd = options.err_fd,

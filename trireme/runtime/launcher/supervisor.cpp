@@ -335,18 +335,24 @@ class Supervisor {
     if (decide_at_ && now >= *decide_at_) begin_stop(now);
     if (kill_at_ && now >= *kill_at_) {
       if (!longest_until_) longest_until_ = *kill_at_ + options_.longest_grace;
-      if (options_.is_finishing && !end_.killed_by_user && now < *longest_until_ && options_.is_finishing()) {
+      if (!end_.killed_by_user && now < *longest_until_ && one_is_finishing()) {
         kill_at_ = now + milliseconds(50);
-        return;
+      } else {
+        kill_at_.reset();
+        kill_all(SIGKILL);
+        give_up_at_ = now + kGiveUpAfter;
       }
-      kill_at_.reset();
-      kill_all(SIGKILL);
-      give_up_at_ = now + kGiveUpAfter;
     }
     if (give_up_at_ && now >= *give_up_at_ && count_living() > 0) give_up();
     if (count_living() == 0)
       for (EchoQueue* queue : {&out_, &err_})
         if (const auto at = queue->unread_until(options_.last_patience); at && now >= *at) queue->drop();
+  }
+
+  bool one_is_finishing() const {
+    for (std::size_t i = 0; options_.is_finishing && i < living_.size(); ++i)
+      if (living_[i].pid > 0 && options_.is_finishing(i)) return true;
+    return false;
   }
 
   void give_up() {

@@ -33,7 +33,8 @@ struct SupervisorOptions {
   Lifeline lifeline = Lifeline::descriptor;
   std::chrono::milliseconds other_cause{200};  // after a "peer lost" exit, wait that long for the exit that caused it
   std::chrono::milliseconds grace{400};        // from the stop request to SIGKILL
-  std::function<bool()> is_finishing{};        // whether a process does what must not be cut off; then, up to:
+  /// Whether a process, by its index, does what must not be cut off; asked of those that live. Then, up to:
+  std::function<bool(std::size_t member)> is_finishing{};
   std::chrono::milliseconds longest_grace{30'000};
   std::chrono::milliseconds last_patience{10'000};  // with a reader of our output that reads nothing, at the end
   int out_fd = STDOUT_FILENO, err_fd = STDERR_FILENO;

@@ -59,8 +59,11 @@ TEST(Supervisor, LeavesAProcessTimeToFinish) {
   const TempFolder folder;
   const std::string done = (folder / "done").string(), ready = (folder / "ready").string();
   const auto begin = std::chrono::steady_clock::now();
-  const auto finishing = [&] { return std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(1500); };
-  const auto run = [&](const std::function<bool()>& is_finishing) {
+  const auto finishing = [&](std::size_t member) {
+    EXPECT_EQ(member, 1U) << "the first one is dead";
+    return std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(1500);
+  };
+  const auto run = [&](const std::function<bool(std::size_t)>& is_finishing) {
     return supervise({shell_member("until [ -e " + ready + " ]; do sleep 0.01; done; exit 3"),
                       shell_member("trap '' TERM; touch " + ready + "; sleep 1; touch " + done)},
                      {.grace = std::chrono::milliseconds(100), .is_finishing = is_finishing});
@@ -68,7 +71,7 @@ TEST(Supervisor, LeavesAProcessTimeToFinish) {
   EXPECT_EQ(run(finishing).code, 3);
   EXPECT_TRUE(std::filesystem::exists(done));
   std::filesystem::remove(done);
-  run([] { return false; });
+  run([](std::size_t) { return false; });
   EXPECT_FALSE(std::filesystem::exists(done));
 }
 

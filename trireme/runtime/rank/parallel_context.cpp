@@ -140,14 +140,15 @@ ParallelContext::ParallelContext(const ParallelSizes& sizes, const Environment& 
                                               whole_fingerprint(sizes, options), options.comm, device);
   if (started.devices_are_shared) share_the_gpu(environment);
   reserve.reset();  // all ranks of this host have held theirs
+  const std::string interface = value_of(variables, "GLOO_SOCKET_IFNAME");
   world_ = std::make_unique<C10dWorld>(
       C10dPlace{.store = store,
                 .rank = environment.rank,
                 .size = environment.world_size,
                 .backend = backend,
                 .device = device_,
-                .address = own_address(environment),
-                .interface = value_of(variables, "GLOO_SOCKET_IFNAME"),
+                .address = interface.empty() ? own_address(environment) : "",
+                .interface = interface,
                 .black_box = shared_black_box(variables),
                 .lifeline_fd = number_of(variables, "TRIREME_LIFELINE_FD", 0, 1 << 20).value_or(-1)},
       comm);
