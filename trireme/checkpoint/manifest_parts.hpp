@@ -20,8 +20,8 @@ void add_file(Manifest& part, const Manifest& file);
 /// Writes the part of a rank when its files are on disk. CheckpointError.
 void write_part(files::Fs& fs, const SaveTarget& target, int rank, Manifest part);
 
-/// How many ranks have written theirs, by a listing of the folder; 0 if it cannot be listed. Not by asking for names that
-/// may not exist yet: NFS would remember for a minute that they do not.
+/// How many ranks have written theirs, by a listing of the folder; 0 if it cannot be listed. Not by asking for names
+/// that may not exist yet: NFS would remember for a minute that they do not.
 int count_parts(const SaveTarget& target);
 
 /// Makes a manifest of its parts, of which it keeps no slices.
