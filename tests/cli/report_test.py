@@ -5,6 +5,7 @@ usage: report_test.py TRIREME [CLASS[.test]...]"""
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -125,6 +126,15 @@ class Several(ReportTest):
         self.assertIn("training.seq_len 64 32 1024", page.text["config"])
         self.assertFalse((a / "report.html").exists())
 
+    def test_eight_runs(self):
+        runs = [self.make_run(f"r{i}", steps=5) for i in range(8)]
+        page = self.page(*runs, "-o", self.folder / "all.html")
+        for i in range(8):
+            self.assertEqual(len(page.series("loss", f"r{i}: loss")), 5)
+        colours = dict(re.findall(r"--c-run(\d):(#[0-9a-f]{6})", page.source.split("prefers-color-scheme:dark")[0]))
+        self.assertEqual(len(set(colours.values())), 8, "a colour of its own for each")
+        self.assertIn("c-run7", page.source)
+
     def test_a_long_run_is_thinned_out(self):
         run = self.make_run(steps=20_000)
         with open(run / "metrics.jsonl", "a") as file:
@@ -164,7 +174,7 @@ class Refused(ReportTest):
 
     def test_too_many(self):
         run = self.make_run()
-        self.assertIn("4 runs: a report is of at most 3", self.refused(run, run, run, run))
+        self.assertIn("9 runs: a report is of at most 8", self.refused(*[run] * 9))
 
     def test_no_interval(self):
         self.assertIn("--interval 0", self.refused(self.make_run(), "--watch", "--interval", "0"))

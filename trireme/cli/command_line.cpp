@@ -274,7 +274,7 @@ void add_report(CLI::App& app, Choice& choice) {
   auto options = std::make_shared<ReportOptions>();
   options->version = "trireme " TRIREME_VERSION;
   CLI::App* cmd = app.add_subcommand("report", "Write a report of a run as one HTML page; several runs are compared");
-  cmd->add_option("run", options->runs, "folder of a run, such as runs/latest; up to three")->required();
+  cmd->add_option("run", options->runs, "folder of a run, such as runs/latest; up to eight")->required();
   cmd->add_option("-o,--output", options->output, "file to write; default: report.html in the (first) run");
   cmd->add_option("--timeline", options->timeline, "write the traced steps (profiler.steps) as an SVG drawing instead");
   cmd->add_flag("--watch", options->watch, "update it while the run continues, until it ends or Ctrl-C");

@@ -10,7 +10,7 @@
 namespace trireme::html_report {
 
 /// At most so many runs are compared: more would not be told apart.
-inline constexpr std::size_t kMostRuns = 3;
+inline constexpr std::size_t kMostRuns = 8;  // colours of style.cpp
 
 struct PageOptions {
   std::string program{};    // "trireme 0.1.0"

@@ -8,6 +8,7 @@ const char* style_css() {
 :root{--bg:#fff;--fg:#18202b;--muted:#5b6778;--line:#dde3ea;--grid:#e9edf2;--card:#f6f8fa;--accent:#0a66c2;
 --c-run0:#0b6bb5;--c-run1:#d1570a;--c-run2:#0a8f6a;--c-validation:#c2407f;--c-lr:#8a94a3;--c-spike:#d92d20;
   --c-mark:#5b6778;
+--c-run3:#7b4fb5;--c-run4:#a67c00;--c-run5:#00838f;--c-run6:#ad1457;--c-run7:#546e7a;
 --c-mfu:#c2407f;--c-hfu:#8a5cc9;--c-text:#18202b;--c-predicted:#d92d20;
 --c-forward:#57a773;--c-backward:#4a7fc1;--c-input:#8fc1ea;--c-weight:#3a9e96;--c-exposed:#d9483b;
   --c-bubble:#b9c0ca;
@@ -19,6 +20,7 @@ const char* style_css() {
   --card:#191f28;--accent:#6cb2f7;
 --c-run0:#58a6f0;--c-run1:#f0883e;--c-run2:#3fc19b;--c-validation:#f07fb5;--c-lr:#7d8896;--c-spike:#ff6b5e;
   --c-mark:#98a4b5;
+--c-run3:#b794f4;--c-run4:#e0b040;--c-run5:#4dd0e1;--c-run6:#f48fb1;--c-run7:#b0bec5;
 --c-mfu:#f07fb5;--c-hfu:#b794f4;--c-text:#e3e9f1;--c-predicted:#ff6b5e;
 --c-forward:#4f9a69;--c-backward:#4478b8;--c-input:#6fa6d4;--c-weight:#35918a;--c-exposed:#d9483b;
   --c-bubble:#4a5563;
