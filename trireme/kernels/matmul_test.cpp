@@ -101,11 +101,30 @@ test::Subject linear_subject(std::int64_t T, std::int64_t K, std::int64_t N, boo
           std::move(inputs)};
 }
 
+/// Whether the BLAS of this machine has the same bits with any number of threads, in the products of such a layer and
+/// of its gradients. Where it has, so must the layer.
+test::WithThreads blas_with_threads(std::int64_t T, std::int64_t K, std::int64_t N) {
+  const at::Tensor x = test::normal({T, K}, 1).to(at::kFloat), weight = test::normal({N, K}, 2).to(at::kFloat),
+                   dy = test::normal({T, N}, 3).to(at::kFloat);
+  const auto products = [&](int threads) {
+    at::set_num_threads(threads);
+    return std::vector{at::mm(x, weight.t()), at::mm(dy, weight), at::mm(dy.t(), x), at::mm(x.t(), dy)};
+  };
+  const int before = at::get_num_threads();
+  const std::vector<at::Tensor> one = products(1);
+  bool same = true;
+  for (const int threads : {2, 3}) {
+    const std::vector<at::Tensor> more = products(threads);
+    for (std::size_t i = 0; i < one.size(); ++i) same = same && one[i].equal(more[i]);
+  }
+  at::set_num_threads(before);
+  return same ? test::WithThreads::same_bits : test::WithThreads::rounding;
+}
+
 TEST(Linear, EqualsThePlainFormula) {
   for (const bool with_bias : {false, true}) {
-    for (const std::int64_t K : {1, 7, 37})
-      test::expect_all(linear_subject(5, K, 96, with_bias), test::WithThreads::rounding);
-    test::expect_all(linear_subject(131, 96, 257, with_bias), test::WithThreads::rounding);
+    for (const auto& [T, K, N] : {std::array{5, 1, 96}, {5, 7, 96}, {5, 37, 96}, {131, 96, 257}})
+      test::expect_all(linear_subject(T, K, N, with_bias), blas_with_threads(T, K, N));
     test::expect_equals_plain(linear_subject(0, 7, 3, with_bias));
   }
 }
