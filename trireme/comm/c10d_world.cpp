@@ -41,27 +41,35 @@ c10::intrusive_ptr<c10d::Store> C10dWorld::store_of(const Membership& members, c
   return c10::make_intrusive<c10d::PrefixStore>(prefix, place_.store);
 }
 
-c10::intrusive_ptr<c10d::Backend> C10dWorld::checks_of(const Membership& members,
-                                                       const c10::intrusive_ptr<c10d::Store>& store) {
-  if (options().check != CheckMode::strict) return nullptr;
-  return gloo_backend(store, members.rank, members.size(), device_, options());
+c10::intrusive_ptr<c10d::Backend> C10dWorld::backend_of(const Membership& members, const char* use) const {
+  const auto device = is_large(members) ? gloo_device(place_.address, place_.interface, /*lazy=*/true) : device_;
+  return gloo_backend(store_of(members, use), members.rank, members.size(), device, options());
 }
 
-std::unique_ptr<Group> C10dWorld::connect_gloo(Membership members) {
-  auto backend = gloo_backend(store_of(members, "gloo"), members.rank, members.size(), device_, options());
-  auto checks = checks_of(members, store_of(members, "checks"));
+c10::intrusive_ptr<c10d::Backend> C10dWorld::checks_of(const Membership& members) const {
+  return options().check == CheckMode::strict ? backend_of(members, "checks") : nullptr;
+}
+
+std::unique_ptr<GlooGroup> C10dWorld::connect_gloo(Membership members) {
+  auto backend = backend_of(members, "gloo");
+  auto checks = checks_of(members);
   return std::make_unique<GlooGroup>(std::move(members), shared_recorder(), options(), std::move(backend),
                                      std::move(checks), watchdog_);
 }
 
 std::unique_ptr<Group> C10dWorld::connect(Membership members) {
   if (place_.backend == BackendKind::gloo) return connect_gloo(std::move(members));
-  auto checks = checks_of(members, store_of(members, "checks"));
+  auto checks = checks_of(members);
   auto store = store_of(members, "nccl");
   return connect_nccl(std::move(members), shared_recorder(), options(), store, place_.device, std::move(checks),
                       watchdog_);
 }
 
-std::unique_ptr<Group> C10dWorld::connect_control(Membership members) { return connect_gloo(std::move(members)); }
+std::unique_ptr<Group> C10dWorld::connect_control(Membership members) {
+  const bool large = is_large(members);
+  auto control = connect_gloo(std::move(members));
+  if (large) control->sum_counters_in_rounds();
+  return control;
+}
 
 }  // namespace trireme

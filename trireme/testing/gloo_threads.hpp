@@ -12,8 +12,8 @@
 
 namespace trireme {
 
-inline void run_gloo_threads(int size, const std::function<void(World&)>& body, const CommOptions& options = {}) {
-  const c10::intrusive_ptr<c10d::Store> store = c10::make_intrusive<c10d::HashStore>();
+inline void run_gloo_threads(int size, const std::function<void(World&)>& body, const CommOptions& options = {},
+                             const c10::intrusive_ptr<c10d::Store>& store = c10::make_intrusive<c10d::HashStore>()) {
   std::mutex mutex;
   std::exception_ptr first;
   {
