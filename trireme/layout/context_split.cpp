@@ -54,6 +54,85 @@ std::optional<AttentionPart> attention_part(CpSplit order, std::int64_t length, 
   return other < mine ? AttentionPart{all, {0, length / 2}} : AttentionPart{{length / 2, length}, all};
 }
 
+namespace {
+
+/// A run of consecutive positions among the tokens of a group: the first one's index.
+struct Run {
+  Range positions;
+  std::int64_t first = 0;
+
+  Range indices(Range part) const { return {first + part.begin - positions.begin, first + part.end - positions.begin}; }
+};
+
+std::vector<Run> runs_of(const RingTokens& tokens, int group) {
+  std::vector<Run> runs;
+  std::int64_t first = 0;
+  for (const Range& positions : tokens_over_cp(tokens.whole_length, tokens.groups, group, tokens.order)) {
+    runs.push_back({positions, first});
+    first += positions.size();
+  }
+  return runs;
+}
+
+/// The documents of a sample that have tokens in `positions`, cut to them.
+std::vector<Range> documents_in(const std::vector<std::int64_t>& begins, std::int64_t whole_length, Range positions) {
+  std::vector<Range> out;
+  auto at = std::ranges::upper_bound(begins, positions.begin);
+  for (std::int64_t begin = positions.begin; begin < positions.end; ++at) {
+    const std::int64_t end = std::min(positions.end, at == begins.end() ? whole_length : *at);
+    out.push_back({begin, end});
+    if (at == begins.end()) break;
+    begin = end;
+  }
+  return out;
+}
+
+/// For keys that all come before the queries. Documents are contiguous, so at most one of them reaches over both.
+std::optional<AttentionRectangle> crossing(const RingTokens& tokens, std::int64_t sample, const Run& q, const Run& k) {
+  const std::vector<std::int64_t>& begins = tokens.document_begins[static_cast<std::size_t>(sample)];
+  const auto next = std::ranges::upper_bound(begins, q.positions.begin);
+  Range queries = q.positions, keys = k.positions;
+  keys.begin = std::max(keys.begin, *std::prev(next));
+  if (next != begins.end()) queries.end = std::min(queries.end, *next);
+  if (tokens.window > 0) {
+    keys.begin = std::max(keys.begin, queries.begin - tokens.window + 1);
+    queries.end = std::min(queries.end, keys.end - 1 + tokens.window);
+  }
+  if (keys.begin >= keys.end || queries.begin >= queries.end) return std::nullopt;
+  AttentionRectangle out{sample, q.indices(queries), k.indices(keys)};
+  // The last query's first key, from its diagonal at the last key.
+  if (tokens.window > 0) out.left = keys.end - queries.end + tokens.window - 1;
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::vector<AttentionRectangle>> attention_rectangles(const RingTokens& tokens, int mine, int other) {
+  std::vector<AttentionRectangle> diagonal;
+  std::vector<std::vector<AttentionRectangle>> out;
+  const auto samples = static_cast<std::int64_t>(tokens.document_begins.size());
+  for (const Run& k : runs_of(tokens, other)) {
+    std::vector<AttentionRectangle> before;  // sorted by their windows
+    for (const Run& q : runs_of(tokens, mine))
+      for (std::int64_t sample = 0; sample < samples; ++sample) {
+        if (q.positions == k.positions) {
+          const auto& begins = tokens.document_begins[static_cast<std::size_t>(sample)];
+          for (const Range& document : documents_in(begins, tokens.whole_length, q.positions))
+            diagonal.push_back({sample, q.indices(document), k.indices(document), true, tokens.window - 1});
+        } else if (k.positions.end <= q.positions.begin) {
+          if (const auto found = crossing(tokens, sample, q, k)) before.push_back(*found);
+        }
+      }
+    std::ranges::stable_sort(before, {}, &AttentionRectangle::left);
+    for (const AttentionRectangle& one : before) {
+      if (out.empty() || &one == before.data() || out.back().front().left != one.left) out.emplace_back();
+      out.back().push_back(one);
+    }
+  }
+  if (!diagonal.empty()) out.insert(out.begin(), std::move(diagonal));
+  return out;
+}
+
 std::vector<Range> positions_of(const std::vector<Range>& tokens, Range range) {
   std::vector<Range> out;
   std::int64_t before = 0;  // tokens of the list so far

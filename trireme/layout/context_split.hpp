@@ -53,6 +53,34 @@ struct AttentionPart {
 /// For queries of group `mine` and keys of group `other`, of `length` tokens each; none: all keys come later.
 std::optional<AttentionPart> attention_part(CpSplit order, std::int64_t length, int mine, int other);
 
+/// A rectangle of the (query, key) pairs of one sample, all within one document, given as indices of the tokens of two
+/// groups of the ring.
+struct AttentionRectangle {
+  std::int64_t sample = 0;
+  Range queries, keys;
+  /// Queries and keys are the same tokens, and a query attends to keys up to itself. Else all keys come before.
+  bool causal = false;
+  /// A query attends to this many keys before the one on its diagonal, where the last query's diagonal is at the last
+  /// key; -1: to all.
+  std::int64_t left = -1;
+  bool operator==(const AttentionRectangle&) const = default;
+};
+
+/// The tokens of the samples that attention between groups of a ring is about.
+struct RingTokens {
+  CpSplit order = CpSplit::zigzag;
+  std::int64_t whole_length = 0;  // of a sample, over all groups
+  int groups = 1;
+  std::int64_t window = 0;  // a token attends to this many tokens, including itself; 0: all before it
+  /// Of each sample: where its documents begin, ascending from 0.
+  std::vector<std::vector<std::int64_t>> document_begins = {};
+};
+
+/// All pairs in which a query of group `mine` attends to a key of group `other`, each once. Rectangles with the same
+/// `causal` and `left` whose keys are in the same part of the other group's tokens have different queries; they are next
+/// to each other in the list of lists.
+std::vector<std::vector<AttentionRectangle>> attention_rectangles(const RingTokens& tokens, int mine, int other);
+
 /// Indices [range.begin, range.end) of the list of these positions, as positions.
 std::vector<Range> positions_of(const std::vector<Range>& tokens, Range range);
 

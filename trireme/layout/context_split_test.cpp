@@ -1,5 +1,7 @@
 #include "trireme/layout/context_split.hpp"
 
+#include <algorithm>
+#include <array>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -101,6 +103,49 @@ TEST(ContextSplit, WhatDoesNotDivide) {
   EXPECT_THROW(context_split(ContextMethod::ulysses, 4, 4).tokens(6, 0), ConfigError);
   EXPECT_THROW(context_split(ContextMethod::ring, 4, 1).tokens(16, 4), ConfigError);
   EXPECT_THROW(parse_context_method("rings"), ConfigError);
+}
+
+/// Every pair that the masks allow is in one rectangle, and no other pair; the queries of a list differ.
+TEST(ContextSplit, RectanglesAreThePairsOfDocumentsAndWindows) {
+  constexpr std::int64_t kLength = 48;
+  const std::vector<std::vector<std::int64_t>> begins{{0}, {0, 1, 7, 12, 40}, {0, 23, 24, 25}, {0, 13}};
+  for (const CpSplit order : {CpSplit::zigzag, CpSplit::contiguous})
+    for (const int groups : {1, 2, 3, 4})
+      for (const std::int64_t window : {0, 1, 2, 5, 13, 30, 48, 100})
+        for (int mine = 0; mine < groups; ++mine)
+          for (int other = 0; other < groups; ++other) {
+            const RingTokens tokens{order, kLength, groups, window, begins};
+            const auto q = places(tokens_over_cp(kLength, groups, mine, order)),
+                       k = places(tokens_over_cp(kLength, groups, other, order));
+            std::multiset<std::array<std::int64_t, 3>> found;
+            for (const auto& list : attention_rectangles(tokens, mine, other)) {
+              std::set<std::pair<std::int64_t, std::int64_t>> queries;
+              for (const AttentionRectangle& r : list) {
+                EXPECT_EQ(r.left, list.front().left);
+                EXPECT_EQ(r.causal, list.front().causal);
+                EXPECT_TRUE(r.queries.size() > 0 && r.keys.size() > 0);
+                for (std::int64_t i = 0; i < r.queries.size(); ++i) {
+                  EXPECT_TRUE(queries.emplace(r.sample, r.queries.begin + i).second);
+                  const std::int64_t diagonal = i + r.keys.size() - r.queries.size();
+                  for (std::int64_t j = 0; j < r.keys.size(); ++j)
+                    if ((!r.causal || j <= diagonal) && (r.left < 0 || j >= diagonal - r.left))
+                      found.insert({r.sample, q[static_cast<std::size_t>(r.queries.begin + i)],
+                                    k[static_cast<std::size_t>(r.keys.begin + j)]});
+                }
+              }
+            }
+            std::multiset<std::array<std::int64_t, 3>> wanted;
+            for (std::size_t sample = 0; sample < begins.size(); ++sample) {
+              const auto document = [&](std::int64_t place) {
+                return std::ranges::upper_bound(begins[sample], place) - begins[sample].begin();
+              };
+              for (const std::int64_t a : q)
+                for (const std::int64_t b : k)
+                  if (b <= a && (window == 0 || a - b < window) && document(a) == document(b))
+                    wanted.insert({static_cast<std::int64_t>(sample), a, b});
+            }
+            ASSERT_EQ(found, wanted) << groups << " groups, " << mine << " and " << other << ", window " << window;
+          }
 }
 
 }  // namespace

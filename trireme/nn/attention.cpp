@@ -12,6 +12,7 @@
 #include "trireme/nn/kv_cache.hpp"
 #include "trireme/nn/planted_fault.hpp"
 #include "trireme/nn/ring_attention.hpp"
+#include "trireme/nn/ring_plan.hpp"
 #include "trireme/nn/ulysses.hpp"
 
 namespace trireme {
@@ -130,13 +131,16 @@ at::Tensor Attention::output(const at::Tensor& out_bshd, const ForwardContext& c
 
 at::Tensor Attention::ring_core(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                 const ForwardContext& context) {
-  return ring_attention(q, k, v,
-                        {.order = parallel_.context.order(),
-                         .whole_length = context.whole_length,
-                         .window = options_.window,
-                         .documents_bS = context.documents_bS,
-                         .gathers = parallel_.context.method == ContextMethod::all_gather},
-                        parallel_.ring);
+  RingSamples samples{.order = parallel_.context.order(),
+                      .whole_length = context.whole_length,
+                      .window = options_.window,
+                      .documents_bS = context.documents_bS,
+                      .gathers = parallel_.context.method == ContextMethod::all_gather};
+  const bool masked = context.documents_bS.defined() || (options_.window > 0 && options_.window < context.whole_length);
+  if (masked && context.ring_plans && kernels::has_flash_attention(q.device(), q.scalar_type(), q.size(3)))
+    samples.plan = context.ring_plans->plan(samples.order, samples.whole_length, parallel_.ring.size(),
+                                            parallel_.ring.rank(), samples.window, q.device());
+  return ring_attention(q, k, v, samples, parallel_.ring);
 }
 
 at::Tensor Attention::dropped_core(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

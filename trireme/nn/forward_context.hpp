@@ -14,6 +14,7 @@ namespace trireme {
 
 class KvCache;
 class PooledBalance;
+class RingPlans;
 class StepKeys;
 
 /// The tokens of a microbatch are `batch` consecutive samples of `length` tokens: T = batch * length.
@@ -28,10 +29,11 @@ struct ForwardContext {
   at::Tensor positions_T;  // i64: position of each token in its sample
 
   // Documents of a sample that are apart. Undefined: a sample is one text.
-  at::Tensor document_positions_T = {};  // i64: what the model takes for the position of each token
-  at::Tensor documents_bS = {};          // i64: numbers of the documents, of whole samples over all cp ranks
-  at::Tensor document_bounds = {};       // on a GPU, as kernels::FlashMask::bounds
-  std::int64_t longest_document = 0;     // with document_bounds
+  at::Tensor document_positions_T = {};        // i64: what the model takes for the position of each token
+  at::Tensor documents_bS = {};                // i64: numbers of the documents, of whole samples over all cp ranks
+  at::Tensor document_bounds = {};             // on a GPU, as kernels::FlashMask::bounds
+  std::int64_t longest_document = 0;           // with document_bounds
+  std::shared_ptr<RingPlans> ring_plans = {};  // on a GPU with context parallelism
 
   // Auxiliary losses of layers (experts):
   /// What their sum over tokens and layers is multiplied by in the loss: 1 / tokens of the step, and the loss scale.

@@ -1,5 +1,6 @@
 #include "trireme/nn/ring_attention.hpp"
 
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -7,6 +8,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -110,7 +112,42 @@ void for_each_rank(const Ring& ring, const at::Tensor& k, const at::Tensor& v, V
   }
 }
 
+/// [b, heads, s, d] as rows [b s, heads, d].
+at::Tensor as_rows(const at::Tensor& x) { return x.transpose(1, 2).flatten(0, 1); }
+/// Back again, as a view.
+at::Tensor as_samples(const at::Tensor& rows, std::int64_t samples) {
+  return rows.unflatten(0, {samples, -1}).transpose(1, 2);
+}
+
+const std::vector<RingLaunch>& launches_of(const Ring& ring, int owner) {
+  return (*ring.samples.plan)[static_cast<std::size_t>(owner)];
+}
+
+PartialAttention forward_by_plan(const Ring& ring, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  const at::Tensor q_rows = as_rows(q);
+  const auto wide = q.options().dtype(kernels::wide_dtype(q.scalar_type())).requires_grad(false);
+  // No keys yet: the sum of their exponentials is 0.
+  const at::Tensor out = at::zeros(q_rows.sizes(), wide),
+                   lse = at::full({q_rows.size(0), q_rows.size(1)}, -std::numeric_limits<double>::infinity(), wide);
+  for_each_rank(ring, k, v, [&](int owner, const at::Tensor& kv) {
+    if (launches_of(ring, owner).empty()) return;
+    const at::Tensor k_rows = as_rows(kv[0]), v_rows = as_rows(kv[1]);
+    for (const RingLaunch& launch : launches_of(ring, owner)) {
+      const auto taken = [](const at::Tensor& rows, const at::Tensor& which) { return rows.index_select(0, which); };
+      const PartialAttention here =
+          kernels::attention_of_pieces(taken(q_rows, launch.query_rows), taken(k_rows, launch.key_rows),
+                                       taken(v_rows, launch.key_rows), launch.pieces);
+      const PartialAttention both =
+          kernels::merged({taken(out, launch.query_rows), taken(lse, launch.query_rows)}, here);
+      out.index_copy_(0, launch.query_rows, both.out);
+      lse.index_copy_(0, launch.query_rows, both.lse);
+    }
+  });
+  return {as_samples(out.to(q.scalar_type()), q.size(0)), lse};
+}
+
 PartialAttention forward_of(const Ring& ring, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  if (ring.samples.plan) return forward_by_plan(ring, q, k, v);
   PartialAttention sum;
   for_each_rank(ring, k, v, [&](int owner, const at::Tensor& kv) {
     const std::optional<Block> block = ring.block(owner, q.device());
@@ -183,6 +220,64 @@ class GradientsOfKeys {
   std::optional<Pending> message_;
 };
 
+/// What backward needs of forward. lse is [b s, heads] with a plan, else [b, heads, s].
+struct KeptTensors {
+  at::Tensor q, k, v, out, lse;
+};
+
+struct RingGradients {
+  at::Tensor dq, dkv;  // [b, heads, s, d]; [2, b, g, s, d]
+};
+
+RingGradients backward_by_plan(const Ring& ring, const KeptTensors& kept, const at::Tensor& dout) {
+  const at::Tensor q_rows = as_rows(kept.q), out_rows = as_rows(kept.out), dout_rows = as_rows(dout);
+  const std::int64_t b = kept.q.size(0);
+  const auto wide = kept.q.options().dtype(kernels::wide_dtype(kept.q.scalar_type())).requires_grad(false);
+  const at::Tensor dq_rows = at::zeros(q_rows.sizes(), wide);
+  GradientsOfKeys dkv(ring, kept.k);
+  for_each_rank(ring, kept.k, kept.v, [&](int owner, const at::Tensor& kv) {
+    if (launches_of(ring, owner).empty()) return dkv.add(owner, [](const at::Tensor&) {});
+    const at::Tensor k_rows = as_rows(kv[0]), v_rows = as_rows(kv[1]);
+    const at::Tensor dk_rows = at::zeros(k_rows.sizes(), wide), dv_rows = at::zeros(k_rows.sizes(), wide);
+    for (const RingLaunch& launch : launches_of(ring, owner)) {
+      const auto queries = [&](const at::Tensor& rows) { return rows.index_select(0, launch.query_rows); };
+      const auto keys = [&](const at::Tensor& rows) { return rows.index_select(0, launch.key_rows); };
+      const kernels::AttentionGradients parts =
+          kernels::attention_of_pieces_backward(queries(dout_rows), queries(q_rows), keys(k_rows), keys(v_rows),
+                                                queries(out_rows), queries(kept.lse), launch.pieces);
+      dq_rows.index_add_(0, launch.query_rows, parts.dq.to(dq_rows.scalar_type()));
+      dk_rows.index_add_(0, launch.key_rows, parts.dk.to(dk_rows.scalar_type()));
+      dv_rows.index_add_(0, launch.key_rows, parts.dv.to(dv_rows.scalar_type()));
+    }
+    dkv.add(owner, [&](const at::Tensor& to) {
+      to[0].add_(as_samples(dk_rows, b));
+      to[1].add_(as_samples(dv_rows, b));
+    });
+  });
+  return {as_samples(dq_rows, b), dkv.finish()};
+}
+
+RingGradients backward_by_blocks(const Ring& ring, const KeptTensors& kept, const at::Tensor& dout) {
+  const at::ScalarType wide = kernels::wide_dtype(kept.q.scalar_type());
+  at::Tensor dq = at::zeros(kept.q.sizes(), kept.q.options().dtype(wide));
+  GradientsOfKeys dkv(ring, kept.k);
+  for_each_rank(ring, kept.k, kept.v, [&](int owner, const at::Tensor& kv) {
+    const std::optional<Block> block = ring.block(owner, kept.q.device());
+    if (!block) return dkv.add(owner, [](const at::Tensor&) {});
+    const Range queries = block->part.queries, keys = block->part.keys;
+    const auto own = [&](const at::Tensor& x) { return x.narrow(2, queries.begin, queries.size()); };
+    const kernels::AttentionGradients parts =
+        kernels::attention_block_backward(own(dout), own(kept.q), narrowed(kv, 0, keys), narrowed(kv, 1, keys),
+                                          own(kept.out), own(kept.lse).contiguous(), block->mask);
+    own(dq).add_(parts.dq);
+    dkv.add(owner, [&](const at::Tensor& to) {
+      narrowed(to, 0, keys).add_(parts.dk);
+      narrowed(to, 1, keys).add_(parts.dv);
+    });
+  });
+  return {dq, dkv.finish()};
+}
+
 struct KeptRing final : torch::CustomClassHolder {
   explicit KeptRing(Ring it) : ring(std::move(it)) {}
   const Ring ring;
@@ -202,26 +297,11 @@ struct RingAttention : torch::autograd::Function<RingAttention> {
     const auto kept = ctx->saved_data["ring"].toCapsule();
     const Ring& ring = static_cast<const KeptRing&>(*kept).ring;
     const tensor_list saved = ctx->get_saved_variables();
-    const at::Tensor &q = saved[0], &k = saved[1], &v = saved[2], &out = saved[3], &lse = saved[4], &dout = grads[0];
-    const at::ScalarType wide = kernels::wide_dtype(q.scalar_type());
-    at::Tensor dq = at::zeros(q.sizes(), q.options().dtype(wide));
-    GradientsOfKeys dkv(ring, k);
-    for_each_rank(ring, k, v, [&](int owner, const at::Tensor& kv) {
-      const std::optional<Block> block = ring.block(owner, q.device());
-      if (!block) return dkv.add(owner, [](const at::Tensor&) {});
-      const Range queries = block->part.queries, keys = block->part.keys;
-      const auto own = [&](const at::Tensor& x) { return x.narrow(2, queries.begin, queries.size()); };
-      const kernels::AttentionGradients parts =
-          kernels::attention_block_backward(own(dout), own(q), narrowed(kv, 0, keys), narrowed(kv, 1, keys), own(out),
-                                            own(lse).contiguous(), block->mask);
-      own(dq).add_(parts.dq);
-      dkv.add(owner, [&](const at::Tensor& to) {
-        narrowed(to, 0, keys).add_(parts.dk);
-        narrowed(to, 1, keys).add_(parts.dv);
-      });
-    });
-    const at::Tensor of_keys = dkv.finish();
-    return {dq.to(q.scalar_type()), of_keys[0].to(k.scalar_type()), of_keys[1].to(v.scalar_type()), at::Tensor()};
+    const KeptTensors tensors{saved[0], saved[1], saved[2], saved[3], saved[4]};
+    const RingGradients found =
+        ring.samples.plan ? backward_by_plan(ring, tensors, grads[0]) : backward_by_blocks(ring, tensors, grads[0]);
+    const at::ScalarType dtype = tensors.q.scalar_type();
+    return {found.dq.to(dtype), found.dkv[0].to(dtype), found.dkv[1].to(dtype), at::Tensor()};
   }
 };
 

@@ -1,9 +1,12 @@
 #pragma once
 // Attention of samples whose tokens are split over a ring of ranks (context parallelism).
+#include <memory>
+
 #include <ATen/core/Tensor.h>
 
 #include "trireme/comm/group.hpp"
 #include "trireme/layout/context_split.hpp"
+#include "trireme/nn/ring_plan.hpp"
 
 namespace trireme {
 
@@ -14,6 +17,8 @@ struct RingSamples {
   std::int64_t window = 0;        // a token attends to this many tokens, including itself; 0: all before it
   at::Tensor documents_bS = {};   // numbers of the documents of whole samples; undefined: a sample is one text
   bool gathers = false;           // all K and V at once, instead of block by block
+  /// How to compute documents and windows without masks; undefined: with masks. Of the whole samples, this rank's.
+  std::shared_ptr<const RingPlan> plan = {};
 };
 
 // b samples, h heads, g KV heads, s = this rank's tokens of a sample, d head dim, n ranks

@@ -23,10 +23,12 @@ struct RingCase {
   bool gathers = false;
   std::int64_t heads = 4, kv_heads = 4, window = 0;
   bool documents = false;
+  bool planned = false;  // in pieces, without masks
 
   std::string str() const {
     return text(ranks, " ranks", order == CpSplit::zigzag ? " zig-zag" : " contiguous", gathers ? " gathered" : "", " ",
-                heads, "/", kv_heads, " heads, window ", window, documents ? ", documents" : "");
+                heads, "/", kv_heads, " heads, window ", window, documents ? ", documents" : "",
+                planned ? ", planned" : "");
   }
 };
 
@@ -72,12 +74,22 @@ WholeAttention whole_attention(const RingCase& c, double scale = 1) {
   return w;
 }
 
-RingSamples samples_of(const RingCase& c) {
-  return {.order = c.order,
-          .whole_length = kRingLength,
-          .window = c.window,
-          .documents_bS = c.documents ? ring_documents() : at::Tensor(),
-          .gathers = c.gathers};
+/// As ring_documents().
+std::vector<std::vector<std::int64_t>> ring_document_begins(bool documents) {
+  if (!documents) return std::vector<std::vector<std::int64_t>>(kRingBatch, {0});
+  return {{0, 1, 7, 12, 20}, {0, 3, 4, 18}};
+}
+
+RingSamples samples_of(const RingCase& c, const Group& group) {
+  RingSamples samples{.order = c.order,
+                      .whole_length = kRingLength,
+                      .window = c.window,
+                      .documents_bS = c.documents ? ring_documents() : at::Tensor(),
+                      .gathers = c.gathers};
+  if (c.planned)
+    samples.plan = RingPlans(ring_document_begins(c.documents))
+                       .plan(c.order, kRingLength, c.ranks, group.rank(), c.window, at::kCPU);
+  return samples;
 }
 
 void expect_equals_one_rank(const RingCase& c, double scale = 1) {
@@ -88,7 +100,7 @@ void expect_equals_one_rank(const RingCase& c, double scale = 1) {
     const auto own = [&](const at::Tensor& x) { return x.detach().index_select(2, mine); };
     const at::Tensor q = own(w.q).set_requires_grad(true), k = own(w.k).set_requires_grad(true),
                      v = own(w.v).set_requires_grad(true);
-    const at::Tensor out = ring_attention(q, k, v, samples_of(c), group);
+    const at::Tensor out = ring_attention(q, k, v, samples_of(c, group), group);
     EXPECT_LT(relative(out, own(w.out)), 1e-13);
     out.backward(own(w.dout));
     // A softmax with one large score has almost no gradient: what is left is rounding, of the size of the scores.
@@ -100,7 +112,7 @@ void expect_equals_one_rank(const RingCase& c, double scale = 1) {
     EXPECT_LT(error(k.grad(), own(w.dk)), bound);
     EXPECT_LT(error(v.grad(), own(w.dv)), bound);
     const at::NoGradGuard off;
-    EXPECT_TRUE(ring_attention(q, k, v, samples_of(c), group).equal(out)) << "without gradients";
+    EXPECT_TRUE(ring_attention(q, k, v, samples_of(c, group), group).equal(out)) << "without gradients";
   });
 }
 
@@ -111,7 +123,8 @@ TEST(RingAttention, EqualsOneRank) {
       for (const std::int64_t kv_heads : {4, 2, 1})
         for (const std::int64_t window : {0, 5})
           for (const bool apart : {false, true})
-            expect_equals_one_rank({ranks, order, gathers, 4, kv_heads, window, apart});
+            for (const bool planned : {false, true})
+              expect_equals_one_rank({ranks, order, gathers, 4, kv_heads, window, apart, planned});
 }
 
 /// Scores of +-1,000: exp overflows unless the largest is subtracted in the merge.
@@ -154,7 +167,7 @@ TEST(RingAttention, BytesOnTheWire) {
       };
       const at::Tensor q = part(c.heads), k = part(c.kv_heads), v = part(c.kv_heads);
       const std::int64_t kv_bytes = 2 * k.numel() * 8, rounds = c.ranks - 1;
-      const at::Tensor out = ring_attention(q, k, v, samples_of(c), group);
+      const at::Tensor out = ring_attention(q, k, v, samples_of(c, group), group);
       EXPECT_EQ(group.traffic().bytes, rounds * kv_bytes);
       out.sum().backward();
       EXPECT_EQ(group.traffic().bytes, 3 * rounds * kv_bytes);

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <memory>
 
 #include <ATen/ops/empty.h>
 
 #include "trireme/nn/cross_entropy.hpp"
+#include "trireme/nn/ring_plan.hpp"
 
 namespace trireme {
 namespace {
@@ -43,6 +45,17 @@ void add_bounds(ForwardContext& context, const std::vector<std::int64_t>& docume
       at::empty({static_cast<std::int64_t>(bounds.size())}, at::TensorOptions(at::kInt).pinned_memory(true));
   std::ranges::copy(bounds, host.mutable_data_ptr<int>());
   context.document_bounds = host.to(context.documents_bS.device(), /*non_blocking=*/true);
+}
+
+/// Of each sample: where its documents begin.
+std::vector<std::vector<std::int64_t>> document_begins(const std::vector<std::int64_t>& documents, std::int64_t samples,
+                                                       std::int64_t seq_len) {
+  std::vector<std::vector<std::int64_t>> begins(static_cast<std::size_t>(samples), {0});
+  for (std::size_t i = 1; i < documents.size(); ++i) {
+    const std::int64_t place = static_cast<std::int64_t>(i) % seq_len;
+    if (place != 0 && documents[i] != documents[i - 1]) begins[i / static_cast<std::size_t>(seq_len)].push_back(place);
+  }
+  return begins;
 }
 
 }  // namespace
@@ -101,6 +114,8 @@ Microbatch Batches::tensors_of(const data::TokenBatch& batch, std::int64_t step,
   if (std::ranges::any_of(documents, [](std::int64_t document) { return document > 0; }))
     out.context.documents_bS = on_device[5].view({batch.num_samples, batch.seq_len});
   if (out.context.documents_bS.defined() && device_.is_cuda()) add_bounds(out.context, documents, batch.seq_len);
+  if (device_.is_cuda() && batch.local_length < batch.seq_len)
+    out.context.ring_plans = std::make_shared<RingPlans>(document_begins(documents, batch.num_samples, batch.seq_len));
   return out;
 }
 
