@@ -72,44 +72,70 @@ std::string missing_space(Zero& zero, const Config& config, const std::filesyste
 }
 
 void save_weights(Zero& zero, Mesh& mesh, const ModelConfig& model, const SmallFiles& beside,
-                  const std::filesystem::path& folder) {
+                  const std::filesystem::path& folder, StorageWatch* watch) {
   const at::NoGradGuard no_grad;
+  const auto watched = [watch](const auto& operation) { watch == nullptr ? operation() : watch->run(operation); };
   const auto names = names_by_ours(model);
   std::optional<files::SafetensorsFolderWriter> writer;
   const LongWork writing(mesh.world(), 0);
   const std::vector<files::SafetensorsTensor> tensors = tensors_of(zero, names);
-  if (mesh.rank() == 0) writer.emplace(folder, tensors);
+  if (mesh.rank() == 0) watched([&] { writer.emplace(folder, tensors); });
   for_each_full_param(zero, [&](const ModelParam& param, const at::Tensor& full) {
     if (!writer) return;
     for (const WeightName& name : names.at(param.name)) {
       const at::Tensor theirs = their_tensor(name, full).contiguous().cpu();
-      writer->append(name.theirs, {static_cast<const std::byte*>(theirs.const_data_ptr()), theirs.nbytes()});
+      watched([&] {
+        writer->append(name.theirs, {static_cast<const std::byte*>(theirs.const_data_ptr()), theirs.nbytes()});
+      });
       writing.progress();
     }
   });
   if (writer) {
-    for (const auto& [name, contents] : beside) writer->add_file(name, contents);
-    writer->publish([&writing] { writing.progress(); });
+    watched([&] {
+      for (const auto& [name, contents] : beside) writer->add_file(name, contents);
+      writer->publish([&] {
+        writing.progress();
+        if (watch != nullptr) watch->progress();
+      });
+    });
   }
   mesh.world_group().barrier().wait();  // no rank exits, which would end the job, before the folder is complete
 }
 
-void export_to_checkpoint(Zero& zero, Mesh& mesh, const ModelConfig& model, const std::filesystem::path& checkpoint) {
+void export_to_checkpoint(Zero& zero, Mesh& mesh, const ModelConfig& model, const std::filesystem::path& checkpoint,
+                          const StallLimits& limits) {
   const LongWork exporting(mesh.world(), 0);
+  const std::string from_checkpoint =
+      text("nothing is lost: trireme convert ", checkpoint.string(), " OUT --to hf creates them from the checkpoint");
+  std::optional<StorageWatch> watch;
+  if (mesh.rank() == 0)
+    watch.emplace(StorageWatchOptions{
+        .limits = limits,
+        .path = checkpoint.string(),
+        .on_stall = text("the checkpoint is saved, but without the weights for transformers; ", from_checkpoint),
+        .is_alive = [&exporting] { exporting.progress(); }});
   files::Fs& fs = files::real_fs();
   std::filesystem::path folder;
   try {
-    if (mesh.rank() == 0 && !checkpoint::exported_in(checkpoint, checkpoint::manifest_in(checkpoint).id))
-      folder = checkpoint::begin_export(fs, checkpoint);
+    if (watch)
+      watch->run([&] {
+        if (!checkpoint::exported_in(checkpoint, checkpoint::manifest_in(checkpoint).id))
+          folder = checkpoint::begin_export(fs, checkpoint);
+      });
     if (broadcast_text(mesh.world().control(), folder.string()).empty()) return;
-    save_weights(zero, mesh, model, {}, folder);
-    if (mesh.rank() == 0) checkpoint::add_exported(fs, folder, checkpoint, [&] { exporting.progress(); });
+    save_weights(zero, mesh, model, {}, folder, watch ? &*watch : nullptr);
+    if (watch)
+      watch->run([&] {
+        checkpoint::add_exported(fs, folder, checkpoint, [&] {
+          exporting.progress();
+          watch->progress();
+        });
+      });
     mesh.world().control().barrier().wait();  // no rank exits, which would end the job, before they are all there
   } catch (const CheckpointError& e) {        // on rank 0, perhaps in the middle of what the ranks do together
     if (!folder.empty()) checkpoint::remove_folder(fs, folder);
     throw CheckpointError(text(checkpoint.string(), " is saved, but without the weights for transformers: ", e.what(),
-                               "\n  nothing is lost: trireme convert ", checkpoint.string(),
-                               " OUT --to hf creates them from the checkpoint"));
+                               "\n  ", from_checkpoint));
   }
 }
 

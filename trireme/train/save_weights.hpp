@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "trireme/train/model_folder.hpp"
+#include "trireme/train/storage_watch.hpp"
 #include "trireme/zero/zero.hpp"
 
 namespace trireme {
@@ -16,12 +17,15 @@ std::string missing_space(Zero& zero, const Config& config, const std::filesyste
 /// Saves the parameters of `zero`, trained and frozen, and the files `beside` them. Collective; rank 0 writes. One
 /// bucket is gathered at a time. The folder appears atomically, unless it is there and empty; one with files in it is
 /// never overwritten: CheckpointError.
+/// `watch`: of the file operations of rank 0, or null.
 void save_weights(Zero& zero, Mesh& mesh, const ModelConfig& model, const SmallFiles& beside,
-                  const std::filesystem::path& folder);
+                  const std::filesystem::path& folder, StorageWatch* watch = nullptr);
 
 /// The same for a checkpoint that is complete: Note [Export after commit]. Does nothing if it has them already.
-/// CheckpointError says how to make them of the checkpoint.
-void export_to_checkpoint(Zero& zero, Mesh& mesh, const ModelConfig& model, const std::filesystem::path& checkpoint);
+/// CheckpointError says how to make them of the checkpoint. Storage that does not respond within the limits ends the
+/// process of rank 0 with exit code 74.
+void export_to_checkpoint(Zero& zero, Mesh& mesh, const ModelConfig& model, const std::filesystem::path& checkpoint,
+                          const StallLimits& limits);
 
 /// The names of the parameters that hold a NaN or an infinity, the same on all ranks. Collective.
 std::vector<std::string> not_finite_weights(const Zero& zero, Mesh& mesh);

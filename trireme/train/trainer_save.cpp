@@ -84,7 +84,9 @@ SavedWeights Trainer::save(std::int64_t step, Export exports) {
 /// The checkpoint is complete: whatever happens to the weights for transformers, it stays.
 SavedWeights Trainer::finish_save(const std::filesystem::path& folder, Export exports) {
   if (exports == Export::yes && config_.checkpoint.export_hf)
-    export_to_checkpoint(zero(), mesh_, config_.model, folder);
+    export_to_checkpoint(
+        zero(), mesh_, config_.model, folder,
+        {.warning_s = config_.checkpoint.stall_warning_s, .timeout_s = config_.checkpoint.stall_timeout_s});
   return {folder, not_finite_weights(zero(), mesh_)};
 }
 
