@@ -247,16 +247,15 @@ double largest_three(const std::vector<double>& units) {
 }
 
 /// ZeRO-3: elements of gradient buckets that exist at the same time. The bucket of a tied embedding is open from the
-/// backward of the head to its own; in the next microbatch a new one is, while the last one is on its way.
+/// backward of the head to its own. The buckets of a microbatch have been reduced when the next one opens its first.
 double gradients_in_flight(const Run& run) {
   std::vector<double> units = units_of(run, 0);
-  const bool several = run.config.training.grad_accum > 1;
-  if (units.size() == 1) return (several ? 2 : 1) * units[0];
+  if (units.size() == 1) return units[0];
   if (!run.is_tied()) return largest_three(units);
   const double embedding = units.front();
   units.erase(units.begin());
   units.back() -= real(run.parameters.head_weight);
-  return (several ? 2 : 1) * embedding + largest_three(units);
+  return embedding + largest_three(units);
 }
 
 /// What attention over cp holds in the backward of one layer (nn/ring_attention.cpp, nn/ulysses.cpp).

@@ -44,6 +44,7 @@ struct GradReducer::InFlight {
   std::size_t bucket;
   Pending pending;
   bool last = true;  // of the last microbatch
+  std::int64_t microbatch = 0;
 };
 
 namespace {
@@ -97,6 +98,10 @@ at::Tensor GradReducer::buffer(std::size_t b) {
   const FlatBucket& bucket = partition_.bucket(b);
   if (!every_microbatch_) return sums_.narrow(0, sums_begin_[b], bucket.numel);
   if (const auto found = open_.find(b); found != open_.end()) return found->second;
+  // The reductions of the microbatch before have had its whole forward to finish: two microbatches' buckets at a time
+  // would be more memory than stage 1 needs.
+  land(static_cast<std::size_t>(
+      std::ranges::count_if(in_flight_, [this](const InFlight& one) { return one.microbatch == microbatch_; })));
   const MemoryScope gradients(MemoryKind::gradients);
   const at::Tensor memory = at::empty({bucket.numel}, partition_.tensor_options().dtype(dtype_));
   // Padding is reduced with the bucket, so it must be initialized.
@@ -123,6 +128,7 @@ void GradReducer::begin_microbatch(bool last) {
   }
   in_step_ = in_microbatch_ = true;
   last_ = last;
+  ++microbatch_;
   next_bucket_ = 0;
   sent_early_ = 0;
   seen_.assign(seen_.size(), false);
@@ -257,7 +263,7 @@ void GradReducer::send(std::size_t b) {
   Group& group = partition_.shards().size() == 1 ? partition_.replicas() : partition_.shards();
   const bool scatter = options.reduce_scatter && partition_.shards().size() > 1;
   if (every_microbatch_ || scatter || cast) land(kInFlight - 1);  // these hold memory of their own until they land
-  in_flight_.push_back({b, scatter ? group.reduce_scatter(wire) : group.all_reduce_(wire), last_});
+  in_flight_.push_back({b, scatter ? group.reduce_scatter(wire) : group.all_reduce_(wire), last_, microbatch_});
   if (!options.overlap) land(0);
 }
 

@@ -105,6 +105,7 @@ class GradReducer {
   std::vector<at::Tensor> held_;            // without contiguous_gradients: by item, until the end of backward
   std::size_t next_bucket_ = 0;             // buckets are reduced in this order on every rank
   bool last_ = false, in_step_ = false, in_microbatch_ = false;
+  std::int64_t microbatch_ = 0;  // counts all
   int sent_early_ = 0;
   std::deque<InFlight> in_flight_, over_replicas_;
   std::map<int, std::vector<Deferred>> deferred_;  // by microbatch
