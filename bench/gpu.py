@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training speed and memory on one GPU: `trireme train` beside PyTorch, eager and with torch.compile, in one run. By hand: CI has no GPU.
 
-usage: gpu.py TRIREME [--rows gpt2,gpt2-xl,llama,llama-fp8,gpt2-dropout] [--steps 40] [--no-peers] [--trace] [--out FOLDER]
+usage: gpu.py TRIREME [--rows gpt2,gpt2-xl,llama,llama-fp8,gpt2-dropout,experts,qwen3,...] [--steps 40] [--no-peers] [--trace] [--out FOLDER]
 
 The peers are the models of transformers with the same recipe: weights and activations in bf16, float32 master weights and Adam states, gradient
 clipping. Medians over the steps after the first ten. Writes
@@ -28,8 +28,17 @@ EXPERTS = dict(model_type="qwen3_moe", hidden_size=1024, num_hidden_layers=12, n
                intermediate_size=512, moe_intermediate_size=512, num_local_experts=32, num_experts_per_tok=4, norm_topk_prob=True,
                vocab_size=50304, tie_word_embeddings=False, max_position_embeddings=2048)
 
+QWEN3 = dict(model_type="qwen3", hidden_size=1024, num_hidden_layers=28, num_attention_heads=16, num_key_value_heads=8, head_dim=128,
+             intermediate_size=3072, vocab_size=151936, tie_word_embeddings=True, max_position_embeddings=40960)
+
 ROWS = {
     "experts": dict(name="Qwen3-MoE, 32 experts of 512, 4 chosen, 8 x 2048", model=EXPERTS, batch=8, length=2048, flags=[]),
+    "experts-balanced": dict(name="Qwen3-MoE, the same with a balancing loss", model=EXPERTS, batch=8, length=2048, peers=False,
+                             flags=["--model.router_aux_loss_coef", "0.001"]),
+    "qwen3": dict(name="Qwen3 0.6B, 8 x 4096", model=QWEN3, batch=8, length=4096, flags=[]),
+    "gpt2-small-batch": dict(name="GPT-2 124M, 4 x 1024", preset="gpt2", batch=4, length=1024, flags=[]),
+    "gpt2-accumulation": dict(name="GPT-2 124M, 4 microbatches of 16 x 1024", preset="gpt2", batch=16, length=1024, microbatches=4, flags=[]),
+    "llama-long": dict(name="Llama 3.2 1B, tied, 1 x 32,768", preset="llama3.2-1b", batch=1, length=32768, tied=True, flags=[]),
     "gpt2": dict(name="GPT-2 124M, 32 x 1024", preset="gpt2", batch=32, length=1024, flags=[]),
     "gpt2-selective": dict(name="GPT-2 124M, 32 x 1024, selective recompute", preset="gpt2", batch=32, length=1024,
                            flags=["--activation_checkpoint.mode", "selective"], peers=False),
@@ -63,8 +72,9 @@ def flops_per_token(row):
     if "model" in row:
         m = row["model"]
         layers, width, heads = m["num_hidden_layers"], m["num_attention_heads"] * m["head_dim"], m["num_attention_heads"] + m["num_key_value_heads"]
-        weights = m["vocab_size"] * m["hidden_size"] + layers * m["hidden_size"] * (
-            2 * heads * m["head_dim"] + m["num_local_experts"] + 3 * m["num_experts_per_tok"] * m["moe_intermediate_size"])
+        mlp = (m["num_local_experts"] + 3 * m["num_experts_per_tok"] * m["moe_intermediate_size"] if "num_local_experts" in m
+               else 3 * m["intermediate_size"])
+        weights = m["vocab_size"] * m["hidden_size"] + layers * m["hidden_size"] * (2 * heads * m["head_dim"] + mlp)
     elif row["preset"].startswith("gpt2"):
         layers, width, vocabulary = (12, 768, 50257) if row["preset"] == "gpt2" else (48, 1600, 50257)
         weights = layers * 12 * width * width + vocabulary * width
@@ -89,7 +99,7 @@ sources = [ {{ path = "{folder}/tokens.ds" }} ]
 [training]
 steps = {steps}
 seq_len = {row['length']}
-global_batch_size = {row['batch']}
+global_batch_size = {row['batch'] * row.get('microbatches', 1)}
 micro_batch_size = {row['batch']}
 max_norm = 1.0
 [optimizer]
@@ -166,7 +176,8 @@ def kernels_of(folder):
 
 def theirs(row, steps, compiled):
     import torch
-    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
+    from transformers import (GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig,
+                              Qwen3MoeForCausalLM)
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")
     with torch.device("cuda"):
@@ -175,13 +186,16 @@ def theirs(row, steps, compiled):
             wide = row["preset"] == "gpt2-xl"
             model = GPT2LMHeadModel(GPT2Config(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, n_embd=1600 if wide else 768,
                                                n_layer=48 if wide else 12, n_head=25 if wide else 12, attn_implementation="sdpa"))
+        elif row.get("model") == QWEN3:
+            keys = {key: value for key, value in QWEN3.items() if key != "model_type"}
+            model = Qwen3ForCausalLM(Qwen3Config(**keys, attn_implementation="sdpa"))
         elif "model" in row:
             keys = {key: value for key, value in row["model"].items() if key not in ("model_type", "num_local_experts")}
             model = Qwen3MoeForCausalLM(Qwen3MoeConfig(**keys, num_experts=row["model"]["num_local_experts"], attn_implementation="sdpa"))
         else:
             model = LlamaForCausalLM(LlamaConfig(vocab_size=128256, hidden_size=2048, intermediate_size=8192, num_hidden_layers=16,
-                                                 num_attention_heads=32, num_key_value_heads=8, head_dim=64, tie_word_embeddings=False,
-                                                 max_position_embeddings=8192, rope_theta=5e5, attn_implementation="sdpa"))
+                                                 num_attention_heads=32, num_key_value_heads=8, head_dim=64, tie_word_embeddings=row.get("tied", False),
+                                                 max_position_embeddings=131072, rope_theta=5e5, attn_implementation="sdpa"))
         torch.set_default_dtype(torch.float32)
     model.train()
     model.config.use_cache = False
@@ -197,11 +211,12 @@ def theirs(row, steps, compiled):
 
     forward = torch.compile(loss_of) if compiled else loss_of
     torch.cuda.reset_peak_memory_stats()
-    times = []
+    times, microbatches = [], row.get("microbatches", 1)
     for _ in range(steps):
         torch.cuda.synchronize()
         begin = time.perf_counter()
-        forward(tokens).backward()
+        for _ in range(microbatches):
+            (forward(tokens) / microbatches).backward()
         for p, master in zip(params, masters):
             master.grad, p.grad = p.grad.float(), None
         torch.nn.utils.clip_grad_norm_(masters, 1.0, foreach=True)
@@ -285,12 +300,12 @@ def main():
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
         root = Path(__file__).resolve().parents[1]
-        sources = [str(path) for path in sorted((root / "trireme").glob("*/*.cpp"))]
+        sources = [str(path) for path in sorted((root / "trireme").rglob("*.cpp"))]
         run([options.trireme, "data", "prepare", *sources, "--train-bpe", "2048", "-o", folder / "tokens", "-q"])
         for key in options.rows.split(","):
             row = dict(ROWS[key])
             row["flags"] = row["flags"] + options.flags.split()
-            result = dict(name=row["name"], tokens=row["batch"] * row["length"], flops=flops_per_token(row))
+            result = dict(name=row["name"], tokens=row["batch"] * row["length"] * row.get("microbatches", 1), flops=flops_per_token(row))
             try:
                 result["ours"] = ours(options.trireme, folder, row, options.steps, False)
                 if not options.no_peers and row.get("peers", True):

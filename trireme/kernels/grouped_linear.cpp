@@ -3,6 +3,7 @@
 #include <numeric>
 #include <utility>
 
+#include <ATen/Context.h>
 #include <ATen/ops/_grouped_mm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
@@ -12,6 +13,7 @@
 #include "trireme/kernels/first_order.hpp"
 #include "trireme/kernels/gradient_place.hpp"
 #include "trireme/kernels/matmul.hpp"
+#include "trireme/kernels/on_cuda.hpp"
 
 namespace trireme::kernels {
 namespace {
@@ -19,6 +21,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 using RowCounts = std::vector<std::int64_t>;
+
+constexpr std::int64_t kAlign = 8;  // elements: 16 bytes
 
 /// Calls visit(expert, first row, rows) for the experts that have rows.
 template <class Visit>
@@ -111,9 +115,15 @@ struct GroupedLinearOnDevice : torch::autograd::Function<GroupedLinearOnDevice> 
 }  // namespace
 
 bool takes_rows_on_device(const at::Tensor& x, const at::Tensor& weight_ENK) {
-  constexpr std::int64_t kAlign = 8;  // elements: 16 bytes
   return x.is_cuda() && x.scalar_type() == at::kBFloat16 && weight_ENK.scalar_type() == at::kBFloat16 &&
          weight_ENK.size(1) % kAlign == 0 && weight_ENK.size(2) % kAlign == 0;
+}
+
+bool has_products_of_rows_on_device(at::Device device, std::int64_t features, std::int64_t hidden) {
+  if (!device.is_cuda() || !at::hasCUDA() || features % kAlign != 0 || hidden % kAlign != 0) return false;
+  // On others libtorch reads the ends of rows on the host.
+  const int capability = detail::cuda_capability(device);
+  return capability == 90 || capability == 100;
 }
 
 at::Tensor grouped_linear(const at::Tensor& x, const at::Tensor& weight_ENK, const at::Tensor& ends_E) {

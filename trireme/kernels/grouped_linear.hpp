@@ -17,6 +17,8 @@ at::Tensor grouped_linear(const at::Tensor& x, const at::Tensor& weight_ENK, con
 /// Whether the numbers of rows may stay on the device: a GPU with a grouped product, bfloat16, and sizes that it takes
 /// (multiples of 8).
 bool takes_rows_on_device(const at::Tensor& x, const at::Tensor& weight_ENK);
+/// Whether the weights of experts with these sizes, in bfloat16, are multiplied without a wait of the host.
+bool has_products_of_rows_on_device(at::Device device, std::int64_t features, std::int64_t hidden);
 /// The same with `ends_E`, i32 on the device of x: the row after the last one of each expert. The host does not wait.
 /// Gradients of weights are rounded to bfloat16 once per call.
 at::Tensor grouped_linear(const at::Tensor& x, const at::Tensor& weight_ENK, const at::Tensor& ends_E);

@@ -73,8 +73,9 @@ Routing Router::forward(const at::Tensor& x_TD, const RoutedTokens& tokens, cons
   if (options_.capacity_factor > 0) apply_capacity(routing, tokens);
   if (!context.training) return routing;
   if (selection_bias_E.defined() && !again) {
-    const at::Tensor choices_E = times_of_each(experts_Tk.flatten(), options_.experts);
-    choices_E_ = choices_E_.defined() ? choices_E_ + choices_E : choices_E;
+    // In place: in a CUDA graph, replays add to it without the host.
+    if (!choices_E_.defined()) choices_E_ = at::zeros({options_.experts}, experts_Tk.options());
+    choices_E_.add_(times_of_each(experts_Tk.flatten(), options_.experts));
   }
   const double factor = context.auxiliary_factor / copies_;  // each of the copies computes a part of the gradient
   const bool pooled = options_.balance > 0 && options_.balance_over == BalanceOver::pooled;
@@ -105,7 +106,9 @@ at::Tensor Router::shares(const at::Tensor& scores_TE) const {
 at::Tensor Router::take_choices_E() {
   require(selection_bias_E.defined(), "the choices of a router without a selection bias are not counted");
   if (!choices_E_.defined()) return at::zeros({options_.experts}, selection_bias_E.options().dtype(at::kLong));
-  return std::exchange(choices_E_, at::Tensor());
+  const at::Tensor taken = choices_E_.clone();
+  choices_E_.zero_();
+  return taken;
 }
 
 at::Tensor Router::losses(const at::Tensor& logits_TE, const at::Tensor& scores_TE, const at::Tensor& experts_Tk,

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <vector>
 
+#include <ATen/ops/zeros.h>
+
 #include "trireme/base/error.hpp"
+#include "trireme/kernels/grouped_linear.hpp"
 
 namespace trireme {
 namespace {
@@ -20,6 +23,19 @@ std::vector<at::Tensor*> tensors_of(Microbatch& microbatch) {
   return all;
 }
 
+/// The host must not need to know how many tokens each expert gets.
+std::string why_no_graph_of_experts(const Config& config, at::Device device) {
+  const ParallelismConfig& p = config.parallelism;
+  const ModelConfig& m = config.model;
+  if (p.ep > 1 || p.dp > 1 || p.tp > 1) return "with several ranks, the sizes of experts' inputs depend on the data";
+  if (m.expert_capacity_factor > 0) return "expert_capacity_factor: experts have a product each";
+  if (config.precision.param != "bfloat16") return text(config.precision.param, ": experts have a product each");
+  const std::int64_t hidden = m.moe_intermediate_size > 0 ? m.moe_intermediate_size : m.intermediate_size;
+  if (!kernels::has_products_of_rows_on_device(device, m.hidden_size, hidden))
+    return "this GPU, or sizes that are no multiples of 8: experts have a product each";
+  return "";
+}
+
 /// "", or why a microbatch cannot be a graph.
 std::string why_no_graph(const Config& config, at::Device device, bool own_family) {
   const ParallelismConfig& p = config.parallelism;
@@ -30,7 +46,8 @@ std::string why_no_graph(const Config& config, at::Device device, bool own_famil
   if (p.tp > 1 && config.comm.check == "strict") return "comm.check = \"strict\": calls in a graph are not compared";
   if (p.zero > 1) return text("zero = ", p.zero, ": gradients or weights have no fixed place");
   if (!p.contiguous_gradients) return "contiguous_gradients = false: gradients have no fixed place";
-  if (config.model.num_local_experts > 0) return "the sizes of experts' inputs depend on the data";
+  if (config.model.num_local_experts > 0)
+    if (std::string why = why_no_graph_of_experts(config, device); !why.empty()) return why;
   if (config.model.attention_dropout > 0) return "attention_dropout: its kernels take their seed from the host";
   if (config.precision.param == "float16") return "the loss scale of float16 follows from each step";
   if (own_family) return text(config.model.model_type, ": custom layers may depend on the host");
@@ -56,15 +73,18 @@ MicrobatchGraphs::Done MicrobatchGraphs::run(const Microbatch& microbatch, bool 
   // microbatches in graphs and others not, each kind would need memory for its activations.
   if (context.document_bounds.defined() && !std::exchange(has_documents_, true)) release();
   if (has_documents_) return {work_(microbatch, loss_gradient), false};
-  Recorded& it = known_[{context.batch, context.length, first, context.document_positions_T.defined()}];
+  Recorded& it =
+      known_[{context.batch, context.length, context.auxiliary_factor, first, context.document_positions_T.defined()}];
   if (it.last_step != context.step) ++it.steps;
   it.last_step = context.step;
   if (!it.graph && it.steps <= kEagerSteps) return {work_(microbatch, loss_gradient), false};
   const bool is_new = !it.graph;
-  if (is_new)
+  if (is_new) {
     record(it, microbatch, loss_gradient);
-  else
+    recorded_in_ = context.step;
+  } else if (recorded_in_ != context.step) {  // else the recording has counted as allocated in this step
     hidden_bytes_ = std::max(hidden_bytes_, it.graph->peak_bytes());
+  }
   Microbatch from = microbatch;
   const std::vector<at::Tensor*> own = tensors_of(it.microbatch), given = tensors_of(from);
   for (std::size_t i = 0; i < own.size(); ++i) own[i]->copy_(*given[i]);
@@ -72,6 +92,7 @@ MicrobatchGraphs::Done MicrobatchGraphs::run(const Microbatch& microbatch, bool 
   it.keys->set_step(context.step);
   it.graph->replay();
   after_replay_();
+  if (context.auxiliary_loss) context.auxiliary_loss(it.auxiliary);
   return {it.loss, !is_new};
 }
 
@@ -87,8 +108,13 @@ void MicrobatchGraphs::record(Recorded& it, const Microbatch& microbatch, const 
   it.loss_gradient = loss_gradient.clone();
   it.keys = std::make_shared<StepKeys>(device_);
   it.microbatch.context.step_keys = it.keys;
+  it.auxiliary = at::zeros({}, at::TensorOptions(at::kDouble).device(device_));
+  it.microbatch.context.auxiliary_loss = [&it](const at::Tensor& sum) { it.auxiliary.add_(sum); };
   it.graph = std::make_unique<kernels::CudaGraph>();
-  it.graph->capture([&] { it.loss = work_(it.microbatch, it.loss_gradient); });
+  it.graph->capture([&] {
+    it.auxiliary.zero_();
+    it.loss = work_(it.microbatch, it.loss_gradient);
+  });
 }
 
 }  // namespace trireme

@@ -21,7 +21,7 @@ bool uses_graphs(const Config& config, at::Device device, bool own_family);
 class MicrobatchGraphs {
  public:
   /// Forward of a microbatch and backward with this gradient of its loss, which is returned. The gradients of the
-  /// parameters are in memory that remains where it is.
+  /// parameters are in memory that remains where it is. Auxiliary losses go to microbatch.context.auxiliary_loss.
   using Work = std::function<at::Tensor(const Microbatch& microbatch, const at::Tensor& loss_gradient)>;
 
   /// `after_replay` tells those who watch the calls of a microbatch that they have been enqueued as a graph.
@@ -46,13 +46,14 @@ class MicrobatchGraphs {
  private:
   struct Shape {
     std::int64_t batch, length;
-    bool first, restarts;  // of its step; positions restart with each document
+    double auxiliary_factor;  // follows from the length
+    bool first, restarts;     // of its step; positions restart with each document
     auto operator<=>(const Shape&) const = default;
   };
   struct Recorded {
     std::int64_t steps = 0, last_step = -1;  // with this shape, so far
     Microbatch microbatch;
-    at::Tensor loss_gradient, loss;
+    at::Tensor loss_gradient, loss, auxiliary;
     std::shared_ptr<StepKeys> keys;
     std::unique_ptr<kernels::CudaGraph> graph;
   };
@@ -63,7 +64,7 @@ class MicrobatchGraphs {
   const at::Device device_;
   std::map<Shape, Recorded> known_;
   bool has_documents_ = false;
-  std::int64_t hidden_bytes_ = 0;
+  std::int64_t hidden_bytes_ = 0, recorded_in_ = -1;  // the step of the last recording
 };
 
 }  // namespace trireme

@@ -58,7 +58,11 @@ TEST(MicrobatchGraphs, OnIsRefusedWithTheReason) {
   EXPECT_TRUE(has(why([](Config& c) { c.parallelism.tp = 2, c.comm.check = "strict"; }), "strict"));
   EXPECT_TRUE(has(why([](Config& c) { c.parallelism.tp = 2, c.comm.backend = "gloo"; }), "gloo"));
   EXPECT_TRUE(has(why([](Config& c) { c.parallelism.zero = 3; }), "zero = 3"));
-  EXPECT_TRUE(has(why([](Config& c) { c.model.num_local_experts = 8; }), "experts"));
+  EXPECT_TRUE(has(why([](Config& c) { c.model.num_local_experts = 8, c.parallelism.dp = 2; }), "several ranks"));
+  EXPECT_TRUE(has(why([](Config& c) { c.model.num_local_experts = 8, c.model.expert_capacity_factor = 1; }),
+                  "expert_capacity_factor"));
+  EXPECT_TRUE(has(why([](Config& c) { c.model.num_local_experts = 8, c.precision.param = "float32"; }), "float32"));
+  EXPECT_TRUE(has(why([](Config& c) { c.model.num_local_experts = 8, c.model.hidden_size = 60; }), "multiples of 8"));
   EXPECT_TRUE(has(why([](Config& c) { c.precision.param = "float16"; }), "loss scale"));
   EXPECT_TRUE(has(why([](Config& c) { c.model.attention_dropout = 0.1; }), "attention_dropout"));
   EXPECT_TRUE(has(why([](Config&) {}, kGraphGpu, true), "custom layers"));
@@ -98,19 +102,28 @@ TEST(MicrobatchGraphs, ReplayWithNewTokens) {
   kernels::use_own_stream(kGraphGpu);
   const auto options = at::TensorOptions(at::kLong).device(kGraphGpu);
   const at::Tensor sum = at::zeros({}, options.dtype(at::kDouble));  // stands for gradients
+  double auxiliary = 0;
   int calls = 0, replays = 0;
   MicrobatchGraphs graphs(
       [&](const Microbatch& microbatch, const at::Tensor& loss_gradient) {
         ++calls;
         const at::Tensor loss = microbatch.ids_T.to(at::kDouble).sum();
         sum.copy_(loss * loss_gradient);
+        // Two layers report one.
+        for (int layer = 0; layer < 2; ++layer)
+          microbatch.context.auxiliary_loss(loss * microbatch.context.auxiliary_factor);
         return loss;
       },
       [&] { ++replays; }, kGraphGpu);
   const auto steps = [&](int first, int last) {
     for (int step = first; step <= last; ++step) {
+      Microbatch microbatch = microbatch_of(step, options);
+      auxiliary = 0;
+      microbatch.context.auxiliary_factor = 0.25;
+      microbatch.context.auxiliary_loss = [&](const at::Tensor& x) { auxiliary += x.item<double>(); };
       const MicrobatchGraphs::Done done =
-          graphs.run(microbatch_of(step, options), true, at::full({}, 0.5 * step, options.dtype(at::kDouble)));
+          graphs.run(microbatch, true, at::full({}, 0.5 * step, options.dtype(at::kDouble)));
+      EXPECT_EQ(auxiliary, 4 * step) << "step " << step;
       EXPECT_EQ(done.loss.item<double>(), 8 * step);
       EXPECT_EQ(sum.item<double>(), 4 * step * step);
       EXPECT_EQ(done.replayed, step > first + 2);

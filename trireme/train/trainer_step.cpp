@@ -90,8 +90,10 @@ std::unique_ptr<Trainer::StepInFlight> Trainer::start_step(std::int64_t step, st
        .microbatch = graphs == nullptr
                          ? decltype(StepWork::microbatch)()
                          : [&](int m, bool first, const at::Tensor& gradient) {
-                             const MicrobatchGraphs::Done done =
-                                 graphs->run(microbatches[static_cast<std::size_t>(m)], first, gradient);
+                             Microbatch microbatch = microbatches[static_cast<std::size_t>(m)];
+                             microbatch.context.auxiliary_factor = hooks.auxiliary_factor;
+                             microbatch.context.auxiliary_loss = hooks.auxiliary_loss;
+                             const MicrobatchGraphs::Done done = graphs->run(microbatch, first, gradient);
                              return MicrobatchRun{done.loss, done.replayed};
                            },
        .shape_key = [&](int m) { return shape_key(microbatches[static_cast<std::size_t>(m)]); }});

@@ -107,7 +107,10 @@ TrainingModel::TrainingModel(const Config& config, Mesh& mesh, at::Device device
     zero_->chunk(0).hold_back();
     graphs_ = std::make_unique<MicrobatchGraphs>(
         [this](const Microbatch& microbatch, const at::Tensor& loss_gradient) {
-          const at::Tensor loss = forward(0, microbatch, {}).loss;
+          const at::Tensor loss = forward(0, microbatch, {},
+                                          {.auxiliary_factor = microbatch.context.auxiliary_factor,
+                                           .auxiliary_loss = microbatch.context.auxiliary_loss})
+                                      .loss;
           run_backward(loss, loss_gradient);
           return loss.detach();
         },
