@@ -155,6 +155,34 @@ class Several(ReportTest):
         self.assertLessEqual(found["width"], 390)
 
 
+class Continued(ReportTest):
+    """A run that was continued on another layout: each number is of one of them."""
+
+    def test_on_fewer_ranks(self):
+        run = self.make_run(start={"ranks": 4, "layout": "pp=1 dp=4 cp=1 tp=1", "step": 1}, config='[model]\npreset = "tiny-llama"\n',
+                            events=[{"time": 1.7e9 + 60, "event": "start", "ranks": 2, "layout": "pp=1 dp=1 cp=1 tp=2", "step": 11, "steps": 20}])
+        rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        for row in rows[10:]:
+            row.update(tokens_per_sec=500, mem_peak_gib=0.25, comm_exposed_frac=0.3, forward_time_frac=0.1)
+        (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        own = lambda step: [0.4, 0.4, 0.4, 0.9] if step <= 10 else [0.5, 0.6]
+        (run / "ranks.jsonl").write_text("".join(json.dumps({"step": i, "own_work_s": own(i)}) + "\n" for i in range(1, 21)))
+        page = self.page(run)
+        self.assertIn("steps 1–10: dp 4; steps 11–20: tp 2", page.text["top"])
+        self.assertEqual(page.figures["0:tokens_per_sec.median"], 500)
+        self.assertEqual(page.figures["0:peak"], 2**28)
+        self.assertAlmostEqual(page.figures["0:exposed"], 0.3)
+        self.assertEqual(page.figures["0:slowest_rank"], 1)
+        self.assertEqual(len(page.series("loss", "loss")), 20, "the loss is of the whole run")
+        for section in ("loss", "throughput", "breakdown"):
+            self.assertIn('class="layout ', page.source.split(f'<section id="{section}">')[1].split("</section>")[0])
+        self.assertRegex(page.text["layout"], r"steps 1–10 dp 4 4 1\.0\dK 500 ms 512 MiB steps 11–20 tp 2 2 500 500 ms 256 MiB")
+        last, earlier = page.text["ranks"].split("Earlier layout: steps 1–10, dp 4")
+        self.assertNotIn("rank 3", last)
+        self.assertIn("rank 3", earlier)
+        self.assertIn("started (launcher: ), step 11, pp=1 dp=1 cp=1 tp=2", page.text["environment"])
+
+
 class Refused(ReportTest):
     def refused(self, *words):
         done = report(*words)

@@ -10,7 +10,8 @@
 namespace trireme::html_report {
 namespace {
 
-Plot breakdown_plot(const Columns& m) {
+Plot breakdown_plot(const RunFiles& run) {
+  const Columns& m = run.metrics;
   Plot plot{.x = {.title = "step", .unit = PlotAxis::Unit::count},
             .y = {.title = "time of a step", .unit = PlotAxis::Unit::seconds, .low = 0}};
   PlotStack stack{.x = steps_of(m), .parts = {}};
@@ -23,6 +24,7 @@ Plot breakdown_plot(const Columns& m) {
   }
   plot.stacks.push_back(std::move(stack));
   plot.lines.push_back({"step time", "text", steps_of(m), seconds, PlotLine::Look::dashed});
+  add_layout_marks(plot, run, /*several=*/false);
   return plot;
 }
 
@@ -51,12 +53,14 @@ std::string breakdown_html(const Runs& runs) {
                           "(profiler.steps).");
       continue;
     }
-    out += captioned_html(text("<div class=\"beside\"><div>", plot_html(breakdown_plot(m)), "</div><div>",
-                               shares_table(facts_of(runs[i]), i), "</div></div>"),
-                          "Means over the ranks. Exposed communication: a rank waits for a collective, or for the "
-                          "others at the end of the step. Bubble: it waits for its input from another pipeline stage, "
-                          "or has no action left while others have. The table is of all steps but the first, which "
-                          "includes set-up.");
+    out += captioned_html(
+        text("<div class=\"beside\"><div>", plot_html(breakdown_plot(runs[i])), "</div><div>",
+             shares_table(facts_of(runs[i]), i), "</div></div>"),
+        text("Means over the ranks. Exposed communication: a rank waits for a collective, or for the "
+             "others at the end of the step. Bubble: it waits for its input from another pipeline stage, "
+             "or has no action left while others have. The table is of all steps but the first, which "
+             "includes set-up.",
+             runs[i].segments.size() > 1 ? " It is of the last layout." : ""));
   }
   return out;
 }

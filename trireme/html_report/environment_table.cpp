@@ -38,7 +38,9 @@ std::string time_text(double seconds) {
 }
 
 std::string event_words(const Event& event) {
-  if (event.name == "start") return text("started (launcher: ", event.word("launcher"), "), step ", event.word("step"));
+  if (event.name == "start")
+    return text("started (launcher: ", event.word("launcher"), "), step ", event.word("step"), ", ",
+                event.word("layout"));
   if (event.name == "checkpoint")
     return text("checkpoint after step ", event.word("step"), ", ", human_bytes(event.number("bytes").value_or(0)),
                 ", training waited ", human_seconds(event.number("blocked_s").value_or(0)));

@@ -79,7 +79,7 @@ double mean_length(const TracedStep& traced, ActionKind kind) {
 
 /// With actions of the mean lengths that were measured, and transfers that take no time.
 std::optional<std::pair<schedule::Schedule, schedule::Replay>> ideal_of(const RunFiles& run, const TracedStep& traced) {
-  if (!run.config || run.config->config.parallelism.pp < 2) return std::nullopt;
+  if (!run.config || run.config->config.parallelism.pp < 2 || !run.is_of_last_layout(traced.step)) return std::nullopt;
   try {
     const Config& c = run.config->config;
     schedule::Schedule schedule = pipeline_schedule(c.parallelism, c.training.grad_accum);
@@ -181,7 +181,7 @@ std::string gantt_html(const Runs& runs) {
   for (std::size_t i = 0; i < runs.size(); ++i) {
     out += run_heading(runs, runs[i]);
     if (const TracedStep* traced = drawn_step(runs[i]))
-      out += gantt_of(runs[i], *traced, i);
+      out += earlier_layout_html(runs[i], traced->step) + gantt_of(runs[i], *traced, i);
     else
       out += no_trace_html(runs[i], "The pipeline of a step");
   }

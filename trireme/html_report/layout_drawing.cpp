@@ -1,8 +1,11 @@
 // The grid of ranks, once for each axis with several ranks: ranks of one colour are a group along it.
 #include <algorithm>
+#include <cmath>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/human.hpp"
 #include "trireme/base/svg.hpp"
+#include "trireme/html_report/run_segments.hpp"
 #include "trireme/html_report/sections.hpp"
 
 namespace trireme::html_report {
@@ -82,12 +85,40 @@ std::string drawing_of(const RunFiles& run, const Grid& grid) {
   return table.rows.empty() ? out : captioned_html(out + table_html(table), "Ranks of one colour are one group.");
 }
 
+/// Of a run that was continued on other layouts, what each of them did.
+std::string segments_table(const RunFiles& run) {
+  HtmlTable table{.header = {"steps", "layout", "ranks", "median tokens/s", "median step", "peak of a rank"},
+                  .rows = {},
+                  .right = {false, false, true, true, true, true}};
+  const Columns& m = run.metrics;
+  for (const Segment& segment : run.segments) {
+    const auto of = [&](std::string_view key) {
+      std::vector<double> values;
+      for (std::size_t i = 0; i < m[key].size(); ++i)
+        if (segment.has(m.steps[i]) && (!segment.is_start(m.steps[i]) || segment.first == segment.last))
+          values.push_back(m[key][i]);
+      return values;
+    };
+    const std::optional<double> rate = median_of(of("tokens_per_sec")), seconds = median_of(of("train_time_s"));
+    double peak = 0;
+    for (const double gib : of("mem_peak_gib"))
+      if (std::isfinite(gib)) peak = std::max(peak, gib);
+    table.rows.push_back({steps_text(segment), text("<code>", xml_escaped(segment.layout), "</code>"),
+                          segment.ranks > 0 ? text(segment.ranks) : "&ndash;", rate ? human_count(*rate) : "&ndash;",
+                          seconds ? human_seconds(*seconds) : "&ndash;",
+                          peak > 0 ? human_bytes(peak * 0x1p30) : "&ndash;"});
+  }
+  return captioned_html(table_html(table),
+                        "The medians are without the first step of each start. Below: the last layout.");
+}
+
 }  // namespace
 
 std::string layout_html(const Runs& runs) {
   std::string out;
   for (const RunFiles& run : runs) {
     out += run_heading(runs, run);
+    if (run.segments.size() > 1) out += segments_table(run);
     if (const std::optional<Grid> grid = run.grid())
       out += drawing_of(run, *grid);
     else

@@ -66,6 +66,7 @@ void add_loss(Plot& plot, const RunFiles& run, std::size_t index, bool several, 
     }
   for (const std::int64_t step : checkpoint_steps(run))
     plot.marks.push_back({PlotMark::Kind::tick, static_cast<double>(step), 0, text("checkpoint after step ", step)});
+  add_layout_marks(plot, run, several);
 }
 
 }  // namespace

@@ -89,7 +89,10 @@ std::string memory_html(const Runs& runs) {
       out += no_trace_html(run, "The memory through a step") + text("<p>", both, "</p>");
       continue;
     }
-    double top = facts.predicted_bytes.value_or(0), seconds = 0;
+    const Segment* segment = run.segment_of(traced->step);
+    const std::optional<double> predicted = segment != nullptr ? segment->predicted_bytes : facts.predicted_bytes;
+    out += earlier_layout_html(run, traced->step);
+    double top = predicted.value_or(0), seconds = 0;
     for (const RankTrace& rank : traced->ranks) {
       seconds = std::max(seconds, rank.step.end);
       for (const TracedMemory& sample : rank.memory) top = std::max(top, sample.allocated);
@@ -98,7 +101,7 @@ std::string memory_html(const Runs& runs) {
     std::string lanes;
     for (std::size_t lane = 0; lane < std::min(kMostLanes, traced->ranks.size()); ++lane)
       if (!traced->ranks[lane].memory.empty())
-        lanes += lane_html(run, *traced, traced->ranks[lane], 1.08 * top, seconds, facts.predicted_bytes, i, lane == 0);
+        lanes += lane_html(run, *traced, traced->ranks[lane], 1.08 * top, seconds, predicted, i, lane == 0);
     if (traced->ranks.size() > kMostLanes) lanes += text("<p>The first ", kMostLanes, " ranks.</p>");
     out += captioned_html(lanes, text(both, "Step ", traced->step,
                                       ", sampled where forward and backward enter and leave a layer; the thin line is "

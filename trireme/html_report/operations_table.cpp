@@ -31,11 +31,12 @@ std::string times_table(const std::vector<OperationTime>& times, double seconds,
   return table_html(table);
 }
 
-std::string operations_of(const OperationTrace& trace, std::size_t index) {
+std::string operations_of(const RunFiles& run, std::size_t index) {
+  const OperationTrace& trace = *run.operations;
   const auto figure = [&](const char* name) { return figure_name(index, text("operations.", name)); };
   std::string caption =
       text("Rank ", trace.rank, ", ", figure_html(figure("wall"), trace.seconds, human_seconds(trace.seconds)),
-           " up to step ", trace.last_step,
+           " up to step ", trace.last_step, run.is_of_last_layout(trace.last_step) ? "" : " on an earlier layout",
            ", by libtorch's profiler. The time of an operation is without those that it called");
   std::string tables;
   if (!trace.kernels.empty()) {
@@ -53,7 +54,7 @@ std::string operations_html(const Runs& runs) {
   std::string out;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     out += run_heading(runs, runs[i]);
-    out += runs[i].operations ? operations_of(*runs[i].operations, i)
+    out += runs[i].operations ? operations_of(runs[i], i)
                               : missing_html("No trace of libtorch's operations.",
                                              "--profiler.operations true records some steps of the next run.");
   }

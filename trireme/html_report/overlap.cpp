@@ -103,7 +103,7 @@ std::string overlap_html(const Runs& runs) {
   for (std::size_t i = 0; i < runs.size(); ++i) {
     out += run_heading(runs, runs[i]);
     if (const TracedStep* traced = drawn_step(runs[i]))
-      out += overlap_of_run(*traced, i);
+      out += earlier_layout_html(runs[i], traced->step) + overlap_of_run(*traced, i);
     else
       out += no_trace_html(runs[i], "The overlap of communication and computation");
   }

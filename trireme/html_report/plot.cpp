@@ -260,6 +260,10 @@ class Drawing {
       svg_ += text("<path class=\"checkpoint ", css_of(plot_.ticks_name), "\" d=\"M", x, " 1000V945\"><title>",
                    xml_escaped(mark.title), "</title></path>");
       add_entry(plot_.ticks_name, plot_.ticks_name, "mark", "tickmark");
+    } else if (mark.kind == PlotMark::Kind::line) {
+      svg_ += text("<path class=\"layout ", css_of(plot_.lines_name), "\" d=\"M", x, " 0V1000\"><title>",
+                   xml_escaped(mark.title), "</title></path>");
+      add_entry(plot_.lines_name, plot_.lines_name, "mark", "dashed");
     } else {
       svg_ += text("<path class=\"spike ", css_of(plot_.marks_name), "\" d=\"M", x, " ",
                    y_text(ranges_.left.at(mark.y)), "h.01\"><title>", xml_escaped(mark.title), "</title></path>");

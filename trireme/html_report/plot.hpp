@@ -32,9 +32,9 @@ struct PlotStack {
   std::vector<Part> parts;
 };
 
-/// A tick at the bottom (checkpoint) or a ring around a point (spike).
+/// A tick at the bottom (checkpoint), a ring around a point (spike) or a line from top to bottom (another layout).
 struct PlotMark {
-  enum class Kind { tick, ring } kind;
+  enum class Kind { tick, ring, line } kind;
   double x = 0, y = 0;
   std::string title{};
 };
@@ -53,6 +53,7 @@ struct Plot {
   std::vector<PlotMark> marks{};
   std::string marks_name{};  // of a legend entry for the rings
   std::string ticks_name{};  // likewise for the ticks
+  std::string lines_name{};  // and for the lines
   std::string note_html{};   // above the right end
   int height = 260;          // pixels
   bool legend = true;

@@ -81,7 +81,10 @@ std::string rank_bytes_html(const Runs& runs) {
       out += no_trace_html(runs[i], "Who sends how much to whom");
       continue;
     }
-    const auto ranks = static_cast<std::size_t>(std::max(runs[i].world_size(), traced->ranks.back().rank + 1));
+    out += earlier_layout_html(runs[i], traced->step);
+    const Segment* segment = runs[i].segment_of(traced->step);
+    const int known = segment != nullptr ? segment->ranks : runs[i].world_size();
+    const auto ranks = static_cast<std::size_t>(std::max(known, traced->ranks.back().rank + 1));
     if (ranks > kMostShown)
       out += missing_html("Too many ranks to draw.", text("The matrix is shown for up to ", kMostShown, " ranks."));
     else if (ranks < 2)

@@ -7,6 +7,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
 #include "trireme/base/svg.hpp"
+#include "trireme/html_report/run_segments.hpp"
 #include "trireme/html_report/sections.hpp"
 
 namespace trireme::html_report {
@@ -23,10 +24,11 @@ struct HeatMap {
   double low = 0, high = 1;  // of the colours
 };
 
-std::optional<HeatMap> heat_map_of(const RunFiles& run) {
+/// Of the steps from `first` to `last`.
+std::optional<HeatMap> heat_map_of(const RunFiles& run, std::int64_t first, std::int64_t last) {
   std::vector<const RankRow*> rows;
   for (const RankRow& row : run.ranks)
-    if (row.own_work_s.size() > 1) rows.push_back(&row);
+    if (row.own_work_s.size() > 1 && row.step >= first && row.step <= last) rows.push_back(&row);
   if (rows.empty()) return std::nullopt;
   HeatMap map{.cells = {}, .first_step = rows.front()->step, .last_step = rows.back()->step};
   map.ranks = std::min(kMostRanks, rows.front()->own_work_s.size());
@@ -75,7 +77,7 @@ std::string cells_svg(const HeatMap& map) {
   return out;
 }
 
-std::string heat_map_html(const RunFiles& run, const HeatMap& map, std::size_t index) {
+std::string heat_map_html(const HeatMap& map, const std::string& caption_html) {
   std::string labels;
   for (std::size_t rank = 0; rank < map.ranks; ++rank)
     labels += text("<span class=\"tick y\" style=\"top:",
@@ -83,22 +85,39 @@ std::string heat_map_html(const RunFiles& run, const HeatMap& map, std::size_t i
                    rank, "</span>");
   labels += text("<span class=\"tick x\" style=\"left:0%\">", map.first_step,
                  "</span><span class=\"tick x\" style=\"left:100%\">", map.last_step, "</span>");
-  const RunFacts facts = facts_of(run);
-  std::string slowest;
-  if (facts.slowest_rank)
-    slowest = text(" Over the run, rank ",
-                   figure_html(figure_name(index, "slowest_rank"), *facts.slowest_rank, text(*facts.slowest_rank)),
-                   " worked longest: ",
-                   figure_html(figure_name(index, "slowest_excess"), *facts.slowest_excess,
-                               "+" + percent_text(*facts.slowest_excess)),
-                   " over the median rank.");
   const auto height = std::clamp<std::size_t>(map.ranks * 22, 60, 640);
-  return captioned_html(text("<div class=\"chart\"><div class=\"area plain\" style=\"height:", height,
-                             "px\"><svg viewBox=\"0 0 1000 1000\" preserveAspectRatio=\"none\">", cells_svg(map),
-                             "</svg>", labels, "</div><div class=\"xtitle\">step</div></div>"),
-                        text("Own work of each rank per step: the time in which it did not wait for others, from ",
-                             human_seconds(map.low), " (light) to ", human_seconds(map.high),
-                             " (dark). All ranks end a step together, so step times themselves are equal.", slowest));
+  return captioned_html(
+      text("<div class=\"chart\"><div class=\"area plain\" style=\"height:", height,
+           "px\"><svg viewBox=\"0 0 1000 1000\" preserveAspectRatio=\"none\">", cells_svg(map), "</svg>", labels,
+           "</div><div class=\"xtitle\">step</div></div>"),
+      text("Own work of each rank per step: the time in which it did not wait for others, from ",
+           human_seconds(map.low), " (light) to ", human_seconds(map.high), " (dark).", caption_html));
+}
+
+std::string slowest_html(const RunFiles& run, std::size_t index) {
+  const RunFacts facts = facts_of(run);
+  if (!facts.slowest_rank) return "";
+  return text(run.segments.size() > 1 ? " Over the last layout, rank " : " Over the run, rank ",
+              figure_html(figure_name(index, "slowest_rank"), *facts.slowest_rank, text(*facts.slowest_rank)),
+              " worked longest: ",
+              figure_html(figure_name(index, "slowest_excess"), *facts.slowest_excess,
+                          "+" + percent_text(*facts.slowest_excess)),
+              " over the median rank.");
+}
+
+/// The earlier layouts of the run, the last of them first.
+std::string earlier_maps(const RunFiles& run) {
+  constexpr std::size_t kMostMaps = 8;
+  std::string out;
+  for (std::size_t i = run.segments.size() - 1, maps = 0; i-- > 0 && maps < kMostMaps;) {
+    const Segment& segment = run.segments[i];
+    const std::optional<HeatMap> map = heat_map_of(run, segment.first, segment.last);
+    if (!map) continue;
+    ++maps;
+    out += text("<details><summary>Earlier layout: ", steps_text(segment), ", ", xml_escaped(segment.layout),
+                "</summary>", heat_map_html(*map, ""), "</details>");
+  }
+  return out;
 }
 
 }  // namespace
@@ -107,14 +126,17 @@ std::string rank_times_html(const Runs& runs) {
   std::string out;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     out += run_heading(runs, runs[i]);
-    if (const std::optional<HeatMap> map = heat_map_of(runs[i]))
-      out += heat_map_html(runs[i], *map, i);
+    const std::int64_t first = runs[i].segments.empty() ? 0 : runs[i].segments.back().first;
+    if (const std::optional<HeatMap> map = heat_map_of(runs[i], first, std::numeric_limits<std::int64_t>::max()))
+      out += heat_map_html(
+          *map, " All ranks end a step together, so step times themselves are equal." + slowest_html(runs[i], i));
     else
       out += missing_html("No times of ranks.",
                           runs[i].world_size() == 1
                               ? "The run has one rank."
                               : "ranks.jsonl has none: it is written by rank 0 at the end of each step, with times "
                                 "only on CPUs, where the host's clock shows them.");
+    if (runs[i].segments.size() > 1) out += earlier_maps(runs[i]);
   }
   return out;
 }

@@ -6,6 +6,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/files/folder_lock.hpp"
+#include "trireme/html_report/run_segments.hpp"
 #include "trireme/report/run_summary.hpp"
 
 namespace trireme::html_report {
@@ -21,18 +22,19 @@ std::optional<double> last_of(const std::vector<double>& values) {
   return found == values.rend() ? std::nullopt : std::optional(*found);
 }
 
-/// Without the first step of the run, if there are others. By hand: g++ 13 warns of a copy of part of a vector.
-std::vector<double> after_first(const std::vector<double>& values) {
-  std::vector<double> later;
-  for (std::size_t i = values.size() > 1 ? 1 : 0; i < values.size(); ++i) later.push_back(values[i]);
-  return later;
+/// By hand: g++ 13 warns of a copy of part of a vector.
+std::vector<double> of_rows(const std::vector<double>& values, const std::vector<std::size_t>& rows) {
+  std::vector<double> out;
+  for (const std::size_t row : rows)
+    if (row < values.size()) out.push_back(values[row]);
+  return out;
 }
 
-void add_shares(RunFacts& facts, const Columns& metrics) {
-  const std::vector<double> seconds = after_first(metrics["train_time_s"]);
+void add_shares(RunFacts& facts, const Columns& metrics, const std::vector<std::size_t>& rows) {
+  const std::vector<double> seconds = of_rows(metrics["train_time_s"], rows);
   for (const StepPart& part : step_parts()) {
     if (!metrics.has(part.key)) continue;
-    const std::vector<double> shares = after_first(metrics[part.key]);
+    const std::vector<double> shares = of_rows(metrics[part.key], rows);
     double of = 0, all = 0;
     for (std::size_t i = 0; i < std::min(seconds.size(), shares.size()); ++i)
       if (std::isfinite(shares[i]) && std::isfinite(seconds[i])) {
@@ -46,7 +48,8 @@ void add_shares(RunFacts& facts, const Columns& metrics) {
 void add_slowest(RunFacts& facts, const RunFiles& run) {
   std::vector<double> sums;
   for (const RankRow& row : run.ranks) {
-    if (row.own_work_s.size() < 2 || row.step == run.ranks.front().step) continue;
+    if (row.own_work_s.size() < 2 || row.step == run.ranks.front().step || !run.is_of_last_layout(row.step)) continue;
+    if (!run.segments.empty() && run.segments.back().is_start(row.step)) continue;
     sums.resize(std::max(sums.size(), row.own_work_s.size()));
     for (std::size_t rank = 0; rank < row.own_work_s.size(); ++rank)
       if (std::isfinite(row.own_work_s[rank])) sums[rank] += row.own_work_s[rank];
@@ -98,6 +101,7 @@ RunState state_of(const RunFiles& run) {
 
 RunFacts facts_of(const RunFiles& run) {
   const Columns& m = run.metrics;
+  const std::vector<std::size_t> rows = measured_rows(run);
   RunFacts facts;
   if (m.rows() > 0) facts.last_step = m.steps.back();
   if (const Event* start = run.last("start")) {
@@ -108,16 +112,18 @@ RunFacts facts_of(const RunFiles& run) {
   facts.last_loss = last_of(m["loss"]);
   for (const double loss : m["val/loss"])
     if (std::isfinite(loss)) facts.best_validation = std::min(loss, facts.best_validation.value_or(loss));
-  facts.median_tokens_per_sec = median_of(after_first(m["tokens_per_sec"]));
-  facts.mfu = median_of(after_first(m["mfu"]));
-  facts.hfu = median_of(after_first(m["hfu"]));
-  for (const double gib : m["mem_peak_gib"])
-    if (std::isfinite(gib)) facts.peak_gib = std::max(gib, facts.peak_gib.value_or(gib));
-  facts.bubble = median_of(after_first(m["bubble_frac"]));
-  facts.ideal_bubble = last_of(m["bubble_ideal_frac"]);
+  facts.median_tokens_per_sec = median_of(of_rows(m["tokens_per_sec"], rows));
+  facts.mfu = median_of(of_rows(m["mfu"], rows));
+  facts.hfu = median_of(of_rows(m["hfu"], rows));
+  const std::vector<double>& peaks = m["mem_peak_gib"];
+  for (std::size_t i = 0; i < peaks.size(); ++i)
+    if (const double gib = peaks[i]; std::isfinite(gib) && run.is_of_last_layout(m.steps[i]))
+      facts.peak_gib = std::max(gib, facts.peak_gib.value_or(gib));
+  facts.bubble = median_of(of_rows(m["bubble_frac"], rows));
+  facts.ideal_bubble = last_of(of_rows(m["bubble_ideal_frac"], rows));
   for (const double seconds : m["train_time_s"])
     if (std::isfinite(seconds)) facts.train_seconds = facts.train_seconds.value_or(0) + seconds;
-  add_shares(facts, m);
+  add_shares(facts, m, rows);
   add_slowest(facts, run);
   return facts;
 }

@@ -13,6 +13,7 @@
 #include "trireme/config/read/toml_file.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
 #include "trireme/config/schema/derive.hpp"
+#include "trireme/html_report/run_segments.hpp"
 
 namespace trireme::html_report {
 namespace {
@@ -154,6 +155,15 @@ std::optional<OperationFile> newest_operations(const RunFiles& run) {
   return best;
 }
 
+/// Not of a layout whose steps were trained again: its ranks may be others, and their files stay.
+bool is_of_its_step(const RunFiles& run, const RankTrace& trace, std::int64_t step) {
+  const Segment* segment = run.segment_of(step);
+  if (segment != nullptr && segment->ranks > 0 && trace.world_size > 0 && trace.world_size != segment->ranks)
+    return false;
+  constexpr double kClocks = 1;  // by how much those of two hosts may differ
+  return trace.began == 0 || trace.began > began_on_its_layout(run.events, step) - kClocks;
+}
+
 void read_traces(RunFiles& run) {
   constexpr std::size_t kMostTraces = 64;  // more cannot be drawn
   const fs::path folder = trace_folder(run);
@@ -174,7 +184,9 @@ void read_traces(RunFiles& run) {
     for (const auto& [rank, path] : files) {
       if (traced.ranks.size() == kMostTraces) break;
       try {
-        traced.ranks.push_back(read_trace(path));
+        RankTrace trace = read_trace(path);
+        if (!is_of_its_step(run, trace, *number)) continue;
+        traced.ranks.push_back(std::move(trace));
         traced.ranks.back().rank = static_cast<int>(rank);
       } catch (const Error& e) {
         run.problems.emplace_back(e.what());
@@ -215,6 +227,15 @@ const Event* RunFiles::last(std::string_view event) const {
   return found == events.rend() ? nullptr : &*found;
 }
 
+bool Segment::is_start(std::int64_t step) const { return std::ranges::find(starts, step) != starts.end(); }
+
+const Segment* RunFiles::segment_of(std::int64_t step) const {
+  const auto found = std::ranges::find_if(segments, [&](const Segment& segment) { return segment.has(step); });
+  return found == segments.end() ? nullptr : &*found;
+}
+
+bool RunFiles::is_of_last_layout(std::int64_t step) const { return segments.empty() || step >= segments.back().first; }
+
 int RunFiles::world_size() const {
   if (const Event* start = last("start"))
     if (const auto size = start->whole("ranks"); size && *size >= 1 && *size <= Grid::kMaxRanks)
@@ -246,6 +267,7 @@ RunFiles read_run(const fs::path& folder) {
   run.name = (error ? folder : named).filename().string();
   read_metrics(run);
   read_events(run);
+  run.segments = segments_of(run.events, run.metrics);
   read_ranks(run);
   read_config(run);
   read_traces(run);

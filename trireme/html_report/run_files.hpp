@@ -50,12 +50,25 @@ struct TracedStep {
   std::vector<RankTrace> ranks;  // those that have a file, in ascending order
 };
 
+/// Steps that were trained on one layout.
+struct Segment {
+  std::int64_t first = 1, last = 0;  // last < first: none has been recorded yet
+  std::string layout;                // "dp 2 tp 2"
+  int ranks = 0;                     // 0: not known
+  std::optional<double> predicted_bytes{};
+  std::vector<std::int64_t> starts;  // the first step of each start
+
+  bool has(std::int64_t step) const { return step >= first && step <= last; }
+  bool is_start(std::int64_t step) const;
+};
+
 struct RunFiles {
   std::filesystem::path folder;
   std::string name;
   Columns metrics;
   std::vector<RankRow> ranks;
   std::vector<Event> events;
+  std::vector<Segment> segments;               // segments_of(): the last one is what the config is of
   std::optional<config::LoadedConfig> config;  // derived for the ranks that were started
   std::vector<TracedStep> traces;              // in ascending order of the steps
   std::optional<OperationTrace> operations;    // OperationTraces::add_to
@@ -63,6 +76,10 @@ struct RunFiles {
 
   /// The newest event of this name, or nullptr.
   const Event* last(std::string_view event) const;
+  /// Of this step; nullptr: of none that is known.
+  const Segment* segment_of(std::int64_t step) const;
+  /// Whether the layout of this step is that of the config.
+  bool is_of_last_layout(std::int64_t step) const;
   /// That were started, by the newest start; 0: unknown.
   int world_size() const;
   /// The config's grid, if it is for all ranks.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "trireme/html_report/html.hpp"
+#include "trireme/html_report/plot.hpp"
 #include "trireme/html_report/run_facts.hpp"
 #include "trireme/html_report/run_files.hpp"
 
@@ -34,7 +35,14 @@ std::string run_heading(const Runs& runs, const RunFiles& run);
 /// "trace/ has no traced step. Set profiler.steps ..."
 std::string no_trace_html(const RunFiles& run, std::string_view what);
 
-/// The traced step that is drawn: the last one, which is not the first of the run if there are several.
+/// The traced step that is drawn: the last one, which is not the first of the run if there are several. Of an earlier
+/// layout only if the last one has none.
 const TracedStep* drawn_step(const RunFiles& run);
+
+/// Of a drawn step of an earlier layout: which one. Else empty.
+std::string earlier_layout_html(const RunFiles& run, std::int64_t step);
+
+/// Where the run went on on another layout, as lines of a plot over the steps.
+void add_layout_marks(Plot& plot, const RunFiles& run, bool several);
 
 }  // namespace trireme::html_report

@@ -180,6 +180,14 @@ double length_of(const TracedStep& step) {
   return length;
 }
 
+/// " (dp 4)" of the first step of a layout, if there are several.
+std::string layout_of(const RunFiles& run, const TracedStep& step) {
+  const Segment* segment = run.segment_of(step.step);
+  if (run.segments.size() < 2 || segment == nullptr) return "";
+  const bool is_first = &step == &run.traces.front() || !segment->has((&step - 1)->step);
+  return is_first ? text(" (", segment->layout, ")") : "";
+}
+
 }  // namespace
 
 std::string step_timeline_svg(const RunFiles& run) {
@@ -196,7 +204,7 @@ std::string step_timeline_svg(const RunFiles& run) {
       const double gap = step.begin - (before.begin + length_of(before));
       begin += step.step == before.step + 1 ? std::max(0.0, gap) : kLeftOut * length_of(before);
     }
-    marks.emplace_back(begin, text("step ", step.step));
+    marks.emplace_back(begin, text("step ", step.step, layout_of(run, step)));
     for (const RankTrace& rank : step.ranks) ranks[rank.rank].emplace_back(&rank, begin);
     end = begin + length_of(step);
   }

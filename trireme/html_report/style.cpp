@@ -99,6 +99,7 @@ button.entry:focus-visible{outline:2px solid var(--accent);outline-offset:2px;bo
 .area path.stack{stroke:var(--bg);stroke-width:.5}
 .area path.spike{stroke:var(--c-spike);stroke-width:9;stroke-linecap:round;stroke-opacity:.75}
 .area path.checkpoint{stroke:var(--c-mark);stroke-width:2}
+.area path.layout{stroke:var(--c-mark);stroke-width:1.4;stroke-dasharray:2 3}
 .area path.heat{fill:var(--heat)}
 .area .off{display:none}
 .tick{position:absolute;font-size:12px;line-height:1;color:var(--muted);white-space:nowrap;

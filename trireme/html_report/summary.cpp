@@ -2,6 +2,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
 #include "trireme/base/svg.hpp"
+#include "trireme/html_report/run_segments.hpp"
 #include "trireme/html_report/sections.hpp"
 #include "trireme/report/step_table.hpp"
 
@@ -31,7 +32,7 @@ std::vector<SummaryNumber> numbers_of(const RunFiles& run, std::size_t index) {
   add("best val. loss", "validation.best", facts.best_validation, short_text);
   add(
       "tokens/s", "tokens_per_sec.median", facts.median_tokens_per_sec, [](double v) { return human_count(v); },
-      "median, all ranks");
+      run.segments.size() > 1 ? "median, last layout" : "median, all ranks");
   add("MFU", "mfu.median", facts.mfu, percent, "median");
   if (facts.hfu && facts.mfu && *facts.hfu > *facts.mfu) add("HFU", "hfu.median", facts.hfu, percent, "median");
   add(
@@ -98,6 +99,9 @@ std::string summary_html(const Runs& runs) {
                    start->word("ranks") == "1" ? " rank" : " ranks", " &middot; ", xml_escaped(start->word("program")))
             : "",
         "</p>");
+    if (run.segments.size() > 1)
+      out += text("<p class=\"state\">Continued on another layout: <code>", xml_escaped(segments_text(run)),
+                  "</code>. Rates, shares, memory and ranks are of the last one.</p>");
   }
   if (runs.size() > 1) return out + side_by_side(runs);
   out += "<div class=\"tiles\">";
@@ -117,5 +121,22 @@ std::string no_trace_html(const RunFiles& run, std::string_view what) {
 }
 
 const TracedStep* drawn_step(const RunFiles& run) { return run.traces.empty() ? nullptr : &run.traces.back(); }
+
+std::string earlier_layout_html(const RunFiles& run, std::int64_t step) {
+  const Segment* segment = run.segment_of(step);
+  if (run.is_of_last_layout(step) || segment == nullptr) return "";
+  return text("<p class=\"note\">Step ", step, " is of an earlier layout (", steps_text(*segment), ": <code>",
+              xml_escaped(segment->layout), "</code>): the last one has no traced step.</p>");
+}
+
+void add_layout_marks(Plot& plot, const RunFiles& run, bool several) {
+  plot.lines_name = "other layout";
+  for (std::size_t i = 1; i < run.segments.size(); ++i) {
+    const Segment& segment = run.segments[i];
+    if (segment.last < segment.first) continue;  // beyond the right end
+    plot.marks.push_back({PlotMark::Kind::line, static_cast<double>(segment.first) - 0.5, 0,
+                          text(several ? run.name + ", " : "", steps_text(segment), ": ", segment.layout)});
+  }
+}
 
 }  // namespace trireme::html_report

@@ -56,6 +56,7 @@ void add_throughput(Plot& plot, const RunFiles& run, std::size_t index, bool sev
   for (const auto& [key, name] : {std::pair{"mfu", "MFU"}, std::pair{"hfu", "HFU"}})
     if (m.has(key) && (std::string_view(key) == "mfu" || m.has("hardware_tflops_per_gpu")))
       plot.lines.push_back({prefix + name, several ? colour : key, x, m[key], PlotLine::Look::dashed, true});
+  add_layout_marks(plot, run, several);
 }
 
 }  // namespace

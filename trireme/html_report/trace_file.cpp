@@ -122,8 +122,10 @@ RankTrace read_trace(const std::filesystem::path& path) {
   require<DataError>(is_trace, path.string(),
                      ": not a trace\n  fix: remove it, and trace the step again (profiler.steps)");
   RankTrace trace;
-  if (const auto who = json.find("distributedInfo"); who != json.end() && who->is_object())
+  if (const auto who = json.find("distributedInfo"); who != json.end() && who->is_object()) {
     trace.rank = small_number(*who, "rank");
+    trace.world_size = std::max(0, small_number(*who, "world_size"));
+  }
   std::map<double, TracedMemory> memory;
   for (const Json& event : json["traceEvents"])
     if (event.is_object()) add_event(trace, memory, event);
@@ -132,6 +134,8 @@ RankTrace read_trace(const std::filesystem::path& path) {
   trace.waits = joined(std::move(trace.waits));
   if (trace.step.length() <= 0 && !trace.actions.empty())  // of a program that did not write it
     trace.step = {trace.actions.front().span.begin, std::max(trace.update.end, trace.actions.back().span.end)};
+  if (json.contains("baseTimeNanoseconds"))
+    trace.began = (number_of(json, "baseTimeNanoseconds") + trace.step.begin) * 1e-9;
   return trace;
 }
 

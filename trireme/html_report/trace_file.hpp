@@ -46,6 +46,8 @@ struct TracedMemory {
 
 struct RankTrace {
   int rank = 0;
+  int world_size = 0;  // 0: not known
+  double began = 0;    // when the step did, in seconds since 1970; 0: not known
   Span step, update;
   std::vector<TracedAction> actions;
   std::vector<TracedLayer> layers;
