@@ -117,6 +117,15 @@ TEST(Prune, KeepsTheNewestValidOnes) {
   EXPECT_TRUE(prune(files::real_fs(), folder / "nothing", 2).empty());
 }
 
+TEST(Prune, KeepsThoseOfSomeStepsForEver) {
+  const TempFolder folder(memory_folder());
+  save_steps(folder.path(), {10, 15, 20, 25, 30, 40, 45, 50});
+  EXPECT_THAT(prune(files::real_fs(), folder.path(), 2, /*keep_every=*/20),
+              ElementsAre(folder / "step-30", folder / "step-25", folder / "step-15", folder / "step-10"));
+  EXPECT_THAT(sorted_names(folder.path()), ElementsAre("latest", "step-20", "step-40", "step-45", "step-50"));
+  EXPECT_TRUE(prune(files::real_fs(), folder.path(), 2, 20).empty()) << "again: nothing";
+}
+
 TEST(Prune, LeavesWhatIsNotItsOwn) {
   const TempFolder folder, elsewhere;
   save_steps(folder.path(), {10, 20, 30, 40});

@@ -34,6 +34,8 @@ constexpr const char* kLinkFix =
 constexpr const char* kStorageFix =
     "\n  fix: check the disk or the network that the folder is on; then start again: nothing was changed";
 
+constexpr const char* kPermissionFix = "\n  fix: make it readable for this user; nothing was changed";
+
 /// Until it can be read. A moment later a network, or a disk, may have recovered.
 template <class F>
 auto with_retries(const F& body) {
@@ -64,7 +66,7 @@ auto as_checkpoint_error(const F& body) {
   require<SecurityError>(error != ELOOP, shown, ": is a symlink", kLinkFix);
   require<CheckpointError>(error != ENOENT && error != ENOTDIR, shown, ": is missing", kFix);
   require<StorageError>(error != EACCES && error != EPERM, shown, ": cannot be opened: ", errno_text(error),
-                        "\n  fix: make it readable for this user");
+                        kPermissionFix);
   throw files::ReadFailed(text(shown, ": cannot be opened: ", errno_text(error)));
 }
 
@@ -177,7 +179,7 @@ bool is_rank_file(std::string_view name) {
 
 struct Reader::Faults {
   std::vector<std::string> lines{};
-  bool security = false, storage = false;
+  bool security = false, storage = false, permission = false;
 
   template <class... Parts>
   void add(const Parts&... parts) {
@@ -232,7 +234,7 @@ void Reader::throw_faults(const Faults& faults) const {
   if (faults.security) message = shown_ + ": symlinks are not followed";
   for (const std::string& line : faults.lines) message += "\n  " + line;
   require<SecurityError>(!faults.security, message, kLinkFix);
-  require<StorageError>(!faults.storage, message, kStorageFix);
+  require<StorageError>(!faults.storage, message, faults.permission ? kPermissionFix : kStorageFix);
   throw CheckpointError(message + kFix);
 }
 
@@ -359,6 +361,7 @@ bool Reader::check_file(std::size_t index, Faults& faults) {
     faults.security = faults.security || error.exit_code() == ExitCode::security;
     faults.storage = faults.storage || error.exit_code() == ExitCode::storage ||
                      dynamic_cast<const files::ReadFailed*>(&error) != nullptr;
+    faults.permission = faults.permission || std::string_view(error.what()).ends_with(kPermissionFix);
   }
   add_progress();
   return faults.lines.size() == before;

@@ -1,11 +1,15 @@
 #include "trireme/checkpoint/reader.hpp"
 
+#include <future>
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/fsuid.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "trireme/base/stopwatch.hpp"
 #include "trireme/testing/checkpoint_helpers.hpp"
 #include "trireme/testing/files_helpers.hpp"
 #include "trireme/testing/model_checkpoint.hpp"
@@ -128,6 +132,29 @@ TEST(CheckpointReader, ListsAllFaults) {
                                      HasSubstr("rank-00000.safetensors: has 100 bytes, not "),
                                      HasSubstr("rank-00007.safetensors: is not of this checkpoint"), HasSubstr("fix: "),
                                      Not(HasSubstr("notes"))));
+}
+
+/// An intact checkpoint of another user: the start ends, and nothing is renamed. At once, because waiting would not
+/// help.
+TEST(CheckpointReader, WithoutThePermissionNothingIsDamaged) {
+  const SavedExample saved;
+  ::chmod(saved.folder.path().c_str(), 0755);
+  for (const std::string name : {"rank-00001.safetensors", "rank-00001.json", "config.json", kManifestName, ""}) {
+    const std::filesystem::path path = saved.path / name;
+    ::chmod(path.c_str(), 0);
+    const Stopwatch watch;
+    const auto opened_by_nobody = [&] {  // root may read every file: the thread alone becomes somebody else
+      if (::geteuid() == 0) ::setfsuid(65534);
+      return message_of<StorageError>([&] { const Reader reader(saved.path); });
+    };
+    const std::string said = std::async(std::launch::async, opened_by_nobody).get();
+    EXPECT_THAT(said,
+                AllOf(HasSubstr(name + ": cannot be opened: Permission denied"), HasSubstr("fix: make it readable")))
+        << name;
+    EXPECT_LT(watch.seconds(), 2) << "it is not tried again";
+    ::chmod(path.c_str(), 0755);
+  }
+  const Reader reader(saved.path);
 }
 
 TEST(CheckpointReader, NoManifestIsNoCheckpoint) {
