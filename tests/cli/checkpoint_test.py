@@ -22,8 +22,8 @@ class Checkpoint(unittest.TestCase):
         for step in (10, 20):
             self.save(step)
 
-    def save(self, step):
-        subprocess.run([MAKE, self.checkpoints, str(step), str(step)], check=True, timeout=60)
+    def save(self, step, *more):
+        subprocess.run([MAKE, self.checkpoints, str(step), str(step), *more], check=True, timeout=60)
 
     def trireme(self, *words):
         return subprocess.run([PROGRAM, "checkpoint", *map(str, words)], capture_output=True, text=True, timeout=60)
@@ -97,6 +97,22 @@ class Checkpoint(unittest.TestCase):
         self.assertIn("2 faults", run.stdout)
         for words in (["inspect"], ["verify", "-q"]):
             self.fails(66, *words, step)
+
+    def test_verify_reads_the_exported_files_too(self):
+        self.save(30, "export")
+        weights = self.checkpoints / "step-30/model.safetensors"
+        self.assertIn("model.safetensors", self.ok("verify", self.run_folder))
+        good = weights.read_bytes()
+        weights.write_bytes(b"others that come later"[:len(good)])
+        run = self.fails(66, "verify", self.checkpoints / "step-30")
+        self.assertRegex(run.stderr, r"step-30[\s\S]*model.safetensors: has the hash")
+        self.assertNotIn("ok: every byte", run.stdout)
+        self.fails(66, "verify", "-q", self.checkpoints / "step-30")
+        weights.unlink()
+        self.assertIn("model.safetensors: is missing", self.fails(66, "verify", self.checkpoints / "step-30").stderr)
+        weights.write_bytes(good)
+        (weights.parent / "notes.safetensors").write_bytes(b"of somebody else")
+        self.assertRegex(self.ok("verify", self.checkpoints / "step-30"), r"notes.safetensors.*\n")
 
     def test_the_newest_valid_one_is_taken(self):
         self.save(30)

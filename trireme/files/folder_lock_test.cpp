@@ -21,6 +21,7 @@ namespace trireme::files {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 /// Of a process that plays another host, with frequent signs of life.
@@ -169,6 +170,31 @@ TEST(FolderLock, ADamagedOneIsReplacedAfterAWhile) {
     const FolderLock lock(folder.path(), {.stale_after_s = 0.2});
     EXPECT_TRUE(lock.still_ours());
   }
+}
+
+/// Half a minute without a word looks like a hang.
+TEST(FolderLock, SaysThatItWaitsAndForWhom) {
+  const TempFolder folder;
+  const std::string lock_path = (folder / ".lock").string();
+  std::vector<std::string> said;
+  FolderLockOptions options{.stale_after_s = 0.1};
+  options.on_wait = [&](const std::string& what) {
+    EXPECT_TRUE(std::filesystem::exists(lock_path)) << "before it waits";
+    said.push_back(what);
+  };
+  write_file(lock_path, "");
+  {
+    const FolderLock lock(folder.path(), options);
+  }
+  write_file(lock_path, "host=far\nboot=b\nprocess_space=s\npid=7\nstart=1\nid=0123456789abcdef0123456789abcdef\n");
+  {
+    const FolderLock lock(folder.path(), options);
+  }
+  EXPECT_THAT(said,
+              ElementsAre(lock_path + " is held by an unknown process: waiting up to 0.1 s for a sign of life",
+                          lock_path + " is held by pid 7 on host \"far\": waiting up to 0.1 s for a sign of life"));
+  const FolderLock free(folder.path(), options);
+  EXPECT_EQ(said.size(), 2u) << "nobody holds it: nothing to wait for";
 }
 
 TEST(FolderLock, OnlyItsOwnIsReleased) {
