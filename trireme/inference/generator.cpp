@@ -1,13 +1,15 @@
 #include "trireme/inference/generator.hpp"
 
 #include <algorithm>
-#include <limits>
+#include <optional>
 
 #include <ATen/ATen.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/stopwatch.hpp"
-#include "trireme/nn/embedding.hpp"
+#include "trireme/inference/choose_token.hpp"
+#include "trireme/inference/token_loop.hpp"
+#include "trireme/kernels/cuda_graph.hpp"
 #include "trireme/nn/kv_cache.hpp"
 
 namespace trireme {
@@ -15,37 +17,31 @@ namespace {
 
 using data::TokenId;
 
-/// transformers' rule: a logit that is positive is divided by the penalty, a negative one multiplied. In place.
-void penalize(const at::Tensor& logits_bv, const std::vector<std::vector<TokenId>>& sequences, double penalty,
-              Range own) {
-  for (std::size_t b = 0; b < sequences.size(); ++b) {
-    std::vector<std::int64_t> seen;
-    for (const TokenId id : sequences[b])
-      if (const std::int64_t entry = id; own.begin <= entry && entry < own.end) seen.push_back(entry - own.begin);
-    std::ranges::sort(seen);
-    seen.erase(std::ranges::unique(seen).begin(), seen.end());
-    if (seen.empty()) continue;
-    const at::Tensor entries = at::tensor(seen, at::kLong).to(logits_bv.device());
-    at::Tensor row = logits_bv[static_cast<std::int64_t>(b)];
-    const at::Tensor before = row.index_select(0, entries);
-    row.index_copy_(0, entries, at::where(before.gt(0), before / penalty, before * penalty));
-  }
-}
-
 /// The state of one call of generate().
 class Generation {
  public:
   Generation(InferenceModel& model, const std::vector<std::vector<TokenId>>& prompts, const GeneratorOptions& options)
-      : model_(model), options_(options), all_(prompts), results_(prompts.size()), going_(prompts.size(), true) {
-    check_generation(prompts, options, most_tokens());
+      : model_(checked(model, prompts, options)),
+        options_(options),
+        chooser_(model,
+                 {.sampling = options.sampling,
+                  .repetition_penalty = options.repetition_penalty,
+                  .known_tokens = options.known_tokens},
+                 options.first_sequence, prompts),
+        all_(prompts),
+        results_(prompts.size()),
+        going_(prompts.size(), true) {
     if (options.cached) cache_ = std::make_shared<KvCache>();
+    if (runs_ahead() && model.device().is_cuda()) kernels::use_own_stream(model.device());  // for the graphs
   }
 
   std::vector<GeneratedSequence> run(const OnToken& on_token, GenerationSpeed* speed) {
     const at::NoGradGuard no_grad;
     Stopwatch time;
+    std::optional<TokenLoop> loop;
     for (std::int64_t draw = 0; any_going(); ++draw) {
-      take(next_tokens(draw), on_token);
+      if (draw == 1 && runs_ahead()) begin(loop);
+      take(loop ? next_tokens(*loop) : next_tokens(draw), on_token);
       if (speed == nullptr) continue;
       if (draw == 0) {
         speed->prompt_seconds += time.seconds();
@@ -64,6 +60,34 @@ class Generation {
   }
 
  private:
+  static InferenceModel& checked(InferenceModel& model, const std::vector<std::vector<TokenId>>& prompts,
+                                 const GeneratorOptions& options) {
+    check_generation(prompts, options, model.config().max_position_embeddings);
+    return model;
+  }
+
+  bool runs_ahead() const {
+    using Ahead = GeneratorOptions::Ahead;
+    if (!options_.cached || options_.ahead == Ahead::never || !TokenLoop::takes(model_)) return false;
+    return options_.ahead == Ahead::always || model_.device().is_cuda();
+  }
+
+  void begin(std::optional<TokenLoop>& loop) {
+    TokenLoop::Begin begin{.tokens = {}, .lengths = {}, .draws = 1};
+    for (const auto& sequence : all_) {
+      begin.tokens.push_back(sequence.back());
+      begin.lengths.push_back(static_cast<std::int64_t>(sequence.size()));
+    }
+    loop.emplace(model_, chooser_, cache_, begin, /*records=*/model_.device().is_cuda());
+    loop->start();
+  }
+
+  /// The one after them is on its way before the host looks at these tokens; if they were the last, it is dropped.
+  std::vector<TokenId> next_tokens(TokenLoop& loop) {
+    loop.start();
+    return loop.take();
+  }
+
   std::int64_t most_tokens() const { return model_.config().max_position_embeddings; }
   bool any_going() const { return std::ranges::find(going_, true) != going_.end(); }
   std::int64_t batch() const { return static_cast<std::int64_t>(all_.size()); }
@@ -112,18 +136,9 @@ class Generation {
     Mesh& mesh = model_.mesh();
     at::Tensor tokens_b = at::empty({batch()}, at::TensorOptions(at::kLong).device(model_.device()));
     if (model_.is_last_stage()) {
-      const std::int64_t entries = model_.config().vocab_size;
-      Group& tp = mesh.group(Axis::tp);
-      at::Tensor logits_bv =
-          model_.decoder().sharded_logits_of_hidden(hidden_TD.index_select(0, forward.last_b)).to(at::kDouble);
-      const Range own = vocabulary_range(entries, tp);
-      if (options_.repetition_penalty != 1) penalize(logits_bv, all_, options_.repetition_penalty, own);
-      if (const std::int64_t known = options_.known_tokens; known > 0 && known < own.end) {
-        const std::int64_t first = std::max<std::int64_t>(0, known - own.begin);
-        logits_bv.narrow(1, first, own.size() - first).fill_(-std::numeric_limits<double>::infinity());
-      }
-      tokens_b = sample(logits_bv, entries, tp, options_.sampling,
-                        at::arange(options_.first_sequence, options_.first_sequence + batch(), at::kLong), draw);
+      at::Tensor noise_bv = chooser_.noise(draw);
+      if (noise_bv.defined()) noise_bv = noise_bv.to(model_.device());
+      tokens_b = chooser_.choose(hidden_TD.index_select(0, forward.last_b), noise_bv);
     }
     Group& pp = mesh.group(Axis::pp);
     if (pp.size() > 1) tokens_b = pp.broadcast_(tokens_b.contiguous(), pp.size() - 1).wait();
@@ -158,6 +173,7 @@ class Generation {
 
   InferenceModel& model_;
   const GeneratorOptions& options_;
+  TokenChooser chooser_;
   std::vector<std::vector<TokenId>> all_;  // prompts and what followed
   std::vector<GeneratedSequence> results_;
   std::vector<bool> going_;

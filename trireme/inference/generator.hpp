@@ -20,6 +20,8 @@ struct GeneratorOptions {
   std::vector<data::TokenId> end_tokens = {};  // that end a sequence, and are not part of it
   std::int64_t known_tokens = 0;  // tokens from this number on are never chosen: the tokenizer has none; 0: all may be
   bool cached = true;             // false: every step runs the whole sequences again
+  /// Tokens are enqueued ahead of the host: on GPUs, where the model allows it (TokenLoop); always, for tests; never.
+  enum class Ahead { on_gpus, always, never } ahead = Ahead::on_gpus;
 };
 
 enum class Finish { end_token, stopped, max_tokens, max_length };

@@ -27,6 +27,7 @@ class InferenceModel {
   const ModelConfig& config() const { return model_; }
   Mesh& mesh() { return mesh_; }
   at::Device device() const { return device_; }
+  at::ScalarType dtype() const { return dtype_; }
 
  private:
   const ModelConfig model_;

@@ -79,6 +79,7 @@ void CudaGraph::release() {
 }
 
 void use_own_stream(at::Device device) {
+  if (c10::cuda::getCurrentCUDAStream(device.index()) != c10::cuda::getDefaultCUDAStream(device.index())) return;
   c10::cuda::device_synchronize();
   // The streams of saves and of communication are of the other pool: none of them is this one.
   c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device.index()));

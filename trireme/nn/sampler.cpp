@@ -63,22 +63,6 @@ at::Tensor nucleus_floor(const at::Tensor& scores_bv, std::int64_t entries, doub
   return sorted_bV.masked_fill(before_bV.ge(p), std::numeric_limits<double>::infinity()).amin(1, /*keepdim=*/true);
 }
 
-at::Tensor gumbel(const at::Tensor& like_bv, std::int64_t first_entry, std::int64_t entries,
-                  const SamplerOptions& options, const at::Tensor& sequences_b, std::int64_t draw) {
-  const at::Tensor sequences = sequences_b.cpu();
-  at::Tensor noise = at::empty(like_bv.sizes(), at::kDouble);
-  auto out = noise.accessor<double, 2>();
-  for (std::int64_t b = 0; b < noise.size(0); ++b) {
-    const RandomStream stream(options.seed, text("sample sequence ", sequences[b].item<std::int64_t>()));
-    for (std::int64_t v = 0; v < noise.size(1); ++v) {
-      // 1 - u is in (0, 1]. For u = 0 the noise is infinite, and that entry wins.
-      const double u = stream.uniform(static_cast<std::uint64_t>(draw * entries + first_entry + v));
-      out[b][v] = -std::log(-std::log1p(-u));
-    }
-  }
-  return noise.to(like_bv.device());
-}
-
 }  // namespace
 
 void check(const SamplerOptions& options) {
@@ -88,8 +72,32 @@ void check(const SamplerOptions& options) {
                        ": must be above 0 and at most 1");
 }
 
+at::Tensor gumbel_noise(const at::Tensor& sequences_b, std::int64_t entries, Group& tp, const SamplerOptions& options,
+                        std::int64_t draw) {
+  const Range own = vocabulary_range(entries, tp);
+  const at::Tensor sequences = sequences_b.cpu();
+  at::Tensor noise = at::empty({sequences.size(0), own.size()}, at::kDouble);
+  auto out = noise.accessor<double, 2>();
+  for (std::int64_t b = 0; b < noise.size(0); ++b) {
+    const RandomStream stream(options.seed, text("sample sequence ", sequences[b].item<std::int64_t>()));
+    for (std::int64_t v = 0; v < noise.size(1); ++v) {
+      // 1 - u is in (0, 1]. For u = 0 the noise is infinite, and that entry wins.
+      const double u = stream.uniform(static_cast<std::uint64_t>(draw * entries + own.begin + v));
+      out[b][v] = -std::log(-std::log1p(-u));
+    }
+  }
+  return noise;
+}
+
 at::Tensor sample(const at::Tensor& logits_bv, std::int64_t entries, Group& tp, const SamplerOptions& options,
                   const at::Tensor& sequences_b, std::int64_t draw) {
+  at::Tensor noise;
+  if (options.temperature != 0) noise = gumbel_noise(sequences_b, entries, tp, options, draw).to(logits_bv.device());
+  return sample(logits_bv, entries, tp, options, noise);
+}
+
+at::Tensor sample(const at::Tensor& logits_bv, std::int64_t entries, Group& tp, const SamplerOptions& options,
+                  const at::Tensor& noise_bv) {
   const Range own = vocabulary_range(entries, tp);
   require(logits_bv.dim() == 2 && logits_bv.size(1) == own.size(), "sample on group ", tp.str(), ": logits of sizes ",
           logits_bv.sizes(), ": must be [sequences, ", own.size(), "], this rank's entries");
@@ -101,7 +109,7 @@ at::Tensor sample(const at::Tensor& logits_bv, std::int64_t entries, Group& tp, 
     scores_bv = scores_bv.masked_fill(scores_bv.lt(kth_largest(scores_bv, options.top_k, tp)), kNever);
   if (options.top_p < 1)
     scores_bv = scores_bv.masked_fill(scores_bv.lt(nucleus_floor(scores_bv, entries, options.top_p, tp)), kNever);
-  return argmax_over(scores_bv + gumbel(scores_bv, own.begin, entries, options, sequences_b, draw), own.begin, tp);
+  return argmax_over(scores_bv + noise_bv, own.begin, tp);
 }
 
 }  // namespace trireme
