@@ -2,6 +2,7 @@
 """`trireme train` stopped, killed, and started again: the same bits on the same layout, the same losses on any other.
 
 usage: resume_test.py TRIREME [CLASS[.test]...]      TRIREME_KILLS: how often Killed kills its run, 6 if it is not set"""
+import collections
 import json
 import os
 import pathlib
@@ -142,6 +143,33 @@ class Killed(ResumeTest):
         else:
             time.sleep(rng.uniform(0, 1.5))
 
+    def test_in_the_middle_of_an_export(self):
+        """Rank 0 is writing the weights for transformers when a rank is killed: the checkpoint was complete before, and is what the next
+        start goes on from."""
+        for victim in (0, 1):
+            with self.subTest(victim=victim):
+                folder = fresh_folder()
+                with train_test.variables(LD_PRELOAD=str(train_test.faulty_storage()), FAULTY_PATH="model.safetensors", FAULTY_RANK="0", FAULTY_WRITES="1",
+                                          FAULTY_HOW="hang"):
+                    process = self.start(folder, "--run.name", "r", "--training.steps", "4")
+                end = time.monotonic() + 60
+                saved = folder / "runs/r/checkpoints"
+                while process.poll() is None and time.monotonic() < end and not list(saved.glob("step-4.tmp-*/**/*model.safetensors*")):
+                    time.sleep(0.005)
+                [pid] = [pid for pid in ranks_of(process) if f"\0RANK={victim}\0" in pathlib.Path(f"/proc/{pid}/environ").read_text()]
+                os.kill(pid, signal.SIGKILL)
+                run = finish(process, folder)
+                self.assertEqual(run.code, train_test.PEER_LOST, run)
+                self.assertIn(f"rank {victim} (pid {pid}) was killed by signal 9", run.stderr)
+                self.assertFalse((saved / "step-4/exported_files.json").exists(), "it was not in the middle")
+                self.assertEqual([p.name for p in checkpoints(folder / "runs/r")], ["step-2", "step-4"])
+                state = state_of(saved / "step-4")
+                run = self.ok(finish(self.start(folder, "--run.name", "r", "--training.steps", "6"), folder))
+                self.assertRegex(run.stdout, r"(?m)^resume +\S+/step-4, after step 4")
+                self.assertEqual(sorted(p.name for p in saved.iterdir()), ["latest", "step-4", "step-6"], "nothing unfinished is left")
+                self.assertEqual(state_of(saved / "step-4"), state)
+                self.assertTrue((saved / "step-6/exported_files.json").exists())
+
     def test_restarts_by_itself(self):
         reference = self.ok(shared(*self.words, "--training.steps", "40", n=2)).path()
         folder = fresh_folder()
@@ -154,6 +182,51 @@ class Killed(ResumeTest):
         self.assertIn("resume", run.stdout)
         self.assertRegex(run.stderr, "restart")
         self.same(folder / "runs/t-dp2", reference)
+
+
+class Saves(ResumeTest):
+    def test_memory_that_is_too_small_and_steps_that_are_kept(self):
+        """Shared runs have checkpoint.buffer_mb = 0: what the state needs."""
+        words = (*EVERY_2, "--training.steps", "10", "--checkpoint.keep", "2", "--checkpoint.keep_every", "4")
+        run = self.ok(train(*words, "--checkpoint.buffer_mb", "0.1", folder=fresh_folder()))
+        self.assertIn("warning: saves in the background have 97.7 KiB of memory per rank (checkpoint.buffer_mb), and the state of rank 0 has 411 KiB: "
+                      "after each save the next update waits for the disk", run.stdout)
+        self.assertEqual([p.name for p in checkpoints(run.path())], ["step-4", "step-8", "step-10"])
+        self.assertNotIn("saves in the background", self.ok(train_test.two_ranks()).stdout)
+
+    def test_the_last_one_is_tried_after_too_many_failures(self):
+        """The save of step 3 fails when all steps are done: the run may still succeed, by its last save."""
+        folder = fresh_folder()
+        with train_test.variables(LD_PRELOAD=str(train_test.faulty_storage()), FAULTY_PATH="checkpoints/step-3.tmp", FAULTY_WRITES="1",
+                                  FAULTY_HOW="late", FAULTY_RANK=""):
+            run = self.ok(train("--run.name", "r", "--checkpoint.interval", "3", "--checkpoint.max_failures", "1", folder=folder))
+        self.assertRegex(run.stdout, r"warning: checkpoint 3 was not saved, training continues: [\s\S]*Input/output error")
+        self.assertEqual([p.name for p in checkpoints(run.path())], ["step-4"])
+        with train_test.variables(LD_PRELOAD=str(train_test.faulty_storage()), FAULTY_PATH="checkpoints/step-3.tmp", FAULTY_WRITES="1",
+                                  FAULTY_RANK=""):
+            run = train("--run.name", "r2", "--checkpoint.interval", "3", "--checkpoint.max_failures", "1", "--checkpoint.async", "false",
+                        folder=folder)
+        self.one_error(run, STORAGE, "the last 1 checkpoints were not saved, from step 3 on", "checkpoint.max_failures = 1")
+
+    def test_one_of_the_replicas_reads(self):
+        """Four ranks with the same weights: each byte of the checkpoint is read once, and by few of them."""
+        folder = fresh_folder()
+        words = ("--run.name", "r", "--parallelism.zero", "0", *F64, *QUIET)
+        self.ok(train(*words, n=4, folder=folder))
+        saved = folder / "runs/r/checkpoints/step-4"
+        sizes = {path.name: path.stat().st_size for path in saved.glob("rank-*.safetensors")}
+        with train_test.variables(LD_PRELOAD=str(train_test.faulty_storage()), FAULTY_PATH="step-4/rank-", FAULTY_LOG=str(folder / "reads")):
+            run = self.ok(train(*words, "--training.steps", "5", n=4, folder=folder))
+        self.assertEqual(len(run.metrics()), 5)
+        read = collections.Counter()
+        for line in (folder / "reads").read_text().splitlines():
+            *_, path, size = line.split()
+            if path.endswith(".safetensors"):
+                read[pathlib.Path(path).name] += int(size)
+        self.assertEqual(set(read), set(sizes))
+        slack = 32 << 10  # headers, and random states of each rank
+        for name, size in sizes.items():
+            self.assertTrue(size - slack <= read[name] <= size + slack, f"{name}: {read[name]} bytes read, of {size}")
 
 
 class Stopped(ResumeTest):
@@ -521,15 +594,12 @@ class Refused(ResumeTest):
     def test_storage_that_cannot_be_read(self):
         """One rank has read errors for a while: it tries again. They stay: the start ends, and the checkpoint is as good as before."""
         folder = self.stopped()
-        faulty = folder / "faulty_reads.so"
-        subprocess.run(["g++", "-std=c++20", "-shared", "-fPIC", "-o", faulty, pathlib.Path(__file__).with_name("faulty_reads.cpp"), "-ldl"],
-                       check=True, timeout=60)
-        with_faults = lambda reads: {"LD_PRELOAD": str(faulty), "FAULTY_PATH": "checkpoints/step-4/", "FAULTY_RANK": "1", "FAULTY_READS": reads}
+        with_faults = lambda reads: {"LD_PRELOAD": str(train_test.faulty_storage()), "FAULTY_PATH": "checkpoints/step-4/", "FAULTY_RANK": "1", "FAULTY_READS": reads}
         with train_test.variables(**with_faults("1000000")):
             run = self.again(folder, n=2)
         self.one_error(run, STORAGE, "rank 1: ", "runs/r/checkpoints/step-4", "Input/output error", "fix: check the disk")
         self.assertEqual([p.name for p in checkpoints(folder / "runs/r")], ["step-2", "step-4"], "nothing was renamed")
-        with train_test.variables(FAULTY_HANG="1", **with_faults("1000000")):
+        with train_test.variables(FAULTY_HOW="hang", **with_faults("1000000")):
             run = self.again(folder, "--checkpoint.stall_warning_s", "1", "--checkpoint.stall_timeout_s", "3", n=2)
         self.assertEqual(run.code, STORAGE, run)
         self.assertRegex(run.stderr, r"warning: rank 1: \S+step-4: the storage does not respond: nothing was read for ")

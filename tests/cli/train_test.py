@@ -210,6 +210,15 @@ def four_ranks(zero):
     return shared(*F64, *QUIET, *DP2_TP2, "--parallelism.zero", str(zero), n=4)
 
 
+@functools.cache
+def faulty_storage():
+    """A library to preload, which faulty_storage.cpp describes."""
+    library = scratch / "faulty_storage.so"
+    subprocess.run(["g++", "-std=c++20", "-shared", "-fPIC", "-o", library, pathlib.Path(__file__).with_name("faulty_storage.cpp"), "-ldl"],
+                   check=True, timeout=60)
+    return library
+
+
 class TrainTest(unittest.TestCase):
     maxDiff = None
 
@@ -514,6 +523,26 @@ class Numbers(TrainTest):
                          [(row["step"], row["loss_hex"], row["skipped"]) for row in rows[-12:]])
 
 
+    def test_a_step_without_a_label_has_no_loss(self):
+        """Only the answers of a conversation are learned, and some batches hold none of one."""
+        folder = fresh_folder()
+        (folder / "talks.jsonl").write_text("".join(json.dumps({"prompt": "q" * 100 + str(i), "completion": "a" * 100}) + "\n" for i in range(40)))
+        subprocess.run([options.trireme, "data", "prepare", "talks.jsonl", "--chat", "--template", "plain", "-t", "bytes", "-o", "talks"], cwd=folder,
+                       check=True, stdout=subprocess.DEVNULL)
+        text = (folder / "t.toml").read_text().replace("book.ds", "talks.ds").replace("global_batch_size = 8", "global_batch_size = 1")
+        (folder / "t.toml").write_text(text.replace("micro_batch_size = 2", "micro_batch_size = 1"))
+        run = self.ok(train("--training.steps", "12", "--data.0.packing", "cut", "--run.seed", "3", folder=folder))
+        rows = run.metrics()
+        without = [row["step"] for row in rows if row["loss"] is None]
+        self.assertTrue(0 < len(without) < 12 and without[0] > 1, f"the seed shows nothing: {without}")
+        for row in rows:
+            self.assertEqual((row["loss_hex"] == "nan", row["grad_norm"] == 0), (row["step"] in without,) * 2, row)
+        self.assertIn(f"warning: step {without[0]}: no token of the batch has a label: nothing is learned in such a step, and its loss is null",
+                      run.stdout)
+        self.assertEqual(run.stdout.count("no token of the batch"), 1, "once")
+        self.assertIn(f"warning: {len(without)} steps had no token with a label, and no loss", run.stdout)
+
+
 class SmallDisk(TrainTest):
     def with_disk(self, size, script):
         folder = fresh_folder()
@@ -641,6 +670,26 @@ class Launchers(TrainTest):
     def test_mpirun(self):
         ranks.need_mpirun(self)
         self.same(self.mpirun())
+
+    def test_a_named_interface_comes_before_the_own_address(self):
+        """Two nodes on one host, whose name it resolves to 127.0.1.1, and which has no other interface."""
+        rank = f"""RANK=$r WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=node-a MASTER_PORT=29500 \\
+            {options.trireme} train t.toml --training.steps 2"""
+        script = f"""
+            ip link set lo up && echo 127.0.1.1 node-a > hosts && mount --bind hosts /etc/hosts || exit 99
+            for r in 0 1; do {rank} & pids="$pids $!"; done
+            code=0; for pid in $pids; do wait $pid || code=$?; done; exit $code"""
+        said = {}
+        for interface in ("", "lo"):
+            folder = fresh_folder()
+            with variables(GLOO_SOCKET_IFNAME=interface):
+                said[interface] = finish(start(folder, ["unshare", "-n", "-m", "sh", "-c", script]), folder)
+            if said[interface].code == 99 or re.search("^unshare:", said[interface].stderr, re.M):
+                self.skipTest("no namespaces here: " + said[interface].stderr.strip()[:100])
+        self.assertEqual(said[""].code, CONFIG, said[""])
+        self.assertIn("this host has no address that the ranks of other hosts could reach", said[""].stderr)
+        self.assertIn("fix: GLOO_SOCKET_IFNAME", said[""].stderr)
+        self.assertEqual(len(self.ok(said["lo"]).metrics()), 2)
 
     def test_no_escapes_in_a_file_under_mpirun(self):
         ranks.need_mpirun(self)
