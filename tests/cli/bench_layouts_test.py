@@ -19,8 +19,8 @@ SMALL = ("--model.hidden_size", "32", "--model.intermediate_size", "48", "--mode
          "--tokenizer.path", "", "--model.dtype", "float64")
 
 
-def trireme(*words, folder=None):
-    return subprocess.run([TRIREME, *words], capture_output=True, text=True, timeout=300, cwd=folder)
+def trireme(*words, folder=None, **variables):
+    return subprocess.run([TRIREME, *words], capture_output=True, text=True, timeout=300, cwd=folder, env={**os.environ, **variables})
 
 
 def table(path):
@@ -28,9 +28,9 @@ def table(path):
 
 
 class Layouts(unittest.TestCase):
-    def bench(self, folder, *words):
-        return trireme("bench", str(ROOT / "examples/tiny.toml"), *words, *SMALL, "--steps", "3", "--warm-up", "1", "-o", "out",
-                       folder=folder)
+    def bench(self, folder, *words, **variables):
+        return trireme("bench", str(ROOT / "examples/tiny.toml"), *SMALL, *words, "--steps", "3", "--warm-up", "1", "-o", "out",
+                       folder=folder, **variables)
 
     def test_speed_and_parity(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -49,6 +49,19 @@ class Layouts(unittest.TestCase):
             self.assertEqual(done.stdout.count("✓"), 3)
             self.assertGreater(float(rows[3]["bubble_frac"]), 0)
             xml.etree.ElementTree.parse(pathlib.Path(folder) / "out/layouts.svg")
+
+    def test_a_slow_run_with_one_rank_is_no_speed_up(self):
+        """An efficiency of several hundred percent is explained. Only the process without a RANK waits for its data."""
+        with tempfile.TemporaryDirectory() as folder:
+            library = pathlib.Path(folder) / "faulty_storage.so"
+            subprocess.run(["g++", "-std=c++20", "-shared", "-fPIC", "-o", library, ROOT / "tests/cli/faulty_storage.cpp", "-ldl"], check=True, timeout=60)
+            (pathlib.Path(folder) / "book.txt").write_text("a sentence of the book. " * 500)
+            self.assertEqual(trireme("data", "prepare", "book.txt", "-t", "bytes", "-o", "book", folder=folder).returncode, 0)
+            done = self.bench(folder, "-n", "2", "--layouts", "dp2", "--data.0.sources.0.path", "book.ds", "--tokenizer.path", "bytes", "--model.vocab_size", "257",
+                              LD_PRELOAD=str(library), FAULTY_PATH="book.ds", FAULTY_READS="1000000", FAULTY_HOW="slow", FAULTY_RANK="")
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertRegex(done.stdout, r"dp2 .* [1-9]\d{2,}[.\d]* ?%")
+            self.assertIn("note: an efficiency above 100 % is not a speed-up by more ranks", done.stdout)
 
     def test_several_tasks_of_a_launcher_are_refused(self):
         done = subprocess.run([TRIREME, "bench", str(ROOT / "examples/tiny.toml"), "-n", "2", "--layouts", "dp2"], capture_output=True, text=True,

@@ -3,7 +3,7 @@
 //   error (default)  EIO
 //   late             EIO after a second
 //   hang             no answer before a signal, then EIO
-//   slow             right, after 0.2 s
+//   slow             right, after 20 ms
 // FAULTY_LOG: a file that gets a line per read of such a file, "RANK PATH BYTES", of all processes.
 #include <atomic>
 #include <cerrno>
@@ -49,7 +49,7 @@ bool fails(std::atomic<int>& left) {
   if (!is_rank || left-- <= 0) return false;
   if (how == "hang") ::pause();
   if (how == "late") std::this_thread::sleep_for(std::chrono::seconds(1));
-  if (how == "slow") std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  if (how == "slow") std::this_thread::sleep_for(std::chrono::milliseconds(20));
   errno = EIO;
   return how != "slow";
 }
