@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -290,6 +291,32 @@ class Numbers(TrainTest):
                 self.assertRegex(found["tip"], r"^step \dloss \d")
                 self.assertEqual((found["before"], found["after"]), ("inline", "none"))
                 self.assertGreater(picture.stat().st_size, 50_000)
+
+
+class Continued(TrainTest):
+    def test_on_another_layout(self):
+        """Four ranks trace steps 2 and 6; two ranks of a pipeline go on after step 3, and trace step 6 again."""
+        folder = fresh_folder()
+        words = ("--run.name", "r", "--checkpoint.interval", "3", "--profiler.steps", "[2, 6]", *QUIET)
+        run = train(*words, "--training.steps", "6", n=4, folder=folder)
+        self.assertEqual(run.code, 0, run)
+        shutil.rmtree(folder / "runs/r/checkpoints/step-6")
+        run = train(*words, "--training.steps", "8", "--parallelism.pp", "2", n=2, folder=folder)
+        self.assertEqual(run.code, 0, run)
+        path = folder / "runs/r"
+        self.assertEqual(len(list((path / "trace/step6").iterdir())), 4, "files of ranks 2 and 3 are there still")
+        made = report(path, cwd=folder)
+        self.assertEqual((made.returncode, made.stderr), (0, ""), made)
+        page = report_page.Page((path / "report.html").read_text())
+        self.assertIn("steps 1–3: dp 4; steps 4–8: pp 2", page.text["top"])
+        rows = [row for row in lines_of(path / "metrics.jsonl") if row["step"] > 4]
+        self.assertEqual(len(rows), 4)
+        self.assertAlmostEqual(page.figures["0:tokens_per_sec.median"], upper_median([row["tokens_per_sec"] for row in rows]))
+        self.assertAlmostEqual(page.figures["0:bubble.median"], upper_median([row["bubble_frac"] for row in rows]))
+        for name, value in Traces(path / "trace/step6", 2).figures().items():
+            self.assertAlmostEqual(page.figures[f"0:{name}"], value, delta=1e-6 * abs(value) + 1e-9, msg=name)
+        self.assertEqual([name for name in page.figures if re.search(r"rank[23]|bytes\.[23]", name)], [], "the last layout has two ranks")
+        self.assertEqual(page.source.count('class="layout '), 3, "where it was continued, in three plots")
 
 
 class Watch(TrainTest):

@@ -98,6 +98,9 @@ void TrainingReport::note_start(const TrainIo& io, const std::string& backend) c
                      {"peak_tflops", peak_tflops_},
                      {"compute_dtype", config_.precision.param},
                      {"layout", context_.mesh().grid().str()},
+                     {"zero", config_.parallelism.zero},
+                     {"ep", config_.parallelism.ep},
+                     {"expert_tp", config_.parallelism.expert_tp},
                      {"step", first_step_},
                      {"steps", config_.training.steps},
                      {"predicted_bytes", predicted_bytes_}});
