@@ -52,6 +52,19 @@ class Kill(DeathTest):
             with self.subTest(signal=number):
                 self.kill_one(2, rank, number)
 
+    def test_what_the_peer_of_a_dead_rank_says(self):
+        """Without a launcher, which knows more: what happened, in our words and not in those of Gloo's source files."""
+        port = ranks.free_port()
+        jobs = [self.rank("--timeout", 20, "steps", 60, RANK=r, WORLD_SIZE=2, LOCAL_RANK=r, LOCAL_WORLD_SIZE=2, MASTER_ADDR="127.0.0.1",
+                          MASTER_PORT=port) for r in range(2)]
+        for job in jobs:
+            job.ready(1)
+        self.harm(jobs[1].pid, signal.SIGKILL)
+        jobs[1].wait(5)
+        told = self.ends(jobs[0], ranks.PEER_LOST, 10)
+        self.assertRegex(told, r"its connection (was closed|was reset|broke)")
+        self.assertNotRegex(told, r"(?i)gloo/|\.cc:\d|\[/", "of another program's source files")
+
     def test_at_any_moment(self):
         """While ranks start, meet, connect or work."""
         for trial in range(ranks.options.trials or 1):

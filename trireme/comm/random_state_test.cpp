@@ -43,6 +43,33 @@ TEST(HostStream, IsThePhiloxStreamReadInOrder) {
   EXPECT_NE(source.random.bits(), source.numpy.bits());
 }
 
+/// CPU generators stand for those of GPUs: the number of them is what differs between processes.
+TEST(RandomState, OfOtherDevicesIsFitted) {
+  const auto generator = [](std::uint64_t seed) { return at::make_generator<at::CPUGeneratorImpl>(seed); };
+  RandomSource saved_by(2), source(1);
+  saved_by.torch_cuda = {generator(7), generator(8), generator(9)};
+  source.torch_cuda = {generator(1)};
+  const RandomState saved = get_current_random_state(saved_by);
+  EXPECT_ANY_THROW(set_random_state(source, saved)) << "three devices are not one";
+  for (const auto& [device, expected] : {std::pair<std::size_t, std::size_t>{0, 0}, {1, 1}, {5, 2}}) {
+    const RandomState fitted = fitted_to(source, saved, device);
+    ASSERT_EQ(fitted.torch_cuda.size(), 1u);
+    EXPECT_TRUE(at::equal(fitted.torch_cuda[0], saved.torch_cuda[expected])) << device;
+    set_random_state(source, fitted);
+    EXPECT_EQ(draw_of_all(source), draw_of_all(saved_by));
+    set_random_state(saved_by, saved);
+  }
+  // Saved without a GPU: the generator stays as it is, the others are restored.
+  RandomState of_cpus = saved;
+  of_cpus.torch_cuda.clear();
+  const RandomState before = get_current_random_state(source), fitted = fitted_to(source, of_cpus, 0);
+  EXPECT_TRUE(at::equal(fitted.torch_cuda.at(0), before.torch_cuda[0]));
+  EXPECT_TRUE(at::equal(fitted.torch, saved.torch));
+  // Saved with GPUs, gone on without.
+  source.torch_cuda.clear();
+  EXPECT_TRUE(fitted_to(source, saved, 0).torch_cuda.empty());
+}
+
 TEST(RandomState, IsWhatComesNext) {
   RandomSource source(1);
   draw_of_all(source);

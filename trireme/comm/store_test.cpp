@@ -169,6 +169,21 @@ TEST(Store, IdleConnectionsAreBoundedBeforeAndAfterTheMeeting) {
   EXPECT_FALSE(idle.back()->is_closed_within(milliseconds(0)));
 }
 
+/// All ranks of a large job connect within moments, and none has greeted yet.
+TEST(Store, AsManyAsAreExpectedMayComeAtOnce) {
+  constexpr std::size_t kExpected = 100, kMost = 2 * kExpected;
+  static_assert(kMost > kStoreStrangers);
+  const StoreServer server{{.expected_clients = kExpected, .greeting_s = 60}};
+  std::vector<std::unique_ptr<RawClient>> idle;
+  for (std::size_t i = 0; i < kMost; ++i) idle.push_back(std::make_unique<RawClient>(server.port()));
+  {
+    const auto met = client_of(server.port());  // it was accepted after the others, and is one too many for a moment
+    EXPECT_EQ(met->add("n", 1), 1);
+  }
+  EXPECT_TRUE(idle[0]->is_closed_within(std::chrono::seconds(20)));
+  for (std::size_t i = 1; i < kMost; ++i) EXPECT_FALSE(idle[i]->is_closed_within(milliseconds(0))) << i;
+}
+
 TEST(Store, ClosesWhoDoesNotGreetInTime) {
   const StoreServer server{{.greeting_s = 0.1}};
   const auto met = client_of(server.port());

@@ -2,16 +2,21 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
+#include <future>
 #include <mutex>
 #include <set>
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <unistd.h>
 
+#include "trireme/base/owned_fd.hpp"
 #include "trireme/runtime/rank/own_address.hpp"
 #include "trireme/runtime/rank/port_owner.hpp"
 #include "trireme/runtime/rank/rendezvous.hpp"
@@ -292,6 +297,51 @@ TEST(Rendezvous, AStoreThatIsNotThereNamesItsAddress) {
   options.init_timeout_s = 0.5;
   EXPECT_THAT(message_of<CommError>([&] { join_store(env, options); }),
               AllOf(HasSubstr("rank 1 of 2 cannot reach the store at tcp://127.0.0.1:1"), HasSubstr("fix:")));
+}
+
+/// A store that is overrun closes connections before it has greeted them: who was closed comes again.
+TEST(Rendezvous, AConnectionThatIsClosedIsMadeAgain) {
+  OwnedFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof at;
+  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&at), size), 0);
+  ASSERT_EQ(::listen(listener.get(), 8), 0);
+  ASSERT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&at), &size), 0);
+  const int port = ntohs(at.sin_port);
+  std::atomic<int> closed = 0;
+  HostedStore hosted;
+  std::jthread store([&] {
+    for (; closed < 2; ++closed) OwnedFd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    listener = OwnedFd();
+    hosted = host_store({.host = "127.0.0.1", .port = port});
+  });
+  CommOptions options;
+  options.init_timeout_s = 30;
+  join_store(environment_of_rank(1, 2, port), options)->set("x", "1");
+  EXPECT_EQ(closed, 2);
+}
+
+/// As the store of the whole job the file would grow with every request.
+TEST(Rendezvous, AStoreFileOnlyTellsTheAddress) {
+  const TempFolder folder;
+  const std::filesystem::path file = folder / "store";
+  const auto join = [&](int rank) {
+    Environment env = environment_of_rank(rank, 2, 0);
+    env.master_addr.clear();
+    env.store_is_hosted = false;
+    env.store_file = file.string();
+    env.secret = "mine";
+    return join_store(env, {});
+  };
+  auto other = std::async(std::launch::async, join, 1);
+  const StorePtr store = join(0), theirs = other.get();
+  const auto bytes = std::filesystem::file_size(file);
+  for (int i = 0; i < 200; ++i) store->set(text("key ", i), "value");
+  EXPECT_EQ(theirs->get_to_str("key 199"), "value");
+  EXPECT_EQ(std::filesystem::file_size(file), bytes);
+  EXPECT_LT(bytes, 1000u);
 }
 
 TEST(Fingerprint, SurvivesTheStore) {
