@@ -1,4 +1,5 @@
-// Large Gloo groups: connections between the pairs that talk, and sums in rounds (Note [Connections] in gloo_group.cpp).
+// Large Gloo groups: connections between the pairs that talk, and sums in rounds (Note [Connections] in
+// gloo_group.cpp).
 #include <algorithm>
 #include <array>
 #include <atomic>

@@ -174,12 +174,13 @@ void GlooGroup::set_time_limit(double seconds) {
   C10dGroup::set_time_limit(seconds);
 }
 
-// Note [Connections]. Gloo connects every pair of ranks of a group when the group is made: each rank reads the addresses
-// of all others from the store and holds a connection to each, so the group of all ranks of a job (in GPU jobs, that of
-// the step check) costs the store N^2 reads and each rank N connections. Groups of more than full_mesh_ranks use a lazy
-// device instead: a pair connects when it first talks, which a barrier and a sum in rounds need log2(N) of. Such a
-// device ends with its group and numbers its connections by rank, so it serves one group. Smaller groups connect at
-// once: then an address that a firewall blocks is found at the start, not in the middle of a step.
+// Note [Connections]. Gloo connects every pair of ranks of a group when the group is made: each rank reads the
+// addresses of all others from the store and holds a connection to each, so the group of all ranks of a job (in GPU
+// jobs, that of the step check) costs the store N^2 reads and each rank N connections. Groups of more than
+// full_mesh_ranks use a lazy device instead: a pair connects when it first talks, which a barrier and a sum in rounds
+// need log2(N) of. Such a device ends with its group and numbers its connections by rank, so it serves one group.
+// Smaller groups connect at once: then an address that a firewall blocks is found at the start, not in the middle of a
+// step.
 std::shared_ptr<gloo::transport::Device> gloo_device(const std::string& address, const std::string& interface,
                                                      bool lazy) {
   ignore_broken_pipes();  // Gloo writes without MSG_NOSIGNAL, in its own thread and in that of the caller

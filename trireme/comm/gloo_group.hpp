@@ -15,8 +15,8 @@ class GlooGroup final : public C10dGroup {
  public:
   using C10dGroup::C10dGroup;
 
-  /// From now on sums of a few integers take 2 + log2(ranks) rounds of messages, in wait(), instead of the 2 (ranks - 1)
-  /// of Gloo's ring. For groups whose calls all ranks wait for in one order.
+  /// From now on sums of a few integers take 2 + log2(ranks) rounds of messages, in wait(), instead of the 2 (ranks -
+  /// 1) of Gloo's ring. For groups whose calls all ranks wait for in one order.
   void sum_counters_in_rounds() { counters_in_rounds_ = true; }
 
  protected:

@@ -26,8 +26,8 @@ class TokenChooser {
   /// Host memory, f64 [b, v] of this rank's entries: the noise that makes draw number `draw` a sample. Undefined for
   /// greedy choices.
   at::Tensor noise(std::int64_t draw) const;
-  /// i64 [b], the same on all ranks of tp. `noise_bv`: noise(), on the device. Enqueues kernels only: it may be recorded
-  /// in a CUDA graph if tp = 1.
+  /// i64 [b], the same on all ranks of tp. `noise_bv`: noise(), on the device. Enqueues kernels only: it may be
+  /// recorded in a CUDA graph if tp = 1.
   at::Tensor choose(const at::Tensor& hidden_bD, const at::Tensor& noise_bv);
 
  private:

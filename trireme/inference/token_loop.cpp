@@ -17,8 +17,8 @@
 namespace trireme {
 namespace {
 
-/// Tokens of the cache that every query is compared with, most of them masked: the work of a token is the same until the
-/// sequences have grown by so many.
+/// Tokens of the cache that every query is compared with, most of them masked: the work of a token is the same until
+/// the sequences have grown by so many.
 constexpr std::int64_t kCapacityStep = 256;
 
 at::Tensor in_pinned_memory(const at::Tensor& x) {

@@ -91,12 +91,12 @@ void expect_pieces(const PiecesInputs& in, at::Device device, at::ScalarType dty
   EXPECT_LT(error(grads.dv, wanted.dv), bound);
 }
 
-const std::vector<std::vector<std::pair<int, int>>> kSizes{
+const std::vector<std::vector<std::pair<int, int>>> kPieceSizes{
     {{5, 5}}, {{1, 1}, {7, 7}, {3, 3}}, {{64, 64}, {130, 130}, {1, 1}, {17, 17}}};
 const std::vector<std::vector<std::pair<int, int>>> kCrossing{{{5, 9}}, {{1, 7}, {7, 1}}, {{40, 200}, {130, 3}}};
 
 TEST(AttentionPieces, AreThoseOfAMask) {
-  for (const auto& sizes : kSizes)
+  for (const auto& sizes : kPieceSizes)
     for (const std::int64_t left : {-1, 0, 4})
       expect_pieces(inputs_of(sizes, true, left), at::kCPU, at::kDouble, 1e-12);
   for (const auto& sizes : kCrossing) expect_pieces(inputs_of(sizes, false, -1), at::kCPU, at::kDouble, 1e-12);
@@ -108,7 +108,7 @@ TEST(AttentionPieces, AreThoseOfAMaskOnAGpu) {
   if (!at::hasCUDA()) GTEST_SKIP() << "no GPU";
   for (const std::int64_t d : {64, 128}) {
     if (!has_flash_attention(at::Device(at::kCUDA, 0), at::kBFloat16, d)) GTEST_SKIP() << "no flash attention";
-    for (const auto& sizes : kSizes)
+    for (const auto& sizes : kPieceSizes)
       for (const std::int64_t left : {-1, 0, 4})
         expect_pieces(inputs_of(sizes, true, left, d), at::Device(at::kCUDA, 0), at::kBFloat16, 1e-2);
     for (const auto& sizes : kCrossing)

@@ -2,7 +2,7 @@
 
 #include <ATen/ops/scalar_tensor.h>
 
-#include "trireme/kernels/on_cuda.hpp"
+#include "trireme/kernels/block_squares_cuda.hpp"
 #include "trireme/kernels/rows.hpp"
 
 namespace trireme::kernels {

@@ -1,6 +1,7 @@
 // block_squares.cpp as a CUDA kernel: a thread block per block of elements, many runs in one launch.
 #include <algorithm>
 
+#include "trireme/kernels/block_squares_cuda.hpp"
 #include "trireme/kernels/cuda_vectors.cuh"
 #include "trireme/kernels/on_cuda.hpp"
 

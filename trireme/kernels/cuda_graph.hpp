@@ -33,8 +33,8 @@ class CudaGraph {
   std::int64_t peak_bytes_ = 0;
 };
 
-/// Waits for the device, unless it has been called before; from then on this thread enqueues on a stream of its own on this GPU. Work on the default
-/// stream cannot be recorded.
+/// Waits for the device, unless it has been called before; from then on this thread enqueues on a stream of its own on
+/// this GPU. Work on the default stream cannot be recorded.
 void use_own_stream(at::Device device);
 
 }  // namespace trireme::kernels

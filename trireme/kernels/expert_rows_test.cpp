@@ -26,10 +26,10 @@ at::Tensor plain_gather(const test::Tensors& in) {
   return (of_tokens * in[2].unsqueeze(2)).sum(1);
 }
 
-constexpr std::int64_t kSizes[][3] = {{5, 2, 8}, {1, 1, 16}, {33, 4, 1024}, {7, 8, 264}, {3, 2, 5}, {0, 2, 8}};
+constexpr std::int64_t kRowSizes[][3] = {{5, 2, 8}, {1, 1, 16}, {33, 4, 1024}, {7, 8, 264}, {3, 2, 5}, {0, 2, 8}};
 
 TEST(ExpertRows, SpreadEqualsThePlainFormula) {
-  for (const auto& [T, k, D] : kSizes) test::expect_equals_plain(spread_subject(T, k, D));
+  for (const auto& [T, k, D] : kRowSizes) test::expect_equals_plain(spread_subject(T, k, D));
   test::expect_takes_any_gradient(spread_subject(33, 4, 64));
   test::expect_same_with_any_threads(spread_subject(33, 4, 64), test::WithThreads::same_bits);
 }
@@ -39,7 +39,7 @@ TEST(ExpertRows, GatherEqualsThePlainFormula) {
   for (const at::Device device : test::devices())
     for (const auto& [dtype, bound] : std::vector<std::pair<at::ScalarType, double>>{
              {at::kDouble, 1e-12}, {at::kFloat, 1e-5}, {at::kBFloat16, 0x1.1p-8}, {at::kHalf, 0x1.1p-11}})
-      for (const auto& [T, k, D] : kSizes) {
+      for (const auto& [T, k, D] : kRowSizes) {
         const std::string which = text(T, " x ", k, " x ", D, " in ", dtype, " on ", device);
         const at::Tensor rows = test::normal({T * k, D}, 1).to(device, dtype), place = places(T, k).to(device);
         const at::Tensor weights = test::normal({T, k}, 2).to(device, dtype == at::kDouble ? at::kDouble : at::kFloat);

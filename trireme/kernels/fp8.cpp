@@ -12,7 +12,7 @@
 #include <ATen/ops/where.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/kernels/on_cuda.hpp"
+#include "trireme/kernels/fp8_cuda.hpp"
 
 // m rows and n columns of a result, k inner dim
 namespace trireme::kernels {

@@ -3,6 +3,7 @@
 #include <cuda_fp8.h>
 
 #include "trireme/kernels/cuda_vectors.cuh"
+#include "trireme/kernels/fp8_cuda.hpp"
 #include "trireme/kernels/on_cuda.hpp"
 
 namespace trireme::kernels::detail {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "trireme/kernels/on_cuda.hpp"
+#include "trireme/kernels/fp8_cuda.hpp"
 #include "trireme/testing/kernels_helpers.hpp"
 #include "trireme/testing/test_helpers.hpp"
 

@@ -8,6 +8,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/kernels/dtype.hpp"
+#include "trireme/kernels/fp8_cuda.hpp"
 #include "trireme/kernels/lt_product.hpp"
 #include "trireme/kernels/on_cuda.hpp"
 

@@ -1,15 +1,10 @@
 #pragma once
-// The CUDA kernels behind rms_norm, layer_norm, linear, swiglu, expert_rows, rope, block_squares and fp8. Only for the
-// .cpp files of this folder, which check the arguments. A build without CUDA has no kernels: has_*() is false, the
+// The CUDA kernels behind rms_norm, layer_norm, linear, swiglu, expert_rows and rope. Only for the .cpp
+// files of kernels/, which check the arguments. A build without CUDA has no kernels: has_*() is false, the
 // others throw.
 #include <cstdint>
-#include <span>
-#include <string>
 
 #include <ATen/core/Tensor.h>
-
-#include "trireme/kernels/block_squares.hpp"
-#include "trireme/kernels/fp8.hpp"
 
 namespace trireme::kernels::detail {
 
@@ -61,28 +56,7 @@ bool has_rope_on_cuda(const at::Tensor& x);
 at::Tensor rope_on_cuda(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, std::int64_t rotated_heads,
                         bool inverse);
 
-void block_squares_on_cuda(std::span<const SquaresRun> runs, const at::Tensor& out);
-
 /// 90 for 9.0.
 int cuda_capability(at::Device device);
-
-// See fp8.hpp.
-std::string why_no_fp8_on_cuda(at::Device device);
-/// [1] in f32: the largest |element| of x, which is contiguous. Here and below, of the finite ones.
-at::Tensor fp8_largest_on_cuda(const at::Tensor& x);
-struct Fp8Largest {
-  at::Tensor of_rows, of_columns;  // [m] and [n] for a matrix [m, n]
-};
-Fp8Largest fp8_largest_of_lines_on_cuda(const at::Tensor& x);
-/// [2, max(n, 4)]: the scales for largest [n], and their inverses.
-at::Tensor fp8_scales_on_cuda(const at::Tensor& largest, Fp8 format);
-/// Writes those of the rows and columns of `out` that are defined, with the scales of `out`.
-void to_fp8_on_cuda(const at::Tensor& x, Fp8 format, const Fp8Matrix& out, const at::Tensor& largest);
-struct Fp8Operand {
-  const at::Tensor &values, &scale;
-};
-/// out [m, n] = (`add`: +=) a [m, k] b [n, k]^T + bias [n]
-void fp8_product_on_cuda(const at::Tensor& out, const Fp8Operand& a, const Fp8Operand& b, const at::Tensor& bias,
-                         bool add, bool fast);
 
 }  // namespace trireme::kernels::detail

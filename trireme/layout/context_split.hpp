@@ -77,8 +77,8 @@ struct RingTokens {
 };
 
 /// All pairs in which a query of group `mine` attends to a key of group `other`, each once. Rectangles with the same
-/// `causal` and `left` whose keys are in the same part of the other group's tokens have different queries; they are next
-/// to each other in the list of lists.
+/// `causal` and `left` whose keys are in the same part of the other group's tokens have different queries; they are
+/// next to each other in the list of lists.
 std::vector<std::vector<AttentionRectangle>> attention_rectangles(const RingTokens& tokens, int mine, int other);
 
 /// Indices [range.begin, range.end) of the list of these positions, as positions.

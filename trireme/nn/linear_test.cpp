@@ -10,27 +10,27 @@ namespace {
 
 constexpr std::int64_t kTokens = 12, kIn = 16, kOut = 24;
 
-struct Reference {
+struct LinearReference {
   at::Tensor y, dx;
   Gradients grads;
 };
 
-struct Case {
+struct LinearCase {
   bool sequence_parallel, bias;
   std::vector<Section> sections;
 };
 
-const std::vector<Case> kCases{{false, false, {}},
-                               {false, true, {}},
-                               {true, false, {}},
-                               {true, true, {}},
-                               {true, true, {{8, 0}, {16, 0}}},
-                               {false, true, {{16, 4}, {4, 1}, {4, 1}}}};
+const std::vector<LinearCase> kCases{{false, false, {}},
+                                     {false, true, {}},
+                                     {true, false, {}},
+                                     {true, true, {}},
+                                     {true, true, {{8, 0}, {16, 0}}},
+                                     {false, true, {{16, 4}, {4, 1}, {4, 1}}}};
 
 TEST(ColumnLinear, EqualsOneRank) {
-  for (const Case& c : kCases) {
+  for (const LinearCase& c : kCases) {
     const at::Tensor x0 = normal_tensor({kTokens, kIn}, 1, "x"), dy0 = normal_tensor({kTokens, kOut}, 2, "dy");
-    Reference reference;
+    LinearReference reference;
     for (const int ranks : {1, 2, 4}) {
       on_tp(ranks, [&](Mesh& mesh) {
         const Parallel parallel{mesh, c.sequence_parallel};
@@ -69,7 +69,7 @@ TEST(RowLinear, EqualsOneRank) {
   for (const bool sequence_parallel : {false, true})
     for (const bool input_is_parallel : {false, true}) {
       const at::Tensor x0 = normal_tensor({kTokens, kIn}, 1, "x"), dy0 = normal_tensor({kTokens, kOut}, 2, "dy");
-      Reference reference;
+      LinearReference reference;
       for (const int ranks : {1, 2, 4}) {
         on_tp(ranks, [&](Mesh& mesh) {
           const Parallel parallel{mesh, sequence_parallel};

@@ -1,5 +1,6 @@
 #pragma once
-// Which pieces of a rank's queries attend to which pieces of another rank's keys, for fused kernels of variable lengths.
+// Which pieces of a rank's queries attend to which pieces of another rank's keys, for fused kernels of variable
+// lengths.
 #include <cstdint>
 #include <map>
 #include <memory>

@@ -25,8 +25,8 @@ void check(const SamplerOptions& options);
 at::Tensor sample(const at::Tensor& logits_bv, std::int64_t entries, Group& tp, const SamplerOptions& options,
                   const at::Tensor& sequences_b, std::int64_t draw);
 
-/// The same in two parts: the noise of a draw, f64 [b, v] in host memory, and what enqueues kernels only. `noise_bv`, on
-/// the device of the logits, is not used if the temperature is 0.
+/// The same in two parts: the noise of a draw, f64 [b, v] in host memory, and what enqueues kernels only. `noise_bv`,
+/// on the device of the logits, is not used if the temperature is 0.
 at::Tensor gumbel_noise(const at::Tensor& sequences_b, std::int64_t entries, Group& tp, const SamplerOptions& options,
                         std::int64_t draw);
 at::Tensor sample(const at::Tensor& logits_bv, std::int64_t entries, Group& tp, const SamplerOptions& options,

@@ -17,7 +17,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t kWidth = 6, kExperts = 4, kBatchRows = 24;
+constexpr std::int64_t kLayerWidth = 6, kExperts = 4, kBatchRows = 24;
 constexpr int kAxisSteps = 3;
 constexpr double kAxisLr = 0.01, kMaxNorm = 0.5;
 
@@ -26,9 +26,9 @@ constexpr double kAxisLr = 0.01, kMaxNorm = 0.5;
 class RoutedNet final : public Layer {
  public:
   explicit RoutedNet(const Parallel& parallel) : parallel_(parallel) {
-    dense_ = declare("dense", {.shape = {kWidth, kWidth}}, parallel);
+    dense_ = declare("dense", {.shape = {kLayerWidth, kLayerWidth}}, parallel);
     const Placement by_expert{.cuts = {{Axis::ep, 0}}, .view = View::expert};
-    experts_ = declare("experts", {.shape = {kExperts, kWidth, kWidth}, .placement = by_expert}, parallel);
+    experts_ = declare("experts", {.shape = {kExperts, kLayerWidth, kLayerWidth}, .placement = by_expert}, parallel);
   }
 
   at::Tensor loss(const at::Tensor& rows_bD, const at::Tensor& numbers_b) {
@@ -56,7 +56,9 @@ class RoutedNet final : public Layer {
   UnitHooks* hooks_ = nullptr;
 };
 
-at::Tensor batch(int step) { return test::normal_numbers({kBatchRows, kWidth}, 50 + static_cast<std::uint64_t>(step)); }
+at::Tensor batch(int step) {
+  return test::normal_numbers({kBatchRows, kLayerWidth}, 50 + static_cast<std::uint64_t>(step));
+}
 
 struct AxisOutcome {
   std::vector<double> norms;

@@ -13,7 +13,7 @@ using test::kRows;
 using test::rows;
 using test::UnitNet;
 
-constexpr int kSteps = 4;
+constexpr int kZeroSteps = 4;
 constexpr double kLr = 0.05;
 double lr_of(const std::string& optimizer) { return optimizer == "sgd" ? 1e-4 : kLr; }
 
@@ -33,7 +33,7 @@ Outcome reference(const std::string& optimizer, double max_norm) {
   UnitNet net;
   Outcome out;
   std::map<std::string, at::Tensor> m, v;
-  for (int step = 1; step <= kSteps; ++step) {
+  for (int step = 1; step <= kZeroSteps; ++step) {
     net.zero_grad();
     net.loss(rows(step)).backward();
     const at::NoGradGuard no_grad;
@@ -103,7 +103,7 @@ Outcome train(const Case& run) {
               net.units(&zero.chunk());
               std::vector<double> norms;
               const std::int64_t each = kRows / run.dp / run.microbatches;
-              for (int step = 1; step <= kSteps; ++step) {
+              for (int step = 1; step <= kZeroSteps; ++step) {
                 for (int m = 0; m < run.microbatches; ++m) {
                   zero.chunk().begin_microbatch(m + 1 == run.microbatches);
                   net.loss(rows(step).narrow(0, (m * run.dp + mesh.rank()) * each, each)).backward();

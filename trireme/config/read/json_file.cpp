@@ -13,7 +13,7 @@ namespace trireme::config {
 namespace {
 
 using nlohmann::json;
-constexpr int kMaxDepth = 32;
+constexpr int kMaxJsonDepth = 32;
 
 /// The message of the JSON library without its error code.
 std::string what_of(const json::exception& e) {
@@ -22,9 +22,9 @@ std::string what_of(const json::exception& e) {
   return shortened(end == std::string::npos ? what : what.substr(end + 2), 200);
 }
 
-class Flattener {
+class JsonFlattener {
  public:
-  explicit Flattener(const std::string& file) : file_(file) {}
+  explicit JsonFlattener(const std::string& file) : file_(file) {}
 
   void object(const json& object, const std::string& path) {
     if (object.empty() && !path.empty()) add_setting(file_, settings_, {path, {Nothing{}}, place()});
@@ -72,7 +72,7 @@ Settings parse_json(const std::string& file, const std::string& text_of_file) {
                        " bytes: this is not a config");
   std::vector<std::set<std::string>> keys;  // of the objects that are open
   const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {
-    require<ConfigError>(depth <= kMaxDepth, file, " is nested deeper than ", kMaxDepth);
+    require<ConfigError>(depth <= kMaxJsonDepth, file, " is nested deeper than ", kMaxJsonDepth);
     if (event == json::parse_event_t::object_start) keys.emplace_back();
     if (event == json::parse_event_t::object_end) keys.pop_back();
     if (event == json::parse_event_t::key)
@@ -92,7 +92,7 @@ Settings parse_json(const std::string& file, const std::string& text_of_file) {
     throw ConfigError(text("this is not JSON: ", what_of(e), "\n  --> ", file));
   }
   require<ConfigError>(root.is_object(), file, " is not a JSON object");
-  Flattener flat(file);
+  JsonFlattener flat(file);
   flat.object(root, "");
   return std::move(flat).take();
 }
