@@ -12,9 +12,9 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/stopwatch.hpp"
-#include "trireme/comm/thread_world.hpp"
-#include "trireme/train/checkpoint_saver.hpp"
-#include "trireme/train/load_state.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
+#include "trireme/train/save/checkpoint_saver.hpp"
+#include "trireme/train/save/load_state.hpp"
 
 namespace trireme {
 namespace {

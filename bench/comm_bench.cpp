@@ -10,10 +10,10 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
-#include "trireme/comm/c10d_world.hpp"
+#include "trireme/comm/backends/c10d_world.hpp"
 #include "trireme/comm/mesh.hpp"
+#include "trireme/runtime/environment/rendezvous.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
-#include "trireme/runtime/rank/rendezvous.hpp"
 
 namespace {
 

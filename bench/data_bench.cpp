@@ -12,8 +12,8 @@
 #include "trireme/data/sampling/batch.hpp"
 #include "trireme/data/sampling/permutation.hpp"
 #include "trireme/data/sampling/prefetch.hpp"
+#include "trireme/data/sampling/synthetic.hpp"
 #include "trireme/data/tokens/open_tokens.hpp"
-#include "trireme/data/tokens/synthetic.hpp"
 #include "trireme/data/tokens/token_writer.hpp"
 
 namespace {

@@ -1,4 +1,4 @@
-// Products with epilogues (kernels/fused_matmul.hpp) next to ATen's products with separate passes, on one GPU.
+// Products with epilogues (kernels/matmul/fused_matmul.hpp) next to ATen's products with separate passes, on one GPU.
 //   trireme_fused_matmul_bench [TURNS]
 // Microseconds, medians of interleaved turns, for the layers of GPT-2 124M, GPT-2 1558M and Llama 3.2 1B.
 #include <algorithm>
@@ -11,9 +11,9 @@
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include "trireme/kernels/fp8.hpp"
-#include "trireme/kernels/fused_matmul.hpp"
-#include "trireme/kernels/matmul.hpp"
+#include "trireme/kernels/matmul/fp8.hpp"
+#include "trireme/kernels/matmul/fused_matmul.hpp"
+#include "trireme/kernels/matmul/matmul.hpp"
 
 namespace {
 

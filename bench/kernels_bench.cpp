@@ -13,14 +13,14 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "trireme/kernels/cross_entropy.hpp"
-#include "trireme/kernels/dropout.hpp"
-#include "trireme/kernels/gelu.hpp"
-#include "trireme/kernels/layer_norm.hpp"
-#include "trireme/kernels/matmul.hpp"
-#include "trireme/kernels/rms_norm.hpp"
-#include "trireme/kernels/rope.hpp"
-#include "trireme/kernels/swiglu.hpp"
+#include "trireme/kernels/activation/gelu.hpp"
+#include "trireme/kernels/activation/swiglu.hpp"
+#include "trireme/kernels/attention/rope.hpp"
+#include "trireme/kernels/dropout/dropout.hpp"
+#include "trireme/kernels/loss/cross_entropy.hpp"
+#include "trireme/kernels/matmul/matmul.hpp"
+#include "trireme/kernels/norm/layer_norm.hpp"
+#include "trireme/kernels/norm/rms_norm.hpp"
 
 namespace {
 

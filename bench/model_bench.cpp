@@ -9,7 +9,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
-#include "trireme/comm/thread_world.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/model/decoder.hpp"
 #include "trireme/nn/init.hpp"
 #include "trireme/nn/init_scope.hpp"

@@ -10,11 +10,11 @@
 
 #include <ATen/Parallel.h>
 
-#include "trireme/comm/thread_world.hpp"
-#include "trireme/engine/executor.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/model/decoder.hpp"
 #include "trireme/nn/init.hpp"
 #include "trireme/nn/init_scope.hpp"
+#include "trireme/parallel/pipeline/executor.hpp"
 #include "trireme/schedule/generate.hpp"
 #include "trireme/testing/throttled_group.hpp"
 

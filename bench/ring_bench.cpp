@@ -14,8 +14,8 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "trireme/comm/thread_world.hpp"
-#include "trireme/nn/ring_attention.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
+#include "trireme/parallel/context/ring_attention.hpp"
 #include "trireme/runtime/memory/counted_memory.hpp"
 #include "trireme/testing/throttled_group.hpp"
 

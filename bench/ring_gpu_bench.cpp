@@ -13,9 +13,9 @@
 #include <ATen/ops/randn.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "trireme/kernels/attention.hpp"
+#include "trireme/kernels/attention/attention.hpp"
 #include "trireme/layout/split.hpp"
-#include "trireme/nn/ring_attention.hpp"
+#include "trireme/parallel/context/ring_attention.hpp"
 #include "trireme/runtime/rank/parallel_context.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
 

@@ -1,6 +1,6 @@
 // How the groups of a mesh and the check of a step grow with the ranks, which are threads of this process over Gloo:
 // with a full mesh of connections, and with connections between the pairs that talk (Note [Connections] in
-// comm/gloo_group.cpp).
+// comm/backends/gloo_group.cpp).
 //   trireme_world_growth_bench [RANKS...]      default: 16 32 64 128 256 512
 // A full mesh holds ranks^2 descriptors per group here, where both ends of a connection are in one process: it is left
 // out where they are too many.

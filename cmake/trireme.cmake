@@ -64,15 +64,26 @@ set(TRIREME_COLD_LIBRARY $<$<CONFIG:Release>:-O1>)
 trireme_std_header(trireme_std)
 trireme_std_header(trireme_std_cold ${TRIREME_COLD_LIBRARY})
 
-# trireme_library(NAME [DEPENDS folder...] [TORCH_DEPENDS folder...] [TORCH] [COLD] [LINK target...] [EXCLUDE file...])
-#   defines the library trireme::NAME from this folder's sources, and the test program trireme_NAME_test from its *_test.cpp.
-#   DEPENDS  folders whose headers it may include;  TORCH_DEPENDS  the same, for folders that only exist with torch;
+# trireme_library(NAME [FOLDERS folder...] [DEPENDS library...] [TORCH_DEPENDS library...] [TEST_DEPENDS library...] [TORCH] [COLD]
+#                 [LINK target...] [EXCLUDE file...] [SHARDS n])
+#   defines the library trireme::NAME from the sources of this folder and of the folders in it, and the test program
+#   trireme_NAME_test from their *_test.cpp. trireme/rooms.txt says which of these folders may include which.
+#   FOLDERS  further folders of trireme/ that belong to the library;
+#   DEPENDS  libraries whose headers it may include;  TORCH_DEPENDS  the same, for libraries that only exist with torch;
+#   TEST_DEPENDS  the same, for its tests only;  SHARDS  of the test program (4 with TORCH);
 #   TORCH  it may include torch itself;  COLD  not performance-critical: compiled with less optimisation, for build time;
 #   LINK  other libraries;  EXCLUDE  sources left out of the library.
 function(trireme_library name)
-  cmake_parse_arguments(arg "TORCH;COLD" "" "DEPENDS;TORCH_DEPENDS;LINK;EXCLUDE" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cpp)
-  file(GLOB_RECURSE tests CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *_test.cpp)
+  cmake_parse_arguments(arg "TORCH;COLD" "SHARDS" "FOLDERS;DEPENDS;TORCH_DEPENDS;TEST_DEPENDS;LINK;EXCLUDE" ${ARGN})
+  set(sources)
+  set(tests)
+  list(TRANSFORM arg_FOLDERS PREPEND ${PROJECT_SOURCE_DIR}/trireme/)
+  foreach(folder ${CMAKE_CURRENT_SOURCE_DIR} ${arg_FOLDERS})
+    file(GLOB_RECURSE found CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${folder}/*.cpp)
+    list(APPEND sources ${found})
+    file(GLOB_RECURSE found CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${folder}/*_test.cpp)
+    list(APPEND tests ${found})
+  endforeach()
   list(REMOVE_ITEM sources "" ${tests} ${arg_EXCLUDE})
 
   add_library(trireme_${name} STATIC ${sources})
@@ -104,9 +115,13 @@ function(trireme_library name)
 
   if(TRIREME_TESTS AND tests)
     if(arg_TORCH)
-      set(kind TORCH SHARDS 4)
+      if(NOT arg_SHARDS)
+        set(arg_SHARDS 4)
+      endif()
+      set(kind TORCH SHARDS ${arg_SHARDS})
     endif()
-    trireme_test(${name} SOURCES ${tests} LINK trireme_${name} ${kind})
+    list(TRANSFORM arg_TEST_DEPENDS PREPEND trireme_)
+    trireme_test(${name} SOURCES ${tests} LINK trireme_${name} ${arg_TEST_DEPENDS} ${kind})
   endif()
 endfunction()
 

@@ -7,7 +7,7 @@
 #include <ATen/ATen.h>
 #include <torch/nn/modules/linear.h>
 
-#include "trireme/engine/pipeline_engine.hpp"
+#include "trireme/parallel/pipeline/pipeline_engine.hpp"
 #include "trireme/runtime/rank/parallel_context.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
 

@@ -6,9 +6,9 @@
 #include <ATen/ATen.h>
 #include <torch/nn/modules/linear.h>
 
+#include "trireme/parallel/zero/zero.hpp"
 #include "trireme/runtime/rank/parallel_context.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
-#include "trireme/zero/zero.hpp"
 
 struct Net : torch::nn::Module {
   Net() { torch::nn::Module::to(at::kDouble); }

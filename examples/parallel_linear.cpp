@@ -8,10 +8,10 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include "trireme/comm/differentiable.hpp"
-#include "trireme/nn/full_tensor.hpp"
-#include "trireme/nn/gradients.hpp"
 #include "trireme/nn/init.hpp"
-#include "trireme/nn/linear.hpp"
+#include "trireme/parallel/tensor/full_tensor.hpp"
+#include "trireme/parallel/tensor/gradients.hpp"
+#include "trireme/parallel/tensor/linear.hpp"
 #include "trireme/runtime/rank/parallel_context.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
 #include "trireme/testing/gradcheck.hpp"

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <string>
 
-#include "trireme/checkpoint/exported_files.hpp"
+#include "trireme/checkpoint/format/exported_files.hpp"
 #include "trireme/testing/checkpoint_helpers.hpp"
 #include "trireme/testing/model_checkpoint.hpp"
 #include "trireme/testing/model_helpers.hpp"

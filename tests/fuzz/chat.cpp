@@ -3,9 +3,9 @@
 #include <string>
 
 #include "trireme/base/error.hpp"
-#include "trireme/data/prepare/json_field.hpp"
 #include "trireme/data/prepare/json_list.hpp"
 #include "trireme/data/tokenizer/chat_of_model.hpp"
+#include "trireme/data/tokenizer/json_field.hpp"
 
 using namespace trireme;
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "trireme/base/error.hpp"
-#include "trireme/checkpoint/manifest.hpp"
+#include "trireme/checkpoint/format/manifest.hpp"
 
 using namespace trireme;
 

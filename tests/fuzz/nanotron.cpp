@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "trireme/base/error.hpp"
-#include "trireme/checkpoint/hf_source.hpp"
-#include "trireme/checkpoint/nanotron_format.hpp"
+#include "trireme/checkpoint/sources/hf_source.hpp"
+#include "trireme/checkpoint/sources/nanotron_format.hpp"
 
 namespace {
 

@@ -5,8 +5,8 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/file_output.hpp"
-#include "trireme/html_report/page.hpp"
-#include "trireme/html_report/step_timeline.hpp"
+#include "trireme/report/page.hpp"
+#include "trireme/report/step_timeline.hpp"
 #include "trireme/testing/temp_folder.hpp"
 
 using namespace trireme;

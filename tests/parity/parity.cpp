@@ -7,12 +7,12 @@
 #include <ATen/ATen.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/comm/thread_world.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/model/decoder.hpp"
-#include "trireme/nn/full_tensor.hpp"
-#include "trireme/nn/gradients.hpp"
 #include "trireme/nn/init.hpp"
 #include "trireme/nn/init_scope.hpp"
+#include "trireme/parallel/tensor/full_tensor.hpp"
+#include "trireme/parallel/tensor/gradients.hpp"
 
 namespace trireme::parity {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "trireme/comm/mesh.hpp"
 #include "trireme/config/schema/config.hpp"
-#include "trireme/config/schema/counts.hpp"
+#include "trireme/describe/counts.hpp"
 
 namespace trireme::parity {
 

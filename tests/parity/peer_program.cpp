@@ -13,14 +13,14 @@
 #include <ATen/ATen.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/comm/mesh.hpp"
-#include "trireme/comm/thread_world.hpp"
+#include "trireme/config/read/derive.hpp"
 #include "trireme/config/read/parse.hpp"
-#include "trireme/config/schema/derive.hpp"
 #include "trireme/model/hugging_face.hpp"
-#include "trireme/nn/full_tensor.hpp"
-#include "trireme/nn/gradients.hpp"
 #include "trireme/nn/init_scope.hpp"
+#include "trireme/parallel/tensor/full_tensor.hpp"
+#include "trireme/parallel/tensor/gradients.hpp"
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include "trireme/config/rules/validate.hpp"
 #include "trireme/runtime/rank/parallel_context.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
-#include "trireme/train/verify.hpp"
+#include "trireme/verify/verify.hpp"
 
 namespace {
 

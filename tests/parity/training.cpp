@@ -7,19 +7,19 @@
 #include <ATen/ATen.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/comm/thread_world.hpp"
-#include "trireme/config/schema/pipeline.hpp"
-#include "trireme/engine/executor.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
+#include "trireme/describe/pipeline.hpp"
 #include "trireme/model/decoder.hpp"
 #include "trireme/model/stage.hpp"
-#include "trireme/nn/full_tensor.hpp"
 #include "trireme/nn/init.hpp"
 #include "trireme/nn/init_scope.hpp"
+#include "trireme/parallel/pipeline/executor.hpp"
+#include "trireme/parallel/tensor/full_tensor.hpp"
+#include "trireme/parallel/zero/collective_state_dict.hpp"
 #include "trireme/schedule/generate.hpp"
 #include "trireme/schedule/replay.hpp"
-#include "trireme/train/checkpoint_saver.hpp"
-#include "trireme/train/load_state.hpp"
-#include "trireme/zero/collective_state_dict.hpp"
+#include "trireme/train/save/checkpoint_saver.hpp"
+#include "trireme/train/save/load_state.hpp"
 
 namespace trireme::parity {
 namespace {

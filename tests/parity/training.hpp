@@ -5,7 +5,7 @@
 
 #include "tests/parity/parity.hpp"
 #include "trireme/layout/context_split.hpp"
-#include "trireme/zero/zero.hpp"
+#include "trireme/parallel/zero/zero.hpp"
 
 namespace trireme::parity {
 

@@ -1,12 +1,12 @@
 // Bytes per parameter for weights, gradients, master weights and optimizer states, measured as live tensors.
 #include <gtest/gtest.h>
 
-#include "trireme/comm/thread_world.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/model/decoder.hpp"
 #include "trireme/nn/init.hpp"
 #include "trireme/nn/init_scope.hpp"
+#include "trireme/parallel/zero/zero.hpp"
 #include "trireme/runtime/memory/counted_memory.hpp"
-#include "trireme/zero/zero.hpp"
 
 namespace trireme::parity {
 namespace {

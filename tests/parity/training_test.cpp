@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/parity/covering.hpp"
-#include "trireme/checkpoint/reader.hpp"
+#include "trireme/checkpoint/format/reader.hpp"
 #include "trireme/testing/temp_folder.hpp"
 
 namespace trireme::parity {

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "trireme/base/error.hpp"
-#include "trireme/config/foreign/hf_config_write.hpp"
+#include "trireme/config/read/derive.hpp"
 #include "trireme/config/read/parse.hpp"
-#include "trireme/config/schema/derive.hpp"
+#include "trireme/config/translate/hf_config_write.hpp"
 #include "trireme/files/safetensors_folder_write.hpp"
 
 namespace {

@@ -2,10 +2,10 @@
 #include <fstream>
 #include <iostream>
 
+#include "trireme/config/read/derive.hpp"
 #include "trireme/config/read/parse.hpp"
-#include "trireme/config/schema/derive.hpp"
 #include "trireme/config/schema/family.hpp"
-#include "trireme/train/model_folder.hpp"
+#include "trireme/train/save/model_folder.hpp"
 
 int main(int argc, char** argv) try {
   using namespace trireme;

@@ -12,8 +12,8 @@
 
 #include "trireme/base/log.hpp"
 #include "trireme/base/trace.hpp"
-#include "trireme/report/hub_logger.hpp"
-#include "trireme/report/tensorboard_logger.hpp"
+#include "trireme/metrics/hub_logger.hpp"
+#include "trireme/metrics/tensorboard_logger.hpp"
 
 namespace {
 

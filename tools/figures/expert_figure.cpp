@@ -9,7 +9,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/philox.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
-#include "trireme/config/schema/parameter_placement.hpp"
+#include "trireme/describe/parameter_placement.hpp"
 #include "trireme/layout/param_layout.hpp"
 #include "trireme/layout/split.hpp"
 

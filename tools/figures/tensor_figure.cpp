@@ -7,7 +7,7 @@
 #include "tools/figures/figures.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
-#include "trireme/config/schema/parameter_placement.hpp"
+#include "trireme/describe/parameter_placement.hpp"
 #include "trireme/layout/placement.hpp"
 #include "trireme/layout/split.hpp"
 

@@ -7,7 +7,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
 #include "trireme/base/svg.hpp"
-#include "trireme/config/schema/counts.hpp"
+#include "trireme/describe/counts.hpp"
 #include "trireme/planner/memory.hpp"
 
 namespace trireme::figures {

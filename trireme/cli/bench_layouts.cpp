@@ -15,8 +15,8 @@
 #include "trireme/cli/run_program.hpp"
 #include "trireme/config/read/parse.hpp"
 #include "trireme/config/rules/validate.hpp"
-#include "trireme/html_report/run_files.hpp"
-#include "trireme/report/bar_chart.hpp"
+#include "trireme/metrics/bar_chart.hpp"
+#include "trireme/report/run_files.hpp"
 
 namespace trireme::cli {
 namespace {

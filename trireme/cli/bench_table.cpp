@@ -11,7 +11,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/cli/bench.hpp"
-#include "trireme/report/line_chart.hpp"
+#include "trireme/metrics/line_chart.hpp"
 
 namespace trireme::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/checkpoint/manifest.hpp"
+#include "trireme/checkpoint/format/manifest.hpp"
 #include "trireme/cli/commands.hpp"
 
 namespace CLI {

@@ -4,7 +4,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
 #include "trireme/base/stop_signals.hpp"
-#include "trireme/checkpoint/consolidate.hpp"
+#include "trireme/checkpoint/reshape/consolidate.hpp"
 #include "trireme/cli/checkpoint.hpp"
 #include "trireme/cli/data.hpp"
 #include "trireme/cli/progress_line.hpp"

@@ -11,7 +11,7 @@
 #include "trireme/base/human.hpp"
 #include "trireme/base/json_text.hpp"
 #include "trireme/base/table.hpp"
-#include "trireme/checkpoint/reader.hpp"
+#include "trireme/checkpoint/format/reader.hpp"
 #include "trireme/cli/checkpoint.hpp"
 #include "trireme/config/schema/fields.hpp"
 #include "trireme/files/shown_name.hpp"

@@ -1,6 +1,6 @@
 #include "trireme/base/error.hpp"
-#include "trireme/checkpoint/commit.hpp"
-#include "trireme/checkpoint/step_folder.hpp"
+#include "trireme/checkpoint/format/commit.hpp"
+#include "trireme/checkpoint/format/step_folder.hpp"
 #include "trireme/cli/checkpoint.hpp"
 #include "trireme/cli/command_group.hpp"
 #include "trireme/files/random_reader.hpp"

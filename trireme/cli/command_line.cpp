@@ -15,9 +15,9 @@
 #include "trireme/cli/data.hpp"
 #include "trireme/cli/model_options.hpp"
 #include "trireme/config/read/flags.hpp"
-#include "trireme/config/read/nearest.hpp"
 #include "trireme/config/read/parse.hpp"
 #include "trireme/config/schema/presets.hpp"
+#include "trireme/config/settings/nearest.hpp"
 
 namespace trireme::cli {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/terminal.hpp"
-#include "trireme/config/read/setting.hpp"
 #include "trireme/config/schema/config.hpp"
+#include "trireme/config/schema/setting.hpp"
 #include "trireme/schedule/replay.hpp"
 
 namespace trireme::cli {

@@ -14,14 +14,14 @@
 #include "trireme/cli/commands.hpp"
 #include "trireme/config/read/parse.hpp"
 #include "trireme/config/read/show.hpp"
-#include "trireme/config/read/toml_file.hpp"
 #include "trireme/config/rules/training_rules.hpp"
 #include "trireme/config/rules/validate.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
 #include "trireme/config/schema/fields.hpp"
 #include "trireme/config/schema/lr_schedule.hpp"
-#include "trireme/config/schema/weight_names.hpp"
-#include "trireme/report/run_folder.hpp"
+#include "trireme/config/settings/toml_file.hpp"
+#include "trireme/describe/weight_names.hpp"
+#include "trireme/metrics/run_folder.hpp"
 
 namespace trireme::cli {
 namespace {

@@ -2,8 +2,8 @@
 
 #include "trireme/cli/commands.hpp"
 #include "trireme/cli/config_output.hpp"
-#include "trireme/config/foreign/import.hpp"
-#include "trireme/config/read/toml_file.hpp"
+#include "trireme/config/import/import.hpp"
+#include "trireme/config/settings/toml_file.hpp"
 
 namespace trireme::cli {
 namespace {

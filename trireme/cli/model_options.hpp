@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "trireme/cli/command_group.hpp"
-#include "trireme/config/read/setting.hpp"
+#include "trireme/config/schema/setting.hpp"
 
 namespace trireme::cli {
 

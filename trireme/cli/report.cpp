@@ -11,9 +11,9 @@
 #include "trireme/base/human.hpp"
 #include "trireme/base/stop_signals.hpp"
 #include "trireme/cli/commands.hpp"
-#include "trireme/html_report/page.hpp"
-#include "trireme/html_report/run_facts.hpp"
-#include "trireme/html_report/step_timeline.hpp"
+#include "trireme/report/page.hpp"
+#include "trireme/report/run_facts.hpp"
+#include "trireme/report/step_timeline.hpp"
 
 namespace trireme::cli {
 namespace {

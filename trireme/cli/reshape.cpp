@@ -1,5 +1,5 @@
 // `trireme reshape CHECKPOINT --to tp=1,pp=2 -o OUT`
-#include "trireme/checkpoint/reshape.hpp"
+#include "trireme/checkpoint/reshape/reshape.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -5,7 +5,7 @@
 
 #include "trireme/base/file_output.hpp"
 #include "trireme/cli/commands.hpp"
-#include "trireme/config/schema/pipeline.hpp"
+#include "trireme/describe/pipeline.hpp"
 #include "trireme/schedule/draw.hpp"
 #include "trireme/schedule/generate.hpp"
 

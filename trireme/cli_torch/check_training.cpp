@@ -4,12 +4,12 @@
 #include "trireme/cli/commands.hpp"
 #include "trireme/config/schema/family.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
-#include "trireme/train/component_options.hpp"
-#include "trireme/train/dtypes.hpp"
-#include "trireme/train/memory_check.hpp"
-#include "trireme/train/model_folder.hpp"
-#include "trireme/train/own_folder.hpp"
-#include "trireme/train/rank_setup.hpp"
+#include "trireme/train/run/own_folder.hpp"
+#include "trireme/train/save/model_folder.hpp"
+#include "trireme/train/setup/component_options.hpp"
+#include "trireme/train/setup/dtypes.hpp"
+#include "trireme/train/setup/memory_check.hpp"
+#include "trireme/train/setup/rank_setup.hpp"
 
 namespace trireme::cli {
 

@@ -16,7 +16,7 @@
 #include "trireme/inference/on_ranks.hpp"
 #include "trireme/inference/opened_model.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
-#include "trireme/train/dtypes.hpp"
+#include "trireme/train/setup/dtypes.hpp"
 
 namespace trireme::cli {
 namespace {

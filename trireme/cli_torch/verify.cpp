@@ -1,20 +1,20 @@
 // `trireme verify CONFIG -n N`
-#include "trireme/train/verify.hpp"
+#include "trireme/verify/verify.hpp"
 
 #include <algorithm>
 #include <numeric>
 
 #include "trireme/base/error.hpp"
-#include "trireme/checkpoint/layout_changes.hpp"
+#include "trireme/checkpoint/reshape/layout_changes.hpp"
 #include "trireme/cli/commands.hpp"
-#include "trireme/config/read/toml_file.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
+#include "trireme/config/settings/toml_file.hpp"
 #include "trireme/nn/planted_fault.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
 #include "trireme/runtime/rank/parallel_context.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
-#include "trireme/train/checked_config.hpp"
-#include "trireme/train/component_options.hpp"
+#include "trireme/train/setup/checked_config.hpp"
+#include "trireme/train/setup/component_options.hpp"
 
 namespace trireme::cli {
 namespace {

@@ -5,8 +5,8 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/comm/self_group.hpp"
-#include "trireme/comm/thread_world.hpp"
 #include "trireme/testing/gloo_threads.hpp"
 
 namespace trireme {

@@ -13,7 +13,7 @@
 #include <torch/csrc/autograd/function.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/comm/thread_world.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/testing/gradcheck.hpp"
 #include "trireme/testing/test_helpers.hpp"
 

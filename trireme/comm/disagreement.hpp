@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "trireme/comm/calls/mismatch.hpp"
 #include "trireme/comm/group.hpp"
-#include "trireme/comm/mismatch.hpp"
 
 namespace trireme {
 

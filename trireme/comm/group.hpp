@@ -11,9 +11,9 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
-#include "trireme/comm/call.hpp"
-#include "trireme/comm/comm_options.hpp"
-#include "trireme/comm/flight_recorder.hpp"
+#include "trireme/comm/calls/call.hpp"
+#include "trireme/comm/calls/comm_options.hpp"
+#include "trireme/comm/calls/flight_recorder.hpp"
 #include "trireme/comm/pending.hpp"
 
 namespace trireme {

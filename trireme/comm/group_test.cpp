@@ -7,9 +7,9 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include "trireme/comm/rank_order.hpp"
+#include "trireme/comm/backends/rank_order.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/comm/self_group.hpp"
-#include "trireme/comm/thread_world.hpp"
 #include "trireme/testing/gloo_threads.hpp"
 #include "trireme/testing/temp_folder.hpp"
 #include "trireme/testing/test_helpers.hpp"

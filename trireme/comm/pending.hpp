@@ -5,7 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trireme/comm/call.hpp"
+#include "trireme/comm/calls/call.hpp"
 
 namespace trireme {
 

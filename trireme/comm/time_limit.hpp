@@ -2,7 +2,7 @@
 // Calls that may take longer than comm.timeout_s.
 #include <optional>
 
-#include "trireme/comm/flight_recorder.hpp"
+#include "trireme/comm/calls/flight_recorder.hpp"
 #include "trireme/comm/world.hpp"
 
 namespace trireme {

@@ -7,8 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/comm/mesh.hpp"
-#include "trireme/comm/thread_world.hpp"
 #include "trireme/testing/gloo_threads.hpp"
 #include "trireme/testing/temp_folder.hpp"
 #include "trireme/testing/test_helpers.hpp"

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "trireme/comm/comm_options.hpp"
-#include "trireme/comm/flight_recorder.hpp"
+#include "trireme/comm/calls/comm_options.hpp"
+#include "trireme/comm/calls/flight_recorder.hpp"
 #include "trireme/comm/group.hpp"
 
 namespace trireme {

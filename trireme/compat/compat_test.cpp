@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/comm/thread_world.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/compat/megatron.hpp"
 #include "trireme/compat/nanotron.hpp"
-#include "trireme/runtime/rank/rendezvous.hpp"
+#include "trireme/runtime/environment/rendezvous.hpp"
 #include "trireme/testing/test_helpers.hpp"
 
 namespace trireme::compat {

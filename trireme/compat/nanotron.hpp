@@ -2,9 +2,9 @@
 // What nanotron calls things.
 #include <vector>
 
-#include "trireme/engine/pipeline_engine.hpp"
 #include "trireme/nn/init_scope.hpp"
 #include "trireme/nn/recompute.hpp"
+#include "trireme/parallel/pipeline/pipeline_engine.hpp"
 #include "trireme/runtime/rank/parallel_context.hpp"
 
 namespace trireme::compat {

@@ -7,7 +7,7 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
-#include "trireme/nn/embedding.hpp"
+#include "trireme/parallel/tensor/embedding.hpp"
 
 namespace trireme {
 

@@ -9,10 +9,10 @@
 #include "trireme/config/rules/validate.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
 #include "trireme/config/schema/fields.hpp"
-#include "trireme/train/batches.hpp"
-#include "trireme/train/dtypes.hpp"
-#include "trireme/train/rank_setup.hpp"
-#include "trireme/train/training_model.hpp"
+#include "trireme/train/setup/dtypes.hpp"
+#include "trireme/train/setup/rank_setup.hpp"
+#include "trireme/train/step/batches.hpp"
+#include "trireme/train/step/training_model.hpp"
 
 namespace trireme {
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.hpp"
-#include "trireme/data/prepare/json_field.hpp"
+#include "trireme/data/tokenizer/json_field.hpp"
 #include "trireme/data/tokenizer/text_stream.hpp"
 
 namespace trireme {

@@ -7,7 +7,7 @@
 
 #include "trireme/data/tokens/token_id.hpp"
 #include "trireme/inference/inference_model.hpp"
-#include "trireme/nn/sampler.hpp"
+#include "trireme/parallel/tensor/sampler.hpp"
 
 namespace trireme {
 

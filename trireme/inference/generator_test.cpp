@@ -5,7 +5,7 @@
 #include <ATen/Context.h>
 #include <gtest/gtest.h>
 
-#include "trireme/comm/thread_world.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/nn/init_scope.hpp"
 #include "trireme/nn/layer.hpp"
 #include "trireme/testing/nn_helpers.hpp"

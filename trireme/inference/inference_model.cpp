@@ -3,10 +3,10 @@
 #include <ATen/ops/empty.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/config/schema/pipeline.hpp"
+#include "trireme/describe/pipeline.hpp"
 #include "trireme/model/stage.hpp"
 #include "trireme/nn/init_scope.hpp"
-#include "trireme/train/source_values.hpp"
+#include "trireme/train/setup/source_values.hpp"
 
 namespace trireme {
 

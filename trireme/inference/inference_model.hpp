@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "trireme/checkpoint/model_source.hpp"
+#include "trireme/checkpoint/sources/model_source.hpp"
 #include "trireme/comm/mesh.hpp"
 #include "trireme/model/decoder.hpp"
 

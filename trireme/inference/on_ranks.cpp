@@ -1,13 +1,13 @@
 #include "trireme/inference/on_ranks.hpp"
 
 #include "trireme/base/error.hpp"
-#include "trireme/comm/thread_world.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
 #include "trireme/runtime/rank/parallel_context.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
-#include "trireme/train/component_options.hpp"
-#include "trireme/train/dtypes.hpp"
+#include "trireme/train/setup/component_options.hpp"
+#include "trireme/train/setup/dtypes.hpp"
 
 namespace trireme {
 

@@ -7,8 +7,8 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/with_fix.hpp"
-#include "trireme/checkpoint/own_source.hpp"
-#include "trireme/checkpoint/reader.hpp"
+#include "trireme/checkpoint/format/reader.hpp"
+#include "trireme/checkpoint/sources/own_source.hpp"
 #include "trireme/data/tokenizer/chat.hpp"
 
 namespace trireme {

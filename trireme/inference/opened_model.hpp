@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/checkpoint/model_source.hpp"
+#include "trireme/checkpoint/sources/model_source.hpp"
 #include "trireme/config/schema/config.hpp"
 #include "trireme/data/tokenizer/tokenizer.hpp"
 

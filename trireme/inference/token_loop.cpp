@@ -11,7 +11,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/config/schema/choices.hpp"
-#include "trireme/kernels/grouped_linear.hpp"
+#include "trireme/kernels/matmul/grouped_linear.hpp"
 #include "trireme/nn/forward_context.hpp"
 
 namespace trireme {

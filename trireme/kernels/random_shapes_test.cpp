@@ -9,17 +9,17 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/kernels/block_squares.hpp"
-#include "trireme/kernels/dropout.hpp"
-#include "trireme/kernels/dropped_rows.hpp"
-#include "trireme/kernels/fp8.hpp"
-#include "trireme/kernels/fused_logits.hpp"
-#include "trireme/kernels/matmul.hpp"
-#include "trireme/kernels/on_cuda.hpp"
-#include "trireme/kernels/optimizer_step.hpp"
-#include "trireme/kernels/residual_norm.hpp"
-#include "trireme/kernels/rope.hpp"
-#include "trireme/kernels/swiglu.hpp"
+#include "trireme/kernels/activation/swiglu.hpp"
+#include "trireme/kernels/attention/dropped_rows.hpp"
+#include "trireme/kernels/attention/rope.hpp"
+#include "trireme/kernels/dropout/dropout.hpp"
+#include "trireme/kernels/loss/fused_logits.hpp"
+#include "trireme/kernels/matmul/fp8.hpp"
+#include "trireme/kernels/matmul/matmul.hpp"
+#include "trireme/kernels/norm/residual_norm.hpp"
+#include "trireme/kernels/optimizer/block_squares.hpp"
+#include "trireme/kernels/optimizer/optimizer_step.hpp"
+#include "trireme/kernels/rows/on_cuda.hpp"
 
 namespace trireme::kernels {
 namespace {

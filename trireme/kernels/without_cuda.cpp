@@ -1,14 +1,14 @@
 // Takes the place of all .cu files in a build without CUDA. Tensors on a GPU do not exist there.
 #include "trireme/base/error.hpp"
-#include "trireme/kernels/block_squares_cuda.hpp"
+#include "trireme/kernels/attention/dropped_rows.hpp"
 #include "trireme/kernels/cuda_graph.hpp"
-#include "trireme/kernels/dropout.hpp"
-#include "trireme/kernels/dropped_rows.hpp"
-#include "trireme/kernels/fp8_cuda.hpp"
-#include "trireme/kernels/fused_logits.hpp"
-#include "trireme/kernels/fused_matmul.hpp"
-#include "trireme/kernels/on_cuda.hpp"
-#include "trireme/kernels/optimizer_step_cuda.hpp"
+#include "trireme/kernels/dropout/dropout.hpp"
+#include "trireme/kernels/loss/fused_logits.hpp"
+#include "trireme/kernels/matmul/fp8_cuda.hpp"
+#include "trireme/kernels/matmul/fused_matmul.hpp"
+#include "trireme/kernels/optimizer/block_squares_cuda.hpp"
+#include "trireme/kernels/optimizer/optimizer_step_cuda.hpp"
+#include "trireme/kernels/rows/on_cuda.hpp"
 
 namespace trireme::kernels {
 namespace {

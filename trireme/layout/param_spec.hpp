@@ -16,8 +16,8 @@ struct ParamSpec {
   Placement placement = {};
   /// Axes along which ranks hold the same values but compute only a partial gradient each, because they see other
   /// tokens or other heads: the weight of a norm with sequence parallelism. The gradient is the sum over them
-  /// (nn/gradients.hpp). Along other axes that do not cut the parameter its gradient is the same on all ranks by
-  /// construction. The axes that cut the batch need not be named.
+  /// (parallel/tensor/gradients.hpp). Along other axes that do not cut the parameter its gradient is the same on all
+  /// ranks by construction. The axes that cut the batch need not be named.
   AxisSet partial = {};
   Fill fill = Fill::weight;
   std::int64_t fan_in = 0;  // inputs per output, for schemes that ask; 0: the last dim (a bias has none of its own)

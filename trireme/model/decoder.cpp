@@ -4,8 +4,8 @@
 #include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/family.hpp"
 #include "trireme/model/register_family.hpp"
-#include "trireme/nn/experts.hpp"
-#include "trireme/nn/pooled_balance.hpp"
+#include "trireme/parallel/expert/experts.hpp"
+#include "trireme/parallel/expert/pooled_balance.hpp"
 
 namespace trireme {
 namespace {

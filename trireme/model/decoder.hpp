@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "trireme/config/schema/config.hpp"
-#include "trireme/config/schema/counts.hpp"
+#include "trireme/describe/counts.hpp"
 #include "trireme/model/decoder_layer.hpp"
-#include "trireme/nn/cross_entropy.hpp"
-#include "trireme/nn/embedding.hpp"
-#include "trireme/nn/mlp.hpp"
 #include "trireme/nn/norm.hpp"
-#include "trireme/nn/router.hpp"
 #include "trireme/nn/unit.hpp"
+#include "trireme/parallel/expert/router.hpp"
+#include "trireme/parallel/tensor/cross_entropy.hpp"
+#include "trireme/parallel/tensor/embedding.hpp"
+#include "trireme/parallel/tensor/mlp.hpp"
 
 namespace trireme {
 

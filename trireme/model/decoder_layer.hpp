@@ -1,7 +1,7 @@
 #pragma once
 // What a Decoder calls for each of its layers: the built-in Block, or a layer of a registered family.
-#include "trireme/config/schema/counts.hpp"
-#include "trireme/nn/attention.hpp"
+#include "trireme/describe/counts.hpp"
+#include "trireme/model/attention.hpp"
 #include "trireme/nn/layer.hpp"
 #include "trireme/nn/recompute.hpp"
 

@@ -10,13 +10,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/config/foreign/hf_config_write.hpp"
-#include "trireme/config/schema/counts.hpp"
 #include "trireme/config/schema/presets.hpp"
-#include "trireme/config/schema/weight_names.hpp"
+#include "trireme/config/translate/hf_config_write.hpp"
+#include "trireme/describe/counts.hpp"
+#include "trireme/describe/weight_names.hpp"
 #include "trireme/model/hugging_face.hpp"
 #include "trireme/nn/init_scope.hpp"
-#include "trireme/nn/sampler.hpp"
+#include "trireme/parallel/tensor/sampler.hpp"
 #include "trireme/testing/model_helpers.hpp"
 #include "trireme/testing/nn_helpers.hpp"
 #include "trireme/testing/temp_folder.hpp"

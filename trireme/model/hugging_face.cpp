@@ -3,8 +3,8 @@
 #include <ATen/ops/empty.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/checkpoint/hf_source.hpp"
-#include "trireme/config/foreign/hf_config_compare.hpp"
+#include "trireme/checkpoint/sources/hf_source.hpp"
+#include "trireme/config/import/hf_config_compare.hpp"
 #include "trireme/layout/box_copy.hpp"
 
 namespace trireme {

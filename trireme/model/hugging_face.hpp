@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "trireme/comm/param_mesh.hpp"
-#include "trireme/config/schema/weight_names.hpp"
+#include "trireme/describe/weight_names.hpp"
 #include "trireme/model/decoder.hpp"
 #include "trireme/nn/param_values.hpp"
 

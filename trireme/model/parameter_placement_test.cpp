@@ -1,11 +1,11 @@
 // The table of parameters without torch against what the layers declare.
-#include "trireme/config/schema/parameter_placement.hpp"
+#include "trireme/describe/parameter_placement.hpp"
 
 #include <map>
 
 #include <gtest/gtest.h>
 
-#include "trireme/config/schema/weight_names.hpp"
+#include "trireme/describe/weight_names.hpp"
 #include "trireme/model/decoder.hpp"
 #include "trireme/testing/model_helpers.hpp"
 #include "trireme/testing/nn_helpers.hpp"

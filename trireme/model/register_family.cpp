@@ -3,7 +3,7 @@
 #include <map>
 
 #include "trireme/base/error.hpp"
-#include "trireme/comm/thread_world.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/config/schema/registered_families.hpp"
 #include "trireme/model/decoder.hpp"
 #include "trireme/nn/init_scope.hpp"

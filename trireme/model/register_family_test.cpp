@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
 
-#include "trireme/config/foreign/hf_config_write.hpp"
 #include "trireme/config/schema/registered_families.hpp"
-#include "trireme/config/schema/weight_names.hpp"
+#include "trireme/config/translate/hf_config_write.hpp"
+#include "trireme/describe/weight_names.hpp"
 #include "trireme/model/decoder.hpp"
 #include "trireme/testing/config_helpers.hpp"
 #include "trireme/testing/model_helpers.hpp"

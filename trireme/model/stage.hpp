@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "trireme/comm/mesh.hpp"
-#include "trireme/config/schema/pipeline.hpp"
+#include "trireme/describe/pipeline.hpp"
 #include "trireme/model/decoder.hpp"
 
 namespace trireme {

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/comm/thread_world.hpp"
-#include "trireme/config/schema/parameter_placement.hpp"
-#include "trireme/config/schema/weight_names.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
+#include "trireme/describe/parameter_placement.hpp"
+#include "trireme/describe/weight_names.hpp"
 #include "trireme/nn/init_scope.hpp"
 #include "trireme/testing/model_helpers.hpp"
 

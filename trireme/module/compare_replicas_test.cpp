@@ -9,7 +9,7 @@
 #include <torch/optim/sgd.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/comm/thread_world.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/module/data_parallel.hpp"
 #include "trireme/module/fit.hpp"
 #include "trireme/testing/test_helpers.hpp"

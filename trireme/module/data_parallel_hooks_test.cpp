@@ -9,7 +9,7 @@
 #include <torch/optim/lbfgs.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/comm/thread_world.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/module/data_parallel.hpp"
 #include "trireme/nn/recompute.hpp"
 #include "trireme/testing/test_helpers.hpp"

@@ -14,7 +14,7 @@
 #include <torch/optim/sgd.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/comm/thread_world.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/module/sync_batch_norm.hpp"
 #include "trireme/testing/test_helpers.hpp"
 

@@ -2,8 +2,8 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/ranks_of_job.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/comm/mesh.hpp"
-#include "trireme/comm/thread_world.hpp"
 #include "trireme/data/sampling/permutation.hpp"
 #include "trireme/module/fit_copies.hpp"
 #include "trireme/module/fit_rank.hpp"

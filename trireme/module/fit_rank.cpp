@@ -15,7 +15,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/trace.hpp"
-#include "trireme/checkpoint/commit.hpp"
+#include "trireme/checkpoint/format/commit.hpp"
 #include "trireme/data/sampling/permutation.hpp"
 #include "trireme/module/agreed_failure.hpp"
 #include "trireme/module/amp.hpp"

@@ -16,7 +16,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/ranks_of_job.hpp"
-#include "trireme/comm/thread_world.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/module/amp.hpp"
 #include "trireme/module/sync_batch_norm.hpp"
 #include "trireme/testing/temp_folder.hpp"

@@ -10,8 +10,8 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/layout/flat_layout.hpp"
-#include "trireme/nn/freed_storage.hpp"
 #include "trireme/nn/init_scope.hpp"
+#include "trireme/parallel/zero/freed_storage.hpp"
 
 namespace trireme {
 namespace {

@@ -18,7 +18,7 @@
 #include <torch/serialize.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/comm/thread_world.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/module/flat_parameters.hpp"
 #include "trireme/testing/test_helpers.hpp"
 

@@ -19,12 +19,12 @@
 #include <torch/optim/sgd.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/checkpoint/commit.hpp"
+#include "trireme/checkpoint/format/commit.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/comm/self_group.hpp"
-#include "trireme/comm/thread_world.hpp"
 #include "trireme/files/folder_lock.hpp"
 #include "trireme/module/data_parallel.hpp"
-#include "trireme/nn/linear.hpp"
+#include "trireme/parallel/tensor/linear.hpp"
 #include "trireme/testing/recording_fs.hpp"
 #include "trireme/testing/temp_folder.hpp"
 #include "trireme/testing/test_helpers.hpp"

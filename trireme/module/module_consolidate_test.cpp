@@ -11,9 +11,9 @@
 #include <torch/optim/lbfgs.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/checkpoint/consolidate.hpp"
+#include "trireme/checkpoint/reshape/consolidate.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/comm/self_group.hpp"
-#include "trireme/comm/thread_world.hpp"
 #include "trireme/files/safetensors_folder.hpp"
 #include "trireme/module/module_checkpoint.hpp"
 #include "trireme/module/module_safetensors.hpp"

@@ -13,9 +13,9 @@
 #include <ATen/ops/zeros.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/checkpoint/commit.hpp"
-#include "trireme/checkpoint/model_source.hpp"
-#include "trireme/checkpoint/reader.hpp"
+#include "trireme/checkpoint/format/commit.hpp"
+#include "trireme/checkpoint/format/reader.hpp"
+#include "trireme/checkpoint/sources/model_source.hpp"
 #include "trireme/comm/random_state.hpp"
 #include "trireme/layout/flat_boxes.hpp"
 #include "trireme/module/optimizer_states.hpp"

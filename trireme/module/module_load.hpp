@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "trireme/checkpoint/reader.hpp"
+#include "trireme/checkpoint/format/reader.hpp"
 #include "trireme/module/module_parts.hpp"
 
 namespace trireme {

@@ -6,7 +6,7 @@
 
 #include <torch/optim/optimizer.h>
 
-#include "trireme/checkpoint/manifest.hpp"
+#include "trireme/checkpoint/format/manifest.hpp"
 #include "trireme/module/module_checkpoint.hpp"
 
 namespace trireme {

@@ -9,7 +9,7 @@
 #include <ATen/ops/empty.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/checkpoint/model_source.hpp"
+#include "trireme/checkpoint/sources/model_source.hpp"
 #include "trireme/files/safetensors_folder.hpp"
 #include "trireme/files/safetensors_folder_write.hpp"
 #include "trireme/layout/flat_boxes.hpp"

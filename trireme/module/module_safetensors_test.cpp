@@ -9,8 +9,8 @@
 #include <torch/nn/modules/linear.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/comm/self_group.hpp"
-#include "trireme/comm/thread_world.hpp"
 #include "trireme/files/safetensors_folder.hpp"
 #include "trireme/testing/temp_folder.hpp"
 #include "trireme/testing/test_helpers.hpp"

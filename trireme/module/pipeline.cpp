@@ -15,7 +15,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/fnv.hpp"
-#include "trireme/engine/executor.hpp"
+#include "trireme/parallel/pipeline/executor.hpp"
 #include "trireme/schedule/generate.hpp"
 
 namespace trireme {

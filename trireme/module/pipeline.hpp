@@ -10,9 +10,9 @@
 #include <torch/nn/modules/container/sequential.h>
 
 #include "trireme/comm/mesh.hpp"
-#include "trireme/engine/tensor_shape.hpp"
 #include "trireme/module/module_tensors.hpp"
 #include "trireme/module/unit.hpp"
+#include "trireme/parallel/pipeline/tensor_shape.hpp"
 
 namespace trireme {
 

@@ -9,7 +9,7 @@
 #include <torch/optim/adam.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/comm/thread_world.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/testing/test_helpers.hpp"
 
 namespace trireme {

@@ -14,7 +14,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/ranks_of_job.hpp"
-#include "trireme/comm/thread_world.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/module/fully_shard.hpp"
 #include "trireme/testing/test_helpers.hpp"
 

@@ -1,7 +1,7 @@
 #pragma once
 // Dropout whose mask is a function of (seed, layer name, step, token, feature): the same mask for every layout, and in
 // recomputation.
-#include "trireme/kernels/dropout.hpp"
+#include "trireme/kernels/dropout/dropout.hpp"
 #include "trireme/nn/forward_context.hpp"
 #include "trireme/nn/layer.hpp"
 

@@ -59,7 +59,7 @@ void Fp8History::begin_step() {
 void Fp8History::set_scales() {
   const auto n = static_cast<std::int64_t>(limits_.size());
   const at::Tensor largest_n = past_nH_.amax(1);
-  // The exponent of the quotient, rounded down, as in kernels/fp8.cpp.
+  // The exponent of the quotient, rounded down, as in kernels/matmul/fp8.cpp.
   const at::Tensor quotient_n = (limits_n_ / largest_n).clamp_max(std::numeric_limits<float>::max());
   const at::Tensor exponent_n = std::get<1>(at::frexp(quotient_n)).sub(1).clamp(-126, 126);
   const at::Tensor used_n = at::where(largest_n > 0, exponent_n, unseen_n_);

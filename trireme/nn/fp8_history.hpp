@@ -6,7 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trireme/kernels/fp8.hpp"
+#include "trireme/kernels/matmul/fp8.hpp"
 
 namespace trireme {
 

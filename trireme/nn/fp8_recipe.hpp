@@ -2,7 +2,7 @@
 // How linear layers multiply in 8 bits.
 #include <memory>
 
-#include "trireme/kernels/fp8.hpp"
+#include "trireme/kernels/matmul/fp8.hpp"
 
 namespace trireme {
 

@@ -9,7 +9,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/philox.hpp"
-#include "trireme/kernels/parallel.hpp"
+#include "trireme/kernels/rows/parallel.hpp"
 
 namespace trireme {
 namespace {

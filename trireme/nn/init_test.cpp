@@ -7,9 +7,9 @@
 #include <torch/nn/modules/normalization.h>
 
 #include "trireme/base/philox.hpp"
-#include "trireme/nn/embedding.hpp"
-#include "trireme/nn/linear.hpp"
 #include "trireme/nn/norm.hpp"
+#include "trireme/parallel/tensor/embedding.hpp"
+#include "trireme/parallel/tensor/linear.hpp"
 #include "trireme/testing/nn_helpers.hpp"
 
 namespace trireme {

@@ -1,7 +1,7 @@
 #include "trireme/nn/norm.hpp"
 
-#include "trireme/kernels/layer_norm.hpp"
-#include "trireme/kernels/rms_norm.hpp"
+#include "trireme/kernels/norm/layer_norm.hpp"
+#include "trireme/kernels/norm/rms_norm.hpp"
 
 namespace trireme {
 

@@ -1,6 +1,6 @@
 #pragma once
 // Norms over the features of a token. Their weights are replicated on every rank.
-#include "trireme/kernels/residual_norm.hpp"
+#include "trireme/kernels/norm/residual_norm.hpp"
 #include "trireme/nn/layer.hpp"
 #include "trireme/nn/rebuild.hpp"
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/kernels/optimizer_step.hpp"
+#include "trireme/kernels/optimizer/optimizer_step.hpp"
 #include "trireme/layout/slices.hpp"
 
 namespace trireme {

@@ -7,13 +7,13 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
+#include "trireme/config/read/derive.hpp"
 #include "trireme/config/rules/training_rules.hpp"
-#include "trireme/config/schema/counts.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
-#include "trireme/config/schema/derive.hpp"
 #include "trireme/config/schema/family.hpp"
-#include "trireme/config/schema/pipeline.hpp"
-#include "trireme/planner/local_parameters.hpp"
+#include "trireme/describe/counts.hpp"
+#include "trireme/describe/local_parameters.hpp"
+#include "trireme/describe/pipeline.hpp"
 #include "trireme/schedule/replay.hpp"
 
 // h hidden_size, d head_dim, f MLP width, V vocabulary, T tokens of a microbatch, t = tp
@@ -154,7 +154,7 @@ double layer_bytes(const Run& run, config::Recompute recompute) {
   }
   if (has_experts && recompute != config::Recompute::full) {
     // Per token and expert the rows that arrive and those that return, which are in f32 unless they are weighted in the
-    // kernel that adds them (nn/experts.cpp); scores, and the shared expert.
+    // kernel that adds them (parallel/expert/experts.cpp); scores, and the shared expert.
     const double element = shape.bytes_an_element, wide = std::max(4.0, element), tp = real(p.tp);
     const double tokens = run.tokens * real(p.expert_tp > 0 ? p.expert_tp : p.tp) / tp;
     const bool on_one_gpu =
@@ -186,7 +186,7 @@ void add_activations(MemoryPlan& plan, const Run& run, bool on_gpu) {
   const double v = real(run.parameters.head_weight) / h, tile = real(loss_tile_tokens(on_gpu));
   // A GPU turns the logits into their gradients in place, in the dtype of the product.
   plan.logits = std::min(tile, run.tokens) * v * (on_gpu ? element : wide);
-  // Also the gradient of the head's weight, unless it is computed in backward (nn/cross_entropy.cpp).
+  // Also the gradient of the head's weight, unless it is computed in backward (parallel/tensor/cross_entropy.cpp).
   if (run.stage.head_gradient_in_forward && (run.tokens > std::min(tile, h) || element < wide))
     plan.logits += real(run.parameters.head_weight) * wide;
 }
@@ -258,7 +258,8 @@ double gradients_in_flight(const Run& run) {
   return embedding + largest_three(units);
 }
 
-/// What attention over cp holds in the backward of one layer (nn/ring_attention.cpp, nn/ulysses.cpp).
+/// What attention over cp holds in the backward of one layer (parallel/context/ring_attention.cpp,
+/// parallel/context/ulysses.cpp).
 double context_buffers(const Run& run) {
   const ContextSplit split = config::context_split_of(run.config);
   if (split.cp == 1) return 0;
@@ -309,7 +310,8 @@ void add_communication(MemoryPlan& plan, const Run& run) {
     plan.live_units =
         (persistent_elements(run) + live_elements(run, units_of(run, p.persistence_threshold + 1))) * run.param_bytes();
   }
-  // Of the gradient norm: an f64 per block of 1,024 elements of the shard, or of all of them (zero/grad_norm.hpp).
+  // Of the gradient norm: an f64 per block of 1,024 elements of the shard, or of all of them
+  // (parallel/zero/grad_norm.hpp).
   const double shards = p.zero >= 1 && !run.config.comm.deterministic ? real(run.shards) : 1;
   plan.buffers += sizeof(double) * all / 1024 / shards;
 }

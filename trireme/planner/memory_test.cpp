@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/config/schema/counts.hpp"
-#include "trireme/planner/local_parameters.hpp"
+#include "trireme/describe/counts.hpp"
+#include "trireme/describe/local_parameters.hpp"
 #include "trireme/testing/config_helpers.hpp"
 
 namespace trireme::planner {

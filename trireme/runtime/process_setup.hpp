@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "trireme/base/cgroup_facts.hpp"
+#include "trireme/runtime/environment/environment.hpp"
+#include "trireme/runtime/environment/variables.hpp"
 #include "trireme/runtime/memory/counted_memory.hpp"
-#include "trireme/runtime/rank/environment.hpp"
-#include "trireme/runtime/rank/variables.hpp"
 
 namespace trireme {
 

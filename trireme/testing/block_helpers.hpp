@@ -6,7 +6,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "trireme/base/fnv.hpp"
-#include "trireme/engine/pipeline_engine.hpp"
+#include "trireme/parallel/pipeline/pipeline_engine.hpp"
 #include "trireme/testing/zero_helpers.hpp"
 
 namespace trireme::test {

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "trireme/base/error.hpp"
-#include "trireme/checkpoint/commit.hpp"
-#include "trireme/checkpoint/manifest_parts.hpp"
-#include "trireme/checkpoint/reader.hpp"
-#include "trireme/checkpoint/shard_writer.hpp"
+#include "trireme/checkpoint/format/commit.hpp"
+#include "trireme/checkpoint/format/manifest_parts.hpp"
+#include "trireme/checkpoint/format/reader.hpp"
+#include "trireme/checkpoint/format/shard_writer.hpp"
 #include "trireme/files/safetensors_write.hpp"
 
 namespace trireme {

@@ -8,7 +8,7 @@
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "trireme/comm/c10d_world.hpp"
+#include "trireme/comm/backends/c10d_world.hpp"
 
 namespace trireme {
 

@@ -6,9 +6,9 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/comm/differentiable.hpp"
 #include "trireme/comm/self_group.hpp"
-#include "trireme/comm/thread_world.hpp"
 #include "trireme/testing/test_helpers.hpp"
 
 namespace trireme {

@@ -7,13 +7,13 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/checkpoint/commit.hpp"
-#include "trireme/checkpoint/manifest_parts.hpp"
-#include "trireme/checkpoint/model_source.hpp"
-#include "trireme/checkpoint/reader.hpp"
-#include "trireme/checkpoint/shard_writer.hpp"
+#include "trireme/checkpoint/format/commit.hpp"
+#include "trireme/checkpoint/format/manifest_parts.hpp"
+#include "trireme/checkpoint/format/reader.hpp"
+#include "trireme/checkpoint/format/shard_writer.hpp"
+#include "trireme/checkpoint/sources/model_source.hpp"
 #include "trireme/config/schema/fields.hpp"
-#include "trireme/config/schema/weight_names.hpp"
+#include "trireme/describe/weight_names.hpp"
 
 namespace trireme {
 

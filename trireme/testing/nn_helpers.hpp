@@ -6,12 +6,12 @@
 
 #include <gtest/gtest.h>
 
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/comm/mesh.hpp"
-#include "trireme/comm/thread_world.hpp"
-#include "trireme/nn/full_tensor.hpp"
-#include "trireme/nn/gradients.hpp"
 #include "trireme/nn/init.hpp"
 #include "trireme/nn/init_scope.hpp"
+#include "trireme/parallel/tensor/full_tensor.hpp"
+#include "trireme/parallel/tensor/gradients.hpp"
 #include "trireme/testing/gradcheck.hpp"
 
 namespace trireme {

@@ -10,8 +10,8 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/comm/self_group.hpp"
-#include "trireme/comm/thread_world.hpp"
 #include "trireme/testing/gradcheck.hpp"
 #include "trireme/testing/test_helpers.hpp"
 

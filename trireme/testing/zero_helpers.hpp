@@ -7,9 +7,9 @@
 #include <torch/nn/modules/linear.h>
 
 #include "trireme/base/philox.hpp"
+#include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/comm/mesh.hpp"
-#include "trireme/comm/thread_world.hpp"
-#include "trireme/kernels/matmul.hpp"
+#include "trireme/kernels/matmul/matmul.hpp"
 #include "trireme/nn/layer.hpp"
 #include "trireme/nn/unit.hpp"
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "trireme/runtime/rank/environment.hpp"
-#include "trireme/runtime/rank/variables.hpp"
+#include "trireme/runtime/environment/environment.hpp"
+#include "trireme/runtime/environment/variables.hpp"
 
 namespace trireme::workloads {
 

@@ -1,8 +1,8 @@
 // A user program that links to an installed trireme.
 #include <iostream>
 
-#include "trireme/config/schema/counts.hpp"
-#include "trireme/config/schema/derive.hpp"
+#include "trireme/config/read/derive.hpp"
+#include "trireme/describe/counts.hpp"
 #include "trireme/layout/grid.hpp"
 #include "trireme/schedule/generate.hpp"
 #include "trireme/schedule/replay.hpp"

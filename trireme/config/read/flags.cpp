@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "trireme/base/error.hpp"
-#include "trireme/config/foreign/aliases.hpp"
-#include "trireme/config/read/nearest.hpp"
 #include "trireme/config/schema/fields.hpp"
+#include "trireme/config/settings/nearest.hpp"
+#include "trireme/config/translate/aliases.hpp"
 
 namespace trireme::config {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/config/read/setting.hpp"
+#include "trireme/config/schema/setting.hpp"
 
 namespace trireme::config {
 

@@ -7,14 +7,14 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/utf8.hpp"
-#include "trireme/config/foreign/aliases.hpp"
-#include "trireme/config/foreign/hf_config.hpp"
-#include "trireme/config/read/convert.hpp"
-#include "trireme/config/read/nearest.hpp"
-#include "trireme/config/read/toml_file.hpp"
 #include "trireme/config/schema/fields.hpp"
 #include "trireme/config/schema/presets.hpp"
 #include "trireme/config/schema/registered_families.hpp"
+#include "trireme/config/settings/convert.hpp"
+#include "trireme/config/settings/nearest.hpp"
+#include "trireme/config/settings/toml_file.hpp"
+#include "trireme/config/translate/aliases.hpp"
+#include "trireme/config/translate/hf_config.hpp"
 #include "trireme/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::config {

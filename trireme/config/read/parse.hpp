@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "trireme/config/read/flags.hpp"
-#include "trireme/config/read/setting.hpp"
-#include "trireme/config/rules/violation.hpp"
 #include "trireme/config/schema/config.hpp"
+#include "trireme/config/schema/setting.hpp"
+#include "trireme/config/settings/violation.hpp"
 
 namespace trireme::config {
 

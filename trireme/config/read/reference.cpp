@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "trireme/base/error.hpp"
-#include "trireme/config/foreign/aliases.hpp"
-#include "trireme/config/read/nearest.hpp"
-#include "trireme/config/read/setting.hpp"
+#include "trireme/config/schema/setting.hpp"
+#include "trireme/config/settings/nearest.hpp"
+#include "trireme/config/translate/aliases.hpp"
 
 namespace trireme::config {
 namespace {

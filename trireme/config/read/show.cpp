@@ -8,10 +8,10 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
 #include "trireme/base/json_text.hpp"
-#include "trireme/config/foreign/aliases.hpp"
 #include "trireme/config/read/reference.hpp"
-#include "trireme/config/schema/counts.hpp"
 #include "trireme/config/schema/fields.hpp"
+#include "trireme/config/translate/aliases.hpp"
+#include "trireme/describe/counts.hpp"
 
 namespace trireme::config {
 namespace {

@@ -4,11 +4,11 @@
 #include <filesystem>
 
 #include "trireme/base/error.hpp"
-#include "trireme/config/read/nearest.hpp"
 #include "trireme/config/read/parse.hpp"
 #include "trireme/config/read/reference.hpp"
 #include "trireme/config/schema/fields.hpp"
 #include "trireme/config/schema/presets.hpp"
+#include "trireme/config/settings/nearest.hpp"
 #include "trireme/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::config {

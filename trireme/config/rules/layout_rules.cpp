@@ -3,7 +3,7 @@
 #include "trireme/config/rules/rules.hpp"
 #include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
-#include "trireme/config/schema/pipeline.hpp"
+#include "trireme/describe/pipeline.hpp"
 #include "trireme/schedule/generate.hpp"
 
 namespace trireme::config {

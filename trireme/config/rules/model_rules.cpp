@@ -1,9 +1,9 @@
 #include "trireme/base/human.hpp"
 #include "trireme/config/rules/rules.hpp"
 #include "trireme/config/schema/choices.hpp"
-#include "trireme/config/schema/counts.hpp"
 #include "trireme/config/schema/family.hpp"
 #include "trireme/data/tokenizer/tokenizer.hpp"
+#include "trireme/describe/counts.hpp"
 
 namespace trireme::config {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "trireme/base/error.hpp"
+#include "trireme/config/read/derive.hpp"
 #include "trireme/config/read/parse.hpp"
-#include "trireme/config/schema/derive.hpp"
 
 namespace trireme::config {
 

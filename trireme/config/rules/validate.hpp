@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "trireme/config/read/derive.hpp"
 #include "trireme/config/read/parse.hpp"
-#include "trireme/config/schema/derive.hpp"
 
 namespace trireme::config {
 

@@ -3,8 +3,8 @@
 #include <array>
 
 #include "trireme/base/error.hpp"
-#include "trireme/config/read/setting.hpp"
 #include "trireme/config/schema/registered_families.hpp"
+#include "trireme/config/schema/setting.hpp"
 
 namespace trireme::config {
 namespace {

@@ -7,9 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/config/foreign/hf_config.hpp"
-#include "trireme/config/foreign/hf_config_write.hpp"
 #include "trireme/config/schema/presets.hpp"
+#include "trireme/config/translate/hf_config.hpp"
+#include "trireme/config/translate/hf_config_write.hpp"
 #include "trireme/testing/config_helpers.hpp"
 
 namespace trireme::config {

@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "trireme/config/read/convert.hpp"
+#include "trireme/config/settings/convert.hpp"
 #include "trireme/testing/config_helpers.hpp"
 
 namespace trireme::config {

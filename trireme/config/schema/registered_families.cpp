@@ -6,7 +6,7 @@
 #include <list>
 
 #include "trireme/base/error.hpp"
-#include "trireme/config/read/setting.hpp"
+#include "trireme/config/schema/setting.hpp"
 
 namespace trireme::config {
 namespace {

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "trireme/base/error.hpp"
-#include "trireme/data/prepare/json_field.hpp"
+#include "trireme/data/tokenizer/json_field.hpp"
 #include "trireme/data/tokenizer/unicode.hpp"
 #include "trireme/files/shown_name.hpp"
 

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include "trireme/data/sampling/synthetic.hpp"
 #include "trireme/data/sampling/validation.hpp"
-#include "trireme/data/tokens/synthetic.hpp"
 #include "trireme/testing/layout_helpers.hpp"
 #include "trireme/testing/memory_tokens.hpp"
 

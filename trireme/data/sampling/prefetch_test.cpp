@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/data/tokens/synthetic.hpp"
+#include "trireme/data/sampling/synthetic.hpp"
 #include "trireme/testing/test_helpers.hpp"
 
 namespace trireme::data {

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.hpp"
-#include "trireme/data/prepare/json_field.hpp"
 #include "trireme/data/tokenizer/chat_messages.hpp"
+#include "trireme/data/tokenizer/json_field.hpp"
 #include "trireme/data/tokenizer/json_view.hpp"
 #include "trireme/data/tokenizer/unicode.hpp"
 #include "trireme/files/random_reader.hpp"

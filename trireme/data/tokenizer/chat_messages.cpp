@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.hpp"
-#include "trireme/data/prepare/json_field.hpp"
+#include "trireme/data/tokenizer/json_field.hpp"
 #include "trireme/files/json_bounds.hpp"
 #include "trireme/files/shown_name.hpp"
 

@@ -7,9 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/data/prepare/json_field.hpp"
 #include "trireme/data/prepare/prepare.hpp"
 #include "trireme/data/tokenizer/bpe_train.hpp"
+#include "trireme/data/tokenizer/json_field.hpp"
 #include "trireme/data/tokens/open_tokens.hpp"
 #include "trireme/testing/documents.hpp"
 #include "trireme/testing/temp_folder.hpp"

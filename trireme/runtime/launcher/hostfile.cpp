@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "trireme/base/error.hpp"
-#include "trireme/runtime/rank/nodelist.hpp"
-#include "trireme/runtime/rank/variables.hpp"
+#include "trireme/runtime/environment/nodelist.hpp"
+#include "trireme/runtime/environment/variables.hpp"
 
 namespace trireme::launcher {
 namespace {

@@ -10,10 +10,10 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/process_limits.hpp"
-#include "trireme/comm/flight_recorder.hpp"
+#include "trireme/comm/calls/flight_recorder.hpp"
+#include "trireme/runtime/environment/rendezvous.hpp"
 #include "trireme/runtime/launcher/launch.hpp"
 #include "trireme/runtime/launcher/restarts.hpp"
-#include "trireme/runtime/rank/rendezvous.hpp"
 
 namespace trireme::launcher {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/runtime/rank/variables.hpp"
+#include "trireme/runtime/environment/variables.hpp"
 
 namespace trireme::launcher {
 

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "trireme/base/cgroup_facts.hpp"
+#include "trireme/runtime/environment/variables.hpp"
 #include "trireme/runtime/launcher/signal_relay.hpp"
-#include "trireme/runtime/rank/variables.hpp"
 
 namespace trireme::launcher {
 

@@ -7,9 +7,9 @@
 #include <ostream>
 
 #include "trireme/base/error.hpp"
+#include "trireme/runtime/environment/environment.hpp"
 #include "trireme/runtime/launcher/supervisor.hpp"
 #include "trireme/runtime/launcher/supervisor_report.hpp"
-#include "trireme/runtime/rank/environment.hpp"
 
 namespace trireme::launcher {
 namespace {

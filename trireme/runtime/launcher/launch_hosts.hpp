@@ -6,9 +6,9 @@
 
 #include <unistd.h>
 
+#include "trireme/runtime/environment/variables.hpp"
 #include "trireme/runtime/launcher/hostfile.hpp"
 #include "trireme/runtime/launcher/launch.hpp"
-#include "trireme/runtime/rank/variables.hpp"
 
 namespace trireme::launcher {
 

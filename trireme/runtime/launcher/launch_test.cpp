@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/runtime/rank/environment.hpp"
+#include "trireme/runtime/environment/environment.hpp"
 #include "trireme/testing/launch_helpers.hpp"
 #include "trireme/testing/test_helpers.hpp"
 

@@ -7,7 +7,7 @@
 #include <sys/types.h>
 
 #include "trireme/base/owned_fd.hpp"
-#include "trireme/runtime/rank/variables.hpp"
+#include "trireme/runtime/environment/variables.hpp"
 
 namespace trireme::launcher {
 

@@ -6,13 +6,13 @@
 
 #include <c10/core/Device.h>
 
-#include "trireme/comm/c10d_world.hpp"
+#include "trireme/comm/backends/c10d_world.hpp"
 #include "trireme/comm/mesh.hpp"
 #include "trireme/config/schema/config.hpp"
 #include "trireme/layout/grid.hpp"
-#include "trireme/runtime/rank/environment.hpp"
+#include "trireme/runtime/environment/environment.hpp"
+#include "trireme/runtime/environment/variables.hpp"
 #include "trireme/runtime/rank/fingerprint.hpp"
-#include "trireme/runtime/rank/variables.hpp"
 
 namespace trireme {
 

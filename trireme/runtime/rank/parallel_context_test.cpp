@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 #include "trireme/base/owned_fd.hpp"
-#include "trireme/runtime/rank/own_address.hpp"
-#include "trireme/runtime/rank/port_owner.hpp"
-#include "trireme/runtime/rank/rendezvous.hpp"
+#include "trireme/runtime/environment/own_address.hpp"
+#include "trireme/runtime/environment/port_owner.hpp"
+#include "trireme/runtime/environment/rendezvous.hpp"
 #include "trireme/runtime/rank/startup_check.hpp"
 #include "trireme/testing/temp_folder.hpp"
 #include "trireme/testing/test_helpers.hpp"

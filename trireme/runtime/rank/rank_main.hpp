@@ -6,8 +6,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "trireme/runtime/rank/environment.hpp"
-#include "trireme/runtime/rank/variables.hpp"
+#include "trireme/runtime/environment/environment.hpp"
+#include "trireme/runtime/environment/variables.hpp"
 
 namespace trireme {
 

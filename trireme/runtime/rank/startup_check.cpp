@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "trireme/base/error.hpp"
-#include "trireme/runtime/rank/port_owner.hpp"
-#include "trireme/runtime/rank/wait_notes.hpp"
+#include "trireme/runtime/environment/port_owner.hpp"
+#include "trireme/runtime/environment/wait_notes.hpp"
 
 namespace trireme {
 namespace {

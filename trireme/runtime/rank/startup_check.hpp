@@ -1,8 +1,8 @@
 #pragma once
 // Check before the first collective: have all ranks started, and do their fingerprints match?
-#include "trireme/comm/comm_options.hpp"
+#include "trireme/comm/calls/comm_options.hpp"
+#include "trireme/runtime/environment/rendezvous.hpp"
 #include "trireme/runtime/rank/fingerprint.hpp"
-#include "trireme/runtime/rank/rendezvous.hpp"
 
 namespace trireme {
 

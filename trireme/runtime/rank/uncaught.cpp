@@ -10,7 +10,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/process_limits.hpp"
-#include "trireme/comm/watchdog.hpp"
+#include "trireme/comm/watch/watchdog.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
 
 namespace trireme {

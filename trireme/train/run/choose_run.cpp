@@ -1,0 +1,191 @@
+#include "trireme/train/run/choose_run.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <vector>
+
+#include "trireme/base/error.hpp"
+#include "trireme/base/file_output.hpp"
+#include "trireme/checkpoint/format/commit.hpp"
+#include "trireme/checkpoint/format/exported_files.hpp"
+#include "trireme/checkpoint/format/reader.hpp"
+#include "trireme/files/folder_lock.hpp"
+#include "trireme/train/run/own_folder.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of the runs that may be meant: to look at thousands would take longer than the start of a run may.
+constexpr std::size_t kNewestRuns = 16;
+
+/// The manifest of the newest complete checkpoint of a run.
+std::optional<checkpoint::Manifest> newest_manifest(const fs::path& run) {
+  for (const checkpoint::FoundCheckpoint& found : checkpoint::checkpoints_in(run / "checkpoints")) try {
+      return checkpoint::Reader(found.path).manifest();
+    } catch (const Error&) {  // damaged, or not ours: an older one may be good
+    }
+  return std::nullopt;
+}
+
+std::string stored_value(const checkpoint::Manifest& manifest, const std::string& key) {
+  const auto found = manifest.config.find(key);
+  return found == manifest.config.end() ? "" : found->second;
+}
+
+std::int64_t planned_steps(const checkpoint::Manifest& manifest) {
+  const std::string stored = stored_value(manifest, "training.steps");
+  std::int64_t steps = 0;
+  std::from_chars(stored.data(), stored.data() + stored.size(), steps);
+  return steps;
+}
+
+/// Why this run must not write to the folder, or "". ConfigError if its lock cannot be taken at all.
+std::string why_not_free(const fs::path& run) {
+  try {
+    lock_run(run);
+    return "";
+  } catch (const files::LockHeld& e) {
+    const std::string what = e.what(), line = what.substr(0, what.find('\n')), folder = run.string() + ": ";
+    return line.starts_with(folder) ? line.substr(folder.size()) : line;
+  }
+}
+
+/// Looks for the run that goes on: Note [Which run goes on].
+class Search {
+ public:
+  Search(const RunRequest& request, std::vector<std::string>& notes)
+      : request_(request),
+        notes_(notes),
+        own_name_(request.config.run.name.find('%') == std::string::npos),
+        by_path_(request.config.checkpoint.resume != "auto") {}
+
+  /// The run that goes on, or is complete.
+  std::optional<ChosenRun> found() {
+    std::vector<fs::path> runs = report::runs_of(request_.config.run.dir, request_.config.run.name);
+    std::erase_if(runs, [](const fs::path& run) { return !report::has_done_something(run); });
+    // The name itself first: a second run of the name, begun while the first one was running, is not what is meant.
+    const auto exact = std::ranges::find_if(runs, [&](const fs::path& run) { return is_exact(run); });
+    if (exact != runs.end() && state_of(*exact) == State::goes_on) return ChosenRun{{*exact, /*is_new=*/false}};
+    runs.resize(std::min(runs.size(), kNewestRuns));
+    for (const fs::path& run : runs) {
+      const State state = state_of(run);
+      if (state == State::goes_on) return ChosenRun{{run, /*is_new=*/false}};
+      if (state == State::complete)
+        return ChosenRun{{run, /*is_new=*/false}, complete_text(run, request_.config, steps_)};
+    }
+    return std::nullopt;
+  }
+
+ private:
+  enum class State { not_meant, complete, in_use, goes_on };
+
+  bool is_exact(const fs::path& run) const { return own_name_ && run.filename() == request_.config.run.name; }
+  void note(const fs::path& run, const std::string& why) {
+    notes_.push_back(text(run.string(), " is not resumed: ", why));
+  }
+
+  State state_of(const fs::path& run) {
+    const std::optional<checkpoint::Manifest> newest = newest_manifest(run);
+    if (!newest) {
+      if (checkpoint::checkpoints_in(run / "checkpoints").empty()) return State::not_meant;
+      // A run of the user's own name is not begun anew without a word.
+      if (is_exact(run) && !by_path_) return State::goes_on;
+      if (own_name_) note(run, "none of its checkpoints can be read");
+      return State::not_meant;
+    }
+    if (!is_meant(run, *newest)) return State::not_meant;
+    steps_ = own_name_ ? request_.config.training.steps : planned_steps(*newest);
+    const std::string in_use = why_not_free(run);
+    if (!in_use.empty()) {
+      require<ConfigError>(!own_name_, run.string(), ": ", in_use,
+                           "\n  fix: wait until that run ends, or stop it; --run.name for another run next to it");
+      note(run, in_use);
+      return State::in_use;
+    }
+    return newest->training.step >= steps_ ? State::complete : State::goes_on;
+  }
+
+  bool is_meant(const fs::path& run, const checkpoint::Manifest& newest) const {
+    const auto same = [&](const std::string& key) { return stored_value(newest, key) == request_.given.at(key); };
+    if (!is_exact(run) && !same("run.name")) return false;
+    if (by_path_ && !same("checkpoint.resume")) return false;
+    return (own_name_ && !by_path_) || is_same_run(newest.config, request_.given);
+  }
+
+  const RunRequest& request_;
+  std::vector<std::string>& notes_;
+  const bool own_name_, by_path_;
+  std::int64_t steps_ = 0;  // of the run that was looked at last
+};
+
+/// The run that an earlier attempt of this launcher has begun.
+std::optional<fs::path> run_of_this_start(const RunRequest& request) {
+  if (request.attempt == 0 || request.start.empty()) return std::nullopt;
+  for (const fs::path& run : report::runs_of(request.config.run.dir, request.config.run.name)) {
+    std::ifstream file(run / report::kStartName);
+    if (std::string line; std::getline(file, line) && line == request.start) return run;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string complete_text(const fs::path& run, const Config& config, std::int64_t steps) {
+  const std::optional<checkpoint::Manifest> newest = newest_manifest(run);
+  if (!newest || newest->training.step < steps) return "";
+  const std::int64_t done = newest->training.step;
+  std::string out = text(run.string(), " is complete (", done, done == 1 ? " step" : " steps", "): nothing to do");
+  const fs::path checkpoint = run / "checkpoints" / text("step-", done);
+  try {
+    if (config.checkpoint.export_hf && !checkpoint::exported_in(checkpoint, newest->id))
+      out += text("\n  the weights for transformers were not written: trireme convert ", checkpoint.string(),
+                  " OUT --to hf");
+  } catch (const CheckpointError&) {  // `trireme checkpoint verify` tells
+  }
+  return out + "\n  --resume never starts a new run";
+}
+
+void remove_unfinished_of_runs(const fs::path& dir) {
+  std::error_code failed;
+  for (auto run = fs::directory_iterator(dir, failed); !failed && run != fs::directory_iterator();
+       run.increment(failed))
+    try {
+      const fs::path checkpoints = run->path() / "checkpoints";
+      if (run->is_symlink() || !checkpoint::has_unfinished(checkpoints) || !files::is_surely_free(run->path()))
+        continue;
+      const files::FolderLock lock(run->path());
+      checkpoint::remove_unfinished(files::real_fs(), checkpoints);
+    } catch (const Error&) {  // not ours to remove
+    }
+}
+
+ChosenRun choose_run(const RunRequest& request) {
+  const Config& config = request.config;
+  report::run_name(config.run.name, request.facts);  // reports errors in run.name itself
+  ChosenRun out;
+  if (const std::optional<fs::path> begun = run_of_this_start(request)) {
+    out.folder = {*begun, /*is_new=*/false};
+    out.complete = complete_text(*begun, config, config.training.steps);
+    return out;
+  }
+  if (config.checkpoint.resume != "never")
+    if (std::optional<ChosenRun> found = Search(request, out.notes).found()) {
+      found->notes = std::move(out.notes);
+      return *found;
+    }
+  try {
+    out.folder = report::make_run_folder(config.run.dir, config.run.name, request.facts);
+    if (!request.start.empty()) replace_file(out.folder.path / report::kStartName, request.start + "\n");
+    return out;
+  } catch (const Error& e) {
+    throw ConfigError(
+        text("run.dir = \"", config.run.dir, "\": ", e.what(), "\n  fix: a folder that can be written to"));
+  }
+}
+
+}  // namespace trireme
