@@ -23,12 +23,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
     input.remove_prefix(std::min(end + 1, input.size()));
   }
   replace_file(folder.path() / "config.toml", "[model]\npreset = \"tiny-llama\"\n[parallelism]\npp = 2\n");
-  html_report::RunFiles run = html_report::read_run(folder.path());
-  html_report::OperationTraces().add_to(run);
-  const std::string page = html_report::page_html({run}, {});
+  report::RunFiles run = report::read_run(folder.path());
+  report::OperationTraces().add_to(run);
+  const std::string page = report::page_html({run}, {});
   require(page.ends_with("</html>\n") && page.find("<script>alert") == std::string::npos, "a page that is none");
   try {
-    require(html_report::step_timeline_svg(run).ends_with("</svg>\n"), "a drawing that is none");
+    require(report::step_timeline_svg(run).ends_with("</svg>\n"), "a drawing that is none");
   } catch (const DataError&) {    // no times
   } catch (const ConfigError&) {  // no traces
   }

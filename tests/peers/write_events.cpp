@@ -22,7 +22,7 @@ using namespace trireme;
 constexpr std::int64_t kSteps = 2000;
 
 void write_events(const std::filesystem::path& folder) {
-  report::TensorBoardLogger logger(folder);
+  metrics::TensorBoardLogger logger(folder);
   for (std::int64_t step = 1; step <= kSteps; ++step) {
     logger.add_scalars_from_list({{"loss", 10.0 / static_cast<double>(step)},
                                   {"tokens", step * 4096, "human_format"},
@@ -39,8 +39,8 @@ void write_events(const std::filesystem::path& folder) {
 /// Through the hub logger, with `cp` as the hub command.
 int upload_events(const std::filesystem::path& folder, const std::filesystem::path& hub) {
   Log log(fd_sink(STDERR_FILENO));
-  report::HubLogger logger({.folder = folder, .upload_command = {"cp", "-r", "{dir}", hub.string()}, .every_calls = 7},
-                           log);
+  metrics::HubLogger logger({.folder = folder, .upload_command = {"cp", "-r", "{dir}", hub.string()}, .every_calls = 7},
+                            log);
   for (std::int64_t step = 1; step <= 100; ++step)
     logger.add_scalars_from_list({{"loss", 1.0 / static_cast<double>(step)}}, step);
   if (const auto failure = logger.close()) {

@@ -184,7 +184,7 @@ class LayoutBench {
           row.difference = std::nan("");
       return row;
     }
-    const html_report::Columns metrics = html_report::read_run(run).metrics;
+    const report::Columns metrics = report::read_run(run).metrics;
     const auto timed = [&](std::string_view key) {
       std::vector<double> values = metrics[key];
       if (!values.empty())
@@ -255,7 +255,7 @@ class LayoutBench {
            "max_relative_loss_difference,agrees,failure\n";
     csv.precision(10);
     const auto number = [](double value) { return std::isnan(value) ? std::string() : json_number(value); };
-    report::BarChart chart{.title = text("tokens per second by layout, ", command_.ranks, " ranks"), .bars = {}};
+    metrics::BarChart chart{.title = text("tokens per second by layout, ", command_.ranks, " ranks"), .bars = {}};
     for (const LayoutSpeed& row : rows) {
       csv << row.name << "," << row.ranks;
       for (const double figure : {row.tokens_per_second, row.step_p50, row.step_p95, row.exposed, row.bubble,
@@ -265,7 +265,7 @@ class LayoutBench {
       if (row.failure.empty())
         chart.bars.push_back({row.name, row.tokens_per_second, human_count(row.tokens_per_second)});
     }
-    std::ofstream(out / "layouts.svg") << report::draw_svg(chart);
+    std::ofstream(out / "layouts.svg") << metrics::draw_svg(chart);
     csv.close();
     require<ConfigError>(csv.good(), (out / "layouts.csv").string(), ": could not be written");
     console_.out << (out / "layouts.csv").string() << " and .svg\n";

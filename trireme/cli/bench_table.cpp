@@ -84,11 +84,11 @@ void write_results(const std::string& stem, const std::string& title, const std:
     counts.insert(row.gpu_count);
   }
   write_file(stem + ".csv", table);
-  report::Chart chart{.title = title, .x_title = "batch size", .y_title = "run time in seconds", .x = {}, .lines = {}};
+  metrics::Chart chart{.title = title, .x_title = "batch size", .y_title = "run time in seconds", .x = {}, .lines = {}};
   for (const int size : sizes) chart.x.push_back(std::to_string(size));
-  std::map<std::pair<std::string, int>, report::ChartLine> lines;
+  std::map<std::pair<std::string, int>, metrics::ChartLine> lines;
   for (const BenchRow& row : rows) {
-    report::ChartLine& line = lines[{row.parallel, row.gpu_count}];
+    metrics::ChartLine& line = lines[{row.parallel, row.gpu_count}];
     if (line.y.empty()) {
       line.name = counts.size() > 1 ? text(row.parallel, " x ", row.gpu_count) : row.parallel;
       line.y.assign(sizes.size(), std::numeric_limits<double>::quiet_NaN());

@@ -159,7 +159,7 @@ ExitCode run_config_check(const ConfigOptions& options, Console& console) {
       config::load_settings(options.file, toml, config::parse_toml(options.file, toml), options.overrides);
   std::vector<std::string> warnings = config::check_config(loaded, started(options));
   const std::vector<config::Violation> refused = config::validate_for_training(loaded);
-  report::run_name(loaded.config.run.name, {.time = std::chrono::system_clock::now(), .job_id = "", .layout = "dp1"});
+  metrics::run_name(loaded.config.run.name, {.time = std::chrono::system_clock::now(), .job_id = "", .layout = "dp1"});
   std::string machine;
   if (options.no_files) {
     for (const config::Violation& v : refused) warnings.push_back("trireme train would refuse it: " + v.headline);

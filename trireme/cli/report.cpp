@@ -19,7 +19,7 @@ namespace trireme::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using html_report::RunState;
+using report::RunState;
 
 struct WrittenReport {
   std::uintmax_t bytes = 0;
@@ -39,27 +39,27 @@ ExitCode write_timeline(const ReportOptions& options, Console& console) {
                        " runs: it is of one\n  fix: one file per run");
   require<ConfigError>(options.output.empty() && !options.watch && !options.open,
                        "--timeline writes one drawing, and no page\n  fix: without -o, --watch and --open");
-  const html_report::RunFiles run = html_report::read_run(options.runs.front());
+  const report::RunFiles run = report::read_run(options.runs.front());
   for (const std::string& problem : run.problems) console.err << "warning: " << problem << "\n";
-  const std::string svg = html_report::step_timeline_svg(run);
+  const std::string svg = report::step_timeline_svg(run);
   write_drawing(options.timeline, svg, "--timeline");
   console.out << "written to " << options.timeline << " (" << human_bytes(static_cast<double>(svg.size())) << ")"
               << std::endl;
   return ExitCode::done;
 }
 
-WrittenReport write_report(const ReportOptions& options, const fs::path& output,
-                           html_report::OperationTraces& operations, Console& console) {
-  std::vector<html_report::RunFiles> runs;
+WrittenReport write_report(const ReportOptions& options, const fs::path& output, report::OperationTraces& operations,
+                           Console& console) {
+  std::vector<report::RunFiles> runs;
   WrittenReport written;
   for (const std::string& folder : options.runs) {
-    runs.push_back(html_report::read_run(folder));
+    runs.push_back(report::read_run(folder));
     operations.add_to(runs.back());
-    written.running |= html_report::state_of(runs.back()).kind == RunState::Kind::running;
+    written.running |= report::state_of(runs.back()).kind == RunState::Kind::running;
     for (const std::string& problem : runs.back().problems)
       if (!options.watch) console.err << "warning: " << runs.back().name << ": " << problem << "\n";
   }
-  const std::string page = html_report::page_html(
+  const std::string page = report::page_html(
       runs, {.program = options.version, .refresh_seconds = options.watch && written.running ? options.interval_s : 0});
   write_drawing(output, page, "-o");
   written.bytes = page.size();
@@ -77,7 +77,7 @@ bool open_in_browser(const fs::path& page) {
 }
 
 /// Until no run goes on any more, or a signal.
-void watch(const ReportOptions& options, const fs::path& output, html_report::OperationTraces& operations,
+void watch(const ReportOptions& options, const fs::path& output, report::OperationTraces& operations,
            Console& console) {
   const StopSignals signals(StopSignals::Then::note);
   for (;;) {
@@ -92,14 +92,14 @@ void watch(const ReportOptions& options, const fs::path& output, html_report::Op
 }  // namespace
 
 ExitCode run_report(const ReportOptions& options, Console& console) {
-  require<ConfigError>(options.runs.size() <= html_report::kMostRuns, options.runs.size(),
-                       " runs: a report is of at most ", html_report::kMostRuns, "\n  fix: several reports");
+  require<ConfigError>(options.runs.size() <= report::kMostRuns, options.runs.size(), " runs: a report is of at most ",
+                       report::kMostRuns, "\n  fix: several reports");
   require<ConfigError>(options.interval_s >= 1 && options.interval_s <= 86400, "--interval ", options.interval_s,
                        ": must be from 1 to 86400 seconds\n  fix: --interval 5");
   if (!options.timeline.empty()) return write_timeline(options, console);
   const fs::path output =
       options.output.empty() ? fs::path(options.runs.front()) / "report.html" : fs::path(options.output);
-  html_report::OperationTraces operations;
+  report::OperationTraces operations;
   const WrittenReport written = write_report(options, output, operations, console);
   console.out << "written to " << output.string() << " (" << human_bytes(static_cast<double>(written.bytes)) << ")"
               << std::endl;

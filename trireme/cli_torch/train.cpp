@@ -79,7 +79,7 @@ ChosenRun run_of(const Config& config, const Variables& variables, std::ostream&
                                        .given = given,
                                        .facts = {.time = std::chrono::system_clock::now(),
                                                  .job_id = job_id(variables),
-                                                 .layout = report::layout_word(grid.axes())},
+                                                 .layout = metrics::layout_word(grid.axes())},
                                        .start = start,
                                        .attempt = attempt});
   for (const std::string& note : chosen.notes) err << "note: " << note << std::endl;
@@ -115,11 +115,11 @@ std::string typed_command(const std::vector<std::string>& words) {
 /// For events.jsonl: how this rank, or the whole job, ended. A run that has left no folder has no events.
 void note_end(const std::filesystem::path& run, const char* event, int rank, int code, const std::string& why = "") {
   std::error_code error;
-  if (!std::filesystem::exists(run / report::kEventsName, error)) return;
+  if (!std::filesystem::exists(run / metrics::kEventsName, error)) return;
   if (why.empty())
-    report::add_event(run, event, {{"rank", rank}, {"code", code}});
+    metrics::add_event(run, event, {{"rank", rank}, {"code", code}});
   else
-    report::add_event(run, event, {{"rank", rank}, {"code", code}, {"error", why}});
+    metrics::add_event(run, event, {{"rank", rank}, {"code", code}, {"error", why}});
 }
 
 int train_as_rank(const TrainCommand& command, const Environment& env, const Variables& variables, Console& console) {
@@ -151,8 +151,8 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
   options.fingerprint = fingerprint_of_config(config);
   if (!command.run_folder.empty()) options.comm.hang_folder = (io.folder / "ranks" / "hang").string();
 
-  const bool bar = report::console_mode(config.metrics.console) == report::ConsoleMode::bar;
-  report::StatusLine status(io.out, bar && env.rank == 0 && io.terminal.tty, io.terminal.width);
+  const bool bar = metrics::console_mode(config.metrics.console) == metrics::ConsoleMode::bar;
+  metrics::StatusLine status(io.out, bar && env.rank == 0 && io.terminal.tty, io.terminal.width);
   io.status = [&status](const std::string& what) { what.empty() ? status.erase() : status.show("  " + what + " ..."); };
   if (env.world_size > 1) io.status(text("connecting ", env.world_size, " ranks"));
   // On CPUs before anything is allocated; a GPU's free memory is known only to the process that uses it.
@@ -163,7 +163,7 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
   const MemoryBudget budget = memory_budget(context.device(), env.local_world_size);
   if (gpu) warn(check_memory(config, budget, context.device()));
   const ProcessSetup process(process_options(config, context, variables));
-  report::RunFolder own_folder;  // made by this rank
+  metrics::RunFolder own_folder;  // made by this rank
   std::string complete;
   if (io.folder.empty()) {
     if (env.rank == 0) {
@@ -173,7 +173,7 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
       complete = chosen.complete;
       if (own_folder.is_new) {
         StopSignals::remove_when_leaving(own_folder.path);
-        for (const char* name : {"metrics.jsonl", report::kStartName})
+        for (const char* name : {"metrics.jsonl", metrics::kStartName})
           StopSignals::remove_when_leaving(own_folder.path / name);
       }
     }
@@ -191,7 +191,7 @@ int train_as_rank(const TrainCommand& command, const Environment& env, const Var
   const auto end = [&](ExitCode code, const std::string& why) {
     note_end(io.folder, "error", env.rank, static_cast<int>(code), why);
     const bool removes = !own_folder.path.empty() && is_told_in_full(static_cast<int>(code));
-    if (removes) report::remove_if_nothing_was_done(own_folder);
+    if (removes) metrics::remove_if_nothing_was_done(own_folder);
   };
   const auto snapshot = [&]() -> std::string {
     if (!context.device().is_cuda() || config.profiler.memory_snapshot == "never") return "";
@@ -286,7 +286,7 @@ int run_train(const TrainCommand& asked, Console& console) {
   how.max_restarts = command.max_restarts;
   how.flags.local_ranks = command.ranks;
   how.flags.master = command.master;
-  report::RunFolder made;  // here, for ranks that are to be started
+  metrics::RunFolder made;  // here, for ranks that are to be started
   std::filesystem::path log_folder;
   std::uintmax_t records_before = 0;
   if (command.ranks > 0 && command.run_folder.empty()) {
@@ -323,14 +323,14 @@ int run_train(const TrainCommand& asked, Console& console) {
     // A start that was refused leaves nothing behind.
     how.drops_logs = [&](int code) {
       return is_told_in_full(code) &&
-             (report::nothing_was_done(made.path) || size_of_records(made.path) == records_before);
+             (metrics::nothing_was_done(made.path) || size_of_records(made.path) == records_before);
     };
   }
   const int code =
       rank_main(how, [&](const Environment& env) { return train_as_rank(command, env, variables, console); });
   if (std::error_code error; code != 0 && how.drops_logs && how.drops_logs(code))
     std::filesystem::remove_all(log_folder, error);
-  if (!made.path.empty() && code != 0 && is_told_in_full(code)) report::remove_if_nothing_was_done(made);
+  if (!made.path.empty() && code != 0 && is_told_in_full(code)) metrics::remove_if_nothing_was_done(made);
   if (!made.path.empty() && code != 0) note_end(made.path, "job end", -1, code);
   return code;
 }

@@ -7,7 +7,7 @@
 #include "trireme/config/schema/registered_families.hpp"
 #include "trireme/layout/param_layout.hpp"
 
-namespace trireme::planner {
+namespace trireme::config {
 namespace {
 
 /// Parameters as the layers of nn/ declare them.
@@ -103,4 +103,4 @@ LocalParameters local_parameters(const ModelConfig& m, std::int64_t tp, std::int
   return out;
 }
 
-}  // namespace trireme::planner
+}  // namespace trireme::config

@@ -5,7 +5,7 @@
 
 #include "trireme/config/schema/config.hpp"
 
-namespace trireme::planner {
+namespace trireme::config {
 
 /// The number of elements of each tensor of a unit on one rank. A unit is what ZeRO-3 gathers and frees together.
 using UnitTensors = std::vector<std::int64_t>;
@@ -31,4 +31,4 @@ struct LocalParameters {
 LocalParameters local_parameters(const ModelConfig& model, std::int64_t tp, std::int64_t ep = 1,
                                  std::int64_t expert_tp = 0);
 
-}  // namespace trireme::planner
+}  // namespace trireme::config

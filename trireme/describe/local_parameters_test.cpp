@@ -7,7 +7,7 @@
 #include "trireme/describe/counts.hpp"
 #include "trireme/testing/config_helpers.hpp"
 
-namespace trireme::planner {
+namespace trireme::config {
 namespace {
 
 ModelConfig preset_model(const std::string& preset, const Flags& flags = {}) {
@@ -60,4 +60,4 @@ TEST(LocalParameters, RepeatKeyValueHeads) {
 }
 
 }  // namespace
-}  // namespace trireme::planner
+}  // namespace trireme::config

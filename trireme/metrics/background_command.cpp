@@ -17,7 +17,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 using std::chrono::milliseconds;
@@ -115,4 +115,4 @@ std::string BackgroundCommand::last_line() const {
   return tail.substr(tail.find_last_of("\r\n") + 1);  // npos + 1 is 0: all of it
 }
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

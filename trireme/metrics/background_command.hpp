@@ -7,7 +7,7 @@
 
 #include <sys/types.h>
 
-namespace trireme::report {
+namespace trireme::metrics {
 
 struct CommandEnd {
   bool ok;          // exit status 0
@@ -42,4 +42,4 @@ class BackgroundCommand {
   std::optional<CommandEnd> end_{};
 };
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

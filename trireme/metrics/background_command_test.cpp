@@ -15,7 +15,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/testing/temp_folder.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 using std::chrono::milliseconds;
@@ -139,4 +139,4 @@ TEST(BackgroundCommand, CanBeStoppedWhateverSignalsWeBlock) {
 }
 
 }  // namespace
-}  // namespace trireme::report
+}  // namespace trireme::metrics

@@ -5,7 +5,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/svg.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 
 std::string draw_svg(const BarChart& chart) {
   constexpr double kLeft = 130, kWidth = 420, kRow = 28, kTop = 40;
@@ -28,4 +28,4 @@ std::string draw_svg(const BarChart& chart) {
   return out + "</svg>\n";
 }
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

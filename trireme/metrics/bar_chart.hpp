@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme::report {
+namespace trireme::metrics {
 
 struct ChartBar {
   std::string name;
@@ -19,4 +19,4 @@ struct BarChart {
 /// Horizontal bars from 0, in their order.
 std::string draw_svg(const BarChart& chart);
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

@@ -4,7 +4,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 
 std::optional<std::string> BestEffort::attempt(const std::function<void()>& write) {
   try {
@@ -20,4 +20,4 @@ std::optional<std::string> BestEffort::attempt(const std::function<void()>& writ
   return text(what_, " is written again; ", lost, lost == 1 ? " record is" : " records are", " missing");
 }
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

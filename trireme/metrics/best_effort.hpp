@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-namespace trireme::report {
+namespace trireme::metrics {
 
 class BestEffort {
  public:
@@ -25,4 +25,4 @@ class BestEffort {
   std::int64_t lost_ = 0, lost_in_a_row_ = 0;
 };
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 constexpr std::array<std::uint32_t, 256> make_table() {
@@ -25,4 +25,4 @@ std::uint32_t crc32c(std::string_view bytes) {
   return ~remainder;
 }
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string_view>
 
-namespace trireme::report {
+namespace trireme::metrics {
 
 std::uint32_t crc32c(std::string_view bytes);
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

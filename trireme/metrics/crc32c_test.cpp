@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 // The check value of the catalogue of CRCs, and the vectors of RFC 3720, B.4 (there with the bytes of the CRC swapped).
@@ -16,4 +16,4 @@ TEST(Crc32c, KnownAnswers) {
 }
 
 }  // namespace
-}  // namespace trireme::report
+}  // namespace trireme::metrics

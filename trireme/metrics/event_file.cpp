@@ -11,7 +11,7 @@
 #include "trireme/base/utf8.hpp"
 #include "trireme/metrics/crc32c.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 template <class Unsigned>
@@ -108,4 +108,4 @@ double EventFile::wall_time() const {
   return static_cast<double>(time.count()) / 1e6;
 }
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

@@ -9,7 +9,7 @@
 #include "trireme/base/file_output.hpp"
 #include "trireme/base/wall_clock.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 
 /// A TFRecord frame: length, masked CRC-32C of the length, payload, masked CRC-32C of the payload; little-endian.
 std::string tfrecord(std::string_view payload);
@@ -37,4 +37,4 @@ class EventFile {
   AppendFile file_;
 };
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

@@ -15,7 +15,7 @@
 #include "trireme/metrics/tensorboard_logger.hpp"
 #include "trireme/testing/temp_folder.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 using testing::HasSubstr;
@@ -92,4 +92,4 @@ TEST(TensorBoardLogger, RefusesAnUnknownFormatBeforeItWrites) {
 }
 
 }  // namespace
-}  // namespace trireme::report
+}  // namespace trireme::metrics

@@ -10,7 +10,7 @@
 #include "trireme/base/file_output.hpp"
 #include "trireme/base/json_text.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 std::string field_json(const LogField::Value& value) {
@@ -48,4 +48,4 @@ bool add_event(const std::filesystem::path& run, std::string_view event, std::in
   }
 }
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

@@ -7,7 +7,7 @@
 
 #include "trireme/base/field.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 
 inline constexpr const char* kEventsName = "events.jsonl";
 
@@ -17,4 +17,4 @@ std::string event_json(double time, std::string_view event, std::initializer_lis
 /// Appends an event of now to the run's events.jsonl. Returns false if it could not be written: a run goes on without.
 bool add_event(const std::filesystem::path& run, std::string_view event, std::initializer_list<LogField> fields);
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

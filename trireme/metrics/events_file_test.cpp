@@ -7,7 +7,7 @@
 
 #include "trireme/testing/temp_folder.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 TEST(EventJson, EscapesWhatItIsGiven) {
@@ -34,4 +34,4 @@ TEST(AddEvent, AFolderThatIsNotThereIsNoError) {
 }
 
 }  // namespace
-}  // namespace trireme::report
+}  // namespace trireme::metrics

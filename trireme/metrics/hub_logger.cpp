@@ -6,7 +6,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 std::string replace_all(std::string text, std::string_view what, std::string_view with) {
@@ -76,4 +76,4 @@ void HubLogger::notice_end_of_upload() {
   upload_.reset();
 }
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

@@ -13,7 +13,7 @@
 #include "trireme/metrics/log_item.hpp"
 #include "trireme/metrics/tensorboard_logger.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 
 struct HubOptions {
   std::filesystem::path folder{};
@@ -54,4 +54,4 @@ class HubLogger final : public Logger {
   bool closed_ = false;
 };
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

@@ -13,7 +13,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/testing/temp_folder.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 using std::chrono::milliseconds;
@@ -185,4 +185,4 @@ TEST_F(HubLoggerTest, NothingIsUploadedAfterClose) {
 TEST_F(HubLoggerTest, RefusesAnIntervalBelowOne) { EXPECT_THROW(HubLogger(options({good_}, 0), log_), ConfigError); }
 
 }  // namespace
-}  // namespace trireme::report
+}  // namespace trireme::metrics

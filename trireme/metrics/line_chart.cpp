@@ -7,7 +7,7 @@
 
 #include "trireme/base/svg.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 constexpr double kWidth = 760, kHeight = 420, kLeft = 70, kRight = 210, kTop = 46, kBottom = 56;
@@ -74,4 +74,4 @@ std::string draw_svg(const Chart& chart) {
   return out + "</svg>\n";
 }
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme::report {
+namespace trireme::metrics {
 
 struct ChartLine {
   std::string name;
@@ -19,4 +19,4 @@ struct Chart {
 /// The y axis begins at 0. Colours and dashes differ between lines; a tooltip shows the value of a point.
 std::string draw_svg(const Chart& chart);
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 using testing::HasSubstr;
@@ -39,4 +39,4 @@ TEST(LineChart, Empty) {
 }
 
 }  // namespace
-}  // namespace trireme::report
+}  // namespace trireme::metrics

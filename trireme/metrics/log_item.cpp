@@ -10,7 +10,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 struct Format {
@@ -110,4 +110,4 @@ void check_formats(const std::vector<LogItem>& entries) {
   }
 }
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

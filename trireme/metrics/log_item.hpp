@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-namespace trireme::report {
+namespace trireme::metrics {
 
 struct LogItem {
   std::string tag;
@@ -37,4 +37,4 @@ std::string format_scalar(const LogItem& item);
 /// Called first by every logger: throws what format_scalar would throw for any of the entries.
 void check_formats(const std::vector<LogItem>& entries);
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

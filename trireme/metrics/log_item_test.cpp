@@ -12,7 +12,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 using Value = std::variant<double, std::int64_t>;
@@ -107,4 +107,4 @@ TEST(CheckFormats, AcceptsWhatFormatScalarAccepts) {
 }
 
 }  // namespace
-}  // namespace trireme::report
+}  // namespace trireme::metrics

@@ -14,7 +14,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/json_text.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 struct Entry {
@@ -149,4 +149,4 @@ void MetricsFile::append(const StepRecord& record) {
   file_.append((file_.ends_with('\n') ? "" : "\n") + json_record(record) + "\n");
 }
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

@@ -8,7 +8,7 @@
 #include "trireme/metrics/log_item.hpp"
 #include "trireme/metrics/step_record.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 
 /// C's "%a", independent of the locale: parses back to the same double, bitwise. "nan", "inf", "-inf" otherwise.
 std::string hex_float(double value);
@@ -46,4 +46,4 @@ class MetricsFile {
   AppendFile file_;
 };
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

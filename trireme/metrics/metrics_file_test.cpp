@@ -13,7 +13,7 @@
 #include "trireme/testing/metrics_helpers.hpp"
 #include "trireme/testing/temp_folder.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -134,4 +134,4 @@ TEST(MetricsFile, RecordsOfLaterStepsAreDropped) {
 }
 
 }  // namespace
-}  // namespace trireme::report
+}  // namespace trireme::metrics

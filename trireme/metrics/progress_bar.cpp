@@ -8,7 +8,7 @@
 #include "trireme/base/utf8.hpp"
 #include "trireme/metrics/step_table.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 double share_done(const BarFacts& facts) {
@@ -40,4 +40,4 @@ std::string bar_text(const BarFacts& facts, int width) {
   return "";
 }
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

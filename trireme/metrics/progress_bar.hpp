@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-namespace trireme::report {
+namespace trireme::metrics {
 
 struct BarFacts {
   std::int64_t step = 0, steps = 0;
@@ -17,4 +17,4 @@ struct BarFacts {
 /// Always shorter than `width`, so that no terminal wraps it: parts are omitted until it fits, if necessary all of it.
 std::string bar_text(const BarFacts& facts, int width);
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

@@ -4,7 +4,7 @@
 
 #include "trireme/base/utf8.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 BarFacts halfway() {
@@ -43,4 +43,4 @@ TEST(ProgressBar, LosesItsPartsWhereTheTerminalIsNarrow) {
 TEST(ProgressBar, OfNoStepsIsEmpty) { EXPECT_EQ(bar_text({}, 20), "  0/0  0%"); }
 
 }  // namespace
-}  // namespace trireme::report
+}  // namespace trireme::metrics

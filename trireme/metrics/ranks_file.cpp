@@ -6,7 +6,7 @@
 #include "trireme/base/json_text.hpp"
 #include "trireme/metrics/log_item.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 void append_list(std::string& line, const char* key, const std::vector<double>& values, bool whole) {
@@ -42,4 +42,4 @@ void RanksFile::append(const RanksRecord& record) {
   file_.append((file_.ends_with('\n') ? "" : "\n") + json_record(record) + "\n");
 }
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

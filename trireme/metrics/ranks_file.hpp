@@ -7,7 +7,7 @@
 
 #include "trireme/base/file_output.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 
 /// Lists with one value per rank; an empty one was not measured.
 struct RanksRecord {
@@ -34,4 +34,4 @@ class RanksFile {
   AppendFile file_;
 };
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 TEST(RanksRecord, HasOneValuePerRank) {
@@ -25,4 +25,4 @@ TEST(RanksFile, KeepsFewerStepsOfManyRanks) {
 }
 
 }  // namespace
-}  // namespace trireme::report
+}  // namespace trireme::metrics

@@ -18,7 +18,7 @@
 #include "trireme/base/file_output.hpp"
 #include "trireme/metrics/events_file.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 namespace fs = std::filesystem;
@@ -221,4 +221,4 @@ RunFolder make_run_folder(const fs::path& dir, const std::string& pattern, const
                          " runs of this name\n  fix: put %date into run.name"));
 }
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

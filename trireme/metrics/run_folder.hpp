@@ -7,7 +7,7 @@
 
 #include "trireme/layout/grid.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 
 struct RunFacts {
   std::chrono::system_clock::time_point time{};  // %date, in UTC: 20261115-0031
@@ -52,4 +52,4 @@ bool nothing_was_done(const std::filesystem::path& run);
 /// other runs alone. `latest`, if it is the link to this run, becomes the link to the newest run that has done a step.
 void remove_if_nothing_was_done(const RunFolder& run);
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

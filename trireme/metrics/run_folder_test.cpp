@@ -12,7 +12,7 @@
 #include "trireme/testing/temp_folder.hpp"
 #include "trireme/testing/test_helpers.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 namespace fs = std::filesystem;
@@ -206,4 +206,4 @@ TEST(RunFolder, IsRemovedIfNothingWasDone) {
 }
 
 }  // namespace
-}  // namespace trireme::report
+}  // namespace trireme::metrics

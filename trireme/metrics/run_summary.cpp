@@ -11,7 +11,7 @@
 #include "trireme/metrics/metrics_file.hpp"
 #include "trireme/metrics/step_table.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 constexpr std::size_t kLabelWidth = 8;
@@ -142,4 +142,4 @@ std::string summary_json(const RunSummary& summary) {
   return out + "}}";
 }
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

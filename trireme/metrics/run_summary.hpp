@@ -9,7 +9,7 @@
 
 #include "trireme/base/terminal.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 
 struct SlowestRank {
   int rank = 0;
@@ -45,4 +45,4 @@ std::string summary_text(const RunSummary& summary, const Style& style, std::opt
 /// {"done":{"steps":400, ...}} without a newline; absent fields are omitted, and so is `next`.
 std::string summary_json(const RunSummary& summary);
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 RunSummary full_summary() {
@@ -94,4 +94,4 @@ TEST(SlowestRank, IsComparedWithTheMedian) {
 }
 
 }  // namespace
-}  // namespace trireme::report
+}  // namespace trireme::metrics

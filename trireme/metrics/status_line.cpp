@@ -2,7 +2,7 @@
 
 #include "trireme/base/utf8.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 
 void StatusLine::show(const std::string& text) {
   if (!shown_ || static_cast<int>(display_width(text)) >= width_) return;
@@ -14,4 +14,4 @@ void StatusLine::erase() {
   if (std::exchange(drawn_, false)) out_ << "\r\x1B[K" << std::flush;
 }
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

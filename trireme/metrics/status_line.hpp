@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-namespace trireme::report {
+namespace trireme::metrics {
 
 class StatusLine {
  public:
@@ -24,4 +24,4 @@ class StatusLine {
   int width_;
 };
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

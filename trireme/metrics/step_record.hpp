@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace trireme::report {
+namespace trireme::metrics {
 
 /// The fractions and rates are of `train_time_s`; fractions are from 0 to 1.
 /// Values that could not be measured are absent, never invented.
@@ -40,4 +40,4 @@ struct StepRecord {
   std::optional<double> checkpoint_s{};  // that training waited for a checkpoint, on rank 0; since the step before
 };
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

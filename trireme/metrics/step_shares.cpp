@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace trireme::report {
+namespace trireme::metrics {
 
 RankTime& RankTime::operator+=(const RankTime& other) {
   elapsed += other.elapsed;
@@ -61,4 +61,4 @@ StepShares shares_of(const StepTimes& t) {
   return shares * (1 / shares.sum());
 }
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

@@ -2,7 +2,7 @@
 // Where the time of a step goes: what each rank did in it, and the shares of all ranks together.
 #include <vector>
 
-namespace trireme::report {
+namespace trireme::metrics {
 
 /// Seconds of one rank from the begin of a step to its end agreement; or of all ranks, summed. The parts are disjoint.
 struct RankTime {
@@ -40,4 +40,4 @@ struct StepShares {
 /// while a pipeline rank still has actions to do, those that have none wait in the bubble.
 StepShares shares_of(const StepTimes& times);
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 TEST(StepShares, OfOneRankAreItsParts) {
@@ -58,4 +58,4 @@ TEST(StepShares, SumToOneInAnyCase) {
 }
 
 }  // namespace
-}  // namespace trireme::report
+}  // namespace trireme::metrics

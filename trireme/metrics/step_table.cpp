@@ -11,7 +11,7 @@
 #include "trireme/base/utf8.hpp"
 #include "trireme/metrics/log_item.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 struct TableColumn {
@@ -117,4 +117,4 @@ std::string StepTable::row(const StepRecord& record, const std::vector<std::stri
   return line + "   " + style_.dim(behind);
 }
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

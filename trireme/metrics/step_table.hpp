@@ -8,7 +8,7 @@
 #include "trireme/base/terminal.hpp"
 #include "trireme/metrics/step_record.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 
 /// Fixed notation with `decimals`, if that fits `width` columns; else scientific: 2.3120, 1.24e-05, 1.24e+09, nan.
 std::string short_number(double value, int decimals, int width);
@@ -34,4 +34,4 @@ class StepTable {
   Style style_;
 };
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

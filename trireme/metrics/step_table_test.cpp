@@ -7,7 +7,7 @@
 #include "trireme/base/utf8.hpp"
 #include "trireme/testing/metrics_helpers.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 StepRecord full_step_of(std::int64_t steps) {
@@ -93,4 +93,4 @@ TEST(StepTable, WhatIsNeverMeasuredHasNoColumn) {
 }
 
 }  // namespace
-}  // namespace trireme::report
+}  // namespace trireme::metrics

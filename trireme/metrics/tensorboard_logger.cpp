@@ -3,7 +3,7 @@
 #include <utility>
 #include <variant>
 
-namespace trireme::report {
+namespace trireme::metrics {
 
 TensorBoardLogger::TensorBoardLogger(const std::filesystem::path& folder, WallClock clock)
     : events_(folder, std::move(clock)) {}
@@ -18,4 +18,4 @@ void TensorBoardLogger::add_scalars_from_list(const std::vector<LogItem>& entrie
   events_.add_scalars(iteration_step, scalars);
 }
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

@@ -8,7 +8,7 @@
 #include "trireme/metrics/event_file.hpp"
 #include "trireme/metrics/log_item.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 
 /// TensorBoard stores values as 32-bit floats, including integers.
 class TensorBoardLogger final : public Logger {
@@ -23,4 +23,4 @@ class TensorBoardLogger final : public Logger {
   EventFile events_;
 };
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

@@ -12,7 +12,7 @@
 #include "trireme/metrics/metrics_file.hpp"
 #include "trireme/metrics/progress_bar.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 constexpr int kLinesAHeader = 30;
@@ -187,4 +187,4 @@ void TrainConsole::draw(const std::string& bar) {
   bar_is_drawn_ = true;
 }
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

@@ -15,7 +15,7 @@
 #include "trireme/metrics/step_record.hpp"
 #include "trireme/metrics/step_table.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 
 /// bar: a table, and a progress bar under it on a terminal. plain: key=value. json: the records of metrics.jsonl.
 /// quiet: warnings and the summary.
@@ -88,4 +88,4 @@ class TrainConsole {
   bool bar_is_drawn_ = false;
 };
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

@@ -9,7 +9,7 @@
 #include "trireme/testing/metrics_helpers.hpp"
 #include "trireme/testing/test_helpers.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 using std::chrono::milliseconds;
@@ -258,4 +258,4 @@ TEST(TrainConsole, QuietIsWarningsAndTheEnd) {
 }
 
 }  // namespace
-}  // namespace trireme::report
+}  // namespace trireme::metrics

@@ -6,7 +6,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 
 ZScore::ZScore(std::deque<double> values) : values_(std::move(values)) {
   require(values_.size() <= kWindow, "a z-score over ", kWindow, " values is given ", values_.size());
@@ -48,4 +48,4 @@ double ZScore::value_of_score(double score) const {
   return mean + score * std::sqrt((count + 1) * variance / (count - score * score));
 }
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

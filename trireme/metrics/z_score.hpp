@@ -4,7 +4,7 @@
 #include <deque>
 #include <optional>
 
-namespace trireme::report {
+namespace trireme::metrics {
 
 /// Over the last 128 values, including the new one, with the standard deviation of the whole window, as in llm.c: with
 /// n values no score can exceed sqrt(n - 1). llm.c waits for a full window; here scores start at 8 values.
@@ -33,4 +33,4 @@ class ZScore {
   std::deque<double> values_;
 };
 
-}  // namespace trireme::report
+}  // namespace trireme::metrics

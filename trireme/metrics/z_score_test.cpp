@@ -7,7 +7,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme::report {
+namespace trireme::metrics {
 namespace {
 
 TEST(ZScore, WaitsForEightValues) {
@@ -100,4 +100,4 @@ TEST(ZScore, RefusesAWindowThatItCannotHaveWritten) {
 }
 
 }  // namespace
-}  // namespace trireme::report
+}  // namespace trireme::metrics

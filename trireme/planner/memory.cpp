@@ -38,7 +38,7 @@ struct StageShare {
 struct Run {
   const Config& config;
   const StageShare stage;
-  const LocalParameters parameters;
+  const config::LocalParameters parameters;
   const PrecisionConfig precision;
   const std::int64_t shards, expert_shards;
   const double tokens;   // T of a rank: all tokens in the sharded matmuls
@@ -88,7 +88,7 @@ Run run_of(const Config& c, const std::string& compute_dtype, const StageShare& 
   if (precision.param == "auto") precision.param = compute_dtype;
   const ParallelismConfig& p = c.parallelism;
   const double tokens = real(c.training.seq_len * c.training.micro_batch_size) / real(p.cp);
-  LocalParameters parameters = local_parameters(c.model, p.tp, p.ep, p.expert_tp);
+  config::LocalParameters parameters = config::local_parameters(c.model, p.tp, p.ep, p.expert_tp);
   const std::int64_t dp = std::max<std::int64_t>(1, p.dp), expert_tp = p.expert_tp > 0 ? p.expert_tp : p.tp;
   parameters.layers = stage.layers;
   if (!stage.has_embedding) parameters.embedding.clear();
@@ -194,8 +194,8 @@ void add_activations(MemoryPlan& plan, const Run& run, bool on_gpu) {
 /// The units that ZeRO-3 gathers, in forward order: the number of elements of each, counting tensors of at least
 /// `at_least` elements.
 std::vector<double> units_of(const Run& run, std::int64_t at_least) {
-  const LocalParameters& n = run.parameters;
-  const auto size = [at_least](const UnitTensors& unit) {
+  const config::LocalParameters& n = run.parameters;
+  const auto size = [at_least](const config::UnitTensors& unit) {
     double sum = 0;
     for (const std::int64_t tensor : unit)
       if (tensor >= at_least) sum += real(tensor);
@@ -213,8 +213,8 @@ std::vector<double> units_of(const Run& run, std::int64_t at_least) {
 
 /// Elements of parameters up to persistence_threshold, which are never freed.
 double persistent_elements(const Run& run) {
-  const LocalParameters& n = run.parameters;
-  const auto small = [&](const UnitTensors& unit) {
+  const config::LocalParameters& n = run.parameters;
+  const auto small = [&](const config::UnitTensors& unit) {
     double sum = 0;
     for (const std::int64_t tensor : unit)
       if (tensor <= run.config.parallelism.persistence_threshold) sum += real(tensor);
@@ -286,7 +286,8 @@ double expert_buffers(const Run& run) {
   const double expert_tp = real(p.expert_tp > 0 ? p.expert_tp : p.tp);
   const double rows = run.tokens * expert_tp / real(p.tp) * real(m.num_experts_per_tok);
   const double width = real(m.moe_intermediate_size > 0 ? m.moe_intermediate_size : m.intermediate_size) / expert_tp;
-  return (rows * (4 * real(m.hidden_size) + 3 * width) + real(elements(run.parameters.experts))) * run.param_bytes();
+  return (rows * (4 * real(m.hidden_size) + 3 * width) + real(config::elements(run.parameters.experts))) *
+         run.param_bytes();
 }
 
 void add_communication(MemoryPlan& plan, const Run& run) {

@@ -260,7 +260,7 @@ TEST(PredictMemory, OfAPipeline) {
 
 TEST(PredictMemory, OfExperts) {
   const Config mixtral = config_of("mixtral-8x7b");
-  const LocalParameters all = local_parameters(mixtral.model, 1);
+  const config::LocalParameters all = config::local_parameters(mixtral.model, 1);
   EXPECT_EQ(all.total(), config::count_parameters(mixtral.model).total());
   const auto with = [](const char* dp, const char* ep, const char* zero) {
     return predict_memory(config_of("mixtral-8x7b", {"--parallelism.dp", dp, "--parallelism.ep", ep,
@@ -268,9 +268,9 @@ TEST(PredictMemory, OfExperts) {
   };
   // The experts of a layer over ep; what is left is on all ranks.
   const std::int64_t experts = all.expert_total(), dense = all.total() - experts;
-  EXPECT_EQ(local_parameters(mixtral.model, 1, 4).total(), dense + experts / 4);
-  EXPECT_EQ(local_parameters(mixtral.model, 2, 4, 1).expert_total(), experts / 4);
-  EXPECT_EQ(local_parameters(mixtral.model, 2, 4, 2).expert_total(), experts / 8);
+  EXPECT_EQ(config::local_parameters(mixtral.model, 1, 4).total(), dense + experts / 4);
+  EXPECT_EQ(config::local_parameters(mixtral.model, 2, 4, 1).expert_total(), experts / 4);
+  EXPECT_EQ(config::local_parameters(mixtral.model, 2, 4, 2).expert_total(), experts / 8);
   const double element = 4;
   EXPECT_EQ(with("8", "1", "0").weights, static_cast<double>(dense + experts) * element);
   EXPECT_EQ(with("8", "4", "0").weights, static_cast<double>(dense + experts / 4) * element);

@@ -7,7 +7,7 @@
 #include "trireme/report/plot.hpp"
 #include "trireme/report/sections.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 Plot breakdown_plot(const RunFiles& run) {
@@ -65,4 +65,4 @@ std::string breakdown_html(const Runs& runs) {
   return out;
 }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

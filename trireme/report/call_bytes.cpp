@@ -1,6 +1,6 @@
 #include "trireme/report/call_bytes.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 
 std::optional<double> sent_bytes(const TracedCall& call, int ranks, bool is_root) {
   if (!call.bytes || ranks < 1) return std::nullopt;
@@ -25,4 +25,4 @@ std::optional<double> bus_bytes(const TracedCall& call, int ranks) {
   return std::nullopt;
 }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

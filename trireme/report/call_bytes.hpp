@@ -4,7 +4,7 @@
 
 #include "trireme/report/trace_file.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 
 /// What one rank sends to the others of its group in this call, at least: the same as Group's traffic counters
 /// (comm/group.cpp) for calls without a root. nullopt: not known. A broadcast, gather or scatter counts on its root or
@@ -15,4 +15,4 @@ std::optional<double> sent_bytes(const TracedCall& call, int ranks, bool is_root
 /// which does not depend on the number of ranks. nullopt: not known, or nothing is moved.
 std::optional<double> bus_bytes(const TracedCall& call, int ranks);
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

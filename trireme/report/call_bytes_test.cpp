@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 TracedCall call(const char* op, std::optional<std::int64_t> bytes) {
@@ -33,4 +33,4 @@ TEST(SentBytes, CountOnceForAll) {
 }
 
 }  // namespace
-}  // namespace trireme::html_report
+}  // namespace trireme::report

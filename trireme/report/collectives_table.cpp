@@ -8,7 +8,7 @@
 #include "trireme/report/call_bytes.hpp"
 #include "trireme/report/sections.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 struct CallSum {
@@ -83,4 +83,4 @@ std::string collectives_html(const Runs& runs) {
   return out;
 }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

@@ -8,7 +8,7 @@
 #include "trireme/config/schema/fields.hpp"
 #include "trireme/report/sections.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 /// By key, in TOML syntax.
@@ -65,4 +65,4 @@ std::string config_html(const Runs& runs) {
               runs.size() > 1 ? "<p class=\"note\">Marked: keys in which the runs differ.</p>" : "");
 }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

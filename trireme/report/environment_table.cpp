@@ -8,7 +8,7 @@
 #include "trireme/base/wall_clock.hpp"
 #include "trireme/report/sections.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 struct EnvironmentRow {
@@ -106,4 +106,4 @@ std::string environment_html(const Runs& runs) {
   return out;
 }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

@@ -11,7 +11,7 @@
 #include "trireme/report/timeline.hpp"
 #include "trireme/schedule/replay.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 using schedule::ActionKind;
@@ -188,4 +188,4 @@ std::string gantt_html(const Runs& runs) {
   return out;
 }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

@@ -4,11 +4,11 @@
 #include "trireme/base/svg.hpp"
 #include "trireme/metrics/metrics_file.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 
 std::string figure_html(std::string_view name, double value, std::string_view shown) {
   return text("<span class=\"num\" data-figure=\"", xml_escaped(name), "\" data-value=\"",
-              report::json_number_or_null(value), "\">", xml_escaped(shown), "</span>");
+              metrics::json_number_or_null(value), "\">", xml_escaped(shown), "</span>");
 }
 
 std::string percent_text(double fraction, int digits) {
@@ -46,4 +46,4 @@ std::string captioned_html(const std::string& html, const std::string& caption_h
 
 std::string_view x_tick_class(double at) { return at > 0.93 ? "tick x end" : "tick x"; }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

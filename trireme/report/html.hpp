@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme::html_report {
+namespace trireme::report {
 
 /// A number of the page: what is shown, and the value itself in an attribute, so that it can be checked and copied.
 /// `name`: unique for a run, "loss.last".
@@ -41,4 +41,4 @@ std::string_view x_tick_class(double at);
 /// A figure with its caption. `html`: the drawing.
 std::string captioned_html(const std::string& html, const std::string& caption_html);
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

@@ -8,7 +8,7 @@
 #include "trireme/report/run_segments.hpp"
 #include "trireme/report/sections.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 constexpr int kMostDrawnRanks = 128;
@@ -128,4 +128,4 @@ std::string layout_html(const Runs& runs) {
   return out;
 }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

@@ -10,7 +10,7 @@
 #include "trireme/report/plot.hpp"
 #include "trireme/report/sections.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 constexpr double kSpikeZ = 4;
@@ -99,4 +99,4 @@ std::string loss_html(const Runs& runs) {
                             "). Ticks at the bottom: checkpoints."));
 }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

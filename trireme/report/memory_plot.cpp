@@ -8,7 +8,7 @@
 #include "trireme/report/plot.hpp"
 #include "trireme/report/sections.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 constexpr std::size_t kMostLanes = 16;
@@ -110,4 +110,4 @@ std::string memory_html(const Runs& runs) {
   return out;
 }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

@@ -9,7 +9,7 @@
 #include "trireme/report/trace_file.hpp"
 #include "trireme/report/trace_text.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 using Events = nlohmann::json;
@@ -98,4 +98,4 @@ OperationTrace read_operation_trace(const std::filesystem::path& path) {
           .gpu_busy_seconds = total(joined(std::move(busy))) * kMicrosecond};
 }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

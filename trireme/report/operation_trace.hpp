@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme::html_report {
+namespace trireme::report {
 
 /// All operations or kernels of one name.
 struct OperationTime {
@@ -26,4 +26,4 @@ struct OperationTrace {
 /// DataError that names the file if it is not such a trace.
 OperationTrace read_operation_trace(const std::filesystem::path& path);
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

@@ -7,7 +7,7 @@
 #include "trireme/base/file_output.hpp"
 #include "trireme/testing/temp_folder.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 std::string event(const std::string& category, const std::string& name, int begin, int length, int thread = 1) {
@@ -63,4 +63,4 @@ TEST(OperationTrace, WhatIsNoTraceIsNamed) {
 }
 
 }  // namespace
-}  // namespace trireme::html_report
+}  // namespace trireme::report

@@ -6,7 +6,7 @@
 #include "trireme/base/svg.hpp"
 #include "trireme/report/sections.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 constexpr std::size_t kMostOperations = 15;
@@ -61,4 +61,4 @@ std::string operations_html(const Runs& runs) {
   return out;
 }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

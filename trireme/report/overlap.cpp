@@ -6,7 +6,7 @@
 #include "trireme/report/sections.hpp"
 #include "trireme/report/timeline.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 /// `spans` without `holes`; both disjoint and in order.
@@ -110,4 +110,4 @@ std::string overlap_html(const Runs& runs) {
   return out;
 }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

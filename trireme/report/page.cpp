@@ -7,7 +7,7 @@
 #include "trireme/base/wall_clock.hpp"
 #include "trireme/report/sections.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 std::vector<Section> sections_of(const Runs& runs) {
@@ -61,4 +61,4 @@ std::string page_html(const Runs& runs, const PageOptions& options) {
               script_js(), "</script></body></html>\n");
 }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

@@ -7,7 +7,7 @@
 
 #include "trireme/report/run_files.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 
 /// At most so many runs are compared: more would not be told apart.
 inline constexpr std::size_t kMostRuns = 8;  // colours of style.cpp
@@ -23,4 +23,4 @@ std::string page_html(const std::vector<RunFiles>& runs, const PageOptions& opti
 const char* style_css();
 const char* script_js();
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

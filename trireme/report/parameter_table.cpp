@@ -13,7 +13,7 @@
 #include "trireme/layout/param_layout.hpp"
 #include "trireme/report/sections.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 std::string shape_text(const Shape& shape) {
@@ -118,4 +118,4 @@ std::string parameters_html(const Runs& runs) {
   return out;
 }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

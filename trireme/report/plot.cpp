@@ -13,7 +13,7 @@
 #include "trireme/metrics/metrics_file.hpp"
 #include "trireme/report/html.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 constexpr double kUnits = 1000;  // width and height of a drawing in its own units
@@ -142,7 +142,7 @@ std::string series_json(const std::string& name, const std::string& key, const s
                         const std::vector<double>& x, const std::vector<double>& y) {
   const auto list = [](const std::vector<double>& values) {
     std::string out;
-    for (const double value : values) out.append(out.empty() ? "" : ",").append(report::json_number_or_null(value));
+    for (const double value : values) out.append(out.empty() ? "" : ",").append(metrics::json_number_or_null(value));
     return out;
   };
   return text("{\"name\":", json_string(name), ",\"key\":", json_string(key), ",\"colour\":", json_string(colour),
@@ -174,8 +174,8 @@ class Drawing {
         "px\"><svg viewBox=\"0 0 1000 1000\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"",
         xml_escaped(plot_.y.title), "\">", svg_, "</svg>", labels_, "</div><div class=\"xtitle\">",
         xml_escaped(plot_.x.title), "</div></div><script type=\"application/json\">",
-        in_script(text("{\"x0\":", report::json_number_or_null(ranges_.x.low), ",\"x1\":",
-                       report::json_number_or_null(ranges_.x.high), ",\"xunit\":", static_cast<int>(plot_.x.unit),
+        in_script(text("{\"x0\":", metrics::json_number_or_null(ranges_.x.low), ",\"x1\":",
+                       metrics::json_number_or_null(ranges_.x.high), ",\"xunit\":", static_cast<int>(plot_.x.unit),
                        ",\"xname\":", json_string(plot_.x.title), ",\"series\":[", series_, "]}")),
         "</script></div>\n");
   }
@@ -318,7 +318,7 @@ std::string axis_text(double value, PlotAxis::Unit unit) {
     case PlotAxis::Unit::percent: return svg_number(100 * value, 1) + " %";
     case PlotAxis::Unit::scientific: break;
   }
-  return value == 0 ? "0" : report::format_scalar({"", value, ".2g"});
+  return value == 0 ? "0" : metrics::format_scalar({"", value, ".2g"});
 }
 
 void thin_out(std::vector<double>& x, std::vector<double>& y, std::size_t most) {
@@ -342,4 +342,4 @@ void thin_out(std::vector<double>& x, std::vector<double>& y, std::size_t most) 
   y = std::move(ys);
 }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

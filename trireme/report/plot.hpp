@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme::html_report {
+namespace trireme::report {
 
 /// Colours are names of the style sheet (style.cpp): "forward" is --c-forward.
 struct PlotLine {
@@ -67,4 +67,4 @@ std::string axis_text(double value, PlotAxis::Unit unit);
 /// At most `most` points: of each bucket the lowest and the highest. What is drawn looks the same.
 void thin_out(std::vector<double>& x, std::vector<double>& y, std::size_t most = 1600);
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

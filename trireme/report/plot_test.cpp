@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 using testing::HasSubstr;
@@ -67,4 +67,4 @@ TEST(AxisText, HasUnits) {
 }
 
 }  // namespace
-}  // namespace trireme::html_report
+}  // namespace trireme::report

@@ -7,7 +7,7 @@
 #include "trireme/report/call_bytes.hpp"
 #include "trireme/report/sections.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 constexpr std::size_t kMostShown = 32;
@@ -95,4 +95,4 @@ std::string rank_bytes_html(const Runs& runs) {
   return out;
 }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

@@ -10,7 +10,7 @@
 #include "trireme/report/run_segments.hpp"
 #include "trireme/report/sections.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 constexpr std::size_t kMostColumns = 160, kMostRanks = 64;
@@ -141,4 +141,4 @@ std::string rank_times_html(const Runs& runs) {
   return out;
 }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

@@ -9,7 +9,7 @@
 #include "trireme/metrics/run_summary.hpp"
 #include "trireme/report/run_segments.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 std::optional<double> first_of(const std::vector<double>& values) {
@@ -55,7 +55,7 @@ void add_slowest(RunFacts& facts, const RunFiles& run) {
       if (std::isfinite(row.own_work_s[rank])) sums[rank] += row.own_work_s[rank];
   }
   if (sums.empty()) return;
-  const report::SlowestRank slowest = report::slowest_rank(sums);
+  const metrics::SlowestRank slowest = metrics::slowest_rank(sums);
   facts.slowest_rank = slowest.rank;
   facts.slowest_excess = slowest.excess;
 }
@@ -146,4 +146,4 @@ std::string figure_name(std::size_t run, std::string_view name) { return text(ru
 
 std::string run_colour(std::size_t run) { return text("run", run); }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

@@ -7,7 +7,7 @@
 
 #include "trireme/report/run_files.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 
 /// How a run ended, as far as its files tell.
 struct RunState {
@@ -50,4 +50,4 @@ std::string figure_name(std::size_t run, std::string_view name);
 /// "run0"
 std::string run_colour(std::size_t run);
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

@@ -15,7 +15,7 @@
 #include "trireme/config/settings/toml_file.hpp"
 #include "trireme/report/run_segments.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 namespace fs = std::filesystem;
@@ -293,4 +293,4 @@ void OperationTraces::add_to(RunFiles& run) {
   }
 }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

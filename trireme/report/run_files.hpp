@@ -12,7 +12,7 @@
 #include "trireme/report/operation_trace.hpp"
 #include "trireme/report/trace_file.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 
 /// Records with numbers, by column: one value per row, NaN where a record has none.
 struct Columns {
@@ -104,4 +104,4 @@ class OperationTraces {
   std::map<std::filesystem::path, Known> known_;
 };
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

@@ -6,7 +6,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/layout/grid.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 constexpr const char* kLayoutKeys[] = {"ranks", "layout", "zero", "ep", "expert_tp"};
@@ -112,4 +112,4 @@ std::vector<std::size_t> measured_rows(const RunFiles& run) {
   return later.empty() ? all : later;
 }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

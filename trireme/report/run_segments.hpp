@@ -6,7 +6,7 @@
 
 #include "trireme/report/run_files.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 
 /// In the order of the steps, without gaps; at least one. Starts on one layout that follow each other are one segment.
 /// Steps that were trained again count for the start that trained them last.
@@ -25,4 +25,4 @@ std::string segments_text(const RunFiles& run, std::size_t most = 6);
 /// which includes set-up, if there are others.
 std::vector<std::size_t> measured_rows(const RunFiles& run);
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

@@ -11,7 +11,7 @@
 #include "trireme/report/sections.hpp"
 #include "trireme/testing/temp_folder.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 using testing::ElementsAre;
@@ -160,4 +160,4 @@ TEST(ContinuedRuns, TracesAreOfTheLayoutThatTrainedTheStep) {
 }
 
 }  // namespace
-}  // namespace trireme::html_report
+}  // namespace trireme::report

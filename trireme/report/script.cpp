@@ -2,7 +2,7 @@
 // Everything is shown without it.
 #include "trireme/report/page.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 
 const char* script_js() {
   return R"js(
@@ -84,4 +84,4 @@ const char* script_js() {
 )js";
 }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

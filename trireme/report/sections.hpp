@@ -9,7 +9,7 @@
 #include "trireme/report/run_facts.hpp"
 #include "trireme/report/run_files.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 
 using Runs = std::vector<RunFiles>;
 
@@ -45,4 +45,4 @@ std::string earlier_layout_html(const RunFiles& run, std::int64_t step);
 /// Where the run went on on another layout, as lines of a plot over the steps.
 void add_layout_marks(Plot& plot, const RunFiles& run, bool several);
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

@@ -9,7 +9,7 @@
 #include "trireme/base/human.hpp"
 #include "trireme/base/svg.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 constexpr double kWidth = 1200, kLeft = 70, kRight = 15, kTop = 58, kLane = 15, kLaneGap = 2, kRankGap = 8;
@@ -214,4 +214,4 @@ std::string step_timeline_svg(const RunFiles& run) {
   return canvas.finish(run.name, marks, end);
 }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

@@ -4,10 +4,10 @@
 
 #include "trireme/report/run_files.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 
 /// All traced steps from left to right. Time between steps that do not follow each other is left out. ConfigError if no
 /// step was traced.
 std::string step_timeline_svg(const RunFiles& run);
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

@@ -5,7 +5,7 @@
 
 #include "trireme/base/error.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 using testing::AllOf;
@@ -75,4 +75,4 @@ TEST(StepTimeline, NeedsATracedStep) {
 }
 
 }  // namespace
-}  // namespace trireme::html_report
+}  // namespace trireme::report

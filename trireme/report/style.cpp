@@ -1,7 +1,7 @@
 // The style sheet of the page. Colours of series are variables, --c-NAME, of which the dark scheme has its own.
 #include "trireme/report/page.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 
 const char* style_css() {
   return R"css(
@@ -175,4 +175,4 @@ h2,h3,h4{break-after:avoid}*{-webkit-print-color-adjust:exact;print-color-adjust
 )css";
 }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

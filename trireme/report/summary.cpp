@@ -6,7 +6,7 @@
 #include "trireme/report/run_segments.hpp"
 #include "trireme/report/sections.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 struct SummaryNumber {
@@ -20,7 +20,7 @@ std::vector<SummaryNumber> numbers_of(const RunFiles& run, std::size_t index) {
                        const std::string& remark = "") {
     if (value) out.push_back({label, figure_html(figure_name(index, key), *value, shown(*value)), remark});
   };
-  const auto short_text = [](double v) { return report::short_number(v, 4, 8); };
+  const auto short_text = [](double v) { return metrics::short_number(v, 4, 8); };
   const auto percent = [](double v) { return percent_text(v); };
   if (facts.last_step)
     out.push_back(
@@ -139,4 +139,4 @@ void add_layout_marks(Plot& plot, const RunFiles& run, bool several) {
   }
 }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

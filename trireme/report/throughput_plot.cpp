@@ -10,7 +10,7 @@
 #include "trireme/report/plot.hpp"
 #include "trireme/report/sections.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 /// What a rank would reach if it never waited for others: the tokens of the step over its own work.
@@ -84,4 +84,4 @@ std::string throughput_html(const Runs& runs) {
                             captions);
 }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

@@ -7,7 +7,7 @@
 #include "trireme/base/svg.hpp"
 #include "trireme/report/html.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 constexpr double kLeastLabel = 0.022;  // of the width
@@ -56,4 +56,4 @@ std::string key_html(const std::string& colour, const std::string& name) {
               "</span>");
 }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

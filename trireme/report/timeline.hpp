@@ -6,7 +6,7 @@
 
 #include "trireme/report/trace_file.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 
 struct TimelineBar {
   Span span;
@@ -28,4 +28,4 @@ std::string timeline_html(const std::vector<TimelineRow>& rows, double seconds, 
 /// A legend entry that hides nothing.
 std::string key_html(const std::string& colour, const std::string& name);
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

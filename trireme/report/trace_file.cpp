@@ -13,7 +13,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/report/trace_text.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 using Json = nlohmann::json;
@@ -203,4 +203,4 @@ GroupText parse_group(const std::string& text) {
   return group;
 }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

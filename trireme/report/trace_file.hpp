@@ -8,7 +8,7 @@
 
 #include "trireme/schedule/action.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 
 /// Seconds since the earliest event of all ranks of the step (see aligned()).
 struct Span {
@@ -77,4 +77,4 @@ struct GroupText {
 };
 GroupText parse_group(const std::string& text);
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

@@ -8,7 +8,7 @@
 #include "trireme/base/trace.hpp"
 #include "trireme/testing/temp_folder.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 using testing::ElementsAre;
@@ -106,4 +106,4 @@ TEST(ParseGroup, KnowsItsRanksIfTheyAreListed) {
 }
 
 }  // namespace
-}  // namespace trireme::html_report
+}  // namespace trireme::report

@@ -7,7 +7,7 @@
 #include "trireme/base/gzip.hpp"
 #include "trireme/files/whole_file.hpp"
 
-namespace trireme::html_report {
+namespace trireme::report {
 namespace {
 
 constexpr std::uint64_t kMaxTraceBytes = 256 << 20;  // compressed
@@ -31,4 +31,4 @@ std::string trace_text(const std::filesystem::path& path, std::size_t most) {
   return out;
 }
 
-}  // namespace trireme::html_report
+}  // namespace trireme::report

@@ -7,7 +7,7 @@
 namespace trireme {
 
 /// A step of 2,048 tokens, with everything that is measured on a CPU.
-inline report::StepRecord cpu_step(std::int64_t step, std::int64_t steps, double loss) {
+inline metrics::StepRecord cpu_step(std::int64_t step, std::int64_t steps, double loss) {
   return {.step = step,
           .steps = steps,
           .loss = loss,
@@ -23,8 +23,8 @@ inline report::StepRecord cpu_step(std::int64_t step, std::int64_t steps, double
 }
 
 /// A step with all fields set.
-inline report::StepRecord full_step() {
-  report::StepRecord record = cpu_step(200, 400, 2.914);
+inline metrics::StepRecord full_step() {
+  metrics::StepRecord record = cpu_step(200, 400, 2.914);
   record.bubble_frac = 0.0625;
   record.mfu = 0.381;
   record.tflops_per_rank = 376.5;

@@ -166,7 +166,7 @@ TEST(Verify, RefusesWhatItCannotRun) {
 /// Of a layer: the weights that tp cuts, and those that it does not; 128: rows of a padded vocabulary.
 TEST(Verify, MemoryOfARegisteredFamilyIsThatOfItsParameters) {
   const Config config = config_for("side-by-side", {"parallelism.tp 2"}, 2);
-  const planner::LocalParameters local = planner::local_parameters(config.model, 2);
+  const config::LocalParameters local = config::local_parameters(config.model, 2);
   EXPECT_THAT(local.layer, testing::ElementsAre(20, 24 * 20, 20 * 12, 32 * 20, 20 * 16));
   EXPECT_THAT(local.head, testing::ElementsAre(20, 128 * 20));
   const planner::MemoryPlan plan = planner::predict_memory(config, "float32", false);

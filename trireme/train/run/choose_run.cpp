@@ -66,8 +66,8 @@ class Search {
 
   /// The run that goes on, or is complete.
   std::optional<ChosenRun> found() {
-    std::vector<fs::path> runs = report::runs_of(request_.config.run.dir, request_.config.run.name);
-    std::erase_if(runs, [](const fs::path& run) { return !report::has_done_something(run); });
+    std::vector<fs::path> runs = metrics::runs_of(request_.config.run.dir, request_.config.run.name);
+    std::erase_if(runs, [](const fs::path& run) { return !metrics::has_done_something(run); });
     // The name itself first: a second run of the name, begun while the first one was running, is not what is meant.
     const auto exact = std::ranges::find_if(runs, [&](const fs::path& run) { return is_exact(run); });
     if (exact != runs.end() && state_of(*exact) == State::goes_on) return ChosenRun{{*exact, /*is_new=*/false}};
@@ -126,8 +126,8 @@ class Search {
 /// The run that an earlier attempt of this launcher has begun.
 std::optional<fs::path> run_of_this_start(const RunRequest& request) {
   if (request.attempt == 0 || request.start.empty()) return std::nullopt;
-  for (const fs::path& run : report::runs_of(request.config.run.dir, request.config.run.name)) {
-    std::ifstream file(run / report::kStartName);
+  for (const fs::path& run : metrics::runs_of(request.config.run.dir, request.config.run.name)) {
+    std::ifstream file(run / metrics::kStartName);
     if (std::string line; std::getline(file, line) && line == request.start) return run;
   }
   return std::nullopt;
@@ -166,7 +166,7 @@ void remove_unfinished_of_runs(const fs::path& dir) {
 
 ChosenRun choose_run(const RunRequest& request) {
   const Config& config = request.config;
-  report::run_name(config.run.name, request.facts);  // reports errors in run.name itself
+  metrics::run_name(config.run.name, request.facts);  // reports errors in run.name itself
   ChosenRun out;
   if (const std::optional<fs::path> begun = run_of_this_start(request)) {
     out.folder = {*begun, /*is_new=*/false};
@@ -179,8 +179,8 @@ ChosenRun choose_run(const RunRequest& request) {
       return *found;
     }
   try {
-    out.folder = report::make_run_folder(config.run.dir, config.run.name, request.facts);
-    if (!request.start.empty()) replace_file(out.folder.path / report::kStartName, request.start + "\n");
+    out.folder = metrics::make_run_folder(config.run.dir, config.run.name, request.facts);
+    if (!request.start.empty()) replace_file(out.folder.path / metrics::kStartName, request.start + "\n");
     return out;
   } catch (const Error& e) {
     throw ConfigError(

@@ -25,13 +25,13 @@ namespace trireme {
 struct RunRequest {
   const Config& config;    // derived
   const KeyValues& given;  // fingerprint_of_config()
-  report::RunFacts facts{};
+  metrics::RunFacts facts{};
   std::string start{};  // the same for all attempts of one launcher, and for no other; empty: not known
   int attempt = 0;      // how often that launcher has restarted the ranks
 };
 
 struct ChosenRun {
-  report::RunFolder folder;
+  metrics::RunFolder folder;
   std::string complete{};            // not empty: `folder` is a run with all of its steps, and this says so
   std::vector<std::string> notes{};  // for display: why a run that may have been meant does not go on
 };

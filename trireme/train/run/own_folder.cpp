@@ -90,7 +90,7 @@ void OwnFolder::begin_after(std::int64_t step, const std::vector<fs::path>& dama
     }
   for (const char* name : {"metrics.jsonl", "ranks.jsonl"})
     if (std::error_code error; fs::exists(run_ / name, error)) {
-      const report::KeptRecords kept = report::drop_records_after(run_ / name, step);
+      const metrics::KeptRecords kept = metrics::drop_records_after(run_ / name, step);
       if (name == std::string_view("metrics.jsonl")) warn_of_lost_records(kept, step, warnings);
     } else if (name == std::string_view("metrics.jsonl") && has_own_checkpoint(step)) {
       warn_of_lost_records({}, step, warnings);
@@ -103,7 +103,7 @@ bool OwnFolder::has_own_checkpoint(std::int64_t step) const {
 }
 
 /// The training does not need them; reports and plots do.
-void OwnFolder::warn_of_lost_records(const report::KeptRecords& kept, std::int64_t step,
+void OwnFolder::warn_of_lost_records(const metrics::KeptRecords& kept, std::int64_t step,
                                      std::vector<std::string>& warnings) const {
   const std::string file = (run_ / "metrics.jsonl").string();
   if (kept.gap_end > 0)

@@ -42,7 +42,7 @@ class OwnFolder {
 
  private:
   bool has_own_checkpoint(std::int64_t step) const;
-  void warn_of_lost_records(const report::KeptRecords& kept, std::int64_t step,
+  void warn_of_lost_records(const metrics::KeptRecords& kept, std::int64_t step,
                             std::vector<std::string>& warnings) const;
 
   std::filesystem::path run_;

@@ -22,29 +22,29 @@ class RunOutput {
   RunOutput(const Config& config, const std::filesystem::path& folder, std::ostream& out,
             const TerminalFacts& terminal);
 
-  report::TrainConsole& console() { return console_; }
+  metrics::TrainConsole& console() { return console_; }
   /// Of the z-scores, oldest first; and those of a checkpoint.
-  const report::ZScore& loss_z() const { return loss_z_; }
-  const report::ZScore& norm_z() const { return norm_z_; }
+  const metrics::ZScore& loss_z() const { return loss_z_; }
+  const metrics::ZScore& norm_z() const { return norm_z_; }
   void continue_from(const std::vector<double>& losses, const std::vector<double>& norms);
   /// Adds the z-scores, writes the record to all outputs, and warns of a spike. A record that cannot be written (a full
   /// disk) is a warning.
-  void step(report::StepRecord record);
+  void step(metrics::StepRecord record);
   /// The ranks in that step, for ranks.jsonl; likewise.
-  void ranks(const report::RanksRecord& record);
+  void ranks(const metrics::RanksRecord& record);
   /// The caller fills in the rest of the summary.
-  void finish(report::RunSummary summary);
+  void finish(metrics::RunSummary summary);
 
  private:
-  void write(report::BestEffort& output, const std::function<void()>& record);
+  void write(metrics::BestEffort& output, const std::function<void()>& record);
 
-  report::TrainConsole console_;
-  report::MetricsFile metrics_;
-  report::RanksFile ranks_;
-  report::BestEffort lines_{"metrics.jsonl"}, scalars_{"tb/"}, rank_lines_{"ranks.jsonl"};
+  metrics::TrainConsole console_;
+  metrics::MetricsFile metrics_;
+  metrics::RanksFile ranks_;
+  metrics::BestEffort lines_{"metrics.jsonl"}, scalars_{"tb/"}, rank_lines_{"ranks.jsonl"};
   Log log_;  // for uploads: warnings go to the console
-  std::unique_ptr<report::HubLogger> events_;
-  report::ZScore loss_z_, norm_z_;
+  std::unique_ptr<metrics::HubLogger> events_;
+  metrics::ZScore loss_z_, norm_z_;
   std::vector<double> tokens_per_sec_;
   std::optional<double> first_loss_, last_loss_;
   std::int64_t steps_ = 0, skipped_ = 0;

@@ -135,7 +135,7 @@ void Trainer::resume_from_checkpoint(const std::vector<std::filesystem::path>& c
                        ", training.steps = ", config_.training.steps, ": nothing is left to do",
                        "\n  fix: more training.steps, or --checkpoint.resume never for a new run");
   skipped_ = state.skipped;
-  norms_ = report::ZScore({state.norm_window.begin(), state.norm_window.end()});
+  norms_ = metrics::ZScore({state.norm_window.begin(), state.norm_window.end()});
   batches_->continue_from(resumed_->changes.new_data
                               ? batches_->data().sampler().position(begin_)
                               : data::DataPosition{.step = begin_, .consumed = state.samples_consumed});

@@ -81,7 +81,7 @@ class Trainer {
   LrSchedule lr_;
   config::NonFinite non_finite_;
   std::optional<LossScale> scale_;  // only for f16
-  report::ZScore norms_;            // for optimizer.skip_z
+  metrics::ZScore norms_;           // for optimizer.skip_z
   StepTracer tracer_;
   std::optional<Profiler> profiler_;  // profiler.operations
   std::unique_ptr<Batches> batches_;

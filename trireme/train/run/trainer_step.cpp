@@ -29,11 +29,11 @@ StepTiming step_timing(const StepClock& clock, double seconds, const StepAgreeme
   return {.begin_ns = clock.begin_ns(),
           .step = seconds,
           .data = clock.data_seconds(),
-          .shares = report::shares_of({.step = seconds,
-                                       .tail = std::max(0.0, seconds - agreed_at),
-                                       .ranks = agreed.time,
-                                       .last_actions = agreed.last_actions,
-                                       .pipeline = pipeline}),
+          .shares = metrics::shares_of({.step = seconds,
+                                        .tail = std::max(0.0, seconds - agreed_at),
+                                        .ranks = agreed.time,
+                                        .last_actions = agreed.last_actions,
+                                        .pipeline = pipeline}),
           .own_work = agreed.own_work,
           .bubbles = agreed.bubbles};
 }

@@ -66,7 +66,7 @@ TrainingReport::TrainingReport(const Config& config, const ParallelContext& cont
     tokens_ = resumed->tokens;
   }
   replace_file(io.folder / "config.toml", io.config_text);
-  const std::string no_link = report::point_latest_to(io.folder);
+  const std::string no_link = metrics::point_latest_to(io.folder);
   io.status("");
   print_header(io, data, resumed_from);
   if (!no_link.empty()) output_.console().warning(no_link);
@@ -79,42 +79,44 @@ void TrainingReport::note_start(const TrainIo& io, const std::string& backend) c
   const LibtorchFacts facts = libtorch_facts();
   utsname system{};
   ::uname(&system);
-  report::add_event(io.folder, "start",
-                    {{"program", io.program},
-                     {"command", io.command},
-                     {"libtorch", facts.built_with},
-                     {"blas", facts.blas},
-                     {"threads", facts.threads},
-                     {"host", host_name()},
-                     {"system", text(system.sysname, " ", system.release, " ", system.machine)},
-                     {"pid", ::getpid()},
-                     {"launcher", env.launcher},
-                     {"attempt", env.attempt},
-                     {"ranks", env.world_size},
-                     {"ranks_per_host", env.local_world_size},
-                     {"backend", backend},
-                     {"device", context_.device().is_cuda() ? "cuda" : "cpu"},
-                     {"device_name", context_.device().is_cuda() ? gpu_name(context_.device().index()) : ""},
-                     {"peak_tflops", peak_tflops_},
-                     {"compute_dtype", config_.precision.param},
-                     {"layout", context_.mesh().grid().str()},
-                     {"zero", config_.parallelism.zero},
-                     {"ep", config_.parallelism.ep},
-                     {"expert_tp", config_.parallelism.expert_tp},
-                     {"step", first_step_},
-                     {"steps", config_.training.steps},
-                     {"predicted_bytes", predicted_bytes_}});
+  metrics::add_event(io.folder, "start",
+                     {{"program", io.program},
+                      {"command", io.command},
+                      {"libtorch", facts.built_with},
+                      {"blas", facts.blas},
+                      {"threads", facts.threads},
+                      {"host", host_name()},
+                      {"system", text(system.sysname, " ", system.release, " ", system.machine)},
+                      {"pid", ::getpid()},
+                      {"launcher", env.launcher},
+                      {"attempt", env.attempt},
+                      {"ranks", env.world_size},
+                      {"ranks_per_host", env.local_world_size},
+                      {"backend", backend},
+                      {"device", context_.device().is_cuda() ? "cuda" : "cpu"},
+                      {"device_name", context_.device().is_cuda() ? gpu_name(context_.device().index()) : ""},
+                      {"peak_tflops", peak_tflops_},
+                      {"compute_dtype", config_.precision.param},
+                      {"layout", context_.mesh().grid().str()},
+                      {"zero", config_.parallelism.zero},
+                      {"ep", config_.parallelism.ep},
+                      {"expert_tp", config_.parallelism.expert_tp},
+                      {"step", first_step_},
+                      {"steps", config_.training.steps},
+                      {"predicted_bytes", predicted_bytes_}});
 }
 
 void TrainingReport::add_to(checkpoint::TrainingState& state) const {
   state.tokens = tokens_;
-  const auto values = [](const report::ZScore& z) { return std::vector<double>(z.values().begin(), z.values().end()); };
+  const auto values = [](const metrics::ZScore& z) {
+    return std::vector<double>(z.values().begin(), z.values().end());
+  };
   state.loss_window = values(output_.loss_z());
   state.norm_window = values(output_.norm_z());
 }
 
 void TrainingReport::saved(std::int64_t step, std::uint64_t bytes, double blocked_seconds) {
-  report::add_event(folder_, "checkpoint", {{"step", step}, {"bytes", bytes}, {"blocked_s", blocked_seconds}});
+  metrics::add_event(folder_, "checkpoint", {{"step", step}, {"bytes", bytes}, {"blocked_s", blocked_seconds}});
   output_.console().note(text("✓ checkpoint ", step, " (", human_bytes(static_cast<double>(bytes)), ", ",
                               human_number(std::round(blocked_seconds * 1e4) / 10), " ms blocked)"));
 }
@@ -163,7 +165,7 @@ void TrainingReport::step(std::int64_t step, const StepResult& result, std::int6
   const std::int64_t tokens = config_.training.global_batch_size * seq_len;
   tokens_ += tokens;
   const double ranks = context_.world_size(), rate = static_cast<double>(tokens) / t.step;
-  report::StepRecord record{
+  metrics::StepRecord record{
       .step = step,
       .time = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(),
       .steps = result.is_last ? step : config_.training.steps,  // the last step is always shown
@@ -209,7 +211,7 @@ void TrainingReport::step(std::int64_t step, const StepResult& result, std::int6
        step == first_step_ || step % config_.metrics.interval == 0 || step == record.steps ||
            validation_loss.has_value());
   output_.step(record);
-  if (report::is_kept(step, context_.world_size())) {
+  if (metrics::is_kept(step, context_.world_size())) {
     const bool timed = context_.device().is_cpu(), pipeline = config_.parallelism.pp > 1;
     output_.ranks({.step = step,
                    .own_work_s = timed ? t.own_work : std::vector<double>(),
@@ -223,7 +225,7 @@ void TrainingReport::step(std::int64_t step, const StepResult& result, std::int6
 }
 
 /// Nothing of this is known on a GPU, where a wait only orders streams and does not block the host.
-void TrainingReport::add_times(report::StepRecord& record, const StepTiming& t) const {
+void TrainingReport::add_times(metrics::StepRecord& record, const StepTiming& t) const {
   if (!context_.device().is_cpu()) return;
   record.data_time_frac = t.shares.data;
   record.forward_time_frac = t.shares.forward;
@@ -256,7 +258,7 @@ void TrainingReport::note(std::int64_t step, const StepResult& result, bool is_s
 
 void TrainingReport::finish(bool interrupted, std::int64_t peak_bytes, const std::filesystem::path& saved,
                             double seconds, double validation_seconds) {
-  report::RunSummary summary{.seconds = seconds, .interrupted = interrupted};
+  metrics::RunSummary summary{.seconds = seconds, .interrupted = interrupted};
   summary.memory_predicted_gib = predicted_bytes_ / 0x1p30;
   summary.memory_measured_gib = static_cast<double>(peak_bytes) / 0x1p30;
   const bool is_cpu = context_.device().is_cpu();
@@ -276,10 +278,10 @@ void TrainingReport::finish(bool interrupted, std::int64_t peak_bytes, const std
   double known = 0;
   for (const auto& [name, share] : summary.shares) known += share;
   summary.shares.emplace_back("data+log", std::max(0.0, 1 - known));
-  if (is_cpu && own_work_.size() > 1) summary.slowest = report::slowest_rank(own_work_);
+  if (is_cpu && own_work_.size() > 1) summary.slowest = metrics::slowest_rank(own_work_);
   if (!saved.empty()) {
     summary.saved = saved;
-    report::add_event(folder_, "saved", {{"folder", saved.filename().string()}});
+    metrics::add_event(folder_, "saved", {{"folder", saved.filename().string()}});
   }
   summary.next = next_commands(interrupted, !saved.empty());
   output_.finish(summary);

@@ -72,7 +72,7 @@ class TrainingReport {
 
  private:
   void note_start(const TrainIo& io, const std::string& backend) const;
-  void add_times(report::StepRecord& record, const StepTiming& timing) const;
+  void add_times(metrics::StepRecord& record, const StepTiming& timing) const;
   void print_header(const TrainIo& io, const std::string& data, const std::string& resumed_from);
   void note(std::int64_t step, const StepResult& result, bool is_shown);
   std::vector<std::string> next_commands(bool interrupted, bool has_saved) const;
@@ -90,7 +90,7 @@ class TrainingReport {
   const std::int64_t first_step_;
   std::int64_t tokens_ = 0, skipped_since_shown_ = 0;
   std::int64_t last_end_ns_ = 0;  // of the last step; 0: there was none
-  report::StepShares total_;      // seconds, of all steps
+  metrics::StepShares total_;     // seconds, of all steps
   std::vector<double> own_work_;  // by rank: seconds, of all steps after the first
 };
 

@@ -36,7 +36,7 @@ struct StepAgreement {
   std::int64_t peak_bytes = 0;     // the highest of all ranks
   double bubble = 0;               // the largest of all ranks
   double norm = 0, tokens = 0;     // as given to start_agreement()
-  report::RankTime time{};         // summed over the ranks
+  metrics::RankTime time{};        // summed over the ranks
   // By rank; see StepFacts.
   std::vector<double> own_work{}, last_actions{}, bubbles{}, peaks{};
 };
@@ -47,7 +47,7 @@ struct StepFacts {
   bool failed = false, save = false, writing = false;
   std::int64_t peak_bytes = 0;
   double bubble = 0;              // StepOutcome::bubble
-  report::RankTime time{};        // of this rank, up to here
+  metrics::RankTime time{};       // of this rank, up to here
   double last_action = 0;         // end of its last action, in seconds from the begin of the step
   at::Tensor auxiliary_sum = {};  // over this rank's tokens, f64; undefined: 0
 };

@@ -37,8 +37,8 @@ void StepClock::executed(const StepOutcome& outcome) {
   if (pipeline_) time_.idle = seconds_of(between_ns);
 }
 
-report::RankTime StepClock::until_now() const {
-  report::RankTime time = time_;
+metrics::RankTime StepClock::until_now() const {
+  metrics::RankTime time = time_;
   const std::int64_t now_ns = steady_ns(), waited = waited_ns();
   const std::int64_t waited_after_ns = waited - waited_in_actions_ns_ - waited_between_ns_;
   time.elapsed = seconds_of(now_ns - begin_ns_);

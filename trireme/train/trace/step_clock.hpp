@@ -24,7 +24,7 @@ class StepClock {
   double data_seconds() const { return time_.data; }
   double last_action_seconds() const { return static_cast<double>(last_action_ns_ - begin_ns_) * 1e-9; }
   /// What this rank has done until now, after executed().
-  report::RankTime until_now() const;
+  metrics::RankTime until_now() const;
 
  private:
   std::int64_t waited_ns() const { return recorder_.waited_ns() - waited_before_ns_; }
@@ -34,7 +34,7 @@ class StepClock {
   const std::int64_t begin_ns_, waited_before_ns_;
   std::int64_t actions_begin_ns_ = 0, last_action_ns_ = 0;
   std::int64_t waited_in_actions_ns_ = 0, waited_between_ns_ = 0;
-  report::RankTime time_{};
+  metrics::RankTime time_{};
 };
 
 }  // namespace trireme

@@ -11,7 +11,7 @@ namespace trireme {
 struct StepTiming {
   std::int64_t begin_ns = 0;  // by steady_ns()
   double step = 0, data = 0;  // on this rank
-  report::StepShares shares{};
+  metrics::StepShares shares{};
   std::vector<double> own_work{}, bubbles{};  // by rank; see StepAgreement
 };
 
