@@ -45,25 +45,24 @@ at::Tensor as_sample(const at::Tensor& x, std::int64_t first, std::int64_t count
 
 at::Tensor as_rows(const at::Tensor& sample) { return sample.squeeze(0).transpose(0, 1); }
 
+/// Keys to the right of a query's diagonal, for libtorch's kernels: -1: all, or what is_causal says.
+std::int64_t right_of(const AttentionPieces& pieces) { return pieces.causal && pieces.left >= 0 ? 0 : -1; }
+
 /// libtorch's kernels give and take [heads, T].
 PartialAttention flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionPieces& pieces) {
-  const auto left = pieces.left >= 0 ? std::optional(pieces.left) : std::nullopt;
-  const auto right = pieces.causal && left ? std::optional<std::int64_t>(0) : std::nullopt;
   const auto result = at::_flash_attention_forward(
       q, k, v, pieces.query_bounds, pieces.key_bounds, pieces.longest_queries, pieces.longest_keys,
-      /*dropout_p=*/0.0, pieces.causal, /*return_debug_mask=*/false, std::nullopt, left, right);
+      /*dropout_p=*/0.0, pieces.causal, /*return_debug_mask=*/false, std::nullopt, pieces.left, right_of(pieces));
   return {std::get<0>(result), std::get<1>(result).transpose(0, 1)};
 }
 
 AttentionGradients flash_backward(const at::Tensor& dout, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const at::Tensor& out, const at::Tensor& lse, const AttentionPieces& pieces) {
-  const auto left = pieces.left >= 0 ? std::optional(pieces.left) : std::nullopt;
-  const auto right = pieces.causal && left ? std::optional<std::int64_t>(0) : std::nullopt;
   const at::Tensor no_dropout = at::zeros({2}, q.options().dtype(at::kUInt64));
   auto [dq, dk, dv] =
       at::_flash_attention_backward(dout, q, k, v, out, lse.transpose(0, 1).contiguous(), pieces.query_bounds,
                                     pieces.key_bounds, pieces.longest_queries, pieces.longest_keys, /*dropout_p=*/0.0,
-                                    pieces.causal, no_dropout, no_dropout, std::nullopt, left, right);
+                                    pieces.causal, no_dropout, no_dropout, std::nullopt, pieces.left, right_of(pieces));
   return {dq, dk, dv};
 }
 
