@@ -101,6 +101,7 @@ class Loader {
   void use_torchtitan(const Setting& name, const Setting& flavor) {
     const std::string preset = torchtitan_preset(plain_text(name.value), plain_text(flavor.value));
     if (preset.empty()) {
+      loaded_.model_was_refused = true;
       violation(flavor, text("torchtitan's model ", brief(name.value), " ", brief(flavor.value), " is not a preset"),
                 "", "set the sizes under [model]");
       return;
@@ -114,6 +115,7 @@ class Loader {
     const std::string name = plain_text(s.value);
     const auto model = find_preset(name);
     if (!model) {
+      loaded_.model_was_refused = true;
       std::string known;
       for (const std::string& n : preset_names()) known += " " + n;
       const std::string near = nearest(name, preset_names());
@@ -149,6 +151,7 @@ class Loader {
     try {
       apply_all(read_hf_config(plain_text(s.value)).settings, Origin::Kind::hf);
     } catch (const ConfigError& e) {
+      loaded_.model_was_refused = true;
       violation(s, e.what(), "", "");
     }
   }

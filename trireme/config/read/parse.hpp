@@ -23,6 +23,7 @@ struct LoadedConfig {
   std::map<std::string, Origin> origins;  // by key; keys with default values are absent
   std::string file;                       // as given by the user; empty if there is none
   std::vector<Violation> violations;      // found so far; validate() adds those across keys
+  bool model_was_refused = false;         // by such a violation: the sizes that are missing are no fault of their own
 
   /// Where the value of a key was set; for a default, the key itself.
   Place place_of(const std::string& key) const;

@@ -28,6 +28,12 @@ bool check_sizes(Rules& rules) {
                                                                    {"vocab_size", m.vocab_size}};
   const std::string& init = rules.config.model.init;
   if (std::ranges::all_of(sizes, [](const auto& s) { return s.second == 0; })) {
+    if (rules.loaded.model_was_refused) return false;  // that error is there already
+    if (!m.hf.empty()) {
+      rules.violation("model.hf", text("the config.json of model.hf = \"", shortened(m.hf), "\" has no sizes"), "",
+                      "the config.json of a model, with its hidden_size, num_hidden_layers and so on");
+      return false;
+    }
     if (init.starts_with("hf:")) {
       rules.violation("model.init",
                       text("model.init = \"", shortened(init), "\" has no config.json to take the model from"), "",

@@ -1,3 +1,4 @@
+#include <fstream>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -5,11 +6,37 @@
 
 #include "trireme/config/rules/rules.hpp"
 #include "trireme/testing/config_helpers.hpp"
+#include "trireme/testing/temp_folder.hpp"
 
 namespace trireme::config {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// A model that was refused has no sizes: that is one error, not two.
+TEST(ModelRules, ARefusedModelIsOneError) {
+  const TempFolder folder;
+  const std::string path = folder.path().string();
+  const auto with_config = [&](const std::string& json) {
+    std::ofstream(folder.path() / "config.json") << json;
+    return std::pair(error_of("model.hf = '" + path + "'"), error_of("model.init = 'hf:" + path + "'"));
+  };
+  const auto [by_hf, by_init] = with_config(R"({"model_type": "llama", "hidden_size": 8, "mlp_bias": true})");
+  EXPECT_EQ(by_hf, path + "/config.json: mlp_bias = true is not supported, only false\n  --> run.toml:1");
+  EXPECT_EQ(by_init, by_hf);
+  EXPECT_THAT(error_of("model.hf = '/no/such'"), AllOf(HasSubstr("/no/such"), Not(HasSubstr("errors"))));
+  EXPECT_THAT(error_of("model.preset = 'nope'"),
+              AllOf(HasSubstr("unknown preset \"nope\""), Not(HasSubstr("no model")), Not(HasSubstr("errors"))));
+  EXPECT_THAT(error_of("model.name = 'llama3'\nmodel.flavor = '9B'"),
+              AllOf(HasSubstr("is not a preset"), Not(HasSubstr("no model")), Not(HasSubstr("errors"))));
+
+  const std::string no_sizes = "the config.json of model.hf = \"" + path + "\" has no sizes\n  --> ";
+  const auto [empty_hf, empty_init] = with_config(R"({"model_type": "llama"})");
+  EXPECT_THAT(empty_hf, HasSubstr(no_sizes + "run.toml:1"));
+  EXPECT_THAT(empty_init, HasSubstr(no_sizes + "model.init = \"hf:" + path + "\""));
+}
 
 TEST(ModelRules, OneAtATime) {
   const std::string tiny = kTiny;
