@@ -1,5 +1,5 @@
-// How the groups of a mesh and the check of a step grow with the ranks, which are threads of this process over Gloo:
-// with a full mesh of connections, and with connections between the pairs that talk (Note [Connections] in
+// How the group of the step check and a check grow with the ranks, which are threads of this process over Gloo: with a
+// full mesh of connections, and with connections between the pairs that talk (Note [Connections] in
 // comm/backends/gloo_group.cpp).
 //   trireme_world_growth_bench [RANKS...]      default: 16 32 64 128 256 512
 // A full mesh holds ranks^2 descriptors per group here, where both ends of a connection are in one process: it is left
@@ -15,7 +15,6 @@
 
 #include <sys/resource.h>
 
-#include "trireme/comm/mesh.hpp"
 #include "trireme/testing/counting_store.hpp"
 #include "trireme/testing/gloo_threads.hpp"
 
@@ -43,17 +42,16 @@ Growth measure(int ranks, int full_mesh_ranks) {
   run_gloo_threads(
       ranks,
       [&](World& world) {
-        Mesh mesh(Grid::dense({.dp = ranks / 8, .tp = 8}), world);
-        mesh.world_group().barrier().wait();
+        world.end_step({});
         if (world.rank() == 0) {
           growth.start_s = seconds_since(begin);
           growth.descriptors = static_cast<double>(open_descriptors()) / ranks;
           growth.keys = static_cast<double>(store->keys_read()) / ranks;
         }
         for (int step = 0; step < kSteps; ++step) {
-          mesh.world_group().barrier().wait();
+          world.control().barrier().wait();
           const auto start = Clock::now();
-          mesh.end_step();
+          world.end_step({});
           if (world.rank() == 0) checks.push_back(1000 * seconds_since(start));
         }
       },
@@ -80,8 +78,7 @@ int main(int argc, char** argv) {
   setrlimit(RLIMIT_NOFILE, &files);
   std::printf("ranks  connected  start (s)  keys read by one  descriptors of one  step check (ms)\n");
   for (const int ranks : worlds) {
-    // World and step check; the groups of tp and dp are smaller.
-    const auto needed = 2.5 * ranks * ranks;
+    const auto needed = 1.2 * ranks * ranks;
     if (needed < static_cast<double>(files.rlim_cur))
       print(ranks, "all", measure(ranks, ranks));
     else

@@ -44,17 +44,6 @@ TEST_P(ConformanceOf, GlooThreads) {
   EXPECT_GT(checked, 300 * GetParam());
 }
 
-TEST_P(ConformanceOf, GlooThreadsThatConnectWhenTheyTalk) {
-  for (const CheckMode check : {CheckMode::fast, CheckMode::strict})
-    run_gloo_threads(GetParam(),
-                     [&](World& world) {
-                       const auto group = world.make_group("world", first_ranks(world.size()));
-                       Conformance(*group, at::kCPU).run({0, 1, 37});
-                       world.end_step({group.get()});
-                     },
-                     {.check = check, .full_mesh_ranks = 1});
-}
-
 TEST_P(ConformanceOf, GlooThreadsDeterministicAndStrict) {
   run_gloo_threads(GetParam(),
                    [&](World& world) {

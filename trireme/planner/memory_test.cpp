@@ -186,7 +186,7 @@ TEST(PredictMemory, OfGradientsOnTheirWay) {
   const double layer = 12 * 768 * 768 + 13 * 768;
   EXPECT_EQ(buffers({"--parallelism.zero", "3"}), 4 * (embedding + 3 * layer));
   EXPECT_EQ(buffers({"--parallelism.zero", "3", "--precision.reduce", "bfloat16"}), 2 * (embedding + 3 * layer));
-  EXPECT_EQ(buffers({"--parallelism.zero", "3", "--training.grad_accum", "4"}), 4 * (2 * embedding + 3 * layer));
+  EXPECT_EQ(buffers({"--parallelism.zero", "3", "--training.grad_accum", "4"}), 4 * (embedding + 3 * layer));
   EXPECT_EQ(buffers({"--parallelism.zero", "3", "--parallelism.zero_unit", "model"}), 4 * all);
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <mutex>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -119,14 +118,6 @@ C10dGroup::C10dGroup(Membership members, std::shared_ptr<FlightRecorder> recorde
   watchdog_->add_group(membership_);
 }
 
-// c10d's flight recorder is one per process, and adds a process group to its map before it takes its lock (torch 2.11).
-// Ranks that are threads, or threads that use different groups, would crash in it. The calls only queue work.
-c10::intrusive_ptr<c10d::Work> C10dGroup::enqueued(const std::function<c10::intrusive_ptr<c10d::Work>()>& enqueue) {
-  static std::mutex mutex;
-  const std::scoped_lock one_at_a_time(mutex);
-  return enqueue();
-}
-
 void C10dGroup::set_time_limit(double seconds) {
   time_limit_ = in_milliseconds(seconds);
   if (checks_ != nullptr) checks_->setTimeout(time_limit_);
@@ -144,7 +135,7 @@ std::unique_ptr<CommWork> C10dGroup::start(const Call& call, std::span<const Cal
     sum_in_rank_order(call, records.front());
     return nullptr;
   }
-  return flight_of(enqueued([&] { return start_work(call); }), records.front());
+  return flight_of(start_work(call), records.front());
 }
 
 std::unique_ptr<CommWork> C10dGroup::flight_of(c10::intrusive_ptr<c10d::Work> work, const CallRecord& /*record*/) {
@@ -224,13 +215,13 @@ void C10dGroup::sum_in_rank_order(const Call& call, const CallRecord& record) {
   }
   at::Tensor mine = at::empty_like(padded);
   std::vector<std::int64_t> even;
-  flight_of(enqueued([&] { return backend_->alltoall_base(mine, padded, even, even); }), record)->wait();
+  flight_of(backend_->alltoall_base(mine, padded, even, even), record)->wait();
   at::Tensor sum = reduce_in_rank_order(parts_of(mine, n), call.reduce);
   if (call.op == Op::reduce_scatter) {
     call.output.view(-1).copy_(sum);
     return;
   }
-  flight_of(enqueued([&] { return backend_->_allgather_base(mine, sum); }), record)->wait();
+  flight_of(backend_->_allgather_base(mine, sum), record)->wait();
   call.output.view(-1).copy_(mine.narrow(0, 0, source.numel()));
 }
 
@@ -239,7 +230,7 @@ std::unique_ptr<CommWork> C10dGroup::compare(std::span<const CallRecord> records
   const auto world_rank = [this](int r) { return world_ranks()[static_cast<std::size_t>(r)]; };
   if (!records.front().pairwise()) {
     at::Tensor mine = bytes_of(records), all = at::empty({mine.numel() * size()}, at::kByte);
-    enqueued([&] { return checks_->_allgather_base(all, mine); })->wait();
+    checks_->_allgather_base(all, mine)->wait();
     for (int r = 1; r < size(); ++r)
       if (!same_call(record_in(all, 0), record_in(all, r)))
         throw mismatch_error(str(), world_rank(0), record_in(all, 0), world_rank(r), record_in(all, r));
@@ -248,8 +239,7 @@ std::unique_ptr<CommWork> C10dGroup::compare(std::span<const CallRecord> records
   auto check = std::make_unique<MessageCheck>(membership_, time_limit_);
   for (const CallRecord& r : records) {
     Tensors bytes{r.op == Op::send ? bytes_of({&r, 1}) : at::empty({static_cast<std::int64_t>(sizeof r)}, at::kByte)};
-    auto work =
-        enqueued([&] { return r.op == Op::send ? checks_->send(bytes, r.peer, 0) : checks_->recv(bytes, r.peer, 0); });
+    auto work = r.op == Op::send ? checks_->send(bytes, r.peer, 0) : checks_->recv(bytes, r.peer, 0);
     check->add(r, std::move(work), bytes[0]);
   }
   return check;

@@ -1,7 +1,6 @@
 #pragma once
 // Group over a c10d backend: the common part of Gloo and NCCL.
 #include <chrono>
-#include <functional>
 #include <memory>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -31,9 +30,6 @@ class C10dGroup : public Group {
   virtual std::unique_ptr<CommWork> start_replay(const CallRecord& /*record*/) { return nullptr; }
   /// Wraps c10d work in the handle that start() returns.
   virtual std::unique_ptr<CommWork> flight_of(c10::intrusive_ptr<c10d::Work> work, const CallRecord& record);
-
-  /// Makes one call into c10d, which queues its work; one thread at a time.
-  static c10::intrusive_ptr<c10d::Work> enqueued(const std::function<c10::intrusive_ptr<c10d::Work>()>& enqueue);
 
   c10d::Backend& backend() { return *backend_; }
   /// Of the calls that start now.

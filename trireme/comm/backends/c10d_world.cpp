@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
+#include <mutex>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -25,6 +27,17 @@ c10::intrusive_ptr<c10d::Store> own_client(const C10dPlace& place, double timeou
   return store;
 }
 
+/// libtorch's own flight recorder is one per process, and adds a process group to its map before it takes its lock:
+/// ranks that are threads, or threads that use different groups, would crash in it. We have one per rank (comm/calls). It
+/// reads its size when the first group is made.
+void turn_off_flight_recorder_of_libtorch() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    for (const char* name : {"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"})
+      ::setenv(name, "0", /*overwrite=*/0);
+  });
+}
+
 }  // namespace
 
 C10dWorld::C10dWorld(C10dPlace place, CommOptions options)
@@ -32,7 +45,9 @@ C10dWorld::C10dWorld(C10dPlace place, CommOptions options)
       place_(std::move(place)),
       device_(gloo_device(place_.address, place_.interface)),
       watchdog_(std::make_shared<Watchdog>(own_client(place_, this->options().timeout_s), shared_recorder(), size(),
-                                           this->options(), place_.lifeline_fd)) {}
+                                           this->options(), place_.lifeline_fd)) {
+  turn_off_flight_recorder_of_libtorch();
+}
 
 c10::intrusive_ptr<c10d::Store> C10dWorld::store_of(const Membership& members, const char* use) const {
   // A separate prefix per group: with a common prefix two groups would mix up their addresses.
@@ -41,24 +56,21 @@ c10::intrusive_ptr<c10d::Store> C10dWorld::store_of(const Membership& members, c
   return c10::make_intrusive<c10d::PrefixStore>(prefix, place_.store);
 }
 
-c10::intrusive_ptr<c10d::Backend> C10dWorld::backend_of(const Membership& members, const char* use) const {
-  const auto device = is_large(members) ? gloo_device(place_.address, place_.interface, /*lazy=*/true) : device_;
-  return gloo_backend(store_of(members, use), members.rank, members.size(), device, options());
-}
-
 c10::intrusive_ptr<c10d::Backend> C10dWorld::checks_of(const Membership& members) const {
-  return options().check == CheckMode::strict ? backend_of(members, "checks") : nullptr;
+  if (options().check != CheckMode::strict) return nullptr;
+  return gloo_backend(store_of(members, "checks"), members.rank, members.size(), device_, options());
 }
 
-std::unique_ptr<GlooGroup> C10dWorld::connect_gloo(Membership members) {
-  auto backend = backend_of(members, "gloo");
+std::unique_ptr<GlooGroup> C10dWorld::connect_gloo(Membership members,
+                                                   const std::shared_ptr<gloo::transport::Device>& device) const {
+  auto backend = gloo_backend(store_of(members, "gloo"), members.rank, members.size(), device, options());
   auto checks = checks_of(members);
   return std::make_unique<GlooGroup>(std::move(members), shared_recorder(), options(), std::move(backend),
                                      std::move(checks), watchdog_);
 }
 
 std::unique_ptr<Group> C10dWorld::connect(Membership members) {
-  if (place_.backend == BackendKind::gloo) return connect_gloo(std::move(members));
+  if (place_.backend == BackendKind::gloo) return connect_gloo(std::move(members), device_);
   auto checks = checks_of(members);
   auto store = store_of(members, "nccl");
   return connect_nccl(std::move(members), shared_recorder(), options(), store, place_.device, std::move(checks),
@@ -66,9 +78,9 @@ std::unique_ptr<Group> C10dWorld::connect(Membership members) {
 }
 
 std::unique_ptr<Group> C10dWorld::connect_control(Membership members) {
-  const bool large = is_large(members);
-  auto control = connect_gloo(std::move(members));
-  if (large) control->sum_counters_in_rounds();
+  if (members.size() <= options().full_mesh_ranks) return connect_gloo(std::move(members), device_);
+  auto control = connect_gloo(std::move(members), gloo_device(place_.address, place_.interface, /*lazy=*/true));
+  control->sum_counters_in_rounds();
   return control;
 }
 

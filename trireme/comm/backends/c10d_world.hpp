@@ -41,9 +41,8 @@ class C10dWorld final : public World {
   }
 
  private:
-  std::unique_ptr<GlooGroup> connect_gloo(Membership members);
-  bool is_large(const Membership& members) const { return members.size() > options().full_mesh_ranks; }
-  c10::intrusive_ptr<c10d::Backend> backend_of(const Membership& members, const char* use) const;
+  std::unique_ptr<GlooGroup> connect_gloo(Membership members,
+                                          const std::shared_ptr<gloo::transport::Device>& device) const;
   c10::intrusive_ptr<c10d::Backend> checks_of(const Membership& members) const;
   c10::intrusive_ptr<c10d::Store> store_of(const Membership& members, const char* use) const;
 

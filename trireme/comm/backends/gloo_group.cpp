@@ -108,8 +108,8 @@ std::unique_ptr<CommWork> GlooGroup::start_gather(const Call& call) {
   for (int step = 1; step < size(); ++step) {  // each rank has a different peer in each round
     const int to = (rank() + step) % size(), from = (rank() - step + size()) % size();
     std::vector<at::Tensor> mine{in}, theirs{part(from)};
-    works.push_back(enqueued([&] { return backend().recv(theirs, from, kGatherTag); }));
-    works.push_back(enqueued([&] { return backend().send(mine, to, kGatherTag); }));
+    works.push_back(backend().recv(theirs, from, kGatherTag));
+    works.push_back(backend().send(mine, to, kGatherTag));
   }
   return std::make_unique<GlooMessages>(std::move(works), time_limit(), std::vector{in, out},
                                         std::vector<GlooMessages::Landing>{});
@@ -120,12 +120,8 @@ std::unique_ptr<CommWork> GlooGroup::start_counter_sum(const Call& call, const C
   const int tag = kFirstSumTag + static_cast<int>(record.seq % 1'000'000);
   return std::make_unique<SumInRounds>(
       call.output, rank(), size(), time_limit(),
-      [this, tag](std::vector<at::Tensor>& tensors, int peer) {
-        return enqueued([&] { return backend().send(tensors, peer, tag); });
-      },
-      [this, tag](std::vector<at::Tensor>& tensors, int peer) {
-        return enqueued([&] { return backend().recv(tensors, peer, tag); });
-      });
+      [this, tag](std::vector<at::Tensor>& tensors, int peer) { return backend().send(tensors, peer, tag); },
+      [this, tag](std::vector<at::Tensor>& tensors, int peer) { return backend().recv(tensors, peer, tag); });
 }
 
 // c10d's reduce_scatter over Gloo is an all_reduce of which each rank keeps a part: twice the traffic. An exchange of
@@ -137,10 +133,8 @@ std::unique_ptr<CommWork> GlooGroup::start(const Call& call, std::span<const Cal
     return start_counter_sum(call, records.front());
   if (call.op != Op::reduce_scatter || call.input.numel() == 0) return C10dGroup::start(call, records);
   at::Tensor in = call.input.view(-1), mine = at::empty_like(in);
-  auto work = enqueued([&] {
-    std::vector<std::int64_t> even;
-    return backend().alltoall_base(mine, in, even, even);
-  });
+  std::vector<std::int64_t> even;
+  auto work = backend().alltoall_base(mine, in, even, even);
   std::vector<at::Tensor> parts;
   const std::int64_t each = mine.numel() / size();
   for (int r = 0; r < size(); ++r) parts.push_back(mine.narrow(0, r * each, each));
@@ -161,10 +155,8 @@ std::unique_ptr<CommWork> GlooGroup::start_messages(const std::vector<Message>& 
     }
     held.push_back(host);
     std::vector<at::Tensor> tensors{host};
-    works.push_back(enqueued([&] {
-      return m.op == Op::send ? backend().send(tensors, m.peer, kMessageTag)
-                              : backend().recv(tensors, m.peer, kMessageTag);
-    }));
+    works.push_back(m.op == Op::send ? backend().send(tensors, m.peer, kMessageTag)
+                                     : backend().recv(tensors, m.peer, kMessageTag));
   }
   return std::make_unique<GlooMessages>(std::move(works), time_limit(), std::move(held), std::move(landings));
 }
@@ -174,13 +166,14 @@ void GlooGroup::set_time_limit(double seconds) {
   C10dGroup::set_time_limit(seconds);
 }
 
-// Note [Connections]. Gloo connects every pair of ranks of a group when the group is made: each rank reads the
-// addresses of all others from the store and holds a connection to each, so the group of all ranks of a job (in GPU
-// jobs, that of the step check) costs the store N^2 reads and each rank N connections. Groups of more than
-// full_mesh_ranks use a lazy device instead: a pair connects when it first talks, which a barrier and a sum in rounds
-// need log2(N) of. Such a device ends with its group and numbers its connections by rank, so it serves one group.
-// Smaller groups connect at once: then an address that a firewall blocks is found at the start, not in the middle of a
-// step.
+// Note [Connections]. Gloo connects every pair of ranks of a group when the group is made: each rank reads the addresses
+// of all others from the store and holds a connection to each. The group of the step check has all ranks of a job, of
+// GPU jobs too: that would be N^2 reads and N connections per rank. In a world of more than full_mesh_ranks it uses a
+// lazy device instead: a pair connects when it first talks, and a sum in rounds needs log2(N) of them. Such a device
+// ends with its group and numbers its connections by rank, so it serves one group. A first send waits there until the
+// other rank talks to this one, so three ranks that each send to the next before they receive would wait for ever: the
+// step check does not, but users may. All other groups connect at once, and an address that a firewall blocks is found
+// at the start.
 std::shared_ptr<gloo::transport::Device> gloo_device(const std::string& address, const std::string& interface,
                                                      bool lazy) {
   ignore_broken_pipes();  // Gloo writes without MSG_NOSIGNAL, in its own thread and in that of the caller

@@ -33,7 +33,7 @@ class GlooGroup final : public C10dGroup {
 
 /// Where this process can be reached: an address or host name, or a network interface (as in GLOO_SOCKET_IFNAME).
 /// From then on the process ignores SIGPIPE, unless it has a handler of its own: see ignore_broken_pipes().
-/// `lazy`: for one group only, whose ranks connect in pairs when they first talk: Note [Connections].
+/// `lazy`: for one group only, whose ranks connect when they first talk: Note [Connections].
 std::shared_ptr<gloo::transport::Device> gloo_device(const std::string& address, const std::string& interface = "",
                                                      bool lazy = false);
 

@@ -17,7 +17,7 @@ struct CommOptions {
   double timeout_s = 100;            // per call
   double init_timeout_s = 300;       // for the startup of all ranks
   std::string hang_folder = "hang";  // where ranks write their flight records after a timeout
-  int full_mesh_ranks = 64;          // larger Gloo groups connect a pair of ranks when it first talks
+  int full_mesh_ranks = 64;          // in a larger world the ranks of the step check connect when they first talk
 };
 
 }  // namespace trireme
