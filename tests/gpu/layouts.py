@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Ranks over NCCL, all on one GPU: the losses of one rank with pipelines, context and expert parallelism.
 
-usage: layouts.py TRIREME [one_stage] [graphs] [dropout] [pipeline] [context] [experts] [capacity]      (a machine with a GPU; not part of `make test`)"""
+usage: layouts.py TRIREME [one_stage] [graphs] [dropout] [pipeline] [context] [documents] [windows] [experts] [capacity]      (a machine with a GPU; not part of `make test`)"""
 import json
 import os
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
@@ -41,10 +42,12 @@ router_aux_loss_coef = 0.01
 class Model:
     """What is added to [model], the layouts compared with one rank in fp64, and how many of them also in bf16."""
 
-    def __init__(self, model, layouts, in_bf16):
+    def __init__(self, model, layouts, in_bf16, documents=False):
         # A model type of its own replaces the preset's.
         preset = 'preset = "tiny-llama"' if "model_type" not in model else 'vocab_size = 257\nhidden_size = 64\nnum_attention_heads = 4'
         self.config = CONFIG.replace('preset = "tiny-llama"', preset + model)
+        if documents:
+            self.config = self.config.replace('[[data]]\nsources = [ { path = "synthetic" } ]', '[[data]]\nattention = "document"\nsources = [ { path = "documents.ds" } ]').replace("fraction = 0.0001", "fraction = 0.01")
         self.layouts, self.in_bf16 = layouts, layouts[:in_bf16]
 
 
@@ -55,6 +58,13 @@ attention_dropout = 0.1
 resid_pdrop = 0.1
 embd_pdrop = 0.1
 """
+WINDOWS = """
+model_type = "mistral"
+num_key_value_heads = 2
+intermediate_size = 96
+sliding_window = 24
+"""
+CONTEXT = [(2, "cp 2"), (4, "cp 4"), (2, "cp 2 cp_method ring-contiguous"), (2, "cp 2 cp_method all-gather"), (4, "cp 4 cp_method ulysses-ring")]
 ONE_STAGE = [(2, "tp 2 sequence_parallel false"), (2, "tp 2 sequence_parallel true"), (2, "dp 2 zero 1"), (2, "dp 2 zero 3"), (4, "dp 2 tp 2 zero 3")]
 
 MODELS = {
@@ -67,6 +77,8 @@ MODELS = {
                            (4, "pp 4 zero 1"), (4, "pp 2 tp 2 pp_schedule zbv")], 3),
     "context": Model("", [(2, "cp 2"), (2, "cp 2 cp_method ring-contiguous"), (2, "cp 2 cp_method all-gather"), (2, "cp 2 cp_method ulysses"),
                           (4, "cp 2 tp 2"), (4, "cp 4 zero 3")], 4),
+    "documents": Model("", CONTEXT, 4, documents=True),
+    "windows": Model(WINDOWS, CONTEXT, 4, documents=True),
     "experts": Model(EXPERTS, [(2, "ep 2 dp 2"), (2, "ep 2 dp 2 zero 3"), (4, "ep 2 dp 2 tp 2"), (4, "ep 4 cp 2 dp 2")], 2),
     "capacity": Model(EXPERTS + "expert_capacity_factor = 1.25\n", [(2, "ep 2 dp 2"), (4, "ep 4 dp 4 zero 1")], 2),
 }
@@ -88,6 +100,11 @@ def train(folder, name, dtype, ranks=1, layout=""):
 def compare(folder, name, model, dtype, bound, layouts):
     """How many layouts differ from one rank by more than the bound."""
     (folder / "c.toml").write_text(model.config)
+    if "documents.ds" in model.config and not (folder / "documents.ds").exists():
+        letters = random.Random(1)
+        texts = ["".join(letters.choices("abcdefgh ", k=letters.randint(1, 60))) for _ in range(3000)]
+        (folder / "documents.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+        subprocess.run([os.path.abspath(sys.argv[1]), "data", "prepare", "documents.jsonl", "-t", "bytes", "-o", "documents", "-q"], cwd=folder, check=True)
     one = train(folder, f"{name}-one-{dtype}", dtype)
     wrong = 0
     for i, (ranks, layout) in enumerate(layouts):

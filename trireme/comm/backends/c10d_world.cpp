@@ -32,10 +32,7 @@ c10::intrusive_ptr<c10d::Store> own_client(const C10dPlace& place, double timeou
 /// reads its size when the first group is made.
 void turn_off_flight_recorder_of_libtorch() {
   static std::once_flag once;
-  std::call_once(once, [] {
-    for (const char* name : {"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"})
-      ::setenv(name, "0", /*overwrite=*/0);
-  });
+  std::call_once(once, [] { ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0); });
 }
 
 }  // namespace
