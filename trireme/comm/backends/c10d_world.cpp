@@ -28,8 +28,8 @@ c10::intrusive_ptr<c10d::Store> own_client(const C10dPlace& place, double timeou
 }
 
 /// libtorch's own flight recorder is one per process, and adds a process group to its map before it takes its lock:
-/// ranks that are threads, or threads that use different groups, would crash in it. We have one per rank (comm/calls). It
-/// reads its size when the first group is made.
+/// ranks that are threads, or threads that use different groups, would crash in it. We have one per rank (comm/calls).
+/// It reads its size when the first group is made.
 void turn_off_flight_recorder_of_libtorch() {
   static std::once_flag once;
   std::call_once(once, [] { ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0); });

@@ -166,14 +166,14 @@ void GlooGroup::set_time_limit(double seconds) {
   C10dGroup::set_time_limit(seconds);
 }
 
-// Note [Connections]. Gloo connects every pair of ranks of a group when the group is made: each rank reads the addresses
-// of all others from the store and holds a connection to each. The group of the step check has all ranks of a job, of
-// GPU jobs too: that would be N^2 reads and N connections per rank. In a world of more than full_mesh_ranks it uses a
-// lazy device instead: a pair connects when it first talks, and a sum in rounds needs log2(N) of them. Such a device
-// ends with its group and numbers its connections by rank, so it serves one group. A first send waits there until the
-// other rank talks to this one, so three ranks that each send to the next before they receive would wait for ever: the
-// step check does not, but users may. All other groups connect at once, and an address that a firewall blocks is found
-// at the start.
+// Note [Connections]. Gloo connects every pair of ranks of a group when the group is made: each rank reads the
+// addresses of all others from the store and holds a connection to each. The group of the step check has all ranks
+// of a job, of GPU jobs too: that would be N^2 reads and N connections per rank. In a world of more than
+// full_mesh_ranks it uses a lazy device instead: a pair connects when it first talks, and a sum in rounds needs
+// log2(N) of them. Such a device ends with its group and numbers its connections by rank, so it serves one group. A
+// first send waits there until the other rank talks to this one, so three ranks that each send to the next before
+// they receive would wait for ever: the step check does not, but users may. All other groups connect at once, and an
+// address that a firewall blocks is found at the start.
 std::shared_ptr<gloo::transport::Device> gloo_device(const std::string& address, const std::string& interface,
                                                      bool lazy) {
   ignore_broken_pipes();  // Gloo writes without MSG_NOSIGNAL, in its own thread and in that of the caller
