@@ -200,13 +200,14 @@ void CheckpointSaver::start(Zero& zero, checkpoint::Manifest manifest, const Ran
   manifest.id = target.id;
   stall_.emplace(stall_limits_);
   stalled_path_ = target.temporary();
-  save_ = std::make_shared<Save>(shared_, target, mesh_.rank(), std::move(rank_files), std::move(written));
-  save_->written = in_own_thread([save = save_, from = HostCopies(device)]() mutable {
+  auto started = std::make_shared<Save>(shared_, target, mesh_.rank(), std::move(rank_files), std::move(written));
+  started->written = in_own_thread([save = started, from = HostCopies(device)]() mutable {
     HostCopies host = std::move(from);  // gone, as the tensors are, before anybody sees that the thread is done
     std::string result = save->run(host);
     save->rank_files.clear();
     return result;
   });
+  save_ = std::move(started);  // only now: without memory for its thread there is no save to wait for
   if (mesh_.rank() == 0) {
     verdict_ = std::make_shared<Verdict>();
     committing_ = in_own_thread([shared = shared_, target, manifest = std::move(manifest), verdict = verdict_,
