@@ -32,7 +32,7 @@ double kept_bytes(int ranks, bool sequence_parallel, config::Recompute mode) {
     Group& group = mesh.group(Axis::tp);
     const Parallel parallel(mesh, sequence_parallel);
     const InitScope bf16(at::kCPU, at::kBFloat16);
-    Block block(llama_layer(), parallel);
+    Block block(llama_layer(), parallel, 0);
     init_parameters(block, mesh, {});
     const ForwardContext context = whole_samples(kSamples, kLength);
     Rope rope(*rope_options(llama_layer()));

@@ -5,11 +5,12 @@
 namespace trireme::parity {
 namespace {
 
-constexpr std::array<int, kFactors> kValues{3, 3, 2, 3, 2, 2, 3, 2};
+constexpr std::array<int, kFactors> kValues{4, 3, 2, 3, 2, 2, 3, 2};
 
 ModelConfig model_of(const Choice& c) {
   ModelConfig m;
-  m.model_type = std::array{"gpt2", "llama", "qwen3"}[static_cast<std::size_t>(c[family])];
+  m.model_type = std::array{"gpt2", "llama", "qwen3", "gemma2"}[static_cast<std::size_t>(c[family])];
+  const bool gemma2 = m.model_type == "gemma2";
   const bool gpt2 = m.model_type == "gpt2";
   m.hidden_size = 32;
   m.num_hidden_layers = 2;
@@ -19,8 +20,15 @@ ModelConfig model_of(const Choice& c) {
   m.intermediate_size = 96;
   m.vocab_size = 257;
   m.max_position_embeddings = 64;
-  m.hidden_act = gpt2 ? "gelu_new" : "silu";
-  m.tie_word_embeddings = gpt2;
+  m.hidden_act = gpt2 ? "gelu_new" : gemma2 ? "gelu_pytorch_tanh" : "silu";
+  if (gemma2) {
+    m.sliding_window = 5;
+    m.sliding_window_pattern = 2;
+    m.query_pre_attn_scalar = 9;
+    m.attn_logit_softcapping = 2;
+    m.final_logit_softcapping = 3;
+  }
+  m.tie_word_embeddings = gpt2 || gemma2;
   m.qk_norm = m.model_type == "qwen3";
   m.attention_bias = c[bias] == 1;
   if (gpt2) m.embd_pdrop = m.resid_pdrop = c[dropout] ? 0.1 : 0;
@@ -28,7 +36,10 @@ ModelConfig model_of(const Choice& c) {
   return m;
 }
 
-bool is_legal(const Choice& c) { return c[family] != 0 || (c[kv] == 0 && c[bias] == 0); }
+bool is_legal(const Choice& c) {
+  if (c[family] == 3) return c[dropout] == 0;  // probabilities of capped scores cannot be dropped
+  return c[family] != 0 || (c[kv] == 0 && c[bias] == 0);
+}
 
 }  // namespace
 

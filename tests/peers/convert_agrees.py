@@ -39,6 +39,7 @@ FAMILIES = {
     "qwen2": transformers.Qwen2Config(**SIZES, tie_word_embeddings=True),
     "qwen3": transformers.Qwen3Config(**SIZES, head_dim=24),
     "mixtral": transformers.MixtralConfig(**SIZES, head_dim=16, num_local_experts=4, num_experts_per_tok=2, sliding_window=None),
+    "gemma2": transformers.Gemma2Config(**SIZES, head_dim=24, sliding_window=8, query_pre_attn_scalar=24),
     "qwen3_moe": transformers.Qwen3MoeConfig(**SIZES, head_dim=24, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=40),
 }
 

@@ -63,7 +63,7 @@ class TrainedTest(ConvertTest):
 class Trained(TrainedTest):
     def test_every_family(self):
         """In the dtype of the run: what training exported, bit by bit."""
-        for family in ("gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe"):
+        for family in ("gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe", "gemma2"):
             experts = {"mixtral": ("--parallelism.ep", "2", "--parallelism.expert_tp", "1")}.get(family, ())
             with self.subTest(model=family):
                 run = self.trained(family, *experts, "--model.dtype", "bfloat16" if family == "qwen2" else "float32", "--checkpoint.format",

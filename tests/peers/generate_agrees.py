@@ -28,6 +28,8 @@ KINDS = {
                                             bos_token_id=256, eos_token_id=257, resid_pdrop=0.1),
     "qwen3": lambda: transformers.Qwen3Config(**SIZES, head_dim=8, tie_word_embeddings=True),
     "mistral": lambda: transformers.MistralConfig(**SIZES, sliding_window=8),
+    "gemma2": lambda: transformers.Gemma2Config(**SIZES, head_dim=8, tie_word_embeddings=False, sliding_window=8, query_pre_attn_scalar=10, attn_logit_softcapping=2.0,
+                                                final_logit_softcapping=3.0),
     "mixtral": lambda: transformers.MixtralConfig(**SIZES, num_local_experts=4, num_experts_per_tok=2, sliding_window=None),
 }
 

@@ -36,7 +36,7 @@ LLAMA3_ROPE = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_fa
 YARN_ROPE = dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=16, beta_fast=4.0)
 LLAMA, MISTRAL = transformers.LlamaConfig, transformers.MistralConfig
 QWEN2, QWEN3 = transformers.Qwen2Config, transformers.Qwen3Config
-MIXTRAL, QWEN3_MOE = transformers.MixtralConfig, transformers.Qwen3MoeConfig
+MIXTRAL, QWEN3_MOE, GEMMA2 = transformers.MixtralConfig, transformers.Qwen3MoeConfig, transformers.Gemma2Config
 POWERS, THREE = (1, 2, 4), (1, 3)  # ranks
 EXPERTS = dict(output_router_logits=True, router_aux_loss_coef=0.3)  # with the auxiliary loss
 
@@ -68,6 +68,11 @@ MODELS = {
                              **EXPERTS), (1, 2)),
     "qwen3_moe_tied": (llama_like(QWEN3_MOE, 4, 2, num_experts=4, num_experts_per_tok=4, moe_intermediate_size=24,
                                   norm_topk_prob=False, tie_word_embeddings=True, **EXPERTS), (1, 2)),
+    # Caps so small that they bend every score and logit.
+    "gemma2": (llama_like(GEMMA2, 4, 2, sliding_window=5, query_pre_attn_scalar=20, attn_logit_softcapping=1.5,
+                          final_logit_softcapping=2.0, num_hidden_layers=3), POWERS),
+    "gemma2_untied": (llama_like(GEMMA2, 3, 1, hidden_size=72, sliding_window=4, attn_logit_softcapping=None, final_logit_softcapping=None,
+                                 query_pre_attn_scalar=24, tie_word_embeddings=False, attention_bias=True), THREE),
 }
 
 

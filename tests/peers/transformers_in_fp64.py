@@ -17,7 +17,8 @@ def random_model(config, generator, deviation):
     """No weight is zero or one: everything matters."""
     # Its grouped matmul has no fp64.
     experts = {"experts_implementation": "eager"} if hasattr(config, "num_experts_per_tok") else {}
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", **experts).double().train()
+    attention = "eager" if hasattr(config, "attn_logit_softcapping") else "sdpa"  # which has no caps
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=attention, **experts).double().train()
     with torch.no_grad():
         for parameter in model.parameters():
             around = 1.0 if parameter.dim() == 1 and parameter.mean() == 1 else 0.0

@@ -9,7 +9,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/philox.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
-#include "trireme/describe/parameter_placement.hpp"
+#include "trireme/describe/parameters.hpp"
 #include "trireme/layout/param_layout.hpp"
 #include "trireme/layout/split.hpp"
 
@@ -38,9 +38,9 @@ ExpertLayout expert_layout() {
       kExpertModel, {"parallelism.dp = 2", "parallelism.tp = 2", "parallelism.ep = 4", "parallelism.expert_tp = 1"});
   const ModelConfig& m = config.model;
   ParamSpec experts{.shape = {m.num_local_experts, m.hidden_size, m.intermediate_size},
-                    .placement = parameter_placement(m, "layers.0.mlp.expert_down")};
+                    .placement = parameter_named(m, "layers.0.mlp.expert_down").spec.placement};
   ParamSpec dense{.shape = {m.hidden_size, m.num_attention_heads * m.head_dim},
-                  .placement = parameter_placement(m, "layers.0.attention.out.weight")};
+                  .placement = parameter_named(m, "layers.0.attention.out.weight").spec.placement};
   ParamLayout layout(config::dense_grid(config.parallelism), config::expert_grid(m, config.parallelism));
   return {std::move(config), std::move(layout), std::move(experts), std::move(dense)};
 }

@@ -7,7 +7,7 @@
 #include "tools/figures/figures.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
-#include "trireme/describe/parameter_placement.hpp"
+#include "trireme/describe/parameters.hpp"
 #include "trireme/layout/placement.hpp"
 #include "trireme/layout/split.hpp"
 
@@ -34,7 +34,7 @@ Part everything(Shape shape) {
 }
 
 Part weight_part(const ModelConfig& model, const Grid& grid, const char* name, const Shape& shape, int rank) {
-  const std::vector<Piece> held = pieces(parameter_placement(model, name), shape, grid, rank);
+  const std::vector<Piece> held = pieces(parameter_named(model, name).spec.placement, shape, grid, rank);
   require(held.size() == 1, name, ": ", held.size(), " pieces, and one is drawn");
   return {shape, box_of(held[0].slices.global_slices)};
 }

@@ -20,7 +20,7 @@
 #include "trireme/config/schema/fields.hpp"
 #include "trireme/config/schema/lr_schedule.hpp"
 #include "trireme/config/settings/toml_file.hpp"
-#include "trireme/describe/weight_names.hpp"
+#include "trireme/describe/parameters.hpp"
 #include "trireme/metrics/run_folder.hpp"
 
 namespace trireme::cli {

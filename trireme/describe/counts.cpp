@@ -1,75 +1,32 @@
 #include "trireme/describe/counts.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "trireme/base/error.hpp"
 #include "trireme/config/schema/family.hpp"
-#include "trireme/config/schema/registered_families.hpp"
+#include "trireme/describe/family_parameters.hpp"
 
 namespace trireme::config {
 namespace {
 
-bool is_gated(const ModelConfig& m) { return family_of(m).mlp == MlpKind::swiglu; }
-/// Number of matrices in an MLP: up and down, and a gate.
-std::int64_t mlp_matrices(const ModelConfig& m) { return is_gated(m) ? 3 : 2; }
+bool is_gated(const ModelConfig& m) { return family_of(m).mlp != MlpKind::gelu; }
 
-// Width of all query heads, of all key (or value) heads.
-std::int64_t query_width(const ModelConfig& m) { return m.num_attention_heads * m.head_dim; }
-std::int64_t kv_width(const ModelConfig& m) { return m.num_key_value_heads * m.head_dim; }
-
-/// Query, key, value and output projections of a layer, without biases.
-std::int64_t attention_weights(const ModelConfig& m) { return m.hidden_size * 2 * (query_width(m) + kv_width(m)); }
-
-std::int64_t expert_width(const ModelConfig& m) {
-  return m.moe_intermediate_size > 0 ? m.moe_intermediate_size : m.intermediate_size;
-}
-
-/// The MLP of a layer, or one expert of it.
-std::int64_t mlp_weights(const ModelConfig& m) {
-  return mlp_matrices(m) * m.hidden_size * (m.num_local_experts > 0 ? expert_width(m) : m.intermediate_size);
-}
-
-std::int64_t shared_expert_weights(const ModelConfig& m) {
-  return mlp_matrices(m) * m.hidden_size * m.shared_expert_intermediate_size;
-}
-
-std::int64_t attention_biases(const ModelConfig& m) {
-  return (has_qkv_bias(m) ? query_width(m) + 2 * kv_width(m) : 0) + (has_out_bias(m) ? m.hidden_size : 0);
-}
-
-/// Weights of a layer that are used in matmuls with a token.
-std::int64_t active_layer_weights(const ModelConfig& m) {
-  if (m.num_local_experts == 0) return attention_weights(m) + mlp_weights(m);
-  return attention_weights(m) + m.hidden_size * m.num_local_experts + m.num_experts_per_tok * mlp_weights(m) +
-         shared_expert_weights(m);
-}
-
-bool is_of_experts(const ParamSpec& spec) { return spec.placement.view == View::expert; }
-
-std::int64_t elements_of(const std::vector<ParamSpec>& specs) {
-  std::int64_t sum = 0;
-  for (const ParamSpec& spec : specs) sum += numel(spec.shape);
-  return sum;
-}
-
-/// Elements of the layers of a registered family: those that a token uses. `matrices`: only of matmuls.
-double own_active_elements(const ModelConfig& m, bool matrices) {
-  const double visited = m.num_local_experts > 0
-                             ? static_cast<double>(m.num_experts_per_tok) / static_cast<double>(m.num_local_experts)
-                             : 1;
-  double sum = 0;
-  for (const std::vector<ParamSpec>& layer : own_parameters(m).layers)
-    for (const ParamSpec& spec : layer)
-      if (!matrices || spec.shape.size() > 1)
-        sum += static_cast<double>(numel(spec.shape)) * (is_of_experts(spec) ? visited : 1);
-  return sum;
+/// The share of the tokens that a parameter sees: an expert sees those that are routed to it.
+double visited_share(const ModelConfig& m, const Parameter& parameter) {
+  if (!parameter.is_of_experts() || m.num_local_experts == 0) return 1;
+  return static_cast<double>(m.num_experts_per_tok) / static_cast<double>(m.num_local_experts);
 }
 
 /// Weights of all layers that are used in matmuls with a token.
 double active_weights(const ModelConfig& m) {
-  if (family_of(m).is_registered()) return own_active_elements(m, /*matrices=*/true);
-  return static_cast<double>(m.num_hidden_layers * active_layer_weights(m));
+  double sum = 0;
+  for (const SimilarLayers& similar : model_parameters(m).layers)
+    for (const Parameter& parameter : similar.parameters)
+      if (parameter.spec.shape.size() > 1)
+        sum += static_cast<double>(similar.layers.size() * parameter.elements()) * visited_share(m, parameter);
+  return sum;
 }
 
 /// Forward FLOPs per token for the attention scores and their product with the values, all layers.
@@ -90,35 +47,38 @@ bool is_countable(const ModelConfig& m) {
 }
 
 ParameterCounts count_parameters(const ModelConfig& m) {
-  const std::int64_t layers = m.num_hidden_layers, h = m.hidden_size, experts = m.num_local_experts;
-  const FamilyInfo& family = family_of(m);
   ParameterCounts n;
-  n.embedding = m.vocab_size * h;
-  n.positions = family.positions == PositionKind::learned ? m.max_position_embeddings * h : 0;
-  n.head = m.tie_word_embeddings ? 0 : m.vocab_size * h;
-  if (family.is_registered()) {
-    const OwnParameters own = own_parameters(m);
-    for (const std::vector<ParamSpec>& layer : own.layers) n.own += elements_of(layer);
-    n.norms = elements_of(own.norm);
-    return n;
-  }
-  n.attention = layers * (attention_weights(m) + attention_biases(m));
-  n.mlp = layers * std::max<std::int64_t>(1, experts) * mlp_weights(m);
-  if (family.mlp == MlpKind::gelu) n.mlp += layers * (m.intermediate_size + h);
-  if (experts > 0) n.mlp += layers * shared_expert_weights(m);
-  n.router = layers * experts * (h + (m.router_bias_update_rate > 0 ? 1 : 0));
-  n.norms = (2 * layers + 1) * h * (family.norm == NormKind::layer_norm ? 2 : 1);
-  if (m.qk_norm) n.norms += layers * 2 * m.head_dim;
+  const auto add = [&n](const Parameter& parameter, std::int64_t times) {
+    const auto count = [&]() -> std::int64_t& {
+      switch (parameter.kind) {
+        case ParameterKind::embedding: return n.embedding;
+        case ParameterKind::positions: return n.positions;
+        case ParameterKind::attention: return n.attention;
+        case ParameterKind::mlp:
+        case ParameterKind::expert: return n.mlp;
+        case ParameterKind::router: return n.router;
+        case ParameterKind::norm: return n.norms;
+        case ParameterKind::head: return n.head;
+        case ParameterKind::other: break;
+      }
+      return n.own;
+    };
+    count() += times * parameter.elements();
+  };
+  const ModelParameters parameters = model_parameters(m);
+  for (const Parameter& parameter : parameters.begin) add(parameter, 1);
+  for (const SimilarLayers& similar : parameters.layers)
+    for (const Parameter& parameter : similar.parameters) add(parameter, similar.layers.size());
+  for (const Parameter& parameter : parameters.end) add(parameter, 1);
   return n;
 }
 
 std::int64_t active_parameters(const ModelConfig& m) {
-  if (family_of(m).is_registered()) {
-    const ParameterCounts n = count_parameters(m);
-    return n.total() - n.own + static_cast<std::int64_t>(own_active_elements(m, /*matrices=*/false));
-  }
-  const std::int64_t idle = m.num_local_experts > 0 ? m.num_local_experts - m.num_experts_per_tok : 0;
-  return count_parameters(m).total() - m.num_hidden_layers * idle * mlp_weights(m);
+  double idle = 0;
+  for (const SimilarLayers& similar : model_parameters(m).layers)
+    for (const Parameter& parameter : similar.parameters)
+      idle += static_cast<double>(similar.layers.size() * parameter.elements()) * (1 - visited_share(m, parameter));
+  return count_parameters(m).total() - std::llround(idle);
 }
 
 Recompute recompute_of(const std::string& mode) {
@@ -186,6 +146,7 @@ std::vector<Bytes> layer_activation_bytes(const ModelConfig& m, const Activation
       {"norm inputs", 2 * whole * h}, {"qkv input", whole * h}, {"query, key, value", cut * (q + 2 * kv)},
       {"attention output", cut * q},  {"mlp input", whole * h},
   };
+  if (family_of(m).post_norms) parts.push_back({"post-norm inputs", 2 * whole * h});
   if (dropout) parts.push_back({"dropout masks", 2 * mask * h});
   const double width = m.num_local_experts > 0
                            ? static_cast<double>(m.num_experts_per_tok) * static_cast<double>(expert_width(m))

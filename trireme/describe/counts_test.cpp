@@ -24,6 +24,7 @@ TEST(CountParameters, AreThePublishedOnes) {
       {"llama3-70b", 70'553'706'496}, {"llama3-405b", 405'853'388'800},
       {"llama3.2-1b", 1'235'814'400}, {"llama3.2-3b", 3'212'749'824},
       {"qwen3-0.6b", 596'049'920},    {"mixtral-8x7b", 46'702'792'704},
+      {"gemma2-2b", 2'614'341'888},   {"gemma2-9b", 9'241'705'984},
   };
   for (const auto& [preset, count] : published) EXPECT_EQ(count_parameters(model_of(preset)).total(), count) << preset;
 }
@@ -53,7 +54,8 @@ TEST(CountParameters, BiasesByFamily) {
   EXPECT_EQ(attention(""), weights);
   EXPECT_EQ(attention("model.attention_bias = true"), weights + qkv + 2048);
   EXPECT_EQ(attention("model.model_type = \"qwen2\""), weights + qkv);
-  EXPECT_EQ(attention("model.model_type = \"gpt2\"\ntraining.seq_len = 8"), weights + qkv + 2048);
+  EXPECT_EQ(attention("model.model_type = \"gpt2\"\nmodel.hidden_act = \"gelu\"\ntraining.seq_len = 8"),
+            weights + qkv + 2048);
   EXPECT_EQ(count_parameters(model_of("llama3.2-1b", "model.qk_norm = true")).norms, 33 * 2048 + 16 * 2 * 64);
 }
 

@@ -1,20 +1,18 @@
 #include "trireme/describe/pipeline.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <sstream>
 
 #include "trireme/base/error.hpp"
 #include "trireme/describe/counts.hpp"
+#include "trireme/describe/parameters.hpp"
 #include "trireme/layout/split.hpp"
 #include "trireme/schedule/generate.hpp"
 #include "trireme/schedule/replay.hpp"
 
 namespace trireme {
 namespace {
-
-constexpr std::string_view kLayerNames = "layers.";
 
 std::vector<Range> layers_of_chunks(const ModelConfig& m, const ParallelismConfig& p, int chunks) {
   if (!p.stages.empty()) {
@@ -97,12 +95,11 @@ std::vector<PipelineChunk> pipeline_chunks(const ModelConfig& m, const Paralleli
 }
 
 int stage_of_parameter(const std::vector<PipelineChunk>& chunks, std::string_view name) {
-  if (!name.starts_with(kLayerNames)) {
+  const std::int64_t layer = without_layer(name).second;
+  if (layer < 0) {
     const bool at_the_begin = name.starts_with("embedding.") || name.starts_with("positions.");
     return (at_the_begin ? chunks.front() : chunks.back()).stage;
   }
-  std::int64_t layer = -1;
-  std::from_chars(name.data() + kLayerNames.size(), name.data() + name.size(), layer);
   const auto holds = [&](const PipelineChunk& chunk) {
     return chunk.layers.begin <= layer && layer < chunk.layers.end;
   };

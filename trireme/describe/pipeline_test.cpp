@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/describe/parameter_placement.hpp"
+#include "trireme/describe/parameters.hpp"
 #include "trireme/testing/test_helpers.hpp"
 
 namespace trireme {
@@ -62,7 +62,7 @@ TEST(PipelineChunks, ParametersOutsideOfLayers) {
 }
 
 TEST(ParameterPlacement, OfANameThatNoFamilyHas) {
-  EXPECT_THROW(parameter_placement(layers_of(2), "layers.0.experts.weight"), InternalError);
+  EXPECT_THROW(parameter_named(layers_of(2), "layers.0.experts.weight"), ConfigError);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 #pragma once
-// The names of a model's parameters: ours, and those of Hugging Face.
+// A model's parameters as tensors of a Hugging Face folder.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -30,19 +30,7 @@ std::optional<WeightPart> part_of_weight(const WeightName& name, const Box& box)
 Shape their_shape(const WeightName& name, const Shape& ours);
 
 /// All weights of a model, layer by layer, named as in the files that transformers writes. ConfigError for a registered
-/// family, like all that follow.
+/// family: other formats have no names for its parameters.
 std::vector<WeightName> weight_names(const ModelConfig& model);
-
-/// A parameter of ours with its full shape.
-struct ParameterShape {
-  std::string name;
-  Shape shape;
-  bool operator==(const ParameterShape&) const = default;
-};
-/// In the order of parameter_names().
-std::vector<ParameterShape> parameter_shapes(const ModelConfig& model);
-
-/// Our names alone, each once: embedding.weight, layers.0.attention_norm.weight, ... Expects derived values.
-std::vector<std::string> parameter_names(const ModelConfig& model);
 
 }  // namespace trireme

@@ -50,6 +50,9 @@ Attention::Attention(const AttentionOptions& options, Parallel parallel)
     q_norm_ = register_module("q_norm", std::make_shared<RmsNorm>(d, options.norm_eps, parallel, Axis::tp));
     k_norm_ = register_module("k_norm", std::make_shared<RmsNorm>(d, options.norm_eps, parallel, Axis::tp));
   }
+  require<ConfigError>(options.dropout == 0 || options.softcap == 0, "attention: dropout = ", options.dropout,
+                       " with softcap = ", options.softcap, ": probabilities of capped scores cannot be dropped",
+                       "\n  fix: attention_dropout = 0");
   if (options.dropout > 0) dropout_ = register_module("dropout", std::make_shared<Dropout>(options.dropout));
 }
 
@@ -58,7 +61,8 @@ std::optional<kernels::FlashMask> flash_mask(const ForwardContext& context, cons
   const bool windowed = options.window > 0 && options.window < context.whole_length,
              apart = context.documents_bS.defined();
   const bool drops = options.dropout > 0 && context.training;
-  if (parallel.ring.size() > 1 || context.cache || drops || (!windowed && !apart)) return std::nullopt;
+  if (parallel.ring.size() > 1 || context.cache || drops || options.softcap > 0 || (!windowed && !apart))
+    return std::nullopt;
   if (apart && !context.document_bounds.defined()) return std::nullopt;
   if (!kernels::has_flash_attention(context.positions_T.device(), dtype, options.head_dim)) return std::nullopt;
   return kernels::FlashMask{
@@ -88,6 +92,10 @@ at::Tensor Attention::forward(const at::Tensor& x, const AttentionFacts& facts, 
                          k_norm_->forward(heads_Tnd.narrow(1, h, g).contiguous()), heads_Tnd.narrow(1, h + g, g)},
                         1);
   if (facts.rotation) heads_Tnd = kernels::rope(heads_Tnd, facts.rotation->cos_Td, facts.rotation->sin_Td, h + g);
+  if (options_.score_size > 0 && options_.score_size != static_cast<double>(d))
+    heads_Tnd = at::cat({heads_Tnd.narrow(1, 0, h) * std::sqrt(static_cast<double>(d) / options_.score_size),
+                         heads_Tnd.narrow(1, h, 2 * g)},
+                        1);
   if (is_planted(Fault::shifted_values, path()) && parallel_.tp.rank() > 0)
     heads_Tnd = at::cat({heads_Tnd.narrow(1, 0, h + g), heads_Tnd.narrow(1, h + g, g).roll(1, 1)}, 1);
 
@@ -109,15 +117,16 @@ at::Tensor Attention::forward(const at::Tensor& x, const AttentionFacts& facts, 
   }
   if (!drops && parallel_.ring.size() == 1 && !context.cache)
     return output(facts.flash ? kernels::flash_attention(heads_bsnd, queries, *facts.flash)
-                              : kernels::packed_attention(heads_bsnd, queries, facts.sees),
+                              : kernels::packed_attention(heads_bsnd, queries, facts.sees, options_.softcap),
                   context);
   const at::Tensor heads_bnsd = heads_bsnd.transpose(1, 2);
   const at::Tensor q = heads_bnsd.narrow(1, 0, queries), k = heads_bnsd.narrow(1, queries, keys),
                    v = heads_bnsd.narrow(1, queries + keys, keys);
   if (context.cache) {
     const auto [all_k, all_v] = context.cache->extend(path(), k, v, context);
-    const at::Tensor out = context.length == 1 ? kernels::next_token_attention(q, all_k, all_v, facts.sees)
-                                               : kernels::attention(q, all_k, all_v, facts.sees);
+    const double cap = options_.softcap;
+    const at::Tensor out = context.length == 1 ? kernels::next_token_attention(q, all_k, all_v, facts.sees, cap)
+                                               : kernels::attention(q, all_k, all_v, facts.sees, cap);
     return output(out.transpose(1, 2), context);
   }
   const at::Tensor out_bhsd = drops ? dropped_core(q, k, v, facts, context) : ring_core(q, k, v, context);
@@ -134,10 +143,12 @@ at::Tensor Attention::ring_core(const at::Tensor& q, const at::Tensor& k, const 
   RingSamples samples{.order = parallel_.context.order(),
                       .whole_length = context.whole_length,
                       .window = options_.window,
+                      .softcap = options_.softcap,
                       .documents_bS = context.documents_bS,
                       .gathers = parallel_.context.method == ContextMethod::all_gather};
   const bool masked = context.documents_bS.defined() || (options_.window > 0 && options_.window < context.whole_length);
-  if (masked && context.ring_plans && kernels::has_flash_attention(q.device(), q.scalar_type(), q.size(3)))
+  if (masked && options_.softcap == 0 && context.ring_plans &&
+      kernels::has_flash_attention(q.device(), q.scalar_type(), q.size(3)))
     samples.plan = context.ring_plans->plan(samples.order, samples.whole_length, parallel_.ring.size(),
                                             parallel_.ring.rank(), samples.window, q.device());
   return ring_attention(q, k, v, samples, parallel_.ring);

@@ -18,6 +18,8 @@ struct AttentionOptions {
   bool qk_norm = false;
   double norm_eps = 1e-6;
   std::int64_t window = 0;  // sliding window: a token attends to this many tokens, including itself; 0: all before it
+  double score_size = 0;    // scores are divided by its square root; 0: head_dim
+  double softcap = 0;       // a score s becomes softcap tanh(s / softcap); 0: none
   double dropout = 0;       // of the attention probabilities (kernels/attention/dropped_attention.hpp)
 };
 
@@ -38,7 +40,7 @@ std::optional<kernels::FlashMask> flash_mask(const ForwardContext& context, cons
 at::Tensor attention_mask(const ForwardContext& context, std::int64_t window, const Parallel& parallel);
 
 // T tokens = b samples x s; D features, h = this rank's heads, g = its KV heads, d = head_dim
-/// y = W_out softmax(q k^T / sqrt(d)) v with q, k, v = W_qkv x. Heads are sharded over tp; if tp is larger than the
+/// y = W_out softmax(q k^T / sqrt(d)) v, d or another AttentionOptions::score_size, with q, k, v = W_qkv x. Heads are sharded over tp; if tp is larger than the
 /// number of KV heads, neighbouring ranks hold the same KV head, and its gradient is summed over them (gradients.hpp).
 ///   forward    qkv column-parallel, the rest local, out row-parallel: one all_reduce
 ///   backward   the same for dx; with sequence parallelism all_gather and reduce_scatter instead

@@ -1,8 +1,13 @@
 #include "trireme/model/decoder.hpp"
 
+#include <cmath>
+
+#include <ATen/ops/scalar_tensor.h>
+
 #include "trireme/base/error.hpp"
 #include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/family.hpp"
+#include "trireme/model/check_parameters.hpp"
 #include "trireme/model/register_family.hpp"
 #include "trireme/parallel/expert/experts.hpp"
 #include "trireme/parallel/expert/pooled_balance.hpp"
@@ -22,7 +27,9 @@ std::shared_ptr<Norm> make_norm(const ModelConfig& m, Parallel parallel, const M
   }
   if (config::family_of(m).norm == config::NormKind::layer_norm)
     return std::make_shared<LayerNorm>(m.hidden_size, m.norm_eps, parallel, parallel.partial_between());
-  return std::make_shared<RmsNorm>(m.hidden_size, m.norm_eps, parallel, parallel.partial_between());
+  const bool unit = config::family_of(m).norm == config::NormKind::unit_rms_norm;
+  return std::make_shared<RmsNorm>(m.hidden_size, m.norm_eps, parallel, parallel.partial_between(),
+                                   unit ? NormScale::one_plus_weight : NormScale::weight);
 }
 
 bool balances_all_layers(const ModelConfig& m) {
@@ -49,21 +56,24 @@ std::shared_ptr<Mlp> make_experts(const ModelConfig& m, Parallel parallel) {
 }
 
 std::shared_ptr<Mlp> make_mlp(const ModelConfig& m, Parallel parallel) {
-  if (config::family_of(m).mlp == config::MlpKind::gelu) {
-    const bool tanh_form = m.hidden_act == "gelu_new" || m.hidden_act == "gelu_pytorch_tanh";
-    require<ConfigError>(tanh_form || m.hidden_act == "gelu", "model.hidden_act = \"", m.hidden_act, "\" of a ",
-                         m.model_type, " model: must be gelu, gelu_new or gelu_pytorch_tanh");
+  using config::MlpKind;
+  const MlpKind kind = config::family_of(m).mlp;
+  const bool tanh_form = m.hidden_act == "gelu_new" || m.hidden_act == "gelu_pytorch_tanh";
+  require<ConfigError>(kind == MlpKind::swiglu ? m.hidden_act == "silu" : tanh_form || m.hidden_act == "gelu",
+                       "model.hidden_act = \"", m.hidden_act, "\" of a ", m.model_type, " model: must be ",
+                       kind == MlpKind::swiglu ? "silu" : "gelu, gelu_new or gelu_pytorch_tanh");
+  if (kind == MlpKind::gelu)
     return std::make_shared<GeluMlp>(m.hidden_size, m.intermediate_size, /*bias=*/true, tanh_form, parallel);
-  }
-  require<ConfigError>(m.hidden_act == "silu", "model.hidden_act = \"", m.hidden_act, "\" of a ", m.model_type,
-                       " model: its MLP is gated, and the gate is silu");
   if (m.num_local_experts > 0) return make_experts(m, parallel);
-  return std::make_shared<SwigluMlp>(m.hidden_size, m.intermediate_size, parallel);
+  return std::make_shared<GatedMlp>(m.hidden_size, m.intermediate_size, parallel,
+                                    kind == MlpKind::swiglu ? GateActivation::silu
+                                    : tanh_form             ? GateActivation::gelu_tanh
+                                                            : GateActivation::gelu);
 }
 
 std::shared_ptr<DecoderLayer> make_layer(const ModelConfig& m, const Parallel& parallel, const ModelFamily* family,
                                          std::int64_t i) {
-  if (!family) return std::make_shared<Block>(m, parallel);
+  if (!family) return std::make_shared<Block>(m, parallel, i);
   std::shared_ptr<DecoderLayer> layer = family->layer(m, parallel, i);
   require<ConfigError>(layer != nullptr, "the family ", family->name, " returned null for layer ", i);
   return layer;
@@ -71,7 +81,7 @@ std::shared_ptr<DecoderLayer> make_layer(const ModelConfig& m, const Parallel& p
 
 }  // namespace
 
-AttentionOptions attention_options(const ModelConfig& m) {
+AttentionOptions attention_options(const ModelConfig& m, std::int64_t layer) {
   return {.features = m.hidden_size,
           .heads = m.num_attention_heads,
           .kv_heads = m.num_key_value_heads,
@@ -80,7 +90,9 @@ AttentionOptions attention_options(const ModelConfig& m) {
           .out_bias = config::has_out_bias(m),
           .qk_norm = m.qk_norm,
           .norm_eps = m.norm_eps,
-          .window = m.sliding_window,
+          .window = config::window_of_layer(m, layer),
+          .score_size = m.query_pre_attn_scalar,
+          .softcap = m.attn_logit_softcapping,
           .dropout = m.attention_dropout};
 }
 
@@ -114,12 +126,16 @@ std::optional<RopeOptions> rope_options(const ModelConfig& m) {
   return RopeOptions{.head_dim = m.head_dim, .theta = m.rope_theta, .frequencies = scaling()};
 }
 
-Block::Block(const ModelConfig& m, Parallel parallel) {
+Block::Block(const ModelConfig& m, Parallel parallel, std::int64_t layer)
+    : attends_to_all_(m.sliding_window > 0 && config::window_of_layer(m, layer) == 0) {
+  const bool post_norms = config::family_of(m).post_norms;
   attention_norm_ = register_module("attention_norm", make_norm(m, parallel));
-  attention_ = register_module("attention", std::make_shared<Attention>(attention_options(m), parallel));
+  attention_ = register_module("attention", std::make_shared<Attention>(attention_options(m, layer), parallel));
+  if (post_norms) attention_post_norm_ = register_module("attention_post_norm", make_norm(m, parallel));
   attention_dropout_ = register_module("attention_dropout", std::make_shared<Dropout>(m.resid_pdrop));
   mlp_norm_ = register_module("mlp_norm", make_norm(m, parallel));
   mlp_ = register_module("mlp", make_mlp(m, parallel));
+  if (post_norms) mlp_post_norm_ = register_module("mlp_post_norm", make_norm(m, parallel));
   mlp_dropout_ = register_module("mlp_dropout", std::make_shared<Dropout>(m.resid_pdrop));
 }
 
@@ -129,21 +145,30 @@ at::Tensor Block::forward(const at::Tensor& x_tD, const TokenFacts& tokens) {
     return selective ? MaybeRebuild(norm.rebuild(x)) : std::nullopt;
   };
   const ForwardContext& context = tokens.context;
+  const auto normed = [](const std::shared_ptr<Norm>& post_norm, const at::Tensor& out) {
+    return post_norm ? post_norm->forward(out) : out;
+  };
+  const AttentionFacts& facts = attends_to_all_ ? tokens.attention_to_all : tokens.attention;
   const auto [stream_tD, normed_tD] = attention_norm_->forward(x_tD, {});
   const at::Tensor attended =
-      attention_->forward(normed_tD, tokens.attention, context, again(*attention_norm_, stream_tD));
+      normed(attention_post_norm_, attention_->forward(normed_tD, facts, context, again(*attention_norm_, stream_tD)));
   const auto [after_tD, normed_after_tD] =
       mlp_norm_->forward(stream_tD, attention_dropout_->forward(attended, tokens.rows_t, context));
   const MaybeRebuild rebuild = again(*mlp_norm_, after_tD);
-  if (!mlp_dropout_->active(context)) return mlp_->forward_onto(after_tD, normed_after_tD, context, rebuild, selective);
-  const at::Tensor mlp_out = mlp_->forward(normed_after_tD, context, rebuild, selective);
+  if (!mlp_post_norm_ && !mlp_dropout_->active(context))
+    return mlp_->forward_onto(after_tD, normed_after_tD, context, rebuild, selective);
+  const at::Tensor mlp_out = normed(mlp_post_norm_, mlp_->forward(normed_after_tD, context, rebuild, selective));
   return mlp_dropout_->forward_onto(after_tD, mlp_out, tokens.rows_t, context);
 }
 
 Decoder::Decoder(const ModelConfig& m, Parallel parallel) : Decoder(m, parallel, DecoderPart::whole(m)) {}
 
 Decoder::Decoder(const ModelConfig& m, Parallel parallel, DecoderPart part)
-    : model_(m), part_(std::move(part)), family_(find_model_family(m.model_type)), parallel_(parallel) {
+    : model_(m),
+      part_(std::move(part)),
+      family_(find_model_family(m.model_type)),
+      embedding_scale_(config::family_of(m).scaled_embedding ? std::sqrt(static_cast<double>(m.hidden_size)) : 1),
+      parallel_(parallel) {
   const bool head_needs_embedding = part_.has_head && m.tie_word_embeddings;
   if (part_.has_embedding || head_needs_embedding)
     embedding_ = register_module("embedding", std::make_shared<ParallelVocabulary>(
@@ -157,10 +182,10 @@ Decoder::Decoder(const ModelConfig& m, Parallel parallel, DecoderPart part)
   for (std::int64_t i = part_.layers.begin; i < part_.layers.end; ++i)
     blocks_.push_back(layers->register_module(std::to_string(i), make_layer(m, parallel, family_, i)));
   if (part_.has_head) norm_ = register_module("norm", make_norm(m, parallel, family_));
-  if (family_) check_own_layers();
   if (part_.has_head && !m.tie_word_embeddings)
     head_ = register_module(
         "head", std::make_shared<ColumnLinear>(m.hidden_size, m.vocab_size, parallel, ColumnOptions{.padded = true}));
+  family_ ? check_own_layers() : check_parameters(params_of(*this), m, part_);
   if (auto rope = rope_options(m)) rope_.emplace(std::move(*rope));
   set_paths(*this);  // dropout masks depend on the names
 }
@@ -191,8 +216,15 @@ const at::Tensor& Decoder::head_weight() const { return head_ ? head_->weight_fD
 TokenFacts Decoder::facts_of(const ForwardContext& context, at::ScalarType dtype) {
   TokenFacts facts{.context = context, .attention = {}, .rows_t = parallel_.own_tokens(context.rows_T())};
   if (rope_) facts.attention.rotation = rope_->rotation(context.model_positions_T(), context.whole_length, dtype);
-  facts.attention.flash = flash_mask(context, attention_options(model_), parallel_, dtype);
-  if (!facts.attention.flash) facts.attention.sees = attention_mask(context, model_.sliding_window, parallel_);
+  facts.attention_to_all.rotation = facts.attention.rotation;
+  const auto add_mask = [&](std::int64_t layer, AttentionFacts& attention) {
+    const AttentionOptions options = attention_options(model_, layer);
+    attention.flash = flash_mask(context, options, parallel_, dtype);
+    if (!attention.flash) attention.sees = attention_mask(context, options.window, parallel_);
+  };
+  add_mask(0, facts.attention);
+  if (model_.sliding_window > 0 && model_.sliding_window_pattern > 0)
+    add_mask(model_.sliding_window_pattern - 1, facts.attention_to_all);
   if (context.training && balances_all_layers(model_)) {
     require<ConfigError>(part_.has_embedding && part_.has_head,
                          "model.router_aux_loss_type = \"hf\" in a pipeline: its loss needs all layers");
@@ -216,7 +248,8 @@ at::Tensor Decoder::hidden(const at::Tensor& input, const ForwardContext& contex
     require(input.dim() == 1 && input.size(0) == context.tokens(), "decoder: token ids of sizes ", input.sizes(),
             " for ", context.batch, " samples of ", context.length, " tokens");
     x_tD = visit(0, [&] {
-      const at::Tensor words_tD = embedding_->forward(input);
+      at::Tensor words_tD = embedding_->forward(input);
+      if (embedding_scale_ != 1) words_tD = words_tD * at::scalar_tensor(embedding_scale_, words_tD.options());
       return positions_ ? words_tD + positions_->forward(parallel_.own_tokens(context.model_positions_T())) : words_tD;
     });
     x_tD = probed(*embedding_, dropout_->forward(x_tD, tokens.rows_t, context));
@@ -230,8 +263,10 @@ at::Tensor Decoder::hidden(const at::Tensor& input, const ForwardContext& contex
 LossSum Decoder::loss_of_hidden(const at::Tensor& x_tD, const at::Tensor& targets_T,
                                 const CrossEntropyOptions& options) {
   LossSum sum;
+  CrossEntropyOptions with_cap = options;
+  with_cap.softcap = model_.final_logit_softcapping;
   sum.loss = visit(head_visit(), [&] {
-    sum = sharded_cross_entropy(x_tD, head_weight(), targets_T, model_.vocab_size, parallel_, options);
+    sum = sharded_cross_entropy(x_tD, head_weight(), targets_T, model_.vocab_size, parallel_, with_cap);
     return sum.loss;
   });
   return sum;
@@ -244,12 +279,16 @@ LossSum Decoder::loss(const at::Tensor& ids_T, const at::Tensor& targets_T, cons
 
 at::Tensor Decoder::logits(const at::Tensor& ids_T, const ForwardContext& context) {
   const at::Tensor x_tD = hidden(ids_T, context);
-  return visit(head_visit(), [&] { return full_logits(x_tD, head_weight(), model_.vocab_size, parallel_); });
+  return visit(head_visit(), [&] {
+    return softcapped(full_logits(x_tD, head_weight(), model_.vocab_size, parallel_), model_.final_logit_softcapping);
+  });
 }
 
 at::Tensor Decoder::sharded_logits_of_hidden(const at::Tensor& x_tD) {
-  return visit(head_visit(),
-               [&] { return trireme::sharded_logits(x_tD, head_weight(), model_.vocab_size, parallel_); });
+  return visit(head_visit(), [&] {
+    return softcapped(trireme::sharded_logits(x_tD, head_weight(), model_.vocab_size, parallel_),
+                      model_.final_logit_softcapping);
+  });
 }
 
 at::Tensor Decoder::sharded_logits(const at::Tensor& ids_T, const ForwardContext& context) {

@@ -8,6 +8,7 @@
 #include "trireme/config/schema/config.hpp"
 #include "trireme/describe/counts.hpp"
 #include "trireme/model/decoder_layer.hpp"
+#include "trireme/model/decoder_part.hpp"
 #include "trireme/nn/norm.hpp"
 #include "trireme/nn/unit.hpp"
 #include "trireme/parallel/expert/router.hpp"
@@ -21,28 +22,19 @@ struct ModelFamily;
 
 // T tokens, t = those that this rank holds between the layers (all, or T / tp with sequence parallelism); D features
 
-/// The layer of the built-in families: x + attention(norm(x)), then x + mlp(norm(x)).
+/// The layer of the built-in families: x + attention(norm(x)), then x + mlp(norm(x)); with post-norms
+/// x + norm(attention(norm(x))), then x + norm(mlp(norm(x))).
 class Block final : public DecoderLayer {
  public:
-  Block(const ModelConfig& model, Parallel parallel);
+  Block(const ModelConfig& model, Parallel parallel, std::int64_t layer);
   at::Tensor forward(const at::Tensor& x_tD, const TokenFacts& tokens) override;
 
  private:
-  std::shared_ptr<Norm> attention_norm_, mlp_norm_;
+  const bool attends_to_all_;  // the model has windows, and this layer has none
+  std::shared_ptr<Norm> attention_norm_, mlp_norm_, attention_post_norm_, mlp_post_norm_;
   std::shared_ptr<Attention> attention_;
   std::shared_ptr<Mlp> mlp_;
   std::shared_ptr<Dropout> attention_dropout_, mlp_dropout_;
-};
-
-/// A contiguous part of a decoder, for one chunk of a pipeline; model/stage.hpp makes those of a rank.
-struct DecoderPart {
-  Range layers;
-  bool has_embedding = true, has_head = true;  // the first part; the last part, which also has the last norm
-  int chunk = 0;                               // its number in the pipeline
-  /// Of the embedding's weight, if the head uses it in another part, which has a copy.
-  std::optional<TiedInfo> tie = {};
-
-  static DecoderPart whole(const ModelConfig& model) { return {.layers = {0, model.num_hidden_layers}}; }
 };
 
 /// Parameters are uninitialized until init_parameters() or load_hugging_face(). Their names do not depend on the part.
@@ -105,6 +97,7 @@ class Decoder final : public Layer {
   const ModelConfig model_;
   const DecoderPart part_;
   const ModelFamily* const family_;  // nullptr: built in
+  const double embedding_scale_;
   config::Recompute recompute_ = config::Recompute::none;
   std::optional<Rope> rope_;  // none for learned positions
   const Parallel parallel_;

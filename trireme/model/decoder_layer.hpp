@@ -12,8 +12,9 @@ namespace trireme {
 /// Token metadata shared by all layers of a forward.
 struct TokenFacts {
   ForwardContext context;
-  AttentionFacts attention;
-  at::Tensor rows_t;  // ids of the tokens between the layers, for dropout
+  AttentionFacts attention;              // for layers with the model's window
+  AttentionFacts attention_to_all = {};  // for those without one, if they differ (model.sliding_window_pattern)
+  at::Tensor rows_t;                     // ids of the tokens between the layers, for dropout
   /// activation_checkpoint.mode = "selective": outputs of norms, activations and (on the unfused path) probabilities
   /// are to be recomputed in backward. Saves memory only: a layer may ignore it.
   bool selective = false;
@@ -27,8 +28,8 @@ class DecoderLayer : public Layer {
   virtual at::Tensor forward(const at::Tensor& x_tD, const TokenFacts& tokens) = 0;
 };
 
-/// The options of an attention layer that a model config implies.
-AttentionOptions attention_options(const ModelConfig& model);
+/// The options of the attention in a layer that a model config implies. `layer`: where windows alternate.
+AttentionOptions attention_options(const ModelConfig& model, std::int64_t layer = 0);
 
 /// The layer's forward. selective: see TokenFacts; full: nothing but its input is stored.
 at::Tensor run_layer(DecoderLayer& layer, const at::Tensor& x_tD, TokenFacts tokens, config::Recompute mode,

@@ -28,11 +28,12 @@ config::OwnParameters parameters_of_decoder(const ModelConfig& model) {
     const Decoder decoder(model, mesh);
     for (const auto& child : decoder.named_children()) {
       if (child.key() == "norm")
-        for (Param& param : params_of(*child.value())) out.norm.push_back(std::move(param.spec));
+        for (Param& param : params_of(*child.value()))
+          out.norm.push_back({"norm." + param.name, std::move(param.spec)});
       if (child.key() != "layers") continue;
       for (const auto& layer : child.value()->named_children())
         for (Param& param : params_of(*layer.value()))
-          out.layers[std::stoul(layer.key())].push_back(std::move(param.spec));
+          out.layers[std::stoul(layer.key())].push_back({std::move(param.name), std::move(param.spec)});
     }
   });
   return out;

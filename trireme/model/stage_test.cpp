@@ -6,8 +6,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/comm/backends/thread_world.hpp"
-#include "trireme/describe/parameter_placement.hpp"
-#include "trireme/describe/weight_names.hpp"
+#include "trireme/describe/parameters.hpp"
 #include "trireme/nn/init_scope.hpp"
 #include "trireme/testing/model_helpers.hpp"
 
@@ -47,10 +46,11 @@ TEST(DecoderParts, HoldOnlyTheirOwnParameters) {
         std::vector<std::int64_t> expected_bytes(names.size());
         const auto expect = [&](int stage, const std::string& name, const Shape& shape) {
           expected[static_cast<std::size_t>(stage)].insert(name);
-          const Placement placement = parameter_placement(model, name);
+          const Placement placement = parameter_named(model, name).spec.placement;
           expected_bytes[static_cast<std::size_t>(stage)] += 4 * numel(local_shape(placement, shape, Grid::dense({})));
         };
-        for (const auto& [name, shape] : parameter_shapes(model)) {
+        for (const Parameter& parameter : all_parameters(model)) {
+          const auto& [name, shape] = std::tie(parameter.name, parameter.spec.shape);
           expect(stage_of_parameter(chunks, name), name, shape);
           if (tied && name == "embedding.weight") expect(last_stage, name, shape);  // the head's copy
         }

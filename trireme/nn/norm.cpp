@@ -5,18 +5,22 @@
 
 namespace trireme {
 
-RmsNorm::RmsNorm(std::int64_t features, double eps, const Parallel& parallel, AxisSet partial) : eps_(eps) {
-  weight_D = declare("weight", {.shape = {features}, .partial = partial, .fill = Fill::ones}, parallel);
+RmsNorm::RmsNorm(std::int64_t features, double eps, const Parallel& parallel, AxisSet partial, NormScale scale)
+    : eps_(eps), scale_(scale) {
+  const Fill fill = scale == NormScale::weight ? Fill::ones : Fill::zeros;
+  weight_D = declare("weight", {.shape = {features}, .partial = partial, .fill = fill}, parallel);
 }
 
-at::Tensor RmsNorm::forward(const at::Tensor& x) { return kernels::rms_norm(x, weight_D, eps_); }
+at::Tensor RmsNorm::scale_D() const { return scale_ == NormScale::weight ? weight_D : weight_D + 1; }
+
+at::Tensor RmsNorm::forward(const at::Tensor& x) { return kernels::rms_norm(x, scale_D(), eps_); }
 
 kernels::ResidualNorm RmsNorm::forward(const at::Tensor& x, const at::Tensor& residual) {
-  return kernels::residual_norm(x, residual, weight_D, {}, eps_);
+  return kernels::residual_norm(x, residual, scale_D(), {}, eps_);
 }
 
 Rebuild RmsNorm::rebuild(const at::Tensor& x) const {
-  return {{x, weight_D},
+  return {{x, scale_D()},
           [eps = eps_](const std::vector<at::Tensor>& from) { return kernels::rms_norm(from[0], from[1], eps); }};
 }
 

@@ -17,10 +17,14 @@ class Norm : public Layer {
 
 // `partial`: axes whose ranks apply the same weight to different tokens or heads (ParamSpec::partial).
 
+/// What is multiplied with the normalized values: the weight, or 1 + the weight (Gemma), which is zero at the start.
+enum class NormScale { weight, one_plus_weight };
+
 /// y = x / sqrt(mean(x^2) + eps) * w
 class RmsNorm final : public Norm {
  public:
-  RmsNorm(std::int64_t features, double eps, const Parallel& parallel, AxisSet partial = {});
+  RmsNorm(std::int64_t features, double eps, const Parallel& parallel, AxisSet partial = {},
+          NormScale scale = NormScale::weight);
   at::Tensor forward(const at::Tensor& x) override;
   kernels::ResidualNorm forward(const at::Tensor& x, const at::Tensor& residual) override;
   Rebuild rebuild(const at::Tensor& x) const override;
@@ -28,7 +32,10 @@ class RmsNorm final : public Norm {
   at::Tensor weight_D;
 
  private:
+  at::Tensor scale_D() const;
+
   const double eps_;
+  const NormScale scale_;
 };
 
 /// y = (x - mean(x)) / sqrt(var(x) + eps) * w + b

@@ -7,9 +7,8 @@
 #include "trireme/base/human.hpp"
 #include "trireme/base/svg.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
-#include "trireme/describe/parameter_placement.hpp"
+#include "trireme/describe/parameters.hpp"
 #include "trireme/describe/pipeline.hpp"
-#include "trireme/describe/weight_names.hpp"
 #include "trireme/layout/param_layout.hpp"
 #include "trireme/report/sections.hpp"
 
@@ -20,15 +19,6 @@ std::string shape_text(const Shape& shape) {
   std::string out;
   for (const std::int64_t size : shape) out += text(out.empty() ? "" : " &times; ", size);
   return out;
-}
-
-/// "layers.3.mlp.up.weight" -> "layers.*.mlp.up.weight" and 3; -1: not of a layer.
-std::pair<std::string, int> without_layer(const std::string& name) {
-  constexpr std::string_view kLayers = "layers.";
-  if (!name.starts_with(kLayers)) return {name, -1};
-  const std::size_t end = name.find('.', kLayers.size());
-  if (end == std::string::npos) return {name, -1};
-  return {text(kLayers, "*", name.substr(end)), std::atoi(name.c_str() + kLayers.size())};
 }
 
 struct ParameterRow {
@@ -50,16 +40,18 @@ std::vector<std::pair<std::string, ParameterRow>> rows_of(const Config& c) {
   const std::vector<PipelineChunk> chunks = pipeline_chunks(c.model, c.parallelism);
   const ParamLayout layout(config::dense_grid(c.parallelism), config::expert_grid(c.model, c.parallelism));
   std::vector<std::pair<std::string, ParameterRow>> rows;
-  for (const ParameterShape& parameter : parameter_shapes(c.model)) {
-    const auto [name, layer] = without_layer(parameter.name);
-    const ParamSpec spec{.shape = parameter.shape, .placement = parameter_placement(c.model, parameter.name)};
+  for (const Parameter& parameter : all_parameters(c.model)) {
+    const auto [inner, number] = without_layer(parameter.name);
+    const int layer = static_cast<int>(number);
+    const std::string name = layer < 0 ? parameter.name : text("layers.*.", inner);
+    const ParamSpec& spec = parameter.spec;
     const Shape local = layout.local_shape(spec);
-    auto row = std::ranges::find_if(rows, [&, &wanted = name](const auto& each) {
-      return each.first == wanted && each.second.global == parameter.shape && each.second.local == local;
+    auto row = std::ranges::find_if(rows, [&](const auto& each) {
+      return each.first == name && each.second.global == spec.shape && each.second.local == local;
     });
     if (row == rows.end())
       row = rows.insert(rows.end(), {name,
-                                     {.global = parameter.shape,
+                                     {.global = spec.shape,
                                       .local = local,
                                       .cuts = cuts_text(spec.placement, layout.grid(spec.placement.view)),
                                       .layers_of_stage = {}}});

@@ -13,7 +13,7 @@
 #include "trireme/checkpoint/format/shard_writer.hpp"
 #include "trireme/checkpoint/sources/model_source.hpp"
 #include "trireme/config/schema/fields.hpp"
-#include "trireme/describe/weight_names.hpp"
+#include "trireme/describe/parameters.hpp"
 
 namespace trireme {
 
@@ -34,10 +34,10 @@ inline std::filesystem::path save_model(files::Fs& fs, const std::filesystem::pa
                                                             {"exp_avg_sq", SafetensorsDtype::BF16},
                                                             {checkpoint::kWeight, SafetensorsDtype::F32}};
   std::vector<PlannedSlice> slices;
-  for (const auto& [name, shape] : parameter_shapes(model))
+  for (const Parameter& parameter : all_parameters(model))
     for (const auto& [kind, dtype] : kinds)
-      for (const Box& box : checkpoint::split_box(checkpoint::whole_box(shape), std::int64_t{1} << 22))
-        slices.push_back({name, kind, dtype, shape, box});
+      for (const Box& box : checkpoint::split_box(checkpoint::whole_box(parameter.spec.shape), std::int64_t{1} << 22))
+        slices.push_back({parameter.name, kind, dtype, parameter.spec.shape, box});
   slices.push_back({"rank-0", checkpoint::kRandom, SafetensorsDtype::U8, {16}, {{0, 16}}});
 
   Config config;

@@ -23,7 +23,15 @@ inline ModelConfig small_model(const std::string& family) {
   if (family == "mixtral" || family == "qwen3_moe") m.num_local_experts = 4;
   if (family == "mixtral") m.moe_intermediate_size = m.intermediate_size;
   if (family == "qwen3_moe") m.moe_intermediate_size = 8;
-  m.hidden_act = family == "gpt2" ? "gelu_new" : "silu";
+  m.hidden_act = family == "gpt2" ? "gelu_new" : family == "gemma2" ? "gelu_pytorch_tanh" : "silu";
+  if (family == "gemma2") {
+    m.tie_word_embeddings = true;
+    m.sliding_window = 3;
+    m.sliding_window_pattern = 2;
+    m.query_pre_attn_scalar = 6;
+    m.attn_logit_softcapping = 2;  // small, so that they change every number
+    m.final_logit_softcapping = 3;
+  }
   return m;
 }
 

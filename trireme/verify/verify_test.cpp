@@ -24,7 +24,7 @@ class SideBySide final : public DecoderLayer {
     const AxisSet partial = fault_ == "the gradient of a norm" ? AxisSet() : parallel.partial_between();
     norm_ = register_module("norm", std::make_shared<RmsNorm>(m.hidden_size, m.norm_eps, parallel, partial));
     attention_ = register_module("attention", std::make_shared<Attention>(attention_options(m), parallel));
-    mlp_ = register_module("mlp", std::make_shared<SwigluMlp>(m.hidden_size, m.intermediate_size, parallel));
+    mlp_ = register_module("mlp", std::make_shared<GatedMlp>(m.hidden_size, m.intermediate_size, parallel));
     dropout_ = register_module("dropout", std::make_shared<Dropout>(dropout_rate_));
   }
   at::Tensor forward(const at::Tensor& x, const TokenFacts& tokens) override {
@@ -40,7 +40,7 @@ class SideBySide final : public DecoderLayer {
   const double dropout_rate_;
   std::shared_ptr<RmsNorm> norm_;
   std::shared_ptr<Attention> attention_;
-  std::shared_ptr<SwigluMlp> mlp_;
+  std::shared_ptr<GatedMlp> mlp_;
   std::shared_ptr<Dropout> dropout_;
 };
 

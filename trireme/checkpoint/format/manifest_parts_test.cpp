@@ -11,7 +11,7 @@
 #include "trireme/checkpoint/sources/model_source.hpp"
 #include "trireme/config/read/derive.hpp"
 #include "trireme/config/schema/presets.hpp"
-#include "trireme/describe/weight_names.hpp"
+#include "trireme/describe/parameters.hpp"
 #include "trireme/testing/checkpoint_helpers.hpp"
 #include "trireme/testing/temp_folder.hpp"
 #include "trireme/testing/test_helpers.hpp"
@@ -108,9 +108,9 @@ TEST(ManifestSize, StaysSmallOnTenThousandRanks) {
   derive(loaded);
   const ModelConfig& model = loaded.config.model;
   Manifest of_model;
-  for (const auto& [name, shape] : parameter_shapes(model))
+  for (const Parameter& parameter : all_parameters(model))
     for (const char* kind : {"exp_avg", "exp_avg_sq", kWeight})
-      of_model.tensors.push_back({.name = name, .kind = kind, .shape = shape});
+      of_model.tensors.push_back({.name = parameter.name, .kind = kind, .shape = parameter.spec.shape});
   std::ranges::sort(of_model.tensors, {}, [](const StoredTensor& t) { return std::pair(t.name, t.kind); });
   ParallelismConfig parallelism;
   parallelism.tp = 8;

@@ -6,9 +6,8 @@
 #include "trireme/base/error.hpp"
 #include "trireme/checkpoint/sources/model_source.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
-#include "trireme/describe/parameter_placement.hpp"
+#include "trireme/describe/parameters.hpp"
 #include "trireme/describe/pipeline.hpp"
-#include "trireme/describe/weight_names.hpp"
 #include "trireme/layout/saver_of.hpp"
 
 namespace trireme::checkpoint {
@@ -47,11 +46,12 @@ RankSlices::RankSlices(const Manifest& manifest, const ModelConfig& model, const
       layout_(grid_, config::expert_grid(model, parallelism)),
       stages_(static_cast<std::size_t>(parallelism.pp)) {
   const std::vector<PipelineChunk> chunks = pipeline_chunks(model, parallelism);
-  for (auto& [name, shape] : parameter_shapes(model)) {
-    Stage& stage = stages_[static_cast<std::size_t>(stage_of_parameter(chunks, name))];
-    Parameter parameter{.name = name,
-                        .spec = {.shape = shape, .placement = without_extra_rows(parameter_placement(model, name))},
-                        .tensors = tensors_named(manifest, name)};
+  for (const trireme::Parameter& described : all_parameters(model)) {
+    Stage& stage = stages_[static_cast<std::size_t>(stage_of_parameter(chunks, described.name))];
+    Parameter parameter{
+        .name = described.name,
+        .spec = {.shape = described.spec.shape, .placement = without_extra_rows(described.spec.placement)},
+        .tensors = tensors_named(manifest, described.name)};
     const Shape local = layout_.local_shape(parameter.spec);
     parameter.rows = local.front();
     parameter.row_elements = numel(local) / local.front();

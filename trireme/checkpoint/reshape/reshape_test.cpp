@@ -11,7 +11,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/checkpoint/format/commit.hpp"
-#include "trireme/describe/parameter_placement.hpp"
+#include "trireme/describe/parameters.hpp"
 #include "trireme/describe/pipeline.hpp"
 #include "trireme/layout/box_copy.hpp"
 #include "trireme/testing/checkpoint_helpers.hpp"
@@ -116,7 +116,7 @@ bool may_hold(const ModelConfig& m, const ParallelismConfig& p, int rank, const 
                                  .cp = static_cast<int>(p.cp),
                                  .tp = static_cast<int>(p.tp)});
   if (stage_of_parameter(pipeline_chunks(m, p), tensor.name) != grid.coord(rank, Axis::pp)) return false;
-  const Placement placement = parameter_placement(m, tensor.name);
+  const Placement placement = parameter_named(m, tensor.name).spec.placement;
   const Grid held =
       placement.view == View::dense ? grid : expert_view(grid, static_cast<int>(p.ep), static_cast<int>(p.expert_tp));
   for (const Piece& piece : pieces(placement, tensor.shape, held, rank))
@@ -185,8 +185,9 @@ class AnyLayout {
     return low + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(high - low + 1));
   }
   ModelConfig model() {
-    const std::vector<std::string> families{"gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe"};
-    ModelConfig m = small_model(families[static_cast<std::size_t>(pick(0, 6))]);
+    const std::vector<std::string> families{"gpt2",  "llama",   "mistral",   "qwen2",
+                                            "qwen3", "mixtral", "qwen3_moe", "gemma2"};
+    ModelConfig m = small_model(families[static_cast<std::size_t>(pick(0, 7))]);
     m.num_hidden_layers = pick(1, 5);
     m.num_key_value_heads = m.model_type == "gpt2" ? 4 : 1 << pick(0, 2);
     m.tie_word_embeddings = pick(0, 1) == 1;

@@ -8,6 +8,7 @@
 #include "trireme/config/read/derive.hpp"
 #include "trireme/config/read/parse.hpp"
 #include "trireme/config/translate/hf_config.hpp"
+#include "trireme/describe/parameters.hpp"
 #include "trireme/files/convert_dtype.hpp"
 
 namespace trireme::checkpoint {
@@ -32,14 +33,15 @@ class HfSource final : public ModelSource {
   HfSource(const std::filesystem::path& path, ModelConfig model, FilesBeside beside, std::string note)
       : model_(std::move(model)), beside_(std::move(beside)), weights_(path, model_), note_(std::move(note)) {
     if (!weights_.note().empty()) note_ += text(note_.empty() ? "" : "; ", weights_.note());
-    for (auto& [name, shape] : parameter_shapes(model_)) {
+    for (const Parameter& parameter : all_parameters(model_)) {
+      const std::string& name = parameter.name;
       const std::vector<HfPart>& parts = weights_.parts(name);
       for (const HfPart& part : parts)
         require<CheckpointError>(part.found.entry.dtype == parts[0].found.entry.dtype, shown(), ": ", part.name.theirs,
                                  " is of dtype ", files::name(part.found.entry.dtype), ", and ", parts[0].name.theirs,
                                  ", with which it is one parameter here, of ", files::name(parts[0].found.entry.dtype),
                                  "\n  fix: save both in one dtype");
-      tensors_.push_back({std::move(name), parts[0].found.entry.dtype, std::move(shape)});
+      tensors_.push_back({name, parts[0].found.entry.dtype, parameter.spec.shape});
     }
   }
 
@@ -84,7 +86,7 @@ class HfSource final : public ModelSource {
 
 HfWeights::HfWeights(const std::filesystem::path& path, const ModelConfig& model) : folder_(path) {
   std::map<std::string, Shape> shapes;
-  for (auto& [name, shape] : parameter_shapes(model)) shapes.emplace(name, std::move(shape));
+  for (const Parameter& parameter : all_parameters(model)) shapes.emplace(parameter.name, parameter.spec.shape);
   std::vector<std::string> wrong;
   for (const WeightName& name : weight_names(model)) {
     const auto found = find(name.theirs);

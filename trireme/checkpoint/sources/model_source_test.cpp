@@ -12,6 +12,7 @@
 #include "trireme/checkpoint/sources/model_target.hpp"
 #include "trireme/checkpoint/sources/nanotron_source.hpp"
 #include "trireme/config/translate/hf_config_write.hpp"
+#include "trireme/describe/parameters.hpp"
 #include "trireme/files/safetensors_folder_write.hpp"
 #include "trireme/testing/model_helpers.hpp"
 #include "trireme/testing/temp_folder.hpp"
@@ -35,7 +36,7 @@ ModelConfig even_model(const std::string& family) {
 void write_folder(const fs::path& folder, const ModelConfig& model) {
   std::vector<files::SafetensorsTensor> tensors;
   std::map<std::string, Shape> shapes;
-  for (auto& [name, shape] : parameter_shapes(model)) shapes.emplace(name, shape);
+  for (const Parameter& parameter : all_parameters(model)) shapes.emplace(parameter.name, parameter.spec.shape);
   for (const WeightName& name : weight_names(model))
     tensors.push_back({name.theirs, F32, their_shape(name, shapes.at(name.ours))});
   files::SafetensorsFolderWriter writer(folder, tensors);
@@ -106,7 +107,7 @@ TEST(ModelSource, AFusedParameterHasOneDtype) {
   // The same folder with a k_proj of another dtype.
   std::vector<files::SafetensorsTensor> tensors;
   std::map<std::string, Shape> shapes;
-  for (auto& [name, shape] : parameter_shapes(model)) shapes.emplace(name, shape);
+  for (const Parameter& parameter : all_parameters(model)) shapes.emplace(parameter.name, parameter.spec.shape);
   for (const WeightName& name : weight_names(model)) {
     Shape shape = shapes.at(name.ours);
     shape[0] = name.rows;

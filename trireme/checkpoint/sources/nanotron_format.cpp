@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.hpp"
-#include "trireme/describe/parameter_placement.hpp"
+#include "trireme/describe/parameters.hpp"
 #include "trireme/files/json_bounds.hpp"
 
 namespace trireme::checkpoint {
@@ -91,7 +91,7 @@ bool is_of_nanotron_layout(std::string_view name) {
 }
 
 std::optional<Placement> nanotron_placement(const ModelConfig& model, const std::string& ours) {
-  Placement placement = without_extra_rows(parameter_placement(model, ours));
+  Placement placement = without_extra_rows(parameter_named(model, ours).spec.placement);
   return placement.cuts.empty() ? std::nullopt : std::optional(std::move(placement));
 }
 

@@ -13,7 +13,7 @@
 #include "trireme/checkpoint/sources/hf_source.hpp"
 #include "trireme/checkpoint/sources/nanotron_format.hpp"
 #include "trireme/config/translate/nanotron_names.hpp"
-#include "trireme/describe/weight_names.hpp"
+#include "trireme/describe/parameters.hpp"
 #include "trireme/files/convert_dtype.hpp"
 #include "trireme/files/open_beneath.hpp"
 #include "trireme/files/safetensors.hpp"
@@ -167,7 +167,8 @@ class NanotronSource final : public ModelSource {
         shards_(std::move(shards)),
         note_(std::move(note)) {
     std::vector<std::string> wrong;
-    for (auto& [name, shape] : parameter_shapes(model_)) {
+    for (const Parameter& parameter : all_parameters(model_)) {
+      const auto& [name, shape] = std::tie(parameter.name, parameter.spec.shape);
       const std::string theirs = config::nanotron_name(name);
       const auto found = shards_.find(theirs);
       if (found == shards_.end()) {

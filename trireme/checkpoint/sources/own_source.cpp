@@ -11,7 +11,7 @@
 #include "trireme/checkpoint/sources/hf_source.hpp"
 #include "trireme/checkpoint/sources/stored_config.hpp"
 #include "trireme/config/translate/hf_config_write.hpp"
-#include "trireme/describe/weight_names.hpp"
+#include "trireme/describe/parameters.hpp"
 #include "trireme/files/convert_dtype.hpp"
 #include "trireme/files/open_beneath.hpp"
 
@@ -38,7 +38,8 @@ class OwnSource final : public ModelSource {
     model_ = model_of_config_json(shown() + "/config.json", config);
     dtype_ = dtype_named_in(config);
     std::vector<std::string> wrong;
-    for (auto& [name, shape] : parameter_shapes(model_)) {
+    for (const Parameter& parameter : all_parameters(model_)) {
+      const auto& [name, shape] = std::tie(parameter.name, parameter.spec.shape);
       const StoredTensor* stored = find(reader_.manifest(), name, kWeight);
       if (stored == nullptr)
         wrong.push_back(name + " is missing");

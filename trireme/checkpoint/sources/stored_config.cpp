@@ -9,7 +9,7 @@
 #include "trireme/config/settings/convert.hpp"
 #include "trireme/config/settings/toml_file.hpp"
 #include "trireme/describe/counts.hpp"
-#include "trireme/describe/weight_names.hpp"
+#include "trireme/describe/parameters.hpp"
 #include "trireme/files/shown_name.hpp"
 
 namespace trireme::checkpoint {
@@ -56,9 +56,10 @@ void check_model_sizes(const ModelConfig& m, const Manifest& manifest, const std
 std::vector<std::string> tensor_faults(const Manifest& manifest, const ModelConfig& m) {
   std::vector<std::string> faults;
   std::map<std::string, Shape> parameters;
-  for (auto& [name, shape] : parameter_shapes(m)) {
-    if (find(manifest, name, kWeight) == nullptr) faults.push_back(text(name, ": its weight is missing"));
-    parameters.emplace(std::move(name), std::move(shape));
+  for (const Parameter& parameter : all_parameters(m)) {
+    if (find(manifest, parameter.name, kWeight) == nullptr)
+      faults.push_back(text(parameter.name, ": its weight is missing"));
+    parameters.emplace(parameter.name, parameter.spec.shape);
   }
   for (const StoredTensor& tensor : manifest.tensors) {
     if (is_of_rank(tensor.kind)) continue;

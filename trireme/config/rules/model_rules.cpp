@@ -116,6 +116,29 @@ void check_positions(Rules& rules) {
   }
 }
 
+void check_activation(Rules& rules) {
+  const ModelConfig& m = rules.config.model;
+  const MlpKind mlp = family_of(m).mlp;
+  const bool is_silu = m.hidden_act == "silu", wants_silu = mlp == MlpKind::swiglu;
+  if (is_silu != wants_silu)
+    rules.violation_of({"model.hidden_act", "model.model_type"},
+                       text("hidden_act = \"", m.hidden_act, "\" of a ", m.model_type, " model"),
+                       wants_silu ? "its MLP is gated, and the gate is silu" : "its MLP has a gelu",
+                       wants_silu ? "hidden_act = \"silu\"" : "gelu, gelu_new or gelu_pytorch_tanh");
+}
+
+void check_scores(Rules& rules) {
+  const ModelConfig& m = rules.config.model;
+  if (m.attn_logit_softcapping > 0 && m.attention_dropout > 0)
+    rules.violation_of(
+        {"model.attn_logit_softcapping", "model.attention_dropout"},
+        text("attention_dropout = ", m.attention_dropout, " with attn_logit_softcapping = ", m.attn_logit_softcapping),
+        "probabilities of capped scores cannot be dropped", "attention_dropout = 0");
+  if (m.sliding_window_pattern > 0 && m.sliding_window == 0)
+    rules.warn("sliding_window_pattern = ", m.sliding_window_pattern,
+               " changes nothing without a model.sliding_window");
+}
+
 /// The loss of type "hf" is over the samples of all ranks in a microbatch: the same loss on every layout needs as many.
 void check_pooled_balance(Rules& rules) {
   const ModelConfig& m = rules.config.model;
@@ -177,6 +200,8 @@ bool check_model(Rules& rules) {
   check_heads(rules);
   check_rope(rules);
   check_positions(rules);
+  check_activation(rules);
+  check_scores(rules);
   check_experts(rules);
   return true;
 }

@@ -9,8 +9,8 @@
 #include "trireme/config/rules/rules.hpp"
 #include "trireme/config/schema/family.hpp"
 #include "trireme/config/schema/fields.hpp"
+#include "trireme/describe/parameters.hpp"
 #include "trireme/describe/pipeline.hpp"
-#include "trireme/describe/weight_names.hpp"
 #include "trireme/schedule/replay.hpp"
 
 namespace trireme::config {

@@ -52,7 +52,11 @@ struct ModelConfig {
   bool tie_word_embeddings = false;
   bool attention_bias = false;
   bool qk_norm = false;
-  std::int64_t sliding_window = 0;  // 0: none
+  std::int64_t sliding_window = 0;          // 0: none
+  std::int64_t sliding_window_pattern = 0;  // every Nth layer has no window; 0: all layers have it
+  double query_pre_attn_scalar = 0;         // scores are divided by its square root; 0: head_dim
+  double attn_logit_softcapping = 0;        // 0: none, as below
+  double final_logit_softcapping = 0;
   std::int64_t num_local_experts = 0;
   std::int64_t num_experts_per_tok = 2;
   std::int64_t moe_intermediate_size = 0;            // 0: intermediate_size

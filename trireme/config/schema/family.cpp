@@ -124,6 +124,25 @@ constexpr std::array kFamilies = {
                       .window = HfWindow::switched,
                       .heads = HfHeads::any,
                       .experts = HfExperts::qwen}},
+    FamilyInfo{.id = Family::gemma2,
+               .name = "gemma2",
+               .norm = NormKind::unit_rms_norm,
+               .positions = PositionKind::rope,
+               .mlp = MlpKind::geglu,
+               .qkv_bias = BiasRule::by_config,
+               .out_bias = BiasRule::by_config,
+               .default_mlp_ratio = 0,
+               .scaled_residual_init = false,
+               .hf = {.architecture = "Gemma2ForCausalLM",
+                      .names = HfNames::llama,
+                      .reads_attention_bias = true,
+                      .reads_mlp_bias = false,
+                      .has_qk_norm = false,
+                      .window = HfWindow::alternating,
+                      .heads = HfHeads::any,
+                      .has_softcaps = true},
+               .post_norms = true,
+               .scaled_embedding = true},
 };
 
 bool holds(BiasRule rule, const ModelConfig& m) {
@@ -159,6 +178,11 @@ std::string all_family_names() {
 }
 
 bool has_qkv_bias(const ModelConfig& m) { return holds(family_of(m).qkv_bias, m); }
+
+std::int64_t window_of_layer(const ModelConfig& m, std::int64_t layer) {
+  const bool sees_all = m.sliding_window_pattern > 0 && (layer + 1) % m.sliding_window_pattern == 0;
+  return sees_all ? 0 : m.sliding_window;
+}
 
 bool has_out_bias(const ModelConfig& m) { return holds(family_of(m).out_bias, m); }
 

@@ -10,13 +10,13 @@
 
 namespace trireme::config {
 
-enum class Family { gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe };
+enum class Family { gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, gemma2 };
 
-/// rms_norm has a weight, layer_norm a weight and a bias.
-enum class NormKind { rms_norm, layer_norm };
+/// rms_norm has a weight, layer_norm a weight and a bias. unit_rms_norm: an RMS norm whose weight is added to 1.
+enum class NormKind { rms_norm, layer_norm, unit_rms_norm };
 enum class PositionKind { rope, learned };
-/// gelu: up and down, with biases. swiglu: gate, up and down, without.
-enum class MlpKind { gelu, swiglu };
+/// gelu: up and down, with biases. swiglu, geglu: gate, up and down, without; the activation of the gate.
+enum class MlpKind { gelu, swiglu, geglu };
 /// by_config: given by model.attention_bias.
 enum class BiasRule { never, always, by_config };
 
@@ -24,7 +24,9 @@ enum class BiasRule { never, always, by_config };
 enum class HfNames { gpt2, llama };
 /// number: sliding_window, or null. switched: only applies if use_sliding_window is true, and only to the layers from
 /// max_window_layers on.
-enum class HfWindow { none, number, switched };
+/// alternating: sliding_window and layer_types, of which every second layer is without a window.
+enum class HfWindow { none, number, switched, alternating };
+constexpr std::int64_t kAlternatingPattern = 2;  // model.sliding_window_pattern of such a family
 /// fill_hidden_size: no key-value heads, and num_heads * head_dim = hidden_size. divide_hidden_size: hidden_size is a
 /// multiple of the number of heads, whatever head_dim is.
 enum class HfHeads { any, divide_hidden_size, fill_hidden_size };
@@ -43,6 +45,7 @@ struct HfTraits {
   HfWindow window;
   HfHeads heads;
   HfExperts experts = HfExperts::none;
+  bool has_softcaps = false;  // and query_pre_attn_scalar
 };
 
 struct FamilyInfo {
@@ -55,6 +58,8 @@ struct FamilyInfo {
   std::int64_t default_mlp_ratio;  // intermediate_size / hidden_size if not given; 0: required
   bool scaled_residual_init;       // weights that write to the residual stream are initialized / sqrt(2 layers)
   HfTraits hf;
+  bool post_norms = false;        // attention and MLP are each followed by a norm, too
+  bool scaled_embedding = false;  // embeddings are multiplied by sqrt(hidden_size)
   /// Of a family that the program has registered (registered_families.hpp): the built-in one that it is like.
   std::string_view like = {};
 
@@ -76,6 +81,9 @@ std::string all_family_names();
 bool has_qkv_bias(const ModelConfig& model);
 /// The length that llama3's and YaRN's scaling start from: max_position_embeddings unless another one is given.
 std::int64_t rope_original_length(const ModelConfig& model);
+
+/// The window of a layer; 0: it attends to all tokens before it.
+std::int64_t window_of_layer(const ModelConfig& model, std::int64_t layer);
 
 /// Whether the attention output projection has a bias.
 bool has_out_bias(const ModelConfig& model);

@@ -37,14 +37,15 @@ TEST(Family, HasOneRowInTheOrderOfTheEnum) {
     names.insert(family.name);
     architectures.insert(family.hf.architecture);
   }
-  EXPECT_EQ(families().size(), static_cast<std::size_t>(Family::qwen3_moe) + 1);
+  EXPECT_EQ(families().size(), static_cast<std::size_t>(Family::gemma2) + 1);
   EXPECT_EQ(names.size(), families().size());
   EXPECT_EQ(architectures.size(), families().size());
 }
 
 TEST(Family, NamesAreTheAllowedValues) {
-  EXPECT_THAT(family_names(), ElementsAre("gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe"));
-  EXPECT_EQ(all_family_names(), "gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe");
+  EXPECT_THAT(family_names(),
+              ElementsAre("gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe", "gemma2"));
+  EXPECT_EQ(all_family_names(), "gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, gemma2");
   Config config;
   std::vector<std::string> choices;
   for (const Field& field : fields(config))
@@ -54,11 +55,12 @@ TEST(Family, NamesAreTheAllowedValues) {
 }
 
 TEST(Family, UnknownIsRefused) {
-  for (const char* name : {"gemma2", "", "Llama", "llama "}) EXPECT_EQ(find_family(name), nullptr) << name;
-  EXPECT_EQ(message_of<ConfigError>([] { family_of(family_model("gemma2")); }),
-            "model.model_type = \"gemma2\" is not one of: gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe");
-  EXPECT_THROW(has_qkv_bias(family_model("gemma2")), ConfigError);
-  EXPECT_THROW(has_out_bias(family_model("gemma2")), ConfigError);
+  for (const char* name : {"gemma9", "", "Llama", "llama "}) EXPECT_EQ(find_family(name), nullptr) << name;
+  EXPECT_EQ(
+      message_of<ConfigError>([] { family_of(family_model("gemma9")); }),
+      "model.model_type = \"gemma9\" is not one of: gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, gemma2");
+  EXPECT_THROW(has_qkv_bias(family_model("gemma9")), ConfigError);
+  EXPECT_THROW(has_out_bias(family_model("gemma9")), ConfigError);
 }
 
 /// As in the papers and transformers' modeling_*.py.
@@ -77,6 +79,10 @@ TEST(Family, LayersAreThePublishedOnes) {
     EXPECT_EQ(family.default_mlp_ratio, 0) << name;
     EXPECT_FALSE(family.scaled_residual_init) << name;
   }
+  const FamilyInfo gemma2 = row_of("gemma2");
+  EXPECT_EQ(gemma2.norm, NormKind::unit_rms_norm);
+  EXPECT_EQ(gemma2.mlp, MlpKind::geglu);
+  EXPECT_TRUE(gemma2.post_norms && gemma2.scaled_embedding && gemma2.hf.has_softcaps);
   for (const FamilyInfo& family : families())
     EXPECT_EQ(family.hf.experts != HfExperts::none, family.name == "mixtral" || family.name == "qwen3_moe")
         << family.name;
@@ -117,7 +123,7 @@ TEST(Family, ClassesOfTransformers) {
     add(switched, family.hf.window == HfWindow::switched);
   }
   EXPECT_THAT(gpt2_names, ElementsAre("gpt2"));
-  EXPECT_THAT(attention_bias, ElementsAre("llama", "qwen3", "qwen3_moe"));
+  EXPECT_THAT(attention_bias, ElementsAre("llama", "qwen3", "qwen3_moe", "gemma2"));
   EXPECT_THAT(mlp_bias, ElementsAre("llama"));
   EXPECT_THAT(qk_norm, ElementsAre("qwen3", "qwen3_moe"));
   EXPECT_THAT(number, ElementsAre("mistral", "mixtral"));
@@ -137,6 +143,21 @@ TEST(Family, IsReadAndWritten) {
     m.moe_intermediate_size = m.intermediate_size;
     EXPECT_THAT(hf_config_json(m, "float32"), HasSubstr("\"" + std::string(family.hf.architecture) + "\"")) << name;
   }
+}
+
+TEST(Family, WindowsAlternate) {
+  ModelConfig m = family_model("gemma2");
+  m.sliding_window = 16;
+  const auto windows = [&] {
+    std::vector<std::int64_t> out;
+    for (std::int64_t i = 0; i < 4; ++i) out.push_back(window_of_layer(m, i));
+    return out;
+  };
+  EXPECT_THAT(windows(), ElementsAre(16, 16, 16, 16));
+  m.sliding_window_pattern = 2;
+  EXPECT_THAT(windows(), ElementsAre(16, 0, 16, 0));
+  m.sliding_window_pattern = 3;
+  EXPECT_THAT(windows(), ElementsAre(16, 16, 0, 16));
 }
 
 TEST(Family, OfEveryPresetIsKnown) {

@@ -111,6 +111,24 @@ ModelConfig mixtral_8x7b() {
   return m;
 }
 
+ModelConfig gemma2(std::int64_t layers, std::int64_t hidden, std::int64_t heads, std::int64_t kv_heads,
+                   std::int64_t ffn) {
+  ModelConfig m = llama(layers, hidden, heads, kv_heads, ffn);
+  m.model_type = "gemma2";
+  m.head_dim = 256;
+  m.vocab_size = 256000;
+  m.max_position_embeddings = 8192;
+  m.norm_eps = 1e-6;
+  m.hidden_act = "gelu_pytorch_tanh";
+  m.tie_word_embeddings = true;
+  m.sliding_window = 4096;
+  m.sliding_window_pattern = 2;
+  m.query_pre_attn_scalar = 256;
+  m.attn_logit_softcapping = 50;
+  m.final_logit_softcapping = 30;
+  return m;
+}
+
 const std::vector<std::pair<std::string, ModelConfig>>& presets() {
   static const std::vector<std::pair<std::string, ModelConfig>> all = {
       {"tiny-llama", tiny_llama()},
@@ -132,6 +150,8 @@ const std::vector<std::pair<std::string, ModelConfig>>& presets() {
       {"llama3.2-3b", llama32(28, 3072, 24, 128)},
       {"qwen3-0.6b", qwen3_06b()},
       {"mixtral-8x7b", mixtral_8x7b()},
+      {"gemma2-2b", gemma2(26, 2304, 8, 4, 9216)},
+      {"gemma2-9b", gemma2(42, 3584, 16, 8, 14336)},
   };
   return all;
 }

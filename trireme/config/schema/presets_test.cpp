@@ -13,10 +13,10 @@ namespace {
 using ::testing::ElementsAre;
 
 TEST(Presets, AreTheseInThisOrder) {
-  EXPECT_THAT(preset_names(),
-              ElementsAre("tiny-llama", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "gpt3-175b", "llama2-7b",
-                          "llama2-13b", "llama2-70b", "llama3-debug", "llama3-8b", "llama3-70b", "llama3.1-8b",
-                          "llama3.1-70b", "llama3-405b", "llama3.2-1b", "llama3.2-3b", "qwen3-0.6b", "mixtral-8x7b"));
+  EXPECT_THAT(preset_names(), ElementsAre("tiny-llama", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "gpt3-175b",
+                                          "llama2-7b", "llama2-13b", "llama2-70b", "llama3-debug", "llama3-8b",
+                                          "llama3-70b", "llama3.1-8b", "llama3.1-70b", "llama3-405b", "llama3.2-1b",
+                                          "llama3.2-3b", "qwen3-0.6b", "mixtral-8x7b", "gemma2-2b", "gemma2-9b"));
   EXPECT_FALSE(find_preset("llama4").has_value());
   EXPECT_FALSE(find_preset("").has_value());
 }

@@ -10,10 +10,14 @@
 
 namespace trireme::config {
 
-/// What a registered family holds apart from its embedding and its head: full shapes, and how they are cut.
+struct NamedSpec {
+  std::string name;
+  ParamSpec spec;
+};
+/// What a registered family holds apart from its embedding and its head.
 struct OwnParameters {
-  std::vector<std::vector<ParamSpec>> layers;
-  std::vector<ParamSpec> norm;  // the last one
+  std::vector<std::vector<NamedSpec>> layers;  // names within the layer
+  std::vector<NamedSpec> norm;                 // the last one
 };
 using OwnParametersOf = std::function<OwnParameters(const ModelConfig& model)>;
 

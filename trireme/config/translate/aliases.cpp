@@ -22,6 +22,7 @@ void add_model_keys(std::vector<Alias>& all) {
                                                                   {"n_inner", "intermediate_size"},
                                                                   {"n_positions", "max_position_embeddings"},
                                                                   {"activation_function", "hidden_act"},
+                                                                  {"hidden_activation", "hidden_act"},
                                                                   {"layer_norm_epsilon", "norm_eps"},
                                                                   {"rms_norm_eps", "norm_eps"},
                                                                   {"attn_pdrop", "attention_dropout"},

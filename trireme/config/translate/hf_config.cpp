@@ -63,6 +63,18 @@ const std::vector<Assumed>& assumed_by(Family family) {
         {"moe_intermediate_size", {whole{768}}},
         {"norm_topk_prob", {false}},
         {"router_aux_loss_coef", {0.001}}}},
+      {Family::gemma2,
+       {{"norm_eps", {1e-6}},
+        {"tie_word_embeddings", {true}},
+        {"hidden_act", {"gelu_pytorch_tanh"}},
+        {"num_key_value_heads", {whole{4}}},
+        {"head_dim", {whole{256}}},
+        {"max_position_embeddings", {whole{8192}}},
+        {"sliding_window", {whole{4096}}},
+        {"sliding_window_pattern", {whole{2}}},
+        {"query_pre_attn_scalar", {whole{256}}},
+        {"attn_logit_softcapping", {50.0}},
+        {"final_logit_softcapping", {30.0}}}},
   };
   return known.at(family);
 }
@@ -107,8 +119,9 @@ std::string our_key(const std::string& word) {
 
 /// Keys for which null means off or derived, like our 0.
 const std::set<std::string>& null_is_zero() {
-  static const std::set<std::string> keys = {"model.sliding_window", "model.num_key_value_heads", "model.head_dim",
-                                             "model.intermediate_size"};
+  static const std::set<std::string> keys = {
+      "model.sliding_window",    "model.num_key_value_heads",    "model.head_dim",
+      "model.intermediate_size", "model.attn_logit_softcapping", "model.final_logit_softcapping"};
   return keys;
 }
 
@@ -116,7 +129,7 @@ bool is_same(const Value& a, const Value& b) {
   return a == b || (plain_number(a).has_value() && plain_number(a) == plain_number(b));
 }
 
-/// Sliding windows, if they are the same for all layers.
+/// Sliding windows, if they are the same for all layers, or for every layer but each second one.
 void set_window(const std::string& file, const FamilyInfo& family, const Settings& read, HfConfig& out) {
   const auto value = [&](const char* word) {
     const auto it = std::ranges::find(read, word, &Setting::path);
@@ -132,12 +145,17 @@ void set_window(const std::string& file, const FamilyInfo& family, const Setting
                          ": use_sliding_window with max_window_layers = ", brief(value("max_window_layers")),
                          " is not supported, only 0: every layer has the same window here");
   }
-  if (const Value types = value("layer_types"); std::holds_alternative<Values>(types.data)) {
-    const bool windowed = at != out.settings.end() && at->value != Value{std::int64_t{0}};
-    for (const Value& type : std::get<Values>(types.data))
-      require<ConfigError>(type == Value{windowed ? "sliding_attention" : "full_attention"}, file,
-                           ": layer_types holds ", brief(type), windowed ? ", with a window" : ", without a window",
-                           ": layers of several kinds are not supported");
+  const Value types = value("layer_types");
+  if (!std::holds_alternative<Values>(types.data)) return;
+  const bool windowed = at != out.settings.end() && at->value != Value{std::int64_t{0}};
+  const std::int64_t pattern = family.hf.window == HfWindow::alternating ? kAlternatingPattern : 0;
+  std::int64_t layer = 0;
+  for (const Value& type : std::get<Values>(types.data)) {
+    const bool slides = windowed && !(pattern > 0 && ++layer % pattern == 0);
+    require<ConfigError>(type == Value{slides ? "sliding_attention" : "full_attention"}, file, ": layer_types holds ",
+                         brief(type), windowed ? ", with a window" : ", without a window",
+                         pattern > 0 ? ": only every second layer without one is supported"
+                                     : ": layers of several kinds are not supported");
   }
 }
 

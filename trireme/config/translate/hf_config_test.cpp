@@ -130,8 +130,8 @@ TEST(HfConfig, WhatChangesTheMathsIsRefused) {
   EXPECT_EQ(hf_refusal(R"({"model_type": "llama", "partial_rotary_factor": 0.5})"),
             "config.json: partial_rotary_factor = 0.5 is not supported, only 1.0");
   EXPECT_EQ(hf_refusal(R"({"model_type": "llama", "partial_rotary_factor": 1})"), "no error");
-  EXPECT_EQ(hf_refusal(R"({"model_type": "gemma2"})"),
-            "config.json: model_type = \"gemma2\" is not one of the supported families: gpt2, llama, mistral, "
+  EXPECT_EQ(hf_refusal(R"({"model_type": "gemma9"})"),
+            "config.json: model_type = \"gemma9\" is not one of the supported families: gemma2, gpt2, llama, mistral, "
             "mixtral, qwen2, qwen3, qwen3_moe");
   EXPECT_EQ(hf_refusal(R"({"model_type": "qwen3_moe", "decoder_sparse_step": 2})"),
             "config.json: decoder_sparse_step = 2 is not supported, only 1");

@@ -65,6 +65,15 @@ std::vector<std::string> untellable(const ModelConfig& m) {
          text("sliding_window = ", m.sliding_window, ": only ",
               writable_families([](const HfTraits& t) { return t.window != HfWindow::none; }),
               " support sliding windows"));
+  refuse(m.sliding_window_pattern > 0 && hf.window != HfWindow::alternating,
+         text("sliding_window_pattern = ", m.sliding_window_pattern, ": all its layers have the window"));
+  refuse(hf.window == HfWindow::alternating && m.sliding_window > 0 && m.sliding_window_pattern != kAlternatingPattern,
+         text("sliding_window_pattern = ", m.sliding_window_pattern, ": its windows alternate, which is ",
+              kAlternatingPattern));
+  for (const auto& [key, value] : {std::pair{"attn_logit_softcapping", m.attn_logit_softcapping},
+                                   std::pair{"final_logit_softcapping", m.final_logit_softcapping},
+                                   std::pair{"query_pre_attn_scalar", m.query_pre_attn_scalar}})
+    refuse(value > 0 && !hf.has_softcaps, text(key, " = ", value, ": it has none"));
   refuse(heads_fill && m.num_key_value_heads != m.num_attention_heads,
          text("num_key_value_heads = ", m.num_key_value_heads,
               ": it has as many as num_attention_heads = ", m.num_attention_heads));
@@ -123,6 +132,11 @@ void add_window(Json& json, const ModelConfig& m, HfWindow kind) {
   if (kind == HfWindow::none) return;
   const bool windowed = m.sliding_window > 0;
   json["sliding_window"] = windowed ? Json(m.sliding_window) : Json(nullptr);
+  if (kind == HfWindow::alternating) {  // also read by transformers without a window
+    for (std::int64_t i = 0; i < m.num_hidden_layers; ++i)
+      json["layer_types"].push_back(window_of_layer(m, i) > 0 ? "sliding_attention" : "full_attention");
+    return;
+  }
   if (kind == HfWindow::number) return;
   json["use_sliding_window"] = windowed;
   json["max_window_layers"] = windowed ? 0 : m.num_hidden_layers;  // the number of layers without a window
@@ -151,6 +165,14 @@ void add_llama_like(Json& json, const ModelConfig& m, const HfTraits& hf) {
   json["intermediate_size"] = m.intermediate_size;
   json["max_position_embeddings"] = m.max_position_embeddings;
   json["hidden_act"] = m.hidden_act;
+  if (hf.has_softcaps) {
+    const auto cap = [](double value) { return value > 0 ? Json(value) : Json(nullptr); };
+    json["hidden_activation"] = m.hidden_act;
+    json["query_pre_attn_scalar"] =
+        m.query_pre_attn_scalar > 0 ? m.query_pre_attn_scalar : static_cast<double>(m.head_dim);
+    json["attn_logit_softcapping"] = cap(m.attn_logit_softcapping);
+    json["final_logit_softcapping"] = cap(m.final_logit_softcapping);
+  }
   json["rms_norm_eps"] = m.norm_eps;
   add_rope(json, m);
   if (hf.reads_attention_bias) json["attention_bias"] = m.attention_bias;

@@ -43,7 +43,7 @@ ModelConfig read_back(const std::string& json) {
   return loaded.config.model;
 }
 
-const std::vector<std::string> kFamilies = {"gpt2", "llama", "mistral", "qwen2", "qwen3"};
+const std::vector<std::string> kFamilies = {"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma2"};
 
 /// A random model that the family supports, without options that it does not have.
 ModelConfig random_model(const std::string& family, Dice& dice) {
@@ -84,8 +84,14 @@ ModelConfig random_model(const std::string& family, Dice& dice) {
                       .mscale_all_dim = dice.toss() ? 0 : small(),
                       .truncate = dice.toss()};
   m.qk_norm = qwen3;
-  m.attention_bias = (family == "llama" || qwen3) && dice.toss();
+  m.attention_bias = (family == "llama" || qwen3 || family == "gemma2") && dice.toss();
   m.sliding_window = family != "llama" && dice.toss() ? dice.pick(1, 1 << 20) : 0;
+  if (family == "gemma2") {
+    m.sliding_window_pattern = 2;
+    m.query_pre_attn_scalar = dice.pick(1, 1000);
+    m.attn_logit_softcapping = dice.toss() ? 0 : small();
+    m.final_logit_softcapping = dice.toss() ? 0 : small();
+  }
   return m;
 }
 
@@ -179,9 +185,9 @@ TEST(HfConfigWrite, WhatTransformersWouldComputeOtherwiseIsRefused) {
               }),
       AllOf(HasSubstr("model.num_key_value_heads = 2"), HasSubstr("model.head_dim = 8"), HasSubstr("\n  fix: ")));
   EXPECT_EQ(
-      refusal("llama", [](ModelConfig& m) { m.model_type = "gemma2"; }),
-      "model.model_type = \"gemma2\" cannot be written for transformers, only gpt2, llama, mistral, qwen2, qwen3, "
-      "mixtral, qwen3_moe");
+      refusal("llama", [](ModelConfig& m) { m.model_type = "gemma9"; }),
+      "model.model_type = \"gemma9\" cannot be written for transformers, only gpt2, llama, mistral, qwen2, qwen3, "
+      "mixtral, qwen3_moe, gemma2");
   const std::pair<const char*, void (*)(ModelConfig&)> of_experts[] = {
       {"scoring_func = \"sigmoid\"", [](ModelConfig& m) { m.scoring_func = "sigmoid"; }},
       {"routed_scaling_factor = 2.5", [](ModelConfig& m) { m.routed_scaling_factor = 2.5; }},

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/name_pattern.hpp"
-#include "trireme/describe/weight_names.hpp"
+#include "trireme/describe/parameters.hpp"
 #include "trireme/testing/config_helpers.hpp"
 
 namespace trireme::config {

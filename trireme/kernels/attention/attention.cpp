@@ -23,16 +23,18 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-PartialAttention forward_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& sees) {
-  const PartialAttention wide = attention_block(q, k, v, {.causal = !sees.defined(), .sees = sees});
+PartialAttention forward_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& sees,
+                            double softcap) {
+  const PartialAttention wide = attention_block(q, k, v, {.causal = !sees.defined(), .sees = sees, .softcap = softcap});
   // The layout of the fused f32 kernel: the token dim before the head dim.
   return {wide.out.transpose(1, 2).to(q.scalar_type()).transpose(1, 2), wide.lse};
 }
 
 struct AttentionOfBlock : torch::autograd::Function<AttentionOfBlock> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                            const std::optional<at::Tensor>& sees) {
-    const PartialAttention wide = forward_of(q, k, v, sees.value_or(at::Tensor()));
+                            const std::optional<at::Tensor>& sees, double softcap) {
+    const PartialAttention wide = forward_of(q, k, v, sees.value_or(at::Tensor()), softcap);
+    ctx->saved_data["softcap"] = softcap;
     tensor_list kept{q, k, v, wide.out, wide.lse};
     if (sees) kept.push_back(*sees);
     ctx->save_for_backward(kept);
@@ -42,10 +44,11 @@ struct AttentionOfBlock : torch::autograd::Function<AttentionOfBlock> {
     const tensor_list kept = ctx->get_saved_variables();
     const at::Tensor &q = kept[0], &k = kept[1], &v = kept[2];
     const at::Tensor sees = kept.size() > 5 ? kept[5] : at::Tensor();
-    const AttentionGradients wide =
-        attention_block_backward(grads[0], q, k, v, kept[3], kept[4], {.causal = !sees.defined(), .sees = sees});
+    const AttentionGradients wide = attention_block_backward(
+        grads[0], q, k, v, kept[3], kept[4],
+        {.causal = !sees.defined(), .sees = sees, .softcap = ctx->saved_data["softcap"].toDouble()});
     const at::ScalarType dtype = q.scalar_type();
-    return {wide.dq.to(dtype), wide.dk.to(dtype), wide.dv.to(dtype), at::Tensor()};
+    return {wide.dq.to(dtype), wide.dk.to(dtype), wide.dv.to(dtype), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -79,7 +82,8 @@ struct PackedAttention : torch::autograd::Function<PackedAttention> {
 
 }  // namespace
 
-at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& sees) {
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& sees,
+                     double softcap) {
   require(q.dim() == 4 && k.sizes() == v.sizes() && k.dim() == 4 && q.size(1) % k.size(1) == 0,
           "attention: q of sizes ", q.sizes(), ", k ", k.sizes(), ", v ", v.sizes(),
           ": must be [b, heads, s, d], KV heads dividing the heads");
@@ -87,36 +91,39 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   const bool low = q.scalar_type() == at::kBFloat16 || q.scalar_type() == at::kHalf;
   const bool in_f32 = low && q.is_cpu() && !multiplies_natively(q.scalar_type(), q.device());
   // All fused kernels of a GPU are called as blocks, which give cuDNN one layout: see in_layout_of().
-  if (!in_f32 && !has_fused_gpu_block(q, k, v, {.causal = true, .sees = sees}))
+  if (!in_f32 && softcap == 0 && !has_fused_gpu_block(q, k, v, {.causal = true, .sees = sees}))
     return at::scaled_dot_product_attention(q, k, v, mask, /*dropout_p=*/0.0, /*is_causal=*/!mask.has_value(),
                                             /*scale=*/std::nullopt, /*enable_gqa=*/q.size(1) != k.size(1));
   if (!at::GradMode::is_enabled() || !(q.requires_grad() || k.requires_grad() || v.requires_grad()))
-    return forward_of(q, k, v, sees).out;
-  return AttentionOfBlock::apply(q, k, v, mask);
+    return forward_of(q, k, v, sees, softcap).out;
+  return AttentionOfBlock::apply(q, k, v, mask, softcap);
 }
 
-at::Tensor next_token_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& sees) {
+at::Tensor next_token_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& sees,
+                                double softcap) {
   require(q.dim() == 4 && q.size(2) == 1 && k.sizes() == v.sizes() && q.size(1) % k.size(1) == 0,
           "next_token_attention: q of sizes ", q.sizes(), ", k ", k.sizes(), ", v ", v.sizes());
   const std::int64_t b = q.size(0), h = q.size(1), g = k.size(1), d = q.size(3);
   // The query heads of a KV head are rows of one product.
   const at::ScalarType wide = wide_dtype(q.scalar_type());
   const at::Tensor q_bgrd = q.reshape({b, g, h / g, d}).to(wide) / std::sqrt(static_cast<double>(d));
-  const at::Tensor scores = at::matmul(q_bgrd, k.transpose(2, 3).to(wide));
+  at::Tensor scores = at::matmul(q_bgrd, k.transpose(2, 3).to(wide));
+  if (softcap > 0) scores = scores.div_(softcap).tanh_().mul_(softcap);
   const at::Tensor p =
       at::softmax(scores.masked_fill(sees.logical_not(), -std::numeric_limits<double>::infinity()), -1);
   return at::matmul(p, v.to(wide)).to(q.scalar_type()).view({b, h, 1, d});
 }
 
-at::Tensor packed_attention(const at::Tensor& heads_bsnd, std::int64_t h, const at::Tensor& sees) {
+at::Tensor packed_attention(const at::Tensor& heads_bsnd, std::int64_t h, const at::Tensor& sees, double softcap) {
   require(heads_bsnd.dim() == 4 && h > 0 && heads_bsnd.size(2) > h && (heads_bsnd.size(2) - h) % 2 == 0,
           "packed_attention: ", h, " heads of a tensor of sizes ", heads_bsnd.sizes(),
           ": must be [b, s, heads + 2 kv_heads, d]");
   const auto [q, k, v] = unpacked(heads_bsnd, h);
   const bool differentiated = at::GradMode::is_enabled() && heads_bsnd.requires_grad();
-  if (differentiated && heads_bsnd.is_contiguous() && has_fused_gpu_block(q, k, v, {.causal = true, .sees = sees}))
+  if (differentiated && heads_bsnd.is_contiguous() &&
+      has_fused_gpu_block(q, k, v, {.causal = true, .sees = sees, .softcap = softcap}))
     return PackedAttention::apply(heads_bsnd, h);
-  return attention(q, k, v, sees).transpose(1, 2);
+  return attention(q, k, v, sees, softcap).transpose(1, 2);
 }
 
 }  // namespace trireme::kernels

@@ -49,8 +49,8 @@ std::optional<at::Tensor> added_mask(const at::Tensor& sees, at::ScalarType dtyp
 enum class GpuKernel { none, flash, cudnn };
 
 /// The fused kernel that libtorch would choose for these sizes on this GPU, if it gives a log-sum-exp.
-GpuKernel fused_gpu_kernel(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const BlockMask& mask) {
-  if (!q.is_cuda() || !is_reduced(q.scalar_type()) || mask.sees.defined()) return GpuKernel::none;
+GpuKernel fused_gpu_kernel(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const BlockScores& mask) {
+  if (!q.is_cuda() || !is_reduced(q.scalar_type()) || mask.sees.defined() || mask.softcap > 0) return GpuKernel::none;
   const auto choice = static_cast<at::SDPBackend>(
       at::_fused_sdp_choice(q, k, v, {}, 0.0, mask.causal, std::nullopt, /*enable_gqa=*/q.size(1) != k.size(1)));
   if (choice == at::SDPBackend::cudnn_attention) return GpuKernel::cudnn;
@@ -93,13 +93,18 @@ AttentionGradients fused_backward_on_gpu(GpuKernel kernel, const at::Tensor& dou
   return {dq, dk, dv};
 }
 
-/// Scores of the unfused path, minus infinity where a query does not attend to a key. `first`: index of the first of
-/// these queries.
-at::Tensor scores(const at::Tensor& wide_q, const at::Tensor& wide_k, const BlockMask& mask, std::int64_t first) {
-  const at::Tensor all = at::matmul(wide_q, wide_k.transpose(2, 3)) / std::sqrt(static_cast<double>(wide_q.size(3)));
+/// Scores of the unfused path, without a mask.
+at::Tensor scores(const at::Tensor& wide_q, const at::Tensor& wide_k, double softcap) {
+  const at::Tensor all =
+      at::matmul(wide_q, wide_k.transpose(2, 3)).div_(std::sqrt(static_cast<double>(wide_q.size(3))));
+  return softcap > 0 ? all.div_(softcap).tanh_().mul_(softcap) : all;
+}
+
+/// Minus infinity where a query does not attend to a key. `first`: index of the first of these queries.
+at::Tensor masked(const at::Tensor& all, const BlockScores& mask, std::int64_t first) {
   if (!mask.causal && !mask.sees.defined()) return all;
   const at::Tensor sees = mask.sees.defined()
-                              ? mask.sees.narrow(2, first, wide_q.size(2))
+                              ? mask.sees.narrow(-2, first, all.size(2))
                               : at::ones({all.size(2), all.size(3)}, all.options().dtype(at::kBool)).tril_(first);
   return all.masked_fill(sees.logical_not(), kMinusInfinity);
 }
@@ -120,13 +125,13 @@ void for_each_tile(const at::Tensor& q, const at::Tensor& k, Visit visit) {
   for (std::int64_t first = 0; first < q.size(2); first += each) visit(first, std::min(each, q.size(2) - first));
 }
 
-PartialAttention unfused(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const BlockMask& mask) {
+PartialAttention unfused(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const BlockScores& mask) {
   const std::int64_t heads = q.size(1);
   const at::Tensor wide_q = widened(q, heads), wide_k = widened(k, heads), wide_v = widened(v, heads);
   const at::Tensor out = at::empty({q.size(0), heads, q.size(2), v.size(3)}, wide_q.options().requires_grad(false));
   const at::Tensor sums = at::empty({q.size(0), heads, q.size(2)}, out.options());
   for_each_tile(q, k, [&](std::int64_t first, std::int64_t number) {
-    const at::Tensor s = scores(wide_q.narrow(2, first, number), wide_k, mask, first);
+    const at::Tensor s = masked(scores(wide_q.narrow(2, first, number), wide_k, mask.softcap), mask, first);
     const at::Tensor lse = s.logsumexp(-1);
     const at::Tensor finite = lse.masked_fill(lse.isneginf(), 0);  // a query without a key: exp(-inf - 0) = 0
     out.narrow(2, first, number).copy_(at::matmul((s - finite.unsqueeze(-1)).exp_(), wide_v));
@@ -137,7 +142,7 @@ PartialAttention unfused(const at::Tensor& q, const at::Tensor& k, const at::Ten
 
 AttentionGradients unfused_backward(const at::Tensor& dout, const at::Tensor& q, const at::Tensor& k,
                                     const at::Tensor& v, const at::Tensor& out, const at::Tensor& lse,
-                                    const BlockMask& mask) {
+                                    const BlockScores& mask) {
   const std::int64_t heads = q.size(1), kv_heads = k.size(1);
   const at::Tensor wide_q = widened(q, heads), wide_k = widened(k, heads), wide_v = widened(v, heads);
   const at::Tensor dy = widened(dout, heads);
@@ -146,10 +151,12 @@ AttentionGradients unfused_backward(const at::Tensor& dout, const at::Tensor& q,
   const auto add = [](at::Tensor& sum, const at::Tensor& part) { sum = sum.defined() ? sum.add_(part) : part; };
   for_each_tile(q, k, [&](std::int64_t first, std::int64_t number) {
     const auto tile = [&](const at::Tensor& x) { return x.narrow(2, first, number); };
-    const at::Tensor p = (scores(tile(wide_q), wide_k, mask, first) - tile(lse).unsqueeze(-1)).exp_();
-    const at::Tensor ds = (at::matmul(tile(dy), wide_v.transpose(2, 3)) - tile(delta))
-                              .mul_(p)
-                              .mul_(1 / std::sqrt(static_cast<double>(q.size(3))));
+    const at::Tensor s = scores(tile(wide_q), wide_k, mask.softcap);
+    const at::Tensor p = (masked(s, mask, first) - tile(lse).unsqueeze(-1)).exp_();
+    at::Tensor ds = (at::matmul(tile(dy), wide_v.transpose(2, 3)) - tile(delta))
+                        .mul_(p)
+                        .mul_(1 / std::sqrt(static_cast<double>(q.size(3))));
+    if (mask.softcap > 0) ds = ds.mul_(1 - (s / mask.softcap).square());  // the derivative of the cap
     tile(sums.dq).copy_(at::matmul(ds, wide_k));
     add(sums.dk, at::matmul(ds.transpose(2, 3), tile(wide_q)));
     add(sums.dv, at::matmul(p.transpose(2, 3), tile(dy)));
@@ -159,13 +166,14 @@ AttentionGradients unfused_backward(const at::Tensor& dout, const at::Tensor& q,
 
 }  // namespace
 
-PartialAttention attention_block(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const BlockMask& mask) {
+PartialAttention attention_block(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                 const BlockScores& mask) {
   require(q.dim() == 4 && k.sizes() == v.sizes() && k.dim() == 4 && q.size(1) % k.size(1) == 0,
           "attention: q of sizes ", q.sizes(), ", k ", k.sizes(), ", v ", v.sizes(),
           ": must be [b, heads, s, d], KV heads dividing the heads");
   if (const GpuKernel kernel = fused_gpu_kernel(q, k, v, mask); kernel != GpuKernel::none)
     return fused_on_gpu(kernel, q, k, v, mask.causal);
-  if (!q.is_cpu()) return unfused(q, k, v, mask);
+  if (!q.is_cpu() || mask.softcap > 0) return unfused(q, k, v, mask);
   const std::int64_t heads = q.size(1);
   const at::Tensor wide_q = widened(q, heads);
   auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
@@ -175,7 +183,7 @@ PartialAttention attention_block(const at::Tensor& q, const at::Tensor& k, const
   return {out, lse};
 }
 
-bool has_fused_gpu_block(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const BlockMask& mask) {
+bool has_fused_gpu_block(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const BlockScores& mask) {
   return fused_gpu_kernel(q, k, v, mask) != GpuKernel::none;
 }
 
@@ -187,12 +195,12 @@ PartialAttention merged(const PartialAttention& sum, const PartialAttention& blo
 
 AttentionGradients attention_block_backward(const at::Tensor& dout, const at::Tensor& q, const at::Tensor& k,
                                             const at::Tensor& v, const at::Tensor& out, const at::Tensor& lse,
-                                            const BlockMask& mask) {
+                                            const BlockScores& mask) {
   if (const GpuKernel kernel = fused_gpu_kernel(q, k, v, mask); kernel != GpuKernel::none)
     return fused_backward_on_gpu(kernel, dout, q, k, v, out, lse, mask.causal);
   // A query that sees no key of any block: exp(-inf - 0) = 0.
   const at::Tensor finite = mask.sees.defined() ? lse.masked_fill(lse.isneginf(), 0) : lse;
-  if (!q.is_cpu()) return unfused_backward(dout, q, k, v, out, finite, mask);
+  if (!q.is_cpu() || mask.softcap > 0) return unfused_backward(dout, q, k, v, out, finite, mask);
   const std::int64_t heads = q.size(1), kv_heads = k.size(1);
   const at::Tensor wide_q = widened(q, heads);
   auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(

@@ -4,10 +4,11 @@
 
 namespace trireme::kernels {
 
-/// The keys of a block that a query attends to.
-struct BlockMask {
+/// The keys of a block that a query attends to, and its scores with them.
+struct BlockScores {
   bool causal = false;   // those up to its own index; else all
-  at::Tensor sees = {};  // instead: bool [b or 1, 1, queries, keys]; a query may see no key of the block
+  at::Tensor sees = {};  // instead: bool [(b or 1, 1,) queries, keys]; a query may see no key of the block
+  double softcap = 0;    // a score s becomes softcap tanh(s / softcap); no fused kernel has it. 0: none
 };
 
 /// softmax(q k^T / sqrt(d)) v over the keys of some blocks.
@@ -18,10 +19,11 @@ struct PartialAttention {
 
 /// q [b, heads, queries, d], k and v [b, kv_heads, keys, d], any strides with the last dim contiguous; query head i
 /// uses KV head i / (heads / kv_heads). `out` is in f32 or f64, except for a fused kernel of 16 bits on a GPU.
-PartialAttention attention_block(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const BlockMask& mask);
+PartialAttention attention_block(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                 const BlockScores& mask);
 
 /// Whether attention_block() uses a fused kernel of a GPU for these.
-bool has_fused_gpu_block(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const BlockMask& mask);
+bool has_fused_gpu_block(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const BlockScores& mask);
 
 /// Adds the keys of another block for the same queries, which must see a key in `sum`. `sum` is in f32 or f64 and not
 /// written to: the result is new.
@@ -35,6 +37,6 @@ struct AttentionGradients {
 /// The part of the gradients that goes through a block. `out` and `lse` are the results over all blocks.
 AttentionGradients attention_block_backward(const at::Tensor& dout, const at::Tensor& q, const at::Tensor& k,
                                             const at::Tensor& v, const at::Tensor& out, const at::Tensor& lse,
-                                            const BlockMask& mask);
+                                            const BlockScores& mask);
 
 }  // namespace trireme::kernels

@@ -29,7 +29,7 @@ void for_each_piece(const AttentionPieces& pieces, Visit visit) {
   }
 }
 
-BlockMask mask_of(const Piece& piece, const AttentionPieces& pieces, at::Device device) {
+BlockScores mask_of(const Piece& piece, const AttentionPieces& pieces, at::Device device) {
   if (pieces.left < 0 && (!pieces.causal || piece.queries == piece.keys)) return {.causal = pieces.causal};
   const std::int64_t diagonal = piece.keys - piece.queries;
   at::Tensor sees = at::ones({piece.queries, piece.keys}, at::TensorOptions(at::kBool).device(device));

@@ -15,6 +15,40 @@ at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::T
   return at::matmul(scores.masked_fill(mask.logical_not(), -INFINITY).softmax(-1), v.repeat_interleave(repeats, 1));
 }
 
+TEST(Attention, CapsScores) {
+  constexpr double kCap = 0.7;
+  for (const at::Device device : test::devices())
+    for (const bool windowed : {false, true})
+      for (const auto& [dtype, bound] : std::vector<std::pair<at::ScalarType, double>>{
+               {at::kDouble, 1e-13}, {at::kFloat, 1e-5}, {at::kBFloat16, 0x1p-6}}) {
+        const std::int64_t s = 19;
+        const at::Tensor all = (2 * test::normal({2, s, 8, 8}, 1)).to(dtype).to(device);
+        const at::Tensor causal = at::ones({s, s}, at::TensorOptions(device).dtype(at::kBool)).tril();
+        const at::Tensor seen = windowed ? causal.triu(-4) : causal;
+        const auto plain = [&](const test::Tensors& in) {
+          const at::Tensor heads = in[0].transpose(1, 2);
+          const at::Tensor k = heads.narrow(1, 4, 2).repeat_interleave(2, 1),
+                           v = heads.narrow(1, 6, 2).repeat_interleave(2, 1);
+          const at::Tensor scores =
+              kCap * (at::matmul(heads.narrow(1, 0, 4), k.transpose(2, 3)) / std::sqrt(8.0) / kCap).tanh();
+          return at::matmul(scores.masked_fill(seen.logical_not(), -INFINITY).softmax(-1), v).transpose(1, 2);
+        };
+        const auto dy = [](const at::Tensor& y) { return test::normal(y.sizes(), 2).to(y.options()); };
+        const auto ours = test::run(
+            [&](const test::Tensors& in) { return packed_attention(in[0], 4, windowed ? seen : at::Tensor(), kCap); },
+            {all}, dy);
+        const auto truth = test::run(plain, {all.to(at::kDouble)}, dy);
+        EXPECT_LT(test::difference(ours.y.to(at::kDouble), truth.y), bound) << dtype << " window " << windowed;
+        EXPECT_LT(test::difference(ours.grads[0].to(at::kDouble), truth.grads[0]), bound)
+            << dtype << " window " << windowed;
+        const at::NoGradGuard off;
+        const at::Tensor heads = all.transpose(1, 2);
+        const at::Tensor last = next_token_attention(heads.narrow(1, 0, 4).narrow(2, s - 1, 1), heads.narrow(1, 4, 2),
+                                                     heads.narrow(1, 6, 2), seen.narrow(0, s - 1, 1), kCap);
+        EXPECT_LT(test::difference(last.squeeze(2).to(at::kDouble), truth.y.select(1, s - 1)), bound) << dtype;
+      }
+}
+
 TEST(Attention, EqualsTheFormulaForEveryDtypeWindowAndNumberOfKvHeads) {
   for (const at::Device device : test::devices())
     for (const std::int64_t kv : {4, 2, 1})
@@ -32,8 +66,10 @@ TEST(Attention, EqualsTheFormulaForEveryDtypeWindowAndNumberOfKvHeads) {
               return form(heads.narrow(1, 0, 4), heads.narrow(1, 4, kv), heads.narrow(1, 4 + kv, kv), sees);
             };
           };
+          const auto ours_of = [](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                  const at::Tensor& mask) { return attention(q, k, v, mask); };
           const auto dy = [](const at::Tensor& y) { return test::normal(y.sizes(), 2).to(y.options()); };
-          const auto ours = test::run(with(attention), {all}, dy);
+          const auto ours = test::run(with(ours_of), {all}, dy);
           const auto packed = test::run(
               [&](const test::Tensors& in) { return packed_attention(in[0], 4, sees).transpose(1, 2); }, {all}, dy);
           const auto truth = test::run(with(plain_attention), {all.to(at::kDouble)}, dy);
@@ -47,7 +83,7 @@ TEST(Attention, EqualsTheFormulaForEveryDtypeWindowAndNumberOfKvHeads) {
           EXPECT_EQ(ours.y.scalar_type(), dtype);
           EXPECT_TRUE(!device.is_cpu() || ours.y.transpose(1, 2).is_contiguous());
           const at::NoGradGuard off;
-          EXPECT_TRUE(with(attention)({all}).equal(ours.y));
+          EXPECT_TRUE(with(ours_of)({all}).equal(ours.y));
         }
   EXPECT_ANY_THROW(attention(at::zeros({1, 3, 4, 8}), at::zeros({1, 2, 4, 8}), at::zeros({1, 2, 4, 8})));
 }
@@ -66,7 +102,7 @@ TEST(AttentionBlock, EqualsTheFormulaInTiles) {
       const at::Tensor dout = random(heads, queries, 4);
       at::Tensor sees = at::ones({queries, keys}, at::TensorOptions(device).dtype(at::kBool));
       sees = causal ? sees.tril() : sees.tril(keys - queries / 2).triu(-600);
-      BlockMask mask{.causal = causal};
+      BlockScores mask{.causal = causal};
       if (!causal) {
         sees[queries - 1].fill_(false);
         mask.sees = sees.view({1, 1, queries, keys});

@@ -21,7 +21,7 @@
 namespace trireme {
 namespace {
 
-using kernels::BlockMask;
+using kernels::BlockScores;
 using kernels::PartialAttention;
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
@@ -36,7 +36,7 @@ at::Tensor position_list(const std::vector<Range>& ranges, at::Device device) {
 /// Part of the (query, key) pairs between this rank and another.
 struct Block {
   AttentionPart part;
-  BlockMask mask;
+  BlockScores mask;
 };
 
 /// The samples on a ring of ranks.
@@ -61,7 +61,8 @@ struct Ring {
     const std::optional<AttentionPart> part = attention_part(samples.order, length, rank(), other);
     if (!part) return std::nullopt;
     const bool windowed = samples.window > 0 && samples.window < samples.whole_length;
-    if (!windowed && !samples.documents_bS.defined()) return Block{*part, {.causal = part->causal}};
+    if (!windowed && !samples.documents_bS.defined())
+      return Block{*part, {.causal = part->causal, .softcap = samples.softcap}};
     const std::vector<Range> queries = positions(rank(), part->queries), keys = positions(other, part->keys);
     if (windowed && !reaches(queries, keys)) return std::nullopt;
     const at::Tensor q = position_list(queries, device), k = position_list(keys, device);
@@ -74,7 +75,7 @@ struct Ring {
                        of_keys = samples.documents_bS.index_select(1, k).unsqueeze(1);
       sees = sees.logical_and(of_queries.eq(of_keys).unsqueeze(1));
     }
-    return Block{*part, {.sees = sees}};
+    return Block{*part, {.sees = sees, .softcap = samples.softcap}};
   }
 
   /// Whether the window of any query contains a key.

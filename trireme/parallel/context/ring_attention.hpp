@@ -15,6 +15,7 @@ struct RingSamples {
   CpSplit order = CpSplit::zigzag;
   std::int64_t whole_length = 0;  // of a sample, over all ranks
   std::int64_t window = 0;        // a token attends to this many tokens, including itself; 0: all before it
+  double softcap = 0;             // of the scores (kernels::BlockScores); 0: none
   at::Tensor documents_bS = {};   // numbers of the documents of whole samples; undefined: a sample is one text
   bool gathers = false;           // all K and V at once, instead of block by block
   /// How to compute documents and windows without masks; undefined: with masks. Of the whole samples, this rank's.

@@ -84,7 +84,7 @@ ExpertMlp::ExpertMlp(const RouterOptions& router, std::int64_t hidden, Parallel 
                        .fill = Fill::residual_weight},
                       parallel);
   if (shared_hidden > 0)
-    shared_ = register_module("shared", std::make_shared<SwigluMlp>(features, shared_hidden, parallel));
+    shared_ = register_module("shared", std::make_shared<GatedMlp>(features, shared_hidden, parallel));
 }
 
 RoutedTokens ExpertMlp::routed_tokens(const ForwardContext& context) const {

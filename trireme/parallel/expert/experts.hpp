@@ -43,7 +43,7 @@ class ExpertMlp final : public Mlp {
   bool without_counts_ = false;
   const bool splits_tokens_;  // over tp, because the experts' tp is smaller and the layer's input is not split
   std::shared_ptr<Router> router_;
-  std::shared_ptr<SwigluMlp> shared_;  // may be null
+  std::shared_ptr<GatedMlp> shared_;  // may be null
   at::Tensor gate_up_e2fD_, down_eDf_;
 };
 

@@ -36,6 +36,7 @@ struct Head {
 /// The softmax of one tile of tokens, in terms that do not overflow.
 struct TileSums {
   at::Tensor exp_Cv;      // exp(logit - max), and zeros in columns of padding; the logits themselves if fused
+  at::Tensor slope_Cv;    // d logit / d product of x and weight; undefined without a cap: 1
   at::Tensor max_C;       // over all ranks
   at::Tensor sum_exp_C;   // over all ranks
   at::Tensor target_C{};  // logit of the target - max
@@ -51,32 +52,48 @@ at::Tensor without_padding(const at::Tensor& logits_Cv, const Head& head) {
 // On a GPU the logits of a tile stay as the matrix product wrote them, are read once for the sums, and become gradients
 // in place (kernels/loss/fused_logits.hpp). Elsewhere they are exponentials in between, so that each is computed once.
 
-at::Tensor tile_logits(const at::Tensor& x_CD, const Head& head) {
+struct TileLogits {
+  at::Tensor values_Cv, slope_Cv;  // see TileSums
+};
+
+TileLogits tile_logits(const at::Tensor& x_CD, const Head& head) {
   const at::Tensor product_Cv = kernels::matmul_nt(x_CD, head.weight_vD);
-  if (kernels::has_fused_logits(product_Cv)) return product_Cv;
-  const at::Tensor logits_Cv = product_Cv.to(kernels::wide_dtype(x_CD.scalar_type()));
-  const std::int64_t padding = logits_Cv.size(1) - head.own.size();
-  if (padding > 0) logits_Cv.narrow(1, head.own.size(), padding).zero_();
-  return logits_Cv;
+  const bool fused = kernels::has_fused_logits(product_Cv);
+  TileLogits logits{fused ? product_Cv : product_Cv.to(kernels::wide_dtype(x_CD.scalar_type())), {}};
+  if (const double cap = head.options.softcap; cap > 0) {
+    const at::Tensor tanh_Cv = logits.values_Cv.div_(cap).tanh_();
+    logits.slope_Cv = 1 - tanh_Cv.square();
+    logits.values_Cv = tanh_Cv.mul_(cap);
+  }
+  const std::int64_t padding = logits.values_Cv.size(1) - head.own.size();
+  if (padding > 0 && !fused) logits.values_Cv.narrow(1, head.own.size(), padding).zero_();
+  return logits;
 }
 
-TileSums fused_tile_sums(const at::Tensor& padded_Cv, const at::Tensor& targets_C, const Head& head) {
-  const at::Tensor logits_Cv = without_padding(padded_Cv, head);
+/// d loss / d product from d loss / d logits, in place.
+const at::Tensor& through_cap(const at::Tensor& dlogits_Cv, const at::Tensor& slope_Cv) {
+  if (slope_Cv.defined()) dlogits_Cv.mul_(slope_Cv);
+  return dlogits_Cv;
+}
+
+TileSums fused_tile_sums(const TileLogits& padded, const at::Tensor& targets_C, const Head& head) {
+  const at::Tensor logits_Cv = without_padding(padded.values_Cv, head);
   // Of no columns: a maximum of minus infinity, and sums of 0.
   const at::Tensor stats_4C = kernels::logit_stats(logits_Cv, targets_C, head.own.begin);
   const at::Tensor max_C = head.tp.all_reduce_(stats_4C[0].clone(), Reduce::max).wait();
   const at::Tensor sums_3C =
       head.tp.all_reduce_(kernels::rebased(stats_4C, max_C, targets_C, head.own.begin, head.own.size())).wait();
-  return {padded_Cv, max_C, sums_3C[0], sums_3C[1], sums_3C[2]};
+  return {padded.values_Cv, padded.slope_Cv, max_C, sums_3C[0], sums_3C[1], sums_3C[2]};
 }
 
 /// Two small all_reduces over tp.
 TileSums tile_sums(const at::Tensor& x_CD, const at::Tensor& targets_C, const Head& head) {
-  const at::Tensor padded_Cv = tile_logits(x_CD, head), logits_Cv = without_padding(padded_Cv, head);
+  const TileLogits padded = tile_logits(x_CD, head);
+  const at::Tensor logits_Cv = without_padding(padded.values_Cv, head);
   // With fewer entries than ranks, a rank may have none: it still takes part.
   const bool some = head.own.size() > 0;
   const std::int64_t tokens = x_CD.size(0);
-  if (kernels::has_fused_logits(padded_Cv)) return fused_tile_sums(padded_Cv, targets_C, head);
+  if (kernels::has_fused_logits(logits_Cv)) return fused_tile_sums(padded, targets_C, head);
   const at::Tensor max_C =
       head.tp
           .all_reduce_(some ? kernels::row_max(logits_Cv)
@@ -89,7 +106,7 @@ TileSums tile_sums(const at::Tensor& x_CD, const at::Tensor& targets_C, const He
           .all_reduce_(some ? kernels::exp_sums_(logits_Cv, max_C, targets_C, head.own.begin, smooths)
                             : at::zeros({3, tokens}, logits_Cv.options()))
           .wait();
-  return {padded_Cv, max_C, sums_3C[0], sums_3C[1], sums_3C[2]};
+  return {padded.values_Cv, padded.slope_Cv, max_C, sums_3C[0], sums_3C[1], sums_3C[2]};
 }
 
 at::Tensor counts_of(const at::Tensor& targets_C, const Head& head, at::ScalarType type) {
@@ -107,7 +124,7 @@ at::Tensor tile_loss(const TileSums& sums, const at::Tensor& counts_C, const Hea
   return (loss_C * counts_C).sum();
 }
 
-/// The gradients of the logits, overwriting the exponentials: each token's multiplied by its `weights_C` (0 for ignored
+/// The gradients of the product of x and weight, overwriting the exponentials: each token's multiplied by its `weights_C` (0 for ignored
 /// tokens). d loss / d logit = p (1 + 2 z lse) - smoothing / V - (1 - smoothing) [is the target].
 at::Tensor dlogits_of(const TileSums& sums, const at::Tensor& targets_C, const at::Tensor& weights_C, const Head& head,
                       at::ScalarType dtype) {
@@ -120,10 +137,10 @@ at::Tensor dlogits_of(const TileSums& sums, const at::Tensor& targets_C, const a
   if (kernels::has_fused_logits(own_Cv)) {
     kernels::softmax_grads_(own_Cv, sums.max_C, scale_C, targets_C, head.own.begin, on_target_C, everywhere_C,
                             sums.exp_Cv.size(1) - own_Cv.size(1));
-    return sums.exp_Cv.to(dtype);
+    return through_cap(sums.exp_Cv, sums.slope_Cv).to(dtype);
   }
   kernels::logit_grads_(own_Cv, scale_C, targets_C, head.own.begin, on_target_C, everywhere_C);
-  return sums.exp_Cv.to(dtype);
+  return through_cap(sums.exp_Cv, sums.slope_Cv).to(dtype);
 }
 
 struct TileLoss {
@@ -132,8 +149,8 @@ struct TileLoss {
 };
 
 /// The same on one rank with fused kernels, without small passes over the tokens in between.
-TileLoss fused_tile(const at::Tensor& padded_Cv, const at::Tensor& targets_C, const Head& head, bool with_gradients) {
-  const at::Tensor logits_Cv = without_padding(padded_Cv, head);
+TileLoss fused_tile(const TileLogits& padded, const at::Tensor& targets_C, const Head& head, bool with_gradients) {
+  const at::Tensor logits_Cv = without_padding(padded.values_Cv, head);
   const kernels::LossTerms terms = kernels::loss_terms(kernels::logit_stats(logits_Cv, targets_C, 0), targets_C,
                                                        {.ignore_index = head.options.ignore_index,
                                                         .label_smoothing = head.options.label_smoothing,
@@ -142,15 +159,15 @@ TileLoss fused_tile(const at::Tensor& padded_Cv, const at::Tensor& targets_C, co
   TileLoss out{.sum = terms.losses.sum()};
   if (!with_gradients) return out;
   kernels::softmax_grads_(logits_Cv, terms.max, terms.scale, targets_C, 0, terms.on_target, terms.everywhere,
-                          padded_Cv.size(1) - logits_Cv.size(1));
-  out.dlogits_Cv = padded_Cv;
+                          padded.values_Cv.size(1) - logits_Cv.size(1));
+  out.dlogits_Cv = through_cap(padded.values_Cv, padded.slope_Cv);
   return out;
 }
 
 /// One tile of tokens. dx_CD is written if defined.
 TileLoss tile_with_gradients(const at::Tensor& x_CD, const at::Tensor& targets_C, const Head& head, at::Tensor dx_CD) {
   if (head.tp.size() == 1 && kernels::has_fused_logits(x_CD)) {
-    TileLoss out = fused_tile(kernels::matmul_nt(x_CD, head.weight_vD), targets_C, head, dx_CD.defined());
+    TileLoss out = fused_tile(tile_logits(x_CD, head), targets_C, head, dx_CD.defined());
     if (dx_CD.defined()) kernels::matmul_nn_out(dx_CD, out.dlogits_Cv, head.weight_vD);
     return out;
   }
@@ -266,7 +283,9 @@ struct LossOfHeadLater : torch::autograd::Function<LossOfHeadLater> {
     const Head& head = kept.head;
     for_each_tile(x_TD.size(0), head, [&](std::int64_t begin, std::int64_t tokens) {
       const at::Tensor x_CD = x_TD.narrow(0, begin, tokens), targets_C = kept.targets_T.narrow(0, begin, tokens);
-      const TileSums sums{.exp_Cv = tile_logits(x_CD, head),
+      const TileLogits logits = tile_logits(x_CD, head);
+      const TileSums sums{.exp_Cv = logits.values_Cv,
+                          .slope_Cv = logits.slope_Cv,
                           .max_C = kept.max_T.narrow(0, begin, tokens),
                           .sum_exp_C = kept.sum_exp_T.narrow(0, begin, tokens)};
       if (!kernels::has_fused_logits(sums.exp_Cv))
@@ -336,6 +355,10 @@ at::Tensor padded_logits(const at::Tensor& x, const at::Tensor& weight_vD, Paral
 }
 
 }  // namespace
+
+at::Tensor softcapped(const at::Tensor& logits, double softcap) {
+  return softcap > 0 ? (logits / softcap).tanh() * softcap : logits;
+}
 
 at::Tensor sharded_logits(const at::Tensor& x, const at::Tensor& weight_vD, std::int64_t entries, Parallel parallel) {
   return padded_logits(x, weight_vD, parallel).narrow(1, 0, vocabulary_range(entries, parallel.tp).size());

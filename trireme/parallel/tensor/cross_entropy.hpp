@@ -8,6 +8,7 @@ namespace trireme {
 struct CrossEntropyOptions {
   std::int64_t ignore_index = -100;
   double label_smoothing = 0;      // as in PyTorch: this fraction of the target is spread over all vocabulary entries
+  double softcap = 0;              // logits become softcap tanh(logits / softcap); 0: they stay
   double z_loss = 0;               // adds z_loss * log(sum exp logits)^2 to the loss of each token
   std::int64_t tile_tokens = 512;  // logits are computed for this many tokens at a time
   /// For pipelines, where several microbatches are between forward and backward: backward recomputes the logits and
@@ -34,6 +35,9 @@ struct LossSum {
 /// part in the loss, and their gradient is zero.
 LossSum sharded_cross_entropy(const at::Tensor& x, const at::Tensor& weight_vD, const at::Tensor& targets_T,
                               std::int64_t entries, Parallel parallel, const CrossEntropyOptions& options = {});
+
+/// softcap tanh(logits / softcap), or the logits themselves for 0.
+at::Tensor softcapped(const at::Tensor& logits, double softcap);
 
 /// This rank's shard of the logits, [T, vocabulary_range], without padding: for sample(). x as above.
 at::Tensor sharded_logits(const at::Tensor& x, const at::Tensor& weight_vD, std::int64_t entries, Parallel parallel);

@@ -23,7 +23,8 @@ at::Tensor some_targets(std::int64_t entries) {
 }
 
 /// The loss of PyTorch on full logits.
-at::Tensor plain_loss(const at::Tensor& logits, const at::Tensor& targets, const CrossEntropyOptions& o) {
+at::Tensor plain_loss(const at::Tensor& product, const at::Tensor& targets, const CrossEntropyOptions& o) {
+  const at::Tensor logits = o.softcap > 0 ? o.softcap * (product / o.softcap).tanh() : product;
   at::Tensor loss = at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum, o.ignore_index, o.label_smoothing);
   const at::Tensor counts = targets.ne(o.ignore_index).to(logits.dtype());
   return loss + (o.z_loss * logits.logsumexp(1).square() * counts).sum();
@@ -34,7 +35,9 @@ TEST(ShardedCrossEntropy, EqualsPyTorchOnWholeLogits) {
        {std::pair<std::int64_t, std::int64_t>{37, 8}, {64, 8}, {5, 8}, {37, 32}, {5, 32}})
     for (const CrossEntropyOptions& o :
          {CrossEntropyOptions{}, CrossEntropyOptions{.label_smoothing = 0.1, .tile_tokens = 7},
-          CrossEntropyOptions{.z_loss = 1e-2, .tile_tokens = 1},
+          CrossEntropyOptions{.z_loss = 1e-2, .tile_tokens = 1}, CrossEntropyOptions{.softcap = 0.5, .tile_tokens = 7},
+          CrossEntropyOptions{.label_smoothing = 0.1, .softcap = 2},
+          CrossEntropyOptions{.softcap = 0.5, .tile_tokens = 7, .gradients_in_backward = true},
           CrossEntropyOptions{.ignore_index = 3, .tile_tokens = 24}})
       for (const int ranks : {1, 2, 4})
         for (const bool sequence_parallel : {false, true})

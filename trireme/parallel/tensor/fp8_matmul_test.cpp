@@ -21,7 +21,7 @@ struct Fp8Result {
 Fp8Result run_fp8_mlp(Mesh& mesh, const std::shared_ptr<const Fp8Recipe>& fp8, bool sequence_parallel, bool rebuilds) {
   Parallel parallel{mesh, sequence_parallel};
   parallel.fp8 = fp8;
-  SwigluMlp mlp(kFp8Width, kFp8Hidden, parallel);
+  GatedMlp mlp(kFp8Width, kFp8Hidden, parallel);
   fill(mlp, mesh);
   const at::Tensor x =
       parallel.own_tokens(normal_tensor({kFp8Tokens, kFp8Width}, 1, "x")).clone().set_requires_grad(true);

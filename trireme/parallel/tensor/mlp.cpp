@@ -1,5 +1,6 @@
 #include "trireme/parallel/tensor/mlp.hpp"
 
+#include "trireme/kernels/activation/geglu.hpp"
 #include "trireme/kernels/activation/gelu.hpp"
 #include "trireme/kernels/activation/swiglu.hpp"
 #include "trireme/parallel/tensor/fused_gelu_mlp.hpp"
@@ -33,7 +34,8 @@ at::Tensor GeluMlp::forward_onto(const at::Tensor& residual_tD, const at::Tensor
                         residual_tD);
 }
 
-SwigluMlp::SwigluMlp(std::int64_t features, std::int64_t hidden, Parallel parallel) {
+GatedMlp::GatedMlp(std::int64_t features, std::int64_t hidden, Parallel parallel, GateActivation activation)
+    : activation_(activation) {
   gate_up_ = register_module(
       "gate_up", std::make_shared<ColumnLinear>(features, 2 * hidden, parallel,
                                                 ColumnOptions{.sections = gate_up(Axis::tp, 0, hidden).sections}));
@@ -41,15 +43,18 @@ SwigluMlp::SwigluMlp(std::int64_t features, std::int64_t hidden, Parallel parall
       "down", std::make_shared<RowLinear>(hidden, features, parallel, RowOptions{.fill = Fill::residual_weight}));
 }
 
-at::Tensor SwigluMlp::forward(const at::Tensor& x, const ForwardContext& context, const MaybeRebuild& rebuild,
-                              bool rebuild_activation) {
+at::Tensor GatedMlp::forward(const at::Tensor& x, const ForwardContext& context, const MaybeRebuild& rebuild,
+                             bool rebuild_activation) {
   return forward_onto({}, x, context, rebuild, rebuild_activation);
 }
 
-at::Tensor SwigluMlp::forward_onto(const at::Tensor& residual_tD, const at::Tensor& x, const ForwardContext&,
-                                   const MaybeRebuild& rebuild, bool rebuild_activation) {
+at::Tensor GatedMlp::forward_onto(const at::Tensor& residual_tD, const at::Tensor& x, const ForwardContext&,
+                                  const MaybeRebuild& rebuild, bool rebuild_activation) {
   const at::Tensor gate_up_T2f = gate_up_->forward(x, rebuild);
-  const auto activation = [](const std::vector<at::Tensor>& from) { return kernels::swiglu(from[0]); };
+  const auto activation = [which = activation_](const std::vector<at::Tensor>& from) {
+    return which == GateActivation::silu ? kernels::swiglu(from[0])
+                                         : kernels::geglu(from[0], which == GateActivation::gelu_tanh);
+  };
   return down_->forward(activation({gate_up_T2f}),
                         rebuild_activation ? MaybeRebuild{{{gate_up_T2f}, activation}} : std::nullopt, residual_tD);
 }

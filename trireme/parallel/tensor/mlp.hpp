@@ -1,5 +1,5 @@
 #pragma once
-// The two kinds of MLP (GELU and SwiGLU), with the hidden features sharded over tp.
+// The two kinds of MLP (GELU and gated), with the hidden features sharded over tp.
 #include <memory>
 
 #include "trireme/nn/forward_context.hpp"
@@ -37,16 +37,21 @@ class GeluMlp final : public Mlp {
   std::shared_ptr<RowLinear> down_;
 };
 
-/// y = W_down (silu(W_gate x) * W_up x), gate and up in one matmul.
-class SwigluMlp final : public Mlp {
+/// What a gate passes through.
+enum class GateActivation { silu, gelu, gelu_tanh };
+
+/// y = W_down (activation(W_gate x) * W_up x), gate and up in one matmul.
+class GatedMlp final : public Mlp {
  public:
-  SwigluMlp(std::int64_t features, std::int64_t hidden, Parallel parallel);
+  GatedMlp(std::int64_t features, std::int64_t hidden, Parallel parallel,
+           GateActivation activation = GateActivation::silu);
   at::Tensor forward(const at::Tensor& x, const ForwardContext& context, const MaybeRebuild& rebuild = {},
                      bool rebuild_activation = false) override;
   at::Tensor forward_onto(const at::Tensor& residual_tD, const at::Tensor& x, const ForwardContext& context,
                           const MaybeRebuild& rebuild = {}, bool rebuild_activation = false) override;
 
  private:
+  const GateActivation activation_;
   std::shared_ptr<ColumnLinear> gate_up_;
   std::shared_ptr<RowLinear> down_;
 };
