@@ -78,6 +78,7 @@ NOT_RUN = {
     "ctest -j 8": WHOLE_BUILD,
     "make test PRESET=asan": WHOLE_BUILD, "make test PRESET=lower-deck": WHOLE_BUILD,
     "make format": "changes the sources; repository.format checks them",
+    "tools/check_layers.py trireme --readme": "changes README.md; repository.layers checks it",
     "build/release/tests/trireme_schedule_test --gtest_filter='Replay.*'": "is in `make test`, as schedule.*",
     "make build && cmake --install build/release --prefix /opt/trireme": "writes outside of the test's folder; install.find_package has another prefix",
     "torchrun --no-python --nproc-per-node 4 PROGRAM": LAUNCHERS, "srun -n 4 PROGRAM": LAUNCHERS, "mpirun -n 4 PROGRAM": LAUNCHERS,
@@ -89,6 +90,7 @@ NOT_RUN = {
     "tests/mutants/mutants.py BUILD_FOLDER": BY_HAND, "tests/mutants/mutants.py BUILD pipelines": BY_HAND,
     "tests/mutants/mutants.py BUILD context": BY_HAND, "tests/mutants/mutants.py BUILD experts": BY_HAND,
     "bench/against_torch_ddp.py build/release 2": BY_HAND, "bench/gpu.py build/cuda/trireme --trace --out gpu-bench": "needs a GPU",
+    "bench/gpu_decode.py build/cuda/trireme": "needs a GPU",
     "pip install torch-tb-profiler": "installs a package", "tensorboard --logdir runs/x/trace": "a server that does not end",
 }
 

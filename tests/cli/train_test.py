@@ -1035,7 +1035,7 @@ class Refused(TrainTest):
         self.refused("--training.grad_accum", "3", says=["global_batch_size = 8 ≠ micro_batch_size 2 × grad_accum 3 × dp 2"])
 
     def test_positions_of_gpt2(self):
-        self.refused("--model.model_type", "gpt2", "--training.seq_len", "65", "--parallelism.sequence_parallel", "false",
+        self.refused("--model.model_type", "gpt2", "--model.hidden_act", "gelu", "--training.seq_len", "65", "--parallelism.sequence_parallel", "false",
                      says=["seq_len = 65 is longer than max_position_embeddings = 64", "fix: "])
 
     def test_words_that_are_none(self):

@@ -43,6 +43,18 @@ class Examples(unittest.TestCase):
         out = self.agrees("tiny.toml", *SMALL, "-n", "4", *TP, "--against", "pp=2,dp=2")
         self.assertIn("compared with pp=2 dp=2 cp=1 tp=1", out)
 
+    def test_terms_of_the_loss_and_gemma(self):
+        """Label smoothing and z-loss; every second layer of Gemma 2 has a window."""
+        loss = ("--training.label_smoothing", "0.1", "--training.z_loss_coef", "1e-2")
+        gemma = ("--model.model_type", "gemma2", "--model.hidden_act", "gelu_pytorch_tanh", "--model.num_hidden_layers", "4", "--model.sliding_window",
+                 "5", "--model.sliding_window_pattern", "2", "--model.query_pre_attn_scalar", "12", "--model.attn_logit_softcapping", "0.5",
+                 "--model.final_logit_softcapping", "1")
+        losses = set()
+        for words in ((), loss):
+            out = self.agrees("tiny.toml", *SMALL, *gemma, "-n", "4", *TP, *PP, "--parallelism.dp", "1", *words)
+            losses.add(out.partition("step 1: loss ")[2].partition(",")[0])
+        self.assertEqual(len(losses), 2, losses)
+
     def test_gradients_that_are_zero_by_mathematics(self):
         """What is computed is rounding noise, which no layout shares with another."""
         router = ("--model.num_local_experts", "4", "--model.num_experts_per_tok", "1", "--model.moe_intermediate_size", "16",

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Ranks over NCCL, all on one GPU: the losses of one rank with pipelines, context and expert parallelism.
 
-usage: layouts.py TRIREME [one_stage] [graphs] [dropout] [pipeline] [context] [documents] [windows] [experts] [capacity]      (a machine with a GPU; not part of `make test`)"""
+usage: layouts.py TRIREME [one_stage] [graphs] [dropout] [pipeline] [context] [documents] [windows] [gemma2] [frozen] [experts] [capacity]      (a machine with a GPU; not part of `make test`)"""
 import json
 import os
 import pathlib
@@ -42,13 +42,13 @@ router_aux_loss_coef = 0.01
 class Model:
     """What is added to [model], the layouts compared with one rank in fp64, and how many of them also in bf16."""
 
-    def __init__(self, model, layouts, in_bf16, documents=False):
+    def __init__(self, model, layouts, in_bf16, documents=False, options=""):
         # A model type of its own replaces the preset's.
         preset = 'preset = "tiny-llama"' if "model_type" not in model else 'vocab_size = 257\nhidden_size = 64\nnum_attention_heads = 4'
         self.config = CONFIG.replace('preset = "tiny-llama"', preset + model)
         if documents:
             self.config = self.config.replace('[[data]]\nsources = [ { path = "synthetic" } ]', '[[data]]\nattention = "document"\nsources = [ { path = "documents.ds" } ]').replace("fraction = 0.0001", "fraction = 0.01")
-        self.layouts, self.in_bf16 = layouts, layouts[:in_bf16]
+        self.layouts, self.in_bf16, self.options = layouts, layouts[:in_bf16], options  # options: of all runs, also the one on one rank
 
 
 GPT2 = """
@@ -63,6 +63,17 @@ model_type = "mistral"
 num_key_value_heads = 2
 intermediate_size = 96
 sliding_window = 24
+"""
+GEMMA2 = """
+model_type = "gemma2"
+hidden_act = "gelu_pytorch_tanh"
+num_key_value_heads = 2
+intermediate_size = 96
+sliding_window = 24
+sliding_window_pattern = 2
+query_pre_attn_scalar = 20
+attn_logit_softcapping = 2.0
+final_logit_softcapping = 3.0
 """
 CONTEXT = [(2, "cp 2"), (4, "cp 4"), (2, "cp 2 cp_method ring-contiguous"), (2, "cp 2 cp_method all-gather"), (4, "cp 4 cp_method ulysses-ring")]
 ONE_STAGE = [(2, "tp 2 sequence_parallel false"), (2, "tp 2 sequence_parallel true"), (2, "dp 2 zero 1"), (2, "dp 2 zero 3"), (4, "dp 2 tp 2 zero 3")]
@@ -79,6 +90,9 @@ MODELS = {
                           (4, "cp 2 tp 2"), (4, "cp 4 zero 3")], 4),
     "documents": Model("", CONTEXT, 4, documents=True),
     "windows": Model(WINDOWS, CONTEXT, 4, documents=True),
+    "gemma2": Model(GEMMA2, [(2, "tp 2"), (2, "pp 2"), (2, "cp 2"), (4, "dp 2 tp 2 zero 3"), (1, "cuda.graphs on")], 5),
+    "frozen": Model("", [(2, "dp 2 zero 3"), (2, "pp 2"), (4, "dp 2 tp 2 zero 1"), (1, "cuda.graphs on")], 4,
+                    options="optimizer.frozen [\"embedding\",\"layers.0\",\"layers.2.mlp\"]"),
     "experts": Model(EXPERTS, [(2, "ep 2 dp 2"), (2, "ep 2 dp 2 zero 3"), (4, "ep 2 dp 2 tp 2"), (4, "ep 4 cp 2 dp 2")], 2),
     "capacity": Model(EXPERTS + "expert_capacity_factor = 1.25\n", [(2, "ep 2 dp 2"), (4, "ep 4 dp 4 zero 1")], 2),
 }
@@ -105,10 +119,10 @@ def compare(folder, name, model, dtype, bound, layouts):
         texts = ["".join(letters.choices("abcdefgh ", k=letters.randint(1, 60))) for _ in range(3000)]
         (folder / "documents.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
         subprocess.run([os.path.abspath(sys.argv[1]), "data", "prepare", "documents.jsonl", "-t", "bytes", "-o", "documents", "-q"], cwd=folder, check=True)
-    one = train(folder, f"{name}-one-{dtype}", dtype)
+    one = train(folder, f"{name}-one-{dtype}", dtype, layout=model.options)
     wrong = 0
     for i, (ranks, layout) in enumerate(layouts):
-        many = train(folder, f"{name}-{dtype}-{i}", dtype, ranks, layout)
+        many = train(folder, f"{name}-{dtype}-{i}", dtype, ranks, f"{layout} {model.options}")
         worst = max(abs(a - b) / abs(b) for a, b in zip(many, one))
         right = worst <= bound and len(many) == len(one)
         wrong += not right

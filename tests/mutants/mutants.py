@@ -36,7 +36,7 @@ LAYERS = {
                           "const Head head{weight_vD.detach(), own,",
                           "const Head head{weight_vD.detach(), {own.begin, own.begin + weight_vD.size(0)},"),
     "padding_columns": ("what pads the logits is left as it is, and is multiplied in backward", "parallel/tensor/cross_entropy.cpp",
-                        "if (padding > 0) logits_Cv", "if (false) logits_Cv"),
+                        "if (padding > 0 && !fused)", "if (false)"),
     "vocabulary_border": ("the last entry of a shard is nobody's", "parallel/tensor/embedding.cpp",
                           "logical_or_(ids_T.ge(own.end))", "logical_or_(ids_T.ge(parallel_.tp.rank() + 1 < parallel_.tp.size() ? own.end - 1 : own.end))"),
     "target_border": ("the second rank looks for its targets one entry too far", "parallel/tensor/cross_entropy.cpp",
@@ -80,8 +80,8 @@ TRAINING = {
                       "{ return scale / tokens.total().clamp_min(1); }",
                       "{ return scale / tokens.total().clamp_min(1) / tokens.total().clamp_min(1); }"),
     "mean_of_microbatches": ("the loss of each microbatch is averaged over its own tokens", "train/step/training_model.cpp",
-                             "return decoder.loss_of_hidden(hidden, microbatch.targets_T, loss_options_).loss;",
-                             "return decoder.loss_of_hidden(hidden, microbatch.targets_T, loss_options_).loss / "
+                             "return decoder.loss_of_hidden(hidden, microbatch.targets_T, options).loss;",
+                             "return decoder.loss_of_hidden(hidden, microbatch.targets_T, options).loss / "
                              "std::max<std::int64_t>(1, microbatch.valid);"),
     "dp_without_cp": ("gradients are summed only where cp > 1", "layout/param_layout.cpp",
                       "return grad_sum_axes(spec.placement, token_axes(spec.placement.view));",

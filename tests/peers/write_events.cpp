@@ -58,7 +58,6 @@ void write_traces(const std::filesystem::path& folder) {
   for (int microbatch = 0; microbatch < 4; ++microbatch) {
     const TraceSpan step(tracer, "microbatch", "train",
                          {{"microbatch", microbatch}, {"text", "a\nb\xFF"}, {"nan", std::nan("")}});
-    tracer.arrow_start("activation", static_cast<std::uint64_t>(microbatch) + (std::uint64_t{1} << 60));
     {
       const TraceSpan forward(tracer, "forward", "compute", {{"first", microbatch == 0}});
     }
@@ -68,10 +67,7 @@ void write_traces(const std::filesystem::path& folder) {
     tracer.counter("memory", 1e6 * microbatch);
     tracer.add_span(stream, "all_reduce", "comm", tracer.now_ns(), 1000, {{"bytes", 1024U}});
   }
-  std::thread([&] {
-    const TraceSpan load(tracer, "load", "data");
-    tracer.arrow_finish("activation", std::uint64_t{1} << 60);
-  }).join();
+  std::thread([&] { const TraceSpan load(tracer, "load", "data"); }).join();
   tracer.write(folder / "trace.json");
   tracer.write(folder / "trace.json.gz");
 }

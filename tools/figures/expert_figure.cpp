@@ -11,7 +11,6 @@
 #include "trireme/config/schema/dense_grid.hpp"
 #include "trireme/describe/parameters.hpp"
 #include "trireme/layout/param_layout.hpp"
-#include "trireme/layout/split.hpp"
 
 namespace trireme::figures {
 namespace {
@@ -70,10 +69,11 @@ std::vector<std::int64_t> best_experts(const ModelConfig& model, std::uint64_t t
 /// Those of dp's samples, split over tp: an expert is not split over it, so no two ranks may send the same token.
 std::vector<RoutedToken> routed_tokens(const ExpertLayout& of) {
   const Grid& grid = of.grid(View::dense);
-  const ElementSplit split = elements_over_ranks(kTokensOfASample, grid.degree(Axis::tp));
+  const std::int64_t each = kTokensOfASample / grid.degree(Axis::tp);
   std::vector<RoutedToken> tokens;
   for (int rank = 0; rank < grid.size(); ++rank) {
-    const Range mine = split.real(grid.coord(rank, Axis::tp));
+    const std::int64_t place = grid.coord(rank, Axis::tp);
+    const Range mine{place * each, (place + 1) * each};
     for (std::int64_t i = mine.begin; i < mine.end; ++i) {
       const double x = column_middle(rank) + (static_cast<double>(i - mine.begin) - (mine.size() - 1) / 2.0) * 46;
       const char sample = static_cast<char>('A' + grid.coord(rank, Axis::dp));

@@ -9,7 +9,6 @@
 #include "trireme/config/schema/dense_grid.hpp"
 #include "trireme/describe/parameters.hpp"
 #include "trireme/layout/placement.hpp"
-#include "trireme/layout/split.hpp"
 
 namespace trireme::figures {
 namespace {
@@ -104,7 +103,8 @@ void draw_tensor_panel(Drawing& out, double top, bool sequence_parallel) {
     const double y = rows + kRankRow * rank + 52;
     const MatrixLook look{kRankColours[static_cast<std::size_t>(rank)]};
     Part tokens = everything({kTokens, d});
-    if (sequence_parallel) tokens.held[0] = elements_over_ranks(kTokens, grid.degree(Axis::tp)).real(rank);
+    const std::int64_t each = kTokens / grid.degree(Axis::tp);
+    if (sequence_parallel) tokens.held[0] = {rank * each, (rank + 1) * each};
     const Part up = weight_part(model, grid, "layers.0.mlp.up.weight", {f, d}, rank);
     const Part down = weight_part(model, grid, "layers.0.mlp.down.weight", {d, f}, rank);
     // The rows of the first weight are the columns of its output, which are those of the second weight.

@@ -32,12 +32,6 @@ std::string microseconds(std::int64_t ns) {
   return out.append(std::to_string(size / 1000)).append(".").append(3 - fraction.size(), '0').append(fraction);
 }
 
-std::string hexadecimal(std::uint64_t id) {
-  std::array<char, 16> digits;
-  const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), id, 16);
-  return std::string("0x").append(digits.data(), end);
-}
-
 std::string json_value(const LogField::Value& value) {
   return std::visit(
       [](const auto& v) -> std::string {
@@ -76,9 +70,6 @@ std::string event_json(const TraceEvent& event, int rank, std::int64_t base_ns) 
   out.append(",\"pid\":").append(json_number(rank)).append(",\"tid\":").append(json_number(event.lane));
   out.append(",\"ts\":").append(microseconds(event.start_ns - base_ns));
   if (event.phase == 'X') out.append(",\"dur\":").append(microseconds(event.duration_ns));
-  if (event.phase == 's' || event.phase == 'f') out.append(",\"id\":\"").append(hexadecimal(event.id)).append("\"");
-  // Without "bp":"e" the arrow would end at the next span instead of the enclosing one.
-  if (event.phase == 'f') out.append(",\"bp\":\"e\"");
   if (!event.args.empty()) out.append(",\"args\":").append(event.args);
   return out.append("}");
 }
@@ -97,12 +88,6 @@ void Tracer::counter(std::string_view name, double value) {
   if (!enabled()) return;
   add_from_this_thread(
       {.phase = 'C', .start_ns = now_ns(), .name = std::string(name), .args = json_object({{"value", value}})});
-}
-
-void Tracer::add_arrow(char phase, std::string_view name, std::uint64_t id) {
-  if (!enabled()) return;
-  add_from_this_thread(
-      {.phase = phase, .start_ns = now_ns(), .id = id, .name = std::string(name), .category = "arrow"});
 }
 
 void Tracer::name_thread(std::string_view name) {

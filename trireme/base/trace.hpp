@@ -1,5 +1,5 @@
 #pragma once
-// Tracer: spans, counters and flow arrows of a rank as a Chrome trace (ui.perfetto.dev, chrome://tracing, HTA).
+// Tracer: spans and counters of a rank as a Chrome trace (ui.perfetto.dev, chrome://tracing, HTA).
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -35,11 +35,10 @@ struct TraceOptions {
 
 /// One event of the trace event format, on a lane: a thread, or a device stream.
 struct TraceEvent {
-  char phase;  // X span, C counter, s and f: start and finish of a flow arrow
+  char phase;  // X span, C counter
   int lane = 0;
   std::int64_t start_ns = 0;
   std::int64_t duration_ns = 0;
-  std::uint64_t id = 0;  // of a flow arrow
   std::string name{};
   std::string category{};
   std::string args{};  // a JSON object, or empty
@@ -58,11 +57,6 @@ class Tracer {
 
   /// A value over time: memory in use, tokens in flight.
   void counter(std::string_view name, double value);
-
-  /// A flow arrow from the span that is open here to the one where arrow_finish is called with the same name and id,
-  /// usually on another rank (send -> recv). `id` must be unique for this name in the whole job.
-  void arrow_start(std::string_view name, std::uint64_t id) { add_arrow('s', name, id); }
-  void arrow_finish(std::string_view name, std::uint64_t id) { add_arrow('f', name, id); }
 
   /// Names the calling thread's lane. Also takes effect while tracing is off.
   void name_thread(std::string_view name);
@@ -89,7 +83,6 @@ class Tracer {
  private:
   friend class TraceSpan;
 
-  void add_arrow(char phase, std::string_view name, std::uint64_t id);
   void add_from_this_thread(TraceEvent event);
   int lane_of_this_thread();  // these two require the lock to be held
   void keep(TraceEvent event);

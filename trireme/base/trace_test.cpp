@@ -115,21 +115,14 @@ TEST(Trace, OfSpansThatStartTogetherTheLongerComesFirst) {
             "\n]}\n");
 }
 
-TEST(Trace, CountersAndArrows) {
+TEST(Trace, Counters) {
   Ticks ticks;
   Tracer tracer({.rank = 5, .clock = ticks.clock()});
   tracer.enable();
   tracer.counter("memory", 1.5);
-  tracer.arrow_start("activation", 0xAB00000000000001);
-  tracer.arrow_finish("activation", 0);
-  EXPECT_EQ(
-      events(tracer),
-      ",\n{\"ph\":\"C\",\"name\":\"memory\",\"pid\":5,\"tid\":0,\"ts\":3.000,\"args\":{\"value\":1.5}}"
-      ",\n{\"ph\":\"s\",\"name\":\"activation\",\"cat\":\"arrow\",\"pid\":5,\"tid\":0,\"ts\":4.500,\"id\":"
-      "\"0xab00000000000001\"}"
-      ",\n{\"ph\":\"f\",\"name\":\"activation\",\"cat\":\"arrow\",\"pid\":5,\"tid\":0,\"ts\":6.000,\"id\":\"0x0\","
-      "\"bp\":\"e\"}"
-      "\n]}\n");
+  EXPECT_EQ(events(tracer),
+            ",\n{\"ph\":\"C\",\"name\":\"memory\",\"pid\":5,\"tid\":0,\"ts\":3.000,\"args\":{\"value\":1.5}}"
+            "\n]}\n");
 }
 
 TEST(Trace, ThreadsAndStreamsHaveLanesWithNames) {
@@ -162,7 +155,6 @@ TEST(Trace, IsOffByDefaultAndThenCostsNothing) {
   {
     const TraceSpan span(tracer, name, name, {{"why", name}, {"step", 3}});
     tracer.counter(name, 1);
-    tracer.arrow_start(name, 1);
     tracer.add_span(0, name, name, 0, 1);
   }
   EXPECT_EQ(num_allocations, allocations);

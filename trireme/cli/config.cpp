@@ -18,6 +18,7 @@
 #include "trireme/config/rules/validate.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
 #include "trireme/config/schema/fields.hpp"
+#include "trireme/config/schema/lr_factor.hpp"
 #include "trireme/config/schema/lr_schedule.hpp"
 #include "trireme/config/settings/toml_file.hpp"
 #include "trireme/describe/parameters.hpp"
@@ -106,17 +107,24 @@ void print_rates(const Config& c, const std::string& which, bool json, std::ostr
   }
 }
 
-/// The parameters of the model, one a line, and whether weight decay applies to them.
+/// The parameters of the model, one a line, and how they are trained.
 void print_parameters(const Config& c, bool json, std::ostream& out) {
   require<ConfigError>(c.model.num_hidden_layers > 0, "no model to list the parameters of\n  fix: set model.preset, ",
                        "for instance --model.preset tiny-llama");
   const std::vector<NamePattern> without = name_patterns(c.optimizer.no_decay);
+  const std::vector<NamePattern> frozen = name_patterns(c.optimizer.frozen);
   for (const std::string& name : parameter_names(c.model)) {
-    const bool decays = c.optimizer.weight_decay > 0 && !matches_any(without, name);
+    const bool is_frozen = matches_any(frozen, name);
+    const bool decays = !is_frozen && c.optimizer.weight_decay > 0 && !matches_any(without, name);
+    double factor = is_frozen ? 0 : config::lr_factor_of(name, c.optimizer.lr_factors);
     if (json)
-      out << "{\"name\": \"" << name << "\", \"decay\": " << (decays ? "true" : "false") << "}\n";
+      out << "{\"name\": \"" << name << "\", \"decay\": " << (decays ? "true" : "false")
+          << ", \"lr_factor\": " << config::toml_text(&factor) << "}\n";
     else
-      out << (decays ? "decay     " : "no decay  ") << name << "\n";
+      out << (is_frozen ? "frozen    "
+              : decays  ? "decay     "
+                        : "no decay  ")
+          << name << (is_frozen || factor == 1 ? "" : text("  (learning rate x ", factor, ")")) << "\n";
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// The parameters of a model, from its config alone. What counts parameters, places them on ranks, predicts memory, names
-// them in files or reshapes checkpoints reads this list, and a Decoder checks what its layers declare against it
+// The parameters of a model, from its config alone. What counts parameters, places them on ranks, predicts memory,
+// names them in files or reshapes checkpoints reads this list, and a Decoder checks what its layers declare against it
 // (model/check_parameters.hpp).
 #include <cstdint>
 #include <string>
@@ -25,8 +25,8 @@ struct TheirTensor {
 struct Parameter {
   std::string name;  // of a layer: within it, "attention.qkv.weight"
   ParameterKind kind = ParameterKind::other;
-  /// Shape, placement, initial values. Not: `tie` and `is_tied_copy`, which depend on the pipeline, and `partial`, which
-  /// depends on sequence parallelism.
+  /// Shape, placement, initial values. Not: `tie` and `is_tied_copy`, which depend on the pipeline, and `partial`,
+  /// which depends on sequence parallelism.
   ParamSpec spec;
   /// From the first row of ours to the last; of a layer: within it. Empty for a registered family.
   std::vector<TheirTensor> theirs = {};

@@ -22,6 +22,8 @@ struct ParamSpec {
   Fill fill = Fill::weight;
   std::int64_t fan_in = 0;  // inputs per output, for schemes that ask; 0: the last dim (a bias has none of its own)
   std::optional<TiedInfo> tie = {};
+  /// Changed by its layer, not by an optimizer (the selection bias of a router): whole on every rank in every stage.
+  bool set_by_layer = false;
   /// A copy of a parameter that belongs to another pipeline chunk: not counted in norms and not saved.
   bool is_tied_copy = false;
 };

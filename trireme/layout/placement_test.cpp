@@ -8,7 +8,7 @@
 #include <rapidcheck/gtest.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/layout/copies.hpp"
+#include "trireme/layout/overlap.hpp"
 #include "trireme/testing/layout_helpers.hpp"
 
 namespace trireme {
@@ -201,17 +201,25 @@ Spread any_spread(const Shape& shape) {
   return spread;
 }
 
-/// `to`, whose values must be unset, filled with those of `from`.
+/// `to`, whose values must be unset, filled with those of `from`: every element, alike from all ranks that hold it.
 Spread moved(const Spread& from, Spread to) {
   for (std::size_t rank = 0; rank < to.slices.size(); ++rank)
-    for (const Copy& copy : plan_copies(from.slices, to.slices[rank], static_cast<int>(rank))) {
-      const std::vector<std::int64_t> source = indices(copy.overlap.from_local, from.local_shape),
-                                      target = indices(copy.overlap.to_local, to.local_shape);
-      RC_ASSERT(source.size() == target.size());
-      for (std::size_t i = 0; i < source.size(); ++i) {
-        RC_ASSERT(to.values[rank][target[i]] == -1);  // each element once
-        to.values[rank][target[i]] = from.values[copy.from_rank][source[i]];
-      }
+    for (const SlicesPair& wanted : to.slices[rank]) {
+      for (std::size_t source = 0; source < from.slices.size(); ++source)
+        for (const SlicesPair& held : from.slices[source]) {
+          const std::optional<Overlap> common = intersect(held, wanted);
+          if (!common) continue;
+          const std::vector<std::int64_t> there = indices(common->from_local, from.local_shape),
+                                          here = indices(common->to_local, to.local_shape);
+          RC_ASSERT(there.size() == here.size());
+          for (std::size_t i = 0; i < there.size(); ++i) {
+            std::int64_t& value = to.values[rank][here[i]];
+            RC_ASSERT(value == -1 || value == from.values[source][there[i]]);
+            value = from.values[source][there[i]];
+          }
+        }
+      for (const std::int64_t i : indices(box_of(wanted.local_slices), to.local_shape))
+        RC_ASSERT(to.values[rank][i] != -1);
     }
   return to;
 }

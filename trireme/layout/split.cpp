@@ -122,25 +122,4 @@ std::int64_t causal_work(const std::vector<Range>& queries) {
   return pairs;
 }
 
-Range ElementSplit::padded(int rank) const {
-  require<ConfigError>(0 <= rank && rank < ranks, "rank ", rank, ": the elements are split over ", ranks, " ranks");
-  return {rank * per_rank, (rank + 1) * per_rank};
-}
-
-Range ElementSplit::real(int rank) const {
-  const Range mine = padded(rank);
-  return {std::min(mine.begin, numel), std::min(mine.end, numel)};
-}
-
-ElementSplit elements_over_ranks(std::int64_t numel, int ranks, std::int64_t alignment) {
-  // Within these bounds the padded total fits in 64 bits.
-  constexpr std::int64_t kMaxNumel = std::int64_t{1} << 60, kMaxAlignment = std::int64_t{1} << 30;
-  require<ConfigError>(0 <= numel && numel <= kMaxNumel, "numel = ", numel, ": must be from 0 to 2^60");
-  require<ConfigError>(ranks >= 1, "ranks = ", ranks, ": must be at least 1");
-  require<ConfigError>(1 <= alignment && alignment <= kMaxAlignment, "alignment = ", alignment,
-                       ": must be from 1 to 2^30");
-  const auto divide_up = [](std::int64_t a, std::int64_t b) { return a / b + (a % b != 0); };
-  return {numel, divide_up(divide_up(numel, ranks), alignment) * alignment, ranks};
-}
-
 }  // namespace trireme

@@ -24,17 +24,4 @@ std::vector<Range> tokens_over_cp(std::int64_t seq_len, int cp, int cp_rank, CpS
 /// The number of (query, key) pairs with key <= query, for queries at these positions.
 std::int64_t causal_work(const std::vector<Range>& queries);
 
-/// A flat buffer sharded over ranks: rank r owns [r * per_rank, (r + 1) * per_rank); the rest from numel on is padding.
-struct ElementSplit {
-  std::int64_t numel = 0, per_rank = 0;
-  int ranks = 1;
-
-  std::int64_t padded_total() const { return per_rank * ranks; }
-  Range padded(int rank) const;
-  Range real(int rank) const;  // empty if the rank has only padding
-};
-
-/// Equal parts, each the smallest possible multiple of `alignment` elements.
-ElementSplit elements_over_ranks(std::int64_t numel, int ranks, std::int64_t alignment = 1);
-
 }  // namespace trireme

@@ -132,40 +132,5 @@ RC_GTEST_PROP(SplitProperty, EveryTokenIsOnOneCpRankAndZigZagWorkIsEqual, ()) {
   RC_ASSERT(std::ranges::count(holders, 1) == seq_len);
 }
 
-TEST(ElementsOverRanks, PadsToEqualAlignedParts) {
-  const ElementSplit split = elements_over_ranks(10, 4, 2);
-  EXPECT_EQ(split.per_rank, 4);
-  EXPECT_EQ(split.padded_total(), 16);
-  EXPECT_EQ(split.padded(2), (Range{8, 12}));
-  EXPECT_EQ(split.real(2), (Range{8, 10}));
-  EXPECT_EQ(split.real(3).size(), 0);
-  EXPECT_EQ(elements_over_ranks(0, 4).padded_total(), 0);
-}
-
-TEST(ElementsOverRanks, WrongNumbersAreRefused) {
-  EXPECT_THROW(elements_over_ranks(-1, 4), ConfigError);
-  EXPECT_THROW(elements_over_ranks(4, 0), ConfigError);
-  EXPECT_THROW(elements_over_ranks(4, 1, 0), ConfigError);
-  EXPECT_THROW(elements_over_ranks((std::int64_t{1} << 60) + 1, 1), ConfigError);
-  EXPECT_THROW(elements_over_ranks(4, 2).real(2), ConfigError);
-  EXPECT_GT(elements_over_ranks(std::int64_t{1} << 60, 2147483647, std::int64_t{1} << 30).padded_total(), 0);
-}
-
-RC_GTEST_PROP(SplitProperty, ElementsAreOnOneRankAndThePaddingIsAsSmallAsCanBe, ()) {
-  const std::int64_t numel = pick(0, 1000), alignment = pick(1, 20);
-  const int ranks = pick(1, 20);
-  const ElementSplit split = elements_over_ranks(numel, ranks, alignment);
-  std::int64_t end = 0;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const Range padded = split.padded(rank), real = split.real(rank);
-    RC_ASSERT(padded.begin == rank * split.per_rank && padded.size() == split.per_rank);
-    RC_ASSERT(real.begin == end && real.size() <= padded.size());
-    end = real.end;
-  }
-  RC_ASSERT(end == numel);
-  RC_ASSERT(split.per_rank % alignment == 0 && split.padded_total() >= numel);
-  RC_ASSERT(split.per_rank == 0 || (split.per_rank - alignment) * ranks < numel);
-}
-
 }  // namespace
 }  // namespace trireme

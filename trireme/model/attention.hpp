@@ -40,8 +40,9 @@ std::optional<kernels::FlashMask> flash_mask(const ForwardContext& context, cons
 at::Tensor attention_mask(const ForwardContext& context, std::int64_t window, const Parallel& parallel);
 
 // T tokens = b samples x s; D features, h = this rank's heads, g = its KV heads, d = head_dim
-/// y = W_out softmax(q k^T / sqrt(d)) v, d or another AttentionOptions::score_size, with q, k, v = W_qkv x. Heads are sharded over tp; if tp is larger than the
-/// number of KV heads, neighbouring ranks hold the same KV head, and its gradient is summed over them (gradients.hpp).
+/// y = W_out softmax(q k^T / sqrt(d)) v with q, k, v = W_qkv x; d, or another AttentionOptions::score_size. Heads are
+/// sharded over tp; if tp is larger than the number of KV heads, neighbouring ranks hold the same KV head, and its
+/// gradient is summed over them (gradients.hpp).
 ///   forward    qkv column-parallel, the rest local, out row-parallel: one all_reduce
 ///   backward   the same for dx; with sequence parallelism all_gather and reduce_scatter instead
 /// With context parallelism a rank has a part of every sample: ring_attention.hpp, ulysses.hpp.

@@ -1,6 +1,6 @@
 #pragma once
-// What the layers of a model declare against what describe/ says of it. Everything that knows a model only by its config
-// (counts, memory predictions, files of weights, reshaped checkpoints) relies on it.
+// What the layers of a model declare against what describe/ says of it. Everything that knows a model only by its
+// config (counts, memory predictions, files of weights, reshaped checkpoints) relies on it.
 #include <vector>
 
 #include "trireme/config/schema/config.hpp"

@@ -168,6 +168,7 @@ Decoder::Decoder(const ModelConfig& m, Parallel parallel, DecoderPart part)
       part_(std::move(part)),
       family_(find_model_family(m.model_type)),
       embedding_scale_(config::family_of(m).scaled_embedding ? std::sqrt(static_cast<double>(m.hidden_size)) : 1),
+      logit_softcap_(m.final_logit_softcapping),
       parallel_(parallel) {
   const bool head_needs_embedding = part_.has_head && m.tie_word_embeddings;
   if (part_.has_embedding || head_needs_embedding)
@@ -264,7 +265,7 @@ LossSum Decoder::loss_of_hidden(const at::Tensor& x_tD, const at::Tensor& target
                                 const CrossEntropyOptions& options) {
   LossSum sum;
   CrossEntropyOptions with_cap = options;
-  with_cap.softcap = model_.final_logit_softcapping;
+  with_cap.softcap = logit_softcap_;
   sum.loss = visit(head_visit(), [&] {
     sum = sharded_cross_entropy(x_tD, head_weight(), targets_T, model_.vocab_size, parallel_, with_cap);
     return sum.loss;
@@ -280,14 +281,13 @@ LossSum Decoder::loss(const at::Tensor& ids_T, const at::Tensor& targets_T, cons
 at::Tensor Decoder::logits(const at::Tensor& ids_T, const ForwardContext& context) {
   const at::Tensor x_tD = hidden(ids_T, context);
   return visit(head_visit(), [&] {
-    return softcapped(full_logits(x_tD, head_weight(), model_.vocab_size, parallel_), model_.final_logit_softcapping);
+    return softcapped(full_logits(x_tD, head_weight(), model_.vocab_size, parallel_), logit_softcap_);
   });
 }
 
 at::Tensor Decoder::sharded_logits_of_hidden(const at::Tensor& x_tD) {
   return visit(head_visit(), [&] {
-    return softcapped(trireme::sharded_logits(x_tD, head_weight(), model_.vocab_size, parallel_),
-                      model_.final_logit_softcapping);
+    return softcapped(trireme::sharded_logits(x_tD, head_weight(), model_.vocab_size, parallel_), logit_softcap_);
   });
 }
 

@@ -97,7 +97,7 @@ class Decoder final : public Layer {
   const ModelConfig model_;
   const DecoderPart part_;
   const ModelFamily* const family_;  // nullptr: built in
-  const double embedding_scale_;
+  const double embedding_scale_, logit_softcap_;
   config::Recompute recompute_ = config::Recompute::none;
   std::optional<Rope> rope_;  // none for learned positions
   const Parallel parallel_;

@@ -7,12 +7,14 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
+#include "trireme/base/name_pattern.hpp"
 #include "trireme/config/read/derive.hpp"
 #include "trireme/config/rules/training_rules.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
 #include "trireme/config/schema/family.hpp"
 #include "trireme/describe/counts.hpp"
 #include "trireme/describe/local_parameters.hpp"
+#include "trireme/describe/parameters.hpp"
 #include "trireme/describe/pipeline.hpp"
 #include "trireme/schedule/replay.hpp"
 
@@ -109,15 +111,45 @@ Run run_of(const Config& c, const std::string& compute_dtype, const StageShare& 
           .on_gpu = on_gpu};
 }
 
+/// Elements of this rank that are not trained (optimizer.frozen): dense ones, and those of experts.
+std::pair<std::int64_t, std::int64_t> frozen_elements(const Run& run) {
+  const Config& c = run.config;
+  if (c.optimizer.frozen.empty() || config::family_of(c.model).is_registered()) return {0, 0};
+  const std::vector<NamePattern> frozen = name_patterns(c.optimizer.frozen);
+  struct Share {
+    double frozen = 0, all = 0;
+    double of(std::int64_t elements) const { return all > 0 ? real(elements) * frozen / all : 0; }
+  };
+  Share begin, layers, experts, end;
+  for (const Parameter& parameter : all_parameters(c.model)) {
+    const bool in_layer = without_layer(parameter.name).second >= 0;
+    const bool at_begin = parameter.kind == ParameterKind::embedding || parameter.kind == ParameterKind::positions;
+    Share& share = !in_layer ? (at_begin ? begin : end) : parameter.is_of_experts() ? experts : layers;
+    share.all += real(parameter.elements());
+    if (matches_any(frozen, parameter.name)) share.frozen += real(parameter.elements());
+  }
+  const config::LocalParameters& n = run.parameters;
+  return {std::llround(begin.of(config::elements(n.embedding)) + layers.of(n.layers * config::elements(n.layer)) +
+                       end.of(config::elements(n.head))),
+          std::llround(experts.of(n.expert_total()))};
+}
+
 void add_states(MemoryPlan& plan, const Run& run) {
   const Config& c = run.config;
   const bool stateless = c.optimizer.name == "sgd" && c.optimizer.momentum == 0;
   const std::int64_t experts = run.parameters.expert_total();
-  for (const auto& [elements, shards] :
-       {std::pair(run.parameters.total() - experts, run.shards), std::pair(experts, run.expert_shards)}) {
-    const std::vector<config::Bytes> parts = config::state_bytes(
-        elements, run.precision, c.optimizer.name, c.parallelism.zero, shards, c.parallelism.contiguous_gradients);
-    plan.weights += parts[0].bytes;
+  const auto [frozen_dense, frozen_experts] = frozen_elements(run);
+  struct Elements {
+    std::int64_t all, frozen, shards;
+  };
+  for (const auto& [all, frozen, shards] : {Elements{run.parameters.total() - experts, frozen_dense, run.shards},
+                                            Elements{experts, frozen_experts, run.expert_shards}}) {
+    const auto states_of = [&, shards = shards](std::int64_t elements) {
+      return config::state_bytes(elements, run.precision, c.optimizer.name, c.parallelism.zero, shards,
+                                 c.parallelism.contiguous_gradients);
+    };
+    const std::vector<config::Bytes> parts = states_of(all - frozen);
+    plan.weights += parts[0].bytes + states_of(frozen)[0].bytes;
     plan.gradients += parts[1].bytes;
     plan.master += parts[2].bytes;
     plan.states += stateless ? 0 : parts[3].bytes;

@@ -12,7 +12,7 @@
 #include "trireme/model/decoder.hpp"
 #include "trireme/nn/init_scope.hpp"
 #include "trireme/parallel/tensor/full_tensor.hpp"
-#include "trireme/planner/memory.hpp"
+#include "trireme/train/setup/component_options.hpp"
 #include "trireme/train/setup/dtypes.hpp"
 #include "trireme/train/setup/initial_values.hpp"
 #include "trireme/train/step/batches.hpp"
@@ -99,11 +99,12 @@ Reference reference_of_one_rank(const Config& config, at::Device device, int ste
     const InitScope scope(device, scalar_type(config.precision.param));
     Decoder decoder(config.model, Parallel(mesh, false, config::context_split_of(config)));
     const std::vector<Param> params = params_of(decoder);
+    freeze_parameters(params, config);
     fill_params(params, InitialValues(config, params, mesh).values());
     if (moved)
       for (const Param& param : params) move_by_one_unit(param.value);
     Batches batches(config, mesh, device);
-    const CrossEntropyOptions loss_options{.tile_tokens = planner::loss_tile_tokens(device.is_cuda())};
+    const CrossEntropyOptions options = loss_options(config, device);
     for (int step = 1; step <= steps; ++step) {
       ReferenceStep& now = out.steps.emplace_back();
       const std::int64_t tokens = tokens_of_step(config, batches.data().sampler().seq_len(step));
@@ -118,8 +119,7 @@ Reference reference_of_one_rank(const Config& config, at::Device device, int ste
         context.probe = [&](const std::string& path, const at::Tensor& x) {
           now.add_sketch(path, context.rows_T(), x, tokens);
         };
-        const at::Tensor loss =
-            decoder.loss(microbatch.ids_T, microbatch.targets_T, context, loss_options).loss / count;
+        const at::Tensor loss = decoder.loss(microbatch.ids_T, microbatch.targets_T, context, options).loss / count;
         loss.backward();
         now.loss += loss.item<double>();
       }

@@ -19,7 +19,7 @@
 #include "trireme/files/safetensors.hpp"
 #include "trireme/files/whole_file.hpp"
 #include "trireme/layout/box_copy.hpp"
-#include "trireme/layout/copies.hpp"
+#include "trireme/layout/overlap.hpp"
 
 namespace trireme::checkpoint {
 namespace {

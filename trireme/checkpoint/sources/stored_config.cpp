@@ -91,7 +91,7 @@ config::LoadedConfig stored_config(const Manifest& manifest, const std::string& 
     require<CheckpointError>(fault.empty() || field.key != "model.model_type", shown,
                              ": its config has model.model_type = ", files::shown_text(stored->second.substr(0, 100)),
                              ": this program has no such family\n  fix: the program that has registered it",
-                             " trains from it (trireme::register_family); its files cannot be rewritten");
+                             " reads it, and trains from it (trireme::register_family)");
     require<CheckpointError>(fault.empty(), shown, ": its config has ", field.key, " = ",
                              files::shown_text(stored->second.substr(0, 100)), ": ", fault, kConfigFix);
   }

@@ -101,7 +101,6 @@ class FlightRecorder {
   /// and the time is in whatever asks the device next.
   void add_wait(const WaitSpan& wait);
   std::int64_t waited_ns() const { return waited_ns_; }
-  double waited_seconds() const { return static_cast<double>(waited_ns_) * 1e-9; }
   /// For a trace: from now on the waits themselves are kept, without those of before; until take_waits().
   void keep_waits();
   std::vector<WaitSpan> take_waits();

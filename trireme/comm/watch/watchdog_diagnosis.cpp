@@ -265,7 +265,7 @@ Watchdog::Findings Watchdog::findings(const Membership& members, const CallRecor
   return own_findings(members, record, late);
 }
 
-/// "came asked has_difference bytes_of_words absent...\n", then the words, then the difference.
+/// "came asked (1 if they differ) (bytes of the words) absent...\n", then the words, then the difference.
 std::string Watchdog::to_text(const Findings& findings) {
   std::string out =
       text(findings.came, " ", findings.asked, " ", findings.difference ? 1 : 0, " ", findings.words.size());

@@ -178,9 +178,9 @@ std::vector<std::string> harmless_keys(Framework from) {
 std::vector<std::string> off_by_default(Framework from) {
   switch (from) {
     case Framework::nanotron:
-      return {"model.model_config.z_loss_enabled", "model.model_config.rope_interleaved",
-              "model.model_config.log_attn_probs", "data_stages.*.pad_samples_to_global_batch_size",
-              "data_stages.*.return_positions",    "parallelism.moe_layer_recompute"};
+      return {"model.model_config.rope_interleaved", "model.model_config.log_attn_probs",
+              "data_stages.*.pad_samples_to_global_batch_size", "data_stages.*.return_positions",
+              "parallelism.moe_layer_recompute"};
     case Framework::torchtitan:
       return {"checkpoint.initial_load_in_hf_quantized",
               "debug.moe_force_load_balance",

@@ -9,6 +9,7 @@
 #include "trireme/config/rules/rules.hpp"
 #include "trireme/config/schema/family.hpp"
 #include "trireme/config/schema/fields.hpp"
+#include "trireme/config/schema/lr_factor.hpp"
 #include "trireme/describe/parameters.hpp"
 #include "trireme/describe/pipeline.hpp"
 #include "trireme/schedule/replay.hpp"
@@ -44,27 +45,56 @@ std::vector<std::string> names_of_all_families() {
   return names;
 }
 
-/// optimizer.no_decay: patterns that match no parameter.
-void check_no_decay(Rules& rules) {
-  const Config& c = rules.config;
-  const FamilyInfo* family = find_family(c.model.model_type);
-  const bool named = family != nullptr && !family->is_registered() && c.model.num_hidden_layers > 0 &&
-                     c.model.num_hidden_layers <= kMaxNamedLayers;
-  const std::vector<std::string> names = named ? parameter_names(c.model) : std::vector<std::string>();
-  for (const std::string& word : c.optimizer.no_decay) {
+/// Keys that name parameters: patterns that are none, and those that match no parameter.
+class NamedParameters {
+ public:
+  explicit NamedParameters(Rules& rules) : rules_(rules) {
+    const ModelConfig& m = rules.config.model;
+    const FamilyInfo* family = find_family(m.model_type);
+    is_known_ = family != nullptr && !family->is_registered() && m.num_hidden_layers > 0 &&
+                m.num_hidden_layers <= kMaxNamedLayers;
+    if (is_known_) names_ = parameter_names(m);
+  }
+
+  void check(const std::string& key, const std::string& given, const std::function<NamePattern()>& pattern_of) {
     try {
-      const NamePattern pattern(word);
+      const NamePattern pattern = pattern_of();
       const auto matches = [&](const std::string& name) { return pattern.matches(name); };
-      if (!named || std::ranges::any_of(names, matches) || std::ranges::any_of(names_of_all_families(), matches))
-        continue;
+      if (!is_known_ || std::ranges::any_of(names_, matches) || std::ranges::any_of(names_of_all_families(), matches))
+        return;
       std::string near;
-      for (const std::string& name : nearest_names(word, names)) near += (near.empty() ? "" : ", ") + name;
-      rules.warn("optimizer.no_decay: \"", shortened(word), "\" matches no parameter; the nearest are ", near);
+      for (const std::string& name : nearest_names(given, names_)) near += (near.empty() ? "" : ", ") + name;
+      rules_.warn(key, ": \"", shortened(given), "\" matches no parameter; the nearest are ", near);
     } catch (const ConfigError& e) {
-      rules.violation("optimizer.no_decay", text("optimizer.no_decay: ", shortened(e.what(), 200)), "",
-                      "a part of a name, a glob such as *.bias, or re:REGEX");
+      rules_.violation(key, text(key, ": ", shortened(e.what(), 200)), "",
+                       "a part of a name, a glob such as *.bias, or re:REGEX");
     }
   }
+
+  /// Whether these patterns match all parameters of the model.
+  bool are_all(const std::vector<std::string>& patterns) const {
+    const std::vector<NamePattern> any = name_patterns(patterns);
+    return is_known_ && !patterns.empty() &&
+           std::ranges::all_of(names_, [&](const std::string& name) { return matches_any(any, name); });
+  }
+
+ private:
+  Rules& rules_;
+  bool is_known_ = false;
+  std::vector<std::string> names_;
+};
+
+void check_parameter_names(Rules& rules) {
+  const OptimizerConfig& o = rules.config.optimizer;
+  const std::size_t violations = rules.loaded.violations.size();
+  NamedParameters named(rules);
+  for (const std::string& word : o.no_decay) named.check("optimizer.no_decay", word, [&] { return NamePattern(word); });
+  for (const std::string& word : o.frozen) named.check("optimizer.frozen", word, [&] { return NamePattern(word); });
+  for (const std::string& word : o.lr_factors)
+    named.check("optimizer.lr_factors", word, [&] { return NamePattern(parse_lr_factor(word).pattern); });
+  if (rules.loaded.violations.size() == violations && named.are_all(o.frozen))
+    rules.violation("optimizer.frozen", "optimizer.frozen matches all parameters", "a run trains something",
+                    "leave out what is to be trained; trireme evaluate needs no training");
 }
 
 /// Warm-up and decay of the learning rate. Expects derived values.
@@ -266,7 +296,7 @@ std::vector<Violation> validate(const LoadedConfig& loaded, const Started& start
   check_precision(rules);
   check_optimizer(rules);
   check_lr_schedule(rules);
-  check_no_decay(rules);
+  check_parameter_names(rules);
   check_profiler(rules);
   check_checkpoint_format(rules);
   check_registered_family(rules);

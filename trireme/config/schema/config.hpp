@@ -105,7 +105,9 @@ struct TrainingConfig {
   std::int64_t micro_batch_size = 0;
   std::int64_t grad_accum = 0;
   std::int64_t global_batch_size = 0;
-  double max_norm = 1;  // 0: no clipping
+  double max_norm = 1;         // 0: no clipping
+  double label_smoothing = 0;  // not in validation losses, as below
+  double z_loss_coef = 0;
 };
 
 /// Validation loss on held-out tokens: a fraction of every source, or separate files.
@@ -123,6 +125,8 @@ struct OptimizerConfig {
   double eps = 1e-8;
   double weight_decay = 0.1;
   std::vector<std::string> no_decay = {"norm", "bias"};
+  std::vector<std::string> frozen = {};
+  std::vector<std::string> lr_factors = {};  // "PATTERN FACTOR": lr_factor.hpp
   double momentum = 0.9;
   bool nesterov = false;
   double skip_z = 0;

@@ -9,141 +9,124 @@
 namespace trireme::config {
 namespace {
 
-constexpr std::array kFamilies = {
-    FamilyInfo{.id = Family::gpt2,
-               .name = "gpt2",
-               .norm = NormKind::layer_norm,
-               .positions = PositionKind::learned,
-               .mlp = MlpKind::gelu,
-               .qkv_bias = BiasRule::always,
-               .out_bias = BiasRule::always,
-               .default_mlp_ratio = 4,
-               .scaled_residual_init = true,
-               .hf = {.architecture = "GPT2LMHeadModel",
-                      .names = HfNames::gpt2,
-                      .reads_attention_bias = false,
-                      .reads_mlp_bias = false,
-                      .has_qk_norm = false,
-                      .window = HfWindow::none,
-                      .heads = HfHeads::fill_hidden_size}},
-    FamilyInfo{.id = Family::llama,
-               .name = "llama",
-               .norm = NormKind::rms_norm,
-               .positions = PositionKind::rope,
-               .mlp = MlpKind::swiglu,
-               .qkv_bias = BiasRule::by_config,
-               .out_bias = BiasRule::by_config,
-               .default_mlp_ratio = 0,
-               .scaled_residual_init = false,
-               .hf = {.architecture = "LlamaForCausalLM",
-                      .names = HfNames::llama,
-                      .reads_attention_bias = true,
-                      .reads_mlp_bias = true,
-                      .has_qk_norm = false,
-                      .window = HfWindow::none,
-                      .heads = HfHeads::divide_hidden_size}},  // transformers 5 requires it even if head_dim is given
-    FamilyInfo{.id = Family::mistral,
-               .name = "mistral",
-               .norm = NormKind::rms_norm,
-               .positions = PositionKind::rope,
-               .mlp = MlpKind::swiglu,
-               .qkv_bias = BiasRule::by_config,  // ours may have biases, the one in transformers has none
-               .out_bias = BiasRule::by_config,
-               .default_mlp_ratio = 0,
-               .scaled_residual_init = false,
-               .hf = {.architecture = "MistralForCausalLM",
-                      .names = HfNames::llama,
-                      .reads_attention_bias = false,
-                      .reads_mlp_bias = false,
-                      .has_qk_norm = false,
-                      .window = HfWindow::number,
-                      .heads = HfHeads::any}},
-    FamilyInfo{.id = Family::qwen2,
-               .name = "qwen2",
-               .norm = NormKind::rms_norm,
-               .positions = PositionKind::rope,
-               .mlp = MlpKind::swiglu,
-               .qkv_bias = BiasRule::always,  // regardless of attention_bias
-               .out_bias = BiasRule::never,
-               .default_mlp_ratio = 0,
-               .scaled_residual_init = false,
-               .hf = {.architecture = "Qwen2ForCausalLM",
-                      .names = HfNames::llama,
-                      .reads_attention_bias = false,
-                      .reads_mlp_bias = false,
-                      .has_qk_norm = false,
-                      .window = HfWindow::switched,
-                      .heads = HfHeads::any}},
-    FamilyInfo{.id = Family::qwen3,
-               .name = "qwen3",
-               .norm = NormKind::rms_norm,
-               .positions = PositionKind::rope,
-               .mlp = MlpKind::swiglu,
-               .qkv_bias = BiasRule::by_config,
-               .out_bias = BiasRule::by_config,
-               .default_mlp_ratio = 0,
-               .scaled_residual_init = false,
-               .hf = {.architecture = "Qwen3ForCausalLM",
-                      .names = HfNames::llama,
-                      .reads_attention_bias = true,
-                      .reads_mlp_bias = false,
-                      .has_qk_norm = true,
-                      .window = HfWindow::switched,
-                      .heads = HfHeads::any}},
-    FamilyInfo{.id = Family::mixtral,
-               .name = "mixtral",
-               .norm = NormKind::rms_norm,
-               .positions = PositionKind::rope,
-               .mlp = MlpKind::swiglu,
-               .qkv_bias = BiasRule::by_config,
-               .out_bias = BiasRule::by_config,
-               .default_mlp_ratio = 0,
-               .scaled_residual_init = false,
-               .hf = {.architecture = "MixtralForCausalLM",
-                      .names = HfNames::llama,
-                      .reads_attention_bias = false,
-                      .reads_mlp_bias = false,
-                      .has_qk_norm = false,
-                      .window = HfWindow::number,
-                      .heads = HfHeads::any,
-                      .experts = HfExperts::mixtral}},
-    FamilyInfo{.id = Family::qwen3_moe,
-               .name = "qwen3_moe",
-               .norm = NormKind::rms_norm,
-               .positions = PositionKind::rope,
-               .mlp = MlpKind::swiglu,
-               .qkv_bias = BiasRule::by_config,
-               .out_bias = BiasRule::by_config,
-               .default_mlp_ratio = 0,
-               .scaled_residual_init = false,
-               .hf = {.architecture = "Qwen3MoeForCausalLM",
-                      .names = HfNames::llama,
-                      .reads_attention_bias = true,
-                      .reads_mlp_bias = false,
-                      .has_qk_norm = true,
-                      .window = HfWindow::switched,
-                      .heads = HfHeads::any,
-                      .experts = HfExperts::qwen}},
-    FamilyInfo{.id = Family::gemma2,
-               .name = "gemma2",
-               .norm = NormKind::unit_rms_norm,
-               .positions = PositionKind::rope,
-               .mlp = MlpKind::geglu,
-               .qkv_bias = BiasRule::by_config,
-               .out_bias = BiasRule::by_config,
-               .default_mlp_ratio = 0,
-               .scaled_residual_init = false,
-               .hf = {.architecture = "Gemma2ForCausalLM",
-                      .names = HfNames::llama,
-                      .reads_attention_bias = true,
-                      .reads_mlp_bias = false,
-                      .has_qk_norm = false,
-                      .window = HfWindow::alternating,
-                      .heads = HfHeads::any,
-                      .has_softcaps = true},
-               .post_norms = true,
-               .scaled_embedding = true},
-};
+/// What most families are like; each says what differs.
+constexpr FamilyInfo kLlama{.id = Family::llama,
+                            .name = "llama",
+                            .norm = NormKind::rms_norm,
+                            .positions = PositionKind::rope,
+                            .mlp = MlpKind::swiglu,
+                            .qkv_bias = BiasRule::by_config,
+                            .out_bias = BiasRule::by_config,
+                            .default_mlp_ratio = 0,
+                            .scaled_residual_init = false,
+                            // transformers 5 requires a multiple of the heads even if head_dim is given
+                            .hf = {.architecture = "LlamaForCausalLM",
+                                   .names = HfNames::llama,
+                                   .reads_attention_bias = true,
+                                   .reads_mlp_bias = true,
+                                   .has_qk_norm = false,
+                                   .window = HfWindow::none,
+                                   .heads = HfHeads::divide_hidden_size}};
+
+constexpr FamilyInfo like_llama(Family id, std::string_view name, const HfTraits& hf) {
+  FamilyInfo family = kLlama;
+  family.id = id;
+  family.name = name;
+  family.hf = hf;
+  return family;
+}
+
+constexpr FamilyInfo gpt2() {
+  return {.id = Family::gpt2,
+          .name = "gpt2",
+          .norm = NormKind::layer_norm,
+          .positions = PositionKind::learned,
+          .mlp = MlpKind::gelu,
+          .qkv_bias = BiasRule::always,
+          .out_bias = BiasRule::always,
+          .default_mlp_ratio = 4,
+          .scaled_residual_init = true,
+          .hf = {.architecture = "GPT2LMHeadModel",
+                 .names = HfNames::gpt2,
+                 .reads_attention_bias = false,
+                 .reads_mlp_bias = false,
+                 .has_qk_norm = false,
+                 .window = HfWindow::none,
+                 .heads = HfHeads::fill_hidden_size}};
+}
+
+/// Ours may have biases, the one in transformers has none.
+constexpr FamilyInfo mistral() {
+  return like_llama(Family::mistral, "mistral",
+                    {.architecture = "MistralForCausalLM",
+                     .names = HfNames::llama,
+                     .reads_attention_bias = false,
+                     .reads_mlp_bias = false,
+                     .has_qk_norm = false,
+                     .window = HfWindow::number,
+                     .heads = HfHeads::any});
+}
+
+constexpr FamilyInfo mixtral() {
+  FamilyInfo family = mistral();
+  family.id = Family::mixtral;
+  family.name = "mixtral";
+  family.hf.architecture = "MixtralForCausalLM";
+  family.hf.experts = HfExperts::mixtral;
+  return family;
+}
+
+constexpr FamilyInfo qwen2() {
+  FamilyInfo family = like_llama(Family::qwen2, "qwen2",
+                                 {.architecture = "Qwen2ForCausalLM",
+                                  .names = HfNames::llama,
+                                  .reads_attention_bias = false,
+                                  .reads_mlp_bias = false,
+                                  .has_qk_norm = false,
+                                  .window = HfWindow::switched,
+                                  .heads = HfHeads::any});
+  family.qkv_bias = BiasRule::always;  // regardless of attention_bias
+  family.out_bias = BiasRule::never;
+  return family;
+}
+
+constexpr FamilyInfo qwen3() {
+  return like_llama(Family::qwen3, "qwen3",
+                    {.architecture = "Qwen3ForCausalLM",
+                     .names = HfNames::llama,
+                     .reads_attention_bias = true,
+                     .reads_mlp_bias = false,
+                     .has_qk_norm = true,
+                     .window = HfWindow::switched,
+                     .heads = HfHeads::any});
+}
+
+constexpr FamilyInfo qwen3_moe() {
+  FamilyInfo family = qwen3();
+  family.id = Family::qwen3_moe;
+  family.name = "qwen3_moe";
+  family.hf.architecture = "Qwen3MoeForCausalLM";
+  family.hf.experts = HfExperts::qwen;
+  return family;
+}
+
+constexpr FamilyInfo gemma2() {
+  FamilyInfo family = like_llama(Family::gemma2, "gemma2",
+                                 {.architecture = "Gemma2ForCausalLM",
+                                  .names = HfNames::llama,
+                                  .reads_attention_bias = true,
+                                  .reads_mlp_bias = false,
+                                  .has_qk_norm = false,
+                                  .window = HfWindow::alternating,
+                                  .heads = HfHeads::any,
+                                  .has_softcaps = true});
+  family.norm = NormKind::unit_rms_norm;
+  family.mlp = MlpKind::geglu;
+  family.post_norms = family.scaled_embedding = true;
+  return family;
+}
+
+constexpr std::array kFamilies = {gpt2(), kLlama, mistral(), qwen2(), qwen3(), mixtral(), qwen3_moe(), gemma2()};
 
 bool holds(BiasRule rule, const ModelConfig& m) {
   return rule == BiasRule::always || (rule == BiasRule::by_config && m.attention_bias);

@@ -255,6 +255,10 @@ std::vector<Field> fields(Config& c) {
       {"training.global_batch_size", &c.training.global_batch_size,
        "sequences per step; 0 = derived: micro_batch_size x grad_accum x dp", 0, kMaxSize},
       {"training.max_norm", &c.training.max_norm, "gradients are clipped to this norm; 0 = never", 0, 1e30},
+      {"training.label_smoothing", &c.training.label_smoothing,
+       "share of each target that is spread over the vocabulary, in the training loss", 0, 1},
+      {"training.z_loss_coef", &c.training.z_loss_coef,
+       "weight of the squared log-sum-exp of the logits, added to the training loss", 0, 1e6},
 
       {"validation.interval", &c.validation.interval, "steps between two validations; 0 = never", 0, kMaxCount},
       {"validation.samples", &c.validation.samples, "samples per source; 0 = all", 0, kMaxCount},
@@ -269,6 +273,12 @@ std::vector<Field> fields(Config& c) {
       {"optimizer.weight_decay", &c.optimizer.weight_decay, "share of a weight that decays in a step of lr 1", 0, 1e6},
       filled({"optimizer.no_decay", &c.optimizer.no_decay,
               "parameters without weight decay: a part of the name, a glob (* ? [), or re:REGEX"}),
+      filled({"optimizer.frozen", &c.optimizer.frozen,
+              "parameters that are not trained, by name as in no_decay: without gradients and states"}),
+      filled(
+          {"optimizer.lr_factors", &c.optimizer.lr_factors,
+           "\"PATTERN FACTOR\": parameters, by name as in no_decay, whose learning rate is multiplied; the first that "
+           "matches counts"}),
       {"optimizer.momentum", &c.optimizer.momentum, "sgd only", 0, 1},
       {"optimizer.nesterov", &c.optimizer.nesterov, "sgd only"},
       {"optimizer.skip_z", &c.optimizer.skip_z,

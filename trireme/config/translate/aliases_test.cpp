@@ -137,6 +137,11 @@ const std::vector<Renamed>& renamed_keys() {
       {"training.max_norm", "0.5", "--clip-grad 0.5"},
       {"training.max_norm", "0.5", "gradient_clipping = 0.5"},
       {"training.max_norm", "0.5", "max_grad_norm = 0.5"},
+      {"training.label_smoothing", "0.25", "label_smoothing_factor = 0.25"},
+      {"training.z_loss_coef", "0.001",
+       "model.model_config.z_loss_coefficient = 1e-3\nmodel.model_config.z_loss_enabled = true"},
+      {"training.z_loss_coef", "0.0",
+       "model.model_config.z_loss_coefficient = 1e-3\nmodel.model_config.z_loss_enabled = false"},
 
       {"optimizer.name", R"("adamw")", "optimizer.optimizer_factory.name = 'adamW'"},
       {"optimizer.betas", "[0.8, 0.95]", "optimizer.optimizer_factory.adam_beta1 = 0.8"},

@@ -1,5 +1,6 @@
 #include "trireme/config/translate/hf_config_write.hpp"
 
+#include <cmath>
 #include <string_view>
 #include <vector>
 
@@ -168,8 +169,8 @@ void add_llama_like(Json& json, const ModelConfig& m, const HfTraits& hf) {
   if (hf.has_softcaps) {
     const auto cap = [](double value) { return value > 0 ? Json(value) : Json(nullptr); };
     json["hidden_activation"] = m.hidden_act;
-    json["query_pre_attn_scalar"] =
-        m.query_pre_attn_scalar > 0 ? m.query_pre_attn_scalar : static_cast<double>(m.head_dim);
+    const double scalar = m.query_pre_attn_scalar > 0 ? m.query_pre_attn_scalar : static_cast<double>(m.head_dim);
+    json["query_pre_attn_scalar"] = std::floor(scalar) == scalar ? Json(std::llround(scalar)) : Json(scalar);
     json["attn_logit_softcapping"] = cap(m.attn_logit_softcapping);
     json["final_logit_softcapping"] = cap(m.final_logit_softcapping);
   }

@@ -105,6 +105,15 @@ Settings tp_mode(const Setting& s, const std::string& key, const Config&) {
   return by_table(s, key, {{"reduce_scatter", {true}}, {"all_reduce", {false}}});
 }
 
+Settings nanotron_z_loss(const Setting& s, const std::string& key, const Config&) {
+  constexpr double kDefault = 1e-4;
+  return one(s, key, {truth_of(s) ? kDefault : 0.0});
+}
+
+Settings if_positive(const Setting& s, const std::string& key, const Config& so_far) {
+  return so_far.training.z_loss_coef > 0 ? one(s, key, s.value) : Settings{};
+}
+
 Settings nanotron_engine(const Setting& s, const std::string& key, const Config&) {
   return by_table(s, key, {{"afab", {"afab"}}, {"1f1b", {"1f1b"}}});
 }
@@ -343,7 +352,8 @@ bool refines(Translation translation) {
   using namespace translations;
   const auto is = [&](auto... known) { return ((translation == known) || ...); };
   return is(beta1, beta2, dataset_unless_path, vocab_file, folder_unless_given, first_profiled, last_profiled,
-            constant_warmup, wsd_style, hf_warmup_ratio, hf_constant, hf_time_scale, hf_wsd_style, peak_lr);
+            constant_warmup, wsd_style, hf_warmup_ratio, hf_constant, hf_time_scale, hf_wsd_style, peak_lr,
+            if_positive);
 }
 
 }  // namespace trireme::config

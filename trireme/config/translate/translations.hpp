@@ -51,6 +51,9 @@ Settings profile(const Setting& s, const std::string& key, const Config&);  // t
 // Words by table.
 Settings dtype(const Setting& s, const std::string& key, const Config&);
 Settings tp_mode(const Setting& s, const std::string& key, const Config&);
+Settings nanotron_z_loss(const Setting& s, const std::string& key, const Config&);  // whether there is one
+/// The value, if training.z_loss_coef is positive so far.
+Settings if_positive(const Setting& s, const std::string& key, const Config& so_far);
 Settings nanotron_engine(const Setting& s, const std::string& key, const Config&);
 Settings schedule(const Setting& s, const std::string& key, const Config&);  // torchtitan
 Settings adam_is_adamw(const Setting& s, const std::string& key, const Config&);

@@ -129,6 +129,11 @@ TEST(Translations, ThatReadOtherSettings) {
   EXPECT_EQ(translated(last_profiled, whole(5), c), "ours = [4]");
   EXPECT_EQ(translated(last_profiled, whole(5000), c),
             "foreign = 5000: steps 10 to 5000 are more than 1000 to profile");
+  EXPECT_EQ(translated(nanotron_z_loss, {true}, c), "ours = 1e-04");
+  EXPECT_EQ(translated(nanotron_z_loss, {false}, c), "ours = 0.0");
+  EXPECT_EQ(translated(if_positive, {1e-5}, c), "");
+  c.training.z_loss_coef = 1e-4;
+  EXPECT_EQ(translated(if_positive, {1e-5}, c), "ours = 1e-05");
   c.model.num_hidden_layers = 24;
   c.parallelism.pp = 4;
   EXPECT_EQ(translated(layers_of_virtual_stage, whole(6), c), "ours = 1");

@@ -48,10 +48,20 @@ at::Tensor as_rows(const at::Tensor& sample) { return sample.squeeze(0).transpos
 /// Keys to the right of a query's diagonal, for libtorch's kernels: -1: all, or what is_causal says.
 std::int64_t right_of(const AttentionPieces& pieces) { return pieces.causal && pieces.left >= 0 ? 0 : -1; }
 
+// Note [A window without an end to the right]
+// With a window on the left only, libtorch's kernels take the largest number of keys of a piece as the window on the
+// right, and no larger one can be given. A query whose diagonal lies before the first key, which a piece with more
+// queries than keys has, would not see all keys up to there, or none. So the largest number that they are told includes
+// the queries; it is a bound, and no memory depends on it.
+std::int64_t most_keys(const AttentionPieces& pieces) {
+  const bool open_to_the_right = !pieces.causal && pieces.left >= 0;
+  return pieces.longest_keys + (open_to_the_right ? pieces.longest_queries : 0);
+}
+
 /// libtorch's kernels give and take [heads, T].
 PartialAttention flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionPieces& pieces) {
   const auto result = at::_flash_attention_forward(
-      q, k, v, pieces.query_bounds, pieces.key_bounds, pieces.longest_queries, pieces.longest_keys,
+      q, k, v, pieces.query_bounds, pieces.key_bounds, pieces.longest_queries, most_keys(pieces),
       /*dropout_p=*/0.0, pieces.causal, /*return_debug_mask=*/false, std::nullopt, pieces.left, right_of(pieces));
   return {std::get<0>(result), std::get<1>(result).transpose(0, 1)};
 }
@@ -61,7 +71,7 @@ AttentionGradients flash_backward(const at::Tensor& dout, const at::Tensor& q, c
   const at::Tensor no_dropout = at::zeros({2}, q.options().dtype(at::kUInt64));
   auto [dq, dk, dv] =
       at::_flash_attention_backward(dout, q, k, v, out, lse.transpose(0, 1).contiguous(), pieces.query_bounds,
-                                    pieces.key_bounds, pieces.longest_queries, pieces.longest_keys, /*dropout_p=*/0.0,
+                                    pieces.key_bounds, pieces.longest_queries, most_keys(pieces), /*dropout_p=*/0.0,
                                     pieces.causal, no_dropout, no_dropout, std::nullopt, pieces.left, right_of(pieces));
   return {dq, dk, dv};
 }

@@ -95,18 +95,24 @@ const std::vector<std::vector<std::pair<int, int>>> kPieceSizes{
     {{5, 5}}, {{1, 1}, {7, 7}, {3, 3}}, {{64, 64}, {130, 130}, {1, 1}, {17, 17}}};
 const std::vector<std::vector<std::pair<int, int>>> kCrossing{{{5, 9}}, {{1, 7}, {7, 1}}, {{40, 200}, {130, 3}}};
 
+/// More queries than keys, and a window: the diagonals of the first queries lie before the first key.
+const std::vector<std::pair<std::vector<std::pair<int, int>>, std::int64_t>> kMoreQueries{
+    {{{16, 3}}, 2}, {{{16, 3}, {9, 5}}, 1}, {{{200, 70}, {5, 60}}, 40}};
+
 TEST(AttentionPieces, AreThoseOfAMask) {
   for (const auto& sizes : kPieceSizes)
     for (const std::int64_t left : {-1, 0, 4})
       expect_pieces(inputs_of(sizes, true, left), at::kCPU, at::kDouble, 1e-12);
   for (const auto& sizes : kCrossing) expect_pieces(inputs_of(sizes, false, -1), at::kCPU, at::kDouble, 1e-12);
+  for (const auto& [sizes, left] : kMoreQueries)
+    expect_pieces(inputs_of(sizes, false, left), at::kCPU, at::kDouble, 1e-12);
   // Keys before the queries within a window of 6: what attention_rectangles() leaves of them.
   expect_pieces(inputs_of({{5, 5}}, false, 2), at::kCPU, at::kDouble, 1e-12);
 }
 
 TEST(AttentionPieces, AreThoseOfAMaskOnAGpu) {
   if (!at::hasCUDA()) GTEST_SKIP() << "no GPU";
-  for (const std::int64_t d : {64, 128}) {
+  for (const std::int64_t d : {16, 64, 128}) {
     if (!has_flash_attention(at::Device(at::kCUDA, 0), at::kBFloat16, d)) GTEST_SKIP() << "no flash attention";
     for (const auto& sizes : kPieceSizes)
       for (const std::int64_t left : {-1, 0, 4})
@@ -115,6 +121,8 @@ TEST(AttentionPieces, AreThoseOfAMaskOnAGpu) {
       expect_pieces(inputs_of(sizes, false, -1, d), at::Device(at::kCUDA, 0), at::kBFloat16, 1e-2);
     expect_pieces(inputs_of({{5, 5}, {100, 100}}, false, 100, d), at::Device(at::kCUDA, 0), at::kBFloat16, 1e-2);
     expect_pieces(inputs_of({{5, 5}}, false, 2, d), at::Device(at::kCUDA, 0), at::kBFloat16, 1e-2);
+    for (const auto& [sizes, left] : kMoreQueries)
+      expect_pieces(inputs_of(sizes, false, left, d), at::Device(at::kCUDA, 0), at::kBFloat16, 1e-2);
   }
 }
 

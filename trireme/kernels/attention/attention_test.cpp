@@ -38,14 +38,16 @@ TEST(Attention, CapsScores) {
             [&](const test::Tensors& in) { return packed_attention(in[0], 4, windowed ? seen : at::Tensor(), kCap); },
             {all}, dy);
         const auto truth = test::run(plain, {all.to(at::kDouble)}, dy);
-        EXPECT_LT(test::difference(ours.y.to(at::kDouble), truth.y), bound) << dtype << " window " << windowed;
-        EXPECT_LT(test::difference(ours.grads[0].to(at::kDouble), truth.grads[0]), bound)
+        EXPECT_LT(test::difference(ours.y.to(at::kDouble).cpu(), truth.y.cpu()), bound)
+            << dtype << " window " << windowed;
+        EXPECT_LT(test::difference(ours.grads[0].to(at::kDouble).cpu(), truth.grads[0].cpu()), bound)
             << dtype << " window " << windowed;
         const at::NoGradGuard off;
         const at::Tensor heads = all.transpose(1, 2);
         const at::Tensor last = next_token_attention(heads.narrow(1, 0, 4).narrow(2, s - 1, 1), heads.narrow(1, 4, 2),
                                                      heads.narrow(1, 6, 2), seen.narrow(0, s - 1, 1), kCap);
-        EXPECT_LT(test::difference(last.squeeze(2).to(at::kDouble), truth.y.select(1, s - 1)), bound) << dtype;
+        EXPECT_LT(test::difference(last.squeeze(2).to(at::kDouble).cpu(), truth.y.select(1, s - 1).cpu()), bound)
+            << dtype;
       }
 }
 

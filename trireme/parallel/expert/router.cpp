@@ -49,7 +49,8 @@ Router::Router(const RouterOptions& options, Parallel parallel, int copies)
       parallel);
   if (!options.selection_bias) return;
   const InitScope scope(current_init_options().device(), kernels::wide_dtype(weight_ED.scalar_type()));
-  selection_bias_E = declare("selection_bias", {.shape = {options.experts}, .fill = Fill::zeros}, parallel);
+  selection_bias_E =
+      declare("selection_bias", {.shape = {options.experts}, .fill = Fill::zeros, .set_by_layer = true}, parallel);
   selection_bias_E.set_requires_grad(false);
 }
 

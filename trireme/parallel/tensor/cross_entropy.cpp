@@ -124,8 +124,9 @@ at::Tensor tile_loss(const TileSums& sums, const at::Tensor& counts_C, const Hea
   return (loss_C * counts_C).sum();
 }
 
-/// The gradients of the product of x and weight, overwriting the exponentials: each token's multiplied by its `weights_C` (0 for ignored
-/// tokens). d loss / d logit = p (1 + 2 z lse) - smoothing / V - (1 - smoothing) [is the target].
+/// The gradients of the product of x and weight, overwriting the exponentials: each token's multiplied by its
+/// `weights_C` (0 for ignored tokens).
+///   d loss / d logit = p (1 + 2 z lse) - smoothing / V - (1 - smoothing) [is the target]
 at::Tensor dlogits_of(const TileSums& sums, const at::Tensor& targets_C, const at::Tensor& weights_C, const Head& head,
                       at::ScalarType dtype) {
   const double smoothing = head.options.label_smoothing;

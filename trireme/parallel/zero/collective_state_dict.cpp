@@ -14,17 +14,23 @@ void give_full(const Param& param, const ParamMesh& mesh, const GiveFull& f) {
   if (!param.spec.is_tied_copy) f(param, gather_full_tensor(param.value.detach(), param.spec, mesh).value);
 }
 
+void give_part(ZeroPart& part, const GiveFull& f) {
+  for (std::size_t b = part.partition.num_buckets(); b-- > 0;)  // in backward order, as are their slots
+    part.params.with_whole(b, [&] {
+      const std::vector<FlatSlot>& slots = part.partition.bucket(b).slots;
+      for (std::size_t s = slots.size(); s-- > 0;)
+        give_full(part.partition.params()[slots[s].item], part.partition.mesh(), f);
+    });
+}
+
 void give_chunk(ZeroChunk& chunk, const GiveFull& f) {
   for (const auto& part : chunk.parts())
-    for (std::size_t b = part->partition.num_buckets(); b-- > 0;)  // in backward order, as are their slots
-      part->params.with_whole(b, [&] {
-        const std::vector<FlatSlot>& slots = part->partition.bucket(b).slots;
-        for (std::size_t s = slots.size(); s-- > 0;)
-          give_full(part->partition.params()[slots[s].item], part->partition.mesh(), f);
-      });
+    if (part->is_trained) give_part(*part, f);
 }
 
 void give_frozen(const Zero& zero, const GiveFull& f) {
+  for (ZeroPart* part : zero.parts())
+    if (!part->is_trained) give_part(*part, f);
   for (const Param& param : zero.frozen()) give_full(param, zero.parts()[0]->partition.mesh(), f);
 }
 
@@ -48,6 +54,7 @@ void for_each_full_shard_of_stage(
     const std::function<void(const Param& param, const at::Tensor& local, const at::Tensor& full)>& f) {
   const at::NoGradGuard no_grad;
   for (const ZeroPart* part : zero.parts()) {
+    if (!part->is_trained) continue;
     const Partition& partition = part->partition;
     for (std::size_t b = partition.num_buckets(); b-- > 0;) {
       const at::Tensor bucket = partition.shards().all_gather(own(*part, b).detach().contiguous()).wait();

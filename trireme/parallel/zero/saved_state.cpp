@@ -136,7 +136,8 @@ void spread_to_replicas(const Zero& zero) {
 
 std::vector<StateSlice> gradient_slices(const Zero& zero) {
   return slices_of_shards(zero, Replicas::all, [](const ZeroPart& part, std::size_t bucket) {
-    return std::vector<ShardTensor>{{"gradient", part.gradients.shard(bucket).detach()}};
+    return part.is_trained ? std::vector<ShardTensor>{{"gradient", part.gradients.shard(bucket).detach()}}
+                           : std::vector<ShardTensor>();
   });
 }
 

@@ -65,8 +65,7 @@ void with_zero(const SavedLayout& layout, const std::function<void(const Zero&, 
     layer->named_parameters()["frozen"].set_requires_grad(false);
     UnitPlan units;
     std::vector<std::string> names;
-    for (const Param& param : params_of(*layer))
-      if (param.name != "frozen") names.push_back(param.name);
+    for (const Param& param : params_of(*layer)) names.push_back(param.name);
     units.units.push_back({"all", names});
     units.visits.push_back({0});
     const Zero zero(

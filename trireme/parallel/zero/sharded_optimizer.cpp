@@ -28,7 +28,7 @@ ShardedOptimizer::ShardedOptimizer(ShardedParams& params, const GradReducer& gra
       part.master = shard.to(options.master);
     }
     const MemoryScope states(MemoryKind::states);
-    for (std::size_t k = 0; k < optimizer_->state_names().size() && !forward_only; ++k)
+    for (std::size_t k = 0; k < state_names().size(); ++k)
       part.states.push_back(at::zeros({shard.numel()}, shard.options().dtype(options.states)));
     for (const FlatPiece& piece : partition.own_pieces(b)) {
       const Param& param = partition.params()[piece.item];
@@ -41,6 +41,11 @@ ShardedOptimizer::ShardedOptimizer(ShardedParams& params, const GradReducer& gra
     }
     parts_.push_back(std::move(part));
   }
+}
+
+const std::vector<std::string>& ShardedOptimizer::state_names() const {
+  static const std::vector<std::string> none;
+  return params_.partition().options().forward_only ? none : optimizer_->state_names();
 }
 
 void ShardedOptimizer::set_weights(std::size_t b, std::int64_t begin, const at::Tensor& values) {
@@ -59,7 +64,8 @@ void ShardedOptimizer::continue_after(std::int64_t steps) {
 
 void ShardedOptimizer::step(double lr, const kernels::GradientFactor& factor) {
   const at::NoGradGuard no_grad;
-  ++steps_;
+  ++steps_;  // of frozen parameters, too: all parts of a model count alike
+  if (params_.partition().options().forward_only) return;
   for (std::size_t b = parts_.size(); b-- > 0;) {  // buckets are in backward order
     const Part& part = parts_[b];
     const at::Tensor model = params_.shard(b), gradient = gradients_.shard(b);

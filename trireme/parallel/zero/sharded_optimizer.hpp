@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "trireme/optim/optimizer.hpp"
@@ -11,8 +12,17 @@
 
 namespace trireme {
 
+/// Parameters by name that are updated differently.
+struct ParameterGroup {
+  std::vector<std::string> names;  // patterns (base/name_pattern.hpp)
+  double lr_factor = 1;            // of the learning rate of the step
+  /// Another optimizer, or another weight decay; unset: that of all others.
+  std::optional<OptimizerOptions> optimizer = {};
+};
+
 struct UpdateOptions {
   OptimizerOptions optimizer{};
+  std::vector<ParameterGroup> groups = {};  // a parameter is of the first that names it
   std::function<std::unique_ptr<Optimizer>(const OptimizerOptions&)> make = make_optimizer;
   at::ScalarType master = at::kFloat;  // if equal to the parameters' dtype, there is no separate copy
   at::ScalarType states = at::kFloat;
@@ -36,7 +46,8 @@ class ShardedOptimizer {
   void continue_after(std::int64_t steps);
 
   std::int64_t steps() const { return steps_; }
-  const std::vector<std::string>& state_names() const { return optimizer_->state_names(); }
+  /// None for forwards only.
+  const std::vector<std::string>& state_names() const;
   const at::Tensor& master(std::size_t b) const { return parts_[b].master; }
   const at::Tensor& state(std::size_t b, std::size_t k) const { return parts_[b].states[k]; }
 

@@ -146,6 +146,10 @@ void ShardedParams::after_forward(std::size_t unit) {
 void ShardedParams::before_backward(std::size_t unit) {
   require(backward_place_ < backward_.size() && backward_[backward_place_] == unit, "backward enters unit ", unit, " (",
           partition_.units().units[unit].name, ") where the plan has another");
+  // Of frozen parameters no gradient arrives: what comes before a unit in backward is done with them.
+  if (partition_.options().forward_only && backward_place_ > 0 && backward_[backward_place_ - 1] != unit)
+    for (const std::size_t b : partition_.buckets_of_unit(backward_[backward_place_ - 1]))
+      if (partition_.comes_and_goes(b) && !keeps_) free(b);
   start_unit(unit);
   if (++backward_place_ < backward_.size()) start_ahead(backward_[backward_place_]);
   arrive_unit(unit);

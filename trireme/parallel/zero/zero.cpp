@@ -1,6 +1,7 @@
 #include "trireme/parallel/zero/zero.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include <ATen/ops/zeros.h>
@@ -37,6 +38,25 @@ void require_values(const Param& param, const ParamValues& values) {
                                       : "make the module that registers it on a real device (only Layers are filled)");
 }
 
+/// Buckets and their slots are in backward order.
+void for_each_of_part(const ZeroPart& part, const std::function<void(const Param& param)>& f) {
+  for (std::size_t b = part.partition.num_buckets(); b-- > 0;) {
+    const FlatBucket& bucket = part.partition.bucket(b);
+    for (std::size_t s = bucket.slots.size(); s-- > 0;) f(part.partition.params()[bucket.slots[s].item]);
+  }
+}
+
+bool is_in_a_unit(const std::string& param, const UnitPlan& plan) {
+  return std::ranges::any_of(plan.units,
+                             [&](const UnitParams& unit) { return std::ranges::count(unit.params, param) > 0; });
+}
+
+bool has_trained(const std::vector<ParamSection>& sections) {
+  return std::ranges::any_of(sections, [](const ParamSection& section) {
+    return std::ranges::any_of(section.params, [](const ModelParam& param) { return param.is_trained; });
+  });
+}
+
 constexpr int kFrozenSections = 1 << 20;  // after those of all chunks
 
 std::vector<ParamSection> own_sections(const Zero& zero, const Mesh& mesh) {
@@ -51,6 +71,8 @@ std::vector<ParamSection> own_sections(const Zero& zero, const Mesh& mesh) {
     for_each_trained(zero.chunk(c), [&](const Param& param) { add(sections.back(), param, true); });
   }
   sections.push_back({kFrozenSections + stage, stage, {}});
+  for (const ZeroPart* part : zero.parts())
+    if (!part->is_trained) for_each_of_part(*part, [&](const Param& param) { add(sections.back(), param, false); });
   for (const Param& param : zero.frozen()) add(sections.back(), param, false);
   std::erase_if(sections, [](const ParamSection& section) { return section.params.empty(); });
   return sections;
@@ -60,20 +82,19 @@ std::vector<ParamSection> own_sections(const Zero& zero, const Mesh& mesh) {
 
 void for_each_trained(const ZeroChunk& chunk, const std::function<void(const Param& param)>& f) {
   for (const auto& part : chunk.parts())
-    for (std::size_t b = part->partition.num_buckets(); b-- > 0;) {  // buckets and their slots are in backward order
-      const FlatBucket& bucket = part->partition.bucket(b);
-      for (std::size_t s = bucket.slots.size(); s-- > 0;) f(part->partition.params()[bucket.slots[s].item]);
-    }
+    if (part->is_trained) for_each_of_part(*part, f);
 }
 
-ZeroPart::ZeroPart(std::vector<Param> trained, UnitPlan units, const ParamMesh& mesh, const ZeroOptions& options,
-                   const std::shared_ptr<const Optimizer>& update, const UpdateOptions& update_options)
-    : partition(std::move(trained), std::move(units), mesh, options, needs_whole_of(update)),
+ZeroPart::ZeroPart(std::vector<Param> own, UnitPlan units, const ParamMesh& mesh, const ZeroOptions& options,
+                   const PartUpdate& update, bool trained)
+    : is_trained(trained),
+      lr_factor(update.lr_factor),
+      partition(std::move(own), std::move(units), mesh, options, needs_whole_of(update.optimizer)),
       params(partition),
       gradients(partition),
       norm(partition),
-      optimizer(params, gradients, update, update_options) {
-  if (options.stage < 3) return;
+      optimizer(params, gradients, update.optimizer, update.options) {
+  if (options.stage < 3 || !trained) return;
   gradients.on_bucket_complete([this](std::size_t b) { params.backward_done(b); });
   gradients.on_bucket_read([this](std::size_t b) { params.gather(b); });
 }
@@ -95,41 +116,44 @@ void ZeroPart::fill(const ParamValues& values) {
 void ZeroChunk::begin_microbatch(bool last) {
   for (const auto& part : parts_) {
     part->params.begin_backward(last);
-    part->gradients.begin_microbatch(last);
+    if (part->is_trained) part->gradients.begin_microbatch(last);
   }
 }
 
 void ZeroChunk::end_microbatch() {
   for (const auto& part : parts_) {
     part->params.free_all();
-    part->gradients.end_microbatch();
+    if (part->is_trained) part->gradients.end_microbatch();
   }
 }
 
 void ZeroChunk::hold_back() {
-  for (const auto& part : parts_) part->gradients.hold_back();
+  for (const auto& part : parts_)
+    if (part->is_trained) part->gradients.hold_back();
 }
 
 void ZeroChunk::replayed() {
-  for (const auto& part : parts_) part->gradients.replayed();
+  for (const auto& part : parts_)
+    if (part->is_trained) part->gradients.replayed();
 }
 
 void ZeroChunk::begin_deferral(int microbatch) {
   for (const auto& part : parts_) {
     part->params.begin_backward(/*last=*/false);  // the weight gradients follow
-    part->gradients.begin_deferral(microbatch);
+    if (part->is_trained) part->gradients.begin_deferral(microbatch);
   }
 }
 
 void ZeroChunk::end_deferral() {
   for (const auto& part : parts_) {
-    part->gradients.end_deferral();
+    if (part->is_trained) part->gradients.end_deferral();
     part->params.free_all();  // deferred work that needs weights gathers them again
   }
 }
 
 void ZeroChunk::run_deferred(int microbatch) {
-  for (const auto& part : parts_) part->gradients.run_deferred(microbatch);
+  for (const auto& part : parts_)
+    if (part->is_trained) part->gradients.run_deferred(microbatch);
 }
 
 void ZeroChunk::before_forward(std::size_t unit) {
@@ -147,25 +171,53 @@ void ZeroChunk::before_backward(std::size_t unit) {
 Zero::Zero(std::vector<ModelChunk> chunks, Mesh& mesh, const ZeroOptions& options, const UpdateOptions& update,
            const ParamValues& values)
     : mesh_(mesh) {
-  const std::shared_ptr<const Optimizer> optimizer = update.make(update.optimizer);
+  for (const ParameterGroup& group : update.groups) {
+    UpdateOptions of_group = update;
+    if (group.optimizer) of_group.optimizer = *group.optimizer;
+    updates_.push_back({update.make(of_group.optimizer), of_group, group.lr_factor});
+    names_.push_back(name_patterns(group.names));
+  }
+  updates_.push_back({update.make(update.optimizer), update, 1});
+  ZeroOptions without_gradients = options;
+  without_gradients.forward_only = true;
+  std::vector<ZeroPart*> frozen_parts;
   for (ModelChunk& chunk : chunks) {
     for (const Param& param : chunk.params) require_values(param, values);
     std::vector<std::unique_ptr<ZeroPart>> parts;
-    const auto frozen =
-        std::ranges::stable_partition(chunk.params, [](const Param& param) { return param.value.requires_grad(); });
-    frozen_.insert(frozen_.end(), frozen.begin(), frozen.end());
-    chunk.params.erase(frozen.begin(), frozen.end());
-    for (std::vector<Param>& params : by_sum_group(std::move(chunk.params), mesh)) {
-      parts.push_back(std::make_unique<ZeroPart>(std::move(params), chunk.units, mesh, options, optimizer, update));
-      parts_.push_back(parts.back().get());
+    const auto add_parts = [&](std::vector<Param> params, const PartUpdate& how, bool is_trained) {
+      for (std::vector<Param>& alike : by_sum_group(std::move(params), mesh)) {
+        parts.push_back(std::make_unique<ZeroPart>(std::move(alike), chunk.units, mesh,
+                                                   is_trained ? options : without_gradients, how, is_trained));
+        (is_trained ? parts_ : frozen_parts).push_back(parts.back().get());
+      }
+    };
+    std::vector<std::vector<Param>> trained(updates_.size());
+    std::map<at::ScalarType, std::vector<Param>> frozen;
+    for (Param& param : chunk.params) {
+      const bool can_be_in_a_part = !param.spec.set_by_layer && param.value.is_floating_point() &&
+                                    (chunk.units.units.empty() || is_in_a_unit(param.name, chunk.units));
+      if (param.value.requires_grad())
+        trained[group_of(param.name)].push_back(std::move(param));
+      else if (can_be_in_a_part)
+        frozen[param.value.scalar_type()].push_back(std::move(param));
+      else
+        frozen_.push_back(std::move(param));
     }
+    // All others first: theirs is the part that a model without groups has.
+    for (std::size_t i = trained.size(); i-- > 0;) add_parts(std::move(trained[i]), updates_[i], true);
+    for (auto& [dtype, params] : frozen) add_parts(std::move(params), updates_.back(), false);
     chunks_.push_back(std::make_unique<ZeroChunk>(std::move(parts), chunk.number));
   }
-  require<ConfigError>(!parts_.empty(), "the model has no parameter to train");
+  num_trained_ = parts_.size();
+  parts_.insert(parts_.end(), frozen_parts.begin(), frozen_parts.end());
   std::vector<GradReducer*> reducers;
-  for (ZeroPart* part : parts_) reducers.push_back(&part->gradients);
+  for (ZeroPart* part : trained()) reducers.push_back(&part->gradients);
   tied_ = TiedSums(reducers, mesh);
   sections_ = all_sections(own_sections(*this, mesh), mesh);
+  // Without peers (a dry run of one stage) nothing is known of the other stages.
+  const bool knows_all = !sections_.empty();
+  require<ConfigError>((!knows_all || has_trained(sections_)) && !parts_.empty(),
+                       "the model has no parameter to train");
   for (const Param& param : frozen_)
     if (param.value.is_meta())
       set_memory(param.value, at::zeros(param.value.sizes(),
@@ -177,12 +229,22 @@ Zero::Zero(std::vector<ModelChunk> chunks, Mesh& mesh, const ZeroOptions& option
   finish_gathers();
 }
 
+std::size_t Zero::group_of(const std::string& param) const {
+  std::size_t group = 0;
+  while (group < names_.size() && !matches_any(names_[group], param)) ++group;
+  return group;
+}
+
+const std::vector<std::string>& Zero::state_names(const std::string& param) const {
+  return updates_[group_of(param)].optimizer->state_names();
+}
+
 Zero::Zero(std::vector<Param> params, UnitPlan units, Mesh& mesh, const ZeroOptions& options,
            const UpdateOptions& update, const ParamValues& values)
     : Zero({ModelChunk{std::move(params), std::move(units)}}, mesh, options, update, values) {}
 
 void Zero::finish_gradients() {
-  for (ZeroPart* part : parts_) part->gradients.finish();
+  for (ZeroPart* part : trained()) part->gradients.finish();
   tied_.sum();
   finish_gathers();  // for buckets that no forward has waited for
   gradients_finished_ = true;
@@ -193,14 +255,15 @@ void Zero::finish_gathers() {
 }
 
 PendingUpdate Zero::update(const Update& update) {
-  require(!parts_[0]->partition.options().forward_only, "update() of a model that is for forwards only");
+  require(num_trained_ == 0 || !parts_[0]->partition.options().forward_only,
+          "update() of a model that is for forwards only");
   require(std::exchange(gradients_finished_, false),
           "update() before the gradients are summed\n  fix: finish_gradients() first");
   const at::Tensor norm = grad_norm();
   const kernels::GradientFactor factor{update_factor(norm, update.max_norm, update.loss_scale, update.skip_above)};
   std::vector<ShardedOptimizer*> optimizers;
   for (ZeroPart* part : parts_) {
-    part->optimizer.step(update.lr, factor);
+    part->optimizer.step(update.lr * part->lr_factor, factor);
     optimizers.push_back(&part->optimizer);
   }
   return {norm / update.loss_scale, update.skip_above, std::move(optimizers)};
@@ -209,26 +272,28 @@ PendingUpdate Zero::update(const Update& update) {
 at::Tensor Zero::grad_norm() {
   const at::NoGradGuard no_grad;
   at::Tensor squares;
-  for (ZeroPart* part : parts_) {
+  for (ZeroPart* part : trained()) {
     const at::Tensor own = part->norm.sum_of_squares(part->gradients);
     squares = squares.defined() ? squares + own : own;
   }
+  if (!squares.defined())  // all of this pipeline rank is frozen
+    squares = at::zeros({1}, parts_[0]->partition.tensor_options().dtype(at::kDouble));
   return mesh_.group(Axis::pp).all_reduce(squares).wait()[0].sqrt();
 }
 
 std::vector<std::string> Zero::not_finite() const {
   std::vector<std::string> names;
-  for (const ZeroPart* part : parts_)
+  for (const ZeroPart* part : trained())
     for (std::string& name : part->norm.not_finite()) names.push_back(std::move(name));
   return names;
 }
 
 void Zero::on_gradient(const std::function<void(const Param&, const at::Tensor&)>& f) {
-  for (ZeroPart* part : parts_) part->gradients.on_gradient(f);
+  for (ZeroPart* part : trained()) part->gradients.on_gradient(f);
 }
 
 ZeroPart& Zero::part() const {
-  require(parts_.size() == 1, "the model has ", parts_.size(), " parts, not one");
+  require(num_trained_ == 1, "the model has ", num_trained_, " trained parts, not one");
   return *parts_[0];
 }
 

@@ -3,9 +3,11 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "trireme/base/name_pattern.hpp"
 #include "trireme/nn/param_values.hpp"
 #include "trireme/parallel/zero/grad_norm.hpp"
 #include "trireme/parallel/zero/grad_reducer.hpp"
@@ -17,14 +19,24 @@
 
 namespace trireme {
 
-/// The parameters of one chunk with the same gradient sum group, and their partition, reducer and optimizer.
+/// How the parameters of a part are updated.
+struct PartUpdate {
+  std::shared_ptr<const Optimizer> optimizer;
+  UpdateOptions options;
+  double lr_factor = 1;
+};
+
+/// Parameters of one chunk that are updated alike and have the same gradient sum group, and their partition, reducer
+/// and optimizer. Frozen ones have neither gradients nor states: their part is for forwards only.
 struct ZeroPart {
-  ZeroPart(std::vector<Param> trained, UnitPlan units, const ParamMesh& mesh, const ZeroOptions& options,
-           const std::shared_ptr<const Optimizer>& update, const UpdateOptions& update_options);
+  ZeroPart(std::vector<Param> params, UnitPlan units, const ParamMesh& mesh, const ZeroOptions& options,
+           const PartUpdate& update, bool is_trained);
 
   /// Sets the weights of this rank's shards, and starts the gathers of what it keeps whole.
   void fill(const ParamValues& values);
 
+  const bool is_trained;
+  const double lr_factor;
   Partition partition;
   ShardedParams params;
   GradReducer gradients;
@@ -39,8 +51,9 @@ struct ModelChunk {
   int number = 0;  // among the chunks of all pipeline ranks, in the order of the model
 };
 
-/// One part per gradient sum group, in the order in which the model registers their first parameters. Each chunk has
-/// its own microbatches and its own last microbatch. A model with units calls these hooks.
+/// One part per parameter group and gradient sum group, in the order in which the model registers their first
+/// parameters; then the frozen ones. Each chunk has its own microbatches and its own last microbatch. A model with
+/// units calls these hooks.
 class ZeroChunk final : public UnitHooks {
  public:
   ZeroChunk(std::vector<std::unique_ptr<ZeroPart>> parts, int number) : parts_(std::move(parts)), number_(number) {}
@@ -69,7 +82,7 @@ class ZeroChunk final : public UnitHooks {
   const int number_;
 };
 
-/// The parameters of a chunk in the order in which the model registers them, part by part.
+/// The trained parameters of a chunk in the order in which the model registers them, part by part.
 void for_each_trained(const ZeroChunk& chunk, const std::function<void(const Param& param)>& f);
 
 ///   for each microbatch:  chunk.begin_microbatch(is_last);  forward;  backward;  chunk.end_microbatch();
@@ -79,8 +92,8 @@ class Zero {
  public:
   /// `values` initializes the parameters of Layers; each rank asks only for its shards. Master weights get them in
   /// their own precision. Without it, and for parameters of other modules, the current values are kept. Parameters with
-  /// requires_grad = false are filled, whole on every rank, and not trained. ConfigError names the option or parameter
-  /// that does not fit.
+  /// requires_grad = false are filled and not trained: without gradients and states, and from stage 3 on sharded and
+  /// gathered like all others. ConfigError names the option or parameter that does not fit.
   Zero(std::vector<ModelChunk> chunks, Mesh& mesh, const ZeroOptions& options, const UpdateOptions& update,
        const ParamValues& values = {});
   /// For a model with a single chunk.
@@ -90,12 +103,14 @@ class Zero {
   std::size_t num_chunks() const { return chunks_.size(); }
   ZeroChunk& chunk(std::size_t c = 0) { return *chunks_[c]; }
   const ZeroChunk& chunk(std::size_t c = 0) const { return *chunks_[c]; }
-  /// The parts of all chunks.
+  /// The parts of all chunks: those that are trained, then the frozen ones.
   const std::vector<ZeroPart*>& parts() const { return parts_; }
-  /// Parameters that are not trained.
+  /// Parameters that no part holds: set by a layer, of integers, or in no unit. Whole on every rank.
   const std::vector<Param>& frozen() const { return frozen_; }
+  /// The states of a trained parameter of the model, on whichever rank it is: those of its group's optimizer.
+  const std::vector<std::string>& state_names(const std::string& param) const;
   /// The parameters of the whole model: a section for each chunk, then the frozen ones of each pipeline rank. Copies of
-  /// tied parameters are left out. In a section the parameters are in the order of for_each_param().
+  /// tied parameters are left out. In a section the parameters are in the order of for_each_trained().
   const std::vector<ParamSection>& sections() const { return sections_; }
 
   /// Waits for all gradient reductions. After it no communication of this step depends on the model, so that
@@ -129,10 +144,16 @@ class Zero {
   ShardedOptimizer& optimizer() const { return part().optimizer; }
 
  private:
+  std::size_t group_of(const std::string& param) const;
+  std::span<ZeroPart* const> trained() const { return {parts_.data(), num_trained_}; }
+
   Mesh& mesh_;
   std::vector<std::unique_ptr<ZeroChunk>> chunks_;
   std::vector<ZeroPart*> parts_;
+  std::size_t num_trained_ = 0;  // of parts_, at their begin
   std::vector<Param> frozen_;
+  std::vector<PartUpdate> updates_;              // by parameter group; the last one is of all others
+  std::vector<std::vector<NamePattern>> names_;  // of each group
   TiedSums tied_;
   std::vector<ParamSection> sections_;
   bool gradients_finished_ = false;

@@ -505,7 +505,7 @@ TEST(Zero, FillsMastersAndFrozenParametersOfAModelOnMeta) {
         Zero zero(params_of(layer), units, mesh,
                   {.device = at::Device(at::kCPU), .stage = stage, .persistence_threshold = 0}, {}, counted_values);
         const at::Tensor exact = 1 + at::arange(2000, at::kDouble) / 4096;
-        ASSERT_EQ(zero.frozen().size(), 1u);
+        ASSERT_EQ(zero.frozen().size(), 1u) << "it is in no unit";
         EXPECT_TRUE(layer.frozen.to(at::kDouble).allclose(exact.narrow(0, 0, 6), 0, 1.0 / 256));
         EXPECT_FALSE(layer.frozen.is_meta());
         for (const FlatPiece& piece : zero.partition().own_pieces(0)) {

@@ -32,12 +32,11 @@ Wanted wanted_by_tensor(const Zero& zero, const LoadOptions& options) {
 /// The shapes of the full tensors of a model; a rank need not hold a part of each.
 std::map<TensorKey, Shape> tensors_of_model(const Zero& zero, const LoadOptions& options) {
   std::map<TensorKey, Shape> shapes;
-  const std::vector<std::string>& states = zero.parts()[0]->optimizer.state_names();
   for (const ParamSection& section : zero.sections())
     for (const ModelParam& param : section.params) {
       shapes[{param.name, checkpoint::kWeight}] = param.shape;
       if (!options.states || !param.is_trained) continue;
-      for (const std::string& state : states) shapes[{param.name, state}] = param.shape;
+      for (const std::string& state : zero.state_names(param.name)) shapes[{param.name, state}] = param.shape;
     }
   return shapes;
 }

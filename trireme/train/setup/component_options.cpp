@@ -1,8 +1,11 @@
 #include "trireme/train/setup/component_options.hpp"
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/name_pattern.hpp"
 #include "trireme/config/rules/training_rules.hpp"
 #include "trireme/config/schema/family.hpp"
+#include "trireme/config/schema/lr_factor.hpp"
+#include "trireme/planner/memory.hpp"
 #include "trireme/train/setup/dtypes.hpp"
 
 namespace trireme {
@@ -34,6 +37,31 @@ ZeroOptions zero_options(const Config& config) {
           .reduce = scalar_type(config.precision.reduce)};
 }
 
+CrossEntropyOptions loss_options(const Config& config, at::Device device) {
+  return {.label_smoothing = config.training.label_smoothing,
+          .z_loss = config.training.z_loss_coef,
+          .tile_tokens = planner::loss_tile_tokens(device.is_cuda())};
+}
+
+void freeze_parameters(const std::vector<Param>& params, const Config& config) {
+  const std::vector<NamePattern> frozen = name_patterns(config.optimizer.frozen);
+  for (const Param& param : params)
+    if (matches_any(frozen, param.name)) at::Tensor(param.value).set_requires_grad(false);
+}
+
+namespace {
+
+std::vector<ParameterGroup> parameter_groups(const OptimizerConfig& optimizer) {
+  std::vector<ParameterGroup> groups;
+  for (const std::string& word : optimizer.lr_factors) {
+    config::LrFactor factor = config::parse_lr_factor(word);
+    groups.push_back({.names = {std::move(factor.pattern)}, .lr_factor = factor.factor});
+  }
+  return groups;
+}
+
+}  // namespace
+
 UpdateOptions update_options(const Config& config) {
   const OptimizerConfig& o = config.optimizer;
   require<ConfigError>(o.betas.size() == 2, "optimizer.betas has ", o.betas.size(), " numbers: must be 2");
@@ -45,6 +73,7 @@ UpdateOptions update_options(const Config& config) {
                         .momentum = o.momentum,
                         .nesterov = o.nesterov,
                         .no_decay = o.no_decay},
+          .groups = parameter_groups(o),
           .master = scalar_type(config.precision.master),
           .states = scalar_type(config.precision.states)};
 }

@@ -4,6 +4,7 @@
 #include "trireme/config/schema/lr_schedule.hpp"
 #include "trireme/nn/init.hpp"
 #include "trireme/optim/loss_scale.hpp"
+#include "trireme/parallel/tensor/cross_entropy.hpp"
 #include "trireme/parallel/zero/sharded_optimizer.hpp"
 #include "trireme/runtime/rank/parallel_context.hpp"
 
@@ -12,7 +13,11 @@ namespace trireme {
 ParallelSizes parallel_sizes(const Config& config);
 ZeroOptions zero_options(const Config& config);
 UpdateOptions update_options(const Config& config);
+/// Those of optimizer.frozen need no gradient from now on.
+void freeze_parameters(const std::vector<Param>& params, const Config& config);
 InitOptions init_options(const Config& config);
+/// Of the training loss; validation has its own, without smoothing and z-loss.
+CrossEntropyOptions loss_options(const Config& config, at::Device device);
 LossScale::Options loss_scale_options(const Config& config);
 
 /// Computes all of the above, so that errors are reported before anything starts. Returns warnings, of

@@ -19,6 +19,15 @@ Config some_config() {
   return config;
 }
 
+TEST(ComponentOptions, OfTheLoss) {
+  Config config = some_config();
+  config.training.label_smoothing = 0.25;
+  config.training.z_loss_coef = 1e-3;
+  const CrossEntropyOptions options = loss_options(config, at::kCPU);
+  EXPECT_EQ(options.label_smoothing, 0.25);
+  EXPECT_EQ(options.z_loss, 1e-3);
+}
+
 TEST(ComponentOptions, EveryKeyArrives) {
   Config config = some_config();
   config.parallelism.zero = 2;

@@ -18,7 +18,6 @@
 #include "trireme/model/stage.hpp"
 #include "trireme/nn/fp8_history.hpp"
 #include "trireme/nn/init_scope.hpp"
-#include "trireme/planner/memory.hpp"
 #include "trireme/schedule/generate.hpp"
 #include "trireme/train/setup/component_options.hpp"
 #include "trireme/train/setup/dtypes.hpp"
@@ -62,8 +61,8 @@ TrainingModel::TrainingModel(const Config& config, Mesh& mesh, at::Device device
   }
   const schedule::Schedule schedule = pipeline_schedule(parallelism_, microbatches);
   const schedule::Program& program = schedule.programs[static_cast<std::size_t>(mesh.coord(Axis::pp))];
-  loss_options_ = {.tile_tokens = planner::loss_tile_tokens(device.is_cuda()),
-                   .gradients_in_backward = schedule::microbatches_in_flight(program) > 1};
+  loss_options_ = loss_options(config, device);
+  loss_options_.gradients_in_backward = schedule::microbatches_in_flight(program) > 1;
   std::vector<ModelChunk> chunks;
   {
     const InitScope scope(at::kMeta, scalar_type(config.precision.param));
@@ -74,6 +73,7 @@ TrainingModel::TrainingModel(const Config& config, Mesh& mesh, at::Device device
       decoders_.push_back(std::make_shared<Decoder>(config.model, parallel, std::move(part)));
       Decoder& decoder = *decoders_.back();
       decoder.set_recompute(config::recompute_of(config.activation_checkpoint.mode));
+      freeze_parameters(params_of(decoder), config);
       chunks.push_back({params_of(decoder),
                         decoder.unit_plan({.layers_per_unit = config::layers_per_unit(config),
                                            .head_weight_in_backward = loss_options_.gradients_in_backward}),
@@ -132,7 +132,9 @@ ChunkOutput TrainingModel::forward(int chunk, const Microbatch& microbatch, cons
   context.auxiliary_loss = hooks.auxiliary_loss;
   const at::Tensor hidden = decoder.hidden(inputs.empty() ? microbatch.ids_T : inputs[0][0], context);
   if (!decoder.part().has_head) return std::vector<Tensors>{{hidden}};
-  return decoder.loss_of_hidden(hidden, microbatch.targets_T, loss_options_).loss;
+  CrossEntropyOptions options = loss_options_;
+  if (!context.training) options.label_smoothing = options.z_loss = 0;
+  return decoder.loss_of_hidden(hidden, microbatch.targets_T, options).loss;
 }
 
 void TrainingModel::begin_step() {
