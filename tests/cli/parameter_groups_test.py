@@ -5,7 +5,7 @@ usage: parameter_groups_test.py TRIREME [CLASS[.test]...]"""
 import json
 
 import train_test
-from train_test import CONFIG, F64, QUIET, TrainTest, fresh_folder, train
+from train_test import CHECKPOINT, CONFIG, F64, QUIET, TrainTest, fresh_folder, train
 
 GROUPS = ("--optimizer.frozen", '["embedding", "layers.0", "norm.weight"]', "--optimizer.lr_factors", '["layers.1.mlp 0.25", "layers.1 2"]')
 
@@ -30,6 +30,18 @@ class Groups(TrainTest):
             kinds.setdefault(tensor["name"], set()).add(tensor["kind"])
         self.assertEqual(kinds["layers.0.mlp.down.weight"], {"weight"})
         self.assertEqual(kinds["layers.1.mlp.down.weight"], {"weight", "exp_avg", "exp_avg_sq"})
+
+    def test_another_choice_later(self):
+        """Refused, unless the states of the optimizer may start anew."""
+        folder = fresh_folder()
+        frozen = ("--optimizer.frozen", '["embedding"]')
+        common = ("--run.name", "one", *QUIET)
+        self.ok(train(*common, "--training.steps", "2", folder=folder))
+        run = train(*common, *frozen, "--training.steps", "4", folder=folder)
+        self.assertEqual(run.code, CHECKPOINT, run)
+        self.assertIn("optimizer.frozen: ", run.stderr)
+        self.assertIn("accept_changes", run.stderr)
+        self.ok(train(*common, *frozen, "--training.steps", "4", "--checkpoint.accept_changes", '["optimizer"]', folder=folder))
 
     def test_what_is_refused(self):
         for key, value, says in (("frozen", '["*"]', "optimizer.frozen matches all parameters"),

@@ -43,6 +43,12 @@ class Examples(unittest.TestCase):
         out = self.agrees("tiny.toml", *SMALL, "-n", "4", *TP, "--against", "pp=2,dp=2")
         self.assertIn("compared with pp=2 dp=2 cp=1 tp=1", out)
 
+    def test_frozen_parameters(self):
+        frozen = ("--optimizer.frozen", '["embedding", "layers.0", "layers.1.mlp"]')
+        for words in (("-n", "2", "--parallelism.tp", "1", "--parallelism.dp", "2", "--parallelism.zero", "3"), ("-n", "4", *TP, *PP, "--parallelism.dp", "1")):
+            out = self.agrees("tiny.toml", *SMALL, *frozen, *words)
+            self.assertRegex(out, r"\n1[0-9] gradients: ")  # of 20
+
     def test_terms_of_the_loss_and_gemma(self):
         """Label smoothing and z-loss; every second layer of Gemma 2 has a window."""
         loss = ("--training.label_smoothing", "0.1", "--training.z_loss_coef", "1e-2")

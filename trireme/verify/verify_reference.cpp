@@ -64,7 +64,9 @@ Reference names_of_reference(const Config& config, std::string what) {
   run_ranks(1, [&](World& world) {
     Mesh mesh = mesh_for(alone, world);
     const InitScope scope(at::kMeta, at::kDouble);
-    for (const Param& param : params_of(Decoder(alone.model, Parallel(mesh, false))))
+    const Decoder decoder(alone.model, Parallel(mesh, false));
+    freeze_parameters(params_of(decoder), config);
+    for (const Param& param : params_of(decoder))
       if (param.value.requires_grad()) out.parameters.push_back(param.name);
   });
   for (std::int64_t i = 0; i < config.model.num_hidden_layers; ++i) out.modules.push_back(text("layers.", i));

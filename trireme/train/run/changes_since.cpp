@@ -32,7 +32,8 @@ bool is_about_running(std::string_view key) {
 std::string_view kind_of_change(std::string_view key) {
   if (key.starts_with("model.") && !is_model_detail(key)) return "model";
   if (key == "run.seed") return "seed";
-  if (key == "optimizer.name") return "optimizer";
+  // What was frozen has no states, and what is frozen now has no place for them.
+  if (key == "optimizer.name" || key == "optimizer.frozen") return "optimizer";
   return "";
 }
 
