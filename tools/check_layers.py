@@ -8,13 +8,13 @@ ROOT/rooms.txt lists the rooms, from the top down; a room is a folder, without t
 - a folder with sources is not in the list, or the list names a room without any;
 - libraries declare a cycle, the lower deck sees torch, or code that is not a test includes testing/;
 - two headers define one type, alias or constant of the same qualified name;
-- README.md next to ROOT does not show the list as it is.
+- docs/rooms.md next to ROOT does not show the list as it is.
 
-usage: check_layers.py ROOT [--names | --readme]
+usage: check_layers.py ROOT [--names | --page]
        ROOT       its folders with a CMakeLists.txt that says trireme_library(NAME DEPENDS a b [TORCH_DEPENDS c] [TEST_DEPENDS d] [FOLDERS e])
                   are libraries; TEST_DEPENDS: what only tests may include too; FOLDERS: further folders of the library
        --names    also print the number of public names per room
-       --readme   write the list into README.md
+       --page     write the list into docs/rooms.md
 """
 import collections
 import graphlib
@@ -28,7 +28,7 @@ HEADERS = {".hpp", ".h", ".cuh"}
 LISTS = {"DEPENDS", "TORCH_DEPENDS", "TEST_DEPENDS", "FOLDERS", "LINK", "EXCLUDE", "SHARDS"}
 KEYWORDS = LISTS | {"TORCH", "COLD"}
 TESTING = "testing"  # helpers of tests: may include every room, and only tests may include it
-BEGIN, END = "<!-- rooms: tools/check_layers.py trireme --readme writes this -->\n", "<!-- end of rooms -->\n"
+BEGIN, END = "<!-- rooms: tools/check_layers.py trireme --page writes this -->\n", "<!-- end of rooms -->\n"
 
 # What opens or closes a scope, or defines a name. Function overloads are left out: one name over several headers is their purpose.
 TOKEN = re.compile(
@@ -42,7 +42,7 @@ TOKEN = re.compile(
 class Room:
     def __init__(self, name, place, lower, text, heading):
         self.name, self.place, self.lower, self.text = name, place, lower, text  # place 0: the top
-        self.heading = heading  # of the rooms of its folder that follow: what README.md says of them
+        self.heading = heading  # of the rooms of its folder that follow: what docs/rooms.md says of them
 
 
 def listed_rooms(root):
@@ -232,7 +232,7 @@ def check_libraries(rooms, libraries):
 
 
 def drawing(rooms):
-    """The list as a table for README.md: neighbours of one folder share a row, with what their heading says."""
+    """The list as a table for docs/rooms.md: neighbours of one folder share a row, with what their heading says."""
     lines, lower = ["| from the top down | what is in it |", "|---|---|"], False
     for folder, group in itertools.groupby(rooms.values(), key=lambda room: room.name.split("/")[0]):
         group = list(group)
@@ -241,37 +241,37 @@ def drawing(rooms):
             lower = True
         inner = [f"`{room.name.partition('/')[2]}`" for room in group if "/" in room.name]
         text = group[0].heading or group[0].text
-        lines.append(f"| [{folder}](trireme/{folder}) | {text}{': ' if inner else ''}{' '.join(inner)} |")
+        lines.append(f"| [{folder}](../trireme/{folder}) | {text}{': ' if inner else ''}{' '.join(inner)} |")
     return BEGIN + "\n".join(lines) + "\n" + END
 
 
-def readme(root, rooms, write):
-    page = root.parent / "README.md"
+def page_of_rooms(root, rooms, write):
+    page = root.parent / "docs" / "rooms.md"
     text = page.read_text()
     if text.count(BEGIN) != 1 or text.count(END) != 1:
-        return ["README.md has no place for the rooms"]
+        return ["docs/rooms.md has no place for the rooms"]
     first, last = text.index(BEGIN), text.index(END) + len(END)
     if text[first:last] == drawing(rooms):
         return []
     if not write:
-        return ["README.md does not show the rooms as rooms.txt lists them\n  fix: tools/check_layers.py trireme --readme"]
+        return ["docs/rooms.md does not show the rooms as rooms.txt lists them\n  fix: tools/check_layers.py trireme --page"]
     page.write_text(text[:first] + drawing(rooms) + text[last:])
     return []
 
 
-def check(root, write_readme=False):
+def check(root, write_page=False):
     rooms, problems = listed_rooms(root)
     libraries = declared_libraries(root)
     problems += check_libraries(rooms, libraries) + check_includes(root, rooms, libraries)
     duplicates, per_room = check_names(root)
-    return rooms, libraries, problems + duplicates + readme(root, rooms, write_readme), per_room
+    return rooms, libraries, problems + duplicates + page_of_rooms(root, rooms, write_page), per_room
 
 
 def main():
     options = sys.argv[2:]
-    if len(sys.argv) not in (2, 3) or not set(options) <= {"--names", "--readme"}:
+    if len(sys.argv) not in (2, 3) or not set(options) <= {"--names", "--page"}:
         raise SystemExit(__doc__)
-    rooms, libraries, problems, per_room = check(pathlib.Path(sys.argv[1]).resolve(), "--readme" in options)
+    rooms, libraries, problems, per_room = check(pathlib.Path(sys.argv[1]).resolve(), "--page" in options)
     print("\n".join(problems) or f"{len(rooms)} rooms in {len(libraries)} libraries, no violation")
     if "--names" in options:
         print("\n".join(f"{count:5} {room}" for room, count in per_room.most_common()), f"\n{sum(per_room.values()):5} in all")

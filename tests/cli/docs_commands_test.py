@@ -78,7 +78,7 @@ NOT_RUN = {
     "ctest -j 8": WHOLE_BUILD,
     "make test PRESET=asan": WHOLE_BUILD, "make test PRESET=lower-deck": WHOLE_BUILD,
     "make format": "changes the sources; repository.format checks them",
-    "tools/check_layers.py trireme --readme": "changes README.md; repository.layers checks it",
+    "tools/check_layers.py trireme --page": "changes docs/rooms.md; repository.layers checks it",
     "build/release/tests/trireme_schedule_test --gtest_filter='Replay.*'": "is in `make test`, as schedule.*",
     "make build && cmake --install build/release --prefix /opt/trireme": "writes outside of the test's folder; install.find_package has another prefix",
     "torchrun --no-python --nproc-per-node 4 PROGRAM": LAUNCHERS, "srun -n 4 PROGRAM": LAUNCHERS, "mpirun -n 4 PROGRAM": LAUNCHERS,

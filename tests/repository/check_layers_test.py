@@ -21,7 +21,7 @@ describe      between two rooms of one library
 layout        where every rank is
 base          errors
 """
-PLACE = "# A page\n<!-- rooms: tools/check_layers.py trireme --readme writes this -->\n<!-- end of rooms -->\nmore\n"
+PLACE = "# A page\n<!-- rooms: tools/check_layers.py trireme --page writes this -->\n<!-- end of rooms -->\nmore\n"
 
 
 class Layers(unittest.TestCase):
@@ -43,16 +43,16 @@ class Layers(unittest.TestCase):
                 "cli/main.cpp": '#include "trireme/comm/group.hpp"\n',
                 "testing/CMakeLists.txt": "trireme_library(testing DEPENDS base comm TORCH)",
                 "testing/helpers.hpp": '#include "trireme/cli/main.hpp"\n#include <ATen/core/Tensor.h>\n',
-                "../README.md": PLACE,
+                "../docs/rooms.md": PLACE,
             }
             for path, text in {**house, **files}.items():
                 file = root / path
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(text)
-            if "../README.md" not in files:
-                subprocess.run([sys.executable, TOOL, root, "--readme"], capture_output=True)
+            if "../docs/rooms.md" not in files:
+                subprocess.run([sys.executable, TOOL, root, "--page"], capture_output=True)
             run = subprocess.run([sys.executable, TOOL, root, *options], capture_output=True, text=True)
-            self.page = (root.parent / "README.md").read_text()
+            self.page = (root.parent / "docs/rooms.md").read_text()
             return run.returncode, run.stdout + run.stderr
 
     def assert_found(self, files, message):
@@ -138,11 +138,11 @@ class Layers(unittest.TestCase):
     def test_a_folder_without_a_library(self):
         self.assert_found({"stray/a.cpp": ""}, "stray/ belongs to no library")
 
-    def test_the_readme_shows_the_list(self):
-        self.assert_found({"../README.md": PLACE}, "README.md does not show the rooms as rooms.txt lists them")
-        self.assert_found({"../README.md": "# A page\n"}, "README.md has no place for the rooms")
+    def test_the_page_shows_the_list(self):
+        self.assert_found({"../docs/rooms.md": PLACE}, "docs/rooms.md does not show the rooms as rooms.txt lists them")
+        self.assert_found({"../docs/rooms.md": "# A page\n"}, "docs/rooms.md has no place for the rooms")
         self.assertEqual(self.check({})[0], 0)
-        self.assertIn("| [cli](trireme/cli) | the program |\n| [comm](trireme/comm) | groups: `backends` |\n| **lower deck** |", self.page)
+        self.assertIn("| [cli](../trireme/cli) | the program |\n| [comm](../trireme/comm) | groups: `backends` |\n| **lower deck** |", self.page)
         self.assertTrue(self.page.startswith("# A page\n") and self.page.endswith("\nmore\n"), self.page)
 
 
