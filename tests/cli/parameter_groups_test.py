@@ -12,15 +12,15 @@ GROUPS = ("--optimizer.frozen", '["embedding", "layers.0", "norm.weight"]', "--o
 
 class Groups(TrainTest):
     def test_every_layout_trains_alike(self):
-        """Six steps on one rank; three each on two ranks with ZeRO 3, and in a pipeline with recompute."""
+        """Six steps on one rank; two each with ZeRO 3 by layer and as a whole, and in a pipeline with recompute."""
         folder = fresh_folder()
         common = (*GROUPS, *F64, *QUIET, "--run.name", "one", "--lr_scheduler.decay_end_step", "6")
         one = self.ok(train(*common, "--training.steps", "6"))
         others = self.ok(train(*F64, *QUIET, "--run.name", "one", "--lr_scheduler.decay_end_step", "6", "--training.steps", "6"))
         self.assertNotEqual(one.losses()[-1], others.losses()[-1])
-        layouts = ((2, ("--parallelism.zero", "3", "--parallelism.persistence_threshold", "0")),
-                   (2, ("--parallelism.pp", "2", "--activation_checkpoint.mode", "full")))
-        for steps, (n, words) in zip((3, 6), layouts):
+        zero3 = ("--parallelism.zero", "3", "--parallelism.persistence_threshold", "0")
+        layouts = ((2, zero3), (4, (*zero3, "--parallelism.zero_unit", "model")), (2, ("--parallelism.pp", "2", "--activation_checkpoint.mode", "full")))
+        for steps, (n, words) in zip((2, 4, 6), layouts):
             run = self.ok(train(*common, *words, "--training.steps", steps, n=n, folder=folder))
         self.close(run.losses(), one.losses(), 1e-12)
         self.close([r["grad_norm"] for r in run.metrics()], [r["grad_norm"] for r in one.metrics()], 1e-12)
@@ -30,6 +30,13 @@ class Groups(TrainTest):
             kinds.setdefault(tensor["name"], set()).add(tensor["kind"])
         self.assertEqual(kinds["layers.0.mlp.down.weight"], {"weight"})
         self.assertEqual(kinds["layers.1.mlp.down.weight"], {"weight", "exp_avg", "exp_avg_sq"})
+
+    def test_a_tied_embedding_with_a_rate_of_its_own(self):
+        common = ("--optimizer.lr_factors", '["embedding 0.25"]', "--model.tie_word_embeddings", "true", *F64, *QUIET)
+        one, two = (self.ok(train(*common, *words, n=n)) for n, words in ((1, ()), (2, ("--parallelism.pp", "2"))))
+        self.close(two.losses(), one.losses(), 1e-12)
+        plain = self.ok(train(*common[2:]))
+        self.assertNotEqual(plain.losses()[-1], one.losses()[-1])
 
     def test_another_choice_later(self):
         """Refused, unless the states of the optimizer may start anew."""

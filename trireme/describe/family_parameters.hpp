@@ -6,7 +6,7 @@
 namespace trireme {
 
 ModelParameters gpt2_parameters(const ModelConfig& model);
-/// All other built-in families: they differ in biases, in the norms of q and k, and in their MLPs.
+/// All other built-in families: they differ in biases, norms and MLPs.
 ModelParameters llama_parameters(const ModelConfig& model);
 /// A registered family: its layers and its last norm are its own, the rest is that of the family that it is like.
 ModelParameters registered_parameters(const ModelConfig& model, ModelParameters like);

@@ -32,6 +32,11 @@ std::shared_ptr<Norm> make_norm(const ModelConfig& m, Parallel parallel, const M
                                    unit ? NormScale::one_plus_weight : NormScale::weight);
 }
 
+/// The model has windows, and this layer has none.
+bool attends_to_all(const ModelConfig& m, std::int64_t layer) {
+  return m.sliding_window > 0 && config::window_of_layer(m, layer) == 0;
+}
+
 bool balances_all_layers(const ModelConfig& m) {
   return m.num_local_experts > 0 && m.router_aux_loss_coef > 0 &&
          config::parse_router_balance(m.router_aux_loss_type) == config::RouterBalance::hf;
@@ -126,8 +131,7 @@ std::optional<RopeOptions> rope_options(const ModelConfig& m) {
   return RopeOptions{.head_dim = m.head_dim, .theta = m.rope_theta, .frequencies = scaling()};
 }
 
-Block::Block(const ModelConfig& m, Parallel parallel, std::int64_t layer)
-    : attends_to_all_(m.sliding_window > 0 && config::window_of_layer(m, layer) == 0) {
+Block::Block(const ModelConfig& m, Parallel parallel, std::int64_t layer) : attends_to_all_(attends_to_all(m, layer)) {
   const bool post_norms = config::family_of(m).post_norms;
   attention_norm_ = register_module("attention_norm", make_norm(m, parallel));
   attention_ = register_module("attention", std::make_shared<Attention>(attention_options(m, layer), parallel));
@@ -218,14 +222,16 @@ TokenFacts Decoder::facts_of(const ForwardContext& context, at::ScalarType dtype
   TokenFacts facts{.context = context, .attention = {}, .rows_t = parallel_.own_tokens(context.rows_T())};
   if (rope_) facts.attention.rotation = rope_->rotation(context.model_positions_T(), context.whole_length, dtype);
   facts.attention_to_all.rotation = facts.attention.rotation;
-  const auto add_mask = [&](std::int64_t layer, AttentionFacts& attention) {
+  const auto add_mask = [&](bool to_all, AttentionFacts& attention) {
+    std::int64_t layer = part_.layers.begin;
+    while (layer < part_.layers.end && attends_to_all(model_, layer) != to_all) ++layer;
+    if (layer == part_.layers.end) return;  // this part has no such layer
     const AttentionOptions options = attention_options(model_, layer);
     attention.flash = flash_mask(context, options, parallel_, dtype);
     if (!attention.flash) attention.sees = attention_mask(context, options.window, parallel_);
   };
-  add_mask(0, facts.attention);
-  if (model_.sliding_window > 0 && model_.sliding_window_pattern > 0)
-    add_mask(model_.sliding_window_pattern - 1, facts.attention_to_all);
+  add_mask(false, facts.attention);
+  add_mask(true, facts.attention_to_all);
   if (context.training && balances_all_layers(model_)) {
     require<ConfigError>(part_.has_embedding && part_.has_head,
                          "model.router_aux_loss_type = \"hf\" in a pipeline: its loss needs all layers");

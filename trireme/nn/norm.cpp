@@ -2,6 +2,7 @@
 
 #include "trireme/kernels/norm/layer_norm.hpp"
 #include "trireme/kernels/norm/rms_norm.hpp"
+#include "trireme/kernels/norm/unit_rms_norm.hpp"
 
 namespace trireme {
 
@@ -11,17 +12,20 @@ RmsNorm::RmsNorm(std::int64_t features, double eps, const Parallel& parallel, Ax
   weight_D = declare("weight", {.shape = {features}, .partial = partial, .fill = fill}, parallel);
 }
 
-at::Tensor RmsNorm::scale_D() const { return scale_ == NormScale::weight ? weight_D : weight_D + 1; }
-
-at::Tensor RmsNorm::forward(const at::Tensor& x) { return kernels::rms_norm(x, scale_D(), eps_); }
+at::Tensor RmsNorm::forward(const at::Tensor& x) {
+  return scale_ == NormScale::weight ? kernels::rms_norm(x, weight_D, eps_) : kernels::unit_rms_norm(x, weight_D, eps_);
+}
 
 kernels::ResidualNorm RmsNorm::forward(const at::Tensor& x, const at::Tensor& residual) {
-  return kernels::residual_norm(x, residual, scale_D(), {}, eps_);
+  if (scale_ == NormScale::weight) return kernels::residual_norm(x, residual, weight_D, {}, eps_);
+  const at::Tensor sum = residual.defined() ? x + residual : x;
+  return {sum, kernels::unit_rms_norm(sum, weight_D, eps_)};
 }
 
 Rebuild RmsNorm::rebuild(const at::Tensor& x) const {
-  return {{x, scale_D()},
-          [eps = eps_](const std::vector<at::Tensor>& from) { return kernels::rms_norm(from[0], from[1], eps); }};
+  return {{x, weight_D},
+          [eps = eps_, norm = scale_ == NormScale::weight ? kernels::rms_norm : kernels::unit_rms_norm](
+              const std::vector<at::Tensor>& from) { return norm(from[0], from[1], eps); }};
 }
 
 LayerNorm::LayerNorm(std::int64_t features, double eps, const Parallel& parallel, AxisSet partial) : eps_(eps) {

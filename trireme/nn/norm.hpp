@@ -32,8 +32,6 @@ class RmsNorm final : public Norm {
   at::Tensor weight_D;
 
  private:
-  at::Tensor scale_D() const;
-
   const double eps_;
   const NormScale scale_;
 };

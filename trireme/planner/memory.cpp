@@ -32,6 +32,7 @@ double real(std::int64_t value) { return static_cast<double>(value); }
 struct StageShare {
   bool has_embedding = true, has_head = true;
   std::int64_t layers = 0;
+  std::vector<Range> which = {};         // layers; empty: all
   double live = 1;                       // microbatches of all its layers between forward and backward
   bool head_gradient_in_forward = true;  // as in TrainingModel
 };
@@ -79,6 +80,7 @@ std::vector<StageShare> shares_of(const Config& c) {
     share.has_embedding |= i == 0;
     share.has_head |= i + 1 == chunks.size();
     share.layers += chunks[i].layers.size();
+    share.which.push_back(chunks[i].layers);
   }
   for (std::size_t r = 0; r < shares.size(); ++r) shares[r].live = real(held[r]) / real(chunks_of_stage);
   return shares;
@@ -111,10 +113,21 @@ Run run_of(const Config& c, const std::string& compute_dtype, const StageShare& 
           .on_gpu = on_gpu};
 }
 
+bool is_head_frozen(const Config& c) {
+  return matches_any(name_patterns(c.optimizer.frozen),
+                     c.model.tie_word_embeddings ? "embedding.weight" : "head.weight");
+}
+
 /// Elements of this rank that are not trained (optimizer.frozen): dense ones, and those of experts.
 std::pair<std::int64_t, std::int64_t> frozen_elements(const Run& run) {
   const Config& c = run.config;
-  if (c.optimizer.frozen.empty() || config::family_of(c.model).is_registered()) return {0, 0};
+  if (c.optimizer.frozen.empty()) return {0, 0};
+  const auto is_elsewhere = [&](std::int64_t layer) {
+    const std::vector<Range>& which = run.stage.which;
+    return layer >= 0 && !which.empty() && std::ranges::none_of(which, [layer](const Range& range) {
+             return range.begin <= layer && layer < range.end;
+           });
+  };
   const std::vector<NamePattern> frozen = name_patterns(c.optimizer.frozen);
   struct Share {
     double frozen = 0, all = 0;
@@ -122,7 +135,9 @@ std::pair<std::int64_t, std::int64_t> frozen_elements(const Run& run) {
   };
   Share begin, layers, experts, end;
   for (const Parameter& parameter : all_parameters(c.model)) {
-    const bool in_layer = without_layer(parameter.name).second >= 0;
+    const std::int64_t layer = without_layer(parameter.name).second;
+    if (is_elsewhere(layer)) continue;
+    const bool in_layer = layer >= 0;
     const bool at_begin = parameter.kind == ParameterKind::embedding || parameter.kind == ParameterKind::positions;
     Share& share = !in_layer ? (at_begin ? begin : end) : parameter.is_of_experts() ? experts : layers;
     share.all += real(parameter.elements());
@@ -217,9 +232,11 @@ void add_activations(MemoryPlan& plan, const Run& run, bool on_gpu) {
   const double wide = std::max(4.0, element);
   const double v = real(run.parameters.head_weight) / h, tile = real(loss_tile_tokens(on_gpu));
   // A GPU turns the logits into their gradients in place, in the dtype of the product.
-  plan.logits = std::min(tile, run.tokens) * v * (on_gpu ? element : wide);
+  // With a cap, its derivatives beside them.
+  plan.logits = std::min(tile, run.tokens) * v * (on_gpu ? element : wide) * (m.final_logit_softcapping > 0 ? 2 : 1);
   // Also the gradient of the head's weight, unless it is computed in backward (parallel/tensor/cross_entropy.cpp).
-  if (run.stage.head_gradient_in_forward && (run.tokens > std::min(tile, h) || element < wide))
+  if (run.stage.head_gradient_in_forward && !is_head_frozen(run.config) &&
+      (run.tokens > std::min(tile, h) || element < wide))
     plan.logits += real(run.parameters.head_weight) * wide;
 }
 

@@ -118,6 +118,7 @@ void check_positions(Rules& rules) {
 
 void check_activation(Rules& rules) {
   const ModelConfig& m = rules.config.model;
+  if (family_of(m).is_registered()) return;  // its layers know
   const MlpKind mlp = family_of(m).mlp;
   const bool is_silu = m.hidden_act == "silu", wants_silu = mlp == MlpKind::swiglu;
   if (is_silu != wants_silu)

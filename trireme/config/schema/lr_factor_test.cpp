@@ -12,8 +12,9 @@ TEST(LrFactor, IsAPatternAndANumber) {
   EXPECT_EQ(parse_lr_factor("embedding 0.1").factor, 0.1);
   EXPECT_EQ(parse_lr_factor("re:layers\\.(0|1)\\. 2").pattern, "re:layers\\.(0|1)\\.");
   EXPECT_EQ(parse_lr_factor("*.bias 0").factor, 0);
-  for (const char* wrong : {"", "embedding", "embedding ", " 0.1", "embedding x", "embedding 0.1x", "embedding -1",
-                            "embedding nan", "embedding inf", "re:( 1"})
+  EXPECT_EQ(parse_lr_factor("embedding \t 0.1").pattern, "embedding");
+  for (const char* wrong : {"", " ", "embedding", "embedding ", " 0.1", "  0.1", "embedding x", "embedding 0.1x",
+                            "embedding -1", "embedding nan", "embedding inf", "re:( 1"})
     EXPECT_THROW(parse_lr_factor(wrong), ConfigError) << wrong;
 }
 

@@ -150,6 +150,10 @@ void set_window(const std::string& file, const FamilyInfo& family, const Setting
   const bool windowed = at != out.settings.end() && at->value != Value{std::int64_t{0}};
   const std::int64_t pattern = family.hf.window == HfWindow::alternating ? kAlternatingPattern : 0;
   std::int64_t layer = 0;
+  const auto listed = static_cast<std::int64_t>(std::get<Values>(types.data).size());
+  if (const Value layers = value("num_hidden_layers"); !std::holds_alternative<Nothing>(layers.data))
+    require<ConfigError>(is_same(layers, {listed}), file, ": layer_types has ", listed,
+                         " layers, num_hidden_layers = ", brief(layers));
   for (const Value& type : std::get<Values>(types.data)) {
     const bool slides = windowed && !(pattern > 0 && ++layer % pattern == 0);
     require<ConfigError>(type == Value{slides ? "sliding_attention" : "full_attention"}, file, ": layer_types holds ",

@@ -66,7 +66,7 @@ std::vector<std::string> untellable(const ModelConfig& m) {
          text("sliding_window = ", m.sliding_window, ": only ",
               writable_families([](const HfTraits& t) { return t.window != HfWindow::none; }),
               " support sliding windows"));
-  refuse(m.sliding_window_pattern > 0 && hf.window != HfWindow::alternating,
+  refuse(m.sliding_window > 0 && m.sliding_window_pattern > 0 && hf.window != HfWindow::alternating,
          text("sliding_window_pattern = ", m.sliding_window_pattern, ": all its layers have the window"));
   refuse(hf.window == HfWindow::alternating && m.sliding_window > 0 && m.sliding_window_pattern != kAlternatingPattern,
          text("sliding_window_pattern = ", m.sliding_window_pattern, ": its windows alternate, which is ",

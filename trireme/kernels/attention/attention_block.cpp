@@ -128,7 +128,9 @@ void for_each_tile(const at::Tensor& q, const at::Tensor& k, Visit visit) {
 PartialAttention unfused(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const BlockScores& mask) {
   const std::int64_t heads = q.size(1);
   const at::Tensor wide_q = widened(q, heads), wide_k = widened(k, heads), wide_v = widened(v, heads);
-  const at::Tensor out = at::empty({q.size(0), heads, q.size(2), v.size(3)}, wide_q.options().requires_grad(false));
+  // The layout of the fused kernels: the token dim before the head dim.
+  const at::Tensor out =
+      at::empty({q.size(0), q.size(2), heads, v.size(3)}, wide_q.options().requires_grad(false)).transpose(1, 2);
   const at::Tensor sums = at::empty({q.size(0), heads, q.size(2)}, out.options());
   for_each_tile(q, k, [&](std::int64_t first, std::int64_t number) {
     const at::Tensor s = masked(scores(wide_q.narrow(2, first, number), wide_k, mask.softcap), mask, first);

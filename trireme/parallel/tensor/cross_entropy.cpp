@@ -62,7 +62,7 @@ TileLogits tile_logits(const at::Tensor& x_CD, const Head& head) {
   TileLogits logits{fused ? product_Cv : product_Cv.to(kernels::wide_dtype(x_CD.scalar_type())), {}};
   if (const double cap = head.options.softcap; cap > 0) {
     const at::Tensor tanh_Cv = logits.values_Cv.div_(cap).tanh_();
-    logits.slope_Cv = 1 - tanh_Cv.square();
+    logits.slope_Cv = tanh_Cv.square().neg_().add_(1);
     logits.values_Cv = tanh_Cv.mul_(cap);
   }
   const std::int64_t padding = logits.values_Cv.size(1) - head.own.size();
@@ -201,7 +201,8 @@ at::Tensor loss_of(const at::Tensor& x_TD, const at::Tensor& targets_T, const He
     const TileLoss tile = tile_with_gradients(x_CD, targets_T.narrow(0, begin, tokens), head,
                                               dx_TD.defined() ? dx_TD.narrow(0, begin, tokens) : at::Tensor());
     sum += tile.sum;
-    if (tile.dlogits_Cv.defined()) kernels::weight_product_out(dweight_vD, tile.dlogits_Cv, x_CD, /*add=*/true);
+    if (tile.dlogits_Cv.defined() && dweight_vD.defined())
+      kernels::weight_product_out(dweight_vD, tile.dlogits_Cv, x_CD, /*add=*/true);
   });
   return sum;
 }
@@ -217,6 +218,11 @@ struct LossOfHead : torch::autograd::Function<LossOfHead> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_TD, const at::Tensor& weight_vD,
                             const at::Tensor& targets_T, const Head& head) {
     const at::Tensor dx_TD = at::empty_like(x_TD);
+    if (!weight_vD.requires_grad()) {  // frozen
+      const at::Tensor loss = loss_of(x_TD, targets_T, head, dx_TD, {});
+      ctx->save_for_backward({weight_vD, dx_TD});
+      return loss;
+    }
     if (keeps_dlogits(x_TD, head)) {
       const TileLoss all = tile_with_gradients(x_TD, targets_T, head, dx_TD);
       ctx->save_for_backward({weight_vD, dx_TD, all.dlogits_Cv, x_TD});

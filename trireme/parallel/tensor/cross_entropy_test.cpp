@@ -67,6 +67,28 @@ TEST(ShardedCrossEntropy, EqualsPyTorchOnWholeLogits) {
           });
 }
 
+TEST(ShardedCrossEntropy, OfAFrozenHead) {
+  for (const int ranks : {1, 2})
+    for (const bool later : {false, true})
+      for (const std::int64_t tile : {7, 512})
+        on_tp(ranks, [&](Mesh& mesh) {
+          const Parallel parallel{mesh};
+          ColumnLinear head(32, 37, parallel, {.padded = true});
+          fill(head, mesh);
+          const CrossEntropyOptions o{.tile_tokens = tile, .gradients_in_backward = later};
+          const auto dx_of = [&](bool trained) {
+            head.weight_fD.set_requires_grad(trained);
+            head.zero_grad();
+            const at::Tensor x = normal_tensor({kHeadTokens, 32}, 1, "x").set_requires_grad(true);
+            sharded_cross_entropy(x, head.weight_fD, some_targets(37), 37, parallel, o).loss.backward();
+            return x.grad();
+          };
+          const at::Tensor wanted = dx_of(true);
+          EXPECT_TRUE(dx_of(false).equal(wanted));
+          EXPECT_FALSE(head.weight_fD.grad().defined() && head.weight_fD.grad().ne(0).any().item<bool>());
+        });
+}
+
 /// On every rank the head has more rows than entries, here large ones: no loss, logit, sample or gradient changes, and
 /// the gradient of the rows themselves is zero.
 TEST(ShardedCrossEntropy, PaddingTakesNoPartOnAnyRank) {

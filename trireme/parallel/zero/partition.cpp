@@ -60,8 +60,8 @@ void Partition::check() const {
         param.name, " is ", param.value.scalar_type(), " on ", param.value.device(), ", ", first.name, " is ",
         first.value.scalar_type(), " on ", first.value.device(),
         ": flat buckets hold parameters of one dtype on one device\n  fix: model.to(dtype), model.to(device)");
-  require<ConfigError>((options_.accumulate == at::kDouble) == (dtype() == at::kDouble), first.name, " is ", dtype(),
-                       ", its gradient is to be accumulated in ", options_.accumulate);
+  require<ConfigError>(options_.forward_only || (options_.accumulate == at::kDouble) == (dtype() == at::kDouble),
+                       first.name, " is ", dtype(), ", its gradient is to be accumulated in ", options_.accumulate);
 }
 
 void Partition::make_rank_groups() {

@@ -192,20 +192,20 @@ Zero::Zero(std::vector<ModelChunk> chunks, Mesh& mesh, const ZeroOptions& option
       }
     };
     std::vector<std::vector<Param>> trained(updates_.size());
-    std::map<at::ScalarType, std::vector<Param>> frozen;
+    std::map<std::pair<at::ScalarType, std::string>, std::vector<Param>> frozen;  // by dtype and device
     for (Param& param : chunk.params) {
       const bool can_be_in_a_part = !param.spec.set_by_layer && param.value.is_floating_point() &&
                                     (chunk.units.units.empty() || is_in_a_unit(param.name, chunk.units));
       if (param.value.requires_grad())
         trained[group_of(param.name)].push_back(std::move(param));
       else if (can_be_in_a_part)
-        frozen[param.value.scalar_type()].push_back(std::move(param));
+        frozen[{param.value.scalar_type(), param.value.device().str()}].push_back(std::move(param));
       else
         frozen_.push_back(std::move(param));
     }
     // All others first: theirs is the part that a model without groups has.
     for (std::size_t i = trained.size(); i-- > 0;) add_parts(std::move(trained[i]), updates_[i], true);
-    for (auto& [dtype, params] : frozen) add_parts(std::move(params), updates_.back(), false);
+    for (auto& [kind, params] : frozen) add_parts(std::move(params), updates_.back(), false);
     chunks_.push_back(std::make_unique<ZeroChunk>(std::move(parts), chunk.number));
   }
   num_trained_ = parts_.size();

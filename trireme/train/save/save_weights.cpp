@@ -50,16 +50,16 @@ std::vector<files::SafetensorsTensor> tensors_of(const Zero& zero,
 
 std::string missing_space(Zero& zero, const Config& config, const std::filesystem::path& folder) {
   std::uint64_t needed = 0;
-  const ShardedOptimizer& optimizer = zero.parts()[0]->optimizer;
-  std::size_t trained_bytes = optimizer.master(0).element_size();
-  for (std::size_t k = 0; k < optimizer.state_names().size(); ++k)
-    trained_bytes += optimizer.state(0, k).element_size();
+  // From the config: all of this pipeline rank may be frozen.
+  const auto trained_bytes = [&, master = c10::elementSize(scalar_type(config.precision.master)),
+                              state = c10::elementSize(scalar_type(config.precision.states))](
+                                 const std::string& param) { return master + zero.state_names(param).size() * state; };
   const std::uint64_t copies = config.checkpoint.format == "nanotron" ? 1 : 0;  // model/
   for (const ParamSection& section : zero.sections())
     for (const ModelParam& param : section.params) {
       const std::size_t weight = c10::elementSize(param.dtype);
       needed += static_cast<std::uint64_t>(numel(param.shape)) *
-                ((param.is_trained ? trained_bytes : weight) + copies * weight);
+                ((param.is_trained ? trained_bytes(param.name) : weight) + copies * weight);
     }
   std::filesystem::path existing = std::filesystem::absolute(folder);
   std::error_code error;
