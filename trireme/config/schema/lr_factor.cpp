@@ -12,11 +12,12 @@ LrFactor parse_lr_factor(const std::string& text) {
   const std::size_t space = text.find_last_of(" \t");
   LrFactor out;
   const char *const begin = text.data() + space + 1, *const end = text.data() + text.size();
-  const bool has_both = space != std::string::npos && space > 0 && space + 1 < text.size();
+  const std::size_t last = space == std::string::npos ? space : text.find_last_not_of(" \t", space);  // of the pattern
+  const bool has_both = last != std::string::npos && space + 1 < text.size();
   const bool fits = has_both && std::from_chars(begin, end, out.factor).ptr == end && std::isfinite(out.factor) &&
                     out.factor >= 0 && out.factor <= 1e6;
   require<ConfigError>(fits, "\"", text, "\" is not a pattern of names, a space and a factor from 0 to 1e6");
-  out.pattern = text.substr(0, text.find_last_not_of(" \t", space) + 1);
+  out.pattern = text.substr(0, last + 1);
   static_cast<void>(NamePattern(out.pattern));
   return out;
 }
