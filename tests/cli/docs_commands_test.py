@@ -75,7 +75,6 @@ OPTION = "names an option; it is not a whole command"
 BY_HAND = "takes long, and is run by hand"
 NOT_RUN = {
     "make demo": WHOLE_BUILD, "make test": WHOLE_BUILD, "make build": WHOLE_BUILD, "make bench": WHOLE_BUILD, "make campaign": WHOLE_BUILD,
-    "ctest -j 8": WHOLE_BUILD,
     "make test PRESET=asan": WHOLE_BUILD, "make test PRESET=lower-deck": WHOLE_BUILD,
     "make format": "changes the sources; repository.format checks them",
     "tools/check_layers.py trireme --page": "changes docs/rooms.md; repository.layers checks it",
