@@ -77,13 +77,11 @@ Parameter parameter_named(const ModelConfig& model, std::string_view name) {
   if (layer < 0) {
     found = find(parameters.begin);
     if (found == nullptr) found = find(parameters.end);
-    require<ConfigError>(found != nullptr, name, ": a ", model.model_type, " model has no such parameter");
-    return *found;
   }
   for (const SimilarLayers& similar : parameters.layers)
     if (similar.layers.begin <= layer && layer < similar.layers.end) found = find(similar.parameters);
   require<ConfigError>(found != nullptr, name, ": a ", model.model_type, " model has no such parameter");
-  return with_prefixes(*found, layer_prefix(layer), their_prefix(parameters, layer));
+  return layer < 0 ? *found : with_prefixes(*found, layer_prefix(layer), their_prefix(parameters, layer));
 }
 
 }  // namespace trireme

@@ -115,6 +115,18 @@ TEST(PredictMemory, OfOptimizers) {
             0);
 }
 
+/// tiny-llama: an embedding of 65,536, tied, four layers of 213,248 and a norm of 128.
+TEST(PredictMemory, OfFrozenParameters) {
+  const MemoryPlan one = predict_memory(config_of("tiny-llama", {"--optimizer.frozen", "['embedding']"}));
+  EXPECT_EQ(one.weights, 4 * 918'656);
+  EXPECT_EQ(one.gradients, 4 * (918'656 - 65'536));
+  EXPECT_EQ(one.states, 8 * (918'656 - 65'536));
+  // The first of two stages is frozen but for the embedding; the second trains all it has, with a copy of that.
+  const MemoryPlan second = predict_memory(
+      config_of("tiny-llama", {"--parallelism.pp", "2", "--optimizer.frozen", "['layers.0.', 'layers.1.']"}));
+  EXPECT_EQ(second.states, 8 * (2 * 213'248 + 128 + 65'536));
+}
+
 TEST(PredictMemory, OfRecompute) {
   const auto activations = [](const char* mode) {
     return predict_memory(llama3({"--activation_checkpoint.mode", mode})).activations;

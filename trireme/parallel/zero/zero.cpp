@@ -46,9 +46,11 @@ void for_each_of_part(const ZeroPart& part, const std::function<void(const Param
   }
 }
 
-bool is_in_a_unit(const std::string& param, const UnitPlan& plan) {
-  return std::ranges::any_of(plan.units,
-                             [&](const UnitParams& unit) { return std::ranges::count(unit.params, param) > 0; });
+/// Of a frozen parameter: with units, a part holds only what is in one of them.
+bool can_be_in_a_part(const Param& param, const UnitPlan& plan) {
+  const bool is_in_a_unit = std::ranges::any_of(
+      plan.units, [&](const UnitParams& unit) { return std::ranges::count(unit.params, param.name) > 0; });
+  return !param.spec.set_by_layer && param.value.is_floating_point() && (plan.units.empty() || is_in_a_unit);
 }
 
 bool has_trained(const std::vector<ParamSection>& sections) {
@@ -113,11 +115,20 @@ void ZeroPart::fill(const ParamValues& values) {
   }
 }
 
+namespace {
+
+/// Calls f(reducer) for the parts that have gradients.
+template <class F>
+void for_each_reducer(const std::vector<std::unique_ptr<ZeroPart>>& parts, F f) {
+  for (const auto& part : parts)
+    if (part->is_trained) f(part->gradients);
+}
+
+}  // namespace
+
 void ZeroChunk::begin_microbatch(bool last) {
-  for (const auto& part : parts_) {
-    part->params.begin_backward(last);
-    if (part->is_trained) part->gradients.begin_microbatch(last);
-  }
+  for (const auto& part : parts_) part->params.begin_backward(last);
+  for_each_reducer(parts_, [last](GradReducer& gradients) { gradients.begin_microbatch(last); });
 }
 
 void ZeroChunk::end_microbatch() {
@@ -128,13 +139,11 @@ void ZeroChunk::end_microbatch() {
 }
 
 void ZeroChunk::hold_back() {
-  for (const auto& part : parts_)
-    if (part->is_trained) part->gradients.hold_back();
+  for_each_reducer(parts_, [](GradReducer& gradients) { gradients.hold_back(); });
 }
 
 void ZeroChunk::replayed() {
-  for (const auto& part : parts_)
-    if (part->is_trained) part->gradients.replayed();
+  for_each_reducer(parts_, [](GradReducer& gradients) { gradients.replayed(); });
 }
 
 void ZeroChunk::begin_deferral(int microbatch) {
@@ -152,8 +161,7 @@ void ZeroChunk::end_deferral() {
 }
 
 void ZeroChunk::run_deferred(int microbatch) {
-  for (const auto& part : parts_)
-    if (part->is_trained) part->gradients.run_deferred(microbatch);
+  for_each_reducer(parts_, [microbatch](GradReducer& gradients) { gradients.run_deferred(microbatch); });
 }
 
 void ZeroChunk::before_forward(std::size_t unit) {
@@ -194,11 +202,9 @@ Zero::Zero(std::vector<ModelChunk> chunks, Mesh& mesh, const ZeroOptions& option
     std::vector<std::vector<Param>> trained(updates_.size());
     std::map<std::pair<at::ScalarType, std::string>, std::vector<Param>> frozen;  // by dtype and device
     for (Param& param : chunk.params) {
-      const bool can_be_in_a_part = !param.spec.set_by_layer && param.value.is_floating_point() &&
-                                    (chunk.units.units.empty() || is_in_a_unit(param.name, chunk.units));
       if (param.value.requires_grad())
         trained[group_of(param.name)].push_back(std::move(param));
-      else if (can_be_in_a_part)
+      else if (can_be_in_a_part(param, chunk.units))
         frozen[{param.value.scalar_type(), param.value.device().str()}].push_back(std::move(param));
       else
         frozen_.push_back(std::move(param));
