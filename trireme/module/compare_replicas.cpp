@@ -10,6 +10,7 @@
 #include "trireme/comm/held_parts.hpp"
 #include "trireme/files/xxh3.hpp"
 #include "trireme/module/agreed_failure.hpp"
+#include "trireme/module/module_parts.hpp"
 
 namespace trireme {
 namespace {
@@ -23,21 +24,13 @@ void add_hash(const std::string& name, const at::Tensor& value, std::vector<Held
   out.push_back({.what = name, .hash = files::str(files::xxh3(bytes_of_host(host)))});
 }
 
-std::vector<HeldPart> hashes_of(const CheckpointedModule& what, bool with_buffers) {
+std::vector<HeldPart> hashes_of(const ModuleParts& parts, bool with_buffers) {
   std::vector<HeldPart> out;
-  std::vector<NamedTensor> buffers;
-  if (const ShardedModule* sharded = what.sharded()) {
-    for (const KeptTensor& kept : sharded->kept())
-      for (const KeptTensor::Part& part : kept.parts)
-        add_hash(part.name, kept.tensor.detach().narrow(0, part.offset, part.range.size()), out);
-    buffers = sharded->buffers();
-  } else {
-    for (const NamedTensor& parameter : distinct_parameters(*what.module()))
-      add_hash(parameter.name, parameter.value, out);
-    for (const auto& buffer : what.module()->named_buffers()) buffers.push_back({buffer.key(), buffer.value()});
-  }
+  for (const KeptTensor& kept : parts.kept)
+    for (const ShardPart& part : kept.parts)
+      add_hash(part.param->name, kept.tensor.detach().reshape({-1}).narrow(0, part.offset, part.range.size()), out);
   if (with_buffers)
-    for (const NamedTensor& buffer : buffers) add_hash(buffer.name + " (buffer)", buffer.value, out);
+    for (const NamedTensor& buffer : parts.buffers) add_hash(buffer.name + " (buffer)", buffer.value, out);
   return out;
 }
 
@@ -56,14 +49,14 @@ bool is_same_on_all(const std::string& own, Group& group, at::Device device) {
 void compare_replicas(const CheckpointedModule& what, const CompareReplicasOptions& options) {
   const at::NoGradGuard no_grad;
   Group& group = what.group();
-  require<ConfigError>(!what.sharded() || what.sharded()->is_replicated(), "compare_replicas: every rank of ",
-                       group.str(), " keeps another part of the module, so there is nothing to compare",
+  const ModuleParts parts = parts_of(what);
+  require<ConfigError>(parts.has_everything, "compare_replicas: every rank of ", group.str(),
+                       " keeps another part of the module, so there is nothing to compare",
                        "\n  fix: for data_parallel(), and fully_shard() with Sharding::no_shard");
   const at::Device device = group.only_device().value_or(at::Device(at::kCPU));
-  const std::string lines = lines_of(hashes_of(what, options.buffers));
+  const std::string lines = lines_of(hashes_of(parts, options.buffers));
   if (is_same_on_all(lines, group, device)) return;
-  const torch::nn::Module& module = what.sharded() ? what.sharded()->base_module() : *what.module();
-  require_same_module(module, group, device, "compare_replicas");
+  require_same_module(what.base_module(), group, device, "compare_replicas");
   std::vector<std::vector<HeldPart>> ranks;
   for (const std::string& each : agree_on(group, device, {}, lines)) ranks.push_back(held_parts_in(each));
   throw ComparisonFailed(text(

@@ -55,8 +55,6 @@ void check(FitModel& model, const FitJob& job) {
                        ": every rank keeps another part of the model, so there is nothing to compare",
                        "\n  fix: 0, or Sharding::no_shard");
   if (options.parallel && options.parallel->p_type == ParallelismType::PIPELINE) {
-    require<ConfigError>(options.checkpoints.empty(), "fit: checkpoints of a pipeline are not supported\n",
-                         "  fix: FSDP, or fit() without checkpoints");
     const torch::nn::Sequential stages = model.stages();
     require<ConfigError>(!stages.is_empty(), "fit: a pipeline needs a torch::nn::Sequential, whose children are its ",
                          "stages\n  fix: make the model one, or use trireme::Pipeline");

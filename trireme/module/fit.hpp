@@ -73,7 +73,7 @@ struct FitOptions {
   std::function<int(const std::string& name, const at::Tensor& value)> parameter_group = nullptr;
   GroupOptimizerMaker optimizer_of_groups = nullptr;
   /// A folder for checkpoints (module_checkpoint.hpp), also of the scheduler. If it has one, training goes on after it,
-  /// on any number of devices. Not for pipelines.
+  /// on any number of devices, by FSDP or as a pipeline.
   std::filesystem::path checkpoints = {};
   int checkpoint_every = 1;          // epochs; the last one always
   std::int64_t checkpoint_keep = 2;  // the newest ones; 0: all

@@ -253,6 +253,7 @@ class FitRank {
   }
 
   CheckpointedModule checkpointed() {
+    if (pipe_) return *pipe_;
     return sharded_ ? CheckpointedModule(*sharded_) : CheckpointedModule(model_.module(), group_);
   }
 
@@ -372,7 +373,7 @@ class FitRank {
       for (const auto& parameters : optimizer_->param_groups())
         for (const at::Tensor& parameter : parameters.params())
           if (parameter.grad().defined()) gradients.push_back(parameter.grad());
-      clip_gradients(gradients, max_norm, device_, nullptr);
+      clip_gradients(gradients, gradients, max_norm, device_, {});
     }
   }
 

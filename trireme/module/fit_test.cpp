@@ -258,9 +258,12 @@ TEST(Fit, GoesOnAfterACheckpoint) {
   EXPECT_EQ(wanted.epochs[2].learning_rate, 0.01) << "by the third step of StepLR";
   EXPECT_FALSE(wanted.epochs[0].validation_loss.has_value());
   EXPECT_EQ(wanted.epochs[5].validation_loss, wanted.validation_loss);
-  for (const Way& second : {all_ways()[0], all_ways()[7]}) {
+  const std::vector<Way> ways = all_ways();
+  for (const auto& [first_way, second] : {std::pair{ways[7], ways[0]}, std::pair{ways[7], ways[11]},
+                                          std::pair{ways[8], ways[7]}, std::pair{ways[12], ways[8]}}) {
+    SCOPED_TRACE(first_way.name + ", then " + second.name);
     const TempFolder folder(memory_folder());
-    FitOptions options{.parallel = cpus(2, ParallelismType::FSDP), .epochs = 6, .batch_size = 4};
+    FitOptions options{.parallel = first_way.parallel, .epochs = 6, .batch_size = first_way.batch};
     options.scheduler = kHalving;
     options.checkpoints = folder / "checkpoints";
     options.on_epoch = [](const FitEpoch& epoch) { return epoch.epoch < 3; };

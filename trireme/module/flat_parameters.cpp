@@ -11,6 +11,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/layout/flat_layout.hpp"
 #include "trireme/nn/init_scope.hpp"
+#include "trireme/parallel/tensor/full_tensor.hpp"
 #include "trireme/parallel/zero/freed_storage.hpp"
 
 namespace trireme {
@@ -43,41 +44,54 @@ bool has_values(const at::Tensor& x) {
   }
 }
 
-FlatParameters::FlatParameters(std::vector<NamedTensor> parameters, Group& group, const FlatOptions& options)
+namespace {
+
+PartialSums partial_sums(const std::vector<Param>& parameters, const ParamMesh* mesh) {
+  std::vector<const ParamSpec*> specs;
+  for (const Param& parameter : parameters) specs.push_back(&parameter.spec);
+  return mesh != nullptr ? PartialSums(specs, *mesh) : PartialSums();
+}
+
+}  // namespace
+
+FlatParameters::FlatParameters(std::vector<Param> parameters, const FlatRanks& ranks, const FlatOptions& options)
     : parameters_(std::move(parameters)),
-      group_(group),
+      ranks_(ranks),
       options_(options),
       trained_(parameters_[0].value.requires_grad()),
       unreadable_text_(
           text("fully_shard: the parameters of unit '", options.unit, "' (", names(),
                ") have no values outside of a call of the unit\n  fix: call the sharded model, and its ",
                "units as what they are (Unit<M>, also of a list: list[i]->as<Unit<M>>()->forward(x)); ",
-               "for values: with_whole_parameters(), state() or release(); make the optimizer from shards()")) {
+               "for values: with_whole_parameters(), state() or release(); make the optimizer from shards()")),
+      partial_(partial_sums(parameters_, ranks.mesh)),
+      reduce_(ranks.mean_over == ranks.all->size() ? reduction_of(options.gradients) : Reduce::sum),
+      divisor_(options.gradients == GradientScale::mean && reduce_ == Reduce::sum ? ranks.mean_over : 1) {
   const at::NoGradGuard no_grad;
-  for (const NamedTensor& parameter : parameters_) {
+  for (const Param& parameter : parameters_) {
     const std::int64_t offset = (end_ + kFlatAlign - 1) / kFlatAlign * kFlatAlign;
     offsets_.push_back(offset);
     end_ = offset + parameter.value.numel();
     numel_ += parameter.value.numel();
   }
-  const std::int64_t shards = options.shards ? group.size() : 1;
+  const std::int64_t shards = ranks.shards ? ranks.shards->size() : 1;
   padded_ = (end_ + shards - 1) / shards * shards;
   const at::TensorOptions own = parameters_[0].value.options().requires_grad(false).device(options.device);
   at::Tensor all = at::zeros({padded_}, own);
-  for (std::size_t i = 0; group.rank() == 0 && i < parameters_.size(); ++i) {
+  for (std::size_t i = 0; ranks.all->rank() == 0 && i < parameters_.size(); ++i) {
     if (parameters_[i].value.is_meta())
       options.fill(parameters_[i].name, part(all, i));
     else
       part(all, i).copy_(parameters_[i].value);
   }
-  if (group.size() > 1) group.broadcast_(as_real(all), 0).wait();
+  if (ranks.all->size() > 1) ranks.all->broadcast_(as_real(all), 0).wait();
   const bool converts =
       options.param && own.dtype().toScalarType() != *options.param && parameters_[0].value.is_floating_point();
   whole_ = converts ? at::zeros({padded_}, own.dtype(*options.param)) : all;
   shard_ = all;
-  if (options.shards) {
+  if (ranks.shards) {
     const std::int64_t each = padded_ / shards;
-    shard_ = all.narrow(0, group.rank() * each, each).clone();
+    shard_ = all.narrow(0, ranks.shards->rank() * each, each).clone();
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     at::Tensor value = parameters_[i].value;
@@ -125,18 +139,21 @@ at::Tensor FlatParameters::part(const at::Tensor& all, std::size_t i) const {
   return all.narrow(0, offsets_[i], value.numel()).view(value.sizes());
 }
 
+at::Tensor FlatParameters::full(const at::Tensor& all, std::size_t i) const {
+  const at::Tensor own = part(all, i);
+  return has_full_value(parameters_[i]) ? own : gather_full_tensor(own, parameters_[i].spec, *ranks_.mesh).value;
+}
+
 KeptTensor FlatParameters::kept() const {
-  const std::int64_t begin = options_.shards ? group_.rank() * shard_.numel() : 0, end = begin + shard_.numel();
-  KeptTensor out{shard_, {}};
+  const std::int64_t begin = ranks_.shards ? ranks_.shards->rank() * shard_.numel() : 0, end = begin + shard_.numel();
+  KeptTensor out{shard_, {}, ranks_.replicas};
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const at::Tensor& value = parameters_[i].value;
     const std::int64_t first = std::clamp(offsets_[i], begin, end),
                        last = std::clamp(offsets_[i] + value.numel(), begin, end);
     if (first == last) continue;
-    out.parts.push_back({.name = parameters_[i].name,
-                         .sizes = value.sizes().vec(),
-                         .range = {first - offsets_[i], last - offsets_[i]},
-                         .offset = first - begin});
+    out.parts.push_back(
+        {.param = &parameters_[i], .range = {first - offsets_[i], last - offsets_[i]}, .offset = first - begin});
   }
   return out;
 }
@@ -145,12 +162,13 @@ void FlatParameters::start_gather() {
   if (state_ != State::absent) return;
   const at::NoGradGuard no_grad;
   allocate_storage(whole_);
-  if (!options_.shards) {
+  if (!ranks_.shards) {
     whole_.copy_(shard_.detach());
     give_memory();
     return;
   }
-  gathering_.emplace(group_.all_gather_into(as_real(whole_), as_real(shard_.detach().to(whole_.scalar_type()))));
+  gathering_.emplace(
+      ranks_.shards->all_gather_into(as_real(whole_), as_real(shard_.detach().to(whole_.scalar_type()))));
   state_ = State::coming;
 }
 
@@ -162,7 +180,7 @@ void FlatParameters::finish_gather() {
 
 /// `memory`: what the parameters must be in.
 void FlatParameters::check_memory(const at::Tensor& memory) const {
-  for (const NamedTensor& parameter : parameters_)
+  for (const Param& parameter : parameters_)
     require<ConfigError>(are_in_one_storage(parameter.value, memory), "fully_shard: ", parameter.name,
                          " has got other memory since the module was sharded, by torch::load(), set_data() or to(): ",
                          "it would not be trained\n  fix: load and change parameters within with_whole_parameters()");
@@ -176,7 +194,7 @@ void FlatParameters::give_memory() {
 
 /// Those that are in `from`. Not as set_() would: autograd has saved them, and compares versions.
 void FlatParameters::move_parameters(const at::Tensor& from, const at::Tensor& to) {
-  for (const NamedTensor& parameter : parameters_)
+  for (const Param& parameter : parameters_)
     if (are_in_one_storage(parameter.value, from))
       parameter.value.unsafeGetTensorImpl()->set_storage_keep_dtype(to.storage());
 }
@@ -213,14 +231,17 @@ void FlatParameters::start_reduction() {
     const std::int64_t end = offsets_[i] + value.numel(), next = i + 1 < offsets_.size() ? offsets_[i + 1] : padded_;
     if (end < next) all.narrow(0, end, next - end).zero_();
   }
-  const Reduce how = reduction_of(options_.gradients);
-  reducing_.emplace(options_.shards ? group_.reduce_scatter(as_real(all), how) : group_.all_reduce_(as_real(all), how));
+  if (divisor_ != 1) all.div_(divisor_);
+  partial_.sum([&](std::size_t i) { return part(all, i); });
+  reducing_.emplace(ranks_.shards ? ranks_.shards->reduce_scatter(as_real(all), reduce_)
+                                  : ranks_.replicas->all_reduce_(as_real(all), reduce_));
 }
 
 void FlatParameters::finish_reduction() {
   if (!reducing_) return;
   const at::NoGradGuard no_grad;
-  const at::Tensor parts = std::move(*reducing_).wait();
+  at::Tensor parts = std::move(*reducing_).wait();
+  if (ranks_.shards && ranks_.replicas) parts = ranks_.replicas->all_reduce_(parts, reduce_).wait();
   const at::Tensor sum = shard_.is_complex() ? at::view_as_complex(parts) : parts.to(shard_.scalar_type());
   reducing_.reset();
   if (shard_.grad().defined())
@@ -231,7 +252,7 @@ void FlatParameters::finish_reduction() {
 
 void FlatParameters::hide_gradients() {
   if (!trained_) return;
-  for (const NamedTensor& parameter : parameters_) {
+  for (const Param& parameter : parameters_) {
     at::Tensor gradient = at::empty({0}, hidden_.options());
     set_memory(gradient, hidden_);
     gradient.unsafeGetTensorImpl()->set_sizes_contiguous(parameter.value.sizes());
@@ -240,7 +261,7 @@ void FlatParameters::hide_gradients() {
 }
 
 void FlatParameters::forget_gradients() {
-  for (const NamedTensor& parameter : parameters_) at::Tensor(parameter.value).mutable_grad() = at::Tensor();
+  for (const Param& parameter : parameters_) at::Tensor(parameter.value).mutable_grad() = at::Tensor();
 }
 
 void FlatParameters::give_back() {
@@ -254,15 +275,15 @@ void FlatParameters::give_back() {
 
 at::Tensor FlatParameters::gathered_shards() const {
   const at::NoGradGuard no_grad;
-  if (!options_.shards) return shard_.detach().clone();
+  if (!ranks_.shards) return shard_.detach().clone();
   at::Tensor all = at::empty({padded_}, shard_.options().requires_grad(false));
-  group_.all_gather_into(as_real(all), as_real(shard_.detach())).wait();
+  ranks_.shards->all_gather_into(as_real(all), as_real(shard_.detach())).wait();
   return all;
 }
 
 void FlatParameters::set_shard(const at::Tensor& all) {
   const at::NoGradGuard no_grad;
-  shard_.copy_(options_.shards ? all.view({group_.size(), -1})[group_.rank()] : all);
+  shard_.copy_(ranks_.shards ? all.view({ranks_.shards->size(), -1})[ranks_.shards->rank()] : all);
 }
 
 }  // namespace trireme

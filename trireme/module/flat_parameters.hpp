@@ -5,15 +5,25 @@
 #include <vector>
 
 #include "trireme/comm/group.hpp"
+#include "trireme/module/kept_tensor.hpp"
 #include "trireme/module/module_tensors.hpp"
+#include "trireme/parallel/tensor/gradients.hpp"
 
 namespace trireme {
 
 /// False: a parameter that is sharded, and not gathered now.
 bool has_values(const at::Tensor& x);
 
+/// The ranks that hold the same parameters, and how they share them.
+struct FlatRanks {
+  Group* all = nullptr;
+  Group* shards = nullptr;    // each of these keeps another shard; null: every rank keeps all elements
+  Group* replicas = nullptr;  // these keep the same elements; null: no other rank does
+  int mean_over = 1;          // the ranks that see other samples: experts get gradients from more of them than `all`
+  const ParamMesh* mesh = nullptr;  // of tensor-parallel layers; null: parameters are whole, apart from shards
+};
+
 struct FlatOptions {
-  bool shards = true;                                   // else every rank keeps all elements
   std::optional<at::ScalarType> param = std::nullopt;   // of the parameters in forward and backward
   std::optional<at::ScalarType> reduce = std::nullopt;  // of the gradients that travel
   GradientScale gradients = GradientScale::mean;
@@ -30,13 +40,13 @@ struct FlatOptions {
 /// parameter that is not there, or its gradient, gets an error that names it.
 class FlatParameters {
  public:
-  /// Takes the values that the parameters have on rank 0, and frees their memory. Collective.
-  FlatParameters(std::vector<NamedTensor> parameters, Group& group, const FlatOptions& options);
+  /// Takes the values that the parameters have on the first rank of `all`, and frees their memory. Collective.
+  FlatParameters(std::vector<Param> parameters, const FlatRanks& ranks, const FlatOptions& options);
   ~FlatParameters();
   FlatParameters(const FlatParameters&) = delete;
   FlatParameters& operator=(const FlatParameters&) = delete;
 
-  const std::vector<NamedTensor>& parameters() const { return parameters_; }
+  const std::vector<Param>& parameters() const { return parameters_; }
   at::Tensor shard() const { return shard_; }
   bool trained() const { return trained_; }
   int parameter_group() const { return options_.parameter_group; }
@@ -64,8 +74,10 @@ class FlatParameters {
 
   /// [padded elements] in the dtype of the shard. Collective.
   at::Tensor gathered_shards() const;
-  /// The values of parameter i in a result of gathered_shards().
+  /// The values of parameter i in a result of gathered_shards(): those of this rank's tensor of it.
   at::Tensor part(const at::Tensor& all, std::size_t i) const;
+  /// The full parameter, also if it is cut over other ranks. Collective.
+  at::Tensor full(const at::Tensor& all, std::size_t i) const;
   /// Takes this rank's elements of such a tensor.
   void set_shard(const at::Tensor& all);
 
@@ -77,10 +89,10 @@ class FlatParameters {
   void move_parameters(const at::Tensor& from, const at::Tensor& to);
   std::size_t whole_bytes() const { return static_cast<std::size_t>(whole_.numel()) * whole_.element_size(); }
   std::string names() const;
-  bool is_shared_memory() const { return !options_.shards && whole_.scalar_type() == shard_.scalar_type(); }
+  bool is_shared_memory() const { return !ranks_.shards && whole_.scalar_type() == shard_.scalar_type(); }
 
-  const std::vector<NamedTensor> parameters_;
-  Group& group_;
+  const std::vector<Param> parameters_;
+  const FlatRanks ranks_;
   const FlatOptions options_;
   const bool trained_;
   const std::string unreadable_text_;
@@ -91,6 +103,9 @@ class FlatParameters {
   at::Tensor hidden_;  // a gradient without memory
   State state_ = State::whole;
   std::optional<Pending> gathering_, reducing_;
+  const PartialSums partial_;
+  const Reduce reduce_;   // of gradients, over the ranks
+  const double divisor_;  // of gradients, before it
 };
 
 }  // namespace trireme

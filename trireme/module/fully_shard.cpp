@@ -15,6 +15,7 @@
 #include "trireme/module/hooked_units.hpp"
 #include "trireme/module/sync_batch_norm.hpp"
 #include "trireme/nn/init_scope.hpp"
+#include "trireme/parallel/zero/shard_groups.hpp"
 
 namespace trireme {
 
@@ -25,8 +26,11 @@ namespace trireme {
 /// parameters a rank used in a call does not matter: those without a gradient send zeros.
 class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::Core> {
  public:
-  Core(std::shared_ptr<torch::nn::Module> module, Group& group, const FullyShardOptions& options)
+  /// `mesh`: null without one; then `group` is all there is.
+  Core(std::shared_ptr<torch::nn::Module> module, Group& group, Mesh* mesh, const FullyShardOptions& options)
       : module_(std::move(module)), group_(group), options_(options), known_(*module_, "fully_shard") {
+    if (mesh != nullptr) mesh_.emplace(*mesh);
+    check_replicate();
     const std::vector<NamedTensor> parameters = distinct_parameters(*module_);
     require<ConfigError>(std::ranges::any_of(parameters, [](const NamedTensor& p) { return p.value.requires_grad(); }),
                          "fully_shard: the module has no parameter that needs a gradient");
@@ -53,8 +57,8 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
   /// Not in the constructor: hooks refer to this object.
   void shard() {
     hooked_.emplace(module_, options_.policy, [this](std::size_t unit) { return hooks(unit); });
-    FlatOptions flat{.shards = options_.sharding != Sharding::no_shard,
-                     .param = options_.precision.param,
+    const std::map<const c10::TensorImpl*, Param> params = params_by_tensor();
+    FlatOptions flat{.param = options_.precision.param,
                      .reduce = options_.precision.reduce,
                      .gradients = options_.gradients,
                      .device = device_,
@@ -63,14 +67,17 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
       flat.unit = part.name;
       UnitState& unit = units_.emplace_back();
       unit.name = part.name;
-      std::map<std::tuple<at::ScalarType, bool, int>, std::vector<NamedTensor>> kinds;
+      std::map<std::tuple<at::ScalarType, bool, int, View>, std::vector<Param>> kinds;
       for (const NamedTensor& parameter : part.parameters) {
         const int number = options_.parameter_group ? options_.parameter_group(parameter.name, parameter.value) : 0;
-        kinds[{parameter.value.scalar_type(), parameter.value.requires_grad(), number}].push_back(parameter);
+        const Param& param = params.at(parameter.value.unsafeGetTensorImpl());
+        kinds[{parameter.value.scalar_type(), parameter.value.requires_grad(), number, param.spec.placement.view}]
+            .push_back(param);
       }
       for (auto& [kind, parameters] : kinds) {
         flat.parameter_group = std::get<2>(kind);
-        unit.flats.push_back(std::make_unique<FlatParameters>(std::move(parameters), group_, flat));
+        const FlatRanks ranks = ranks_of(parameters[0]);
+        unit.flats.push_back(std::make_unique<FlatParameters>(std::move(parameters), ranks, flat));
       }
     }
   }
@@ -113,12 +120,13 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
     std::vector<WholeParameter> out;
     for (const UnitState& unit : units_)
       for (const auto& flat : unit.flats)
-        for (const NamedTensor& parameter : flat->parameters())
-          out.push_back({parameter.name, parameter.value.sizes().vec(), flat->shard().scalar_type()});
+        for (const Param& parameter : flat->parameters())
+          out.push_back({parameter.name, parameter.spec.shape, flat->shard().scalar_type()});
     return out;
   }
   const std::vector<NamedTensor>& buffers() const { return buffers_; }
   Group& group() const { return group_; }
+  const ParamMesh* mesh() const { return mesh_ ? &*mesh_ : nullptr; }
   const torch::nn::Module& module() const { return *module_; }
 
   std::vector<UnitSize> sizes() const {
@@ -139,15 +147,19 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
     std::vector<at::Tensor> gradients;
     for (const at::Tensor& shard : shards())
       if (shard.grad().defined()) gradients.push_back(shard.grad());
-    Group* others = options_.sharding == Sharding::no_shard ? nullptr : &group_;
-    return clip_gradients(gradients, max_norm, shards()[0].device(), others);
+    if (mesh_)
+      return clip_gradients(gradients, counted_gradients(kept(), mesh()), max_norm, device_,
+                            {&group_, &mesh_->mesh().group(Axis::tp)});
+    std::vector<Group*> others;
+    if (options_.sharding != Sharding::no_shard) others.push_back(&group_);
+    return clip_gradients(gradients, gradients, max_norm, shards()[0].device(), others);
   }
 
   void for_each_whole(const std::function<void(const std::string&, const at::Tensor&)>& f) const {
     for (const UnitState& unit : units_)
       for (const auto& flat : unit.flats) {
         const at::Tensor all = flat->gathered_shards();
-        for (std::size_t i = 0; i < flat->parameters().size(); ++i) f(flat->parameters()[i].name, flat->part(all, i));
+        for (std::size_t i = 0; i < flat->parameters().size(); ++i) f(flat->parameters()[i].name, flat->full(all, i));
       }
     for (const NamedTensor& buffer : buffers_) f(buffer.name, buffer.value);
   }
@@ -229,6 +241,45 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
     const std::shared_ptr<Core> core_;
     const std::size_t unit_;
   };
+
+  void check_replicate() const {
+    if (options_.replicate == 1) return;
+    require<ConfigError>(mesh_.has_value(), "fully_shard: replicate = ", options_.replicate, " needs a mesh\n",
+                         "  fix: fully_shard(net, mesh, options)");
+    require<ConfigError>(options_.replicate > 0 && group_.size() % options_.replicate == 0,
+                         "fully_shard: replicate = ", options_.replicate, " does not divide the ", group_.size(),
+                         " ranks of dp x cp\n  fix: a divisor of ", group_.size());
+  }
+
+  std::map<const c10::TensorImpl*, Param> params_by_tensor() const {
+    std::map<const c10::TensorImpl*, Param> out;
+    for (Param& param : distinct_params(*module_, mesh())) {
+      require<ConfigError>(!param.spec.set_by_layer || !mesh_, "fully_shard: ", param.name,
+                           " is set by its layer, not by an optimizer, and must be whole on every rank",
+                           "\n  fix: leave this layer out of the sharded module");
+      require<ConfigError>(mesh_ || param.cut_degree == 1, "fully_shard: ", param.name, " is cut over ",
+                           param.cut_degree, " ranks\n  fix: fully_shard(net, mesh), with the mesh of its layer");
+      out.emplace(param.value.unsafeGetTensorImpl(), std::move(param));
+    }
+    return out;
+  }
+
+  FlatRanks ranks_of(const Param& param) const {
+    FlatRanks ranks{.all = mesh_ ? &mesh_->sum_group(param.spec) : &group_, .mean_over = group_.size(), .mesh = mesh()};
+    if (options_.sharding == Sharding::no_shard) {
+      ranks.replicas = ranks.all;
+    } else if (options_.replicate == 1) {
+      ranks.shards = ranks.all;
+    } else {
+      require<ConfigError>(ranks.all->size() % options_.replicate == 0, "fully_shard: replicate = ", options_.replicate,
+                           " does not divide the ", ranks.all->size(), " ranks that hold ", param.name,
+                           "\n  fix: a divisor of ", ranks.all->size());
+      const ShardGroups groups = shard_groups(*ranks.all, options_.replicate, mesh_->mesh());
+      ranks.shards = groups.shards;
+      ranks.replicas = groups.replicas;
+    }
+    return ranks;
+  }
 
   /// What cannot be sharded because it is not there.
   void check_values(const std::vector<NamedTensor>& tensors) const {
@@ -358,7 +409,7 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
     if (!syncs) return;
     for (const UnitState& unit : units_)
       for (const auto& flat : unit.flats)
-        for (const NamedTensor& parameter : flat->parameters())
+        for (const Param& parameter : flat->parameters())
           require(!parameter.value.grad().defined(), "fully_shard: the gradient of ", parameter.name,
                   " arrived after those of its unit ", unit.name, " were reduced");
     for (const UnitState& unit : units_)
@@ -368,7 +419,8 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
   }
 
   const std::shared_ptr<torch::nn::Module> module_;
-  Group& group_;
+  Group& group_;  // the ranks that see other samples
+  std::optional<ParamMesh> mesh_;
   const FullyShardOptions options_;
   const KnownParameters known_;
   std::vector<NamedTensor> buffers_;
@@ -384,7 +436,11 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
 };
 
 ShardedModule::ShardedModule(std::shared_ptr<torch::nn::Module> module, Group& group, const FullyShardOptions& options)
-    : core_(std::make_shared<Core>(std::move(module), group, options)) {
+    : core_(std::make_shared<Core>(std::move(module), group, nullptr, options)) {
+  core_->shard();
+}
+ShardedModule::ShardedModule(std::shared_ptr<torch::nn::Module> module, Mesh& mesh, const FullyShardOptions& options)
+    : core_(std::make_shared<Core>(std::move(module), mesh.token_group(), &mesh, options)) {
   core_->shard();
 }
 ShardedModule::~ShardedModule() {
@@ -399,6 +455,9 @@ std::vector<at::Tensor> ShardedModule::shards(int parameter_group) const {
                        "\n  fix: FullyShardOptions::parameter_group returns the group of each");
   return out;
 }
+std::vector<at::Tensor> ShardedModule::shards_of(std::optional<int> parameter_group) const {
+  return core_->shards(parameter_group);
+}
 std::vector<ShardedModule::UnitSize> ShardedModule::units() const { return core_->sizes(); }
 std::string ShardedModule::units_text() const {
   std::string out;
@@ -412,6 +471,7 @@ std::vector<NamedTensor> ShardedModule::buffers() const { return core_->buffers(
 bool ShardedModule::is_replicated() const { return core_->options().sharding == Sharding::no_shard; }
 const torch::nn::Module& ShardedModule::base_module() const { return core_->module(); }
 Group& ShardedModule::group() const { return core_->group(); }
+const ParamMesh* ShardedModule::mesh() const { return core_->mesh(); }
 std::vector<ShardedModule::WholeParameter> ShardedModule::whole_parameters() const { return core_->whole_parameters(); }
 void ShardedModule::zero_grad() { core_->zero_grad(); }
 double ShardedModule::clip_grad_norm(double max_norm) { return core_->clip_grad_norm(max_norm); }

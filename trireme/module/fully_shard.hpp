@@ -11,7 +11,8 @@
 
 #include <torch/nn/modules/container/sequential.h>
 
-#include "trireme/comm/group.hpp"
+#include "trireme/comm/param_mesh.hpp"
+#include "trireme/module/kept_tensor.hpp"
 #include "trireme/module/module_tensors.hpp"
 #include "trireme/module/unit.hpp"
 #include "trireme/module/wrap_policy.hpp"
@@ -45,6 +46,9 @@ struct FullyShardOptions {
   GradientScale gradients = GradientScale::mean;
   BufferSync buffers = BufferSync::broadcast;
   WrapPolicy policy = wrap_always();
+  /// HSDP, for a module on a mesh: this many groups of ranks have all shards each. Parameters are gathered within a
+  /// group; gradients are reduced over all.
+  int replicate = 1;
   /// The group of the optimizer that a parameter belongs to, if there are several: shards(0), shards(1), ... Without it
   /// all are in group 0.
   std::function<int(const std::string& name, const at::Tensor& value)> parameter_group = nullptr;
@@ -64,6 +68,9 @@ class ShardedModule {
   /// was and one unit more. ConfigError if there is no parameter that needs a gradient, if the modules of two ranks
   /// differ, or for what cannot be sharded: sparse gradients, a module that is sharded already.
   ShardedModule(std::shared_ptr<torch::nn::Module> module, Group& group, const FullyShardOptions& options);
+  /// Over the ranks of a mesh that see other samples (dp x cp; for experts edp). The module may have tensor-parallel
+  /// layers and experts (Layer): each rank shards its part of them.
+  ShardedModule(std::shared_ptr<torch::nn::Module> module, Mesh& mesh, const FullyShardOptions& options);
   ~ShardedModule();
   ShardedModule(ShardedModule&&) noexcept;
   ShardedModule& operator=(ShardedModule&&) = delete;
@@ -72,6 +79,8 @@ class ShardedModule {
   std::vector<at::Tensor> shards() const;
   /// Those of one group (FullyShardOptions::parameter_group). ConfigError if it has none.
   std::vector<at::Tensor> shards(int parameter_group) const;
+  /// The same; none if it has none. nullopt: all.
+  std::vector<at::Tensor> shards_of(std::optional<int> parameter_group) const;
   /// The names of the units, the root first, with the elements of each.
   struct UnitSize {
     std::string name;
@@ -86,12 +95,15 @@ class ShardedModule {
   std::vector<NamedTensor> buffers() const;
   bool is_replicated() const;  // Sharding::no_shard
   const torch::nn::Module& base_module() const;
+  /// The ranks that see other samples.
   Group& group() const;
+  /// nullptr: it was sharded over a group.
+  const ParamMesh* mesh() const;
   /// What all parameters are, in the order of for_each_whole().
   struct WholeParameter {
     std::string name;
-    std::vector<std::int64_t> sizes;
-    at::ScalarType dtype;  // of the shards
+    std::vector<std::int64_t> sizes;  // of the full parameter
+    at::ScalarType dtype;             // of the shards
   };
   std::vector<WholeParameter> whole_parameters() const;
 
@@ -99,20 +111,22 @@ class ShardedModule {
   /// zero_grad() does not see.
   void zero_grad();
 
-  /// The norm of all gradients, which are scaled if it exceeds max_norm. Collective.
+  /// The norm of all gradients, which are scaled if it exceeds max_norm. On a mesh over all ranks of a pipeline stage.
+  /// Collective.
   double clip_grad_norm(double max_norm);
 
-  /// f(name, value) for every parameter and buffer, whole, on every rank, one unit in memory at a time. Collective.
+  /// f(name, value) for every parameter and buffer, whole, on every rank, one unit in memory at a time; also those of
+  /// tensor-parallel layers. Collective.
   void for_each_whole(const std::function<void(const std::string& name, const at::Tensor& value)>& f) const;
   /// Parameters and buffers, whole, on the CPU of every rank. Collective.
   std::vector<NamedTensor> state() const;
   /// Runs f() while the module has all its parameters, in their own dtypes, as before it was sharded: for torch::save,
-  /// torch::load and whatever reads or writes weights. What f() writes is kept; all ranks must write the same.
-  /// Collective.
+  /// torch::load and whatever reads or writes weights. What f() writes is kept; all ranks must write the same. In a
+  /// tensor-parallel layer each rank has its part. Collective.
   void with_whole_parameters(const std::function<void()>& f);
 
   /// Ends the sharding: the module is an ordinary one again, with all parameters whole on every rank, and this object
-  /// must not be called any more. Collective.
+  /// must not be called any more. In a tensor-parallel layer each rank has its part. Collective.
   void release();
 
   /// While it exists, gradients are not reduced: for the microbatches before the last. They stay whole on each rank.
@@ -160,6 +174,8 @@ class [[nodiscard]] FullyShard : public ShardedModule {
  public:
   FullyShard(std::shared_ptr<M> module, Group& group, const FullyShardOptions& options)
       : ShardedModule(module, group, options), module_(std::move(module)) {}
+  FullyShard(std::shared_ptr<M> module, Mesh& mesh, const FullyShardOptions& options)
+      : ShardedModule(module, mesh, options), module_(std::move(module)) {}
 
   template <class... Arguments>
   auto operator()(Arguments&&... arguments) {
@@ -185,21 +201,23 @@ class [[nodiscard]] FullyShard : public ShardedModule {
   std::shared_ptr<M> module_;
 };
 
-template <class M>
-FullyShard<M> fully_shard(std::shared_ptr<M> module, Group& group, const FullyShardOptions& options = {}) {
-  return FullyShard<M>(std::move(module), group, options);
+/// `ranks`: a Group, or a Mesh for a module with tensor-parallel layers or experts, and for HSDP.
+template <class M, class Ranks>
+FullyShard<M> fully_shard(std::shared_ptr<M> module, Ranks& ranks, const FullyShardOptions& options = {}) {
+  return FullyShard<M>(std::move(module), ranks, options);
 }
-template <class M>
-FullyShard<M> fully_shard(const torch::nn::ModuleHolder<M>& module, Group& group,
+template <class M, class Ranks>
+FullyShard<M> fully_shard(const torch::nn::ModuleHolder<M>& module, Ranks& ranks,
                           const FullyShardOptions& options = {}) {
-  return FullyShard<M>(module.ptr(), group, options);
+  return FullyShard<M>(module.ptr(), ranks, options);
 }
 /// Modules that are called one after the other.
-inline FullyShard<torch::nn::SequentialImpl> fully_shard(std::vector<torch::nn::AnyModule> units, Group& group,
-                                                         const FullyShardOptions& options = {}) {
+template <class Ranks>
+FullyShard<torch::nn::SequentialImpl> fully_shard(std::vector<torch::nn::AnyModule> units, Ranks& ranks,
+                                                  const FullyShardOptions& options = {}) {
   auto chain = std::make_shared<torch::nn::SequentialImpl>();
   for (torch::nn::AnyModule& unit : units) chain->push_back(std::move(unit));
-  return {std::move(chain), group, options};
+  return {std::move(chain), ranks, options};
 }
 
 }  // namespace trireme

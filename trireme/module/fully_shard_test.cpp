@@ -368,8 +368,7 @@ TEST(FullyShard, ParametersAreAligned) {
         }
         at::Tensor is_padding = at::ones({shard.numel()}, at::kBool);
         for (const KeptTensor& kept : model.kept())
-          for (const KeptTensor::Part& part : kept.parts)
-            is_padding.narrow(0, part.offset, part.range.size()).fill_(false);
+          for (const ShardPart& part : kept.parts) is_padding.narrow(0, part.offset, part.range.size()).fill_(false);
         EXPECT_GT(is_padding.sum().item<std::int64_t>(), 0);
         EXPECT_EQ(shard.detach().masked_select(is_padding).abs().sum().item<double>(), 0);
         EXPECT_EQ(shard.grad().masked_select(is_padding).abs().sum().item<double>(), 0);

@@ -60,17 +60,19 @@ HookedUnits::HookedUnits(std::shared_ptr<torch::nn::Module> module, const WrapPo
 void HookedUnits::remove_hooks() {
   for (torch::nn::AnyModule* slot : slots_) *slot = torch::nn::AnyModule(slot->get<HookedChild>().child());
   for (AnyUnit* unit : hooked_) unit->hooks.reset();
+  for (const auto& [parent, child] : children_) parent->set_child_hooks(child, nullptr);
 }
 
 /// The elements of a module that belong to the unit around it.
-std::int64_t HookedUnits::choose(const torch::nn::Module& module, const std::string& name, bool in_sequential,
+std::int64_t HookedUnits::choose(const torch::nn::Module& module, const std::string& name, bool is_called_by_parent,
                                  const WrapPolicy& policy) {
   std::int64_t elements = 0;
   for (const auto& parameter : module.named_parameters(/*recurse=*/false)) elements += parameter.value().numel();
-  const bool is_sequential = dynamic_cast<const torch::nn::SequentialImpl*>(&module) != nullptr;
+  const bool calls_children = dynamic_cast<const torch::nn::SequentialImpl*>(&module) != nullptr ||
+                              dynamic_cast<const CallsChildren*>(&module) != nullptr;
   for (const auto& child : module.named_children())
-    elements += choose(*child.value(), below(name, child.key()), is_sequential, policy);
-  const bool candidate = in_sequential || dynamic_cast<const AnyUnit*>(&module) != nullptr;
+    elements += choose(*child.value(), below(name, child.key()), calls_children, policy);
+  const bool candidate = is_called_by_parent || dynamic_cast<const AnyUnit*>(&module) != nullptr;
   if (elements == 0 || name.empty()) return elements;
   if (const auto* named = policy.target<NamedUnits>();
       !candidate && named && unseen_.empty() && named->matches(module, name))
@@ -87,6 +89,7 @@ void HookedUnits::assign(torch::nn::Module& module, const std::string& name, std
     if (!is_new && place->second != unit) place->second = 0;
   }
   auto* sequential = dynamic_cast<torch::nn::SequentialImpl*>(&module);
+  auto* caller = dynamic_cast<CallsChildren*>(&module);
   std::size_t index = 0;
   for (const auto& child : module.named_children()) {
     const std::string its_name = below(name, child.key());
@@ -97,6 +100,9 @@ void HookedUnits::assign(torch::nn::Module& module, const std::string& name, std
       if (slot) {
         *slot = torch::nn::AnyModule(std::make_shared<HookedChild>(*slot, its_name, hooks_(its_unit)));
         slots_.push_back(slot);
+      } else if (caller) {
+        caller->set_child_hooks(child.key(), hooks_(its_unit));
+        children_.emplace_back(caller, child.key());
       } else {
         // A child of a Sequential that is registered here, too, is called without hooks: it belongs to this unit.
         auto* own = dynamic_cast<AnyUnit*>(child.value().get());

@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <torch/nn/modules/container/any.h>
@@ -15,8 +16,8 @@
 
 namespace trireme {
 
-/// The units are the Unit<M>s and the children of torch::nn::Sequentials that the policy chooses, and the root, which
-/// has what is left.
+/// The units are the Unit<M>s and the children of torch::nn::Sequentials, and of modules that call theirs with hooks
+/// (CallsChildren), that the policy chooses; and the root, which has what is left.
 class HookedUnits {
  public:
   struct Part {
@@ -37,7 +38,7 @@ class HookedUnits {
   void remove_hooks();
 
  private:
-  std::int64_t choose(const torch::nn::Module& module, const std::string& name, bool in_sequential,
+  std::int64_t choose(const torch::nn::Module& module, const std::string& name, bool is_called_by_parent,
                       const WrapPolicy& policy);
   void assign(torch::nn::Module& module, const std::string& name, std::size_t unit);
   std::size_t unit_of(const torch::nn::Module& module, const std::string& name);
@@ -51,6 +52,7 @@ class HookedUnits {
   std::map<const c10::TensorImpl*, std::size_t> owner_;  // by parameter: its unit
   std::vector<torch::nn::AnyModule*> slots_;             // of Sequentials, that hold a HookedChild
   std::vector<AnyUnit*> hooked_;
+  std::vector<std::pair<CallsChildren*, std::string>> children_;  // with hooks
 };
 
 }  // namespace trireme

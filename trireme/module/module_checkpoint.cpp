@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <span>
+#include <iterator>
+#include <sstream>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -15,22 +16,20 @@
 #include "trireme/checkpoint/format/manifest_parts.hpp"
 #include "trireme/checkpoint/format/reader.hpp"
 #include "trireme/checkpoint/format/shard_writer.hpp"
-#include "trireme/checkpoint/sources/model_source.hpp"
 #include "trireme/comm/random_state.hpp"
 #include "trireme/files/folder_lock.hpp"
-#include "trireme/layout/flat_boxes.hpp"
 #include "trireme/module/agreed_failure.hpp"
 #include "trireme/module/module_load.hpp"
 #include "trireme/module/module_parts.hpp"
 #include "trireme/module/optimizer_states.hpp"
 #include "trireme/module/scheduler_state.hpp"
+#include "trireme/parallel/state/rank_files.hpp"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
 namespace cp = checkpoint;
-using files::SafetensorsDtype;
 
 constexpr std::size_t kWriteBytes = std::size_t{32} << 20;
 
@@ -50,89 +49,88 @@ class [[nodiscard]] PatientCalls {
   const std::optional<CallLimit> outer_;
 };
 
-/// Elements that are to be written: `values` has them in a row.
-struct WrittenSlice {
-  cp::PlannedSlice plan;
-  at::Tensor values;
-};
-
-/// Elements `range` of a tensor of this shape, which are `flat`.
-void add_written(const std::string& name, const std::string& kind, const Shape& shape, Range range,
-                 const at::Tensor& flat, std::vector<WrittenSlice>& out) {
-  const auto most = static_cast<std::int64_t>(cp::kMaxSliceBytes / flat.element_size());
-  std::int64_t begin = 0;
-  for (const Box& whole : boxes_of_range(shape, range))
-    for (const Box& box : cp::split_box(whole, most)) {
-      const auto count = static_cast<std::int64_t>(cp::bytes_of_box(box, SafetensorsDtype::U8));
-      out.push_back(
-          {{.name = name, .kind = kind, .dtype = stored_dtype(name, flat.scalar_type()), .shape = shape, .box = box},
-           flat.narrow(0, begin, count)});
-      begin += count;
-    }
+bool has_first_element(const Box& box) {
+  return std::ranges::all_of(box, [](const Range& range) { return range.begin == 0; });
 }
 
-at::Tensor tensor_of_bytes(const void* bytes, std::size_t size) {
-  at::Tensor out = at::empty({static_cast<std::int64_t>(size)}, at::kByte);
-  std::memcpy(out.mutable_data_ptr(), bytes, size);
-  return out;
-}
-
-std::vector<WrittenSlice> slices_of_rank(const ModuleParts& module, const SaveCheckpointOptions& options,
-                                         const Group& group) {
-  const torch::optim::Optimizer* optimizer = options.optimizer;
-  std::vector<WrittenSlice> out;
-  const auto add_bytes = [&out](const std::string& name, const char* kind, const at::Tensor& bytes) {
-    add_written(name, kind, {bytes.numel()}, {0, bytes.numel()}, bytes, out);
-  };
-  if (options.random) {
-    const auto bytes = to_bytes(get_current_random_state(RandomSource::of_process(0, module.device)));
-    add_bytes(random_name(group.rank()), cp::kRandom, tensor_of_bytes(bytes.data(), bytes.size()));
-  }
-  if (optimizer && group.rank() == 0 && optimizer_name(*optimizer) == kOtherOptimizer) {
-    const std::string archive = archive_of(*optimizer);
-    add_bytes("optimizer", kArchiveKind, tensor_of_bytes(archive.data(), archive.size()));
-  }
+std::vector<StateSlice> slices_of_rank(const ModuleParts& module, const SaveCheckpointOptions& options) {
+  std::vector<StateSlice> out;
   for (const KeptTensor& kept : module.kept) {
+    const auto flat = [](const at::Tensor& tensor) { return tensor.detach().reshape({-1}); };
+    std::vector<ShardTensor> tensors{{cp::kWeight, flat(kept.tensor)}};
     std::optional<TensorState> state;
-    if (optimizer) state = get_state(*optimizer, kept.tensor);
-    for (const KeptTensor::Part& part : kept.parts) {
-      Range range = part.range;
-      if (module.is_replicated)
-        range = {range.end * group.rank() / group.size(), range.end * (group.rank() + 1) / group.size()};
-      const std::int64_t offset = part.offset + range.begin - part.range.begin;
-      const auto add = [&](const std::string& kind, const at::Tensor& tensor) {
-        const at::Tensor flat = tensor.detach().reshape({-1}).narrow(0, offset, range.size());
-        add_written(part.name, kind, part.sizes, range, flat, out);
-      };
-      add(cp::kWeight, kept.tensor);
-      if (!state) continue;
-      for (const auto& [kind, tensor] : state->tensors) add(kind, tensor);
+    if (options.optimizer) state = get_state(*options.optimizer, kept.tensor);
+    if (state)
+      for (const auto& [kind, tensor] : state->tensors) tensors.push_back({kind, flat(tensor)});
+    for (StateSlice& slice : saved_slices(kept, tensors, module.mesh)) {
       // By the rank that has the first element.
-      if (state->step && range.begin == 0 && range.size() > 0)
-        add_written(part.name, kStepKind, {1}, {0, 1}, at::full({1}, *state->step, at::kLong), out);
+      if (state && state->step && slice.kind == cp::kWeight && has_first_element(slice.box))
+        out.push_back(whole_slice(slice.name, kStepKind, at::full({1}, *state->step, at::kLong)));
+      out.push_back(std::move(slice));
     }
   }
-  if (group.rank() == 0)
+  if (module.saves_buffers)
     for (const NamedTensor& buffer : module.buffers)
-      add_written(buffer.name, kBufferKind, buffer.value.sizes().vec(), {0, buffer.value.numel()},
-                  buffer.value.detach().reshape({-1}), out);
+      if (buffer.value.numel() > 0) out.push_back(whole_slice(buffer.name, kBufferKind, buffer.value.detach()));
   return out;
 }
 
-void write_rank_file(files::Fs& fs, const std::vector<WrittenSlice>& slices, const cp::SaveTarget& target, int rank) {
-  std::vector<cp::PlannedSlice> plan;
-  for (const WrittenSlice& slice : slices) plan.push_back(slice.plan);
-  const std::string header = cp::rank_file_header(plan, target.id);
-  cp::BlockPool pool(kWriteBytes);
-  cp::ShardWriter writer(fs, pool, target, cp::rank_file_name(rank));
-  writer.append(std::as_bytes(std::span(header)));
-  for (const WrittenSlice& slice : slices) {
-    if (writer.has_failed()) break;
-    const at::Tensor host = slice.values.contiguous().cpu();
-    writer.append(slice.plan, {static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes()});
+/// What this rank writes; with what it has besides tensors of the module.
+std::vector<SavedPart> parts_of_rank(const ModuleParts& module, const SaveCheckpointOptions& options, int rank) {
+  RankState of_rank;
+  if (options.random)
+    of_rank[cp::kRandom] = to_bytes(get_current_random_state(RandomSource::of_process(0, module.device)));
+  std::vector<SavedPart> parts = rank_parts(rank, of_rank);
+  std::vector<StateSlice> slices = slices_of_rank(module, options);
+  if (options.optimizer && rank == 0 && optimizer_name(*options.optimizer) == kOtherOptimizer) {
+    const std::string archive = archive_of(*options.optimizer);
+    const at::Tensor bytes = at::empty({std::ssize(archive)}, at::kByte);
+    std::memcpy(bytes.mutable_data_ptr(), archive.data(), archive.size());
+    slices.push_back(whole_slice("optimizer", kArchiveKind, bytes));
   }
-  writer.end();
-  cp::write_part(fs, target, rank, writer.finish());
+  for (const StateSlice& slice : slices) stored_dtype(slice.name, slice.values.scalar_type());
+  std::ranges::move(saved_parts(slices), std::back_inserter(parts));
+  return parts;
+}
+
+void write_rank_file(files::Fs& fs, std::vector<SavedPart> parts, const cp::SaveTarget& target, int rank,
+                     at::Device device) {
+  cp::BlockPool pool(kWriteBytes);
+  HostCopies host(device);
+  for (const RankFile& file : own_rank_files(rank, target.id, std::move(parts))) {
+    cp::ShardWriter writer(fs, pool, target, file.name);
+    file.write(writer, host);
+    writer.end();
+    cp::write_part(fs, target, rank, writer.finish());
+  }
+}
+
+/// Where the tensors are that are copied to the host.
+at::Device tensors_on(const ModuleParts& module) {
+  return module.kept.empty() ? module.device : module.kept[0].tensor.device();
+}
+
+std::map<std::string, std::int64_t> layout_of(const CheckpointedModule& what) {
+  std::map<std::string, std::int64_t> out{{"world", what.group().size()}};
+  if (what.mesh())
+    for (const auto& [axis, degree] : what.mesh()->mesh().grid().axes()) out[name(axis)] = degree;
+  return out;
+}
+
+/// Entries of Manifest::config, one per line: "key\tvalue". Empty without an optimizer: a rank of a pipeline may have
+/// nothing to train.
+std::string config_of_optimizer(const SaveCheckpointOptions& options) {
+  std::string lines;
+  if (options.optimizer) lines += text(kOptimizerKey, "\t", optimizer_name(*options.optimizer), "\n");
+  if (options.scheduler)
+    lines += text(kRatesKey, "\t", rates_text(*options.optimizer), "\n", kSchedulerKey, "\t",
+                  steps_of(*options.scheduler), "\n");
+  return lines;
+}
+
+void add_config(const std::string& lines, cp::Manifest& manifest) {
+  std::istringstream in(lines);
+  for (std::string key, value; std::getline(in, key, '\t') && std::getline(in, value);) manifest.config[key] = value;
 }
 
 /// What is saved is the newest: a folder means its newest checkpoint, and those with the lowest steps are pruned first.
@@ -168,18 +166,18 @@ SavedCheckpoint save_checkpoint(const fs::path& folder, std::int64_t step, const
   cp::SaveTarget target{.folder = folder, .step = step, .id = {}};
   std::unique_ptr<files::FolderLock> lock;
   try {
-    std::vector<WrittenSlice> slices;
+    std::vector<SavedPart> parts;
     Failure failure = failure_of([&] {
       require<ConfigError>(step >= 0, "save_checkpoint: step ", step, ": must be at least 0");
       if (options.optimizer) {
         check_optimizer_of(module, *options.optimizer);
-        require<ConfigError>(module.is_replicated || optimizer_name(*options.optimizer) != kOtherOptimizer,
+        require<ConfigError>(module.has_everything || optimizer_name(*options.optimizer) != kOtherOptimizer,
                              "save_checkpoint: the states of this optimizer are not known by name, so those of shards ",
                              "cannot be saved\n  fix: Adam, AdamW, SGD, Adagrad or RMSprop; or save without it");
       }
       require<ConfigError>(!options.scheduler || options.optimizer,
                            "save_checkpoint: a scheduler without its optimizer\n  fix: give both");
-      slices = slices_of_rank(module, options, group);
+      parts = parts_of_rank(module, options, group.rank());
       if (group.rank() != 0) return;
       target.id = hex_digits(random_bytes(16));
       const int made = fs.make_folder(folder);
@@ -191,8 +189,12 @@ SavedCheckpoint save_checkpoint(const fs::path& folder, std::int64_t step, const
     });
     target.id = agree_on(group, module.device, failure, target.id)[0];
 
-    failure = failure_of([&] { write_rank_file(fs, slices, target, group.rank()); });
-    agree_on(group, module.device, failure);
+    std::string of_optimizer;
+    failure = failure_of([&] {
+      write_rank_file(fs, std::move(parts), target, group.rank(), tensors_on(module));
+      of_optimizer = config_of_optimizer(options);
+    });
+    const std::vector<std::string> of_optimizers = agree_on(group, module.device, failure, of_optimizer);
 
     std::string warning;
     failure = failure_of([&] {
@@ -200,12 +202,9 @@ SavedCheckpoint save_checkpoint(const fs::path& folder, std::int64_t step, const
       cp::Manifest manifest{.id = target.id,
                             .program = "trireme library",
                             .time = utc_text(std::chrono::system_clock::now()),
-                            .layout = {{"world", group.size()}}};
-      if (options.optimizer) manifest.config[kOptimizerKey] = optimizer_name(*options.optimizer);
-      if (options.scheduler) {
-        manifest.config[kRatesKey] = rates_text(*options.optimizer);
-        manifest.config[kSchedulerKey] = std::to_string(steps_of(*options.scheduler));
-      }
+                            .layout = layout_of(what)};
+      const auto first = std::ranges::find_if(of_optimizers, [](const std::string& lines) { return !lines.empty(); });
+      if (first != of_optimizers.end()) add_config(*first, manifest);
       for (const auto& [name, value] : options.fields) manifest.config[kFieldPrefix + name] = value;
       manifest.training.step = step;
       cp::collect_parts(manifest, target, group.size());

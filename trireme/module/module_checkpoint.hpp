@@ -12,27 +12,40 @@
 
 #include "trireme/files/fs.hpp"
 #include "trireme/module/fully_shard.hpp"
+#include "trireme/module/pipeline.hpp"
 
 namespace trireme {
 
-/// A module whose parameters every rank has whole, alone or with data_parallel(), or a sharded one. It is only referred
-/// to.
+/// A module whose parameters every rank of a group has whole, alone or with data_parallel(); one with tensor-parallel
+/// layers or experts on a mesh, of which the ranks that see other samples have the same parameters; a sharded one; a
+/// pipeline. It is only referred to.
 class CheckpointedModule {
  public:
   CheckpointedModule(torch::nn::Module& module, Group& group) : module_(&module), group_(&group) {}
-  template <class M>
-  CheckpointedModule(const torch::nn::ModuleHolder<M>& module, Group& group)
-      : CheckpointedModule(*module.ptr(), group) {}
-  CheckpointedModule(ShardedModule& sharded) : sharded_(&sharded), group_(&sharded.group()) {}
+  CheckpointedModule(torch::nn::Module& module, Mesh& mesh)
+      : module_(&module), group_(&mesh.world_group()), mesh_(mesh) {}
+  template <class M, class Ranks>
+  CheckpointedModule(const torch::nn::ModuleHolder<M>& module, Ranks& ranks)
+      : CheckpointedModule(*module.ptr(), ranks) {}
+  CheckpointedModule(ShardedModule& sharded);
+  CheckpointedModule(Pipeline& pipeline);
 
   const torch::nn::Module* module() const { return module_; }
+  /// Of a pipeline: the stages of this rank.
+  const torch::nn::Module& base_module() const;
   const ShardedModule* sharded() const { return sharded_; }
+  const Pipeline* pipeline() const { return pipeline_; }
+  /// All ranks that save and load together.
   Group& group() const { return *group_; }
+  /// nullptr: there is only the group.
+  const ParamMesh* mesh() const { return mesh_ ? &*mesh_ : nullptr; }
 
  private:
   torch::nn::Module* module_ = nullptr;
-  ShardedModule* sharded_ = nullptr;  // one of the two
+  ShardedModule* sharded_ = nullptr;
+  Pipeline* pipeline_ = nullptr;  // one of the three
   Group* group_;
+  std::optional<ParamMesh> mesh_;
 };
 
 struct SaveCheckpointOptions {
@@ -51,18 +64,18 @@ struct SavedCheckpoint {
   std::string warning{};  // on all ranks: why older checkpoints could not be removed (`keep`); else empty
 };
 
-/// Saves parameters, buffers (those of rank 0) and optimizer states as FOLDER/step-N, each element once. Collective
-/// over the group. When it returns, no crash can undo it. If it throws, on all ranks, no checkpoint has changed and
-/// nothing is left of this one; only after a CommError, when ranks were lost, it may be complete. Options of the
-/// optimizer are not stored, except for the learning rates with a scheduler.
+/// Saves parameters, buffers (those of rank 0, or of the first rank of each pipeline stage) and optimizer states as
+/// FOLDER/step-N, each element once. Collective over all ranks. When it returns, no crash can undo it. If it throws, on
+/// all ranks, no checkpoint has changed and nothing is left of this one; only after a CommError, when ranks were lost,
+/// it may be complete. Options of the optimizer are not stored, except for the learning rates with a scheduler.
 ///
 ///   save_checkpoint("checkpoints", step, {net, group}, {.optimizer = &optimizer});
-///   save_checkpoint("checkpoints", step, model, {.optimizer = &optimizer});      // of fully_shard()
+///   save_checkpoint("checkpoints", step, model, {.optimizer = &optimizer});      // of fully_shard(), or a Pipeline
 ///
 /// Steps only go up in a folder: to go on from an older checkpoint, save to another folder, or remove the newer ones
 /// first. CheckpointError: what could not be written; a complete checkpoint of this step or of a later one is there.
 /// ConfigError: another process writes to the folder; the optimizer has tensors that are not the module's, or states
-/// that cannot be cut; the module has tensor-parallel layers.
+/// that cannot be cut; the module has tensor-parallel layers, and no mesh was given.
 SavedCheckpoint save_checkpoint(const std::filesystem::path& folder, std::int64_t step, const CheckpointedModule& what,
                                 const SaveCheckpointOptions& options = {});
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <sstream>
 #include <utility>
 
@@ -17,16 +18,26 @@
 #include "trireme/checkpoint/format/reader.hpp"
 #include "trireme/checkpoint/sources/model_source.hpp"
 #include "trireme/comm/random_state.hpp"
-#include "trireme/layout/flat_boxes.hpp"
 #include "trireme/module/optimizer_states.hpp"
 #include "trireme/module/scheduler_state.hpp"
+#include "trireme/parallel/state/read_slices.hpp"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
 namespace cp = checkpoint;
-using files::SafetensorsDtype;
+/// Whether this rank reads the tensor, for all that keep the same.
+bool is_reader(const KeptTensor& kept) { return kept.replicas == nullptr || kept.replicas->rank() == 0; }
+
+/// From the one that has read it to those that keep the same.
+void spread_to_replicas(const KeptTensor& kept, const at::Tensor& values) {
+  if (kept.replicas == nullptr || kept.replicas->size() == 1 || values.numel() == 0) return;
+  const at::Device device = kept.replicas->only_device().value_or(values.device());
+  const at::Tensor sent = as_real(values.detach()).to(device).contiguous();
+  const at::Tensor received = kept.replicas->broadcast_(sent, 0).wait();
+  if (!received.is_alias_of(values)) as_real(values.detach()).copy_(received);
+}
 
 }  // namespace
 
@@ -51,15 +62,20 @@ OpenedCheckpoint open_newest(const fs::path& path) {
 
 std::unique_ptr<cp::Reader> open_for_rank(const fs::path& path, const std::string& manifest, const ModuleParts& module,
                                           const LoadCheckpointOptions& options, int rank) {
-  std::set<std::string> parameters, buffers;
+  // Of ranks that keep the same one reads; but all learn how often a parameter was updated.
+  std::set<std::string> read, counted, buffers;
   for (const KeptTensor& kept : module.kept)
-    for (const KeptTensor::Part& part : kept.parts) parameters.insert(part.name);
+    for (const ShardPart& part : kept.parts) {
+      if (is_reader(kept)) read.insert(part.param->name);
+      counted.insert(part.param->name);
+    }
   for (const NamedTensor& buffer : module.buffers) buffers.insert(buffer.name);
   const auto is_wanted = [&](const std::string& name, const std::string& kind) {
     if (kind == cp::kRandom) return options.random && name == random_name(rank);
     if (kind == kBufferKind) return buffers.contains(name);
     if (kind == kArchiveKind) return options.optimizer != nullptr;
-    return parameters.contains(name) && (kind == cp::kWeight || options.optimizer != nullptr);
+    if (kind == kStepKind) return counted.contains(name) && options.optimizer != nullptr;
+    return read.contains(name) && (kind == cp::kWeight || options.optimizer != nullptr);
   };
   return std::make_unique<cp::Reader>(path, cp::parse_manifest(manifest, path.string()), is_wanted);
 }
@@ -85,17 +101,17 @@ class ModuleLoad::Core {
 
   void apply() {
     const at::NoGradGuard no_grad;
-    for (auto& [tensor, values] : values_) at::Tensor(tensor).copy_(values.view(tensor.sizes()));
-    if (optimizer_)
-      for (auto& [tensor, state] : states_) {
-        if (state)
-          for (auto& [kind, values] : state->tensors) {
-            at::Tensor own = at::empty_like(tensor.detach());
-            own.copy_(values.view(tensor.sizes()));
-            values = own;
-          }
-        set_state(*optimizer_, tensor, state);
-      }
+    for (auto& [buffer, values] : buffers_) at::Tensor(buffer).copy_(values);
+    for (auto& [kept, values] : weights_) set(*kept, kept->tensor, values);
+    for (auto& [kept, state] : states_) {
+      if (state)
+        for (auto& [kind, values] : state->tensors) {
+          const at::Tensor own = at::empty_like(kept->tensor.detach());
+          set(*kept, own, values);
+          values = own;
+        }
+      set_state(*optimizer_, kept->tensor, state);
+    }
     if (!archive_.empty()) load_archive(*optimizer_, archive_);
     if (options_.scheduler) {
       set_rates(*optimizer_, config(kRatesKey));
@@ -124,8 +140,13 @@ class ModuleLoad::Core {
   }
   at::Tensor read_bytes(const cp::StoredTensor& tensor) const {
     const at::Tensor out = at::empty({numel(tensor.shape)}, at::kByte);
-    read_into(tensor, tensor.shape, {0, out.numel()}, out, 0);
+    reader_->read(tensor, {{0, out.numel()}}, {static_cast<std::byte*>(out.mutable_data_ptr()), out.nbytes()});
     return out;
+  }
+
+  static void set(const KeptTensor& kept, at::Tensor tensor, const at::Tensor& values) {
+    if (is_reader(kept)) tensor.copy_(values.view(tensor.sizes()));
+    spread_to_replicas(kept, tensor);
   }
 
   void check_scheduler() const {
@@ -141,8 +162,8 @@ class ModuleLoad::Core {
   void check_names() const {
     std::vector<std::string> wrong;
     std::map<std::pair<std::string, std::string>, Shape> wanted;
-    for (const auto& [name, shape] : module_.parameters) wanted[{name, cp::kWeight}] = shape;
-    for (const NamedTensor& buffer : module_.buffers) wanted[{buffer.name, kBufferKind}] = buffer.value.sizes().vec();
+    for (const WholeTensor& whole : module_.all)
+      wanted[{whole.name, whole.is_buffer ? kBufferKind : cp::kWeight}] = whole.shape;
     for (const auto& [key, shape] : wanted) {
       const cp::StoredTensor* tensor = stored(key.first, key.second);
       if (tensor == nullptr && numel(shape) > 0)
@@ -174,7 +195,7 @@ class ModuleLoad::Core {
     // What is on other ranks only, they check.
     for (const KeptTensor& kept : module_.kept)
       if (const auto names = state_names(*optimizer_, kept.tensor))
-        for (const KeptTensor::Part& part : kept.parts) check_states_of(part.name, *names, known, wrong);
+        for (const ShardPart& part : kept.parts) check_states_of(part.param->name, *names, known, wrong);
     cp::require_fit(reader_->shown(), wrong, "the options that the optimizer had: amsgrad, momentum");
   }
 
@@ -192,67 +213,57 @@ class ModuleLoad::Core {
     }
   }
 
-  /// Elements `range` of a tensor, into a flat tensor from `offset` on.
-  void read_into(const cp::StoredTensor& tensor, const Shape& shape, Range range, const at::Tensor& flat,
-                 std::int64_t offset) const {
-    const at::ScalarType dtype =
-        dtype_in_memory(reader_->shown(), text(tensor.name, " (", tensor.kind, ")"), tensor.dtype);
-    for (const Box& box : boxes_of_range(shape, range)) {
-      const auto count = static_cast<std::int64_t>(cp::bytes_of_box(box, SafetensorsDtype::U8));
-      const at::Tensor values = at::empty({count}, dtype);
-      reader_->read(tensor, box, {static_cast<std::byte*>(values.mutable_data_ptr()), values.nbytes()});
-      flat.narrow(0, offset, count).copy_(values);
-      offset += count;
-    }
-  }
-
   void read() {
     if (optimizer_ && optimizer_name(*optimizer_) == kOtherOptimizer) {
       const at::Tensor bytes = read_bytes(*stored("optimizer", kArchiveKind));
       archive_.assign(static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes());
     }
+    std::vector<StateSlice> wanted;
     for (const NamedTensor& buffer : module_.buffers) {
-      const at::Tensor flat = at::empty({buffer.value.numel()}, buffer.value.scalar_type());
-      if (flat.numel() > 0)
-        read_into(*stored(buffer.name, kBufferKind), buffer.value.sizes().vec(), {0, flat.numel()}, flat, 0);
-      values_.emplace_back(buffer.value, flat);
+      const at::Tensor values = at::empty(buffer.value.sizes(), buffer.value.scalar_type());
+      if (values.numel() > 0) wanted.push_back(whole_slice(buffer.name, kBufferKind, values));
+      buffers_.emplace_back(buffer.value, values);
     }
     for (const KeptTensor& kept : module_.kept) {
-      values_.emplace_back(kept.tensor, read_kept(kept, cp::kWeight));
+      weights_.emplace_back(&kept, to_read(kept, cp::kWeight, wanted));
       if (!optimizer_) continue;
       if (const auto names = state_names(*optimizer_, kept.tensor))
-        states_.emplace_back(kept.tensor, read_state(kept, *names));
+        states_.emplace_back(&kept, state_to_read(kept, *names, wanted));
     }
+    for (const StateSlice& slice : wanted)
+      dtype_in_memory(reader_->shown(), text(slice.name, " (", slice.kind, ")"), stored(slice.name, slice.kind)->dtype);
+    read_slices(*reader_, wanted);
   }
 
-  /// Padding, and what the checkpoint does not hold, is zero.
-  at::Tensor read_kept(const KeptTensor& kept, const std::string& kind) const {
-    const at::Tensor flat = at::zeros({kept.tensor.numel()}, kept.tensor.scalar_type());
-    for (const KeptTensor::Part& part : kept.parts)
-      if (const cp::StoredTensor* tensor = stored(part.name, kind))
-        read_into(*tensor, part.sizes, part.range, flat, part.offset);
-    return flat;
+  /// Undefined if another rank reads it. Padding, and what the checkpoint does not hold, is zero.
+  at::Tensor to_read(const KeptTensor& kept, const std::string& kind, std::vector<StateSlice>& wanted) const {
+    if (!is_reader(kept)) return {};
+    const ShardTensor flat{kind, at::zeros({kept.tensor.numel()}, kept.tensor.scalar_type())};
+    for (StateSlice& slice : held_slices(kept, {&flat, 1}, module_.mesh))
+      if (stored(slice.name, kind) != nullptr) wanted.push_back(std::move(slice));
+    return flat.flat;
   }
 
   /// A parameter that was never updated has none; beside others in one tensor its states are zero.
-  std::optional<TensorState> read_state(const KeptTensor& kept, const std::vector<std::string>& names) const {
+  std::optional<TensorState> state_to_read(const KeptTensor& kept, const std::vector<std::string>& names,
+                                           std::vector<StateSlice>& wanted) const {
     TensorState state;
     for (const std::string& kind : names)
-      if (std::ranges::any_of(kept.parts, [&](const auto& part) { return stored(part.name, kind) != nullptr; }))
-        state.tensors[kind] = read_kept(kept, kind);
+      if (std::ranges::any_of(kept.parts, [&](const ShardPart& part) { return stored(part.param->name, kind); }))
+        state.tensors[kind] = to_read(kept, kind, wanted);
     if (state.tensors.empty()) return std::nullopt;
     std::string first;
-    for (const KeptTensor::Part& part : kept.parts) {
-      const cp::StoredTensor* tensor = stored(part.name, kStepKind);
+    for (const ShardPart& part : kept.parts) {
+      const std::string& name = part.param->name;
+      const cp::StoredTensor* tensor = stored(name, kStepKind);
       if (tensor == nullptr) continue;
-      const at::Tensor step = at::zeros({1}, at::kLong);
-      read_into(*tensor, {1}, {0, 1}, step, 0);
-      const auto steps = step.item<std::int64_t>();
+      std::int64_t steps = 0;
+      reader_->read(*tensor, {{0, 1}}, std::as_writable_bytes(std::span(&steps, 1)));
       require<CheckpointError>(!state.step || *state.step == steps, reader_->shown(), ": ", first, " had ",
-                               state.step.value_or(0), " updates and ", part.name, " ", steps,
+                               state.step.value_or(0), " updates and ", name, " ", steps,
                                ": a unit that holds both has one number",
                                "\n  fix: load it into a module that is not sharded, or sharded by units without both");
-      if (!state.step) first = part.name;
+      if (!state.step) first = name;
       state.step = steps;
     }
     return state;
@@ -264,8 +275,9 @@ class ModuleLoad::Core {
   torch::optim::Optimizer* const optimizer_;
   std::string archive_{};  // of an optimizer whose states have no names
   std::optional<RandomState> random_{};
-  std::vector<std::pair<at::Tensor, at::Tensor>> values_{};                  // a tensor and its new elements
-  std::vector<std::pair<at::Tensor, std::optional<TensorState>>> states_{};  // flat
+  std::vector<std::pair<at::Tensor, at::Tensor>> buffers_{};         // and their new values
+  std::vector<std::pair<const KeptTensor*, at::Tensor>> weights_{};  // flat
+  std::vector<std::pair<const KeptTensor*, std::optional<TensorState>>> states_{};
 };
 
 ModuleLoad::ModuleLoad(std::unique_ptr<cp::Reader> reader, const ModuleParts& module,

@@ -46,7 +46,7 @@ TEST(ModuleLoad, ARankOpensWhatItKeeps) {
     auto other = fully_shard(std::make_shared<TwoVectorsImpl>(0), group);
     const ModuleParts parts = parts_of(other);
     ASSERT_EQ(parts.kept[0].parts.size(), 1U);
-    EXPECT_EQ(parts.kept[0].parts[0].name, group.rank() == 0 ? "first" : "second");
+    EXPECT_EQ(parts.kept[0].parts[0].param->name, group.rank() == 0 ? "first" : "second");
     const auto open = [&] { return open_for_rank(path, manifest, parts, {}, group.rank()); };
     if (group.rank() == 0) {
       const at::NoGradGuard no_grad;

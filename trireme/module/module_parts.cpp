@@ -1,50 +1,91 @@
 #include "trireme/module/module_parts.hpp"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
+#include <sstream>
+#include <utility>
 
 #include "trireme/base/error.hpp"
-#include "trireme/nn/layer.hpp"
+#include "trireme/module/agreed_failure.hpp"
+#include "trireme/parallel/state/file_dtypes.hpp"
 
 namespace trireme {
 namespace {
 
 using files::SafetensorsDtype;
 
-constexpr std::array<std::pair<at::ScalarType, SafetensorsDtype>, 10> kStoredDtypes{
-    {{at::kDouble, SafetensorsDtype::F64},
-     {at::kFloat, SafetensorsDtype::F32},
-     {at::kHalf, SafetensorsDtype::F16},
-     {at::kBFloat16, SafetensorsDtype::BF16},
-     {at::kComplexFloat, SafetensorsDtype::C64},
-     {at::kLong, SafetensorsDtype::I64},
-     {at::kInt, SafetensorsDtype::I32},
-     {at::kShort, SafetensorsDtype::I16},
-     {at::kByte, SafetensorsDtype::U8},
-     {at::kBool, SafetensorsDtype::BOOL}}};
+void add_buffer(const NamedTensor& buffer, ModuleParts& out) {
+  out.buffers.push_back(buffer);
+  out.all.push_back({buffer.name, buffer.value.sizes().vec(), buffer.value.scalar_type(), /*is_buffer=*/true});
+}
 
-/// By the mesh that a layer was made for: the group of the checkpoint may be one of data parallelism only.
-void check_not_cut(const torch::nn::Module& module) {
-  for (const Param& param : params_of(module))
-    require<ConfigError>(param.cut_degree == 1, "a checkpoint of a module: ", param.name, " is cut over ",
-                         param.cut_degree, " ranks, and each has another part of it",
-                         "\n  fix: a Zero or a Trainer saves such layers");
+void add_plain(const torch::nn::Module& module, const CheckpointedModule& what, ModuleParts& out) {
+  const auto params = std::make_shared<const std::vector<Param>>(distinct_params(module, what.mesh()));
+  for (const Param& param : *params) {
+    require<ConfigError>(what.mesh() || param.cut_degree == 1, "a checkpoint of a module: ", param.name,
+                         " is cut over ", param.cut_degree, " ranks, and each has another part of it",
+                         "\n  fix: give the mesh of its layer in place of a group: {net, mesh}");
+    out.all.push_back({param.name, param.spec.shape, param.value.scalar_type()});
+    if (!has_full_value(param)) out.has_everything = false;
+  }
+  std::ranges::move(whole_tensors(*params, what.mesh(), what.group()), std::back_inserter(out.kept));
+  out.params.push_back(params);
+  for (const auto& buffer : module.named_buffers()) add_buffer({buffer.key(), buffer.value()}, out);
+}
+
+void add_sharded(const ShardedModule& sharded, ModuleParts& out) {
+  for (KeptTensor& kept : sharded.kept()) out.kept.push_back(std::move(kept));
+  for (const ShardedModule::WholeParameter& parameter : sharded.whole_parameters())
+    out.all.push_back({parameter.name, parameter.sizes, parameter.dtype});
+  for (const NamedTensor& buffer : sharded.buffers()) add_buffer(buffer, out);
+  if (!sharded.is_replicated()) out.has_everything = false;
+  for (const KeptTensor& kept : out.kept)
+    for (const ShardPart& part : kept.parts)
+      if (!has_full_value(*part.param)) out.has_everything = false;
+}
+
+/// Those of all stages. Collective.
+std::vector<WholeTensor> of_all_stages(const std::vector<WholeTensor>& own, Group& stages, at::Device device) {
+  std::string lines;
+  for (const auto& [name, shape, dtype, is_buffer] : own)
+    lines += text(static_cast<int>(dtype), " ", is_buffer ? 1 : 0, " ", name, "\t", tuple_text(shape), "\n");
+  std::vector<WholeTensor> out;
+  for (const std::string& of_stage : agree_on(stages, device, {}, lines)) {
+    std::istringstream in(of_stage);
+    int dtype = 0, is_buffer = 0;
+    for (std::string name, shape; in >> dtype >> is_buffer >> std::ws && std::getline(in, name, '\t');) {
+      std::getline(in, shape);
+      out.push_back({name, parse_tuple(shape), static_cast<at::ScalarType>(dtype), is_buffer == 1});
+    }
+  }
+  return out;
 }
 
 }  // namespace
 
 SafetensorsDtype stored_dtype(const std::string& name, at::ScalarType dtype) {
-  const auto found = std::ranges::find(kStoredDtypes, dtype, [](const auto& pair) { return pair.first; });
-  require<ConfigError>(found != kStoredDtypes.end(), "save_checkpoint: ", name, " is ", dtype,
-                       ", which checkpoints do not hold");
-  return found->second;
+  const std::optional<SafetensorsDtype> found = find_file_dtype(dtype);
+  require<ConfigError>(found.has_value(), "save_checkpoint: ", name, " is ", dtype, ", which checkpoints do not hold");
+  return *found;
 }
 
 at::ScalarType dtype_in_memory(const std::string& shown, const std::string& name, SafetensorsDtype dtype) {
-  const auto found = std::ranges::find(kStoredDtypes, dtype, [](const auto& pair) { return pair.second; });
-  require<CheckpointError>(found != kStoredDtypes.end(), shown, ": ", name, " is ", files::name(dtype),
+  const std::optional<at::ScalarType> found = find_scalar_type(dtype);
+  require<CheckpointError>(found.has_value(), shown, ": ", name, " is ", files::name(dtype),
                            ", which a module cannot have");
-  return found->first;
+  return *found;
+}
+
+CheckpointedModule::CheckpointedModule(ShardedModule& sharded)
+    : sharded_(&sharded),
+      group_(sharded.mesh() ? &sharded.mesh()->mesh().world_group() : &sharded.group()),
+      mesh_(sharded.mesh() ? std::optional(*sharded.mesh()) : std::nullopt) {}
+CheckpointedModule::CheckpointedModule(Pipeline& pipeline)
+    : pipeline_(&pipeline), group_(&pipeline.mesh().world_group()), mesh_(pipeline.mesh()) {}
+
+const torch::nn::Module& CheckpointedModule::base_module() const {
+  if (pipeline_) return pipeline_->module();
+  return sharded_ ? sharded_->base_module() : *module_;
 }
 
 bool is_state(const std::string& kind) {
@@ -55,21 +96,14 @@ bool is_state(const std::string& kind) {
 
 ModuleParts parts_of(const CheckpointedModule& what) {
   ModuleParts out;
-  if (const ShardedModule* sharded = what.sharded()) {
-    check_not_cut(sharded->base_module());
-    out.kept = sharded->kept();
-    out.buffers = sharded->buffers();
-    for (const ShardedModule::WholeParameter& parameter : sharded->whole_parameters())
-      out.parameters.emplace_back(parameter.name, parameter.sizes);
-    out.is_replicated = sharded->is_replicated();
+  out.mesh = what.mesh();
+  if (const Pipeline* pipeline = what.pipeline()) {
+    for (const auto& [module, sharded] : pipeline->parts())
+      sharded != nullptr ? add_sharded(*sharded, out) : add_plain(*module, what, out);
+  } else if (what.sharded()) {
+    add_sharded(*what.sharded(), out);
   } else {
-    check_not_cut(*what.module());
-    for (const NamedTensor& parameter : distinct_parameters(*what.module())) {
-      const Shape sizes = parameter.value.sizes().vec();
-      out.parameters.emplace_back(parameter.name, sizes);
-      out.kept.push_back({parameter.value, {{.name = parameter.name, .sizes = sizes, .range = {0, numel(sizes)}}}});
-    }
-    for (const auto& buffer : what.module()->named_buffers()) out.buffers.push_back({buffer.key(), buffer.value()});
+    add_plain(*what.module(), what, out);
   }
   if (!out.kept.empty())
     out.device = out.kept[0].tensor.device();
@@ -77,6 +111,18 @@ ModuleParts parts_of(const CheckpointedModule& what) {
     out.device = out.buffers[0].value.device();
   // What ranks tell each other must be where the group takes it.
   out.device = what.group().only_device().value_or(out.device);
+
+  if (what.mesh() == nullptr) {
+    out.saves_buffers = what.group().rank() == 0;
+    return out;
+  }
+  Mesh& mesh = what.mesh()->mesh();
+  out.saves_buffers = mesh.token_group().rank() == 0 && mesh.coord(Axis::tp) == 0;
+  Group& stages = mesh.group(Axis::pp);
+  if (stages.size() > 1) {
+    out.all = of_all_stages(out.all, stages, out.device);
+    out.has_everything = false;
+  }
   return out;
 }
 

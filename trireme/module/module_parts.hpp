@@ -1,7 +1,7 @@
 #pragma once
 // What a rank keeps of a module, as the files of a checkpoint name it: for saving and loading alike.
+#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <torch/optim/optimizer.h>
@@ -31,15 +31,27 @@ files::SafetensorsDtype stored_dtype(const std::string& name, at::ScalarType dty
 /// CheckpointError for one that a module cannot have. `shown`: the checkpoint, `name`: the tensor, for the message.
 at::ScalarType dtype_in_memory(const std::string& shown, const std::string& name, files::SafetensorsDtype dtype);
 
+/// A parameter or buffer of any rank.
+struct WholeTensor {
+  std::string name;
+  Shape shape;
+  at::ScalarType dtype = at::kFloat;
+  bool is_buffer = false;
+};
+
 struct ModuleParts {
   std::vector<KeptTensor> kept;
   std::vector<NamedTensor> buffers;
-  std::vector<std::pair<std::string, Shape>> parameters;  // all of them, also those of which nothing is here
-  bool is_replicated = true;
-  at::Device device = at::kCPU;  // of the first parameter, or else of the first buffer; with NCCL that of the group
+  std::vector<WholeTensor> all;     // of all ranks, in the order of for_each_whole()
+  const ParamMesh* mesh = nullptr;  // null: parameters are whole, apart from shards
+  bool has_everything = true;       // every rank has all parameters whole
+  bool saves_buffers = true;        // this rank rather than another one with the same
+  at::Device device = at::kCPU;     // of the first parameter, or else of the first buffer; with NCCL that of the group
+
+  std::vector<std::shared_ptr<const std::vector<Param>>> params = {};  // that `kept` refers to
 };
 
-/// ConfigError for a module with tensor-parallel layers, sharded or not.
+/// Refers to `what`. Collective for a pipeline. ConfigError for a module with tensor-parallel layers without a mesh.
 ModuleParts parts_of(const CheckpointedModule& what);
 
 /// ConfigError if the optimizer updates a tensor that is not the module's.

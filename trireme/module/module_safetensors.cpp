@@ -12,7 +12,6 @@
 #include "trireme/checkpoint/sources/model_source.hpp"
 #include "trireme/files/safetensors_folder.hpp"
 #include "trireme/files/safetensors_folder_write.hpp"
-#include "trireme/layout/flat_boxes.hpp"
 #include "trireme/module/agreed_failure.hpp"
 #include "trireme/module/module_parts.hpp"
 
@@ -65,17 +64,22 @@ class SafetensorsLoad {
       if (!stored_.contains(name) && options.strict && wrong.empty() && numel(shape) > 0)
         wrong.push_back(text(renamed(options.rename, name), " is not in the file"));
     };
-    for (const auto& [name, shape] : module.parameters) look_for(name, shape);
-    for (const NamedTensor& buffer : module.buffers) look_for(buffer.name, buffer.value.sizes().vec());
+    for (const WholeTensor& whole : module.all) look_for(whole.name, whole.shape);
     if (options.strict)
       for (const std::string_view name : folder_.names())
         if (!used.contains(std::string(name))) wrong.push_back(text(name, " of the file has no place in the module"));
     cp::require_fit(folder_.shown(), wrong,
                     "LoadSafetensorsOptions::rename for other names; strict = false to load what there is");
-    for (const NamedTensor& buffer : module.buffers)
-      read({buffer.value,
-            {{.name = buffer.name, .sizes = buffer.value.sizes().vec(), .range = {0, buffer.value.numel()}}}});
-    for (const KeptTensor& kept : module.kept) read(kept);
+    for (const NamedTensor& buffer : module.buffers) {
+      const at::Tensor host = on_host(buffer.value);
+      if (host.numel() > 0) read(whole_slice(buffer.name, kBufferKind, host));
+      values_.emplace_back(buffer.value, host);
+    }
+    for (const KeptTensor& kept : module.kept) {
+      const ShardTensor host{cp::kWeight, on_host(kept.tensor).view({-1})};
+      for (const StateSlice& slice : held_slices(kept, {&host, 1}, module.mesh)) read(slice);
+      values_.emplace_back(kept.tensor, host.flat);
+    }
   }
 
   void apply() const {
@@ -84,30 +88,22 @@ class SafetensorsLoad {
   }
 
  private:
-  void read(const KeptTensor& kept) {
-    const at::Tensor flat = kept.tensor.detach().reshape({-1}).to(at::kCPU, kept.tensor.scalar_type(), false, true);
-    for (const KeptTensor::Part& part : kept.parts) {
-      const auto name = stored_.find(part.name);
-      if (name == stored_.end()) continue;
-      const auto found = folder_.at(name->second);
-      const at::ScalarType dtype = dtype_in_memory(folder_.shown(), name->second, found.entry.dtype);
-      std::int64_t offset = part.offset;
-      for (const Box& box : boxes_of_range(part.sizes, part.range)) {
-        std::vector<std::int64_t> starts, sizes;
-        std::int64_t count = 1;
-        for (const Range& range : box) {
-          starts.push_back(range.begin);
-          sizes.push_back(range.size());
-          count *= range.size();
-        }
-        const at::Tensor values = at::empty({count}, dtype);
-        folder_.read(name->second, starts, sizes,
-                     {static_cast<std::byte*>(values.mutable_data_ptr()), values.nbytes()});
-        flat.narrow(0, offset, count).copy_(values);
-        offset += count;
-      }
+  static at::Tensor on_host(const at::Tensor& x) {
+    return x.detach().contiguous().to(at::kCPU, x.scalar_type(), false, /*copy=*/true);
+  }
+
+  void read(const StateSlice& slice) const {
+    const auto name = stored_.find(slice.name);
+    if (name == stored_.end()) return;
+    const at::ScalarType dtype = dtype_in_memory(folder_.shown(), name->second, folder_.at(name->second).entry.dtype);
+    std::vector<std::int64_t> starts, sizes;
+    for (const Range& range : slice.box) {
+      starts.push_back(range.begin);
+      sizes.push_back(range.size());
     }
-    values_.emplace_back(kept.tensor, flat);
+    const at::Tensor values = at::empty(sizes, dtype);
+    folder_.read(name->second, starts, sizes, {static_cast<std::byte*>(values.mutable_data_ptr()), values.nbytes()});
+    at::Tensor(slice.values).copy_(values);
   }
 
   const files::SafetensorsFolder folder_;
@@ -142,41 +138,28 @@ class SafetensorsOutput {
   std::unique_ptr<files::SafetensorsFolderWriter> folder_;
 };
 
-/// f(name, value) for every parameter and buffer, whole. Collective.
-void for_each_whole(const CheckpointedModule& what,
-                    const std::function<void(const std::string&, const at::Tensor&)>& f) {
-  if (const ShardedModule* sharded = what.sharded()) {
-    sharded->for_each_whole(f);
-    return;
-  }
-  for (const NamedTensor& parameter : distinct_parameters(*what.module())) f(parameter.name, parameter.value);
-  for (const auto& buffer : what.module()->named_buffers()) f(buffer.key(), buffer.value());
-}
-
 /// In the order of for_each_whole().
-std::vector<files::SafetensorsTensor> tensors_of(const CheckpointedModule& what, const Rename& rename) {
+std::vector<files::SafetensorsTensor> tensors_of(const ModuleParts& module, const Rename& rename) {
   std::vector<files::SafetensorsTensor> out;
-  const auto add = [&](const std::string& name, at::ScalarType dtype, const Shape& shape) {
-    out.push_back({renamed(rename, name), stored_dtype(name, dtype), shape});
-  };
-  if (const ShardedModule* sharded = what.sharded()) {
-    for (const ShardedModule::WholeParameter& parameter : sharded->whole_parameters())
-      add(parameter.name, parameter.dtype, parameter.sizes);
-    for (const NamedTensor& buffer : sharded->buffers())
-      add(buffer.name, buffer.value.scalar_type(), buffer.value.sizes().vec());
-  } else {
-    for_each_whole(what, [&](const std::string& name, const at::Tensor& value) {
-      add(name, value.scalar_type(), value.sizes().vec());
-    });
-  }
+  for (const WholeTensor& whole : module.all)
+    out.push_back({renamed(rename, whole.name), stored_dtype(whole.name, whole.dtype), whole.shape});
   return out;
 }
 
 }  // namespace
 
+void for_each_whole(const CheckpointedModule& what,
+                    const std::function<void(const std::string&, const at::Tensor&)>& f) {
+  if (const ShardedModule* sharded = what.sharded()) return sharded->for_each_whole(f);
+  if (const Pipeline* pipeline = what.pipeline()) return pipeline->for_each_whole(f);
+  for (const Param& param : distinct_params(*what.module(), what.mesh()))
+    f(param.name, what.mesh() ? full_value(param, *what.mesh()) : param.value);
+  for (const auto& buffer : what.module()->named_buffers()) f(buffer.key(), buffer.value());
+}
+
 void load_safetensors(const CheckpointedModule& what, const fs::path& path, const LoadSafetensorsOptions& options) {
   const ModuleParts module = parts_of(what);
-  const torch::nn::Module& base = what.sharded() ? what.sharded()->base_module() : *what.module();
+  const torch::nn::Module& base = what.base_module();
   std::unique_ptr<SafetensorsLoad> load;
   const Failure failure = failure_of([&] { load = std::make_unique<SafetensorsLoad>(path, module, base, options); });
   agree_on(what.group(), module.device, failure);
@@ -188,7 +171,7 @@ void save_safetensors(const CheckpointedModule& what, const fs::path& path, cons
   const ModuleParts module = parts_of(what);
   std::unique_ptr<SafetensorsOutput> output;
   Failure failure = failure_of([&] {
-    std::vector<files::SafetensorsTensor> tensors = tensors_of(what, options.rename);
+    std::vector<files::SafetensorsTensor> tensors = tensors_of(module, options.rename);
     if (group.rank() == 0)
       output = std::make_unique<SafetensorsOutput>(path, std::move(tensors), options.max_shard_bytes);
   });

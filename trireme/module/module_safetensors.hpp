@@ -9,6 +9,10 @@
 
 namespace trireme {
 
+/// f(name, value) for every parameter and buffer of all ranks, whole, one in memory at a time. Collective.
+void for_each_whole(const CheckpointedModule& what,
+                    const std::function<void(const std::string& name, const at::Tensor& value)>& f);
+
 struct LoadSafetensorsOptions {
   /// The name in the file of a parameter or buffer: for a file with other names. None: its own.
   std::function<std::string(const std::string& name)> rename = nullptr;

@@ -166,11 +166,12 @@ void require_same_module(const torch::nn::Module& module, Group& group, at::Devi
   }
 }
 
-double clip_gradients(const std::vector<at::Tensor>& gradients, double max_norm, at::Device device, Group* group) {
+double clip_gradients(const std::vector<at::Tensor>& gradients, const std::vector<at::Tensor>& counted, double max_norm,
+                      at::Device device, const std::vector<Group*>& groups) {
   const at::NoGradGuard no_grad;
   at::Tensor squares = at::zeros({1}, at::TensorOptions(at::kDouble).device(device));
-  for (const at::Tensor& gradient : gradients) squares.add_(as_real(gradient).to(at::kDouble).square().sum());
-  if (group) squares = group->all_reduce(squares).wait();
+  for (const at::Tensor& gradient : counted) squares.add_(as_real(gradient).to(at::kDouble).square().sum());
+  for (Group* group : groups) squares = group->all_reduce(squares).wait();
   const double norm = std::sqrt(squares.item<double>());
   if (norm > max_norm)
     for (const at::Tensor& gradient : gradients) gradient.mul_(max_norm / norm);

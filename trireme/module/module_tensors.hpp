@@ -9,7 +9,6 @@
 #include <torch/nn/module.h>
 
 #include "trireme/comm/group.hpp"
-#include "trireme/layout/split.hpp"
 
 namespace trireme {
 
@@ -34,19 +33,6 @@ using FillValues = std::function<void(const std::string& name, at::Tensor value)
 struct NamedTensor {
   std::string name;
   at::Tensor value;
-};
-
-/// A tensor of this rank that an optimizer updates as one, and the parts of parameters in it: a parameter itself, or a
-/// flat shard of several.
-struct KeptTensor {
-  struct Part {
-    std::string name;                 // of the parameter
-    std::vector<std::int64_t> sizes;  // of all of it
-    Range range;                      // the elements that are here, in row-major order
-    std::int64_t offset = 0;          // of the first of them in the tensor
-  };
-  at::Tensor tensor;
-  std::vector<Part> parts;
 };
 
 /// Each parameter once, in the order of registration.
@@ -94,9 +80,10 @@ void require_reachable(const torch::nn::Module& module, const Group& group, cons
 /// who asks, for the message.
 void require_same_module(const torch::nn::Module& module, Group& group, at::Device device, const std::string& function);
 
-/// The norm of all gradients, also over the ranks of a group that hold other ones (null: none do). They are scaled if
-/// it exceeds max_norm. Collective.
-double clip_gradients(const std::vector<at::Tensor>& gradients, double max_norm, at::Device device, Group* group);
+/// The norm of all gradients, which are scaled if it exceeds max_norm. `counted`: what this rank counts of them, so
+/// that the ranks of the groups together count each element once. Collective.
+double clip_gradients(const std::vector<at::Tensor>& gradients, const std::vector<at::Tensor>& counted, double max_norm,
+                      at::Device device, const std::vector<Group*>& groups);
 
 /// All ranks get what rank 0 has.
 void broadcast_all(const std::vector<at::Tensor>& tensors, Group& group);

@@ -1,11 +1,12 @@
 #include "trireme/module/pipeline.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/core/Dict.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scalar_tensor.h>
@@ -16,6 +17,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/fnv.hpp"
 #include "trireme/parallel/pipeline/executor.hpp"
+#include "trireme/parallel/tensor/gradients.hpp"
 #include "trireme/schedule/generate.hpp"
 
 namespace trireme {
@@ -62,6 +64,41 @@ class StageSeed {
   const std::lock_guard<std::mutex> lock_;
   at::Generator generator_;
   at::Tensor before_;
+};
+
+/// Stages that are called one after the other: what a rank has of one part of the pipeline.
+class StageChain final : public torch::nn::Module, public CallsChildren {
+ public:
+  void add(int number, Stage stage) {
+    register_module(std::to_string(number), stage.module());
+    links_.push_back({std::to_string(number), std::move(stage), nullptr});
+  }
+  Tensors forward(const Tensors& x) {
+    Tensors y = x;
+    for (const Link& link : links_) y = call_in_unit(link.hooks, [&](const Tensors& in) { return link.stage(in); }, y);
+    return y;
+  }
+  void set_child_hooks(const std::string& child, std::shared_ptr<CallHooks> hooks) override {
+    for (Link& link : links_)
+      if (link.name == child) link.hooks = hooks;
+  }
+
+ private:
+  struct Link {
+    std::string name;
+    Stage stage;
+    std::shared_ptr<CallHooks> hooks;
+  };
+  std::vector<Link> links_;
+};
+
+/// A part of the pipeline on this rank.
+struct Chunk {
+  std::shared_ptr<StageChain> stages = std::make_shared<StageChain>();
+  std::unique_ptr<FullyShard<StageChain>> sharded = nullptr;
+  std::optional<ShardedModule::NoSync> no_sync = std::nullopt;  // before the last microbatch
+
+  Tensors operator()(const Tensors& x) const { return sharded ? (*sharded)(x) : stages->forward(x); }
 };
 
 /// ConfigError if two children share a parameter: they may be on two ranks, where nobody would add up its gradients.
@@ -118,16 +155,13 @@ class Pipeline::Core {
     for (int chunk = 0; chunk < parts; ++chunk) {
       const int owner = layout.rank_of_chunk[static_cast<std::size_t>(chunk)];
       const Range range = even_part(count, parts, chunk);
-      for (std::int64_t i = range.begin; i < range.end; ++i) owner_.push_back(owner);
       if (owner != group_.rank()) continue;
       for (std::int64_t i = range.begin; i < range.end; ++i) build(chunk, static_cast<int>(i), builders);
     }
     loss_rank_ = layout.rank_of_chunk.back();
     parts_ = parts;
-    std::vector<at::Tensor> all;  // copies over dp begin alike
-    for (const at::Tensor& parameter : module_.parameters()) all.push_back(parameter);
-    for (const at::Tensor& buffer : module_.buffers()) all.push_back(buffer);
-    broadcast_all(all, mesh.group(Axis::dp));
+    if (options.shard) shard();
+    start_alike();
   }
 
   at::Tensor step(const Tensors& x, const at::Tensor& target, const Loss& loss) {
@@ -143,17 +177,18 @@ class Pipeline::Core {
       // The mean over the batch, of microbatches that may differ by one sample.
       return loss(out.at(0), its) * (static_cast<double>(range(m).size()) / static_cast<double>(samples));
     };
-    const StepOutcome outcome = executor(count, true)
-                                    .run({.step = ++step_,
-                                          .forward = forward,
-                                          .loss_gradient = [this] { return at::ones({}, at::TensorOptions(device_)); },
-                                          .shape_key = [&](int m) { return shape_key(x, range(m)); }});
-    Group& dp = mesh_.group(Axis::dp);
-    average_gradients(dp);
+    const StepOutcome outcome =
+        executor(count, true)
+            .run({.step = ++step_,
+                  .forward = forward,
+                  .loss_gradient = [this] { return at::ones({}, at::TensorOptions(device_)); },
+                  .before_backward = [this](int chunk, bool last) { before_backward(chunk, last); },
+                  .shape_key = [&](int m) { return shape_key(x, range(m)); }});
+    average_gradients();
     at::Tensor total = at::zeros({1}, at::TensorOptions(at::kDouble).device(device_));
     if (group_.rank() == loss_rank_) total.add_(outcome.loss_sum);
     total = group_.broadcast_(total, loss_rank_).wait();
-    return dp.all_reduce(total, Reduce::avg).wait()[0];
+    return mesh_.token_group().all_reduce(total, Reduce::avg).wait()[0];
   }
 
   at::Tensor forward(const Tensors& x) {
@@ -177,27 +212,61 @@ class Pipeline::Core {
   }
 
   double clip_grad_norm(double max_norm) const {
+    const ParamMesh mesh(mesh_);
+    std::vector<KeptTensor> kept;
+    std::vector<std::vector<Param>> params;  // that `kept` refers to
+    for (const auto& [number, chunk] : chunks_) {
+      if (!chunk.sharded) params.push_back(distinct_params(*chunk.stages, &mesh));
+      std::ranges::move(chunk.sharded ? chunk.sharded->kept() : whole_tensors(params.back(), &mesh, group_),
+                        std::back_inserter(kept));
+    }
     std::vector<at::Tensor> gradients;
-    for (const NamedTensor& parameter : distinct_parameters(module_))
-      if (parameter.value.grad().defined()) gradients.push_back(parameter.value.grad());
-    return clip_gradients(gradients, max_norm, device_, &group_);
+    for (const KeptTensor& one : kept)
+      if (one.tensor.grad().defined()) gradients.push_back(one.tensor.grad());
+    return clip_gradients(gradients, counted_gradients(kept, &mesh), max_norm, device_,
+                          {&mesh_.token_group(), &mesh_.group(Axis::tp), &group_});
   }
 
-  std::vector<NamedTensor> state() const {
-    std::vector<NamedTensor> out;
-    for (std::size_t stage = 0; stage < owner_.size(); ++stage) {
-      c10::Dict<std::string, at::Tensor> own;
-      if (owner_[stage] == group_.rank()) {
-        const auto& module = *module_.named_children()[std::to_string(stage)];
-        for (const auto& list : {module.named_parameters(), module.named_buffers()})
-          for (const auto& item : list) own.insert(text(stage, ".", item.key()), item.value().detach().cpu().clone());
+  /// By pipeline rank; in the order of ModuleParts::all.
+  void for_each_whole(const std::function<void(const std::string&, const at::Tensor&)>& f) const {
+    const at::NoGradGuard no_grad;
+    for (int rank = 0; rank < group_.size(); ++rank) {
+      if (rank == group_.rank()) {
+        for_each_own([&](const std::string& name, const at::Tensor& value) {
+          broadcast_from(rank, std::make_tuple(name, value.detach().cpu()), group_, device_);
+          f(name, value);
+        });
+        broadcast_from(rank, std::make_tuple(std::string(), at::Tensor(at::empty({0}))), group_, device_);
+        continue;
       }
-      for (const auto& item : broadcast_from(owner_[stage], own, group_, device_).toGenericDict())
-        out.push_back({item.key().toStringRef(), item.value().toTensor()});
+      while (true) {
+        const c10::IValue received = broadcast_from(rank, {}, group_, device_);
+        const auto& both = received.toTupleRef().elements();
+        if (both[0].toStringRef().empty()) break;
+        f(both[0].toStringRef(), both[1].toTensor());
+      }
+    }
+  }
+
+  std::vector<Part> parts() const {
+    std::vector<Part> out;
+    for (const auto& [number, chunk] : chunks_) out.push_back({chunk.stages.get(), chunk.sharded.get()});
+    return out;
+  }
+  std::vector<at::Tensor> parameters(std::optional<int> parameter_group) const {
+    require<ConfigError>(options_.shard || !parameter_group,
+                         "pipeline: parameter groups are those of PipelineOptions::",
+                         "shard\n  fix: parameters_if(pipe.module(), ...) for a pipeline that is not sharded");
+    std::vector<at::Tensor> out;
+    for (const auto& [number, chunk] : chunks_) {
+      if (chunk.sharded)
+        std::ranges::move(chunk.sharded->shards_of(parameter_group), std::back_inserter(out));
+      else
+        for (const NamedTensor& parameter : distinct_parameters(*chunk.stages)) out.push_back(parameter.value);
     }
     return out;
   }
-
+  Mesh& mesh() const { return mesh_; }
   torch::nn::Module module_;
   std::vector<int> stages_;
 
@@ -208,12 +277,68 @@ class Pipeline::Core {
     built.module()->to(device_);
     module_.register_module(std::to_string(stage), built.module());
     stages_.push_back(stage);
-    of_chunk_[chunk].push_back(built);
+    chunks_[chunk].stages->add(stage, built);
   }
 
-  Tensors run(int chunk, Tensors x) const {
-    for (const Stage& stage : of_chunk_.at(chunk)) x = stage(x);
-    return x;
+  void shard() {
+    FullyShardOptions options = *options_.shard;
+    if (!options.device) options.device = device_;
+    for (auto& [number, chunk] : chunks_)
+      if (std::ranges::any_of(chunk.stages->parameters(), [](const at::Tensor& x) { return x.requires_grad(); }))
+        chunk.sharded = std::make_unique<FullyShard<StageChain>>(chunk.stages, mesh_, options);
+  }
+
+  /// f(ranks, params) for the parameters of the parts that are not sharded, by the ranks that have the same: in the
+  /// same order on all of them.
+  template <class F>
+  void for_each_group(const F& f) const {
+    const ParamMesh mesh(mesh_);
+    for (const View view : {View::dense, View::expert}) {
+      std::vector<Param> params;
+      for (const auto& [number, chunk] : chunks_)
+        if (!chunk.sharded) std::ranges::move(distinct_params(*chunk.stages, &mesh), std::back_inserter(params));
+      std::erase_if(params, [view](const Param& param) { return param.spec.placement.view != view; });
+      if (!params.empty()) f(mesh.sum_group(params[0].spec), params);
+    }
+  }
+
+  std::vector<at::Tensor> buffers_of_copies() const {
+    std::vector<at::Tensor> out;
+    for (const auto& [number, chunk] : chunks_)
+      if (!chunk.sharded)
+        for (const at::Tensor& buffer : chunk.stages->buffers()) out.push_back(buffer);
+    return out;
+  }
+
+  void start_alike() const {
+    for_each_group([](Group& same, const std::vector<Param>& params) {
+      std::vector<at::Tensor> values;
+      for (const Param& param : params) values.push_back(param.value);
+      broadcast_all(values, same);
+    });
+    broadcast_all(buffers_of_copies(), mesh_.token_group());
+  }
+
+  Tensors run(int chunk, const Tensors& x) const { return chunks_.at(chunk)(x); }
+
+  void before_backward(int number, bool last) {
+    Chunk& chunk = chunks_.at(number);
+    if (!chunk.sharded) return;
+    chunk.no_sync.reset();
+    if (!last) chunk.no_sync.emplace(*chunk.sharded);
+  }
+
+  /// Of this rank's stages.
+  void for_each_own(const std::function<void(const std::string&, const at::Tensor&)>& f) const {
+    for (const auto& [number, chunk] : chunks_) {
+      if (chunk.sharded) {
+        chunk.sharded->for_each_whole(f);
+        continue;
+      }
+      const ParamMesh mesh(mesh_);
+      for (const Param& param : distinct_params(*chunk.stages, &mesh)) f(param.name, full_value(param, mesh));
+      for (const auto& buffer : chunk.stages->named_buffers()) f(buffer.key(), buffer.value());
+    }
   }
 
   Tensors part(const Tensors& x, Range range) const {
@@ -234,17 +359,24 @@ class Pipeline::Core {
     return *known;
   }
 
-  void average_gradients(Group& dp) const {
-    if (dp.size() == 1) return;
-    std::vector<at::Tensor> gradients;
-    for (const NamedTensor& named : distinct_parameters(module_)) {
-      at::Tensor parameter = named.value;
-      if (!parameter.requires_grad()) continue;
-      if (!parameter.grad().defined()) parameter.mutable_grad() = at::zeros_like(parameter);
-      gradients.push_back(parameter.grad());
-    }
-    average_all(gradients, dp);
-    sync_buffers(module_.buffers(), BufferSync::broadcast, dp);
+  /// Over the ranks that see other samples, of the parts that are not sharded.
+  void average_gradients() const {
+    for_each_group([this](Group& same, const std::vector<Param>& params) {
+      sum_partial_gradients(params, mesh_);
+      std::vector<at::Tensor> gradients;
+      for (const Param& param : params) {
+        at::Tensor value = param.value;
+        if (!value.requires_grad()) continue;
+        if (!value.grad().defined()) value.mutable_grad() = at::zeros_like(value);
+        gradients.push_back(value.grad());
+      }
+      average_all(gradients, same);
+      // An expert has gradients of the samples of all ranks, not only of those that have the same expert.
+      const int tokens = mesh_.token_group().size();
+      if (same.size() != tokens)
+        for (const at::Tensor& gradient : gradients) gradient.mul_(static_cast<double>(same.size()) / tokens);
+    });
+    sync_buffers(buffers_of_copies(), BufferSync::broadcast, mesh_.token_group());
   }
 
   /// Microbatches with the same key have the same shapes between all stages.
@@ -258,8 +390,7 @@ class Pipeline::Core {
   const at::Device device_;
   const PipelineOptions options_;
   Group& group_;
-  std::map<int, std::vector<Stage>> of_chunk_;  // of this rank
-  std::vector<int> owner_;                      // by stage
+  std::map<int, Chunk> chunks_;  // of this rank, by number
   int loss_rank_ = 0, parts_ = 1;
   std::map<std::pair<int, bool>, std::unique_ptr<Executor>> executors_;
   std::int64_t step_ = 0;
@@ -278,13 +409,21 @@ at::Tensor Pipeline::step(const Tensors& x, const at::Tensor& target, const Loss
 }
 at::Tensor Pipeline::forward(const Tensors& x) { return core_->forward(x); }
 double Pipeline::clip_grad_norm(double max_norm) { return core_->clip_grad_norm(max_norm); }
-std::vector<at::Tensor> Pipeline::parameters() const {
-  std::vector<at::Tensor> out;
-  for (const NamedTensor& parameter : distinct_parameters(core_->module_)) out.push_back(parameter.value);
-  return out;
-}
+std::vector<at::Tensor> Pipeline::parameters() const { return core_->parameters(std::nullopt); }
+std::vector<at::Tensor> Pipeline::parameters(int parameter_group) const { return core_->parameters(parameter_group); }
 torch::nn::Module& Pipeline::module() const { return core_->module_; }
 const std::vector<int>& Pipeline::stages() const { return core_->stages_; }
-std::vector<NamedTensor> Pipeline::state() const { return core_->state(); }
+void Pipeline::for_each_whole(const std::function<void(const std::string&, const at::Tensor&)>& f) const {
+  core_->for_each_whole(f);
+}
+std::vector<NamedTensor> Pipeline::state() const {
+  std::vector<NamedTensor> out;
+  for_each_whole([&out](const std::string& name, const at::Tensor& value) {
+    out.push_back({name, value.to(at::kCPU, value.scalar_type(), false, /*copy=*/true)});
+  });
+  return out;
+}
+Mesh& Pipeline::mesh() const { return core_->mesh(); }
+std::vector<Pipeline::Part> Pipeline::parts() const { return core_->parts(); }
 
 }  // namespace trireme

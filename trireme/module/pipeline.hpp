@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,8 +11,7 @@
 #include <torch/nn/modules/container/sequential.h>
 
 #include "trireme/comm/mesh.hpp"
-#include "trireme/module/module_tensors.hpp"
-#include "trireme/module/unit.hpp"
+#include "trireme/module/fully_shard.hpp"
 #include "trireme/parallel/pipeline/tensor_shape.hpp"
 
 namespace trireme {
@@ -62,9 +62,13 @@ struct PipelineOptions {
   std::string schedule = "1f1b";  // or afab, interleaved-1f1b
   int microbatches = 4;           // of a batch; as many as it has samples if those are fewer
   int virtual_stages = 1;         // interleaved-1f1b: parts of the model per rank
+  /// Shards the stages over dp x cp, as fully_shard() does: each stage that the policy chooses is a unit. Gradients are
+  /// reduced in the last microbatch of a step, and whole on each rank until then. None: every rank keeps its stages.
+  std::optional<FullyShardOptions> shard = std::nullopt;
 };
 
-/// Stages over the pp axis of a mesh, and copies of the pipeline over its dp axis.
+/// Stages over the pp axis of a mesh, and copies of the pipeline over dp and cp, or shards of it. Stages may have
+/// tensor-parallel layers and experts (Layer); the ranks of a tensor-parallel group get the same samples.
 ///
 ///   Pipeline pipe(context.mesh(), context.device(), {[] { return Embed(512, 64); }, [] { return Head(64, 512); }});
 ///   torch::optim::AdamW optimizer(pipe.parameters(), 1e-3);
@@ -99,13 +103,26 @@ class Pipeline {
   /// stages of this rank only. Collective.
   double clip_grad_norm(double max_norm);
 
-  /// Of the stages of this rank.
+  /// For an optimizer: of the stages of this rank, or with PipelineOptions::shard the flat shards of them.
   std::vector<at::Tensor> parameters() const;
+  /// Those of one group (FullyShardOptions::parameter_group); none if this rank has none of it.
+  std::vector<at::Tensor> parameters(int parameter_group) const;
   torch::nn::Module& module() const;
   /// The stages of this rank, by number.
   const std::vector<int>& stages() const;
   /// Parameters and buffers of all stages, on the CPU of every rank: "2.weight" belongs to stage 2. Collective.
   std::vector<NamedTensor> state() const;
+  /// f(name, value) for each of them, one in memory at a time. Collective.
+  void for_each_whole(const std::function<void(const std::string& name, const at::Tensor& value)>& f) const;
+
+  Mesh& mesh() const;
+  /// What this rank has of a part of the model. `sharded`: nullptr without PipelineOptions::shard, and if nothing in it
+  /// is trained.
+  struct Part {
+    const torch::nn::Module* module;
+    const ShardedModule* sharded;
+  };
+  std::vector<Part> parts() const;
 
  private:
   class Core;

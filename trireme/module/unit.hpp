@@ -107,11 +107,20 @@ class AnyUnit {
   std::shared_ptr<CallHooks> hooks;  // none: a call is an ordinary call
 };
 
+/// A module that calls its children itself, each of which can be a unit.
+class CallsChildren {
+ public:
+  virtual ~CallsChildren() = default;
+  /// null: calls of the child are ordinary calls again.
+  virtual void set_child_hooks(const std::string& child, std::shared_ptr<CallHooks> hooks) = 0;
+};
+
 template <class Impl>
 class UnitImpl : public Impl, public AnyUnit {
  public:
   using Impl::Impl;
   template <class... Arguments>
+    requires requires(Impl& module, Arguments&&... arguments) { module.forward(std::forward<Arguments>(arguments)...); }
   auto forward(Arguments&&... arguments) {
     return call_in_unit(
         hooks, [this](auto&&... them) { return Impl::forward(std::forward<decltype(them)>(them)...); },

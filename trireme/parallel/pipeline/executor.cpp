@@ -173,10 +173,12 @@ void Executor::backward(const Action& action, Run& run) {
   }
   ZeroChunk* const chunk = zero_chunk(action.chunk);
   const bool deferred = action.op == ActionKind::I;
+  const bool last = !deferred && --run.weight_gradients_left[action.chunk] == 0;
+  if (run.work.before_backward) run.work.before_backward(action.chunk, last);
   if (deferred)
     chunk->begin_deferral(action.microbatch);
   else if (chunk != nullptr)
-    chunk->begin_microbatch(--run.weight_gradients_left[action.chunk] == 0);
+    chunk->begin_microbatch(last);
   if (!roots.empty())
     torch::autograd::Engine::get_default_engine().execute(roots, gradients, /*keep_graph=*/false,
                                                           /*create_graph=*/false, /*accumulate_grad=*/true);

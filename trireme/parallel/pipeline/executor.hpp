@@ -42,6 +42,8 @@ struct StepWork {
   /// Called once, before the first backward, on ranks that compute a loss: the gradient of every loss, 0-dim. It is
   /// loss scale / tokens of all ranks, so gradients are summed and need no further scaling.
   std::function<at::Tensor()> loss_gradient{};
+  /// Before each backward of a chunk; `last`: its last one in this step.
+  std::function<void(int chunk, bool last)> before_backward{};
   /// If given, for a rank with the whole model: forward and backward of a microbatch in one call, in place of
   /// `forward`; see MicrobatchRun.
   std::function<MicrobatchRun(int microbatch, bool first, const at::Tensor& loss_gradient)> microbatch{};

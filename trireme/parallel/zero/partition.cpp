@@ -5,6 +5,7 @@
 #include <set>
 
 #include "trireme/base/error.hpp"
+#include "trireme/parallel/zero/shard_groups.hpp"
 
 namespace trireme {
 
@@ -73,16 +74,9 @@ void Partition::make_rank_groups() {
   require<ConfigError>(
       replicas >= 1 && same.size() % replicas == 0, "parallelism.replicate = ", options_.replicate, " does not divide ",
       params_[0].spec.placement.view == View::dense ? "dp x cp = " : "the experts' edp = ", same.size());
-  const int shards = same.size() / replicas, mine = same.rank() / shards;
-  std::vector<int> in_shards, in_replicas;
-  for (int s = 0; s < shards; ++s) in_shards.push_back(same.world_ranks()[static_cast<std::size_t>(mine * shards + s)]);
-  for (int r = 0; r < replicas; ++r)
-    in_replicas.push_back(same.world_ranks()[static_cast<std::size_t>(r * shards + same.rank() % shards)]);
-  const auto group_of = [&](const std::vector<int>& ranks) {
-    return ranks.size() == 1 ? &mesh_.mesh().group({}) : &mesh_.mesh().group_of_ranks(ranks);
-  };
-  shards_ = group_of(in_shards);
-  replicas_ = group_of(in_replicas);
+  const ShardGroups groups = shard_groups(same, replicas, mesh_.mesh());
+  shards_ = groups.shards;
+  replicas_ = groups.replicas;
 }
 
 FlatGroups Partition::make_groups(const std::vector<FlatItem>& items) {

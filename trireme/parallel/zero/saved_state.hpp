@@ -1,20 +1,11 @@
 #pragma once
 // The parameters and optimizer states of a Zero as boxes of full tensors: what a rank saves, and what it loads.
-#include <string>
 #include <vector>
 
+#include "trireme/parallel/state/state_slice.hpp"
 #include "trireme/parallel/zero/zero.hpp"
 
 namespace trireme {
-
-/// A box of a full tensor and the memory of this rank that holds it.
-struct StateSlice {
-  std::string name;   // of the parameter
-  std::string kind;   // "weight", or a state of the optimizer: "exp_avg"
-  Shape shape;        // of the full tensor
-  Box box;            // in its coordinates, without padding
-  at::Tensor values;  // a view of the box's shape
-};
 
 /// What this rank saves: over all ranks every element of every weight and state once, spread over the ranks that hold
 /// it. Weights are in the precision of the optimizer (the master weights, if there are separate ones).

@@ -18,6 +18,7 @@
 #include "trireme/comm/group_text.hpp"
 #include "trireme/comm/time_limit.hpp"
 #include "trireme/files/counted_fs.hpp"
+#include "trireme/parallel/zero/saved_state.hpp"
 
 namespace trireme {
 namespace {
@@ -177,7 +178,7 @@ void CheckpointSaver::start(Zero& zero, checkpoint::Manifest manifest, const Ran
   const std::string unique = text(nonce_, " ", saves_++, " ", manifest.training.step);
   const std::string id = str(files::xxh3(std::as_bytes(std::span(unique))));
   const checkpoint::SaveTarget target{.folder = shared_->options.folder, .step = manifest.training.step, .id = id};
-  std::vector<SavedPart> parts = saved_parts(zero), own_parts = rank_parts(mesh_.rank(), of_rank);
+  std::vector<SavedPart> parts = saved_parts(slices_to_save(zero)), own_parts = rank_parts(mesh_.rank(), of_rank);
   std::optional<at::Device> device;
   for (const SavedPart& part : parts) device = part.values.device();
   std::vector<RankFile> rank_files;

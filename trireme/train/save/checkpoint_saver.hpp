@@ -12,6 +12,7 @@
 #include "trireme/checkpoint/format/commit.hpp"
 #include "trireme/checkpoint/format/shard_writer.hpp"
 #include "trireme/comm/mesh.hpp"
+#include "trireme/parallel/zero/zero.hpp"
 #include "trireme/train/save/nanotron_files.hpp"
 #include "trireme/train/save/stall_watch.hpp"
 

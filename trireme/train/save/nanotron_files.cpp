@@ -10,9 +10,9 @@
 #include "trireme/checkpoint/sources/nanotron_format.hpp"
 #include "trireme/comm/time_limit.hpp"
 #include "trireme/files/safetensors_write.hpp"
+#include "trireme/parallel/state/file_dtypes.hpp"
 #include "trireme/parallel/zero/collective_state_dict.hpp"
 #include "trireme/train/save/pt_file.hpp"
-#include "trireme/train/setup/dtypes.hpp"
 
 namespace trireme {
 namespace {

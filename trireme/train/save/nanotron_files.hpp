@@ -3,7 +3,8 @@
 #include "trireme/checkpoint/format/block_pool.hpp"
 #include "trireme/comm/mesh.hpp"
 #include "trireme/config/schema/config.hpp"
-#include "trireme/train/save/rank_files.hpp"
+#include "trireme/parallel/state/rank_files.hpp"
+#include "trireme/parallel/zero/zero.hpp"
 
 namespace trireme {
 

@@ -8,7 +8,7 @@
 #include <torch/csrc/jit/serialization/pickler.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/train/setup/dtypes.hpp"
+#include "trireme/parallel/state/file_dtypes.hpp"
 
 namespace trireme {
 

@@ -5,7 +5,7 @@
 #include <ATen/core/Dict.h>
 #include <ATen/core/ivalue.h>
 
-#include "trireme/train/save/rank_files.hpp"
+#include "trireme/parallel/state/rank_files.hpp"
 
 namespace trireme {
 

@@ -17,6 +17,7 @@
 #include "trireme/describe/weight_names.hpp"
 #include "trireme/files/safetensors_folder_write.hpp"
 #include "trireme/model/hugging_face.hpp"
+#include "trireme/parallel/state/file_dtypes.hpp"
 #include "trireme/parallel/zero/collective_state_dict.hpp"
 #include "trireme/parallel/zero/saved_state.hpp"
 #include "trireme/train/setup/dtypes.hpp"

@@ -12,29 +12,7 @@ namespace {
 constexpr std::array<std::pair<const char*, at::ScalarType>, 4> kNames{
     {{"float64", at::kDouble}, {"float32", at::kFloat}, {"bfloat16", at::kBFloat16}, {"float16", at::kHalf}}};
 
-struct FileDtype {
-  at::ScalarType ours;
-  files::SafetensorsDtype theirs;
-};
-constexpr std::array<FileDtype, 5> kFileDtypes{{{at::kDouble, files::SafetensorsDtype::F64},
-                                                {at::kFloat, files::SafetensorsDtype::F32},
-                                                {at::kHalf, files::SafetensorsDtype::F16},
-                                                {at::kBFloat16, files::SafetensorsDtype::BF16},
-                                                {at::kByte, files::SafetensorsDtype::U8}}};
-
 }  // namespace
-
-files::SafetensorsDtype file_dtype(at::ScalarType dtype) {
-  for (const FileDtype& known : kFileDtypes)
-    if (known.ours == dtype) return known.theirs;
-  throw InternalError(text("no tensor of a run is ", dtype));
-}
-
-at::ScalarType scalar_type(files::SafetensorsDtype dtype) {
-  for (const FileDtype& known : kFileDtypes)
-    if (known.theirs == dtype) return known.ours;
-  throw InternalError(text("no tensor of a run is ", files::name(dtype)));
-}
 
 at::ScalarType scalar_type(const std::string& name) {
   for (const auto& [word, dtype] : kNames)

@@ -6,17 +6,12 @@
 #include <c10/core/ScalarType.h>
 
 #include "trireme/config/schema/config.hpp"
-#include "trireme/files/safetensors_dtype.hpp"
 
 namespace trireme {
 
 /// ConfigError for an unknown name.
 at::ScalarType scalar_type(const std::string& name);
 std::string dtype_word(at::ScalarType dtype);  // "bfloat16"
-
-/// InternalError for one that no tensor of a run has.
-files::SafetensorsDtype file_dtype(at::ScalarType dtype);
-at::ScalarType scalar_type(files::SafetensorsDtype dtype);
 
 /// Replaces "auto" in the config: bfloat16 if `device` supports it natively, else float32; and sets precision.param.
 void resolve_dtypes(Config& config, at::Device device);

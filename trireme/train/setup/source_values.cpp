@@ -6,7 +6,7 @@
 #include <ATen/ops/from_blob.h>
 
 #include "trireme/base/error.hpp"
-#include "trireme/train/setup/dtypes.hpp"
+#include "trireme/parallel/state/file_dtypes.hpp"
 
 namespace trireme {
 

@@ -1,4 +1,4 @@
-#include "trireme/train/save/rank_files.hpp"
+#include "trireme/parallel/state/rank_files.hpp"
 
 #include <algorithm>
 
@@ -7,7 +7,8 @@
 #include "trireme/base/error.hpp"
 #include "trireme/checkpoint/format/reader.hpp"
 #include "trireme/layout/box_copy.hpp"
-#include "trireme/train/setup/dtypes.hpp"
+#include "trireme/nn/layer.hpp"
+#include "trireme/parallel/state/file_dtypes.hpp"
 
 namespace trireme {
 
@@ -15,9 +16,9 @@ std::span<const std::byte> bytes_of(const at::Tensor& host) {
   return {static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes()};
 }
 
-std::vector<SavedPart> saved_parts(const Zero& zero) {
+std::vector<SavedPart> saved_parts(const std::vector<StateSlice>& slices) {
   std::vector<SavedPart> out;
-  for (const StateSlice& slice : slices_to_save(zero)) {
+  for (const StateSlice& slice : slices) {
     const auto most = static_cast<std::int64_t>(checkpoint::kMaxSliceBytes / slice.values.element_size());
     for (const Box& box : checkpoint::split_box(slice.box, most))
       out.push_back({{.name = slice.name,

@@ -1,4 +1,4 @@
-#include "trireme/train/save/host_copies.hpp"
+#include "trireme/parallel/state/host_copies.hpp"
 
 #include <ATen/ops/empty.h>
 #include <c10/core/InferenceMode.h>

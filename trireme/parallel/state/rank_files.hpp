@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "trireme/checkpoint/format/shard_writer.hpp"
-#include "trireme/parallel/zero/saved_state.hpp"
-#include "trireme/train/save/host_copies.hpp"
+#include "trireme/parallel/state/host_copies.hpp"
+#include "trireme/parallel/state/state_slice.hpp"
 
 namespace trireme {
 
@@ -17,8 +17,7 @@ struct SavedPart {
   at::Tensor values;
 };
 
-/// What slices_to_save() says.
-std::vector<SavedPart> saved_parts(const Zero& zero);
+std::vector<SavedPart> saved_parts(const std::vector<StateSlice>& slices);
 /// What a rank has besides tensors of the model, by kind (checkpoint::is_of_rank).
 using RankState = std::map<std::string, std::vector<std::uint8_t>>;
 std::vector<SavedPart> rank_parts(int rank, const RankState& state);
