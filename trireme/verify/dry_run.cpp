@@ -64,15 +64,11 @@ DryRun dry_run(Config config, at::Device device, const ProcessSetup& process) {
     const Stopwatch time;
     const std::vector<Microbatch> microbatches = batches.take(1);
     TokenCount tokens(microbatches, /*failed=*/false, mesh, device);
-    const StepOutcome outcome =
-        model.executor().run({.step = 1,
-                              .forward =
-                                  [&](int chunk, int m, const std::vector<Tensors>& inputs) {
-                                    return model.forward(chunk, microbatches[static_cast<std::size_t>(m)], inputs);
-                                  },
-                              .loss_gradient = [&] { return 1 / tokens.total().clamp_min(1); },
-                              .shape_key = [&](int m) { return shape_key(microbatches[static_cast<std::size_t>(m)]); },
-                              .edge_shapes = {hidden_shape(config, microbatches.at(0))}});
+    const StepOutcome outcome = model.run_step({.step = 1,
+                                                .microbatches = microbatches,
+                                                .loss_gradient = [&] { return 1 / tokens.total().clamp_min(1); },
+                                                .uses_graphs = false,
+                                                .edge_shapes = {hidden_shape(config, microbatches.at(0))}});
     static_cast<void>(tokens.total());  // only the last stage of a pipeline has read it
     model.zero().finish_gradients();
     model.zero().update({.lr = 0, .max_norm = config.training.max_norm}).settle();

@@ -80,19 +80,14 @@ class LayoutRank {
     mesh_.tag({step, "verify"});
     const std::vector<Microbatch> microbatches = batches_.take(step);
     TokenCount tokens(microbatches, /*failed=*/false, mesh_, device_);
-    const StepOutcome outcome = model_.executor().run(
-        {.step = step,
-         .forward =
-             [&](int chunk, int m, const std::vector<Tensors>& inputs) {
-               const Microbatch& microbatch = microbatches[static_cast<std::size_t>(m)];
-               const at::Tensor rows_t = parallel_.own_tokens(microbatch.context.rows_T());
-               return model_.forward(
-                   chunk, microbatch, inputs,
-                   {.probe = [&](const std::string& path, const at::Tensor& x) { activation(path, rows_t, x); },
-                    .auxiliary_factor = 1 / static_cast<double>(tokens_of(step))});
-             },
-         .loss_gradient = [&] { return 1 / tokens.total().clamp_min(1); },
-         .shape_key = [&](int m) { return shape_key(microbatches[static_cast<std::size_t>(m)]); }});
+    const auto look = [&](int m, const std::string& path, const at::Tensor& x) {
+      activation(path, parallel_.own_tokens(microbatches[static_cast<std::size_t>(m)].context.rows_T()), x);
+    };
+    const StepOutcome outcome = model_.run_step({.step = step,
+                                                 .microbatches = microbatches,
+                                                 .loss_gradient = [&] { return 1 / tokens.total().clamp_min(1); },
+                                                 .auxiliary_factor = 1 / static_cast<double>(tokens_of(step)),
+                                                 .probes = {.output = look}});
     Zero& zero = model_.zero();
     zero.finish_gradients();
     mesh_.end_step();

@@ -44,6 +44,7 @@ class Trainer {
   std::unique_ptr<StepInFlight> start_step(std::int64_t step, std::unique_ptr<StepInFlight> before);
   StepResult read_step(StepInFlight& step);
   void release_graphs();
+  std::int64_t hidden_bytes(std::int64_t step);
   void finish_step(std::unique_ptr<StepInFlight> step);
   bool is_read_at_once(std::int64_t step) const;
   bool is_validated(std::int64_t step) const;

@@ -72,31 +72,14 @@ std::unique_ptr<Trainer::StepInFlight> Trainer::start_step(std::int64_t step, st
   TokenCount tokens(microbatches, data_error_ != nullptr, mesh_, context_.device());
 
   // Forward and backward of every microbatch.
-  model_->begin_step();
   at::Tensor auxiliary_sum = at::zeros({}, at::TensorOptions(at::kDouble).device(context_.device()));
-  const ForwardHooks hooks{.probe = {},
-                           .auxiliary_factor = auxiliary_factor(step, result.scale),
-                           .auxiliary_loss = [&](const at::Tensor& sum) { auxiliary_sum += sum; }};
   if (is_traced(step)) release_graphs();
-  MicrobatchGraphs* const graphs = is_traced(step) ? nullptr : model_->graphs();
-  if (graphs) zero().finish_gathers();
-  outcome = model_->executor().run(
-      {.step = step,
-       .forward =
-           [&](int chunk, int m, const std::vector<Tensors>& inputs) {
-             return model_->forward(chunk, microbatches[static_cast<std::size_t>(m)], inputs, hooks);
-           },
-       .loss_gradient = [&] { return loss_gradient(result.scale, tokens); },
-       .microbatch = graphs == nullptr
-                         ? decltype(StepWork::microbatch)()
-                         : [&](int m, bool first, const at::Tensor& gradient) {
-                             Microbatch microbatch = microbatches[static_cast<std::size_t>(m)];
-                             microbatch.context.auxiliary_factor = hooks.auxiliary_factor;
-                             microbatch.context.auxiliary_loss = hooks.auxiliary_loss;
-                             const MicrobatchGraphs::Done done = graphs->run(microbatch, first, gradient);
-                             return MicrobatchRun{done.loss, done.replayed};
-                           },
-       .shape_key = [&](int m) { return shape_key(microbatches[static_cast<std::size_t>(m)]); }});
+  outcome = model_->run_step({.step = step,
+                              .microbatches = microbatches,
+                              .loss_gradient = [&] { return loss_gradient(result.scale, tokens); },
+                              .auxiliary_factor = auxiliary_factor(step, result.scale),
+                              .auxiliary_loss = [&](const at::Tensor& sum) { auxiliary_sum += sum; },
+                              .uses_graphs = !is_traced(step)});
   now->loss_gradient = loss_gradient(result.scale, tokens);
   now->clock.executed(outcome);
 
@@ -122,13 +105,19 @@ std::unique_ptr<Trainer::StepInFlight> Trainer::start_step(std::int64_t step, st
                                     .failed = data_error_ != nullptr,
                                     .save = io_.save_asked(),
                                     .writing = saver_->is_writing(),
-                                    .peak_bytes = memory_.take_peak() + (graphs ? graphs->take_hidden_bytes() : 0),
+                                    .peak_bytes = memory_.take_peak() + hidden_bytes(step),
                                     .bubble = outcome.bubble(),
                                     .time = now->clock.until_now(),
                                     .last_action = now->clock.last_action_seconds(),
                                     .auxiliary_sum = auxiliary_sum},
                                    mesh_);
   return now;
+}
+
+/// Of memory in graphs, which the allocator does not count.
+std::int64_t Trainer::hidden_bytes(std::int64_t step) {
+  MicrobatchGraphs* const graphs = is_traced(step) ? nullptr : model_->graphs();
+  return graphs ? graphs->take_hidden_bytes() : 0;
 }
 
 /// Ahead of work that does not use them, and could not use their memory either.
@@ -263,15 +252,14 @@ double Trainer::validate(std::int64_t done) {
   zero().finish_gathers();
   release_graphs();
   const std::vector<Microbatch> microbatches = batches_->take(step);
-  const auto microbatch = [&](int m) -> const Microbatch& { return microbatches[static_cast<std::size_t>(m)]; };
-  set_random_state(random_, of.random);  // the same numbers as in the step
-  const std::string origin = find_non_finite(
-      model_->executor(), zero(), mesh_, step, of.loss_gradient,
-      [&](int chunk, int m, const std::vector<Tensors>& inputs, const Probe& probe) {
-        return model_->forward(chunk, microbatch(m), inputs,
-                               {.probe = probe, .auxiliary_factor = auxiliary_factor(step, result.scale)});
-      },
-      [&](int m) { return shape_key(microbatch(m)); });
+  set_rank_state(of);  // the same numbers as in the step
+  const std::string origin = find_non_finite(zero(), mesh_, [&](const StepProbes& probes) {
+    model_->run_step({.step = step,
+                      .microbatches = microbatches,
+                      .loss_gradient = [&] { return of.loss_gradient; },
+                      .auxiliary_factor = auxiliary_factor(step, result.scale),
+                      .probes = probes});
+  });
   set_rank_state(of);
   const std::string saved = step > 1 ? str(save(step - 1)) : "";
   throw NonFiniteError(text("step ", step, ": the gradients are not finite (loss ", human_number(result.loss),

@@ -28,9 +28,8 @@ std::vector<std::string> exchange(const std::string& own, const Mesh& mesh, at::
 
 }  // namespace
 
-std::string find_non_finite(Executor& executor, Zero& zero, const Mesh& mesh, std::int64_t step,
-                            const at::Tensor& loss_gradient, const ProbedForward& forward,
-                            const std::function<std::int64_t(int)>& shape_key) {
+std::string find_non_finite(Zero& zero, const Mesh& mesh,
+                            const std::function<void(const StepProbes& probes)>& run_again) {
   std::string found;
   int microbatch = 0;
   const auto look = [&](const std::string& what, const at::Tensor& x) {
@@ -38,25 +37,23 @@ std::string find_non_finite(Executor& executor, Zero& zero, const Mesh& mesh, st
   };
   zero.on_gradient(
       [&](const Param& param, const at::Tensor& gradient) { look(text("the gradient of ", param.name), gradient); });
-  executor.run({.step = step,
-                .forward =
-                    [&](int chunk, int m, const std::vector<Tensors>& inputs) {
-                      microbatch = m;
-                      ChunkOutput output = forward(chunk, m, inputs, [&](const std::string& path, const at::Tensor& x) {
-                        look("the output of " + path, x);
-                      });
-                      if (output.loss.defined()) look("the loss", output.loss);
-                      return output;
-                    },
-                .loss_gradient = [&] { return loss_gradient; },
-                .shape_key = shape_key});
+  run_again({.output =
+                 [&](int m, const std::string& path, const at::Tensor& x) {
+                   microbatch = m;
+                   look("the output of " + path, x);
+                 },
+             .loss =
+                 [&](int m, const at::Tensor& loss) {
+                   microbatch = m;
+                   look("the loss", loss);
+                 }});
   zero.finish_gradients();
   zero.on_gradient({});
   // Gradients that are finite on each rank but overflow in the sum over ranks. All ranks check, whatever they found.
   zero.grad_norm();
   if (const std::vector<std::string> names = zero.not_finite(); found.empty() && !names.empty())
     found = text("?", names.front());
-  const std::vector<std::string> all = exchange(found, mesh, loss_gradient.device());
+  const std::vector<std::string> all = exchange(found, mesh, zero.parts()[0]->partition.tensor_options().device());
   // A tensor that a rank computed itself takes precedence over the reduced gradients: NaN spreads through reductions,
   // over tp already within a forward. If several ranks found one, the first is named.
   for (std::size_t r = 0; r < all.size(); ++r)

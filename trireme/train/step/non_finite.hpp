@@ -8,25 +8,22 @@
 #include <vector>
 
 #include "trireme/comm/mesh.hpp"
-#include "trireme/parallel/pipeline/executor.hpp"
-#include "trireme/train/step/batches.hpp"
+#include "trireme/parallel/zero/zero.hpp"
 
 namespace trireme {
 
-using Probe = std::function<void(const std::string& path, const at::Tensor& x)>;
+/// Called with tensors of a step's forwards.
+struct StepProbes {
+  std::function<void(int microbatch, const std::string& path, const at::Tensor& x)> output = {};  // of every module
+  std::function<void(int microbatch, const at::Tensor& loss)> loss = {};
+};
 
-/// As ChunkForward; it passes the output of every module to the probe.
-using ProbedForward =
-    std::function<ChunkOutput(int chunk, int microbatch, const std::vector<Tensors>& inputs, const Probe& probe)>;
-
-/// After a failed step, with the state from before it: runs the forwards and backwards of the step again and checks all
-/// module outputs and parameter gradients before any reduction over ranks. Returns a sentence that names the first
-/// rank, tensor and microbatch, or says that the failure was not reproduced. Collective: all ranks call it, and all get
-/// the same result.
-///   loss_gradient, shape_key   of the step that failed (StepWork)
-std::string find_non_finite(Executor& executor, Zero& zero, const Mesh& mesh, std::int64_t step,
-                            const at::Tensor& loss_gradient, const ProbedForward& forward,
-                            const std::function<std::int64_t(int)>& shape_key = {});
+/// After a failed step, with the state from before it: `run_again` runs the forwards and backwards of the step, with
+/// these probes. Checks all module outputs and parameter gradients before any reduction over ranks. Returns a sentence
+/// that names the first rank, tensor and microbatch, or says that the failure was not reproduced. Collective: all ranks
+/// call it, and all get the same result.
+std::string find_non_finite(Zero& zero, const Mesh& mesh,
+                            const std::function<void(const StepProbes& probes)>& run_again);
 
 /// The weights that a run has saved.
 struct SavedWeights {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/comm/backends/thread_world.hpp"
+#include "trireme/parallel/pipeline/executor.hpp"
 #include "trireme/schedule/generate.hpp"
 #include "trireme/testing/test_helpers.hpp"
 #include "trireme/testing/zero_helpers.hpp"
@@ -27,20 +28,27 @@ TEST(NonFinite, NamesTheFirstRankAndTensor) {
           net.units(&zero.chunk());
           Executor executor(schedule::make_schedule("1f1b", 1, 2), zero, mesh);
           const bool here = mesh.rank() == bad;
-          const std::string words =
-              find_non_finite(executor, zero, mesh, 7, at::ones({}, at::kDouble),
-                              [&](int, int m, const std::vector<Tensors>&, const Probe& probe) -> at::Tensor {
-                                at::Tensor loss = net.loss(test::rows().narrow(0, 8 * mesh.rank() + 4 * m, 4));
-                                const bool now = here && m == 1;
-                                probe("layers.3", now && fault == Fault::output ? loss / 0 : loss);
-                                if (now && fault == Fault::loss) return loss * HUGE_VAL;
-                                // A finite loss with a non-finite gradient: the square root at zero.
-                                if (now && fault == Fault::gradient) return (loss - loss.detach()).sqrt() + loss;
-                                // Finite on every rank, but the sum overflows.
-                                if (fault == Fault::sum && m == 1 && stage < 3)
-                                  return net.named_parameters()["layer1.bias"].sum() * 8e307;
-                                return loss;
-                              });
+          const std::string words = find_non_finite(zero, mesh, [&](const StepProbes& probes) {
+            const auto loss_of = [&](int m) -> at::Tensor {
+              at::Tensor loss = net.loss(test::rows().narrow(0, 8 * mesh.rank() + 4 * m, 4));
+              const bool now = here && m == 1;
+              probes.output(m, "layers.3", now && fault == Fault::output ? loss / 0 : loss);
+              if (now && fault == Fault::loss) return loss * HUGE_VAL;
+              // A finite loss with a non-finite gradient: the square root at zero.
+              if (now && fault == Fault::gradient) return (loss - loss.detach()).sqrt() + loss;
+              // Finite on every rank, but the sum overflows.
+              if (fault == Fault::sum && m == 1 && stage < 3)
+                return net.named_parameters()["layer1.bias"].sum() * 8e307;
+              return loss;
+            };
+            executor.run({.step = 7,
+                          .forward = whole_model([&](int m) {
+                            at::Tensor loss = loss_of(m);
+                            probes.loss(m, loss);
+                            return loss;
+                          }),
+                          .loss_gradient = [] { return at::ones({}, at::kDouble); }});
+          });
           const std::string rank = text("on rank ", bad);
           switch (fault) {
             case Fault::none: EXPECT_THAT(words, testing::HasSubstr("not reproduced")); break;

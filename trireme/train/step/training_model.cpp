@@ -27,6 +27,11 @@
 namespace trireme {
 namespace {
 
+/// StepWork::shape_key.
+std::int64_t shape_key(const Microbatch& microbatch) {
+  return microbatch.context.batch << 32 | microbatch.context.length;
+}
+
 ParamValues no_values() {
   return [](const Param&, Range, const at::Tensor& out) { out.zero_(); };
 }
@@ -107,10 +112,7 @@ TrainingModel::TrainingModel(const Config& config, Mesh& mesh, at::Device device
     zero_->chunk(0).hold_back();
     graphs_ = std::make_unique<MicrobatchGraphs>(
         [this](const Microbatch& microbatch, const at::Tensor& loss_gradient) {
-          const at::Tensor loss = forward(0, microbatch, {},
-                                          {.auxiliary_factor = microbatch.context.auxiliary_factor,
-                                           .auxiliary_loss = microbatch.context.auxiliary_loss})
-                                      .loss;
+          const at::Tensor loss = forward(0, microbatch, {}).loss;
           run_backward(loss, loss_gradient);
           return loss.detach();
         },
@@ -122,23 +124,48 @@ TrainingModel::TrainingModel(const Config& config, Mesh& mesh, at::Device device
   mesh.world_group().barrier().wait();
 }
 
-ChunkOutput TrainingModel::forward(int chunk, const Microbatch& microbatch, const std::vector<Tensors>& inputs,
-                                   const ForwardHooks& hooks) {
+/// The last chunk returns the loss of the microbatch, summed over its tokens.
+ChunkOutput TrainingModel::forward(int chunk, const Microbatch& microbatch, const std::vector<Tensors>& inputs) {
   const std::vector<int>& own = executor_->chunks();
   Decoder& decoder = *decoders_[static_cast<std::size_t>(std::ranges::find(own, chunk) - own.begin())];
-  ForwardContext context = microbatch.context;
-  context.probe = hooks.probe;
-  context.auxiliary_factor = hooks.auxiliary_factor;
-  context.auxiliary_loss = hooks.auxiliary_loss;
-  const at::Tensor hidden = decoder.hidden(inputs.empty() ? microbatch.ids_T : inputs[0][0], context);
+  const at::Tensor hidden = decoder.hidden(inputs.empty() ? microbatch.ids_T : inputs[0][0], microbatch.context);
   if (!decoder.part().has_head) return std::vector<Tensors>{{hidden}};
   CrossEntropyOptions options = loss_options_;
-  if (!context.training) options.label_smoothing = options.z_loss = 0;
+  if (!microbatch.context.training) options.label_smoothing = options.z_loss = 0;
   return decoder.loss_of_hidden(hidden, microbatch.targets_T, options).loss;
 }
 
-void TrainingModel::begin_step() {
+StepOutcome TrainingModel::run_step(const StepRun& run) {
   if (fp8_history_) fp8_history_->begin_step();
+  std::vector<Microbatch> microbatches = run.microbatches;
+  for (std::size_t m = 0; m < microbatches.size(); ++m) {
+    ForwardContext& context = microbatches[m].context;
+    context.auxiliary_factor = run.auxiliary_factor;
+    context.auxiliary_loss = run.auxiliary_loss;
+    if (run.probes.output)
+      context.probe = [&run, m](const std::string& path, const at::Tensor& x) {
+        run.probes.output(static_cast<int>(m), path, x);
+      };
+  }
+  const auto of = [&](int m) -> const Microbatch& { return microbatches[static_cast<std::size_t>(m)]; };
+  StepWork work{.step = run.step,
+                .forward =
+                    [&](int chunk, int m, const std::vector<Tensors>& inputs) {
+                      ChunkOutput output = forward(chunk, of(m), inputs);
+                      if (run.probes.loss && output.loss.defined()) run.probes.loss(m, output.loss);
+                      return output;
+                    },
+                .loss_gradient = run.loss_gradient,
+                .shape_key = [&](int m) { return shape_key(of(m)); },
+                .edge_shapes = run.edge_shapes};
+  if (graphs_ && run.uses_graphs && !run.probes.output) {
+    zero_->finish_gathers();
+    work.microbatch = [&](int m, bool first, const at::Tensor& gradient) {
+      const MicrobatchGraphs::Done done = graphs_->run(of(m), first, gradient);
+      return MicrobatchRun{done.loss, done.replayed};
+    };
+  }
+  return executor_->run(work);
 }
 
 void TrainingModel::tune_products() {
@@ -166,7 +193,7 @@ at::Tensor TrainingModel::evaluate(std::int64_t count, const std::function<Micro
                      .forward = [&](int chunk, int m,
                                     const std::vector<Tensors>& inputs) { return forward(chunk, get(m), inputs); },
                      .loss_gradient = {},
-                     .shape_key = [&](int m) { return trireme::shape_key(get(m)); }})
+                     .shape_key = [&](int m) { return shape_key(get(m)); }})
                .loss_sum;
   }
   return sum;
@@ -177,10 +204,6 @@ Executor& TrainingModel::evaluator(int batches) {
   if (!known)
     known = std::make_unique<Executor>(schedule::forward_only(executor_->schedule(), batches), mesh_, device_);
   return *known;
-}
-
-std::int64_t shape_key(const Microbatch& microbatch) {
-  return microbatch.context.batch << 32 | microbatch.context.length;
 }
 
 }  // namespace trireme

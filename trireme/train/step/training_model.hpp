@@ -19,12 +19,17 @@ namespace trireme {
 
 class Fp8History;
 
-/// What a training step adds to a forward.
-struct ForwardHooks {
-  Probe probe = {};
+/// A step's forwards and backwards.
+struct StepRun {
+  std::int64_t step = 0;
+  const std::vector<Microbatch>& microbatches;
+  std::function<at::Tensor()> loss_gradient;  // StepWork::loss_gradient
   // Of auxiliary losses, as in ForwardContext:
   double auxiliary_factor = 0;
   std::function<void(const at::Tensor& sum)> auxiliary_loss = {};
+  StepProbes probes = {};
+  bool uses_graphs = true;                    // if the model has them, and nothing is probed
+  std::vector<TensorShape> edge_shapes = {};  // StepWork::edge_shapes
 };
 
 class TrainingModel {
@@ -36,16 +41,13 @@ class TrainingModel {
                 std::vector<std::string>& warnings, bool forward_only = false);
 
   Zero& zero() { return *zero_; }
-  Executor& executor() { return *executor_; }
   UnitTrace& unit_trace() { return unit_trace_; }
 
-  /// A chunk of this rank, for StepWork. The last one returns the loss of the microbatch, summed over its tokens.
-  ChunkOutput forward(int chunk, const Microbatch& microbatch, const std::vector<Tensors>& inputs,
-                      const ForwardHooks& hooks = {});
-  /// Forward and backward of microbatches as CUDA graphs, for StepWork; null: not used.
+  /// Forward and backward of all microbatches: for training, and for whoever looks at a step. The gradients are in
+  /// zero(), and their reduction has started.
+  StepOutcome run_step(const StepRun& run);
+  /// CUDA graphs of microbatches; null: not used.
   MicrobatchGraphs* graphs() { return graphs_.get(); }
-  /// Ahead of the forward of a step.
-  void begin_step();
   /// Scales in fp8 that follow from past steps; null: there are none.
   Fp8History* fp8_history() { return fp8_history_.get(); }
   /// After the first step: measures the algorithms of its matrix products (cuda.tune_matmul).
@@ -58,6 +60,7 @@ class TrainingModel {
   at::Tensor evaluate(std::int64_t count, const std::function<Microbatch(std::int64_t batch)>& batch);
 
  private:
+  ChunkOutput forward(int chunk, const Microbatch& microbatch, const std::vector<Tensors>& inputs);
   Executor& evaluator(int batches);
 
   const ParallelismConfig parallelism_;
@@ -75,8 +78,5 @@ class TrainingModel {
   std::unique_ptr<MicrobatchGraphs> graphs_;
   std::map<int, std::unique_ptr<Executor>> evaluators_;  // by number of batches: made at first use
 };
-
-/// StepWork::shape_key.
-std::int64_t shape_key(const Microbatch& microbatch);
 
 }  // namespace trireme
