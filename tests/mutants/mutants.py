@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Breaks the code, one way at a time, and asks which test notices: a suite that cannot fail proves nothing.
 
-usage: mutants.py BUILD_FOLDER [NAME...]   NAME: of a mutant, or layers, training, pipelines, context or experts
+usage: mutants.py BUILD_FOLDER [NAME...]   NAME: of a mutant, or layers, training, pipelines, context, experts or modules
        mutants.py --check      only that every mutant still has its place in the sources
 Works in a clone of the last commit inside BUILD_FOLDER, so that the sources here stay as they are. Prints a table of mutants and
 the test that kills each; exit code 1 if one survives."""
@@ -183,9 +183,24 @@ EXPERTS = {
                                  "for (std::size_t i = e; i < counts_of_ranks.size(); i += experts)",
                                  "for (std::size_t i = e * counts_of_ranks.size() / experts; i < (e + 1) * counts_of_ranks.size() / experts; ++i)"),
 }
-MUTANTS = {**LAYERS, **TRAINING, **PIPELINES, **CONTEXT, **EXPERTS}
+MODULES = {
+    "shards_without_partial_sums": ("partial gradients of tensor-parallel layers are not added up before they are sharded",
+                                    "module/flat_parameters.cpp", "  partial_.sum([&]", "  if (false) partial_.sum([&]"),
+    "experts_of_few_ranks": ("the gradients of experts are means over the ranks that hold them alone", "module/flat_parameters.cpp",
+                             "reduce_(ranks.mean_over == ranks.all->size() ?", "reduce_(true ?"),
+    "copies_of_experts": ("in a pipeline of copies the gradients of experts are means over too few ranks", "module/pipeline.cpp",
+                          "if (same.size() != tokens)", "if (false && tokens > 0)"),
+    "earlier_step_lost": ("a second step of a pipeline forgets the gradients of the first", "module/pipeline.cpp", "    earlier.add_new_ones();\n", ""),
+    "module_replicas_apart": ("groups that keep the same shards of a module do not add up their sums", "module/flat_parameters.cpp",
+                              "if (ranks_.shards && ranks_.replicas) parts", "if (false) parts"),
+    "own_values_kept": ("modules between tensor-parallel layers keep the values that each rank has drawn", "module/flat_parameters.cpp",
+                        "if (ranks_.mesh == nullptr) return;", "return;"),
+    "replicas_in_module_norm": ("elements that several ranks keep count several times in the norm of a module", "module/kept_tensor.cpp",
+                                "saved_slices(one, {&flat, 1}, mesh)", "held_slices(one, {&flat, 1}, mesh)"),
+}
+MUTANTS = {**LAYERS, **TRAINING, **PIPELINES, **CONTEXT, **EXPERTS, **MODULES}
 TARGETS = ["trireme_layout_test", "trireme_data_test", "trireme_kernels_test", "trireme_nn_test", "trireme_parallel_test",
-           "trireme_model_test", "trireme_parity_test", "trireme_parity_peer", "trireme", "trireme_samples_tool"]
+           "trireme_model_test", "trireme_module_test", "trireme_parity_test", "trireme_parity_peer", "trireme", "trireme_samples_tool"]
 
 
 def run(words, **how):
@@ -214,6 +229,8 @@ def killer(clone, build, programs, peer_tests):
 def killers_of(name):
     if name in LAYERS:
         return ("nn", "parallel", "model", "parity"), [("peers.transformers", "transformers_agrees.py", "tests/trireme_parity_peer")]
+    if name in MODULES:
+        return ("module",), []
     if name in EXPERTS:
         return ("parallel", "parity"), []
     if name in CONTEXT:
@@ -235,7 +252,7 @@ def main():
         return
     clone = Path(sys.argv[1]).resolve() / "mutants"
     sets = {"layers": list(LAYERS), "training": list(TRAINING), "pipelines": list(PIPELINES), "context": list(CONTEXT),
-            "experts": list(EXPERTS)}
+            "experts": list(EXPERTS), "modules": list(MODULES)}
     wanted = [name for word in sys.argv[2:] or sets for name in sets.get(word, [word])]
     torch = run([ROOT / "tools/find_torch"]).stdout.strip()
     if not clone.exists():

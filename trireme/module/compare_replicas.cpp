@@ -24,13 +24,38 @@ void add_hash(const std::string& name, const at::Tensor& value, std::vector<Held
   out.push_back({.what = name, .hash = files::str(files::xxh3(bytes_of_host(host)))});
 }
 
-std::vector<HeldPart> hashes_of(const ModuleParts& parts, bool with_buffers) {
-  std::vector<HeldPart> out;
-  for (const KeptTensor& kept : parts.kept)
-    for (const ShardPart& part : kept.parts)
-      add_hash(part.param->name, kept.tensor.detach().reshape({-1}).narrow(0, part.offset, part.range.size()), out);
+/// The ranks of a group keep the same, or should.
+struct Replicas {
+  Group* group;
+  std::vector<HeldPart> hashes;
+};
+
+/// In the same order on all ranks.
+std::vector<Replicas> replicas_in(const CheckpointedModule& what, const ModuleParts& parts, bool with_buffers) {
+  std::vector<Replicas> out;
+  const auto hashes_over = [&out](Group& group) -> std::vector<HeldPart>& {
+    for (Replicas& known : out)
+      if (known.group == &group) return known.hashes;
+    return out.emplace_back(&group).hashes;
+  };
+  bool any = false;
+  for (const KeptTensor& kept : parts.kept) {
+    if (kept.replicas == nullptr) continue;
+    any = true;
+    for (const ShardPart& part : kept.parts) {
+      const bool whole = part.range.size() == part.param->value.numel();
+      add_hash(whole ? part.param->name : text(part.param->name, " [", part.range.begin, ":", part.range.end, "]"),
+               kept.tensor.detach().reshape({-1}).narrow(0, part.offset, part.range.size()),
+               hashes_over(*kept.replicas));
+    }
+  }
+  require<ConfigError>(any || parts.kept.empty(), "compare_replicas: every rank of ", what.group().str(),
+                       " keeps another part of the module, so there is nothing to compare",
+                       "\n  fix: for data_parallel(), and fully_shard() with Sharding::no_shard or `replicate`");
+  Group& same_buffers = what.mesh() ? what.mesh()->mesh().token_group() : what.group();
   if (with_buffers)
-    for (const NamedTensor& buffer : parts.buffers) add_hash(buffer.name + " (buffer)", buffer.value, out);
+    for (const NamedTensor& buffer : parts.buffers)
+      add_hash(buffer.name + " (buffer)", buffer.value, hashes_over(same_buffers));
   return out;
 }
 
@@ -44,24 +69,37 @@ bool is_same_on_all(const std::string& own, Group& group, at::Device device) {
   return all.eq(all[0]).all().item<bool>();
 }
 
+/// What differs; empty: nothing. Collective over the group.
+std::string differences_within(const Replicas& replicas, const CheckpointedModule& what) {
+  Group& group = *replicas.group;
+  const at::Device device = group.only_device().value_or(at::Device(at::kCPU));
+  const std::string lines = lines_of(replicas.hashes);
+  if (group.size() == 1 || is_same_on_all(lines, group, device)) return "";
+  require_same_module(what.base_module(), group, device, "compare_replicas");
+  std::vector<std::vector<HeldPart>> ranks;
+  for (const std::string& each : agree_on(group, device, {}, lines)) ranks.push_back(held_parts_in(each));
+  return differences_of_replicas(ranks, group.world_ranks());
+}
+
 }  // namespace
 
 void compare_replicas(const CheckpointedModule& what, const CompareReplicasOptions& options) {
   const at::NoGradGuard no_grad;
-  Group& group = what.group();
-  const ModuleParts parts = parts_of(what);
-  require<ConfigError>(parts.has_everything, "compare_replicas: every rank of ", group.str(),
-                       " keeps another part of the module, so there is nothing to compare",
-                       "\n  fix: for data_parallel(), and fully_shard() with Sharding::no_shard");
-  const at::Device device = group.only_device().value_or(at::Device(at::kCPU));
-  const std::string lines = lines_of(hashes_of(parts, options.buffers));
-  if (is_same_on_all(lines, group, device)) return;
-  require_same_module(what.base_module(), group, device, "compare_replicas");
-  std::vector<std::vector<HeldPart>> ranks;
-  for (const std::string& each : agree_on(group, device, {}, lines)) ranks.push_back(held_parts_in(each));
+  const ModuleParts parts = parts_of(what, /*cut_needs_mesh=*/false);
+  std::string differences;
+  for (const Replicas& replicas : replicas_in(what, parts, options.buffers)) {
+    const std::string found = differences_within(replicas, what);
+    if (!found.empty()) differences += (differences.empty() ? "" : "\n") + found;
+  }
+  if (what.mesh()) {  // those of other groups, too
+    std::string all;
+    for (const std::string& each : agree_on(what.group(), parts.device, {}, differences))
+      if (!each.empty() && all.find(each) == std::string::npos) all += (all.empty() ? "" : "\n") + each;
+    differences = all;
+  }
+  if (differences.empty()) return;
   throw ComparisonFailed(text(
-      "compare_replicas: ", options.when, options.when.empty() ? "" : ": ",
-      differences_of_replicas(ranks, group.world_ranks()),
+      "compare_replicas: ", options.when, options.when.empty() ? "" : ": ", differences,
       "\n  every rank must hold the same bits: either a rank has changed its copy alone (a step or initial values ",
       "under `if (rank == 0)`, an update with other gradients), or its memory or a kernel is at fault",
       "\n  fix: what only some ranks do to the module; else go on from a checkpoint before this, and if it is the ",

@@ -12,10 +12,11 @@ struct CompareReplicasOptions {
   std::string when = {};  // for the message: "step 400"
 };
 
-/// Hashes every parameter and buffer on all ranks, and compares: with data_parallel(), or with fully_shard() and
-/// Sharding::no_shard. Collective; reads all of the module, so not after each step of a large one. ComparisonFailed
-/// (exit code 1), on all ranks, names the tensors that differ and the ranks that hold other bits than most; ConfigError
-/// for a module whose ranks keep different parts, or are of different modules.
+/// Hashes every parameter and buffer on all ranks, and compares those that several ranks hold: with data_parallel(),
+/// with fully_shard() and Sharding::no_shard or `replicate`, and on a mesh over the ranks that see other samples.
+/// Collective; reads all of the module, so not after each step of a large one. ComparisonFailed (exit code 1), on all
+/// ranks, names the tensors that differ and the ranks that hold other bits than most; ConfigError for a module of which
+/// no part is on two ranks, or whose ranks are of different modules.
 ///
 ///   compare_replicas({net, group}, {.when = "epoch 3"});
 void compare_replicas(const CheckpointedModule& what, const CompareReplicasOptions& options = {});

@@ -159,11 +159,14 @@ class FitRank {
     } else if (pipelined_) {
       PipelineOptions pipeline = options.parallel->config_pipeline;
       if (pipeline.microbatches < 1) pipeline.microbatches = ranks_;
+      if (pipeline.shard && options.parameter_group) pipeline.shard->parameter_group = options.parameter_group;
       pipe_.emplace(mesh_, device_, model_.stages().ptr(), pipeline);
       parameters = pipe_->parameters();
-      if (options.parameter_group)  // those of this rank, in as many groups as all have
-        for (auto& members : groups)
-          std::erase_if(members, [&](const at::Tensor& x) {
+      for (std::size_t number = 0; number < groups.size(); ++number)  // those of this rank, in as many as all have
+        if (pipeline.shard)
+          groups[number] = pipe_->parameters(static_cast<int>(number));
+        else
+          std::erase_if(groups[number], [&](const at::Tensor& x) {
             return std::ranges::none_of(parameters, [&](const at::Tensor& own) { return own.is_same(x); });
           });
     } else {

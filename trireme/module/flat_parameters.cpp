@@ -63,7 +63,8 @@ FlatParameters::FlatParameters(std::vector<Param> parameters, const FlatRanks& r
           text("fully_shard: the parameters of unit '", options.unit, "' (", names(),
                ") have no values outside of a call of the unit\n  fix: call the sharded model, and its ",
                "units as what they are (Unit<M>, also of a list: list[i]->as<Unit<M>>()->forward(x)); ",
-               "for values: with_whole_parameters(), state() or release(); make the optimizer from shards()")),
+               "for values: with_whole_parameters(), state() or release(); make the optimizer from shards(), or from ",
+               "parameters() of a Pipeline")),
       partial_(partial_sums(parameters_, ranks.mesh)),
       reduce_(ranks.mean_over == ranks.all->size() ? reduction_of(options.gradients) : Reduce::sum),
       divisor_(options.gradients == GradientScale::mean && reduce_ == Reduce::sum ? ranks.mean_over : 1) {
@@ -80,11 +81,12 @@ FlatParameters::FlatParameters(std::vector<Param> parameters, const FlatRanks& r
   at::Tensor all = at::zeros({padded_}, own);
   for (std::size_t i = 0; ranks.all->rank() == 0 && i < parameters_.size(); ++i) {
     if (parameters_[i].value.is_meta())
-      options.fill(parameters_[i].name, part(all, i));
+      fill(parameters_[i], part(all, i));
     else
       part(all, i).copy_(parameters_[i].value);
   }
   if (ranks.all->size() > 1) ranks.all->broadcast_(as_real(all), 0).wait();
+  share_full_values(all);
   const bool converts =
       options.param && own.dtype().toScalarType() != *options.param && parameters_[0].value.is_floating_point();
   whole_ = converts ? at::zeros({padded_}, own.dtype(*options.param)) : all;
@@ -105,10 +107,12 @@ FlatParameters::FlatParameters(std::vector<Param> parameters, const FlatRanks& r
   hidden_ = at::empty({0}, whole_.options());
   absent_ = at::empty({0}, whole_.options());
   set_unreadable(absent_, whole_bytes(), unreadable_text_);
-  set_unreadable(hidden_, 0,
-                 text("fully_shard: the gradients of unit '", options_.unit, "' (", names(),
-                      ") are in the shards, reduced\n  fix: make the optimizer from shards(), and clip with ",
-                      "clip_grad_norm() of the sharded model"));
+  set_unreadable(
+      hidden_, 0,
+      text(
+          "fully_shard: the gradients of unit '", options_.unit, "' (", names(),
+          ") are in the shards, reduced\n  fix: make the optimizer from shards(), or from parameters() of a Pipeline, ",
+          "and clip with clip_grad_norm() of the sharded model or the Pipeline"));
   free();
 }
 
@@ -124,6 +128,27 @@ FlatParameters::~FlatParameters() {
     set_unreadable(absent_, whole_bytes(),
                    text("fully_shard: ", names(), " have no values: their sharded model is gone\n",
                         "  fix: call its release() first, which gives the module back with all its values"));
+}
+
+/// Of a parameter that is cut: the ranks that have the parts of it get them from one that fills all of it, so that the
+/// values are the same on every layout.
+void FlatParameters::fill(const Param& parameter, const at::Tensor& own) const {
+  if (has_full_value(parameter)) return options_.fill(parameter.name, own);
+  Group& holders = ranks_.mesh->model_group(parameter.spec);
+  const at::Tensor full = at::zeros(parameter.spec.shape, own.options());
+  if (holders.rank() == 0) options_.fill(parameter.name, full);
+  holders.broadcast_(as_real(full), 0).wait();
+  copy_own_part(full, parameter.spec, *ranks_.mesh, own);
+}
+
+/// Within a tensor-parallel group, where a module that is no layer of ours may have drawn other values on each rank.
+void FlatParameters::share_full_values(const at::Tensor& all) const {
+  if (ranks_.mesh == nullptr) return;
+  std::vector<at::Tensor> full;
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    if (has_full_value(parameters_[i]) && parameters_[i].spec.placement.view == View::dense)
+      full.push_back(as_real(part(all, i)));
+  broadcast_all(full, ranks_.mesh->mesh().group(Axis::tp));
 }
 
 std::string FlatParameters::names() const {

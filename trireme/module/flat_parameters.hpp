@@ -83,6 +83,8 @@ class FlatParameters {
 
  private:
   enum class State { absent, coming, whole, given_back };
+  void fill(const Param& parameter, const at::Tensor& own) const;
+  void share_full_values(const at::Tensor& all) const;
   void wait_for_gather();
   void check_memory(const at::Tensor& memory) const;
   void give_memory();

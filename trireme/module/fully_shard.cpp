@@ -20,7 +20,7 @@
 namespace trireme {
 
 /// Note [Order of communication]
-/// Gathers and reductions use one group, so their order must be the same on every rank. It follows from the calls of
+/// The gathers of a unit use one group, and so do its reductions, so their order must be the same on every rank. It follows from the calls of
 /// units alone: a unit is gathered when it is called, reduced when the gradients of its inputs are known (or at the end
 /// of backward if no input needs one), and prefetched by the order of calls in this or the last forward. Which
 /// parameters a rank used in a call does not matter: those without a gradient send zeros.
@@ -96,7 +96,7 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
   void remove_hooks() {
     if (released_) return;
     set_batch_norm_group(*module_, nullptr);
-    hooked_->remove_hooks();
+    if (hooked_) hooked_->remove_hooks();
   }
 
   std::shared_ptr<CallHooks> hooks(std::size_t unit) { return std::make_shared<Hooks>(shared_from_this(), unit); }
@@ -141,6 +141,11 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
   void zero_grad() {
     for (at::Tensor shard : shards()) shard.mutable_grad() = at::Tensor();
     forget_whole_gradients();
+  }
+
+  void forget_whole_gradients() {
+    for (const UnitState& unit : units_)
+      for (const auto& flat : unit.flats) flat->forget_gradients();
   }
 
   double clip_grad_norm(double max_norm) const {
@@ -306,16 +311,12 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
       }
     }
     broadcast_all(buffer_values(), group_);
+    if (mesh_) broadcast_all(buffer_values(), mesh_->mesh().group(Axis::tp));
   }
   std::vector<at::Tensor> buffer_values() const {
     std::vector<at::Tensor> out;
     for (const NamedTensor& buffer : buffers_) out.push_back(buffer.value);
     return out;
-  }
-
-  void forget_whole_gradients() {
-    for (const UnitState& unit : units_)
-      for (const auto& flat : unit.flats) flat->forget_gradients();
   }
 
   void begin_forward() {
@@ -437,11 +438,16 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
 
 ShardedModule::ShardedModule(std::shared_ptr<torch::nn::Module> module, Group& group, const FullyShardOptions& options)
     : core_(std::make_shared<Core>(std::move(module), group, nullptr, options)) {
-  core_->shard();
+  shard();
 }
 ShardedModule::ShardedModule(std::shared_ptr<torch::nn::Module> module, Mesh& mesh, const FullyShardOptions& options)
     : core_(std::make_shared<Core>(std::move(module), mesh.token_group(), &mesh, options)) {
-  core_->shard();
+  shard();
+}
+/// A module that cannot be sharded is left without hooks.
+void ShardedModule::shard() try { core_->shard(); } catch (...) {
+  core_->remove_hooks();
+  throw;
 }
 ShardedModule::~ShardedModule() {
   if (core_) core_->remove_hooks();
@@ -474,6 +480,7 @@ Group& ShardedModule::group() const { return core_->group(); }
 const ParamMesh* ShardedModule::mesh() const { return core_->mesh(); }
 std::vector<ShardedModule::WholeParameter> ShardedModule::whole_parameters() const { return core_->whole_parameters(); }
 void ShardedModule::zero_grad() { core_->zero_grad(); }
+void ShardedModule::forget_unreduced_gradients() { core_->forget_whole_gradients(); }
 double ShardedModule::clip_grad_norm(double max_norm) { return core_->clip_grad_norm(max_norm); }
 void ShardedModule::for_each_whole(const std::function<void(const std::string&, const at::Tensor&)>& f) const {
   core_->for_each_whole(f);

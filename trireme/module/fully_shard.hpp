@@ -110,6 +110,8 @@ class ShardedModule {
   /// Forgets all gradients, also those of microbatches with no_sync() that no reduction followed, which an optimizer's
   /// zero_grad() does not see.
   void zero_grad();
+  /// Those of microbatches alone: for a step that ended with an exception.
+  void forget_unreduced_gradients();
 
   /// The norm of all gradients, which are scaled if it exceeds max_norm. On a mesh over all ranks of a pipeline stage.
   /// Collective.
@@ -148,6 +150,8 @@ class ShardedModule {
   std::optional<at::ScalarType> input_dtype() const;
 
  private:
+  void shard();
+
   class Core;
   std::shared_ptr<Core> core_;
 };

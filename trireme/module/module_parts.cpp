@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <sstream>
 #include <utility>
 
@@ -14,18 +15,32 @@ namespace {
 
 using files::SafetensorsDtype;
 
+/// By the first name of a parameter.
+std::map<std::string, std::vector<std::string>> aliases_of(const torch::nn::Module& module) {
+  std::map<const c10::TensorImpl*, std::string> first;
+  std::map<std::string, std::vector<std::string>> out;
+  for (const auto& parameter : module.named_parameters()) {
+    const auto [place, is_new] = first.emplace(parameter.value().unsafeGetTensorImpl(), parameter.key());
+    if (!is_new) out[place->second].push_back(parameter.key());
+  }
+  return out;
+}
+
 void add_buffer(const NamedTensor& buffer, ModuleParts& out) {
   out.buffers.push_back(buffer);
   out.all.push_back({buffer.name, buffer.value.sizes().vec(), buffer.value.scalar_type(), /*is_buffer=*/true});
 }
 
-void add_plain(const torch::nn::Module& module, const CheckpointedModule& what, ModuleParts& out) {
+void add_plain(const torch::nn::Module& module, const CheckpointedModule& what, bool cut_needs_mesh, ModuleParts& out) {
+  auto aliases = aliases_of(module);
   const auto params = std::make_shared<const std::vector<Param>>(distinct_params(module, what.mesh()));
   for (const Param& param : *params) {
-    require<ConfigError>(what.mesh() || param.cut_degree == 1, "a checkpoint of a module: ", param.name,
-                         " is cut over ", param.cut_degree, " ranks, and each has another part of it",
+    require<ConfigError>(what.mesh() || param.cut_degree == 1 || !cut_needs_mesh,
+                         "a checkpoint of a module: ", param.name, " is cut over ", param.cut_degree,
+                         " ranks, and each has another part of it",
                          "\n  fix: give the mesh of its layer in place of a group: {net, mesh}");
-    out.all.push_back({param.name, param.spec.shape, param.value.scalar_type()});
+    out.all.push_back(
+        {param.name, param.spec.shape, param.value.scalar_type(), /*is_buffer=*/false, std::move(aliases[param.name])});
     if (!has_full_value(param)) out.has_everything = false;
   }
   std::ranges::move(whole_tensors(*params, what.mesh(), what.group()), std::back_inserter(out.kept));
@@ -35,8 +50,10 @@ void add_plain(const torch::nn::Module& module, const CheckpointedModule& what, 
 
 void add_sharded(const ShardedModule& sharded, ModuleParts& out) {
   for (KeptTensor& kept : sharded.kept()) out.kept.push_back(std::move(kept));
+  auto aliases = aliases_of(sharded.base_module());
   for (const ShardedModule::WholeParameter& parameter : sharded.whole_parameters())
-    out.all.push_back({parameter.name, parameter.sizes, parameter.dtype});
+    out.all.push_back(
+        {parameter.name, parameter.sizes, parameter.dtype, /*is_buffer=*/false, std::move(aliases[parameter.name])});
   for (const NamedTensor& buffer : sharded.buffers()) add_buffer(buffer, out);
   if (!sharded.is_replicated()) out.has_everything = false;
   for (const KeptTensor& kept : out.kept)
@@ -47,15 +64,23 @@ void add_sharded(const ShardedModule& sharded, ModuleParts& out) {
 /// Those of all stages. Collective.
 std::vector<WholeTensor> of_all_stages(const std::vector<WholeTensor>& own, Group& stages, at::Device device) {
   std::string lines;
-  for (const auto& [name, shape, dtype, is_buffer] : own)
-    lines += text(static_cast<int>(dtype), " ", is_buffer ? 1 : 0, " ", name, "\t", tuple_text(shape), "\n");
+  for (const auto& [name, shape, dtype, is_buffer, aliases] : own) {
+    lines += text(static_cast<int>(dtype), " ", is_buffer ? 1 : 0, " ", name, "\t", tuple_text(shape));
+    for (const std::string& alias : aliases) lines += "\t" + alias;
+    lines += "\n";
+  }
   std::vector<WholeTensor> out;
   for (const std::string& of_stage : agree_on(stages, device, {}, lines)) {
     std::istringstream in(of_stage);
     int dtype = 0, is_buffer = 0;
-    for (std::string name, shape; in >> dtype >> is_buffer >> std::ws && std::getline(in, name, '\t');) {
-      std::getline(in, shape);
-      out.push_back({name, parse_tuple(shape), static_cast<at::ScalarType>(dtype), is_buffer == 1});
+    for (std::string line; in >> dtype >> is_buffer >> std::ws && std::getline(in, line);) {
+      std::istringstream words(line);
+      std::string name, shape;
+      std::getline(words, name, '\t');
+      std::getline(words, shape, '\t');
+      WholeTensor& whole =
+          out.emplace_back(name, parse_tuple(shape), static_cast<at::ScalarType>(dtype), is_buffer == 1);
+      for (std::string alias; std::getline(words, alias, '\t');) whole.aliases.push_back(alias);
     }
   }
   return out;
@@ -94,16 +119,16 @@ bool is_state(const std::string& kind) {
   return true;
 }
 
-ModuleParts parts_of(const CheckpointedModule& what) {
+ModuleParts parts_of(const CheckpointedModule& what, bool cut_needs_mesh) {
   ModuleParts out;
   out.mesh = what.mesh();
   if (const Pipeline* pipeline = what.pipeline()) {
     for (const auto& [module, sharded] : pipeline->parts())
-      sharded != nullptr ? add_sharded(*sharded, out) : add_plain(*module, what, out);
+      sharded != nullptr ? add_sharded(*sharded, out) : add_plain(*module, what, cut_needs_mesh, out);
   } else if (what.sharded()) {
     add_sharded(*what.sharded(), out);
   } else {
-    add_plain(*what.module(), what, out);
+    add_plain(*what.module(), what, cut_needs_mesh, out);
   }
   if (!out.kept.empty())
     out.device = out.kept[0].tensor.device();

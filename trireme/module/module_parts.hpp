@@ -37,6 +37,7 @@ struct WholeTensor {
   Shape shape;
   at::ScalarType dtype = at::kFloat;
   bool is_buffer = false;
+  std::vector<std::string> aliases = {};  // the other names of a parameter that has several
 };
 
 struct ModuleParts {
@@ -51,8 +52,9 @@ struct ModuleParts {
   std::vector<std::shared_ptr<const std::vector<Param>>> params = {};  // that `kept` refers to
 };
 
-/// Refers to `what`. Collective for a pipeline. ConfigError for a module with tensor-parallel layers without a mesh.
-ModuleParts parts_of(const CheckpointedModule& what);
+/// Refers to `what`. Collective for a pipeline. ConfigError for a module with tensor-parallel layers without a mesh,
+/// unless what the ranks of the group have is all that matters.
+ModuleParts parts_of(const CheckpointedModule& what, bool cut_needs_mesh = true);
 
 /// ConfigError if the optimizer updates a tensor that is not the module's.
 void check_optimizer_of(const ModuleParts& module, const torch::optim::Optimizer& optimizer);

@@ -13,6 +13,7 @@
 #include "trireme/files/safetensors_folder.hpp"
 #include "trireme/files/safetensors_folder_write.hpp"
 #include "trireme/module/agreed_failure.hpp"
+#include "trireme/module/all_stages.hpp"
 #include "trireme/module/module_parts.hpp"
 
 namespace trireme {
@@ -24,30 +25,16 @@ using Rename = std::function<std::string(const std::string&)>;
 
 std::string renamed(const Rename& rename, const std::string& name) { return rename ? rename(name) : name; }
 
-/// The other names of parameters that have several.
-std::map<std::string, std::vector<std::string>> aliases_of(const torch::nn::Module& module) {
-  std::map<const c10::TensorImpl*, std::string> first;
-  std::map<std::string, std::vector<std::string>> out;
-  for (const auto& parameter : module.named_parameters()) {
-    const auto [place, is_new] = first.emplace(parameter.value().unsafeGetTensorImpl(), parameter.key());
-    if (!is_new) out[place->second].push_back(parameter.key());
-  }
-  return out;
-}
-
 /// The values that a rank needs, read and not yet applied.
 class SafetensorsLoad {
  public:
-  SafetensorsLoad(const fs::path& path, const ModuleParts& module, const torch::nn::Module& base,
-                  const LoadSafetensorsOptions& options)
+  SafetensorsLoad(const fs::path& path, const ModuleParts& module, const LoadSafetensorsOptions& options)
       : folder_(path) {
-    const auto aliases = aliases_of(base);
     std::vector<std::string> wrong;
     std::set<std::string> used;
-    const auto look_for = [&](const std::string& name, const Shape& shape) {
+    const auto look_for = [&](const std::string& name, const Shape& shape, const std::vector<std::string>& aliases) {
       std::vector<std::string> names{name};
-      if (const auto others = aliases.find(name); others != aliases.end())
-        names.insert(names.end(), others->second.begin(), others->second.end());
+      names.insert(names.end(), aliases.begin(), aliases.end());
       for (const std::string& each : names) {
         const std::string stored = renamed(options.rename, each);
         const auto found = folder_.find(stored);
@@ -64,7 +51,7 @@ class SafetensorsLoad {
       if (!stored_.contains(name) && options.strict && wrong.empty() && numel(shape) > 0)
         wrong.push_back(text(renamed(options.rename, name), " is not in the file"));
     };
-    for (const WholeTensor& whole : module.all) look_for(whole.name, whole.shape);
+    for (const WholeTensor& whole : module.all) look_for(whole.name, whole.shape, whole.aliases);
     if (options.strict)
       for (const std::string_view name : folder_.names())
         if (!used.contains(std::string(name))) wrong.push_back(text(name, " of the file has no place in the module"));
@@ -148,20 +135,23 @@ std::vector<files::SafetensorsTensor> tensors_of(const ModuleParts& module, cons
 
 }  // namespace
 
-void for_each_whole(const CheckpointedModule& what,
-                    const std::function<void(const std::string&, const at::Tensor&)>& f) {
-  if (const ShardedModule* sharded = what.sharded()) return sharded->for_each_whole(f);
+void for_each_whole(const CheckpointedModule& what, const VisitTensor& f) {
   if (const Pipeline* pipeline = what.pipeline()) return pipeline->for_each_whole(f);
-  for (const Param& param : distinct_params(*what.module(), what.mesh()))
-    f(param.name, what.mesh() ? full_value(param, *what.mesh()) : param.value);
-  for (const auto& buffer : what.module()->named_buffers()) f(buffer.key(), buffer.value());
+  const auto own = [&what](const VisitTensor& visit) {
+    if (const ShardedModule* sharded = what.sharded()) return sharded->for_each_whole(visit);
+    for (const Param& param : distinct_params(*what.module(), what.mesh()))
+      visit(param.name, what.mesh() ? full_value(param, *what.mesh()) : param.value);
+    for (const auto& buffer : what.module()->named_buffers()) visit(buffer.key(), buffer.value());
+  };
+  if (what.mesh() == nullptr) return own(f);
+  Group& stages = what.mesh()->mesh().group(Axis::pp);
+  for_each_of_all_stages(stages, stages.only_device().value_or(at::Device(at::kCPU)), own, f);
 }
 
 void load_safetensors(const CheckpointedModule& what, const fs::path& path, const LoadSafetensorsOptions& options) {
   const ModuleParts module = parts_of(what);
-  const torch::nn::Module& base = what.base_module();
   std::unique_ptr<SafetensorsLoad> load;
-  const Failure failure = failure_of([&] { load = std::make_unique<SafetensorsLoad>(path, module, base, options); });
+  const Failure failure = failure_of([&] { load = std::make_unique<SafetensorsLoad>(path, module, options); });
   agree_on(what.group(), module.device, failure);
   load->apply();
 }

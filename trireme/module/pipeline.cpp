@@ -6,16 +6,13 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scalar_tensor.h>
-#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
-#include <torch/csrc/jit/serialization/pickle.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/fnv.hpp"
+#include "trireme/module/all_stages.hpp"
 #include "trireme/parallel/pipeline/executor.hpp"
 #include "trireme/parallel/tensor/gradients.hpp"
 #include "trireme/schedule/generate.hpp"
@@ -27,18 +24,6 @@ namespace {
 Range even_part(std::int64_t count, std::int64_t parts, std::int64_t i) {
   const auto begin = [&](std::int64_t k) { return count / parts * k + std::min(k, count % parts); };
   return {begin(i), begin(i + 1)};
-}
-
-/// Tensors, lists and dictionaries of them from one rank to all.
-c10::IValue broadcast_from(int root, const c10::IValue& here, Group& group, at::Device device) {
-  if (group.size() == 1) return here;
-  std::vector<char> bytes;
-  if (group.rank() == root) bytes = torch::jit::pickle_save(here);
-  const at::Tensor size = at::tensor({static_cast<std::int64_t>(bytes.size())}).to(device);
-  bytes.resize(static_cast<std::size_t>(group.broadcast_(size, root).wait().item<std::int64_t>()));
-  const at::Tensor host = at::from_blob(bytes.data(), {static_cast<std::int64_t>(bytes.size())}, at::kByte);
-  host.copy_(group.broadcast_(host.to(device, at::kByte, false, /*copy=*/true), root).wait());
-  return torch::jit::pickle_load(bytes);
 }
 
 /// Random numbers of a builder depend on the number of its stage alone.
@@ -98,6 +83,10 @@ struct Chunk {
   std::unique_ptr<FullyShard<StageChain>> sharded = nullptr;
   std::optional<ShardedModule::NoSync> no_sync = std::nullopt;  // before the last microbatch
 
+  void forget_unreduced() {
+    no_sync.reset();
+    if (sharded) sharded->forget_unreduced_gradients();
+  }
   Tensors operator()(const Tensors& x) const { return sharded ? (*sharded)(x) : stages->forward(x); }
 };
 
@@ -113,6 +102,37 @@ void require_no_ties(const torch::nn::SequentialImpl& stages) {
     }
     ++number;
   }
+}
+
+/// The gradients that parameters have from earlier steps, while those of one step are computed and averaged.
+class EarlierGradients {
+ public:
+  explicit EarlierGradients(const std::vector<at::Tensor>& parameters) {
+    for (const at::Tensor& parameter : parameters) {
+      kept_.emplace_back(parameter, parameter.grad());
+      parameter.mutable_grad() = at::Tensor();
+    }
+  }
+  void add_new_ones() {
+    for (auto& [parameter, gradient] : kept_)
+      if (!gradient.defined())
+        gradient = parameter.grad();
+      else if (parameter.grad().defined())
+        gradient.add_(parameter.grad());
+  }
+  /// A step that threw adds nothing.
+  ~EarlierGradients() {
+    for (auto& [parameter, gradient] : kept_) parameter.mutable_grad() = gradient;
+  }
+  EarlierGradients(const EarlierGradients&) = delete;
+  EarlierGradients& operator=(const EarlierGradients&) = delete;
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> kept_;
+};
+
+std::vector<at::Tensor> trained_parameters(const torch::nn::Module& module) {
+  return parameters_if(module, [](const std::string&, const at::Tensor&) { return true; });
 }
 
 std::vector<StageBuilder> builders_of(const std::shared_ptr<torch::nn::SequentialImpl>& stages) {
@@ -160,7 +180,7 @@ class Pipeline::Core {
     }
     loss_rank_ = layout.rank_of_chunk.back();
     parts_ = parts;
-    if (options.shard) shard();
+    shard_and_move();
     start_alike();
   }
 
@@ -177,6 +197,8 @@ class Pipeline::Core {
       // The mean over the batch, of microbatches that may differ by one sample.
       return loss(out.at(0), its) * (static_cast<double>(range(m).size()) / static_cast<double>(samples));
     };
+    for (auto& [number, chunk] : chunks_) chunk.forget_unreduced();  // of a step that threw
+    EarlierGradients earlier(trained_copies());
     const StepOutcome outcome =
         executor(count, true)
             .run({.step = ++step_,
@@ -185,6 +207,7 @@ class Pipeline::Core {
                   .before_backward = [this](int chunk, bool last) { before_backward(chunk, last); },
                   .shape_key = [&](int m) { return shape_key(x, range(m)); }});
     average_gradients();
+    earlier.add_new_ones();
     at::Tensor total = at::zeros({1}, at::TensorOptions(at::kDouble).device(device_));
     if (group_.rank() == loss_rank_) total.add_(outcome.loss_sum);
     total = group_.broadcast_(total, loss_rank_).wait();
@@ -208,7 +231,7 @@ class Pipeline::Core {
                                   return shape_key(x, range(m));
                                 }});
     const at::Tensor here = group_.rank() == loss_rank_ ? at::cat(results).cpu() : at::Tensor();
-    return broadcast_from(loss_rank_, here, group_, device_).toTensor().to(device_);
+    return broadcast_value(loss_rank_, here, group_, device_).toTensor().to(device_);
   }
 
   double clip_grad_norm(double max_norm) const {
@@ -227,25 +250,8 @@ class Pipeline::Core {
                           {&mesh_.token_group(), &mesh_.group(Axis::tp), &group_});
   }
 
-  /// By pipeline rank; in the order of ModuleParts::all.
-  void for_each_whole(const std::function<void(const std::string&, const at::Tensor&)>& f) const {
-    const at::NoGradGuard no_grad;
-    for (int rank = 0; rank < group_.size(); ++rank) {
-      if (rank == group_.rank()) {
-        for_each_own([&](const std::string& name, const at::Tensor& value) {
-          broadcast_from(rank, std::make_tuple(name, value.detach().cpu()), group_, device_);
-          f(name, value);
-        });
-        broadcast_from(rank, std::make_tuple(std::string(), at::Tensor(at::empty({0}))), group_, device_);
-        continue;
-      }
-      while (true) {
-        const c10::IValue received = broadcast_from(rank, {}, group_, device_);
-        const auto& both = received.toTupleRef().elements();
-        if (both[0].toStringRef().empty()) break;
-        f(both[0].toStringRef(), both[1].toTensor());
-      }
-    }
+  void for_each_whole(const VisitTensor& f) const {
+    for_each_of_all_stages(group_, device_, [this](const VisitTensor& own) { for_each_own(own); }, f);
   }
 
   std::vector<Part> parts() const {
@@ -274,18 +280,28 @@ class Pipeline::Core {
   void build(int chunk, int stage, const std::vector<StageBuilder>& builders) {
     const StageSeed seed(stage);
     const Stage built = builders[static_cast<std::size_t>(stage)]();
-    built.module()->to(device_);
     module_.register_module(std::to_string(stage), built.module());
     stages_.push_back(stage);
     chunks_[chunk].stages->add(stage, built);
   }
 
-  void shard() {
-    FullyShardOptions options = *options_.shard;
+  /// Sharding moves a part unit by unit: it need not fit as a whole.
+  void shard_and_move() {
+    FullyShardOptions options = options_.shard.value_or(FullyShardOptions{});
     if (!options.device) options.device = device_;
     for (auto& [number, chunk] : chunks_)
-      if (std::ranges::any_of(chunk.stages->parameters(), [](const at::Tensor& x) { return x.requires_grad(); }))
+      if (options_.shard && !trained_parameters(*chunk.stages).empty())
         chunk.sharded = std::make_unique<FullyShard<StageChain>>(chunk.stages, mesh_, options);
+      else
+        chunk.stages->to(device_);
+  }
+
+  /// The trained parameters of the parts that are not sharded.
+  std::vector<at::Tensor> trained_copies() const {
+    std::vector<at::Tensor> out;
+    for (const auto& [number, chunk] : chunks_)
+      if (!chunk.sharded) std::ranges::move(trained_parameters(*chunk.stages), std::back_inserter(out));
+    return out;
   }
 
   /// f(ranks, params) for the parameters of the parts that are not sharded, by the ranks that have the same: in the
@@ -310,13 +326,19 @@ class Pipeline::Core {
     return out;
   }
 
+  /// Also within a tensor-parallel group: a module that is no layer of ours may have drawn its own values.
   void start_alike() const {
-    for_each_group([](Group& same, const std::vector<Param>& params) {
-      std::vector<at::Tensor> values;
-      for (const Param& param : params) values.push_back(param.value);
+    Group& tensor_parallel = mesh_.group(Axis::tp);
+    for_each_group([&](Group& same, const std::vector<Param>& params) {
+      std::vector<at::Tensor> values, full;
+      for (const Param& param : params) {
+        values.push_back(param.value);
+        if (has_full_value(param) && param.spec.placement.view == View::dense) full.push_back(param.value);
+      }
       broadcast_all(values, same);
+      broadcast_all(full, tensor_parallel);
     });
-    broadcast_all(buffers_of_copies(), mesh_.token_group());
+    for (Group* group : {&mesh_.token_group(), &tensor_parallel}) broadcast_all(buffers_of_copies(), *group);
   }
 
   Tensors run(int chunk, const Tensors& x) const { return chunks_.at(chunk)(x); }
@@ -329,7 +351,7 @@ class Pipeline::Core {
   }
 
   /// Of this rank's stages.
-  void for_each_own(const std::function<void(const std::string&, const at::Tensor&)>& f) const {
+  void for_each_own(const VisitTensor& f) const {
     for (const auto& [number, chunk] : chunks_) {
       if (chunk.sharded) {
         chunk.sharded->for_each_whole(f);
@@ -367,7 +389,10 @@ class Pipeline::Core {
       for (const Param& param : params) {
         at::Tensor value = param.value;
         if (!value.requires_grad()) continue;
-        if (!value.grad().defined()) value.mutable_grad() = at::zeros_like(value);
+        if (!value.grad().defined()) {
+          if (same.size() == 1) continue;
+          value.mutable_grad() = at::zeros_like(value);
+        }
         gradients.push_back(value.grad());
       }
       average_all(gradients, same);

@@ -92,6 +92,12 @@ bool Fp8History::set_state(const State& state) {
   return true;
 }
 
+void Fp8History::reset() {
+  steps_ = 0;
+  for (const at::Tensor& x : {now_n_, past_nH_})
+    if (x.defined()) x.zero_();
+}
+
 kernels::Fp8Options Fp8History::options(int tensor, bool records) const {
   if (steps_ == 0) return {};  // a validation ahead of all steps
   return {.scale = steps_ > 1 ? scales_n24_[tensor] : at::Tensor(),

@@ -37,6 +37,8 @@ class Fp8History {
   State state() const;
   /// Returns false, and changes nothing, if it is of other tensors.
   bool set_state(const State& state);
+  /// As before the first step.
+  void reset();
 
   /// How to round this tensor now. In the first step its own largest element decides.
   /// `records`: the history sees it; not that of a validation.

@@ -19,7 +19,7 @@ HostCopies::HostCopies(std::optional<at::Device> device) {
 
 at::Tensor HostCopies::of(const at::Tensor& values) {
   const c10::InferenceMode no_autograd;
-  if (values.is_cpu()) return values.contiguous();
+  if (!device_ || values.device() != *device_) return values.contiguous().cpu();
   const c10::impl::VirtualGuardImpl guard(device_->type());
   if (!stream_) {
     stream_ = guard.getStreamFromGlobalPool(*device_);

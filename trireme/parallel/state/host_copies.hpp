@@ -13,7 +13,7 @@ namespace trireme {
 /// after everything that the device had to do when this was created.
 class HostCopies {
  public:
-  /// `device`: of the tensors that are not in host memory, if there are any.
+  /// `device`: of most tensors. Those of another one are copied without the stream.
   explicit HostCopies(std::optional<at::Device> device);
 
   /// Contiguous; valid until the next call. At most checkpoint::kMaxSliceBytes.

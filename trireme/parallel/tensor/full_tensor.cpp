@@ -22,4 +22,9 @@ FullTensor gather_full_tensor(const at::Tensor& local, const ParamSpec& spec, co
   return {whole, group.all_reduce_(worst, Reduce::max).wait().item<double>()};
 }
 
+void copy_own_part(const at::Tensor& full, const ParamSpec& spec, const ParamMesh& mesh, const at::Tensor& local) {
+  for (const Piece& piece : mesh.pieces(spec))
+    box_view(local, box_of(piece.slices.local_slices)).copy_(box_view(full, box_of(piece.slices.global_slices)));
+}
+
 }  // namespace trireme

@@ -205,7 +205,8 @@ void Trainer::finish_step(std::unique_ptr<StepInFlight> of) {
 /// As it was at the start of a step.
 void Trainer::set_rank_state(const StepInFlight& of) {
   set_random_state(random_, of.random);
-  if (Fp8History* history = model_->fp8_history()) history->set_state(of.fp8);
+  Fp8History* const history = model_->fp8_history();
+  if (history && !history->set_state(of.fp8)) history->reset();  // the first step begins without a state
 }
 
 /// Auxiliary losses are means over the tokens of a step, also of those without a target.
