@@ -76,6 +76,7 @@ BY_HAND = "takes long, and is run by hand"
 NOT_RUN = {
     "make demo": WHOLE_BUILD, "make test": WHOLE_BUILD, "make build": WHOLE_BUILD, "make bench": WHOLE_BUILD, "make campaign": WHOLE_BUILD,
     "make test PRESET=asan": WHOLE_BUILD, "make test PRESET=lower-deck": WHOLE_BUILD,
+    "build/release/bench/trireme_planner_accuracy DATA": "needs the published figures, which are not ours",
     "make format": "changes the sources; repository.format checks them",
     "tools/check_layers.py trireme --page": "changes docs/rooms.md; repository.layers checks it",
     "build/release/tests/trireme_schedule_test --gtest_filter='Replay.*'": "is in `make test`, as schedule.*",

@@ -12,6 +12,7 @@
 #include "trireme/base/json_text.hpp"
 #include "trireme/base/table.hpp"
 #include "trireme/cli/bench.hpp"
+#include "trireme/cli/named_layout.hpp"
 #include "trireme/cli/run_program.hpp"
 #include "trireme/config/read/parse.hpp"
 #include "trireme/config/rules/validate.hpp"
@@ -20,38 +21,6 @@
 
 namespace trireme::cli {
 namespace {
-
-/// "dp2.tp2.zero3"
-struct BenchLayout {
-  std::string name;
-  std::map<std::string, std::int64_t> keys;  // of [parallelism]
-
-  std::int64_t degree(const std::string& axis) const {
-    const auto found = keys.find(axis);
-    return found == keys.end() ? 1 : found->second;
-  }
-  std::int64_t ranks() const { return degree("dp") * degree("tp") * degree("pp") * degree("cp"); }
-};
-
-BenchLayout parse_layout(const std::string& words) {
-  BenchLayout out{.name = words, .keys = {}};
-  for (std::size_t begin = 0; begin < words.size();) {
-    const std::size_t end = std::min(words.find('.', begin), words.size());
-    const std::string word = words.substr(begin, end - begin);
-    const std::size_t digit = word.find_first_of("0123456789");
-    const std::string key = word.substr(0, digit);
-    const bool known = key == "dp" || key == "tp" || key == "pp" || key == "cp" || key == "ep" || key == "zero";
-    require<ConfigError>(known && digit != std::string::npos &&
-                             word.find_first_not_of("0123456789", digit) == std::string::npos &&
-                             word.size() - digit <= 6 && !out.keys.contains(key),
-                         "--layouts ", words, ": ", word,
-                         ": must be one of dp, tp, pp, cp, ep and zero, at most once, with a ", "size: dp2.tp2.zero3");
-    out.keys[key] = std::stoll(word.substr(digit));
-    begin = end + 1;
-  }
-  require<ConfigError>(!out.keys.empty() && out.ranks() >= 1, "--layouts ", words, ": must have at least one rank");
-  return out;
-}
 
 double middle(std::vector<double> values, double fraction) {
   std::erase_if(values, [](double v) { return std::isnan(v); });
@@ -97,14 +66,14 @@ class LayoutBench {
   }
 
   int run() {
-    std::vector<BenchLayout> layouts{{.name = "1 rank", .keys = {{"dp", 1}}}};
-    for (const std::string& words : command_.layouts) layouts.push_back(parse_layout(words));
-    for (const BenchLayout& layout : layouts)
+    std::vector<NamedLayout> layouts{{.name = "1 rank", .keys = {{"dp", 1}}}};
+    for (const std::string& words : command_.layouts) layouts.push_back(parse_named_layout(words, "--layouts"));
+    for (const NamedLayout& layout : layouts)
       require<ConfigError>(layout.name == "1 rank" || layout.ranks() == command_.ranks, "--layouts ", layout.name, ": ",
                            layout.ranks(), " ranks, -n ", command_.ranks, "\n  fix: layouts of -n ranks");
     std::filesystem::create_directories(command_.output);
     std::vector<LayoutSpeed> rows;
-    for (const BenchLayout& layout : layouts) {
+    for (const NamedLayout& layout : layouts) {
       console_.err << "running " << layout.name << " ..." << std::endl;
       rows.push_back(measure(layout));
       if (rows.size() == 1)
@@ -129,7 +98,7 @@ class LayoutBench {
     return out;
   }
 
-  std::vector<std::string> words_for(const BenchLayout& layout, const std::filesystem::path& runs) const {
+  std::vector<std::string> words_for(const NamedLayout& layout, const std::filesystem::path& runs) const {
     const TrainingConfig& t = config_.training;
     const std::int64_t dp = layout.degree("dp");
     require<ConfigError>(t.global_batch_size % dp == 0, "--layouts ", layout.name, ": the global batch of ",
@@ -167,11 +136,11 @@ class LayoutBench {
     return words;
   }
 
-  static std::string folder_name(const BenchLayout& layout) {
+  static std::string folder_name(const NamedLayout& layout) {
     return layout.name == "1 rank" ? "one-rank" : layout.name;
   }
 
-  LayoutSpeed measure(const BenchLayout& layout) {
+  LayoutSpeed measure(const NamedLayout& layout) {
     const std::filesystem::path out = command_.output, runs = out / "runs", run = runs / folder_name(layout),
                                 log = out / (folder_name(layout) + ".log");
     std::filesystem::remove_all(run);

@@ -120,6 +120,7 @@ void add_config(CLI::App& app, Choice& choice) {
                            run_config_check, check);
   cmd->add_option("file", check->file, "config file")->required();
   cmd->add_option("-n,--ranks", check->ranks, "ranks that will be started");
+  cmd->add_option("--gpu", check->gpu, "predict step time and memory on this GPU: h100, h200, a100, ...");
   cmd->add_option("--config-copy", check->config_copy, "")->group("");
   cmd->add_flag("--no-files", check->no_files, "do not read token files or folders: for a config of another machine");
   cmd->footer(text(settings, "\n\nExample:\n  trireme config check examples/tiny.toml -n 4 --parallelism.tp 2"));
@@ -303,7 +304,7 @@ void add_doctor(CLI::App& app, Choice& choice) {
 
 /// Commands for which --section.key VALUE is a setting.
 const std::vector<std::string>& commands_with_settings() {
-  static const std::vector<std::string> names{"config", "train", "verify", "bench"};
+  static const std::vector<std::string> names{"config", "plan", "train", "verify", "bench"};
   return names;
 }
 
@@ -464,6 +465,7 @@ int run_command_line(int argc, const char* const* argv, Console& console) {
   add_convert(app, choice);
   add_checkpoint(app, chosen);
   add_reshape(app, choice);
+  add_plan(app, choice.words, chosen);
   add_train(app, choice);
   add_launch(app, choice);
   add_model_commands(app, choice.words, chosen);

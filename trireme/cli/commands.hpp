@@ -46,6 +46,7 @@ struct ConfigOptions {
   bool json = false;                 // show: JSON lines
   bool all = false;                  // import: list also what changes nothing
   bool no_files = false;             // check: nothing outside the config
+  std::string gpu = {};              // check: to predict the speed on; empty: none
   bool explained = false;            // show: each key with its meaning
   std::string config_copy{};         // check: the file as another program has read it; empty: none has
   std::vector<std::string> words{};  // the whole command line
@@ -178,6 +179,22 @@ struct DoctorCommand {
   std::vector<std::string> words;  // the whole command line
 };
 ExitCode run_doctor(const DoctorCommand& command, Console& console);
+
+struct PlanCommand {
+  std::string file;            // empty: flags only
+  config::Settings overrides;  // --a.b value
+  int gpus = 0, per_host = 0;  // per_host 0: that of the GPU
+  std::string gpu = "h100";
+  std::string software = "trireme";
+  double network_gb_s = 0, gpu_memory_gb = 0;  // 0: those of the GPU
+  double mtbf_hours = 50'000;                  // of a GPU
+  double tokens_per_step = 0, tokens = 0;      // 0: not given
+  std::string layout;                          // "dp2.tp2": only this one
+  std::string output, svg;                     // files; empty: none
+  int count = 8;
+  bool json = false;
+};
+ExitCode run_plan(const PlanCommand& command, Console& console);
 
 struct ReportOptions {
   std::vector<std::string> runs;  // folders, one to three

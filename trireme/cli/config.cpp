@@ -23,6 +23,7 @@
 #include "trireme/config/settings/toml_file.hpp"
 #include "trireme/describe/parameters.hpp"
 #include "trireme/metrics/run_folder.hpp"
+#include "trireme/planner/search.hpp"
 
 namespace trireme::cli {
 namespace {
@@ -68,6 +69,15 @@ std::string describe_batch(const Config& c) {
   return text("batch        ", t.micro_batch_size, " sequences × ", thousands(t.seq_len), " tokens × ", t.grad_accum,
               " microbatches × dp ", dp, " = ", thousands(tokens), " tokens a step · ", thousands(t.steps),
               " steps = ", human_count(static_cast<double>(tokens) * static_cast<double>(t.steps)), " tokens\n");
+}
+
+/// On the GPU of --gpu.
+std::string predicted_speed(const Config& c, const ConfigOptions& options) {
+  if (options.gpu.empty()) return "";
+  const planner::Machine machine{planner::gpu_named(options.gpu), config::dense_grid(c.parallelism).size()};
+  const planner::Plan plan = planner::predict_plan(c, machine, planner::software_named("trireme"));
+  return text("predicted    ", planner::prediction_text(plan, machine), " (", machine.gpus, " x ", machine.gpu.name,
+              ")\n");
 }
 
 /// "200": the first 200 steps; "1000:1200": those.
@@ -178,7 +188,7 @@ ExitCode run_config_check(const ConfigOptions& options, Console& console) {
   }
   print_warnings(warnings, console);
   console.out << config::describe_model(loaded) << describe_layout(loaded.config.parallelism)
-              << describe_batch(loaded.config) << machine;
+              << describe_batch(loaded.config) << predicted_speed(loaded.config, options) << machine;
   console.out << "ok           " << options.file << " is valid"
               << (options.no_files ? "; token files were not checked\n" : ", and can be trained\n");
   return ExitCode::done;

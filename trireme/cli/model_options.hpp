@@ -14,6 +14,7 @@ struct CommandWords {
   config::Settings overrides;    // --section.key VALUE, which are not among the options
 };
 
+void add_plan(CLI::App& app, const CommandWords& words, const Chosen& chosen);
 void add_model_commands(CLI::App& app, const CommandWords& words, const Chosen& chosen);
 
 }  // namespace trireme::cli

@@ -20,10 +20,10 @@
 namespace trireme {
 
 /// Note [Order of communication]
-/// The gathers of a unit use one group, and so do its reductions, so their order must be the same on every rank. It follows from the calls of
-/// units alone: a unit is gathered when it is called, reduced when the gradients of its inputs are known (or at the end
-/// of backward if no input needs one), and prefetched by the order of calls in this or the last forward. Which
-/// parameters a rank used in a call does not matter: those without a gradient send zeros.
+/// The gathers of a unit use one group, and so do its reductions, so their order must be the same on every rank. It
+/// follows from the calls of units alone: a unit is gathered when it is called, reduced when the gradients of its
+/// inputs are known (or at the end of backward if no input needs one), and prefetched by the order of calls in this or
+/// the last forward. Which parameters a rank used in a call does not matter: those without a gradient send zeros.
 class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::Core> {
  public:
   /// `mesh`: null without one; then `group` is all there is.

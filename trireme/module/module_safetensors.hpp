@@ -35,10 +35,10 @@ struct SaveSafetensorsOptions {
   std::uint64_t max_shard_bytes = 5'000'000'000;                         // of the files of a folder
 };
 
-/// Parameters and buffers (those of the first rank of each pipeline stage), whole, in their own dtypes: as one file if the path ends with
-/// ".safetensors", which replaces one that is there, else as a new folder in Hugging Face's layout. Rank 0 writes, one
-/// unit in memory at a time. A parameter with several names has its first. Collective. CheckpointError, on all ranks:
-/// what could not be written.
+/// Parameters and buffers (those of the first rank of each pipeline stage), whole, in their own dtypes: as one file if
+/// the path ends with ".safetensors", which replaces one that is there, else as a new folder in Hugging Face's layout.
+/// Rank 0 writes, one unit in memory at a time. A parameter with several names has its first. Collective.
+/// CheckpointError, on all ranks: what could not be written.
 void save_safetensors(const CheckpointedModule& what, const std::filesystem::path& path,
                       const SaveSafetensorsOptions& options = {});
 

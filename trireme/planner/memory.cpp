@@ -16,6 +16,7 @@
 #include "trireme/describe/local_parameters.hpp"
 #include "trireme/describe/parameters.hpp"
 #include "trireme/describe/pipeline.hpp"
+#include "trireme/planner/real.hpp"
 #include "trireme/schedule/replay.hpp"
 
 // h hidden_size, d head_dim, f MLP width, V vocabulary, T tokens of a microbatch, t = tp
@@ -25,8 +26,6 @@ namespace {
 constexpr double kBytesOfMb = 1e6;  // as in GradReducer
 
 bool has_gelu(const ModelConfig& m) { return config::family_of(m).mlp == config::MlpKind::gelu; }
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 /// What a pipeline rank holds of the model, and of its activations.
 struct StageShare {

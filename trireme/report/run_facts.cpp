@@ -107,12 +107,15 @@ RunFacts facts_of(const RunFiles& run) {
   if (const Event* start = run.last("start")) {
     facts.planned_steps = start->whole("steps");
     facts.predicted_bytes = start->number("predicted_bytes");
+    facts.predicted_step_s = start->number("predicted_step_s");
+    if (facts.predicted_step_s == 0) facts.predicted_step_s.reset();  // not known on this device
   }
   facts.first_loss = first_of(m["loss"]);
   facts.last_loss = last_of(m["loss"]);
   for (const double loss : m["val/loss"])
     if (std::isfinite(loss)) facts.best_validation = std::min(loss, facts.best_validation.value_or(loss));
   facts.median_tokens_per_sec = median_of(of_rows(m["tokens_per_sec"], rows));
+  facts.median_step_s = median_of(of_rows(m["train_time_s"], rows));
   facts.mfu = median_of(of_rows(m["mfu"], rows));
   facts.hfu = median_of(of_rows(m["hfu"], rows));
   const std::vector<double>& peaks = m["mem_peak_gib"];

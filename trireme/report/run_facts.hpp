@@ -30,7 +30,8 @@ struct RunFacts {
   std::optional<double> median_tokens_per_sec;  // of all steps but the first, which includes set-up
   std::optional<double> mfu, hfu;               // medians
   std::optional<double> peak_gib;
-  std::optional<double> predicted_bytes;
+  std::optional<double> predicted_bytes, predicted_step_s;
+  std::optional<double> median_step_s;                     // of all steps but the first
   std::vector<std::pair<const StepPart*, double>> shares;  // of the time of all steps but the first
   std::optional<double> bubble, ideal_bubble;              // medians of bubble_frac
   std::optional<int> slowest_rank;

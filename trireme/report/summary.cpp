@@ -33,6 +33,10 @@ std::vector<SummaryNumber> numbers_of(const RunFiles& run, std::size_t index) {
   add(
       "tokens/s", "tokens_per_sec.median", facts.median_tokens_per_sec, [](double v) { return human_count(v); },
       run.segments.size() > 1 ? "median, last layout" : "median, all ranks");
+  if (facts.predicted_step_s)
+    add(
+        "step time", "step_s.median", facts.median_step_s, [](double v) { return human_seconds(v); },
+        text("median; predicted ", human_seconds(*facts.predicted_step_s)));
   add("MFU", "mfu.median", facts.mfu, percent, "median");
   if (facts.hfu && facts.mfu && *facts.hfu > *facts.mfu) add("HFU", "hfu.median", facts.hfu, percent, "median");
   add(

@@ -14,6 +14,7 @@ struct RunHeader {
   std::string data;
   std::string stages = {};  // of a pipeline: "1f1b · layers 0-1 | 2-3 · ideal bubble 20 %"
   std::string memory;
+  std::string speed = {};  // predicted, on a GPU that the planner knows: "58 ms per step · MFU 45 %"
   std::string output;
 };
 

@@ -21,6 +21,7 @@
 #include "trireme/metrics/run_folder.hpp"
 #include "trireme/planner/memory.hpp"
 #include "trireme/planner/peak_tflops.hpp"
+#include "trireme/planner/search.hpp"
 #include "trireme/runtime/rank/gpu_name.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
 #include "trireme/schedule/replay.hpp"
@@ -103,7 +104,8 @@ void TrainingReport::note_start(const TrainIo& io, const std::string& backend) c
                       {"expert_tp", config_.parallelism.expert_tp},
                       {"step", first_step_},
                       {"steps", config_.training.steps},
-                      {"predicted_bytes", predicted_bytes_}});
+                      {"predicted_bytes", predicted_bytes_},
+                      {"predicted_step_s", predicted_step_s_}});
 }
 
 void TrainingReport::add_to(checkpoint::TrainingState& state) const {
@@ -121,10 +123,23 @@ void TrainingReport::saved(std::int64_t step, std::uint64_t bytes, double blocke
                               human_number(std::round(blocked_seconds * 1e4) / 10), " ms blocked)"));
 }
 
+/// Empty on a device that the planner does not know.
+std::string TrainingReport::predict_speed() {
+  const at::Device device = context_.device();
+  const std::optional<planner::Gpu> gpu = device.is_cuda() ? planner::find_gpu(gpu_name(device.index())) : std::nullopt;
+  if (!gpu || config::family_of(config_.model).is_registered()) return "";
+  planner::Machine machine{*gpu, context_.environment().world_size};
+  machine.gpu.per_host = context_.environment().local_world_size;
+  const planner::Plan plan = planner::predict_plan(config_, machine, planner::software_named("trireme"));
+  predicted_step_s_ = plan.time.total();
+  return "predicted " + planner::prediction_text(plan, machine);
+}
+
 void TrainingReport::print_header(const TrainIo& io, const std::string& data, const std::string& resumed_from) {
   const bool gpu = context_.device().is_cuda();
   const planner::MemoryPlan plan = planner::predict_memory(config_, config_.precision.param, gpu);
   predicted_bytes_ = plan.total();
+  const std::string speed = predict_speed();
   const Environment& env = context_.environment();
   const bool automatic = config::parse_comm_backend(config_.comm.backend) == config::CommBackend::automatic;
   const std::string backend = automatic ? gpu ? "nccl" : "gloo" : config_.comm.backend;
@@ -144,6 +159,7 @@ void TrainingReport::print_header(const TrainIo& io, const std::string& data, co
     header.stages = stages_line(config_, schedule.name, ideal_bubble_);
   }
   header.memory = planner::describe(plan);
+  header.speed = speed;
   header.output = text(io.folder.string(), " · metrics.jsonl", config_.metrics.tensorboard ? " · tb/" : "",
                        " · checkpoints/ · config.toml");
   std::vector<std::pair<std::string, std::string>> lines = run_header_lines(config_, header);

@@ -73,6 +73,7 @@ class TrainingReport {
  private:
   void note_start(const TrainIo& io, const std::string& backend) const;
   void add_times(metrics::StepRecord& record, const StepTiming& timing) const;
+  std::string predict_speed();
   void print_header(const TrainIo& io, const std::string& data, const std::string& resumed_from);
   void note(std::int64_t step, const StepResult& result, bool is_shown);
   std::vector<std::string> next_commands(bool interrupted, bool has_saved) const;
@@ -83,6 +84,7 @@ class TrainingReport {
   const std::string command_;           // that started it
   RunOutput output_;
   double predicted_bytes_ = 0;
+  double predicted_step_s_ = 0;       // 0: not known
   double peak_tflops_ = 0;            // of a rank's device; 0: not known
   std::int64_t counted_seq_len_ = 0;  // for which flops_per_token_ is
   double flops_per_token_ = 0, recomputed_flops_per_token_ = 0;
