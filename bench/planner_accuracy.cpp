@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "trireme/base/error.hpp"
+#include "trireme/planner/fit_constants.hpp"
 #include "trireme/planner/step_time.hpp"
 #include "trireme/planner/trainer_memory.hpp"
 
@@ -91,9 +92,9 @@ struct Run {
   double memory = 0;   // bytes; 0: not reported
 
   double predicted(const Constants& constants) const {
-    Machine machine{constants.gpus.at(gpu), gpus};
+    Machine machine{constants.gpus.at(gpu), gpus, constants.reach};
     machine.gpu.product_efficiency *= power;
-    return predict_step(work, machine, constants.software.at(software), constants.reach).total();
+    return predict_step(work, machine, constants.software.at(software)).total();
   }
   double error(const Constants& constants) const { return predicted(constants) / seconds - 1; }
 };
@@ -398,16 +399,10 @@ void print_choices(const std::vector<const Run*>& runs, const Constants& constan
       100 * quantile(reached, 0.5));
 }
 
-struct Fitted {
-  std::string name;
-  std::function<double&(Constants&)> value;
-  double low, high;
-};
-
-std::vector<Fitted> fitted_constants() {
-  std::vector<Fitted> out;
+std::vector<FittedConstant> fitted_constants(Constants& c) {
+  std::vector<FittedConstant> out;
   const auto reach = [&](const char* name, double Reach::* member, double low, double high) {
-    out.push_back({name, [member](Constants& c) -> double& { return c.reach.*member; }, low, high});
+    out.push_back({name, &(c.reach.*member), low, high});
   };
   reach("half_rows", &Reach::half_rows, 10, 3000);
   reach("half_columns", &Reach::half_columns, 10, 2000);
@@ -417,11 +412,9 @@ std::vector<Fitted> fitted_constants() {
   reach("network_step_s", &Reach::network_step_s, 1e-6, 1e-3);
   reach("fp8_gain", &Reach::fp8_gain, 1.1, 2);
   for (const char* gpu : {"a100", "h100", "b200"})
-    out.push_back({text(gpu, " efficiency"),
-                   [gpu](Constants& c) -> double& { return c.gpus.at(gpu).product_efficiency; }, 0.4, 0.98});
+    out.push_back({text(gpu, " efficiency"), &c.gpus.at(gpu).product_efficiency, 0.4, 0.98});
   const auto software = [&](const char* name, const char* what, double Software::* member, double low, double high) {
-    out.push_back({text(name, " ", what),
-                   [name, member](Constants& c) -> double& { return c.software.at(name).*member; }, low, high});
+    out.push_back({text(name, " ", what), &(c.software.at(name).*member), low, high});
   };
   software("nanotron", "layer_bytes", &Software::layer_bytes, 40, 300);
   software("nanotron", "layer_host_s", &Software::layer_host_s, 1e-4, 1e-2);
@@ -438,11 +431,10 @@ std::vector<Fitted> fitted_constants() {
   return out;
 }
 
-std::vector<Fitted> fitted_memory() {
-  std::vector<Fitted> out;
+std::vector<FittedConstant> fitted_memory(Constants& c) {
+  std::vector<FittedConstant> out;
   const auto software = [&](const char* name, const char* what, double Software::* member, double low, double high) {
-    out.push_back({text(name, " ", what),
-                   [name, member](Constants& c) -> double& { return c.software.at(name).*member; }, low, high});
+    out.push_back({text(name, " ", what), &(c.software.at(name).*member), low, high});
   };
   for (const char* name : {"nanotron", "fsdp"}) {
     software(name, "activations_between", &Software::activations_between, 2, 60);
@@ -498,26 +490,18 @@ void share(Constants& c) {
   c.software["megatron, no overlap"] = plain;
 }
 
-using Misfit = double (*)(const std::vector<const Run*>& runs, const Constants& constants);
-
-Constants fit(Constants constants, const std::vector<Fitted>& all, Misfit of, const std::vector<const Run*>& runs) {
+/// By half of the runs.
+Constants fitted_to(const std::vector<const Run*>& runs, Constants constants) {
   share(constants);
-  double best = of(runs, constants);
-  for (double step = 0.3; step > 0.01; step *= 0.7)
-    for (int round = 0; round < 3; ++round)
-      for (const Fitted& one : all)
-        for (const double factor : {1 + step, 1 / (1 + step)}) {
-          Constants next = constants;
-          double& value = one.value(next);
-          value = std::clamp(value * factor, one.low, one.high);
-          share(next);
-          const double found = of(runs, next);
-          if (found < best) {
-            best = found;
-            constants = next;
-            break;
-          }
-        }
+  const auto by = [&](double (*misfit_of)(const std::vector<const Run*>&, const Constants&)) {
+    return [&constants, &runs, misfit_of] {
+      share(constants);
+      return misfit_of(runs, constants);
+    };
+  };
+  fit_constants(fitted_constants(constants), by(misfit));
+  fit_constants(fitted_memory(constants), by(memory_misfit));
+  share(constants);
   return constants;
 }
 
@@ -541,9 +525,9 @@ int run(const std::string& folder, const std::string& mode) {
     (group % 2 == 0 ? fitted : held).push_back(&each);
   }
   if (mode == "--fit") {
-    constants = fit(fit(constants, fitted_constants(), misfit, fitted), fitted_memory(), memory_misfit, fitted);
-    for (const std::vector<Fitted>& list : {fitted_constants(), fitted_memory()})
-      for (const Fitted& one : list) std::printf("%-40s %.4g\n", one.name.c_str(), one.value(constants));
+    constants = fitted_to(fitted, constants);
+    for (const std::vector<FittedConstant>& list : {fitted_constants(constants), fitted_memory(constants)})
+      for (const FittedConstant& one : list) std::printf("%-40s %.4g\n", one.name.c_str(), *one.value);
     std::printf("\nfitted to %zu runs:\n", fitted.size());
     print_errors(fitted, constants);
     std::printf("\nthe other groups, %zu runs:\n", held.size());
@@ -559,7 +543,7 @@ int run(const std::string& folder, const std::string& mode) {
       std::vector<const Run*> others;
       for (const Run* each : every)
         if (each->source != source) others.push_back(each);
-      print_errors(its, fit(present_constants(), fitted_constants(), misfit, others));
+      print_errors(its, fitted_to(others, present_constants()));
     }
     return 0;
   }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`trireme bench fit` and `combine`: every technique on 1 and 2 ranks, small; the tables, the figures and the refusals.
+"""`trireme bench fit`, `combine` and `machine`: every technique on 1 and 2 ranks, small; the tables, the figures and the refusals.
 
 usage: bench_test.py TRIREME"""
 import csv
@@ -66,6 +66,28 @@ class Fit(unittest.TestCase):
             out = bench("combine", wrong)
             self.assertEqual(out.returncode, 64)
             self.assertIn("is not a table of `trireme bench fit`", out.stderr)
+
+
+class Machine(unittest.TestCase):
+    def test_what_it_measures_is_what_plan_reads(self):
+        with tempfile.TemporaryDirectory() as place:
+            machine = pathlib.Path(place) / "machine.toml"
+            out = bench("machine", "-n", 1, "--trainings", 2, "--steps", 3, "-o", machine)
+            self.assertEqual(out.returncode, 0, out.stderr)
+            self.assertRegex(out.stdout, r"4 layers, hidden 128, 1 x 4 x 128, dp1 +[0-9.]+ m?s +[0-9.]+ m?s +-?[0-9.]+ %")
+            self.assertRegex(out.stdout, r"median error [0-9.]+ %")
+            self.assertEqual([path.name for path in pathlib.Path(place).iterdir()], ["machine.toml"])
+            model = ["--model.preset", "tiny-llama", "--gpus", 1, "--tokens-per-step", 4096]
+            plan = subprocess.run([TRIREME, "plan", *map(str, model), "--machine", machine], capture_output=True, text=True)
+            self.assertEqual(plan.returncode, 0, plan.stderr)
+            self.assertIn("1 x cpu", plan.stdout)
+            again = bench("machine", "-o", machine)
+            self.assertEqual(again.returncode, 64)
+            self.assertIn("already exists", again.stderr)
+            machine.write_text(machine.read_text().replace("step_s", "steps_s", 1))
+            plan = subprocess.run([TRIREME, "plan", *map(str, model), "--machine", machine], capture_output=True, text=True)
+            self.assertEqual(plan.returncode, 64)
+            self.assertRegex(plan.stderr, r"machine.toml: reach.step_s is missing\n  fix: ")
 
 
 if __name__ == "__main__":

@@ -38,6 +38,12 @@ struct BenchLayoutsCommand {
 };
 int run_bench_layouts(const BenchLayoutsCommand& command, Console& console);
 
+struct BenchMachineCommand {
+  int ranks = 1, steps = 8, trainings = 0;  // 0: all
+  std::string output = "machine.toml";
+};
+int run_bench_machine(const BenchMachineCommand& command, Console& console);
+
 struct BenchCombineCommand {
   std::vector<std::string> files;
   std::string output = "benchmark";

@@ -82,6 +82,16 @@ void add_bench(CLI::App& app, const CommandWords& words, const Chosen& chosen) {
   add_layouts(*group, words, chosen);
   add_comm(*group, words.all, chosen);
   add_fit(*group, words.all, chosen);
+  auto machine = std::make_shared<BenchMachineCommand>();
+  CLI::App* measure = group->add_subcommand("machine", "Measure this machine with short trainings, for `trireme plan`");
+  measure->add_option("-n,--ranks", machine->ranks, "ranks on this host; they share its cores")->capture_default_str();
+  measure->add_option("--steps", machine->steps, "timed steps of each")->capture_default_str();
+  measure->add_option("--trainings", machine->trainings, "only so many of them, which tell less; default: all");
+  measure->add_option("-o,--output", machine->output, "new file to write")->capture_default_str();
+  measure->footer(
+      "Example:\n  trireme bench machine -n 2 -o machine.toml\n  trireme plan run.toml --gpus 2 --machine "
+      "machine.toml");
+  runs(*measure, chosen, machine, &run_bench_machine);
   auto command = std::make_shared<BenchCombineCommand>();
   CLI::App* cmd =
       group->add_subcommand("combine", "Merge tables of runs on different numbers of devices into one, with a figure");

@@ -185,6 +185,7 @@ struct PlanCommand {
   config::Settings overrides;  // --a.b value
   int gpus = 0, per_host = 0;  // per_host 0: that of the GPU
   std::string gpu = "h100";
+  std::string machine_file;  // instead of gpu: of `trireme bench machine`
   std::string software = "trireme";
   double network_gb_s = 0, gpu_memory_gb = 0;  // 0: those of the GPU
   double mtbf_hours = 50'000;                  // of a GPU

@@ -18,6 +18,7 @@
 #include "trireme/config/read/show.hpp"
 #include "trireme/config/rules/validate.hpp"
 #include "trireme/config/settings/toml_file.hpp"
+#include "trireme/planner/calibration.hpp"
 #include "trireme/planner/goodput.hpp"
 #include "trireme/planner/search.hpp"
 
@@ -53,7 +54,15 @@ class Planning {
     require<ConfigError>(command.per_host >= 0 && command.network_gb_s >= 0 && command.gpu_memory_gb >= 0 &&
                              command.tokens_per_step >= 0 && command.tokens >= 0 && command.mtbf_hours > 0,
                          "plan: sizes must not be negative, and --mtbf-hours must be positive");
-    machine_ = {planner::gpu_named(command.gpu), command.gpus};
+    if (command.machine_file.empty()) {
+      machine_ = {planner::gpu_named(command.gpu), command.gpus};
+      software_ = planner::software_named(command.software);
+    } else {
+      const planner::Calibration measured = planner::read_calibration(command.machine_file);
+      machine_ = measured.machine;
+      machine_.gpus = command.gpus;
+      software_ = measured.software;
+    }
     if (command.per_host > 0) machine_.gpu.per_host = command.per_host;
     if (command.network_gb_s > 0) machine_.gpu.network_bandwidth = command.network_gb_s * 1e9;
     if (command.gpu_memory_gb > 0) machine_.gpu.memory_bytes = command.gpu_memory_gb * 1e9;
@@ -69,7 +78,7 @@ class Planning {
   void run() {
     const planner::PlanQuestion question{.config = model_and_batch(),
                                          .machine = machine_,
-                                         .software = planner::software_named(command_.software),
+                                         .software = software_,
                                          .memory_bytes = machine_.gpu.memory_bytes * kUsableMemory,
                                          .accepts = [this](const Config& config) { return is_valid(config); }};
     const planner::FoundPlans found = command_.layout.empty()
@@ -123,7 +132,7 @@ class Planning {
     if (!has_batch && command_.tokens_per_step == 0)
       console_.err << "note: " << thousands(std::llround(kDefaultTokens))
                    << " tokens per step, as neither --tokens-per-step nor training.global_batch_size is given\n";
-    if (out.model.dtype == "auto" || out.model.dtype.empty()) out.model.dtype = "bfloat16";
+    if (config::param_dtype(out) == "auto") out.model.dtype = machine_.is_cpu() ? "float32" : "bfloat16";
     return out;
   }
 
@@ -280,6 +289,7 @@ class Planning {
   const PlanCommand& command_;
   Console& console_;
   planner::Machine machine_;
+  planner::Software software_;
   std::string toml_;
   config::Settings settings_;
 };

@@ -25,6 +25,7 @@ void add_plan(CLI::App& app, const CommandWords& words, const Chosen& chosen) {
   cmd->add_option("config", command->file, "config file; without one: --model.preset NAME");
   cmd->add_option("--gpus", command->gpus, "number of GPUs")->required();
   cmd->add_option("--gpu", command->gpu, list_of(planner::gpu_names()))->capture_default_str();
+  cmd->add_option("--machine", command->machine_file, "instead of --gpu: a file that `trireme bench machine` wrote");
   cmd->add_option("--per-host", command->per_host, "GPUs of a host; default: 8, or those of the NVLink domain");
   cmd->add_option("--network-gb-s", command->network_gb_s, "GB/s per GPU to other hosts; default: that of the GPU");
   cmd->add_option("--gpu-memory-gb", command->gpu_memory_gb, "memory of a GPU; default: by its name");

@@ -26,13 +26,14 @@ const std::vector<Gpu>& known_gpus() {
 bool crosses_hosts(const RankGroup& ranks) { return ranks.size > ranks.in_host; }
 
 /// Of a rank of the group. All ranks of a host share its network, and each group has the part of its own ranks.
-double bandwidth(const RankGroup& ranks, const Gpu& gpu, const Reach& reach) {
-  const double link = gpu.link_bandwidth * reach.link;
-  return crosses_hosts(ranks) ? std::min(link, gpu.network_bandwidth * reach.network * ranks.in_host) : link;
+double bandwidth(const RankGroup& ranks, const Machine& machine) {
+  const double link = machine.gpu.link_bandwidth * machine.reach.link;
+  return crosses_hosts(ranks) ? std::min(link, machine.gpu.network_bandwidth * machine.reach.network * ranks.in_host)
+                              : link;
 }
 
-double latency(const RankGroup& ranks, const Reach& reach) {
-  return (ranks.size - 1) * reach.step_s + (ranks.hosts() - 1) * reach.network_step_s;
+double latency(const RankGroup& ranks, const Machine& machine) {
+  return (ranks.size - 1) * machine.reach.step_s + (ranks.hosts() - 1) * machine.reach.network_step_s;
 }
 
 }  // namespace
@@ -64,29 +65,32 @@ std::optional<Gpu> find_gpu(std::string_view device_name) {
   return std::nullopt;
 }
 
-double ring_seconds(double bytes, const RankGroup& ranks, const Gpu& gpu, const Reach& reach) {
+double ring_seconds(double bytes, const RankGroup& ranks, const Machine& machine) {
   if (ranks.size < 2) return 0;
-  return bytes * (ranks.size - 1) / ranks.size / bandwidth(ranks, gpu, reach) + latency(ranks, reach);
+  return bytes * (ranks.size - 1) / ranks.size / bandwidth(ranks, machine) + latency(ranks, machine);
 }
 
-double all_reduce_seconds(double bytes, const RankGroup& ranks, const Gpu& gpu, const Reach& reach) {
+double all_reduce_seconds(double bytes, const RankGroup& ranks, const Machine& machine) {
   if (ranks.size < 2) return 0;
-  const double tree = 2 * bytes / bandwidth(ranks, gpu, reach) + 2 * std::ceil(std::log2(ranks.size)) * reach.step_s +
-                      2 * std::ceil(std::log2(ranks.hosts())) * reach.network_step_s;
-  return std::min(tree, 2 * ring_seconds(bytes, ranks, gpu, reach));
+  const double tree = 2 * bytes / bandwidth(ranks, machine) +
+                      2 * std::ceil(std::log2(ranks.size)) * machine.reach.step_s +
+                      2 * std::ceil(std::log2(ranks.hosts())) * machine.reach.network_step_s;
+  return std::min(tree, 2 * ring_seconds(bytes, ranks, machine));
 }
 
-double all_to_all_seconds(double bytes, const RankGroup& ranks, const Gpu& gpu, const Reach& reach) {
+double all_to_all_seconds(double bytes, const RankGroup& ranks, const Machine& machine) {
   if (ranks.size < 2) return 0;
   const double inside = bytes * (ranks.in_host - 1) / ranks.size,
                outside = bytes * (ranks.size - ranks.in_host) / ranks.size;
-  return std::max(inside / (gpu.link_bandwidth * reach.link), outside / (gpu.network_bandwidth * reach.network)) +
-         latency({.size = 2, .in_host = crosses_hosts(ranks) ? 1 : 2}, reach);
+  return std::max(inside / (machine.gpu.link_bandwidth * machine.reach.link),
+                  outside / (machine.gpu.network_bandwidth * machine.reach.network)) +
+         latency({.size = 2, .in_host = crosses_hosts(ranks) ? 1 : 2}, machine);
 }
 
-double send_seconds(double bytes, bool same_host, const Gpu& gpu, const Reach& reach) {
-  return same_host ? bytes / (gpu.link_bandwidth * reach.link) + reach.step_s
-                   : bytes / (gpu.network_bandwidth * reach.network) + reach.step_s + reach.network_step_s;
+double send_seconds(double bytes, bool same_host, const Machine& machine) {
+  return same_host ? bytes / (machine.gpu.link_bandwidth * machine.reach.link) + machine.reach.step_s
+                   : bytes / (machine.gpu.network_bandwidth * machine.reach.network) + machine.reach.step_s +
+                         machine.reach.network_step_s;
 }
 
 }  // namespace trireme::planner

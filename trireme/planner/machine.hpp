@@ -1,5 +1,5 @@
 #pragma once
-// GPUs and their connections, by data sheets, and how much of that programs reach.
+// GPUs and their connections, by data sheets, and how much of that programs reach. A CPU rank counts as a GPU.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,15 +27,6 @@ std::vector<std::string> gpu_names();
 /// Of a GPU as CUDA names it: "NVIDIA H200". Empty for variants with other bandwidths, and for what is not known.
 std::optional<Gpu> find_gpu(std::string_view device_name);
 
-/// Several hosts of the same kind.
-struct Machine {
-  Gpu gpu;
-  int gpus = 1;
-
-  int hosts() const { return (gpus + gpu.per_host - 1) / gpu.per_host; }
-  int per_host() const { return gpus < gpu.per_host ? gpus : gpu.per_host; }
-};
-
 /// What of a data sheet programs reach: one set for all GPUs, fitted to published runs (docs/planning.md).
 struct Reach {
   /// A product runs at half speed if one of its dimensions is as small as this: rows, columns, and what is summed over.
@@ -50,6 +41,17 @@ struct Reach {
   double straggler = 0.001;          // more time per doubling of hosts: the slowest rank decides
 };
 
+/// Several hosts of the same kind.
+struct Machine {
+  Gpu gpu;
+  int gpus = 1;
+  Reach reach = {};
+
+  bool is_cpu() const { return gpu.name == "cpu"; }
+  int hosts() const { return (gpus + gpu.per_host - 1) / gpu.per_host; }
+  int per_host() const { return gpus < gpu.per_host ? gpus : gpu.per_host; }
+};
+
 /// Ranks that communicate: how many, and how many of them share a host.
 struct RankGroup {
   int size = 1, in_host = 1;
@@ -57,12 +59,12 @@ struct RankGroup {
 };
 
 /// Seconds to all-gather or reduce-scatter `bytes` (of the whole tensor) in a ring.
-double ring_seconds(double bytes, const RankGroup& ranks, const Gpu& gpu, const Reach& reach);
+double ring_seconds(double bytes, const RankGroup& ranks, const Machine& machine);
 /// Seconds to all-reduce `bytes`: twice that in a ring, or in a tree, whose latency grows with the logarithm of ranks.
-double all_reduce_seconds(double bytes, const RankGroup& ranks, const Gpu& gpu, const Reach& reach);
+double all_reduce_seconds(double bytes, const RankGroup& ranks, const Machine& machine);
 /// Seconds for an all-to-all in which a rank sends `bytes`, its own part included.
-double all_to_all_seconds(double bytes, const RankGroup& ranks, const Gpu& gpu, const Reach& reach);
+double all_to_all_seconds(double bytes, const RankGroup& ranks, const Machine& machine);
 /// Seconds to send `bytes` to a rank of this host or of another one.
-double send_seconds(double bytes, bool same_host, const Gpu& gpu, const Reach& reach);
+double send_seconds(double bytes, bool same_host, const Machine& machine);
 
 }  // namespace trireme::planner

@@ -40,32 +40,32 @@ TEST(Machine, HostsOfAJob) {
 
 /// Large messages: (q - 1) / q of the bytes over the slowest link.
 TEST(Machine, RingsFollowTheBandwidth) {
-  const Gpu gpu = gpu_named("h100");
-  const Reach reach;
+  const Machine machine{gpu_named("h100")};
+  const Reach& reach = machine.reach;
   constexpr double kBytes = 64e9;
-  EXPECT_DOUBLE_EQ(ring_seconds(kBytes, {1, 1}, gpu, reach), 0);
-  EXPECT_NEAR(ring_seconds(kBytes, {8, 8}, gpu, reach), kBytes * 7 / 8 / (450e9 * reach.link), 1e-3);
+  EXPECT_DOUBLE_EQ(ring_seconds(kBytes, {1, 1}, machine), 0);
+  EXPECT_NEAR(ring_seconds(kBytes, {8, 8}, machine), kBytes * 7 / 8 / (450e9 * reach.link), 1e-3);
   // Eight groups share the network of a host, or one has all of it.
-  EXPECT_NEAR(ring_seconds(kBytes, {2, 1}, gpu, reach), kBytes / 2 / (50e9 * reach.network), 1e-3);
-  EXPECT_NEAR(ring_seconds(kBytes, {16, 8}, gpu, reach), kBytes * 15 / 16 / (450e9 * reach.link), 1e-3);
-  EXPECT_NEAR(all_reduce_seconds(kBytes, {8, 8}, gpu, reach), 2 * ring_seconds(kBytes, {8, 8}, gpu, reach), 1e-9);
+  EXPECT_NEAR(ring_seconds(kBytes, {2, 1}, machine), kBytes / 2 / (50e9 * reach.network), 1e-3);
+  EXPECT_NEAR(ring_seconds(kBytes, {16, 8}, machine), kBytes * 15 / 16 / (450e9 * reach.link), 1e-3);
+  EXPECT_NEAR(all_reduce_seconds(kBytes, {8, 8}, machine), 2 * ring_seconds(kBytes, {8, 8}, machine), 1e-9);
 }
 
 /// Small ones over many ranks: an all-reduce takes a tree.
 TEST(Machine, LatencyOfManyRanks) {
-  const Gpu gpu = gpu_named("h100");
-  const Reach reach;
+  const Machine machine{gpu_named("h100")};
+  const Reach& reach = machine.reach;
   const RankGroup many{1024, 8};
-  EXPECT_GT(ring_seconds(8, many, gpu, reach), 1000 * reach.step_s);
-  EXPECT_LT(all_reduce_seconds(8, many, gpu, reach), 21 * reach.step_s + 15 * reach.network_step_s);
-  EXPECT_GT(send_seconds(8, false, gpu, reach), send_seconds(8, true, gpu, reach));
+  EXPECT_GT(ring_seconds(8, many, machine), 1000 * reach.step_s);
+  EXPECT_LT(all_reduce_seconds(8, many, machine), 21 * reach.step_s + 15 * reach.network_step_s);
+  EXPECT_GT(send_seconds(8, false, machine), send_seconds(8, true, machine));
 }
 
 TEST(Machine, AnAllToAllWaitsForTheSlowerOfBothLinks) {
-  const Gpu gpu = gpu_named("h100");
-  const Reach reach;
-  EXPECT_NEAR(all_to_all_seconds(16e9, {16, 8}, gpu, reach), 16e9 / 2 / (50e9 * reach.network), 1e-3);
-  EXPECT_NEAR(all_to_all_seconds(8e9, {8, 8}, gpu, reach), 7e9 / (450e9 * reach.link), 1e-3);
+  const Machine machine{gpu_named("h100")};
+  const Reach& reach = machine.reach;
+  EXPECT_NEAR(all_to_all_seconds(16e9, {16, 8}, machine), 16e9 / 2 / (50e9 * reach.network), 1e-3);
+  EXPECT_NEAR(all_to_all_seconds(8e9, {8, 8}, machine), 7e9 / (450e9 * reach.link), 1e-3);
 }
 
 }  // namespace

@@ -111,10 +111,6 @@ class Layouts {
   std::vector<TimedLayout> found_;
 };
 
-std::string compute_dtype(const Config& config) {
-  return config.model.dtype == "auto" || config.model.dtype.empty() ? "bfloat16" : config.model.dtype;
-}
-
 auto degrees(const Config& c) {
   const ParallelismConfig& p = c.parallelism;
   return std::tuple(p.dp, p.tp, p.pp, p.cp, p.ep);
@@ -131,7 +127,7 @@ Plan predict_plan(const Config& config, const Machine& machine, const Software& 
   out.time = predict_step(work, machine, software);
   out.tokens_per_second = work.tokens_per_step() / out.time.total();
   out.mfu = mfu(work, out.time, machine);
-  out.memory = predict_memory(config, compute_dtype(config), /*on_gpu=*/true);
+  out.memory = predict_memory(config, machine.is_cpu() ? "float32" : "bfloat16", !machine.is_cpu());
   out.memory_bytes = out.memory.total() + process_bytes(out.memory);
   return out;
 }

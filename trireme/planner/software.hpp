@@ -19,9 +19,9 @@ struct Software {
   double optimizer_bytes = 28;       // per updated parameter
   double accumulation_bytes = 0;     // per parameter and microbatch, if gradients are added up beside the products
   double layer_host_s = 0.5e-3;      // in which the host enqueues forward and backward of a layer
+  double microbatch_host_s = 0;      // per microbatch, beside layers: embedding, loss
   double step_host_s = 10e-3;        // per step, beside layers: data, logs, synchronization
   double gradient_bytes = 4;         // of a gradient that travels
-  double parameter_bytes = 2;        // of a parameter that travels
   int data_parallel_calls = 1;       // in which the gradients of a step travel
   double data_parallel_overlap = 0;  // part of their traffic that backward hides at most
   int tensor_parallel_gathers = 4;   // all-gathers and reduce-scatters of a layer in backward (4 in forward)

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <tuple>
 
+#include "trireme/config/read/derive.hpp"
 #include "trireme/config/schema/family.hpp"
 #include "trireme/describe/pipeline.hpp"
 #include "trireme/planner/real.hpp"
@@ -16,8 +17,7 @@
 namespace trireme::planner {
 namespace {
 
-constexpr double kHalfHead = 32;        // flash attention is slower with smaller heads; kernels are timed with 128
-constexpr double kActivationBytes = 2;  // of an element that travels between ranks
+constexpr double kHalfHead = 32;  // flash attention is slower with smaller heads; kernels are timed with 128
 constexpr double kBackwardOfProducts = 2, kBackwardOfAttention = 2.5;  // times forward
 /// Part of a layer's memory-bound work that tensor parallelism shares without sequence parallelism, too.
 constexpr double kAlwaysShared = 2.0 / 3;
@@ -45,12 +45,11 @@ double idle_microbatches(const StepWork& w) {
 /// Times of a rank. Ranks are numbered tp first, then cp, dp and pp.
 class Rank {
  public:
-  Rank(const StepWork& work, const Machine& machine, const Software& software, const Reach& reach)
+  Rank(const StepWork& work, const Machine& machine, const Software& software)
       : w_(work),
-        gpu_(machine.gpu),
+        machine_(machine),
         per_host_(machine.per_host()),
         software_(software),
-        reach_(reach),
         tokens_(real(work.micro_batch) * real(work.seq_len) / work.cp) {}
 
   StepTime step() const {
@@ -71,20 +70,20 @@ class Rank {
     out.tensor_parallel = times * layer.tensor_parallel;
     out.context_parallel = times * layer.context_parallel;
     out.expert_parallel = times * layer.expert_parallel;
-    out.host = times * layer.host;
+    out.host = times * layer.host + microbatches * software_.microbatch_host_s;
     out.head = head_is_slowest || w_.pp == 1 ? microbatches * head : 0;
     if (w_.pp > 1) {
       const double others = layers * layer.total() + head - slowest;
       out.bubble = others * idle_microbatches(w_) / (w_.pp - 1);
-      const double bytes = tokens_ * real(w_.hidden) * kActivationBytes / (w_.sequence_parallel ? w_.tp : 1);
+      const double bytes = tokens_ * real(w_.hidden) * w_.element_bytes / (w_.sequence_parallel ? w_.tp : 1);
       const bool same_host = 2 * w_.dp * w_.cp * w_.tp <= per_host_;
-      out.transfers = 2 * (microbatches + w_.pp - 1) * w_.virtual_stages * send_seconds(bytes, same_host, gpu_, reach_);
+      out.transfers = 2 * (microbatches + w_.pp - 1) * w_.virtual_stages * send_seconds(bytes, same_host, machine_);
     }
     const double compute = microbatches * slowest;
     out.data_parallel = data_parallel(compute, compute / microbatches * 2 / 3);
     out.optimizer = optimizer();
     const double hosts = std::max(1.0, static_cast<double>(w_.gpus()) / per_host_);
-    out.other = software_.step_host_s + out.total() * reach_.straggler * std::log2(hosts);
+    out.other = software_.step_host_s + out.total() * machine_.reach.straggler * std::log2(hosts);
     return out;
   }
 
@@ -99,11 +98,12 @@ class Rank {
   };
 
   double product(double m, double n, double k, bool in_fp8) const {
-    const double speed = gpu_.peak_flops * gpu_.product_efficiency * (in_fp8 ? reach_.fp8_gain : 1);
-    return 2 * m * n * k / speed * (1 + reach_.half_rows / m) * (1 + reach_.half_columns / n) *
-           (1 + reach_.half_depth / k);
+    const double speed =
+        machine_.gpu.peak_flops * machine_.gpu.product_efficiency * (in_fp8 ? machine_.reach.fp8_gain : 1);
+    return 2 * m * n * k / speed * (1 + machine_.reach.half_rows / m) * (1 + machine_.reach.half_columns / n) *
+           (1 + machine_.reach.half_depth / k);
   }
-  double copy(double bytes) const { return bytes / (gpu_.memory_bandwidth * reach_.memory); }
+  double copy(double bytes) const { return bytes / (machine_.gpu.memory_bandwidth * machine_.reach.memory); }
 
   /// Of the ranks along an axis: `stride` ranks lie between two of them.
   RankGroup group(int size, int stride) const {
@@ -139,12 +139,13 @@ class Rank {
     const double width = real(w_.heads * w_.head_dim) / w_.tp, s = real(w_.seq_len);
     const double seen = !software_.flash_attention ? s : w_.window > 0 ? std::min(s / 2, real(w_.window)) : s / 2;
     const double flops = 4 * tokens_ * seen * width;
-    const double speed = gpu_.peak_flops * gpu_.product_efficiency;
+    const double speed = machine_.gpu.peak_flops * machine_.gpu.product_efficiency;
     if (software_.flash_attention)
-      return flops / (speed * reach_.attention * software_.attention_speed) * (1 + kHalfHead / real(w_.head_dim)) /
-             (1 + kHalfHead / 128);
+      return flops / (speed * machine_.reach.attention * software_.attention_speed) *
+             (1 + kHalfHead / real(w_.head_dim)) / (1 + kHalfHead / 128);
     const double scores = tokens_ * s * real(w_.heads) / w_.tp;
-    return flops / speed * (1 + reach_.half_depth / real(w_.head_dim)) + copy(scores * software_.score_bytes / 3);
+    return flops / speed * (1 + machine_.reach.half_depth / real(w_.head_dim)) +
+           copy(scores * software_.score_bytes / 3);
   }
 
   /// Forward and backward of a layer, and what is computed again.
@@ -158,27 +159,28 @@ class Rank {
     const double shared = kAlwaysShared / w_.tp + (1 - kAlwaysShared) / (w_.sequence_parallel ? w_.tp : 1);
     double features = real(w_.hidden);
     if (w_.experts > 0) features += real(w_.experts_per_token) * (real(w_.hidden) + real(w_.expert_width)) / 4;
-    out.memory_bound = copy(software_.layer_bytes * (w_.fp8 ? reach_.fp8_traffic : 1) * tokens_ * features * shared) *
-                       (again                                          ? 4.0 / 3
-                        : w_.recompute == config::Recompute::selective ? 1.15
-                                                                       : 1);
-    const double hidden_bytes = tokens_ * real(w_.hidden) * kActivationBytes;
+    out.memory_bound =
+        copy(software_.layer_bytes * (w_.fp8 ? machine_.reach.fp8_traffic : 1) * tokens_ * features * shared) *
+        (again                                          ? 4.0 / 3
+         : w_.recompute == config::Recompute::selective ? 1.15
+                                                        : 1);
+    const double hidden_bytes = tokens_ * real(w_.hidden) * w_.element_bytes;
     if (w_.tp > 1) {
       const int gathers = 4 + software_.tensor_parallel_gathers + (again ? 4 : 0);
       out.tensor_parallel =
-          gathers * ring_seconds(hidden_bytes, tensor_group(), gpu_, reach_) * (1 - software_.tensor_parallel_overlap);
+          gathers * ring_seconds(hidden_bytes, tensor_group(), machine_) * (1 - software_.tensor_parallel_overlap);
     }
     if (w_.cp > 1) {
       // Keys and values go round; backward sends them again, and their gradients. Hidden by attention, as far as it is
       // as long.
       const double kv = 2 * tokens_ * real(w_.kv_heads * w_.head_dim) / std::min<double>(w_.tp, real(w_.kv_heads)) *
-                        kActivationBytes * w_.cp;
-      const double ring = (again ? 4 : 3) * ring_seconds(kv, group(w_.cp, w_.tp), gpu_, reach_);
+                        w_.element_bytes * w_.cp;
+      const double ring = (again ? 4 : 3) * ring_seconds(kv, group(w_.cp, w_.tp), machine_);
       out.context_parallel = std::max(ring - out.attention, ring / w_.cp);
     }
     if (w_.experts > 0 && w_.ep > 1) {
       const double bytes = hidden_bytes * real(w_.experts_per_token) / (w_.sequence_parallel ? w_.tp : 1);
-      out.expert_parallel = (again ? 6 : 4) * all_to_all_seconds(bytes, group(w_.ep, w_.tp), gpu_, reach_);
+      out.expert_parallel = (again ? 6 : 4) * all_to_all_seconds(bytes, group(w_.ep, w_.tp), machine_);
     }
     double host = software_.layer_host_s * (again ? 4.0 / 3 : 1);
     if (w_.pp > 1 && w_.gpus() > per_host_) host += software_.pipeline_contention_s * (w_.tp - 1);
@@ -200,13 +202,13 @@ class Rank {
     for (const auto& [elements, ranks] : {std::pair{dense, data_group()}, std::pair{experts, expert_data_group()}}) {
       if (elements == 0 || ranks.size == 1) continue;
       const double calls = software_.data_parallel_calls;
-      const double gather = calls * ring_seconds(elements * software_.parameter_bytes / calls, ranks, gpu_, reach_),
-                   reduce = calls * ring_seconds(elements * software_.gradient_bytes / calls, ranks, gpu_, reach_);
+      const double gather = calls * ring_seconds(elements * w_.element_bytes / calls, ranks, machine_),
+                   reduce = calls * ring_seconds(elements * software_.gradient_bytes / calls, ranks, machine_);
       if (w_.zero == 3)
         seconds += microbatches * ((w_.reshards ? 2 : 1) * gather + reduce);
       else
         seconds += w_.zero == 0
-                       ? calls * all_reduce_seconds(elements * software_.gradient_bytes / calls, ranks, gpu_, reach_)
+                       ? calls * all_reduce_seconds(elements * software_.gradient_bytes / calls, ranks, machine_)
                        : reduce + gather;
     }
     const double window = w_.zero == 3 ? compute : last_backward;
@@ -221,10 +223,9 @@ class Rank {
   }
 
   const StepWork& w_;
-  const Gpu& gpu_;
+  const Machine& machine_;
   const int per_host_;
   const Software& software_;
-  const Reach& reach_;
   const double tokens_;
 };
 
@@ -278,7 +279,8 @@ StepWork work_of(const Config& c) {
              .sequence_parallel = p.sequence_parallel,
              .reshards = p.reshard_after_forward,
              .recompute = config::recompute_of(c.activation_checkpoint.mode),
-             .fp8 = c.precision.matmul == "fp8"};
+             .fp8 = c.precision.matmul == "fp8",
+             .element_bytes = config::param_dtype(c) == "float32" ? 4.0 : 2.0};
   w.most_layers = w.last_layers = w.layers;
   if (w.pp > 1) {
     std::vector<std::int64_t> layers(static_cast<std::size_t>(w.pp));
@@ -325,8 +327,8 @@ std::vector<std::pair<std::string, double>> StepTime::parts() const {
           {"per step, stragglers", other}};
 }
 
-StepTime predict_step(const StepWork& work, const Machine& machine, const Software& software, const Reach& reach) {
-  return Rank(work, machine, software, reach).step();
+StepTime predict_step(const StepWork& work, const Machine& machine, const Software& software) {
+  return Rank(work, machine, software).step();
 }
 
 double mfu(const StepWork& work, const StepTime& time, const Machine& machine) {

@@ -29,6 +29,7 @@ struct StepWork {
   bool reshards = true;  // ZeRO 3 frees parameters after forward
   config::Recompute recompute = config::Recompute::none;
   bool fp8 = false;
+  double element_bytes = 2;  // of weights and activations
   /// Layers of the fullest stage, and of the last one, which has the head.
   std::int64_t most_layers = 1, last_layers = 1;
 
@@ -68,7 +69,7 @@ struct StepTime {
   std::vector<std::pair<std::string, double>> parts() const;
 };
 
-StepTime predict_step(const StepWork& work, const Machine& machine, const Software& software, const Reach& reach = {});
+StepTime predict_step(const StepWork& work, const Machine& machine, const Software& software);
 
 /// Of the dense bfloat16 peak, also with fp8.
 double mfu(const StepWork& work, const StepTime& time, const Machine& machine);
