@@ -59,12 +59,29 @@ class Search(unittest.TestCase):
         self.assertLess(slow, plans(*LLAMA, "--gpus", 16, "--count", 1)[0]["tokens_per_second"])
         self.assertLess(plans(*LLAMA, "--gpus", 8, "--software", "nanotron")[0]["tokens_per_second"], speed["h100"])
 
+    def test_a_number_of_gpus_that_is_no_power_of_two(self):
+        for gpus in (24, 48, 72):
+            found = plans(*LLAMA, "--gpus", gpus, "--count", 1)[0]["settings"]
+            self.assertEqual(int(found["parallelism.dp"]) % (9 if gpus == 72 else 3), 0)
+
     def test_one_layout(self):
         words = (*LLAMA, "--gpus", 8, "--layout", "tp2.pp2")
         one = plans(*words)
         self.assertEqual([one[0]["settings"][f"parallelism.{axis}"] for axis in ("dp", "tp", "pp")], ["2", "2", "2"])
         faster = plans(*words, "--training.micro_batch_size", 2)[0]
         self.assertNotEqual(faster["step_seconds"], one[0]["step_seconds"])
+
+    def test_a_layout_that_does_not_fit(self):
+        words = ("--model.preset", "llama3-70b", "--training.seq_len", 8192, "--gpus", 8, "--layout", "tp8")
+        self.assertRegex(plan(*words).stderr, r"warning: it does not fit: \d+ GiB of 75.9 GiB per GPU")
+        self.assertRegex(plan(*words, "-o", "/nowhere.toml", code=64).stderr, "--layout tp8 does not fit: ")
+
+    def test_stages_of_a_config_are_replaced(self):
+        with tempfile.TemporaryDirectory() as folder:
+            config = pathlib.Path(folder) / "run.toml"
+            config.write_text('[model]\npreset = "llama3-8b"\n[parallelism]\npp = 2\nstages = [16, 16]\n[training]\nseq_len = 8192\n')
+            self.assertEqual(plans(config, "--gpus", 8, "--count", 1)[0]["settings"], plans(*LLAMA, "--gpus", 8, "--count", 1)[0]["settings"])
+            plan(config, "--gpus", 8, "--layout", "dp8")
 
     def test_the_config_that_it_writes(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -104,6 +121,11 @@ class Refused(unittest.TestCase):
         self.refuses("--layout tp3: 6 ranks, --gpus 8", *LLAMA, "--gpus", 8, "--layout", "tp3")
         self.refuses("--layout xp2: xp2: must be one of dp, tp", *LLAMA, "--gpus", 8, "--layout", "xp2")
         self.refuses("none of [0-9,]+ layouts fits into .* per GPU\n  fix: more GPUs", "--model.preset", "llama3-70b", "--gpus", 1)
+        self.refuses("no layout of 24 GPUs can share 512 sequences: dp must divide them\n  fix: --tokens-per-step",
+                     *LLAMA, "--gpus", 24, "--training.global_batch_size", 512, "--parallelism.dp", 1)
+        self.refuses("--tokens-per-step 1e[+]30: must be from 1 to 1e[+]15", *LLAMA, "--gpus", 8, "--tokens-per-step", "1e30")
+        self.refuses("the layouts that fit are refused, one of them because of", *LLAMA, "--gpus", 8, "--model.hidden_size", 4100)
+        self.refuses("excludes", *LLAMA, "--gpus", 8, "--gpu", "h200", "--machine", "machine.toml")
         self.refuses("unknown preset|not known", "--model.preset", "nothing", "--gpus", 1)
 
 

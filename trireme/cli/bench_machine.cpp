@@ -52,10 +52,11 @@ class MachineBench {
     std::filesystem::create_directories(folder_);
     const std::string n = std::to_string(command_.ranks);
     for (const Training& shape : kTrainings) measure(shape, command_.ranks > 1 ? "dp" + n : "dp1");
-    if (command_.ranks > 1)
+    if (command_.ranks % 2 == 0)  // pairs of ranks: every training can be cut in two
       for (const std::string& layout : kOtherLayouts)
-        for (const std::size_t i : {std::size_t{0}, kTrainings.size() - 2, kTrainings.size() - 1})
-          measure(kTrainings[i], layout == "zero3" ? "dp" + n + ".zero3" : layout + n);
+        for (const std::size_t k : {std::size_t{0}, kTrainings.size() - 2, kTrainings.size() - 1})
+          measure(kTrainings[k],
+                  layout == "zero3" ? "dp" + n + ".zero3" : text("dp", command_.ranks / 2, ".", layout, 2));
     const planner::Calibration found = planner::calibrate(steps_, start());
     replace_file(command_.output, planner::to_toml(found));
     print(found);

@@ -17,6 +17,7 @@
 #include "trireme/config/rules/training_rules.hpp"
 #include "trireme/config/rules/validate.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
+#include "trireme/config/schema/family.hpp"
 #include "trireme/config/schema/fields.hpp"
 #include "trireme/config/schema/lr_factor.hpp"
 #include "trireme/config/schema/lr_schedule.hpp"
@@ -73,7 +74,7 @@ std::string describe_batch(const Config& c) {
 
 /// On the GPU of --gpu.
 std::string predicted_speed(const Config& c, const ConfigOptions& options) {
-  if (options.gpu.empty()) return "";
+  if (options.gpu.empty() || config::family_of(c.model).is_registered()) return "";
   const planner::Machine machine{planner::gpu_named(options.gpu), config::dense_grid(c.parallelism).size()};
   const planner::Plan plan = planner::predict_plan(c, machine, planner::software_named("trireme"));
   return text("predicted    ", planner::prediction_text(plan, machine), " (", machine.gpus, " x ", machine.gpu.name,

@@ -30,6 +30,7 @@ using planner::Plan;
 constexpr double kDefaultTokens = 4'194'304;  // per step
 constexpr double kUsableMemory = 0.96;        // the driver keeps the rest
 constexpr int kMostPlans = 100;
+constexpr double kMostTokens = 1e15;
 constexpr double kHostCopyBandwidth = 10e9;  // from a GPU, while the host does other things
 
 double giga(double bytes) { return bytes / 1e9; }
@@ -51,9 +52,13 @@ class Planning {
                          ": must be from 1 to 1000000\n  fix: trireme plan CONFIG --gpus 64 --gpu h100");
     require<ConfigError>(command.count >= 1 && command.count <= kMostPlans, "--count ", command.count,
                          ": must be from 1 to ", kMostPlans);
-    require<ConfigError>(command.per_host >= 0 && command.network_gb_s >= 0 && command.gpu_memory_gb >= 0 &&
-                             command.tokens_per_step >= 0 && command.tokens >= 0 && command.mtbf_hours > 0,
-                         "plan: sizes must not be negative, and --mtbf-hours must be positive");
+    require<ConfigError>(
+        command.per_host >= 0 && command.network_gb_s >= 0 && command.gpu_memory_gb >= 0 && command.mtbf_hours > 0,
+        "plan: sizes must not be negative, and --mtbf-hours must be positive");
+    for (const auto& [option, tokens] :
+         {std::pair{"--tokens-per-step", command.tokens_per_step}, {"--tokens", command.tokens}})
+      require<ConfigError>(tokens >= 0 && tokens <= kMostTokens, option, " ", tokens, ": must be from 1 to ",
+                           kMostTokens);
     if (command.machine_file.empty()) {
       machine_ = {planner::gpu_named(command.gpu), command.gpus};
       software_ = planner::software_named(command.software);
@@ -89,6 +94,13 @@ class Planning {
     else
       print(question, found);
     if (found.plans.empty()) throw_none_fits(question, found);
+    if (found.plans.front().memory_bytes > question.memory_bytes) {  // of --layout
+      const std::string words =
+          text(human_bytes(found.plans.front().memory_bytes), " of ", human_bytes(question.memory_bytes), " per GPU");
+      require<ConfigError>(command_.output.empty(), "--layout ", command_.layout, " does not fit: ", words,
+                           "\n  fix: without --layout, or --activation_checkpoint.mode full, or more GPUs");
+      console_.err << "warning: it does not fit: " << words << "\n";
+    }
     if (!command_.output.empty()) write_best(found.plans.front());
     if (!command_.svg.empty()) {
       replace_file(command_.svg, plan_drawing_svg(found.plans, question.memory_bytes));
@@ -101,8 +113,11 @@ class Planning {
   config::LoadedConfig loaded_with(const std::vector<std::pair<std::string, std::string>>& more) const {
     config::Settings from_file;
     const auto is_replaced = [&more](const std::string& key) {
-      return key == "training.global_batch_size" ||
-             std::ranges::any_of(more, [&key](const auto& setting) { return setting.first == key; });
+      for (const char* of_a_layout : {"training.global_batch_size", "parallelism.stages", "parallelism.pp_schedule",
+                                      "parallelism.pp_schedule_file", "parallelism.virtual_stages",
+                                      "parallelism.expert_tp", "parallelism.replicate"})
+        if (key == of_a_layout) return true;
+      return std::ranges::any_of(more, [&key](const auto& setting) { return setting.first == key; });
     };
     std::ranges::copy_if(settings_, std::back_inserter(from_file),
                          [&](const config::Setting& setting) { return !is_replaced(setting.path); });
@@ -125,7 +140,8 @@ class Planning {
     const double seq_len = static_cast<double>(loaded.config.training.seq_len);
     config::derive(loaded, started());
     Config out = loaded.config;
-    require<ConfigError>(out.model.num_hidden_layers > 0 && out.model.hidden_size > 0,
+    require<ConfigError>(out.model.num_hidden_layers > 0 && out.model.hidden_size > 0 &&
+                             out.model.num_attention_heads > 0 && out.model.vocab_size > 0,
                          "no model to plan for\n  fix: a config, or --model.preset, for instance llama3-8b");
     const double tokens = command_.tokens_per_step > 0 ? command_.tokens_per_step : kDefaultTokens;
     if (!has_batch || command_.tokens_per_step > 0) out.training.global_batch_size = shareable(tokens / seq_len);
@@ -136,9 +152,10 @@ class Planning {
     return out;
   }
 
-  /// A number of sequences within 6 % that many ranks can share.
-  static std::int64_t shareable(double sequences) {
-    std::int64_t unit = 1;
+  /// A number of sequences that many ranks can share: within 6 %, unless the number of GPUs has large odd factors.
+  std::int64_t shareable(double sequences) const {
+    std::int64_t unit = command_.gpus;
+    while (unit % 2 == 0) unit /= 2;
     while (static_cast<double>(unit) * 16 <= sequences) unit *= 2;
     return std::max<std::int64_t>(1, std::llround(sequences / static_cast<double>(unit))) * unit;
   }
@@ -149,7 +166,8 @@ class Planning {
       config::LoadedConfig loaded = loaded_with(planner::settings_of(config));
       config::check_config(loaded, started());
       return true;
-    } catch (const ConfigError&) {
+    } catch (const ConfigError& e) {
+      refusal_ = e.what();
       return false;
     }
   }
@@ -158,6 +176,10 @@ class Planning {
     const NamedLayout layout = parse_named_layout(command_.layout, "--layout");
     Config config = question.config;
     ParallelismConfig& p = config.parallelism;
+    p.stages.clear();
+    p.pp_schedule_file.clear();
+    p.expert_tp = 0;
+    p.replicate = 1;
     p.tp = layout.degree("tp");
     p.pp = layout.degree("pp");
     p.cp = layout.degree("cp");
@@ -274,6 +296,12 @@ class Planning {
   }
 
   [[noreturn]] void throw_none_fits(const planner::PlanQuestion& question, const planner::FoundPlans& found) const {
+    if (found.layouts == 0)
+      throw ConfigError(text("plan: no layout of ", command_.gpus, " GPUs can share ",
+                             question.config.training.global_batch_size, " sequences: dp must divide them\n",
+                             "  fix: --tokens-per-step instead of training.global_batch_size, or another --gpus"));
+    if (!refusal_.empty())
+      throw ConfigError("plan: the layouts that fit are refused, one of them because of\n" + refusal_);
     throw ConfigError(text("plan: none of ", thousands(found.layouts), " layouts fits into ",
                            human_bytes(question.memory_bytes), " per GPU\n  fix: more GPUs, GPUs with more memory",
                            ", or a larger --tokens-per-step, which more ranks of dp can share"));
@@ -292,6 +320,7 @@ class Planning {
   planner::Software software_;
   std::string toml_;
   config::Settings settings_;
+  mutable std::string refusal_;  // of a layout that fits
 };
 
 }  // namespace

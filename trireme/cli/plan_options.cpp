@@ -24,8 +24,10 @@ void add_plan(CLI::App& app, const CommandWords& words, const Chosen& chosen) {
       app.add_subcommand("plan", "Predict speed and memory of layouts on many GPUs, and find the best ones");
   cmd->add_option("config", command->file, "config file; without one: --model.preset NAME");
   cmd->add_option("--gpus", command->gpus, "number of GPUs")->required();
-  cmd->add_option("--gpu", command->gpu, list_of(planner::gpu_names()))->capture_default_str();
-  cmd->add_option("--machine", command->machine_file, "instead of --gpu: a file that `trireme bench machine` wrote");
+  CLI::Option* gpu = cmd->add_option("--gpu", command->gpu, list_of(planner::gpu_names()))->capture_default_str();
+  CLI::Option* machine = cmd->add_option("--machine", command->machine_file,
+                                         "instead of --gpu: a file that `trireme bench machine` wrote");
+  machine->excludes(gpu);
   cmd->add_option("--per-host", command->per_host, "GPUs of a host; default: 8, or those of the NVLink domain");
   cmd->add_option("--network-gb-s", command->network_gb_s, "GB/s per GPU to other hosts; default: that of the GPU");
   cmd->add_option("--gpu-memory-gb", command->gpu_memory_gb, "memory of a GPU; default: by its name");
@@ -36,8 +38,10 @@ void add_plan(CLI::App& app, const CommandWords& words, const Chosen& chosen) {
       ->capture_default_str();
   cmd->add_option("--layout", command->layout, "predict this one only: tp4.pp2.dp8, with dp as what is left");
   cmd->add_option("--count", command->count, "layouts to show")->capture_default_str();
-  cmd->add_option("--software", command->software, text("a trainer to predict: ", list_of(planner::software_names())))
-      ->capture_default_str();
+  CLI::Option* software = cmd->add_option("--software", command->software,
+                                          text("a trainer to predict: ", list_of(planner::software_names())))
+                              ->capture_default_str();
+  machine->excludes(software);
   cmd->add_option("-o,--output", command->output, "write a config with the best layout to this file");
   cmd->add_option("--svg", command->svg, "write a drawing of memory and speed to this file");
   cmd->add_flag("--json", command->json, "JSON");

@@ -86,8 +86,12 @@ std::string differences_within(const Replicas& replicas, const CheckpointedModul
 void compare_replicas(const CheckpointedModule& what, const CompareReplicasOptions& options) {
   const at::NoGradGuard no_grad;
   const ModuleParts parts = parts_of(what, /*cut_needs_mesh=*/false);
+  std::vector<Replicas> all_replicas;
+  // A stage of a pipeline may have something to compare when another one has not.
+  const Failure failure = failure_of([&] { all_replicas = replicas_in(what, parts, options.buffers); });
+  agree_on(what.group(), parts.device, failure);
   std::string differences;
-  for (const Replicas& replicas : replicas_in(what, parts, options.buffers)) {
+  for (const Replicas& replicas : all_replicas) {
     const std::string found = differences_within(replicas, what);
     if (!found.empty()) differences += (differences.empty() ? "" : "\n") + found;
   }

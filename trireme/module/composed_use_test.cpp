@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
@@ -204,6 +205,17 @@ TEST(ComposedUse, ReplicasAreComparedOverTheRanksThatHoldTheSame) {
     auto sharded = fully_shard(make_mixed(mesh), mesh);
     EXPECT_THAT(message_of<ConfigError>([&] { compare_replicas(sharded, {.buffers = false}); }),
                 HasSubstr("or `replicate`"));
+  });
+}
+
+/// A stage that has nothing to compare: the error is that of all ranks.
+TEST(ComposedUse, NoReplicasInSomeStages) {
+  run_ranks(4, [](World& world) {
+    Mesh mesh(Grid::dense({.pp = 2, .dp = 2}), world);
+    Pipeline pipe(mesh, at::kCPU,
+                  {[&mesh] { return Stage(make_mixed(mesh)); }, [] { return Stage(torch::nn::Tanh()); }},
+                  {.shard = FullyShardOptions{}});
+    EXPECT_THAT(message_of<ConfigError>([&] { compare_replicas(pipe); }), HasSubstr("there is nothing to compare"));
   });
 }
 

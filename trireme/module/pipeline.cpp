@@ -267,7 +267,7 @@ class Pipeline::Core {
     for (const auto& [number, chunk] : chunks_) {
       if (chunk.sharded)
         std::ranges::move(chunk.sharded->shards_of(parameter_group), std::back_inserter(out));
-      else
+      else if (!parameter_group)  // a part that is not sharded has no trained parameters
         for (const NamedTensor& parameter : distinct_parameters(*chunk.stages)) out.push_back(parameter.value);
     }
     return out;

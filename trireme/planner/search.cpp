@@ -35,13 +35,16 @@ class Layouts {
  public:
   explicit Layouts(const PlanQuestion& question) : question_(question) {}
 
-  std::vector<TimedLayout> all() {
+  /// Of all of them.
+  std::int64_t count() const { return count_; }
+  /// Those that may fit.
+  std::vector<TimedLayout> timed() {
     const ModelConfig& m = question_.config.model;
     const std::int64_t gpus = question_.machine.gpus, per_host = question_.machine.per_host();
     for (const std::int64_t tp : powers_of_two(std::min(per_host, m.num_attention_heads)))
       for (const std::int64_t pp : powers_of_two(std::min(gpus / tp, m.num_hidden_layers)))
         for (const std::int64_t cp : powers_of_two(gpus / (tp * pp))) {
-          if (gpus % (tp * pp * cp) != 0 || m.num_attention_heads % tp != 0) continue;
+          if (gpus % (tp * pp * cp) != 0 || m.num_attention_heads % tp != 0 || per_host % tp != 0) continue;
           if (cp > 1 && question_.config.training.seq_len / cp < kShortestOfContext) continue;
           add_with(tp, pp, cp, gpus / (tp * pp * cp));
         }
@@ -102,12 +105,14 @@ class Layouts {
 
   void add(const Config& c) {
     TimedLayout layout{.config = c, .work = work_of(c)};
+    ++count_;
     if (predict_trainer_memory(layout.work, question_.software).states > kHopeless * question_.memory_bytes) return;
     layout.seconds = predict_step(layout.work, question_.machine, question_.software).total();
     found_.push_back(std::move(layout));
   }
 
   const PlanQuestion& question_;
+  std::int64_t count_ = 0;
   std::vector<TimedLayout> found_;
 };
 
@@ -133,10 +138,11 @@ Plan predict_plan(const Config& config, const Machine& machine, const Software& 
 }
 
 FoundPlans find_plans(const PlanQuestion& question, std::size_t count) {
-  std::vector<TimedLayout> layouts = Layouts(question).all();
+  Layouts every(question);
+  std::vector<TimedLayout> layouts = every.timed();
   std::ranges::stable_sort(layouts, {}, &TimedLayout::seconds);
   FoundPlans out;
-  out.layouts = std::ssize(layouts);
+  out.layouts = every.count();
   std::set<decltype(degrees(question.config))> taken;
   for (const TimedLayout& layout : layouts) {
     if (out.plans.size() == count) break;

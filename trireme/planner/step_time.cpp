@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <tuple>
 
 #include "trireme/config/read/derive.hpp"
@@ -77,7 +78,8 @@ class Rank {
       out.bubble = others * idle_microbatches(w_) / (w_.pp - 1);
       const double bytes = tokens_ * real(w_.hidden) * w_.element_bytes / (w_.sequence_parallel ? w_.tp : 1);
       const bool same_host = 2 * w_.dp * w_.cp * w_.tp <= per_host_;
-      out.transfers = 2 * (microbatches + w_.pp - 1) * w_.virtual_stages * send_seconds(bytes, same_host, machine_);
+      const int chunks = schedule::chunks_per_rank(schedule::parse_schedule_kind(w_.schedule), w_.virtual_stages);
+      out.transfers = 2 * (microbatches + w_.pp - 1) * chunks * send_seconds(bytes, same_host, machine_);
     }
     const double compute = microbatches * slowest;
     out.data_parallel = data_parallel(compute, compute / microbatches * 2 / 3);
@@ -107,11 +109,19 @@ class Rank {
 
   /// Of the ranks along an axis: `stride` ranks lie between two of them.
   RankGroup group(int size, int stride) const {
-    return {.size = size, .in_host = std::clamp(per_host_ / std::max(1, stride), 1, size)};
+    const int slots = std::max(1, per_host_ / std::max(1, stride));
+    // Neighbours: where a host has no room for whole groups, some of them are spread over two hosts.
+    return {.size = size, .in_host = stride == 1 && size < slots ? std::gcd(slots, size) : std::min(slots, size)};
   }
   RankGroup tensor_group() const { return group(w_.tp, 1); }
-  RankGroup data_group() const { return group(w_.dp * w_.cp, w_.tp); }
-  RankGroup expert_data_group() const { return group(std::max(1, w_.dp * w_.cp / w_.ep), w_.tp * w_.ep); }
+  /// Ranks that have the same parameters: neighbours share them, `replicate` groups of them have all.
+  struct Shared {
+    RankGroup all, shards, replicas;
+  };
+  Shared shared(int stride, int size) const {
+    const int all = std::max(1, size), replicas = std::gcd(w_.replicate, all), shards = all / replicas;
+    return {group(all, stride), group(shards, stride), group(replicas, stride * shards)};
+  }
 
   /// Forward of the linear layers of one layer.
   double forward_products() const {
@@ -199,27 +209,29 @@ class Rank {
     const auto [dense, experts] = parameters_of_rank(w_);
     const double microbatches = real(w_.microbatches);
     double seconds = 0;
-    for (const auto& [elements, ranks] : {std::pair{dense, data_group()}, std::pair{experts, expert_data_group()}}) {
-      if (elements == 0 || ranks.size == 1) continue;
-      const double calls = software_.data_parallel_calls;
-      const double gather = calls * ring_seconds(elements * w_.element_bytes / calls, ranks, machine_),
-                   reduce = calls * ring_seconds(elements * software_.gradient_bytes / calls, ranks, machine_);
-      if (w_.zero == 3)
-        seconds += microbatches * ((w_.reshards ? 2 : 1) * gather + reduce);
-      else
-        seconds += w_.zero == 0
-                       ? calls * all_reduce_seconds(elements * software_.gradient_bytes / calls, ranks, machine_)
-                       : reduce + gather;
+    for (const auto& [elements, ranks] : {std::pair{dense, shared(w_.tp, w_.dp * w_.cp)},
+                                          std::pair{experts, shared(w_.tp * w_.ep, w_.dp * w_.cp / w_.ep)}}) {
+      if (elements == 0 || ranks.all.size == 1) continue;
+      const double calls = software_.data_parallel_calls, sent = elements * software_.gradient_bytes / calls;
+      const double gather = calls * ring_seconds(elements * w_.element_bytes / calls, ranks.shards, machine_),
+                   reduce = calls * (ring_seconds(sent, ranks.shards, machine_) +
+                                     all_reduce_seconds(sent / ranks.shards.size, ranks.replicas, machine_));
+      switch (w_.zero) {
+        case 0: seconds += calls * all_reduce_seconds(sent, ranks.all, machine_); break;
+        case 1: seconds += reduce + gather; break;
+        case 2: seconds += microbatches * reduce + gather; break;
+        default: seconds += microbatches * ((w_.reshards ? 2 : 1) * gather + reduce);
+      }
     }
-    const double window = w_.zero == 3 ? compute : last_backward;
+    const double window = w_.zero >= 2 ? compute : last_backward;
     return seconds - std::min(software_.data_parallel_overlap * seconds, window);
   }
 
   double optimizer() const {
     const auto [dense, experts] = parameters_of_rank(w_);
-    const bool shards = w_.zero > 0;
-    return copy(software_.optimizer_bytes *
-                (dense / (shards ? data_group().size : 1) + experts / (shards ? expert_data_group().size : 1)));
+    if (w_.zero == 0) return copy(software_.optimizer_bytes * (dense + experts));
+    return copy(software_.optimizer_bytes * (dense / shared(w_.tp, w_.dp * w_.cp).shards.size +
+                                             experts / shared(w_.tp * w_.ep, w_.dp * w_.cp / w_.ep).shards.size));
   }
 
   const StepWork& w_;
@@ -236,7 +248,10 @@ std::pair<double, double> parameters_of_rank(const StepWork& w) {
   double layer = h * real(2 * w.heads + 2 * w.kv_heads) * real(w.head_dim);
   layer += real(w.mlp_matrices) * h * real(w.experts > 0 ? w.shared_width : w.mlp_width);
   const double experts = real(w.experts) * real(w.mlp_matrices) * h * real(w.expert_width) / w.ep;
-  const double tables = real(w.vocab) * h * (w.pp == 1 && !w.tied ? 2 : 1);
+  const schedule::ScheduleKind kind = schedule::parse_schedule_kind(w.schedule);
+  // In a V the first rank has the embedding and the head.
+  const bool has_both = w.pp == 1 || kind == schedule::ScheduleKind::zbv || kind == schedule::ScheduleKind::dualpipe_v;
+  const double tables = real(w.vocab) * h * (has_both && !w.tied ? 2 : 1);
   const double layers = real(w.most_layers);
   return {(layers * layer + tables) / w.tp, layers * experts / w.tp};
 }

@@ -126,6 +126,36 @@ TEST(StepTime, MoreBandwidthIsNeverSlower) {
   }
 }
 
+TEST(StepTime, GradientsTravelAsZeroSays) {
+  StepWork work = llama_8b();
+  work.dp = 16;
+  Machine machine{gpu_named("h100"), 16};
+  machine.gpu.network_bandwidth = 5e9;
+  Software exposed = ours();
+  exposed.data_parallel_overlap = 0;
+  const auto seconds = [&](int zero, int replicate) {
+    work.zero = zero;
+    work.replicate = replicate;
+    return predict_step(work, machine, exposed).data_parallel;
+  };
+  EXPECT_GT(seconds(2, 1), 3 * seconds(1, 1)) << "in every one of 8 microbatches";
+  EXPECT_GT(seconds(3, 1), seconds(2, 1));
+  EXPECT_LT(seconds(3, 2), seconds(3, 1)) << "gathers stay within a host";
+  EXPECT_EQ(seconds(0, 2), seconds(0, 1));
+}
+
+/// Groups that do not fit a host as a whole are as slow as the network.
+TEST(StepTime, TensorParallelGroupsOverTwoHosts) {
+  StepWork work = llama_8b();
+  work.tp = 4;
+  work.dp = 3;
+  Machine machine{gpu_named("h100"), 12};
+  machine.gpu.per_host = 4;
+  const double inside = predict_step(work, machine, ours()).tensor_parallel;
+  machine.gpu.per_host = 6;
+  EXPECT_GT(predict_step(work, machine, ours()).tensor_parallel, 2 * inside);
+}
+
 TEST(StepTime, RecomputeCostsTimeAndMoreRanksSaveIt) {
   StepWork work = llama_8b();
   const Machine machine{gpu_named("h100"), 8};
