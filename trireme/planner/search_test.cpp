@@ -47,16 +47,21 @@ TEST(FindPlans, FastestFirstAndAllFit) {
 
 /// The search skips what cannot fit by a coarse formula: it must not lose what fits.
 TEST(FindPlans, LosesNoneThatFits) {
-  for (const auto& [preset, gpus, memory] :
-       {std::tuple{"llama3-8b", 8, 77.0}, {"llama3-8b", 8, 40.0}, {"gpt2", 4, 20.0}, {"llama3.2-1b", 2, 30.0}}) {
-    PlanQuestion asked = question({"--model.preset", preset, "--training.seq_len", "1024"}, gpus, memory);
+  std::vector<std::tuple<const char*, int, double>> cases{{"llama3-8b", 8, 77.0}, {"llama3-8b", 8, 40.0}};
+  for (const char* preset : {"tiny-llama", "gpt2", "llama3.2-1b"})
+    for (const int gpus : {1, 2, 3, 4})
+      for (const double gb : {2.1, 3.0, 6.0, 20.0}) cases.emplace_back(preset, gpus, gb);
+  ASSERT_EQ(cases.size(), 50U);
+  for (const auto& [preset, gpus, memory] : cases) {
+    PlanQuestion asked = question({"--model.preset", preset, "--training.seq_len", "512"}, gpus, memory);
     const FoundPlans found = find_plans(asked, 1);
+    const double limit = asked.memory_bytes;
     asked.memory_bytes = 1e15;
     double best = 0;
     PlanQuestion any = asked;
     any.accepts = [&](const Config& config) {
       const Plan plan = predict_plan(config, any.machine, any.software);
-      if (plan.memory_bytes <= memory * 1e9) best = std::max(best, plan.tokens_per_second);
+      if (plan.memory_bytes <= limit) best = std::max(best, plan.tokens_per_second);
       return false;  // look at all
     };
     EXPECT_TRUE(find_plans(any, 1).plans.empty());
