@@ -123,11 +123,14 @@ void TrainingReport::saved(std::int64_t step, std::uint64_t bytes, double blocke
                               human_number(std::round(blocked_seconds * 1e4) / 10), " ms blocked)"));
 }
 
-/// Empty on a device that the planner does not know.
+/// Empty on a device that the planner does not know, and for what it does not predict.
 std::string TrainingReport::predict_speed() {
   const at::Device device = context_.device();
   const std::optional<planner::Gpu> gpu = device.is_cuda() ? planner::find_gpu(gpu_name(device.index())) : std::nullopt;
-  if (!gpu || config::family_of(config_.model).is_registered()) return "";
+  const std::string& dtype = config_.precision.param;
+  if (!gpu || config::family_of(config_.model).is_registered() || config_.comm.share_gpu ||
+      (dtype != "bfloat16" && dtype != "float16"))
+    return "";
   planner::Machine machine{*gpu, context_.environment().world_size};
   machine.gpu.per_host = context_.environment().local_world_size;
   const planner::Plan plan = planner::predict_plan(config_, machine, planner::software_named("trireme"));
