@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <iomanip>
 
 #include "trireme/base/file_output.hpp"
 #include "trireme/base/host_memory.hpp"
@@ -49,6 +48,7 @@ class MachineBench {
   }
 
   void run() {
+    std::filesystem::remove_all(folder_);  // of a run that was stopped
     std::filesystem::create_directories(folder_);
     const std::string n = std::to_string(command_.ranks);
     for (const Training& shape : kTrainings) measure(shape, command_.ranks > 1 ? "dp" + n : "dp1");
@@ -84,6 +84,7 @@ class MachineBench {
     const std::string name = text("run-", steps_.size());
     const auto number = [](std::int64_t value) { return std::to_string(value); };
     const std::int64_t microbatches = layout.degree("pp") > 1 ? std::max(4, shape.grad_accum) : shape.grad_accum;
+    const int heads = scale_ * shape.hidden / (scale_ == 1 ? 32 : 128);
     const std::vector<std::string> flags{"--model.model_type",
                                          "llama",
                                          "--model.num_hidden_layers",
@@ -91,9 +92,9 @@ class MachineBench {
                                          "--model.hidden_size",
                                          number(scale_ * shape.hidden),
                                          "--model.num_attention_heads",
-                                         number(shape.hidden / 32),
+                                         number(heads),
                                          "--model.num_key_value_heads",
-                                         number(shape.hidden / 32),
+                                         number(heads),
                                          "--model.intermediate_size",
                                          number(scale_ * shape.mlp),
                                          "--model.vocab_size",
@@ -157,7 +158,7 @@ class MachineBench {
     std::ranges::sort(seconds);
     steps_.push_back({planner::work_of(loaded.config), seconds[seconds.size() / 2]});
     names_.push_back(text(shape.layers, " layers, hidden ", scale_ * shape.hidden, ", ", microbatches, " x ",
-                          shape.micro_batch, " x ", shape.seq_len, ", ", words));
+                          shape.micro_batch, " x ", scale_ * shape.seq_len, ", ", words));
     console_.err << names_.back() << ": " << human_seconds(steps_.back().seconds) << std::endl;
   }
 

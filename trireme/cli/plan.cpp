@@ -1,8 +1,6 @@
 // `trireme plan CONFIG --gpus 64 --gpu h100`: the fastest layouts that fit, before a GPU is rented.
 #include <algorithm>
 #include <cmath>
-#include <iomanip>
-#include <sstream>
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/file_output.hpp"

@@ -5,19 +5,22 @@
 #include <cmath>
 
 #include "trireme/base/error.hpp"
+#include "trireme/planner/peak_tflops.hpp"
 
 namespace trireme::planner {
 namespace {
 
 constexpr double kTera = 1e12, kGiga = 1e9;
 
+double peak(std::string_view name) { return peak_tflops(name, "bfloat16") * kTera; }
+
 const std::vector<Gpu>& known_gpus() {
   static const std::vector<Gpu> gpus = {
-      {"a100", 312 * kTera, 0, 84.9 * kGiga, 2039 * kGiga, 300 * kGiga, 25 * kGiga, 8, 0.98},
-      {"a100-40", 312 * kTera, 0, 42.3 * kGiga, 1555 * kGiga, 300 * kGiga, 25 * kGiga, 8, 0.98},
-      {"h100", 989 * kTera, 1979 * kTera, 84.9 * kGiga, 3350 * kGiga, 450 * kGiga, 50 * kGiga, 8, 0.75},
-      {"h200", 989 * kTera, 1979 * kTera, 150.1 * kGiga, 4800 * kGiga, 450 * kGiga, 50 * kGiga, 8, 0.75},
-      {"b200", 2250 * kTera, 4500 * kTera, 191.5 * kGiga, 8000 * kGiga, 900 * kGiga, 50 * kGiga, 8, 0.529},
+      {"a100", peak("A100"), 0, 84.9 * kGiga, 2039 * kGiga, 300 * kGiga, 25 * kGiga, 8, 0.98},
+      {"a100-40", peak("A100"), 0, 42.3 * kGiga, 1555 * kGiga, 300 * kGiga, 25 * kGiga, 8, 0.98},
+      {"h100", peak("H100"), 1979 * kTera, 84.9 * kGiga, 3350 * kGiga, 450 * kGiga, 50 * kGiga, 8, 0.75},
+      {"h200", peak("H200"), 1979 * kTera, 150.1 * kGiga, 4800 * kGiga, 450 * kGiga, 50 * kGiga, 8, 0.75},
+      {"b200", peak("B200"), 4500 * kTera, 191.5 * kGiga, 8000 * kGiga, 900 * kGiga, 50 * kGiga, 8, 0.529},
       {"gb200", 2500 * kTera, 5000 * kTera, 197.6 * kGiga, 8000 * kGiga, 900 * kGiga, 50 * kGiga, 72, 0.529},
   };
   return gpus;

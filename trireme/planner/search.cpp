@@ -7,21 +7,40 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/human.hpp"
-#include "trireme/describe/pipeline.hpp"
-#include "trireme/planner/trainer_memory.hpp"
+#include "trireme/config/read/derive.hpp"
+#include "trireme/describe/counts.hpp"
 
 namespace trireme::planner {
 namespace {
 
 constexpr std::int64_t kShortestOfContext = 8192;  // tokens of a rank of cp: shorter parts do not pay
 constexpr int kMostMicroBatch = 64, kMostVirtualStages = 8;
-/// Layouts whose states alone, by the coarse formula, are larger than this part of the memory are not looked at closer.
+/// Layouts whose weights, gradients and states alone are larger than this part of the memory are not looked at closer.
 constexpr double kHopeless = 1.1;
 
 std::vector<std::int64_t> powers_of_two(std::int64_t most) {
   std::vector<std::int64_t> out;
   for (std::int64_t n = 1; n <= most; n *= 2) out.push_back(n);
   return out;
+}
+
+/// Weights, gradients and states of a rank as its config says; 0 where they cannot be told from the sizes alone.
+double state_bytes_of(const Config& c, const StepWork& w) {
+  if (!c.optimizer.frozen.empty()) return 0;
+  PrecisionConfig precision = c.precision;
+  precision.param = config::param_dtype(c);
+  if (precision.param == "auto") precision.param = w.element_bytes == 4 ? "float32" : "bfloat16";
+  const bool stateless = c.optimizer.name == "sgd" && c.optimizer.momentum == 0;
+  const auto [dense, experts] = parameters_of_rank(w);
+  const std::int64_t shards = static_cast<std::int64_t>(w.dp) * w.cp;
+  double sum = 0;
+  for (const auto& [elements, ranks] : {std::pair{dense, shards}, std::pair{experts, shards / w.ep}}) {
+    const std::vector<config::Bytes> parts =
+        config::state_bytes(std::llround(elements), precision, c.optimizer.name, c.parallelism.zero,
+                            std::max<std::int64_t>(1, ranks), c.parallelism.contiguous_gradients);
+    for (std::size_t i = 0; i < (stateless ? 3 : parts.size()); ++i) sum += parts[i].bytes;
+  }
+  return sum;
 }
 
 struct TimedLayout {
@@ -106,7 +125,7 @@ class Layouts {
   void add(const Config& c) {
     TimedLayout layout{.config = c, .work = work_of(c)};
     ++count_;
-    if (predict_trainer_memory(layout.work, question_.software).states > kHopeless * question_.memory_bytes) return;
+    if (state_bytes_of(c, layout.work) > kHopeless * question_.memory_bytes) return;
     layout.seconds = predict_step(layout.work, question_.machine, question_.software).total();
     found_.push_back(std::move(layout));
   }

@@ -52,8 +52,11 @@ TEST(FindPlans, LosesNoneThatFits) {
     for (const int gpus : {1, 2, 3, 4})
       for (const double gb : {2.1, 3.0, 6.0, 20.0}) cases.emplace_back(preset, gpus, gb);
   ASSERT_EQ(cases.size(), 50U);
+  cases.emplace_back("llama3-8b", 4, 30.0);  // fits without states alone
   for (const auto& [preset, gpus, memory] : cases) {
-    PlanQuestion asked = question({"--model.preset", preset, "--training.seq_len", "512"}, gpus, memory);
+    std::vector<std::string> flags{"--model.preset", preset, "--training.seq_len", "512"};
+    if (memory == 30.0) flags.insert(flags.end(), {"--optimizer.name", "sgd", "--optimizer.momentum", "0"});
+    PlanQuestion asked = question(flags, gpus, memory);
     const FoundPlans found = find_plans(asked, 1);
     const double limit = asked.memory_bytes;
     asked.memory_bytes = 1e15;
