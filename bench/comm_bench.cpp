@@ -1,4 +1,5 @@
-// Compares our Group with the underlying c10d backend, and the fast check with none, in the same processes.
+// Compares our Group with the underlying c10d backend, the fast check with none, and shared memory with Gloo, in the
+// same processes.
 //   trireme launch -n N -- trireme_comm_bench [PAIRS [TURNS [WHAT]]]      WHAT: part of a comparison's name
 // Each side has its own Gloo group of the same processes; the turns are interleaved and medians compared.
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include "trireme/base/cgroup_facts.hpp"
 #include "trireme/comm/backends/c10d_world.hpp"
 #include "trireme/comm/mesh.hpp"
 #include "trireme/runtime/environment/rendezvous.hpp"
@@ -82,6 +84,12 @@ void run(const Environment& env, int pairs, int turns, const std::string& what) 
   GlooGroup off(members, std::make_shared<FlightRecorder>(env.rank, env.world_size), {.check = CheckMode::off}, bare,
                 nullptr, watchdog);
 
+  C10dPlace on_one_host = place_in(store, env, "shared memory");
+  on_one_host.shares_memory = true;
+  on_one_host.spins = env.world_size <= usable_cores();
+  C10dWorld memory_world(on_one_host, {});
+  const auto memory = memory_world.make_group("bench", mesh.world_group().world_ranks());
+
   const auto bare_all_reduce = [&bare](const at::Tensor& x, int times) {
     for (int i = 0; i < times; ++i) {
       std::vector<at::Tensor> tensors{x};
@@ -91,7 +99,8 @@ void run(const Environment& env, int pairs, int turns, const std::string& what) 
   const auto our_all_reduce = [](Group& g, const at::Tensor& x, int times) {
     for (int i = 0; i < times; ++i) g.all_reduce_(x).wait();
   };
-  const at::Tensor small = at::zeros({256}, at::kFloat), large = at::zeros({16 << 20}, at::kFloat);
+  const at::Tensor small = at::zeros({256}, at::kFloat), medium = at::zeros({256 << 10}, at::kFloat),
+                   large = at::zeros({16 << 20}, at::kFloat);
   constexpr int calls_a_step = 1000, calls_a_piece = 50;
   const auto piece_of_a_fast_step = [&, calls = 0]() mutable {
     if (calls == 0) mesh.tag({1, "backward"});
@@ -106,11 +115,18 @@ void run(const Environment& env, int pairs, int turns, const std::string& what) 
       {"64 MiB: Group / bare c10d", 2, 1, [&] { our_all_reduce(fast, large, 2); }, [&] { bare_all_reduce(large, 2); }},
       {"1 KiB, 1,000 calls a step: check fast / off", calls_a_step, calls_a_step / calls_a_piece, piece_of_a_fast_step,
        [&] { our_all_reduce(off, small, calls_a_piece); }},
+      {"1 KiB: shared memory / Gloo", 500, 500 / calls_a_piece, [&] { our_all_reduce(*memory, small, calls_a_piece); },
+       [&] { our_all_reduce(fast, small, calls_a_piece); }},
+      {"1 MiB: shared memory / Gloo", 100, 10, [&] { our_all_reduce(*memory, medium, 10); },
+       [&] { our_all_reduce(fast, medium, 10); }},
+      {"64 MiB: shared memory / Gloo", 2, 1, [&] { our_all_reduce(*memory, large, 2); },
+       [&] { our_all_reduce(fast, large, 2); }},
   };
   for (const Comparison& c : all) {
     if (std::string_view(c.what).find(what) == std::string_view::npos) continue;
     compare(c, mesh.world_group(), pairs, turns, env.rank == 0);
     world.recorder().start_step();
+    memory_world.recorder().start_step();
   }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <ATen/ops/relu.h>
+#include <trireme/model/grouped_query_attention.hpp>
 #include <trireme/trireme.hpp>
 
 using namespace trireme;
@@ -16,7 +17,7 @@ class ParallelLayer final : public DecoderLayer {
  public:
   ParallelLayer(const ModelConfig& m, const Parallel& parallel)
       : norm_(std::make_shared<RmsNorm>(m.hidden_size, m.norm_eps, parallel, parallel.partial_between())),
-        attention_(std::make_shared<Attention>(attention_options(m), parallel)),
+        attention_(std::make_shared<GroupedQueryAttention>(attention_options(m), parallel)),
         up_(std::make_shared<ColumnLinear>(m.hidden_size, m.intermediate_size, parallel)),
         down_(std::make_shared<RowLinear>(m.intermediate_size, m.hidden_size, parallel,
                                           RowOptions{.fill = Fill::residual_weight})) {

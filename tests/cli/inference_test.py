@@ -124,6 +124,23 @@ class Inference(unittest.TestCase):
                 back = json.loads(self.ok("generate", f"models/{family}", "-t", "bytes", *words).stdout)
                 self.assertEqual(back, text)
 
+    def test_values_of_a_config_json_that_are_not_supported(self):
+        """A model with another value instead would be another model, without a word."""
+        run, _ = self.trained("llama")
+        self.ok("convert", run, "models/refused", "--to", "hf")
+        file = self.folder / "models/refused/config.json"
+        good = json.loads(file.read_text())
+        for key, value in (("hidden_act", "relu"), ("rms_norm_eps", -1), ("rms_norm_eps", "abc"), ("tie_word_embeddings", "yes"),
+                           ("rope_scaling", {"rope_type": "longrope", "factor": 2})):
+            file.write_text(json.dumps({**good, key: value}))
+            for words in (("evaluate", "models/refused", "--data", "other.ds", "-t", "bytes"), ("generate", "models/refused", "-t", "bytes", "-p", "x"),
+                          ("convert", "models/refused", "models/never", "--to", "nanotron")):
+                with self.subTest(key=key, value=value, words=words[0]):
+                    done = trireme(self.folder, *words)
+                    self.assertEqual(done.returncode, 64, done.stdout + done.stderr)
+                    self.assertIn("models/refused/config.json: ", done.stderr)
+                    self.assertFalse((self.folder / "models/never").exists())
+
     def test_files_and_tokenizers_of_others(self):
         run, _ = self.trained("llama")
         self.assertIn("was made by a different tokenizer", self.fails(65, "evaluate", run, "--data", "bpe.ds").stderr)

@@ -294,6 +294,19 @@ class Stopped(ResumeTest):
         self.assertIn("trireme convert runs/r/checkpoints/step-4 OUT --to hf", self.ok(train(*words, folder=folder)).stdout)
         self.assertRegex(self.ok(train(*words[:-1], "6", folder=folder)).stdout, r"(?m)^resume +\S+/step-4, after step 4")
 
+    def test_a_complete_run_with_another_config_is_an_error(self):
+        folder = fresh_folder()
+        words = ("--run.name", "r", *EVERY_2, "--training.steps", "4")
+        self.ok(train(*words, folder=folder))
+        for key, value, then in (("run.seed", "7", "42"), ("optimizer.lr", "0.5", ""), ("model.num_hidden_layers", "1", "")):
+            run = train(*words, "--" + key, value, folder=folder)
+            self.one_error(run, train_test.CHECKPOINT, "runs/r: is complete (4 steps), and the config no longer matches it", f"{key}: {then}",
+                           " in the checkpoint, ", "fix: --resume never for a new run next to it, or --run.name")
+        # What has no effect on the result may differ, and fewer steps than it has done are done.
+        for more in (("--metrics.interval", "3"), ("--training.micro_batch_size", "1"), ("--training.steps", "2")):
+            self.assertIn("runs/r is complete (4 steps): nothing to do", self.ok(train(*words[:-2], *(more if more[0].endswith("steps") else words[-2:] + more),
+                                                                                       folder=folder)).stdout)
+
     def test_a_run_that_is_running_is_an_error(self):
         folder = fresh_folder()
         first = train_test.start(folder, [train_test.options.trireme, "train", "t.toml", "--run.name", "r", *EVERY_2, "--training.steps", 1000000])

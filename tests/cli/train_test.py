@@ -537,7 +537,7 @@ class Numbers(TrainTest):
         self.assertTrue(0 < len(without) < 12 and without[0] > 1, f"the seed shows nothing: {without}")
         for row in rows:
             self.assertEqual((row["loss_hex"] == "nan", row["grad_norm"] == 0), (row["step"] in without,) * 2, row)
-        self.assertIn(f"warning: step {without[0]}: no token of the batch has a label: nothing is learned in such a step, and its loss is null",
+        self.assertIn(f"warning: step {without[0]}: no token of the batch has a label: the loss of such a step is null, and it learns nothing from the data",
                       run.stdout)
         self.assertEqual(run.stdout.count("no token of the batch"), 1, "once")
         self.assertIn(f"warning: {len(without)} steps had no token with a label, and no loss", run.stdout)
@@ -768,7 +768,7 @@ class Stops(TrainTest):
         folder = fresh_folder()
         (folder / "book.ds.loss").write_bytes(bytes((folder / "book.ds").stat().st_size // 2))
         run = train(n=2, folder=folder)
-        self.one_error(run, DATA, "step 1: not one token of the data has a label to learn (book.ds", "fix: ")
+        self.one_error(run, DATA, "no token of the first 4 steps has a label to learn (book.ds", "fix: ")
 
     def test_not_finite_stops(self):
         run = train(*BLOW_UP, n=2)

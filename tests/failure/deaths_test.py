@@ -27,8 +27,8 @@ class DeathTest(ranks.RankTest):
 class Kill(DeathTest):
     deadline = 3000
 
-    def kill_one(self, number_of_ranks, rank, number):
-        job = self.launch(number_of_ranks, "steps", 60)
+    def kill_one(self, number_of_ranks, rank, number, *words):
+        job = self.launch(number_of_ranks, *words, "steps", 60)
         pids = job.ready(number_of_ranks)
         self.harm(pids[rank], number)
         gone = self.all_gone(pids.values(), 1)
@@ -47,6 +47,9 @@ class Kill(DeathTest):
             with self.subTest(rank=rank):
                 self.kill_one(4, rank, signal.SIGKILL)
 
+    def test_over_gloo(self):
+        self.kill_one(2, 1, signal.SIGKILL, "--no-shared-memory")
+
     def test_crashes(self):
         for rank, number in ((1, signal.SIGSEGV), (0, signal.SIGABRT)):
             with self.subTest(signal=number):
@@ -54,16 +57,17 @@ class Kill(DeathTest):
 
     def test_what_the_peer_of_a_dead_rank_says(self):
         """Without a launcher, which knows more: what happened, in our words and not in those of Gloo's source files."""
-        port = ranks.free_port()
-        jobs = [self.rank("--timeout", 20, "steps", 60, RANK=r, WORLD_SIZE=2, LOCAL_RANK=r, LOCAL_WORLD_SIZE=2, MASTER_ADDR="127.0.0.1",
-                          MASTER_PORT=port) for r in range(2)]
-        for job in jobs:
-            job.ready(1)
-        self.harm(jobs[1].pid, signal.SIGKILL)
-        jobs[1].wait(5)
-        told = self.ends(jobs[0], ranks.PEER_LOST, 10)
-        self.assertRegex(told, r"its connection (was closed|was reset|broke)")
-        self.assertNotRegex(told, r"(?i)gloo/|\.cc:\d|\[/", "of another program's source files")
+        for words, cause in (((), r"\(rank 1, pid \d+, has ended\)"), (("--no-shared-memory",), r"its connection (was closed|was reset|broke)")):
+            port = ranks.free_port()
+            jobs = [self.rank("--timeout", 20, *words, "steps", 60, RANK=r, WORLD_SIZE=2, LOCAL_RANK=r, LOCAL_WORLD_SIZE=2, MASTER_ADDR="127.0.0.1",
+                              MASTER_PORT=port) for r in range(2)]
+            for job in jobs:
+                job.ready(1)
+            self.harm(jobs[1].pid, signal.SIGKILL)
+            jobs[1].wait(5)
+            told = self.ends(jobs[0], ranks.PEER_LOST, 10)
+            self.assertRegex(told, cause)
+            self.assertNotRegex(told, r"(?i)gloo/|\.cc:\d|\[/", "of another program's source files")
 
     def test_at_any_moment(self):
         """While ranks start, meet, connect or work."""

@@ -61,6 +61,8 @@ Words read_words(int argc, char** argv) {
       words.context.backend = value();
     else if (word == "--cuda")
       words.on_gpu = true;
+    else if (word == "--no-shared-memory")
+      words.context.shared_memory = false;
     else if (word == "--share-gpu")
       words.context.share_gpu = true;
     else if (word == "--timeout")

@@ -204,8 +204,8 @@ class LayoutBench {
     console_.out << table({"layout", "tok/s", "vs 1 rank", "efficiency", "step ms p50 / p95", "comm exposed", "bubble",
                            "peak MiB", "loss", "parity"},
                           cells)
-                 << "each: " << command_.warm_up << " warm-up steps, " << command_.steps
-                 << " timed, fresh processes · global batch " << config_.training.global_batch_size
+                 << "each: " << command_.warm_up << (command_.warm_up == 1 ? " warm-up step, " : " warm-up steps, ")
+                 << command_.steps << " timed, fresh processes · global batch " << config_.training.global_batch_size
                  << " samples · losses of all steps compared with one rank, relative\n";
     const bool beats_its_ranks = std::ranges::any_of(rows, [&](const LayoutSpeed& row) {
       return row.failure.empty() &&

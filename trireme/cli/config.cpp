@@ -68,8 +68,9 @@ std::string describe_batch(const Config& c) {
   const std::int64_t dp = std::max<std::int64_t>(1, c.parallelism.dp);
   const std::int64_t tokens = t.global_batch_size * t.seq_len;
   return text("batch        ", t.micro_batch_size, " sequences × ", thousands(t.seq_len), " tokens × ", t.grad_accum,
-              " microbatches × dp ", dp, " = ", thousands(tokens), " tokens a step · ", thousands(t.steps),
-              " steps = ", human_count(static_cast<double>(tokens) * static_cast<double>(t.steps)), " tokens\n");
+              t.grad_accum == 1 ? " microbatch" : " microbatches", " × dp ", dp, " = ", thousands(tokens),
+              " tokens a step · ", thousands(t.steps), t.steps == 1 ? " step = " : " steps = ",
+              human_count(static_cast<double>(tokens) * static_cast<double>(t.steps)), " tokens\n");
 }
 
 /// On the GPU of --gpu.

@@ -44,7 +44,8 @@ void print_speed(const GenerationSpeed& speed, std::ostream& err) {
     return human_number(std::round(static_cast<double>(tokens) / std::max(seconds, 1e-9) * 10) / 10);
   };
   const std::int64_t after_first = speed.tokens - speed.sequences;  // the first of each comes with its prompt
-  err << speed.tokens << " new tokens · " << speed.prompt_tokens << " prompt tokens";
+  err << speed.tokens << " new tokens · " << speed.prompt_tokens
+      << (speed.prompt_tokens == 1 ? " prompt token" : " prompt tokens");
   if (after_first > 0) err << " · " << rate(after_first, speed.seconds) << " tokens/s";
   err << " · prompt " << rate(speed.prompt_tokens, speed.prompt_seconds) << " tokens/s" << std::endl;
 }

@@ -53,5 +53,23 @@ TEST_P(ConformanceOf, GlooThreadsDeterministicAndStrict) {
                    {.check = CheckMode::strict, .deterministic = true});
 }
 
+TEST_P(ConformanceOf, SharedMemoryThreads) {
+  std::atomic<int> checked = 0;
+  run_shared_memory_threads(GetParam(), [&](World& world) {
+    const auto group = world.make_group("world", first_ranks(world.size()));
+    checked += Conformance(*group, at::kCPU).run();
+  });
+  EXPECT_GT(checked, 300 * GetParam());
+}
+
+TEST_P(ConformanceOf, SharedMemoryThreadsStrict) {
+  run_shared_memory_threads(GetParam(),
+                            [&](World& world) {
+                              const auto group = world.make_group("world", first_ranks(world.size()));
+                              Conformance(*group, at::kCPU).run({0, 1, 37});
+                            },
+                            {.check = CheckMode::strict});
+}
+
 }  // namespace
 }  // namespace trireme

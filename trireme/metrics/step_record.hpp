@@ -1,5 +1,6 @@
 #pragma once
 // The metrics of one optimizer step: the source of everything written about a step, in files or on the terminal.
+#include <cmath>
 #include <cstdint>
 #include <optional>
 
@@ -37,6 +38,8 @@ struct StepRecord {
   std::optional<double> loss_z{};
   std::optional<double> grad_norm_z{};
   std::optional<double> val_loss{};
+  /// No token of the step has a label: there is no loss to show.
+  bool has_no_label() const { return std::isnan(loss) && std::isfinite(grad_norm); }
   std::optional<double> checkpoint_s{};  // that training waited for a checkpoint, on rank 0; since the step before
 };
 

@@ -48,7 +48,7 @@ std::string or_dash(const std::optional<double>& value, std::string (*show)(doub
 std::string cell(const StepRecord& record, std::size_t column) {
   switch (column) {
     case kStep: return std::to_string(record.step);
-    case kLoss: return short_number(record.loss, 4, 8);
+    case kLoss: return record.has_no_label() ? "-" : short_number(record.loss, 4, 8);
     case 2: return record.loss_z ? with_sign(formatted(*record.loss_z, ".1f"), *record.loss_z) : "";
     case 3: return short_number(record.grad_norm, 3, 8);
     case 4: return formatted(record.lr, ".1e");

@@ -1,13 +1,12 @@
 #pragma once
-// Causal self-attention with its heads sharded over tp.
-#include <memory>
+// Causal self-attention: what every kind of it has in common.
 #include <optional>
 
 #include "trireme/kernels/attention/flash_attention.hpp"
-#include "trireme/nn/dropout.hpp"
-#include "trireme/nn/norm.hpp"
+#include "trireme/nn/forward_context.hpp"
+#include "trireme/nn/layer.hpp"
 #include "trireme/nn/rope.hpp"
-#include "trireme/parallel/tensor/linear.hpp"
+#include "trireme/parallel/tensor/parallel_matmul.hpp"
 
 namespace trireme {
 
@@ -39,32 +38,12 @@ std::optional<kernels::FlashMask> flash_mask(const ForwardContext& context, cons
 /// a ring, which makes a mask per block.
 at::Tensor attention_mask(const ForwardContext& context, std::int64_t window, const Parallel& parallel);
 
-// T tokens = b samples x s; D features, h = this rank's heads, g = its KV heads, d = head_dim
-/// y = W_out softmax(q k^T / sqrt(d)) v with q, k, v = W_qkv x; d, or another AttentionOptions::score_size. Heads are
-/// sharded over tp; if tp is larger than the number of KV heads, neighbouring ranks hold the same KV head, and its
-/// gradient is summed over them (gradients.hpp).
-///   forward    qkv column-parallel, the rest local, out row-parallel: one all_reduce
-///   backward   the same for dx; with sequence parallelism all_gather and reduce_scatter instead
-/// With context parallelism a rank has a part of every sample: ring_attention.hpp, ulysses.hpp.
-class Attention final : public Layer {
+/// What a Block calls between its norms: a family's own kind is a class of this, in a file of its own.
+class Attention : public Layer {
  public:
-  Attention(const AttentionOptions& options, Parallel parallel);
-  at::Tensor forward(const at::Tensor& x, const AttentionFacts& facts, const ForwardContext& context,
-                     const MaybeRebuild& rebuild = {});
-
- private:
-  at::Tensor output(const at::Tensor& out_bshd, const ForwardContext& context);
-  at::Tensor ring_core(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const ForwardContext& context);
-  at::Tensor dropped_core(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionFacts& facts,
-                          const ForwardContext& context);
-
-  const AttentionOptions options_;
-  const Parallel parallel_;
-  const std::int64_t own_heads_, own_kv_heads_;
-  std::shared_ptr<ColumnLinear> qkv_;
-  std::shared_ptr<RowLinear> out_;
-  std::shared_ptr<RmsNorm> q_norm_, k_norm_;
-  std::shared_ptr<Dropout> dropout_;
+  /// [t, D] -> [t, D], t = the tokens that this rank holds between the layers. `rebuild`: how to recompute x.
+  virtual at::Tensor forward(const at::Tensor& x, const AttentionFacts& facts, const ForwardContext& context,
+                             const MaybeRebuild& rebuild = {}) = 0;
 };
 
 }  // namespace trireme

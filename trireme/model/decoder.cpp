@@ -7,9 +7,9 @@
 #include "trireme/base/error.hpp"
 #include "trireme/config/schema/choices.hpp"
 #include "trireme/config/schema/family.hpp"
+#include "trireme/model/block.hpp"
 #include "trireme/model/check_parameters.hpp"
 #include "trireme/model/register_family.hpp"
-#include "trireme/parallel/expert/experts.hpp"
 #include "trireme/parallel/expert/pooled_balance.hpp"
 
 namespace trireme {
@@ -19,87 +19,22 @@ bool has_learned_positions(const ModelConfig& m) {
   return config::family_of(m).positions == config::PositionKind::learned;
 }
 
-std::shared_ptr<Norm> make_norm(const ModelConfig& m, Parallel parallel, const ModelFamily* family = nullptr) {
-  if (family && family->norm) {
-    std::shared_ptr<Norm> norm = family->norm(m, parallel);
-    require<ConfigError>(norm != nullptr, "the family ", family->name, " returned a null norm");
-    return norm;
-  }
-  if (config::family_of(m).norm == config::NormKind::layer_norm)
-    return std::make_shared<LayerNorm>(m.hidden_size, m.norm_eps, parallel, parallel.partial_between());
-  const bool unit = config::family_of(m).norm == config::NormKind::unit_rms_norm;
-  return std::make_shared<RmsNorm>(m.hidden_size, m.norm_eps, parallel, parallel.partial_between(),
-                                   unit ? NormScale::one_plus_weight : NormScale::weight);
-}
-
-/// The model has windows, and this layer has none.
-bool attends_to_all(const ModelConfig& m, std::int64_t layer) {
-  return m.sliding_window > 0 && config::window_of_layer(m, layer) == 0;
-}
-
-bool balances_all_layers(const ModelConfig& m) {
-  return m.num_local_experts > 0 && m.router_aux_loss_coef > 0 &&
-         config::parse_router_balance(m.router_aux_loss_type) == config::RouterBalance::hf;
-}
-
-std::shared_ptr<Mlp> make_experts(const ModelConfig& m, Parallel parallel) {
-  const std::int64_t hidden = m.moe_intermediate_size > 0 ? m.moe_intermediate_size : m.intermediate_size;
-  const bool has_sigmoid = config::parse_router_scoring(m.scoring_func) == config::RouterScoring::sigmoid;
-  return std::make_shared<ExpertMlp>(
-      RouterOptions{.features = m.hidden_size,
-                    .experts = m.num_local_experts,
-                    .top_k = m.num_experts_per_tok,
-                    .scores = has_sigmoid ? RouterScores::sigmoid : RouterScores::softmax,
-                    .normalised = m.norm_topk_prob,
-                    .scale = m.routed_scaling_factor,
-                    .capacity_factor = m.expert_capacity_factor,
-                    .balance = m.router_aux_loss_coef,
-                    .balance_over = balances_all_layers(m) ? BalanceOver::pooled : BalanceOver::sample,
-                    .z_loss = m.router_z_loss_coef,
-                    .selection_bias = m.router_bias_update_rate > 0},
-      hidden, parallel, m.shared_expert_intermediate_size);
-}
-
-std::shared_ptr<Mlp> make_mlp(const ModelConfig& m, Parallel parallel) {
-  using config::MlpKind;
-  const MlpKind kind = config::family_of(m).mlp;
-  const bool tanh_form = m.hidden_act == "gelu_new" || m.hidden_act == "gelu_pytorch_tanh";
-  require<ConfigError>(kind == MlpKind::swiglu ? m.hidden_act == "silu" : tanh_form || m.hidden_act == "gelu",
-                       "model.hidden_act = \"", m.hidden_act, "\" of a ", m.model_type, " model: must be ",
-                       kind == MlpKind::swiglu ? "silu" : "gelu, gelu_new or gelu_pytorch_tanh");
-  if (kind == MlpKind::gelu)
-    return std::make_shared<GeluMlp>(m.hidden_size, m.intermediate_size, /*bias=*/true, tanh_form, parallel);
-  if (m.num_local_experts > 0) return make_experts(m, parallel);
-  return std::make_shared<GatedMlp>(m.hidden_size, m.intermediate_size, parallel,
-                                    kind == MlpKind::swiglu ? GateActivation::silu
-                                    : tanh_form             ? GateActivation::gelu_tanh
-                                                            : GateActivation::gelu);
+std::shared_ptr<Norm> last_norm(const ModelConfig& m, const Parallel& parallel, const ModelFamily* family) {
+  if (!family || !family->norm) return make_norm(m, parallel);
+  std::shared_ptr<Norm> norm = family->norm(m, parallel);
+  require<ConfigError>(norm != nullptr, "the family ", family->name, " returned a null norm");
+  return norm;
 }
 
 std::shared_ptr<DecoderLayer> make_layer(const ModelConfig& m, const Parallel& parallel, const ModelFamily* family,
                                          std::int64_t i) {
-  if (!family) return std::make_shared<Block>(m, parallel, i);
+  if (!family || !family->layer) return std::make_shared<Block>(m, parallel, i, family);
   std::shared_ptr<DecoderLayer> layer = family->layer(m, parallel, i);
   require<ConfigError>(layer != nullptr, "the family ", family->name, " returned null for layer ", i);
   return layer;
 }
 
 }  // namespace
-
-AttentionOptions attention_options(const ModelConfig& m, std::int64_t layer) {
-  return {.features = m.hidden_size,
-          .heads = m.num_attention_heads,
-          .kv_heads = m.num_key_value_heads,
-          .head_dim = m.head_dim,
-          .qkv_bias = config::has_qkv_bias(m),
-          .out_bias = config::has_out_bias(m),
-          .qk_norm = m.qk_norm,
-          .norm_eps = m.norm_eps,
-          .window = config::window_of_layer(m, layer),
-          .score_size = m.query_pre_attn_scalar,
-          .softcap = m.attn_logit_softcapping,
-          .dropout = m.attention_dropout};
-}
 
 std::optional<RopeOptions> rope_options(const ModelConfig& m) {
   if (has_learned_positions(m)) return std::nullopt;
@@ -131,40 +66,6 @@ std::optional<RopeOptions> rope_options(const ModelConfig& m) {
   return RopeOptions{.head_dim = m.head_dim, .theta = m.rope_theta, .frequencies = scaling()};
 }
 
-Block::Block(const ModelConfig& m, Parallel parallel, std::int64_t layer) : attends_to_all_(attends_to_all(m, layer)) {
-  const bool post_norms = config::family_of(m).post_norms;
-  attention_norm_ = register_module("attention_norm", make_norm(m, parallel));
-  attention_ = register_module("attention", std::make_shared<Attention>(attention_options(m, layer), parallel));
-  if (post_norms) attention_post_norm_ = register_module("attention_post_norm", make_norm(m, parallel));
-  attention_dropout_ = register_module("attention_dropout", std::make_shared<Dropout>(m.resid_pdrop));
-  mlp_norm_ = register_module("mlp_norm", make_norm(m, parallel));
-  mlp_ = register_module("mlp", make_mlp(m, parallel));
-  if (post_norms) mlp_post_norm_ = register_module("mlp_post_norm", make_norm(m, parallel));
-  mlp_dropout_ = register_module("mlp_dropout", std::make_shared<Dropout>(m.resid_pdrop));
-}
-
-at::Tensor Block::forward(const at::Tensor& x_tD, const TokenFacts& tokens) {
-  const bool selective = tokens.selective;
-  const auto again = [selective](const Norm& norm, const at::Tensor& x) {
-    return selective ? MaybeRebuild(norm.rebuild(x)) : std::nullopt;
-  };
-  const ForwardContext& context = tokens.context;
-  const auto normed = [](const std::shared_ptr<Norm>& post_norm, const at::Tensor& out) {
-    return post_norm ? post_norm->forward(out) : out;
-  };
-  const AttentionFacts& facts = attends_to_all_ ? tokens.attention_to_all : tokens.attention;
-  const auto [stream_tD, normed_tD] = attention_norm_->forward(x_tD, {});
-  const at::Tensor attended =
-      normed(attention_post_norm_, attention_->forward(normed_tD, facts, context, again(*attention_norm_, stream_tD)));
-  const auto [after_tD, normed_after_tD] =
-      mlp_norm_->forward(stream_tD, attention_dropout_->forward(attended, tokens.rows_t, context));
-  const MaybeRebuild rebuild = again(*mlp_norm_, after_tD);
-  if (!mlp_post_norm_ && !mlp_dropout_->active(context))
-    return mlp_->forward_onto(after_tD, normed_after_tD, context, rebuild, selective);
-  const at::Tensor mlp_out = normed(mlp_post_norm_, mlp_->forward(normed_after_tD, context, rebuild, selective));
-  return mlp_dropout_->forward_onto(after_tD, mlp_out, tokens.rows_t, context);
-}
-
 Decoder::Decoder(const ModelConfig& m, Parallel parallel) : Decoder(m, parallel, DecoderPart::whole(m)) {}
 
 Decoder::Decoder(const ModelConfig& m, Parallel parallel, DecoderPart part)
@@ -186,7 +87,7 @@ Decoder::Decoder(const ModelConfig& m, Parallel parallel, DecoderPart part)
   const auto layers = register_module("layers", std::make_shared<torch::nn::Module>());
   for (std::int64_t i = part_.layers.begin; i < part_.layers.end; ++i)
     blocks_.push_back(layers->register_module(std::to_string(i), make_layer(m, parallel, family_, i)));
-  if (part_.has_head) norm_ = register_module("norm", make_norm(m, parallel, family_));
+  if (part_.has_head) norm_ = register_module("norm", last_norm(m, parallel, family_));
   if (part_.has_head && !m.tie_word_embeddings)
     head_ = register_module(
         "head", std::make_shared<ColumnLinear>(m.hidden_size, m.vocab_size, parallel, ColumnOptions{.padded = true}));

@@ -9,33 +9,19 @@
 #include "trireme/describe/counts.hpp"
 #include "trireme/model/decoder_layer.hpp"
 #include "trireme/model/decoder_part.hpp"
+#include "trireme/nn/dropout.hpp"
 #include "trireme/nn/norm.hpp"
 #include "trireme/nn/unit.hpp"
 #include "trireme/parallel/expert/router.hpp"
 #include "trireme/parallel/tensor/cross_entropy.hpp"
 #include "trireme/parallel/tensor/embedding.hpp"
-#include "trireme/parallel/tensor/mlp.hpp"
+#include "trireme/parallel/tensor/linear.hpp"
 
 namespace trireme {
 
 struct ModelFamily;
 
 // T tokens, t = those that this rank holds between the layers (all, or T / tp with sequence parallelism); D features
-
-/// The layer of the built-in families: x + attention(norm(x)), then x + mlp(norm(x)); with post-norms
-/// x + norm(attention(norm(x))), then x + norm(mlp(norm(x))).
-class Block final : public DecoderLayer {
- public:
-  Block(const ModelConfig& model, Parallel parallel, std::int64_t layer);
-  at::Tensor forward(const at::Tensor& x_tD, const TokenFacts& tokens) override;
-
- private:
-  const bool attends_to_all_;  // the model has windows, and this layer has none
-  std::shared_ptr<Norm> attention_norm_, mlp_norm_, attention_post_norm_, mlp_post_norm_;
-  std::shared_ptr<Attention> attention_;
-  std::shared_ptr<Mlp> mlp_;
-  std::shared_ptr<Dropout> attention_dropout_, mlp_dropout_;
-};
 
 /// Parameters are uninitialized until init_parameters() or load_hugging_face(). Their names do not depend on the part.
 class Decoder final : public Layer {

@@ -42,8 +42,13 @@ config::OwnParameters parameters_of_decoder(const ModelConfig& model) {
 }  // namespace
 
 void register_family(ModelFamily family) {
-  require<ConfigError>(family.layer != nullptr, "register_family: ", family.name, " has no layer",
-                       "\n  fix: .layer = a function that makes one");
+  const bool has_parts = family.attention != nullptr || family.mlp != nullptr;
+  require<ConfigError>(family.layer != nullptr || has_parts, "register_family: ", family.name,
+                       " has no layer, attention or MLP of its own",
+                       "\n  fix: .layer = a function that makes one, or .attention, .mlp");
+  require<ConfigError>(family.layer == nullptr || !has_parts, "register_family: ", family.name,
+                       " has a layer, and parts of a layer",
+                       "\n  fix: .layer alone, which makes its own parts, or .attention and .mlp without it");
   config::add_family(family.name, family.like, parameters_of_decoder);
   const std::string name = family.name;
   model_families().emplace(name, std::move(family));

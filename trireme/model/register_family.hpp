@@ -8,18 +8,24 @@
 
 #include "trireme/config/schema/config.hpp"
 #include "trireme/model/decoder_layer.hpp"
+#include "trireme/nn/norm.hpp"
+#include "trireme/parallel/tensor/mlp.hpp"
 
 namespace trireme {
 
 /// A decoder with the embedding, positions, head, initial values and config rules of a built-in family, and layers of
-/// one's own.
+/// one's own, or its layers with an attention or an MLP of one's own.
 struct ModelFamily {
   std::string name;            // letters, digits, _ - .
   std::string like = "llama";  // a built-in family
   /// Layer number `layer` of the model, of layers of trireme/nn, or with parameters from Layer::declare(). Called on
   /// every rank for its part of the model, and once more to count parameters: no collectives, no random numbers.
   std::function<std::shared_ptr<DecoderLayer>(const ModelConfig& model, const Parallel& parallel, std::int64_t layer)>
-      layer;
+      layer = {};
+  /// Or parts of the layers of `like`, called in the same way.
+  std::function<std::shared_ptr<Attention>(const ModelConfig& model, const Parallel& parallel, std::int64_t layer)>
+      attention = {};
+  std::function<std::shared_ptr<Mlp>(const ModelConfig& model, const Parallel& parallel, std::int64_t layer)> mlp = {};
   /// The norm after the last layer; empty: that of `like`.
   std::function<std::shared_ptr<Norm>(const ModelConfig& model, const Parallel& parallel)> norm = {};
 };

@@ -91,7 +91,8 @@ TEST(RegisterFamily, NamesAreChecked) {
   ModelFamily family = odd("new");
   family.like = "odd";
   EXPECT_THAT(refusal(family), HasSubstr("new: like = \"odd\" is not a built-in family\n  fix: one of gpt2, "));
-  EXPECT_THAT(refusal({.name = "new", .layer = nullptr}), HasSubstr("register_family: new has no layer\n  fix: "));
+  EXPECT_THAT(refusal({.name = "new", .layer = nullptr}),
+              HasSubstr("register_family: new has no layer, attention or MLP of its own\n  fix: "));
   load(kTiny);
   EXPECT_EQ(refusal(odd("new")),
             "register_family: new is registered after a config has been read\n  fix: register families first, at the "

@@ -1,5 +1,6 @@
 #pragma once
-// Gloo ranks as threads that share a store in memory: the real transport without processes. For tests.
+// Ranks as threads that share a store in memory, over Gloo or shared memory: the real transports without processes. For
+// tests.
 #include <exception>
 #include <functional>
 #include <mutex>
@@ -12,8 +13,8 @@
 
 namespace trireme {
 
-inline void run_gloo_threads(int size, const std::function<void(World&)>& body, const CommOptions& options = {},
-                             const c10::intrusive_ptr<c10d::Store>& store = c10::make_intrusive<c10d::HashStore>()) {
+inline void run_c10d_threads(int size, const std::function<void(World&)>& body, const CommOptions& options,
+                             const c10::intrusive_ptr<c10d::Store>& store, bool shares_memory) {
   std::mutex mutex;
   std::exception_ptr first;
   {
@@ -21,7 +22,7 @@ inline void run_gloo_threads(int size, const std::function<void(World&)>& body, 
     for (int r = 0; r < size; ++r)
       ranks.emplace_back([&, r] {
         try {
-          C10dWorld world({.store = store, .rank = r, .size = size}, options);
+          C10dWorld world({.store = store, .rank = r, .size = size, .shares_memory = shares_memory}, options);
           body(world);
         } catch (...) {
           const std::scoped_lock lock(mutex);
@@ -30,6 +31,17 @@ inline void run_gloo_threads(int size, const std::function<void(World&)>& body, 
       });
   }
   if (first) std::rethrow_exception(first);
+}
+
+inline void run_gloo_threads(int size, const std::function<void(World&)>& body, const CommOptions& options = {},
+                             const c10::intrusive_ptr<c10d::Store>& store = c10::make_intrusive<c10d::HashStore>()) {
+  run_c10d_threads(size, body, options, store, /*shares_memory=*/false);
+}
+
+inline void run_shared_memory_threads(
+    int size, const std::function<void(World&)>& body, const CommOptions& options = {},
+    const c10::intrusive_ptr<c10d::Store>& store = c10::make_intrusive<c10d::HashStore>()) {
+  run_c10d_threads(size, body, options, store, /*shares_memory=*/true);
 }
 
 }  // namespace trireme

@@ -5,6 +5,7 @@
 
 #include "trireme/config/schema/dense_grid.hpp"
 #include "trireme/describe/local_parameters.hpp"
+#include "trireme/model/grouped_query_attention.hpp"
 #include "trireme/model/register_family.hpp"
 #include "trireme/parallel/tensor/mlp.hpp"
 #include "trireme/planner/memory.hpp"
@@ -23,7 +24,7 @@ class SideBySide final : public DecoderLayer {
       : parallel_(parallel), fault_(std::move(fault)), dropout_rate_(m.resid_pdrop) {
     const AxisSet partial = fault_ == "the gradient of a norm" ? AxisSet() : parallel.partial_between();
     norm_ = register_module("norm", std::make_shared<RmsNorm>(m.hidden_size, m.norm_eps, parallel, partial));
-    attention_ = register_module("attention", std::make_shared<Attention>(attention_options(m), parallel));
+    attention_ = register_module("attention", std::make_shared<GroupedQueryAttention>(attention_options(m), parallel));
     mlp_ = register_module("mlp", std::make_shared<GatedMlp>(m.hidden_size, m.intermediate_size, parallel));
     dropout_ = register_module("dropout", std::make_shared<Dropout>(dropout_rate_));
   }

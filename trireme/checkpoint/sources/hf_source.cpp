@@ -5,9 +5,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/checkpoint/sources/transpose.hpp"
-#include "trireme/config/read/derive.hpp"
-#include "trireme/config/read/parse.hpp"
-#include "trireme/config/translate/hf_config.hpp"
+#include "trireme/config/read/hf_model.hpp"
 #include "trireme/describe/parameters.hpp"
 #include "trireme/files/convert_dtype.hpp"
 
@@ -134,10 +132,7 @@ std::vector<std::string> HfWeights::unused() const {
 }
 
 ModelConfig model_of_config_json(const std::string& shown, const std::string& json) {
-  config::LoadedConfig loaded =
-      config::load_settings("", "", config::parse_hf_config(shown, json).settings, config::Settings{});
-  config::derive(loaded);
-  return loaded.config.model;
+  return config::model_of_hf_config(shown, config::parse_hf_config(shown, json));
 }
 
 std::unique_ptr<ModelSource> open_hf_source(const std::filesystem::path& path) {

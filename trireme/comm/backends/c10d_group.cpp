@@ -7,7 +7,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "trireme/base/copy_bytes.hpp"
-#include "trireme/comm/backends/rank_order.hpp"
+#include "trireme/comm/rank_order.hpp"
 #include "trireme/comm/calls/mismatch.hpp"
 
 namespace trireme {

@@ -44,6 +44,8 @@ C10dWorld::C10dWorld(C10dPlace place, CommOptions options)
       watchdog_(std::make_shared<Watchdog>(own_client(place_, this->options().timeout_s), shared_recorder(), size(),
                                            this->options(), place_.lifeline_fd)) {
   turn_off_flight_recorder_of_libtorch();
+  if (place_.backend == BackendKind::gloo && size() > 1)
+    shared_memory_.emplace(place_.store, rank(), place_.shares_memory, place_.spins);
 }
 
 c10::intrusive_ptr<c10d::Store> C10dWorld::store_of(const Membership& members, const char* use) const {
@@ -66,7 +68,17 @@ std::unique_ptr<GlooGroup> C10dWorld::connect_gloo(Membership members,
                                      std::move(checks), watchdog_);
 }
 
+/// nullptr: not all members can.
+std::unique_ptr<Group> C10dWorld::connect_shared_memory(const Membership& members) {
+  if (!shared_memory_) return nullptr;
+  auto group =
+      shared_memory_->connect(members, *store_of(members, "shared_memory"), shared_recorder(), options(), watchdog_);
+  if (group == nullptr) shared_memory_->move_in_background();
+  return group;
+}
+
 std::unique_ptr<Group> C10dWorld::connect(Membership members) {
+  if (auto group = connect_shared_memory(members)) return group;
   if (place_.backend == BackendKind::gloo) return connect_gloo(std::move(members), device_);
   auto checks = checks_of(members);
   auto store = store_of(members, "nccl");
@@ -75,6 +87,7 @@ std::unique_ptr<Group> C10dWorld::connect(Membership members) {
 }
 
 std::unique_ptr<Group> C10dWorld::connect_control(Membership members) {
+  if (auto group = connect_shared_memory(members)) return group;
   if (members.size() <= options().full_mesh_ranks) return connect_gloo(std::move(members), device_);
   auto control = connect_gloo(std::move(members), gloo_device(place_.address, place_.interface, /*lazy=*/true));
   control->sum_counters_in_rounds();

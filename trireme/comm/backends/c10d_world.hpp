@@ -8,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "trireme/comm/backends/gloo_group.hpp"
+#include "trireme/comm/backends/shared_memory/shared_memory_host.hpp"
 #include "trireme/comm/watch/watchdog.hpp"
 #include "trireme/comm/world.hpp"
 
@@ -23,6 +24,9 @@ struct C10dPlace {
   at::Device device = at::kCPU;       // of this rank; NCCL needs a GPU
   std::string address = "127.0.0.1";  // of this host, as seen by the others
   std::string interface{};            // or the network interface to use
+  /// Gloo only: ranks of one host use memory that they share instead, where all ranks of a group can.
+  bool shares_memory = false;
+  bool spins = false;                 // with shared memory: Progress
   FlightRecord* black_box = nullptr;  // flight record from the launcher, or null
   int lifeline_fd = -1;               // from the launcher, or -1
 };
@@ -41,6 +45,7 @@ class C10dWorld final : public World {
   }
 
  private:
+  std::unique_ptr<Group> connect_shared_memory(const Membership& members);
   std::unique_ptr<GlooGroup> connect_gloo(Membership members,
                                           const std::shared_ptr<gloo::transport::Device>& device) const;
   c10::intrusive_ptr<c10d::Backend> checks_of(const Membership& members) const;
@@ -49,6 +54,7 @@ class C10dWorld final : public World {
   const C10dPlace place_;
   const std::shared_ptr<gloo::transport::Device> device_;
   const std::shared_ptr<Watchdog> watchdog_;
+  std::optional<SharedMemoryHost> shared_memory_;
 };
 
 /// In nccl_group.cpp if torch has CUDA, else in no_nccl.cpp, which throws.

@@ -6,7 +6,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "trireme/base/process_start.hpp"
-#include "trireme/comm/backends/rank_order.hpp"
+#include "trireme/comm/rank_order.hpp"
 
 namespace trireme {
 namespace {

@@ -1,7 +1,7 @@
 #include "trireme/comm/backends/local_collective.hpp"
 
 #include "trireme/base/error.hpp"
-#include "trireme/comm/backends/rank_order.hpp"
+#include "trireme/comm/rank_order.hpp"
 
 namespace trireme {
 namespace {

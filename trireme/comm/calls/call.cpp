@@ -81,8 +81,9 @@ bool is_valid(const CallRecord& record) {
   const auto ends = [](const auto& word) { return std::memchr(word, '\0', sizeof word) != nullptr; };
   return static_cast<int>(record.op) < kOps && record.reduce <= Reduce::avg && record.dtype >= -1 &&
          record.dtype < static_cast<int>(at::ScalarType::NumOptions) && record.dims >= 0 && record.dims <= kMaxDims &&
-         std::ranges::all_of(
-             record.sizes, [](std::int64_t n) { return n >= 0; }) &&
+         record.sizes[0] >= (record.op == Op::all_to_all ? -1 : 0) &&  // -1: the ranks have different numbers of rows
+         std::all_of(
+             std::begin(record.sizes) + 1, std::end(record.sizes), [](std::int64_t n) { return n >= 0; }) &&
          record.peer >= -1 && record.awaited >= -1 && std::isfinite(record.limit_s) && ends(record.group) &&
          ends(record.tag.phase);
 }

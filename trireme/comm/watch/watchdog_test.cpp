@@ -245,6 +245,13 @@ TEST(CallRecord, IsValidInsideItsRangesOnly) {
   std::memset(bad[7].tag.phase, 'x', sizeof bad[7].tag.phase);
   for (std::size_t i = 0; i < bad.size(); ++i) EXPECT_FALSE(is_valid(bad[i])) << i;
   EXPECT_TRUE(is_valid(FlightRecorder(0, 1).snapshot()));
+  // The numbers of rows differ between the ranks.
+  const Call uneven{.op = Op::all_to_all,
+                    .input = at::ones({3, 2}),
+                    .output = at::ones({5, 2}),
+                    .send_counts = {1, 2},
+                    .recv_counts = {1, 4}};
+  EXPECT_TRUE(is_valid(record_of(uneven)));
 }
 
 }  // namespace

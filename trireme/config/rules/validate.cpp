@@ -237,8 +237,9 @@ void note(Rules& rules) {
     std::snprintf(percent, sizeof percent, "%.0f%% of the time", 100 * r.bubble_share());
     bubble = percent;
   }
-  rules.warn(microbatches, " microbatches for ", p.pp, " stages: the bubble of ",
-             p.pp_schedule_file.empty() ? p.pp_schedule : p.pp_schedule_file, " is ", bubble, " (raise grad_accum)");
+  rules.warn(microbatches, microbatches == 1 ? " microbatch for " : " microbatches for ", p.pp,
+             " stages: the bubble of ", p.pp_schedule_file.empty() ? p.pp_schedule : p.pp_schedule_file, " is ", bubble,
+             " (raise grad_accum)");
 }
 
 }  // namespace

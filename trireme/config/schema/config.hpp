@@ -233,6 +233,7 @@ struct CommConfig {
   double timeout_s = 100;
   std::string check = "fast";
   bool deterministic = false;
+  bool shared_memory = true;
   bool share_gpu = false;
 };
 

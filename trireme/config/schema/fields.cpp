@@ -421,6 +421,7 @@ std::vector<Field> fields(Config& c) {
       one_of("comm.check", &c.comm.check, "compare calls across ranks: never, once a step, before each",
              {"off", "fast", "strict"}),
       {"comm.deterministic", &c.comm.deterministic, "sum in rank order"},
+      {"comm.shared_memory", &c.comm.shared_memory, "CPU ranks of one host exchange data through memory, not Gloo"},
       {"comm.share_gpu", &c.comm.share_gpu, "let several ranks use one GPU (tests)"},
 
       one_of("cuda.graphs", &c.cuda.graphs,

@@ -7,7 +7,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/file_output.hpp"
-#include "trireme/runtime/launcher/shared_memory.hpp"
+#include "trireme/base/shared_memory.hpp"
 #include "trireme/runtime/launcher/supervisor.hpp"
 #include "trireme/runtime/launcher/supervisor_report.hpp"
 
@@ -88,7 +88,8 @@ LaunchEnd launch(const LaunchOptions& options, std::ostream& err) {
   std::vector<SupervisedProcess> members;
   for (int local_rank = 0; local_rank < options.ranks; ++local_rank) {
     const int rank = numbers.first_rank + local_rank;
-    const SharedMemory& box = boxes.emplace_back(options.black_box_bytes);
+    const SharedMemory& box = boxes.emplace_back(
+        options.black_box_bytes > 0 ? SharedMemory("a flight record", options.black_box_bytes) : SharedMemory());
     members.push_back({.program = options.program[0],
                        .argv = options.program,
                        .variables = variables_of_rank(options, numbers, local_rank, box),
@@ -100,7 +101,7 @@ LaunchEnd launch(const LaunchOptions& options, std::ostream& err) {
   SupervisorResult end =
       supervise(members, {.is_finishing =
                               [&](std::size_t i) {
-                                const void* box = boxes[i].memory();
+                                const void* box = boxes[i].data();
                                 return options.is_finishing && box != nullptr && options.is_finishing(box);
                               },
                           .out_fd = options.out_fd,
@@ -113,7 +114,7 @@ LaunchEnd launch(const LaunchOptions& options, std::ostream& err) {
   for (int i = 0; i < options.ranks; ++i) names.each.push_back(text("rank ", numbers.first_rank + i));
   if (end.failed >= 0) {
     const int rank = numbers.first_rank + end.failed;
-    const void* box = boxes[static_cast<std::size_t>(end.failed)].memory();
+    const void* box = boxes[static_cast<std::size_t>(end.failed)].data();
     if (box != nullptr && options.last_call) names.last_call = options.last_call(box);
     if (end.deaths[static_cast<std::size_t>(end.failed)].signal == SIGKILL)
       names.hint = oom_hint(oom_before, cgroup_oom_kills(options.cgroup));
@@ -127,7 +128,7 @@ LaunchEnd launch(const LaunchOptions& options, std::ostream& err) {
   err << report_of(end, names) << std::flush;
   if (options.on_stop && (end.failed >= 0 || end.stopped_from_above))
     for (int i = 0; i < options.ranks; ++i)
-      options.on_stop(numbers.first_rank + i, boxes[static_cast<std::size_t>(i)].memory());
+      options.on_stop(numbers.first_rank + i, boxes[static_cast<std::size_t>(i)].data());
   return end_of(end, names);
 }
 

@@ -94,6 +94,12 @@ TEST(LaunchFailure, PeerLostGivesWayToItsCause) {
   EXPECT_LT(result.seconds, kDeadline);
 }
 
+// On a busy machine the cause takes its time, also when it has been asked to stop.
+TEST(LaunchFailure, ALateCauseIsStillTheCause) {
+  LaunchBench bench("[ $RANK = 0 ] && exit 71; trap '' TERM; sleep 1.3; exit 76");
+  EXPECT_EQ(bench.run().code, 76);
+}
+
 TEST(LaunchFailure, PeerLostAloneDecides) {
   LaunchBench bench("[ $RANK = 1 ] && exit 71; exec sleep 60", 3);
   const LaunchResult result = bench.run();

@@ -304,13 +304,16 @@ class Supervisor {
            code != ExitCode::peer_lost && code != ExitCode::hang_or_mismatch && code != ExitCode::preempted;
   }
 
+  /// A rank has lost a peer, and the one that failed may be about to say why.
+  bool cause_is_unknown() const {
+    return end_.failed >= 0 && is_only_a_lost_peer(end_.deaths[static_cast<std::size_t>(end_.failed)]);
+  }
+
   void note_exit(std::size_t member, Time now) {
     const ProcessExit& death = end_.deaths[member];
     // How fast a machine is must not decide which exit code counts: the cause may come after its consequence, even when
     // the others are being stopped for that.
-    if (stopping_ && end_.failed >= 0 && is_only_a_lost_peer(end_.deaths[static_cast<std::size_t>(end_.failed)]) &&
-        is_own_failure(death))
-      end_.failed = static_cast<int>(member);
+    if (stopping_ && cause_is_unknown() && is_own_failure(death)) end_.failed = static_cast<int>(member);
     if (stopping_ || (death.signal == 0 && death.code == 0)) return;
     if (!first_event_) first_event_ = now;
     if (orderly(death)) {
@@ -335,7 +338,9 @@ class Supervisor {
     if (decide_at_ && now >= *decide_at_) begin_stop(now);
     if (kill_at_ && now >= *kill_at_) {
       if (!longest_until_) longest_until_ = *kill_at_ + options_.longest_grace;
-      if (!end_.killed_by_user && now < *longest_until_ && one_is_finishing()) {
+      const Time cause_until = *longest_until_ - options_.longest_grace - options_.grace + options_.cause_grace;
+      const bool waits = (now < *longest_until_ && one_is_finishing()) || (now < cause_until && cause_is_unknown());
+      if (!end_.killed_by_user && waits) {
         kill_at_ = now + milliseconds(50);
       } else {
         kill_at_.reset();

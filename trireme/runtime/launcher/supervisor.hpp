@@ -31,8 +31,9 @@ struct SupervisedProcess {
 
 struct SupervisorOptions {
   Lifeline lifeline = Lifeline::descriptor;
-  std::chrono::milliseconds other_cause{200};  // after a "peer lost" exit, wait that long for the exit that caused it
-  std::chrono::milliseconds grace{400};        // from the stop request to SIGKILL
+  std::chrono::milliseconds other_cause{200};   // after a "peer lost" exit, wait that long for the exit that caused it
+  std::chrono::milliseconds grace{400};         // from the stop request to SIGKILL
+  std::chrono::milliseconds cause_grace{3000};  // instead, as long as no exit but "peer lost" has been seen
   /// Whether a process, by its index, does what must not be cut off; asked of those that live. Then, up to:
   std::function<bool(std::size_t member)> is_finishing{};
   std::chrono::milliseconds longest_grace{30'000};

@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "trireme/base/cgroup_facts.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/base/process_limits.hpp"
 #include "trireme/base/ranks_of_job.hpp"
@@ -99,6 +100,7 @@ at::Device device_of_rank(int rank, int num_gpus) {
 ContextOptions context_options(const CommConfig& comm) {
   ContextOptions options;
   options.backend = comm.backend;
+  options.shared_memory = comm.shared_memory;
   options.share_gpu = comm.share_gpu;
   options.comm = {.check = comm.check == "off"      ? CheckMode::off
                            : comm.check == "strict" ? CheckMode::strict
@@ -149,6 +151,8 @@ ParallelContext::ParallelContext(const ParallelSizes& sizes, const Environment& 
                 .device = device_,
                 .address = interface.empty() ? own_address(environment) : "",
                 .interface = interface,
+                .shares_memory = options.shared_memory && !device_.is_cuda(),
+                .spins = environment.local_world_size <= usable_cores(),
                 .black_box = shared_black_box(variables),
                 .lifeline_fd = number_of(variables, "TRIREME_LIFELINE_FD", 0, 1 << 20).value_or(-1)},
       comm);

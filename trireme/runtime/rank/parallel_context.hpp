@@ -26,6 +26,7 @@ struct ParallelSizes {
 struct ContextOptions {
   CommOptions comm{};
   std::string backend = "auto";  // nccl if there are GPUs, else gloo
+  bool shared_memory = true;     // between ranks of one host, without GPUs (comm/backends/shared_memory)
   bool share_gpu = false;        // several ranks per GPU with NCCL: for tests
   Fingerprint fingerprint{};     // other properties that must match on all ranks: the config's keys
   std::vector<AxisSet> also{};   // groups in addition to those of every mesh

@@ -114,6 +114,19 @@ Changes changes_since(const checkpoint::Manifest& manifest, const KeyValues& con
   return out;
 }
 
+std::vector<std::string> changes_of_complete_run(const KeyValues& then, const KeyValues& now) {
+  // The schedule of learning rates and the stages of the data follow from the steps.
+  const bool same_steps = value_or_empty(then, "training.steps") == value_or_empty(now, "training.steps");
+  std::vector<std::string> changes;
+  for_each_difference(
+      with_newer_keys(then), with_newer_keys(now), [&](const std::string& key, const auto& old, const auto& is) {
+        const bool counts =
+            same_steps ? !is_about_running(key) && !is_compared_by_content(key) : !kind_of_change(key).empty();
+        if (counts) changes.push_back(changed(key, old, is));
+      });
+  return changes;
+}
+
 bool is_same_run(const KeyValues& then, const KeyValues& now) {
   bool same = true;
   for_each_difference(with_newer_keys(then), with_newer_keys(now),

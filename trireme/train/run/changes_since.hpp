@@ -21,6 +21,9 @@ struct Changes {
 Changes changes_since(const checkpoint::Manifest& manifest, const KeyValues& config, const KeyValues& data,
                       const std::vector<std::string>& accepted);
 
+/// For a run that is complete: what another config changes of it. Fewer steps than it has done are no change.
+std::vector<std::string> changes_of_complete_run(const KeyValues& then, const KeyValues& now);
+
 /// Whether a run with this config would go on with the run that the checkpoint is of, if nobody says so: only what has
 /// no effect on the result may differ.
 bool is_same_run(const KeyValues& then, const KeyValues& now);

@@ -55,6 +55,8 @@ std::string why_not_free(const fs::path& run) {
   }
 }
 
+std::string steps_text(std::int64_t steps) { return text(steps, steps == 1 ? " step" : " steps"); }
+
 /// Looks for the run that goes on: Note [Which run goes on].
 class Search {
  public:
@@ -75,6 +77,7 @@ class Search {
     for (const fs::path& run : runs) {
       const State state = state_of(run);
       if (state == State::goes_on) return ChosenRun{{run, /*is_new=*/false}};
+      if (state == State::complete) refuse_changes(run);
       if (state == State::complete)
         return ChosenRun{{run, /*is_new=*/false}, complete_text(run, request_.config, steps_)};
     }
@@ -87,6 +90,19 @@ class Search {
   bool is_exact(const fs::path& run) const { return own_name_ && run.filename() == request_.config.run.name; }
   void note(const fs::path& run, const std::string& why) {
     notes_.push_back(text(run.string(), " is not resumed: ", why));
+  }
+
+  /// A complete run of the user's own name with another config is not what this command asks for.
+  void refuse_changes(const fs::path& run) const {
+    const std::optional<checkpoint::Manifest> newest = newest_manifest(run);
+    if (!own_name_ || !newest) return;
+    const std::vector<std::string> changes = changes_of_complete_run(newest->config, request_.given);
+    if (changes.empty()) return;
+    std::string listed;
+    for (const std::string& change : changes) listed += "\n  " + change;
+    throw CheckpointError(text(run.string(), ": is complete (", steps_text(newest->training.step),
+                               "), and the config no longer matches it", listed,
+                               "\n  fix: --resume never for a new run next to it, or --run.name for another name"));
   }
 
   State state_of(const fs::path& run) {
@@ -139,7 +155,7 @@ std::string complete_text(const fs::path& run, const Config& config, std::int64_
   const std::optional<checkpoint::Manifest> newest = newest_manifest(run);
   if (!newest || newest->training.step < steps) return "";
   const std::int64_t done = newest->training.step;
-  std::string out = text(run.string(), " is complete (", done, done == 1 ? " step" : " steps", "): nothing to do");
+  std::string out = text(run.string(), " is complete (", steps_text(done), "): nothing to do");
   const fs::path checkpoint = run / "checkpoints" / text("step-", done);
   try {
     if (config.checkpoint.export_hf && !checkpoint::exported_in(checkpoint, newest->id))

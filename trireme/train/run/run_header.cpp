@@ -43,7 +43,7 @@ std::vector<std::pair<std::string, std::string>> run_header_lines(const Config& 
                                                          {"data", facts.data},
                                                          {"batch", batch_line(config)}};
   if (!facts.stages.empty()) lines.emplace_back("stages", facts.stages);
-  lines.insert(lines.end(), {{"number", number_line(config)}, {"memory", facts.memory}});
+  lines.insert(lines.end(), {{"precision", number_line(config)}, {"memory", facts.memory}});
   if (!facts.speed.empty()) lines.emplace_back("speed", facts.speed);
   lines.emplace_back("output", facts.output);
   return lines;

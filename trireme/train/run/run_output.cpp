@@ -43,8 +43,10 @@ void RunOutput::step(metrics::StepRecord record) {
   record.grad_norm_z = norm_z_.add(record.grad_norm);
   ++steps_;
   if (record.skipped) ++skipped_;
-  if (!first_loss_) first_loss_ = record.loss;
-  last_loss_ = record.loss;
+  if (!record.has_no_label()) {
+    if (!first_loss_) first_loss_ = record.loss;
+    last_loss_ = record.loss;
+  }
   if (steps_ > 1) tokens_per_sec_.push_back(record.tokens_per_sec);  // the first step includes setup
   write(lines_, [&] { metrics_.append(record); });
   if (events_) write(scalars_, [&] { events_->add_scalars_from_list(metrics::log_items(record), record.step); });

@@ -23,6 +23,9 @@ double mean_loss(double sum, double tokens) {
   return tokens > 0 ? sum / tokens : std::numeric_limits<double>::quiet_NaN();
 }
 
+/// So many at the start, and the data have none, or something else is wrong with them.
+constexpr std::int64_t kStepsWithoutLabels = 10;
+
 /// At the end of a step, which took `seconds`. `agreed_at`: seconds from its begin to the end of the agreement.
 StepTiming step_timing(const StepClock& clock, double seconds, const StepAgreement& agreed, double agreed_at,
                        bool pipeline) {
@@ -177,12 +180,14 @@ void Trainer::finish_step(std::unique_ptr<StepInFlight> of) {
     stop_without_data(step - 1);
   }
   if (!result.finite && !scale_helps && non_finite_ == config::NonFinite::stop) stop_non_finite(*of, result);
-  require<DataError>(step > 1 || result.valid_tokens > 0, "step 1: not one token of the data has a label to learn (",
-                     batches_->data().describe(), ")\n  fix: data whose samples hold unmasked tokens");
   if (result.valid_tokens == 0 && unlabelled_++ == 0 && report_)
     report_->warning(text("step ", step,
-                          ": no token of the batch has a label: nothing is learned in such a step, and its ",
-                          "loss is null"));
+                          ": no token of the batch has a label: the loss of such a step is null, and it ",
+                          "learns nothing from the data"));
+  require<DataError>(begin_ > 0 || unlabelled_ < std::min(kStepsWithoutLabels, config_.training.steps),
+                     "no token of the first ", unlabelled_, unlabelled_ == 1 ? " step" : " steps",
+                     " has a label to learn (", batches_->data().describe(),
+                     ")\n  fix: data whose samples hold unmasked tokens");
   // Not before: a checkpoint of a stop above is of the step before this one.
   if (scale_) scale_->update(!result.finite);
   if ((!result.finite && !scale_helps) || result.norm_is_outlier) ++skipped_;

@@ -11,8 +11,7 @@
 #include "trireme/base/human.hpp"
 #include "trireme/checkpoint/format/exported_files.hpp"
 #include "trireme/checkpoint/format/reader.hpp"
-#include "trireme/config/read/derive.hpp"
-#include "trireme/config/translate/hf_config.hpp"
+#include "trireme/config/read/hf_model.hpp"
 #include "trireme/config/translate/hf_config_write.hpp"
 #include "trireme/data/tokenizer/chat.hpp"
 #include "trireme/files/weights_files.hpp"
@@ -207,10 +206,7 @@ std::string for_auto_tokenizer(const std::string& tokenizer_config, const std::s
 }
 
 ModelConfig model_of(const fs::path& folder) {
-  config::LoadedConfig loaded =
-      config::load_settings("", "", config::read_hf_config(folder.string()).settings, config::Settings{});
-  config::derive(loaded);
-  return loaded.config.model;
+  return config::model_of_hf_config((folder / "config.json").string(), config::read_hf_config(folder.string()));
 }
 
 /// config.json as we write it; plain RoPE has two names.

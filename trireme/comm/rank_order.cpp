@@ -1,4 +1,4 @@
-#include "trireme/comm/backends/rank_order.hpp"
+#include "trireme/comm/rank_order.hpp"
 
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/minimum.h>
