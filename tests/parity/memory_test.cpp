@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "trireme/model/block.hpp"
 #include "trireme/model/decoder.hpp"
 #include "trireme/runtime/memory/counted_memory.hpp"
 #include "trireme/testing/nn_helpers.hpp"

@@ -15,10 +15,10 @@ std::shared_ptr<Attention> attention_of(const ModelFamily* family, const ModelCo
   return attention;
 }
 
-std::shared_ptr<Mlp> mlp_of(const ModelFamily* family, const ModelConfig& m, const Parallel& parallel,
-                            std::int64_t layer) {
+std::shared_ptr<MlpLayer> mlp_of(const ModelFamily* family, const ModelConfig& m, const Parallel& parallel,
+                                 std::int64_t layer) {
   if (!family || !family->mlp) return make_mlp(m, parallel);
-  std::shared_ptr<Mlp> mlp = family->mlp(m, parallel, layer);
+  std::shared_ptr<MlpLayer> mlp = family->mlp(m, parallel, layer);
   require<ConfigError>(mlp != nullptr, "the family ", family->name, " returned no MLP for layer ", layer);
   return mlp;
 }

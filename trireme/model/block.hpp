@@ -24,7 +24,7 @@ class Block final : public DecoderLayer {
   const bool attends_to_all_;  // the model has windows, and this layer has none
   std::shared_ptr<Norm> attention_norm_, mlp_norm_, attention_post_norm_, mlp_post_norm_;
   std::shared_ptr<Attention> attention_;
-  std::shared_ptr<Mlp> mlp_;
+  std::shared_ptr<MlpLayer> mlp_;
   std::shared_ptr<Dropout> attention_dropout_, mlp_dropout_;
 };
 

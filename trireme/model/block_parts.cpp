@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-std::shared_ptr<Mlp> make_experts(const ModelConfig& m, const Parallel& parallel) {
+std::shared_ptr<MlpLayer> make_experts(const ModelConfig& m, const Parallel& parallel) {
   const std::int64_t hidden = m.moe_intermediate_size > 0 ? m.moe_intermediate_size : m.intermediate_size;
   const bool has_sigmoid = config::parse_router_scoring(m.scoring_func) == config::RouterScoring::sigmoid;
   return std::make_shared<ExpertMlp>(
@@ -56,7 +56,7 @@ std::shared_ptr<Attention> make_attention(const ModelConfig& m, const Parallel& 
   return std::make_shared<GroupedQueryAttention>(attention_options(m, layer), parallel);
 }
 
-std::shared_ptr<Mlp> make_mlp(const ModelConfig& m, const Parallel& parallel) {
+std::shared_ptr<MlpLayer> make_mlp(const ModelConfig& m, const Parallel& parallel) {
   using config::MlpKind;
   const MlpKind kind = config::family_of(m).mlp;
   const bool tanh_form = m.hidden_act == "gelu_new" || m.hidden_act == "gelu_pytorch_tanh";

@@ -12,7 +12,7 @@ namespace trireme {
 std::shared_ptr<Norm> make_norm(const ModelConfig& model, const Parallel& parallel);
 std::shared_ptr<Attention> make_attention(const ModelConfig& model, const Parallel& parallel, std::int64_t layer);
 /// With or without experts.
-std::shared_ptr<Mlp> make_mlp(const ModelConfig& model, const Parallel& parallel);
+std::shared_ptr<MlpLayer> make_mlp(const ModelConfig& model, const Parallel& parallel);
 
 /// The model has windows, and this layer has none.
 bool attends_to_all(const ModelConfig& model, std::int64_t layer);

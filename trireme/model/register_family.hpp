@@ -25,7 +25,8 @@ struct ModelFamily {
   /// Or parts of the layers of `like`, called in the same way.
   std::function<std::shared_ptr<Attention>(const ModelConfig& model, const Parallel& parallel, std::int64_t layer)>
       attention = {};
-  std::function<std::shared_ptr<Mlp>(const ModelConfig& model, const Parallel& parallel, std::int64_t layer)> mlp = {};
+  std::function<std::shared_ptr<MlpLayer>(const ModelConfig& model, const Parallel& parallel, std::int64_t layer)> mlp =
+      {};
   /// The norm after the last layer; empty: that of `like`.
   std::function<std::shared_ptr<Norm>(const ModelConfig& model, const Parallel& parallel)> norm = {};
 };

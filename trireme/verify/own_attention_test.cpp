@@ -1,10 +1,10 @@
 // A kind of attention that the library does not have, as one class: latent attention, with the layers of Llama.
 #include <cmath>
 
+#include <ATen/ops/scaled_dot_product_attention.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/kernels/attention/attention.hpp"
 #include "trireme/model/register_family.hpp"
 #include "trireme/parallel/tensor/linear.hpp"
 #include "trireme/testing/config_helpers.hpp"
@@ -32,14 +32,16 @@ class LatentAttention final : public Attention {
     out_ = register_module(
         "out", std::make_shared<RowLinear>(width, m.hidden_size, parallel, RowOptions{.fill = Fill::residual_weight}));
   }
-  at::Tensor forward(const at::Tensor& x, const AttentionFacts& facts, const ForwardContext& context,
+  at::Tensor forward(const at::Tensor& x, const AttentionFacts& /*facts*/, const ForwardContext& context,
                      const MaybeRebuild& /*rebuild*/) override {
     const at::Tensor latent = norm_->forward(at::matmul(x, down_ld_.t()));
     const auto heads = [&](const at::Tensor& y) {
       return y.view({context.batch, context.length, heads_, head_dim_}).transpose(1, 2);
     };
     const at::Tensor out_bhsd =
-        kernels::attention(heads(q_->forward(x)), heads(k_->forward(latent)), heads(v_->forward(latent)), facts.sees);
+        at::scaled_dot_product_attention(heads(q_->forward(x)), heads(k_->forward(latent)), heads(v_->forward(latent)),
+                                         /*attn_mask=*/{}, /*dropout_p=*/0,
+                                         /*is_causal=*/true);
     return out_->forward(out_bhsd.transpose(1, 2).reshape({context.tokens(), heads_ * head_dim_}));
   }
 

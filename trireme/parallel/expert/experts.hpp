@@ -17,7 +17,7 @@ namespace trireme {
 /// With a shared expert, y also has the MLP that every token visits.
 /// An expert without a token takes part with no rows, and has a gradient of zero. If the experts' tp is tp itself, all
 /// its ranks have the same tokens, and their results are summed; if it is smaller, the tokens are split over tp first.
-class ExpertMlp final : public Mlp {
+class ExpertMlp final : public MlpLayer {
  public:
   /// The mesh of `parallel` must have a view for experts. `shared_hidden`: of the shared expert; 0: there is none.
   ExpertMlp(const RouterOptions& router, std::int64_t hidden, Parallel parallel, std::int64_t shared_hidden = 0);

@@ -8,7 +8,7 @@
 namespace trireme {
 
 // T tokens, D features, F hidden, f = F / tp
-class Mlp : public Layer {
+class MlpLayer : public Layer {
  public:
   /// `rebuild`: how to recompute x; `rebuild_activation`: whether to also recompute the activation in backward.
   virtual at::Tensor forward(const at::Tensor& x, const ForwardContext& context, const MaybeRebuild& rebuild = {},
@@ -21,7 +21,7 @@ class Mlp : public Layer {
 };
 
 /// y = W_down gelu(W_up x + b) + b
-class GeluMlp final : public Mlp {
+class GeluMlp final : public MlpLayer {
  public:
   /// `tanh_form`: GPT-2's approximation ("gelu_new", "gelu_pytorch_tanh").
   GeluMlp(std::int64_t features, std::int64_t hidden, bool bias, bool tanh_form, Parallel parallel);
@@ -41,7 +41,7 @@ class GeluMlp final : public Mlp {
 enum class GateActivation { silu, gelu, gelu_tanh };
 
 /// y = W_down (activation(W_gate x) * W_up x), gate and up in one matmul.
-class GatedMlp final : public Mlp {
+class GatedMlp final : public MlpLayer {
  public:
   GatedMlp(std::int64_t features, std::int64_t hidden, Parallel parallel,
            GateActivation activation = GateActivation::silu);
