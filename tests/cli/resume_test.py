@@ -90,7 +90,8 @@ class Killed(ResumeTest):
         the same command, end as one that was not killed. TRIREME_KILLS kills in all."""
         kills = int(os.environ.get("TRIREME_KILLS", "6"))
         each = min(kills, 10)
-        reference = self.ok(train(*self.words, "--training.steps", self.steps, n=2)).path()
+        folder = fresh_folder()
+        reference = self.ok(finish(self.start(folder, "--training.steps", self.steps), folder, timeout=300)).path()
         times = [json.loads(line)["time"] for line in (reference / "metrics.jsonl").read_text().splitlines()]
         self.seconds_of_training = times[-1] - times[0]  # several times as long with a sanitizer
         killed = resumed = 0

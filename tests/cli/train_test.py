@@ -387,7 +387,7 @@ class Folder(TrainTest):
             self.assertTrue(all(0 <= part <= 1 for part in parts), row)
             self.assertAlmostEqual(sum(parts), 1, delta=1e-6)
             self.assertLessEqual(row["own_work_min_s"], row["own_work_max_s"])
-            self.assertLessEqual(row["own_work_max_s"], row["train_time_s"])
+            self.assertLessEqual(row["own_work_max_s"], 1.1 * row["train_time_s"])  # the other rank may have begun the step earlier
             self.assertIn(row["slowest_rank"], (0, 1))
             self.assertFalse(row["skipped"])
         self.assertAlmostEqual(rows[0]["loss"], 5.549, delta=0.1)  # log 257: it knows nothing yet

@@ -7,8 +7,8 @@
 #include <ATen/ops/zeros.h>
 
 #include "trireme/base/copy_bytes.hpp"
-#include "trireme/comm/rank_order.hpp"
 #include "trireme/comm/calls/mismatch.hpp"
+#include "trireme/comm/rank_order.hpp"
 
 namespace trireme {
 namespace {
