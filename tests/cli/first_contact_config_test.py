@@ -442,6 +442,13 @@ class Check(Config):
         self.assertRegex(checked, r"(?m)^machine +(bfloat16|float32) on .* \(model.dtype = \"auto\"\)$")
         self.assertIn("is valid, and can be trained\n", checked)
         self.assertIn("vocab", self.fails("config", "check", run, "--model.vocab_size", 100, code=65))
+        # What `train` would refuse: a folder that cannot be made, and a checkpoint of another model.
+        for where, why in (("/dev/null", "is not a folder"), ("/proc/runs", "no folder can be made there")):
+            self.assertIn(why, self.fails("config", "check", run, "--run.dir", where))
+        self.ok("train", run, "--run.dir", self.folder / "runs", "--run.name", "small", "--training.steps", 1)
+        resume = ("config", "check", run, "--checkpoint.resume", self.folder / "runs/small")
+        self.ok(*resume)
+        self.assertIn("model.num_hidden_layers: ", self.fails(*resume, "--model.num_hidden_layers", 1, code=66))
 
 
 class Help(Config):

@@ -1,9 +1,17 @@
 // The part of `trireme config check` that looks at files and at this machine.
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
 
+#include "trireme/base/error.hpp"
+#include "trireme/checkpoint/format/reader.hpp"
 #include "trireme/cli/commands.hpp"
 #include "trireme/config/schema/family.hpp"
+#include "trireme/runtime/rank/fingerprint.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
+#include "trireme/train/run/changes_since.hpp"
 #include "trireme/train/run/own_folder.hpp"
 #include "trireme/train/save/model_folder.hpp"
 #include "trireme/train/setup/component_options.hpp"
@@ -12,6 +20,42 @@
 #include "trireme/train/setup/rank_setup.hpp"
 
 namespace trireme::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A run makes this folder, or one in it: so that a config is not valid here and refused there.
+void check_run_dir(const Config& config) {
+  fs::path at = fs::absolute(config.run.dir);
+  std::error_code failed;
+  while (!fs::exists(at, failed) && at.has_relative_path()) at = at.parent_path();
+  std::string probe = (at / ".trireme-XXXXXX").string();
+  const bool made = fs::is_directory(at, failed) && ::mkdtemp(probe.data()) != nullptr;
+  const int why = errno;
+  require<ConfigError>(
+      made, "run.dir = \"", config.run.dir, "\": ", at.string(),
+      fs::is_directory(at, failed) ? text(": no folder can be made there: ", errno_text(why)) : ": is not a folder",
+      "\n  fix: a folder that can be written to");
+  fs::remove(probe, failed);
+}
+
+/// Against the newest checkpoint that can be read. What the data are, `train` finds out.
+void check_resume(const Config& config) {
+  const std::vector<fs::path> candidates = named_checkpoints(config.checkpoint.resume);
+  std::optional<checkpoint::Manifest> manifest;
+  std::size_t i = 0;
+  for (; i < candidates.size() && !manifest; ++i) try {
+      manifest = checkpoint::Reader(candidates[i]).manifest();
+    } catch (const CheckpointError&) {
+      if (i + 1 == candidates.size()) throw;
+    }
+  if (!manifest) return;
+  const Changes changes = changes_since(*manifest, fingerprint_of_config(config), manifest->training.data,
+                                        config.checkpoint.accept_changes);
+  require_nothing_refused(candidates[i - 1], changes);
+}
+
+}  // namespace
 
 std::string check_training(const CheckedConfig& checked, std::vector<std::string>& warnings) {
   Config& config = checked.config;
@@ -20,7 +64,7 @@ std::string check_training(const CheckedConfig& checked, std::vector<std::string
   };
   for (const std::string& warning : check_options(config)) warn(warning);
   for (const std::string& warning : check_inputs(config)) warn(warning);
-  named_checkpoints(config.checkpoint.resume);
+  check_run_dir(config);
   const bool gpu = visible_gpus() > 0;
   const at::Device device(gpu ? at::kCUDA : at::kCPU);
   check_device(config, device);
@@ -30,6 +74,7 @@ std::string check_training(const CheckedConfig& checked, std::vector<std::string
   native.model.dtype = native.precision.param = "auto";
   resolve_dtypes(config, device);
   resolve_dtypes(native, device);
+  check_resume(config);
   warn(check_memory(config, memory_budget(device, std::max(1, checked.ranks)), device));
   const std::string& dtype = config.precision.param;
   if (!config::family_of(config.model).is_registered())

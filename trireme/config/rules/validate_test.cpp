@@ -189,9 +189,9 @@ TEST(Validate, WarnsWithTheReason) {
        "learns "
        "nothing (model.norm_topk_prob = false)"},
       {"training.steps = 10\nprofiler.steps = 20", "profiler.steps has step 20, after the last step 10"},
-      {"parallelism.pp = 4", "1 microbatches for 4 stages: the bubble of 1f1b is 75% of the time (raise grad_accum)"},
+      {"parallelism.pp = 4", "1 microbatch for 4 stages: the bubble of 1f1b is 75% of the time (raise grad_accum)"},
       {"parallelism.pp = 2\ntraining.grad_accum = 1\nparallelism.pp_schedule = 'zbv'",
-       "1 microbatches for 2 stages: the bubble of zbv is "},
+       "1 microbatch for 2 stages: the bubble of zbv is "},
       {"training.seq_len = 4096",
        "seq_len = 4096 is longer than max_position_embeddings = 2048: the model was not trained for such positions"},
       {"lr_scheduler.warmup_steps = 2000",

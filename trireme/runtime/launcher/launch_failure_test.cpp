@@ -94,6 +94,14 @@ TEST(LaunchFailure, PeerLostGivesWayToItsCause) {
   EXPECT_LT(result.seconds, kDeadline);
 }
 
+TEST(LaunchFailure, AnErrorOfAllRanksIsToldOnce) {
+  LaunchBench same("echo 'error: no such file' >&2; echo '  fix: another' >&2; [ $RANK = 0 ] && sleep 0.3; exit 65");
+  const LaunchResult once = same.run();
+  EXPECT_THAT(once.err, Not(HasSubstr("last output")));
+  LaunchBench other("[ $RANK = 0 ] && sleep 0.2; echo \"error: of rank $RANK\" >&2; exit 65");
+  EXPECT_THAT(other.run().err, HasSubstr("  last output:\n  | error: of rank 1\n"));
+}
+
 // On a busy machine the cause takes its time, also when it has been asked to stop.
 TEST(LaunchFailure, ALateCauseIsStillTheCause) {
   LaunchBench bench("[ $RANK = 0 ] && exit 71; trap '' TERM; sleep 1.3; exit 76");

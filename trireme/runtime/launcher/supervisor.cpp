@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -40,6 +41,7 @@ struct Living {
   pid_t pid = -1;  // -1: not started, or reaped
   OwnedFd pidfd{}, lifeline{};
   RankOutput output;
+  bool echoes = false;  // its output has been seen
 };
 
 class Supervisor {
@@ -52,7 +54,8 @@ class Supervisor {
     EchoQueue* err = same_file(options.out_fd, options.err_fd) ? &out_ : &err_;
     for (const SupervisedProcess& member : members)
       living_.push_back(
-          {.output = RankOutput(member.log_file, member.echo ? &out_ : nullptr, member.echo ? err : nullptr)});
+          {.output = RankOutput(member.log_file, member.echo ? &out_ : nullptr, member.echo ? err : nullptr),
+           .echoes = member.echo});
     end_.deaths.resize(members.size());
   }
   /// Has something left to do only after an exception.
@@ -367,6 +370,17 @@ class Supervisor {
     for (Living& each : living_) each.pid = -1;
   }
 
+  /// An error that all ranks have found: one of those whose output is echoed has told it, line by line.
+  bool has_been_seen(const std::vector<std::string>& lines) const {
+    const auto error = std::ranges::find_if(lines, [](const std::string& line) { return line.starts_with("error: "); });
+    if (error == lines.end()) return false;
+    return std::ranges::any_of(living_, [&](const Living& each) {
+      if (!each.echoes) return false;
+      const std::vector<std::string> seen = each.output.last_lines(kLastWords);
+      return std::ranges::search(seen, std::span(error, lines.end())).begin() != seen.end();
+    });
+  }
+
   void conclude() {
     if (first_event_ && last_death_)
       end_.stop_seconds = std::chrono::duration<double>(*last_death_ - *first_event_).count();
@@ -377,6 +391,7 @@ class Supervisor {
       const ProcessExit& death = end_.deaths[static_cast<std::size_t>(end_.failed)];
       end_.code = death.signal != 0 ? kPeerLost : death.code;
       end_.last_output = living_[static_cast<std::size_t>(end_.failed)].output.last_lines(kLastWords);
+      if (has_been_seen(end_.last_output)) end_.last_output.clear();
     } else if (end_.stopped_from_above) {
       end_.code = kPeerLost;
     } else if (orderly_code_ != 0) {

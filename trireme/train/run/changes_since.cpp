@@ -114,12 +114,24 @@ Changes changes_since(const checkpoint::Manifest& manifest, const KeyValues& con
   return out;
 }
 
+void require_nothing_refused(const std::filesystem::path& path, const Changes& changes) {
+  if (changes.refused.empty()) return;
+  std::string listed, kinds;
+  for (const std::string& change : changes.refused) listed += "\n  " + change;
+  for (const std::string& kind : changes.refused_kinds) kinds += (kinds.empty() ? "" : ",") + kind;
+  const bool may_accept = std::ranges::find(changes.refused_kinds, "model") == changes.refused_kinds.end();
+  throw CheckpointError(text(path.string(), ": the config no longer matches this checkpoint", listed,
+                             "\n  fix: change it back; or --checkpoint.resume never, for a new run",
+                             may_accept ? "; or accept it: --checkpoint.accept_changes " + kinds : ""));
+}
+
 std::vector<std::string> changes_of_complete_run(const KeyValues& then, const KeyValues& now) {
   // The schedule of learning rates and the stages of the data follow from the steps.
   const bool same_steps = value_or_empty(then, "training.steps") == value_or_empty(now, "training.steps");
   std::vector<std::string> changes;
   for_each_difference(
       with_newer_keys(then), with_newer_keys(now), [&](const std::string& key, const auto& old, const auto& is) {
+        if (key == "training.global_batch_size") return;  // it may follow from the number of ranks
         const bool counts =
             same_steps ? !is_about_running(key) && !is_compared_by_content(key) : !kind_of_change(key).empty();
         if (counts) changes.push_back(changed(key, old, is));

@@ -1,5 +1,6 @@
 #pragma once
 // What has changed in the config and the data between a checkpoint and the run that resumes from it.
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -20,6 +21,9 @@ struct Changes {
 /// `config`: every key with its value; `data`: TrainData::identity(). `accepted`: checkpoint.accept_changes.
 Changes changes_since(const checkpoint::Manifest& manifest, const KeyValues& config, const KeyValues& data,
                       const std::vector<std::string>& accepted);
+
+/// CheckpointError that lists what is refused, if there is anything. `path`: of the checkpoint.
+void require_nothing_refused(const std::filesystem::path& path, const Changes& changes);
 
 /// For a run that is complete: what another config changes of it. Fewer steps than it has done are no change.
 std::vector<std::string> changes_of_complete_run(const KeyValues& then, const KeyValues& now);

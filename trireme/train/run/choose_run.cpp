@@ -77,8 +77,7 @@ class Search {
     for (const fs::path& run : runs) {
       const State state = state_of(run);
       if (state == State::goes_on) return ChosenRun{{run, /*is_new=*/false}};
-      if (state == State::complete) refuse_changes(run);
-      if (state == State::complete)
+      if (state == State::complete && !has_other_config(run))
         return ChosenRun{{run, /*is_new=*/false}, complete_text(run, request_.config, steps_)};
     }
     return std::nullopt;
@@ -92,12 +91,13 @@ class Search {
     notes_.push_back(text(run.string(), " is not resumed: ", why));
   }
 
-  /// A complete run of the user's own name with another config is not what this command asks for.
-  void refuse_changes(const fs::path& run) const {
+  /// Of a complete run of the user's own name. If it has exactly that name, the command asks for something else than what
+  /// is there; NAME-2 may be a variant that was begun with --resume never, and is passed over.
+  bool has_other_config(const fs::path& run) const {
     const std::optional<checkpoint::Manifest> newest = newest_manifest(run);
-    if (!own_name_ || !newest) return;
+    if (!own_name_ || !newest) return false;
     const std::vector<std::string> changes = changes_of_complete_run(newest->config, request_.given);
-    if (changes.empty()) return;
+    if (changes.empty() || !is_exact(run)) return !changes.empty();
     std::string listed;
     for (const std::string& change : changes) listed += "\n  " + change;
     throw CheckpointError(text(run.string(), ": is complete (", steps_text(newest->training.step),

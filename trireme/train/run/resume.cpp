@@ -80,17 +80,6 @@ class WatchedReads {
   bool is_security_ = false;
 };
 
-void refuse(const fs::path& path, const Changes& changes) {
-  if (changes.refused.empty()) return;
-  std::string listed, kinds;
-  for (const std::string& change : changes.refused) listed += "\n  " + change;
-  for (const std::string& kind : changes.refused_kinds) kinds += (kinds.empty() ? "" : ",") + kind;
-  const bool may_accept = std::ranges::find(changes.refused_kinds, "model") == changes.refused_kinds.end();
-  throw CheckpointError(text(path.string(), ": the config no longer matches this checkpoint", listed,
-                             "\n  fix: change it back; or --checkpoint.resume never, for a new run",
-                             may_accept ? "; or accept it: --checkpoint.accept_changes " + kinds : ""));
-}
-
 std::vector<std::uint8_t> of_rank(const checkpoint::Reader& reader, const char* kind, int rank, int world) {
   const auto then = reader.manifest().layout.find("world");
   const checkpoint::StoredTensor* stored = checkpoint::find(reader.manifest(), text("rank-", rank), kind);
@@ -156,7 +145,7 @@ Resumed resume(Zero& zero, Mesh& mesh, const ResumeRequest& request, std::vector
       reader->read_each_once();
       Resumed out{.path = path, .manifest = reader->manifest()};
       out.changes = changes_since(out.manifest, request.config, request.data, request.accepted);
-      refuse(path, out.changes);
+      require_nothing_refused(path, out.changes);
       failure = reads.fault_of([&] {
         load_state(*reader, zero, {.states = !out.changes.new_optimizer, .one_replica_reads = true});
         out.random = of_rank(*reader, checkpoint::kRandom, mesh.rank(), mesh.world().size());
