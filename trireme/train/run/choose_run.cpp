@@ -91,8 +91,8 @@ class Search {
     notes_.push_back(text(run.string(), " is not resumed: ", why));
   }
 
-  /// Of a complete run of the user's own name. If it has exactly that name, the command asks for something else than what
-  /// is there; NAME-2 may be a variant that was begun with --resume never, and is passed over.
+  /// Of a complete run of the user's own name. If it has exactly that name, the command asks for something else than
+  /// what is there; NAME-2 may be a variant that was begun with --resume never, and is passed over.
   bool has_other_config(const fs::path& run) const {
     const std::optional<checkpoint::Manifest> newest = newest_manifest(run);
     if (!own_name_ || !newest) return false;
