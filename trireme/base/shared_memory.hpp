@@ -1,7 +1,6 @@
 #pragma once
 // Memory that several processes of a host map: an anonymous file, gone with the last process that has it.
 #include <cstddef>
-#include <span>
 #include <string>
 
 #include "trireme/base/owned_fd.hpp"

@@ -42,17 +42,18 @@ void check_run_dir(const Config& config) {
 /// Against the newest checkpoint that can be read. What the data are, `train` finds out.
 void check_resume(const Config& config) {
   const std::vector<fs::path> candidates = named_checkpoints(config.checkpoint.resume);
-  std::optional<checkpoint::Manifest> manifest;
-  std::size_t i = 0;
-  for (; i < candidates.size() && !manifest; ++i) try {
-      manifest = checkpoint::Reader(candidates[i]).manifest();
-    } catch (const CheckpointError&) {
-      if (i + 1 == candidates.size()) throw;
+  for (const fs::path& path : candidates) {
+    std::optional<checkpoint::Manifest> manifest;
+    try {
+      manifest = checkpoint::Reader(path).manifest();
+    } catch (const CheckpointError&) {  // a run tries the one before
+      if (path == candidates.back()) throw;
+      continue;
     }
-  if (!manifest) return;
-  const Changes changes = changes_since(*manifest, fingerprint_of_config(config), manifest->training.data,
-                                        config.checkpoint.accept_changes);
-  require_nothing_refused(candidates[i - 1], changes);
+    require_nothing_refused(path, changes_since(*manifest, fingerprint_of_config(config), manifest->training.data,
+                                                config.checkpoint.accept_changes));
+    return;
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "trireme/testing/conformance.hpp"
 
 #include <atomic>
+#include <functional>
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -35,40 +36,38 @@ TEST_P(ConformanceOf, Threads) {
   EXPECT_GT(checked, 300 * GetParam());
 }
 
-TEST_P(ConformanceOf, GlooThreads) {
+/// Of ranks as threads over a real transport.
+using RunWorlds = void (*)(int size, const std::function<void(World&)>& body, const CommOptions& options,
+                           const c10::intrusive_ptr<c10d::Store>& store);
+
+void expect_all_operations(RunWorlds run_worlds, int ranks) {
   std::atomic<int> checked = 0;
-  run_gloo_threads(GetParam(), [&](World& world) {
+  const auto body = [&](World& world) {
     const auto group = world.make_group("world", first_ranks(world.size()));
     checked += Conformance(*group, at::kCPU).run();
-  });
-  EXPECT_GT(checked, 300 * GetParam());
+  };
+  run_worlds(ranks, body, {}, c10::make_intrusive<c10d::HashStore>());
+  EXPECT_GT(checked, 300 * ranks);
 }
+
+void expect_small_operations(RunWorlds run_worlds, int ranks, const CommOptions& options) {
+  const auto body = [](World& world) {
+    const auto group = world.make_group("world", first_ranks(world.size()));
+    Conformance(*group, at::kCPU).run({0, 1, 37});
+  };
+  run_worlds(ranks, body, options, c10::make_intrusive<c10d::HashStore>());
+}
+
+TEST_P(ConformanceOf, GlooThreads) { expect_all_operations(run_gloo_threads, GetParam()); }
+
+TEST_P(ConformanceOf, SharedMemoryThreads) { expect_all_operations(run_shared_memory_threads, GetParam()); }
 
 TEST_P(ConformanceOf, GlooThreadsDeterministicAndStrict) {
-  run_gloo_threads(GetParam(),
-                   [&](World& world) {
-                     const auto group = world.make_group("world", first_ranks(world.size()));
-                     Conformance(*group, at::kCPU).run({0, 1, 37});
-                   },
-                   {.check = CheckMode::strict, .deterministic = true});
-}
-
-TEST_P(ConformanceOf, SharedMemoryThreads) {
-  std::atomic<int> checked = 0;
-  run_shared_memory_threads(GetParam(), [&](World& world) {
-    const auto group = world.make_group("world", first_ranks(world.size()));
-    checked += Conformance(*group, at::kCPU).run();
-  });
-  EXPECT_GT(checked, 300 * GetParam());
+  expect_small_operations(run_gloo_threads, GetParam(), {.check = CheckMode::strict, .deterministic = true});
 }
 
 TEST_P(ConformanceOf, SharedMemoryThreadsStrict) {
-  run_shared_memory_threads(GetParam(),
-                            [&](World& world) {
-                              const auto group = world.make_group("world", first_ranks(world.size()));
-                              Conformance(*group, at::kCPU).run({0, 1, 37});
-                            },
-                            {.check = CheckMode::strict});
+  expect_small_operations(run_shared_memory_threads, GetParam(), {.check = CheckMode::strict});
 }
 
 }  // namespace

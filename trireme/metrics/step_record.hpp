@@ -38,9 +38,10 @@ struct StepRecord {
   std::optional<double> loss_z{};
   std::optional<double> grad_norm_z{};
   std::optional<double> val_loss{};
+  std::optional<double> checkpoint_s{};  // that training waited for a checkpoint, on rank 0; since the step before
+
   /// No token of the step has a label: there is no loss to show.
   bool has_no_label() const { return std::isnan(loss) && std::isfinite(grad_norm); }
-  std::optional<double> checkpoint_s{};  // that training waited for a checkpoint, on rank 0; since the step before
 };
 
 }  // namespace trireme::metrics

@@ -7,8 +7,8 @@
 
 #include "trireme/model/register_family.hpp"
 #include "trireme/parallel/tensor/linear.hpp"
-#include "trireme/testing/config_helpers.hpp"
 #include "trireme/testing/test_helpers.hpp"
+#include "trireme/testing/verify_config.hpp"
 #include "trireme/verify/verify.hpp"
 
 namespace trireme {
@@ -66,39 +66,21 @@ const bool kIsRegistered = [] {
   return true;
 }();
 
-Config config_for(const std::string& family, int ranks, const Flags& more) {
-  Flags flags{"--model.model_type", family};
-  flags.insert(flags.end(), more.begin(), more.end());
-  return load_good(R"(
-model.hidden_size = 20
-model.num_hidden_layers = 2
-model.num_attention_heads = 4
-model.head_dim = 6
-model.intermediate_size = 32
-model.vocab_size = 67
-training.seq_len = 16
-training.global_batch_size = 4
-training.micro_batch_size = 1
-data = [ { sources = [ { path = "synthetic" } ] } ]
-)",
-                   flags, {.ranks = ranks, .how = "", .ranks_of_a_host = ranks})
-      .config;
-}
-
 TEST(OwnAttention, LayoutsAgreeWithOneRank) {
   ASSERT_TRUE(kIsRegistered);
-  struct Layout {
+  const std::string tp = "parallelism.tp 2";
+  struct Split {
     int ranks;
-    Flags flags;
+    std::vector<std::string> settings;
   };
-  for (const auto& [ranks, flags] : std::vector<Layout>{
-           {2, {"--parallelism.tp", "2"}},
-           {2, {"--parallelism.tp", "2", "--parallelism.sequence_parallel", "false"}},
-           {2, {"--parallelism.pp", "2", "--activation_checkpoint.mode", "full"}},
-           {4, {"--parallelism.tp", "2", "--parallelism.zero", "3"}},
+  for (const auto& [ranks, settings] : std::vector<Split>{
+           {2, {tp}},
+           {2, {tp, "parallelism.sequence_parallel false"}},
+           {2, {"parallelism.pp 2", "activation_checkpoint.mode full"}},
+           {4, {tp, "parallelism.zero 3"}},
        })
     for (const char* family : {"latent", "wide-mlp"}) {
-      const VerifyResult result = verify(config_for(family, ranks, flags));
+      const VerifyResult result = verify(config_for(family, settings, ranks));
       EXPECT_TRUE(result.passed) << family << "\n" << result.str();
       for (const TensorDifference& gradient : result.gradients) EXPECT_LE(gradient.relative, 1e-12) << gradient.name;
       const auto has = [&](const char* name) {
@@ -110,7 +92,7 @@ TEST(OwnAttention, LayoutsAgreeWithOneRank) {
 }
 
 TEST(OwnAttention, MistakesAreNamed) {
-  EXPECT_THAT(message_of<ConfigError>([] { verify(config_for("no-attention", 1, {})); }),
+  EXPECT_THAT(message_of<ConfigError>([] { verify(config_for("no-attention", {}, 1)); }),
               HasSubstr("the family no-attention returned no attention for layer 0"));
   const auto layer = [](const ModelConfig&, const Parallel&, std::int64_t) { return std::shared_ptr<DecoderLayer>(); };
   const auto attention = [](const ModelConfig&, const Parallel&, std::int64_t) { return std::shared_ptr<Attention>(); };

@@ -9,8 +9,8 @@
 #include "trireme/model/register_family.hpp"
 #include "trireme/parallel/tensor/mlp.hpp"
 #include "trireme/planner/memory.hpp"
-#include "trireme/testing/config_helpers.hpp"
 #include "trireme/testing/test_helpers.hpp"
+#include "trireme/testing/verify_config.hpp"
 
 namespace trireme {
 namespace {
@@ -59,29 +59,6 @@ const bool kFamiliesOfVerify = [] {
   register_family(side_by_side("side-by-side-output", "the output"));
   return true;
 }();
-
-constexpr const char* kModel = R"(
-model.hidden_size = 20
-model.num_hidden_layers = 3
-model.num_attention_heads = 4
-model.num_key_value_heads = 2
-model.head_dim = 6
-model.intermediate_size = 32
-model.vocab_size = 67
-training.seq_len = 16
-training.global_batch_size = 8
-training.micro_batch_size = 1
-data = [ { sources = [ { path = "synthetic" } ] } ]
-)";
-
-Config config_for(const std::string& family, std::vector<std::string> settings, int ranks) {
-  Flags flags{"--model.model_type", family};
-  for (const std::string& setting : settings) {
-    const std::size_t space = setting.find(' ');
-    flags.insert(flags.end(), {"--" + setting.substr(0, space), setting.substr(space + 1)});
-  }
-  return load_good(kModel, flags, {.ranks = ranks, .how = "", .ranks_of_a_host = ranks}).config;
-}
 
 struct Layout {
   std::string family;

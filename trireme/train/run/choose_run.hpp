@@ -20,8 +20,9 @@ namespace trireme {
 //   never   none
 // If a launcher restarts its ranks, the run that they have begun goes on, whatever checkpoint.resume says: its folder
 // has the launcher's mark. If the newest run that is meant is complete, there is nothing to do: a second training is
-// only begun for `never`. A run of the user's own name that is still running is an error; with a placeholder, where
-// every start has a folder of its own, it is left alone.
+// only begun for `never`. A complete run with another config is an error if it has exactly the name run.name; NAME-2 is
+// then passed over. A run of the user's own name that is still running is an error; with a placeholder, where every
+// start has a folder of its own, it is left alone.
 struct RunRequest {
   const Config& config;    // derived
   const KeyValues& given;  // fingerprint_of_config()

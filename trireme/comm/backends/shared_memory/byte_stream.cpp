@@ -53,7 +53,7 @@ void ByteStream::copy_next(int reader, std::span<std::byte> to) const {
   copy_bytes(to.data() + until_end, ring_, to.size() - until_end);
 }
 
-bool ByteStream::advance(int reader, std::size_t bytes) {
+bool ByteStream::consume(int reader, std::size_t bytes) {
   StreamCursor& mine = cursor(reader);
   mine.position.store(mine.position.load(std::memory_order_relaxed) + bytes);
   return writer().wants_room.load() != 0 && writer().wants_room.exchange(0) != 0;

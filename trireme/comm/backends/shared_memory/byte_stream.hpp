@@ -47,7 +47,7 @@ class ByteStream {
   /// Copies the next available bytes; they remain.
   void copy_next(int reader, std::span<std::byte> to) const;
   /// Also beyond what is available. Returns true if the writer waits for it.
-  [[nodiscard]] bool advance(int reader, std::size_t bytes);
+  [[nodiscard]] bool consume(int reader, std::size_t bytes);
   /// The writer is this reader itself: it never holds the ring up.
   void exclude(int reader) { cursor(reader).position = UINT64_MAX / 2; }
 

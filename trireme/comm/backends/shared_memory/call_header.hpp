@@ -16,6 +16,9 @@ namespace trireme {
 inline constexpr std::size_t kStreamLine = 64;
 inline constexpr std::array<std::byte, kStreamLine> kPadding{};
 
+/// So many bytes are published at once, or summed: the reader can begin, and both find them in their caches.
+inline constexpr std::size_t kStreamChunk = std::size_t{128} << 10;
+
 /// What is missing to a whole number of lines.
 constexpr std::size_t padding_of(std::size_t bytes) { return (kStreamLine - bytes % kStreamLine) % kStreamLine; }
 

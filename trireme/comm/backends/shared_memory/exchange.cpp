@@ -1,7 +1,7 @@
 #include "trireme/comm/backends/shared_memory/exchange.hpp"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/add.h>
@@ -16,8 +16,6 @@
 namespace trireme {
 namespace {
 
-/// Published, or summed, at once: the reader can begin, and both find it in their caches.
-constexpr std::size_t kChunk = std::size_t{128} << 10;
 /// From here on an all_reduce between more than two ranks takes two phases.
 constexpr std::size_t kTwoPhases = std::size_t{32} << 10;
 
@@ -102,8 +100,7 @@ void Exchange::plan() {
       const auto parts = even_parts(out, ranks_);
       if (parts[mine].data() != in.data()) copy_bytes(parts[mine].data(), in.data(), in.size());
       phase.writes.push_back(in);
-      for (std::size_t r = 0; r < parts.size(); ++r)
-        phase.takings[r] = {.segments = {{.taken = parts[r].size()}}, .to = parts[r].data()};
+      take_parts(phase, parts);
       return;
     }
     case Op::all_to_all: {
@@ -125,18 +122,17 @@ void Exchange::plan() {
         return;
       }
       phase.writes.push_back(in);
-      for (std::size_t r = 0; r < phase.takings.size(); ++r) phase.takings[r].after = r == root ? 0 : in.size();
+      skip_all_but(root, phase, in.size());
       return;
     case Op::gather:
       if (is_root) {
         const auto parts = even_parts(out, ranks_);
-        for (std::size_t r = 0; r < parts.size(); ++r)
-          phase.takings[r] = {.segments = {{.taken = parts[r].size()}}, .to = parts[r].data()};
+        take_parts(phase, parts);
         copy_bytes(parts[mine].data(), in.data(), in.size());
         return;
       }
       phase.writes.push_back(in);
-      for (std::size_t r = 0; r < phase.takings.size(); ++r) phase.takings[r].after = r == root ? 0 : in.size();
+      skip_all_but(root, phase, in.size());
       return;
     case Op::scatter: {
       if (is_root) {
@@ -161,6 +157,15 @@ void Exchange::plan() {
   }
 }
 
+void Exchange::take_parts(Phase& phase, const std::vector<std::span<std::byte>>& parts) {
+  for (std::size_t r = 0; r < parts.size(); ++r)
+    phase.takings[r] = {.segments = {{.taken = parts[r].size()}}, .to = parts[r].data()};
+}
+
+void Exchange::skip_all_but(std::size_t root, Phase& phase, std::size_t bytes) {
+  for (std::size_t r = 0; r < phase.takings.size(); ++r) phase.takings[r].after = r == root ? 0 : bytes;
+}
+
 void Exchange::plan_all_reduce() {
   const std::span<std::byte> all = bytes_of(call_.output);
   const auto mine = static_cast<std::size_t>(me_);
@@ -176,7 +181,8 @@ void Exchange::plan_all_reduce() {
   phases_.front().sum = Sum{.mine = parts[mine], .to = parts[mine].data()};
   Phase& gather = phases_.emplace_back();
   gather.writes.push_back(parts[mine]);
-  for (const auto& part : parts) gather.takings.push_back({.segments = {{.taken = part.size()}}, .to = part.data()});
+  gather.takings.resize(parts.size());
+  take_parts(gather, parts);
 }
 
 void Exchange::plan_parts(Phase& phase, const std::vector<std::span<std::byte>>& parts) {
@@ -185,7 +191,7 @@ void Exchange::plan_parts(Phase& phase, const std::vector<std::span<std::byte>>&
   for (const auto& part : parts) longest = std::max(longest, part.size());
   // A turn of all blocks fits twice into the ring.
   const std::size_t fits = memory_.outbox(me_).capacity() / (2 * (parts.size() - 1)) / kStreamLine * kStreamLine;
-  const std::size_t length = std::min(kChunk, fits);
+  const std::size_t length = std::min(kStreamChunk, fits);
   for (std::size_t begin = 0; begin < longest; begin += length) {
     const auto block = [&](std::size_t r) {
       const std::size_t from = std::min(begin, parts[r].size());
@@ -254,11 +260,11 @@ bool Exchange::write() {
       ++written_spans_, written_bytes_ = 0;
       continue;
     }
-    const std::size_t n = outbox.write(left.first(std::min(left.size(), kChunk)));
+    const std::size_t n = outbox.write(left.first(std::min(left.size(), kStreamChunk)));
     if (n == 0 && outbox.waits_for_room()) break;
     written_bytes_ += n, phase_bytes_ += n;
     moved = true;
-    if (n == kChunk) ring_all();
+    if (n == kStreamChunk) ring_all();
   }
   if (moved) ring_all();
   if (written_spans_ < phase.writes.size()) return moved;
@@ -280,8 +286,8 @@ bool Exchange::read() {
   return moved;
 }
 
-void Exchange::advance(int peer, std::size_t bytes) {
-  if (bytes > 0 && memory_.outbox(peer).advance(me_, bytes)) ring_(peer);
+void Exchange::consume(int peer, std::size_t bytes) {
+  if (bytes > 0 && memory_.outbox(peer).consume(me_, bytes)) ring_(peer);
 }
 
 bool Exchange::read_headers() {
@@ -299,7 +305,7 @@ bool Exchange::read_headers() {
     const std::size_t head = phases_.front().head;  // of the same length in all streams
     if (stream.available(me_) < head) continue;
     if (!counts_.empty()) read_counts(peer);
-    advance(peer, head);
+    consume(peer, head);
     has_header_[static_cast<std::size_t>(peer)] = true;
     ++headers_;
     moved = true;
@@ -334,15 +340,15 @@ void Exchange::skip(int peer, Taking& taking) {
   while (taking.segment < taking.segments.size() && taking.taken == taking.segments[taking.segment].taken) {
     ++taking.segment;
     taking.taken = 0;
-    if (taking.segment < taking.segments.size()) advance(peer, taking.segments[taking.segment].skipped);
+    if (taking.segment < taking.segments.size()) consume(peer, taking.segments[taking.segment].skipped);
   }
   if (taking.segment < taking.segments.size()) return;
-  advance(peer, taking.after);
+  consume(peer, taking.after);
   taking.done = true;
 }
 
 void Exchange::take(int peer, Taking& taking, std::size_t bytes) {
-  advance(peer, bytes);
+  consume(peer, bytes);
   taking.taken += bytes;
   skip(peer, taking);
 }
@@ -352,7 +358,7 @@ bool Exchange::is_begun(Phase& phase, int peer) {
   Taking& taking = phase.takings[static_cast<std::size_t>(peer)];
   if (!has_header_[static_cast<std::size_t>(peer)]) return false;
   if (!std::exchange(taking.begun, true)) {
-    if (!taking.segments.empty()) advance(peer, taking.segments.front().skipped);
+    if (!taking.segments.empty()) consume(peer, taking.segments.front().skipped);
     skip(peer, taking);
   }
   return true;
@@ -386,7 +392,7 @@ bool Exchange::take_sum(Phase& phase) {
   if (!begun) return false;
   std::vector<const std::byte*> others(static_cast<std::size_t>(ranks_));
   while (sum.done < total) {
-    std::size_t n = std::min(total - sum.done, kChunk);
+    std::size_t n = std::min(total - sum.done, kStreamChunk);
     if (sum.over_input && !is_written()) n = std::min(n, phase_bytes_ - std::min(phase_bytes_, phase.head + sum.done));
     for (int peer = 0; peer < ranks_; ++peer) {
       if (peer == me_) continue;

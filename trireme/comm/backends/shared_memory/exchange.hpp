@@ -64,6 +64,10 @@ class Exchange {
   };
 
   void plan();
+  /// Part `r` is what rank r writes, whole.
+  static void take_parts(Phase& phase, const std::vector<std::span<std::byte>>& parts);
+  /// `bytes` of each, but not of `root`, which reads them and writes nothing.
+  static void skip_all_but(std::size_t root, Phase& phase, std::size_t bytes);
   void plan_all_reduce();
   /// Part `r` of the phase's data for rank r; each writes the parts of all others and takes its own.
   void plan_parts(Phase& phase, const std::vector<std::span<std::byte>>& parts);
@@ -76,7 +80,7 @@ class Exchange {
   void skip(int peer, Taking& taking);
   void take(int peer, Taking& taking, std::size_t bytes);
   void add_chunk(const Sum& sum, const std::vector<const std::byte*>& others, std::size_t bytes) const;
-  void advance(int peer, std::size_t bytes);
+  void consume(int peer, std::size_t bytes);
   void read_counts(int peer);
   void ring_all() const;
 

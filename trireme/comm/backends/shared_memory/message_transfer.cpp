@@ -5,13 +5,6 @@
 #include "trireme/base/copy_bytes.hpp"
 
 namespace trireme {
-namespace {
-
-/// Published at once, so that the other end can begin.
-constexpr std::size_t kPiece = std::size_t{128} << 10;
-
-}  // namespace
-
 MessageTransfer::MessageTransfer(ByteStream stream, Message message, const CallRecord& record, Ring ring,
                                  Compare compare)
     : stream_(stream), message_(std::move(message)), ring_(std::move(ring)), compare_(std::move(compare)) {
@@ -35,11 +28,11 @@ bool MessageTransfer::send() {
       left = data().subspan(done_ - sizeof header_);
     else
       left = std::span(kPadding).first(total_ - done_);
-    const std::size_t n = stream_.write(left.first(std::min(left.size(), kPiece)));
+    const std::size_t n = stream_.write(left.first(std::min(left.size(), kStreamChunk)));
     if (n == 0 && stream_.waits_for_room()) break;
     done_ += n;
     moved = true;
-    if (n == kPiece) ring_();
+    if (n == kStreamChunk) ring_();
   }
   if (moved) ring_();
   return moved;
@@ -47,8 +40,8 @@ bool MessageTransfer::send() {
 
 bool MessageTransfer::receive() {
   bool moved = false;
-  const auto advance = [&](std::size_t n) {
-    if (stream_.advance(0, n)) ring_();
+  const auto consume = [&](std::size_t n) {
+    if (stream_.consume(0, n)) ring_();
     done_ += n;
     moved = true;
   };
@@ -56,7 +49,7 @@ bool MessageTransfer::receive() {
     const std::optional<CallHeader> header = next_header(stream_, 0);
     if (!header) return false;
     compare_(header->record);
-    advance(sizeof(CallHeader));
+    consume(sizeof(CallHeader));
   }
   const std::size_t end = sizeof(CallHeader) + data().size();
   while (done_ < end) {
@@ -64,9 +57,9 @@ bool MessageTransfer::receive() {
     const std::size_t n = std::min(next.size(), end - done_);
     if (n == 0) return moved;
     copy_bytes(data().data() + (done_ - sizeof(CallHeader)), next.data(), n);
-    advance(n);
+    consume(n);
   }
-  if (done_ < total_) advance(total_ - done_);
+  if (done_ < total_) consume(total_ - done_);
   return moved;
 }
 

@@ -6,10 +6,10 @@
 namespace trireme {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 /// Longer than a small collective call takes where every rank has a core, shorter than a time slice.
 constexpr std::chrono::microseconds kSpin{30};
-/// Between two looks at whether the peers still run: what ends without a word rings no bell.
-constexpr std::chrono::milliseconds kLookAtPeers{20};
 
 void relax_core() {
 #if defined(__x86_64__)
@@ -82,10 +82,7 @@ bool Progress::is_done(Movable& group, const std::function<bool()>& done) {
   while (advance_all()) {
   }
   if (done()) return true;
-  if (const auto now = Clock::now(); now - looked_at_peers_ > kLookAtPeers) {
-    looked_at_peers_ = now;
-    group.look_at_peers();
-  }
+  group.look_at_peers();
   return group.error() != nullptr;
 }
 
@@ -104,21 +101,17 @@ bool Progress::rings_soon(std::uint32_t seen) const {
 void Progress::wait(Movable& group, const std::function<bool()>& done, std::chrono::nanoseconds limit) {
   std::unique_lock lock(mutex_);
   const auto deadline = Clock::now() + limit;
-  auto look_at_peers = Clock::now() + kLookAtPeers;
   while (true) {
     const std::uint32_t seen = bell().rings.load();
     const bool moved = advance_all();
     if (done()) return;
-    const auto now = Clock::now();
-    if (now >= look_at_peers) {
-      group.look_at_peers();
-      look_at_peers = now + kLookAtPeers;
-    }
+    group.look_at_peers();
     if (group.error() != nullptr) std::rethrow_exception(group.error());
+    const auto now = Clock::now();
     if (now >= deadline) throw std::runtime_error("timed out");
     lock.unlock();  // in each turn: other threads of the rank start calls, too
     if (!moved && !rings_soon(seen))
-      bell().sleep(seen, std::min<std::chrono::nanoseconds>(deadline - now, look_at_peers - now));
+      bell().sleep(seen, std::min<std::chrono::nanoseconds>(deadline - now, kLookAtPeers));
     lock.lock();
   }
 }

@@ -27,7 +27,7 @@ class Movable {
   /// Moves what can be moved without waiting; true if anything moved. Errors are kept.
   virtual bool advance() = 0;
   virtual bool has_calls() const = 0;
-  /// Keeps an error if a call cannot go on without a rank that has ended.
+  /// Keeps an error if a call cannot go on without a rank that has ended. Asked in each turn; looks from time to time.
   virtual void look_at_peers() = 0;
   virtual std::exception_ptr error() const = 0;
 
@@ -37,7 +37,8 @@ class Movable {
 
 class Progress {
  public:
-  using Clock = std::chrono::steady_clock;
+  /// Between two looks at whether the peers still run: what ends without a word rings no bell.
+  static constexpr std::chrono::milliseconds kLookAtPeers{20};
 
   /// `bell`: of this rank. `spins`: whether a thread that waits may keep its core for a moment before it sleeps.
   Progress(SharedMemory bell, bool spins) : memory_(std::move(bell)), spins_(spins) {}
@@ -67,7 +68,6 @@ class Progress {
   const bool spins_;
   std::mutex mutex_;
   std::vector<Movable*> groups_;
-  Clock::time_point looked_at_peers_{};  // by is_done()
   bool ends_ = false;
   std::condition_variable has_work_;
   std::thread background_;

@@ -178,6 +178,9 @@ bool SharedMemoryGroup::needs(int rank) const {
 }
 
 void SharedMemoryGroup::look_at_peers() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - looked_at_peers_ < Progress::kLookAtPeers) return;
+  looked_at_peers_ = now;
   for (int r = 0; r < size() && has_calls(); ++r) {
     if (r == rank() || !needs(r)) continue;
     const SharedMemoryPeer& peer = *peers_[static_cast<std::size_t>(r)];

@@ -70,7 +70,8 @@ class SharedMemoryGroup final : public Group, private Movable {
   double limit_s_;
   std::deque<std::shared_ptr<Exchange>> exchanges_;
   std::vector<Queue> sends_, receives_;  // by peer
-  std::exception_ptr error_{};           // of the first call that failed: the streams cannot go on behind it
+  std::chrono::steady_clock::time_point looked_at_peers_ = std::chrono::steady_clock::now();
+  std::exception_ptr error_{};  // of the first call that failed: the streams cannot go on behind it
 };
 
 }  // namespace trireme

@@ -13,10 +13,10 @@ namespace trireme {
 // Note [Meeting]
 // Every rank says in the store where it runs: the boot id of the host, its PID and network namespaces (containers with
 // addresses of their own are hosts of their own), its process, and the descriptor of its bell. A group whose members
-// say the same host and namespaces tries: its first rank makes the memory,
-// the others open it through /proc, and tell whether they could (a sandbox, or another user, may be in the way). If all
-// could, the group uses it; if not, all of them use Gloo. Nothing is left behind in /dev/shm: the memory has no name
-// and ends with the processes, and the size of /dev/shm does not limit it.
+// say the same host and namespaces tries: its first rank makes the memory, the others open it through /proc, and tell
+// whether they could (a sandbox, or another user, may be in the way). If all could, the group uses it; if not, all of
+// them use Gloo. Nothing is left behind in /dev/shm: the memory has no name and ends with the processes, and the size
+// of /dev/shm does not limit it.
 
 class SharedMemoryHost {
  public:

@@ -39,6 +39,14 @@ std::unique_ptr<Group> world_group(World& world) {
   return group;
 }
 
+/// From ranks that have not yet met it: no process has this number.
+void hide(c10d::Store& store, int rank) {
+  const std::string key = text("shared_memory/", rank);
+  std::string place = store.get_to_str(key);
+  place = "999999999" + place.substr(place.find(' '));
+  store.set(key, std::vector<std::uint8_t>(place.begin(), place.end()));
+}
+
 at::Tensor values_of(int rank, std::int64_t n, at::ScalarType dtype = at::kFloat) {
   return ((at::arange(n, at::kFloat) * 0.37 + 1.7 * rank).sin() * 3).to(dtype);
 }
@@ -57,8 +65,8 @@ TEST(ByteStream, IsReadAsItWasWrittenThroughManyTurnsOfItsRing) {
     const auto next = stream.peek(0);
     for (std::size_t i = 0; i < next.size(); ++i) ASSERT_EQ(next[i], static_cast<std::byte>(read + i));
     const std::size_t n = std::min(next.size(), static_cast<std::size_t>(turn) % 37);
-    (void)stream.advance(0, n);
-    (void)stream.advance(1, n);
+    (void)stream.consume(0, n);
+    (void)stream.consume(1, n);
     read += n;
   }
   EXPECT_GT(read, 20 * kCapacity);
@@ -70,14 +78,14 @@ TEST(ByteStream, AFullRingWaitsForItsSlowestReader) {
   ByteStream stream(cursors.data(), 2, ring.data(), 64);
   const std::array<std::byte, 64> some{};
   EXPECT_EQ(stream.write(some), 64U);
-  EXPECT_FALSE(stream.advance(0, 64));
+  EXPECT_FALSE(stream.consume(0, 64));
   EXPECT_EQ(stream.room(), 0U);
   EXPECT_TRUE(stream.waits_for_room());
   EXPECT_TRUE(stream.is_slow(1));
   EXPECT_FALSE(stream.is_slow(0));
-  EXPECT_TRUE(stream.advance(1, 10)) << "the writer waits for it";
+  EXPECT_TRUE(stream.consume(1, 10)) << "the writer waits for it";
   EXPECT_FALSE(stream.waits_for_room());
-  EXPECT_FALSE(stream.advance(1, 1000)) << "a reader may skip what is not yet written";
+  EXPECT_FALSE(stream.consume(1, 1000)) << "a reader may skip what is not yet written";
   EXPECT_EQ(stream.room(), 64U);
 }
 
@@ -274,9 +282,7 @@ TEST(SharedMemoryGroup, WhereMemoryCannotBeSharedTheGroupUsesGloo) {
       [&](World& world) {
         started.arrive_and_wait();
         if (world.rank() == 0) {
-          std::string place = store->get_to_str("shared_memory/1");
-          place = "999999999" + place.substr(place.find(' '));  // no process has this number
-          store->set("shared_memory/1", std::vector<std::uint8_t>(place.begin(), place.end()));
+          hide(*store, 1);
           changed.count_down();
         }
         changed.wait();
@@ -302,9 +308,7 @@ TEST(SharedMemoryGroup, OneRankThatCannotReachAnotherIsEnoughForGloo) {
         }
         made.wait();
         if (world.rank() == 2) {
-          std::string place = store->get_to_str("shared_memory/1");
-          place = "999999999" + place.substr(place.find(' '));
-          store->set("shared_memory/1", std::vector<std::uint8_t>(place.begin(), place.end()));
+          hide(*store, 1);
         }
         const auto group = world.make_group("world", all_ranks(world));
         EXPECT_NE(dynamic_cast<GlooGroup*>(group.get()), nullptr) << world.rank();
@@ -323,9 +327,7 @@ TEST(SharedMemoryGroup, MovesWhileItsRankWaitsInAnotherBackend) {
       [&](World& world) {
         const std::unique_ptr<Group> memory = world.rank() < 2 ? world.make_group("pair", {0, 1}) : nullptr;
         if (world.rank() == 2) {
-          std::string place = store->get_to_str("shared_memory/2");
-          place = "999999999" + place.substr(place.find(' '));
-          store->set("shared_memory/2", std::vector<std::uint8_t>(place.begin(), place.end()));
+          hide(*store, 2);
           hidden.count_down();
         }
         hidden.wait();
