@@ -442,6 +442,8 @@ class Check(Config):
         self.assertRegex(checked, r"(?m)^machine +(bfloat16|float32) on .* \(model.dtype = \"auto\"\)$")
         self.assertIn("is valid, and can be trained\n", checked)
         self.assertIn("vocab", self.fails("config", "check", run, "--model.vocab_size", 100, code=65))
+        # What `train` would warn of.
+        self.assertIn("saves in the background have 97.7 KiB of memory per rank", self.ok("config", "check", run, "--checkpoint.buffer_mb", 0.1).stderr)
         # What `train` would refuse: a folder that cannot be made, and a checkpoint of another model.
         for where, why in (("/dev/null", "is not a folder"), ("/proc/runs", "no folder can be made there")):
             self.assertIn(why, self.fails("config", "check", run, "--run.dir", where))

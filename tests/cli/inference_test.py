@@ -139,6 +139,7 @@ class Inference(unittest.TestCase):
                     done = trireme(self.folder, *words)
                     self.assertEqual(done.returncode, 64, done.stdout + done.stderr)
                     self.assertIn("models/refused/config.json: ", done.stderr)
+                    self.assertNotIn("copy it again", done.stderr)
                     self.assertFalse((self.folder / "models/never").exists())
 
     def test_files_and_tokenizers_of_others(self):

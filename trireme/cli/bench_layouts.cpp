@@ -77,7 +77,8 @@ class LayoutBench {
       console_.err << "running " << layout.name << " ..." << std::endl;
       rows.push_back(measure(layout));
       if (rows.size() == 1)
-        require<ConfigError>(rows[0].failure.empty(), "the reference, one rank, failed: ", rows[0].failure);
+        require<ConfigError>(rows[0].failure.empty(), "the reference, one rank, failed: ", rows[0].failure,
+                             "\n  fix: what that log says; nothing can be compared without it");
     }
     print(rows);
     write(rows);

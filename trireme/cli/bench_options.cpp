@@ -63,7 +63,7 @@ void add_layouts(CLI::App& group, const CommandWords& words, const Chosen& chose
   group.add_option("-o,--output", command->output, "folder for layouts.csv, layouts.svg, runs and logs")
       ->capture_default_str();
   group.footer(
-      "With a config: trains with each layout and with one rank, in fresh processes, on the same global batch; shows\n"
+      "With a config: trains with each layout and with one rank, in fresh processes, on the same global batch; shows "
       "speed, and whether the losses match those of one rank. Exit code 1 if they do not, or if a layout failed.\n"
       "Any key can be set: --section.key VALUE.\n\n"
       "Example:\n  trireme bench examples/tiny.toml -n 2 --layouts dp2,tp2,pp2 --steps 20");

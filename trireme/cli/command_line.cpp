@@ -218,8 +218,8 @@ void add_train(CLI::App& app, Choice& choice) {
   cmd->footer(
       "Any key can be set: --section.key VALUE. The run's folder is runs/NAME, and runs/latest points to it.\n"
       "Ctrl-C finishes the step, saves a checkpoint and exits with 130; SIGTERM and SIGHUP do the same and exit with "
-      "75;\nCtrl-C again, a second later, stops at once. SIGUSR1 saves and continues; SIGUSR2 writes the last calls of "
-      "each\nrank to hang/ and continues.\n\n"
+      "75; Ctrl-C again, a second later, stops at once. SIGUSR1 saves and continues; SIGUSR2 writes the last calls of "
+      "each rank to hang/ and continues.\n\n"
       "Example:\n  trireme train examples/tiny.toml -n 4 --training.steps 50");
   cmd->callback([options, ranks, resume, words, &choice] {
     require<ConfigError>(ranks->count() == 0 || options->ranks >= 1, "-n ", options->ranks, ": must be at least 1");
@@ -261,7 +261,7 @@ void add_launch(CLI::App& app, Choice& choice) {
   cmd->add_flag("--control-stdin", options->control_stdin, "")->group("");
   cmd->footer(
       "Rank 0's output is shown; the output of each rank is in its file rNNNN.log. The exit code is that of the first "
-      "rank that\n"
+      "rank that "
       "fails (71: killed, 72: hung or mismatched calls).\n\nExample:\n  trireme launch -n 4 ./my_program --steps "
       "10");
   cmd->callback([options, &choice] {
@@ -282,7 +282,7 @@ void add_report(CLI::App& app, Choice& choice) {
   cmd->add_option("--interval", options->interval_s, "with --watch: seconds between updates")->capture_default_str();
   cmd->add_flag("--open", options->open, "show it in a browser (xdg-open)");
   cmd->footer(
-      "Reads only files of the run, so it works while a run continues, and after it has ended or crashed. Memory,\n"
+      "Reads only files of the run, so it works while a run continues, and after it has ended or crashed. Memory, "
       "pipeline and overlap need a traced step: --profiler.steps 20 in trireme train.\n\n"
       "Example:\n  trireme report runs/latest\n  trireme report runs/a runs/b -o compared.html");
   cmd->callback([options, &choice] {

@@ -47,7 +47,8 @@ class WatchedSource final : public checkpoint::ModelSource {
 
 void convert_now(const ConvertCommand& command, Console& console) {
   const bool nanotron = command.to == "nanotron";
-  require<ConfigError>(nanotron || command.to == "hf", "--to ", command.to, ": must be hf or nanotron");
+  require<ConfigError>(nanotron || command.to == "hf", "--to ", command.to, ": must be hf or nanotron",
+                       "\n  fix: --to hf writes a Hugging Face folder");
   require<ConfigError>(command.layout == "code" || command.layout == "documented", "--layout ", command.layout,
                        ": must be code or documented");
   require<ConfigError>(nanotron || (command.tp == 1 && command.pp == 1 && command.layout == "code"),

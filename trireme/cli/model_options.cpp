@@ -18,8 +18,8 @@ void add_verify(CLI::App& app, const CommandWords& words, const Chosen& chosen) 
       ->capture_default_str();
   cmd->add_flag("--json", command->json, "print one JSON object: every gradient and activation");
   cmd->footer(
-      "Same weights, same batches. Reports which module differs first: in forward by its output, in backward by its\n"
-      "gradients. Exit code 0: agrees, 1: differs. On CPUs the ranks are threads of this process; with GPUs, and\n"
+      "Same weights, same batches. Reports which module differs first: in forward by its output, in backward by its "
+      "gradients. Exit code 0: agrees, 1: differs. On CPUs the ranks are threads of this process; with GPUs, and "
       "under torchrun, srun or mpirun, they are processes. Any key can be set: --section.key VALUE.\n\n"
       "Example:\n  trireme verify examples/tiny.toml -n 4 --parallelism.tp 2");
   cmd->callback([command, &words, chosen] {

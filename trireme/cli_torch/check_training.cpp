@@ -9,11 +9,13 @@
 #include "trireme/checkpoint/format/reader.hpp"
 #include "trireme/cli/commands.hpp"
 #include "trireme/config/schema/family.hpp"
+#include "trireme/planner/memory.hpp"
 #include "trireme/runtime/rank/fingerprint.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
 #include "trireme/train/run/changes_since.hpp"
 #include "trireme/train/run/own_folder.hpp"
 #include "trireme/train/save/model_folder.hpp"
+#include "trireme/train/save/save_buffer.hpp"
 #include "trireme/train/setup/component_options.hpp"
 #include "trireme/train/setup/dtypes.hpp"
 #include "trireme/train/setup/memory_check.hpp"
@@ -76,6 +78,7 @@ std::string check_training(const CheckedConfig& checked, std::vector<std::string
   resolve_dtypes(config, device);
   resolve_dtypes(native, device);
   check_resume(config);
+  warn(save_buffer(config, planner::predict_saved_bytes(config), std::max(1, checked.ranks)).warning);
   warn(check_memory(config, memory_budget(device, std::max(1, checked.ranks)), device));
   const std::string& dtype = config.precision.param;
   if (!config::family_of(config.model).is_registered())

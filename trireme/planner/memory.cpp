@@ -148,9 +148,10 @@ std::pair<std::int64_t, std::int64_t> frozen_elements(const Run& run) {
           std::llround(experts.of(n.expert_total()))};
 }
 
+bool is_stateless(const OptimizerConfig& optimizer) { return optimizer.name == "sgd" && optimizer.momentum == 0; }
+
 void add_states(MemoryPlan& plan, const Run& run) {
   const Config& c = run.config;
-  const bool stateless = c.optimizer.name == "sgd" && c.optimizer.momentum == 0;
   const std::int64_t experts = run.parameters.expert_total();
   const auto [frozen_dense, frozen_experts] = frozen_elements(run);
   struct Elements {
@@ -166,7 +167,7 @@ void add_states(MemoryPlan& plan, const Run& run) {
     plan.weights += parts[0].bytes + states_of(frozen)[0].bytes;
     plan.gradients += parts[1].bytes;
     plan.master += parts[2].bytes;
-    plan.states += stateless ? 0 : parts[3].bytes;
+    plan.states += is_stateless(c.optimizer) ? 0 : parts[3].bytes;
   }
 }
 
@@ -413,6 +414,16 @@ MemoryPlan predict_memory(const Config& config, const std::string& compute_dtype
     if (plan.total() > most.total()) most = plan;
   }
   return most;
+}
+
+double predict_saved_bytes(const Config& c) {
+  const ParallelismConfig& p = c.parallelism;
+  constexpr std::int64_t kAllSharded = 3;
+  const std::vector<config::Bytes> parts =
+      config::state_bytes(config::count_parameters(c.model).total(), c.precision, c.optimizer.name, kAllSharded,
+                          std::max<std::int64_t>(1, p.dp) * p.tp * p.cp * p.pp);
+  const double weights = parts[2].bytes > 0 ? parts[2].bytes : parts[0].bytes;
+  return weights + (is_stateless(c.optimizer) ? 0 : parts[3].bytes);
 }
 
 std::string describe(const MemoryPlan& plan) {

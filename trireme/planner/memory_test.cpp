@@ -115,6 +115,19 @@ TEST(PredictMemory, OfOptimizers) {
             0);
 }
 
+TEST(PredictMemory, OfWhatIsSaved) {
+  const Flags two{"--parallelism.dp", "2", "--precision.param", "float32"};
+  const auto saved = [&](Flags more) {
+    more.insert(more.end(), two.begin(), two.end());
+    return predict_saved_bytes(config_of("tiny-llama", more));
+  };
+  EXPECT_EQ(saved({}), 12 * 918'656 / 2);
+  EXPECT_EQ(saved({"--optimizer.name", "sgd", "--optimizer.momentum", "0"}), 4 * 918'656 / 2);
+  Config mixed = config_of("tiny-llama");
+  mixed.precision.param = "bfloat16";
+  EXPECT_EQ(predict_saved_bytes(mixed), 12 * 918'656) << "the master weights, not those of two bytes";
+}
+
 /// tiny-llama: an embedding of 65,536, tied, four layers of 213,248 and a norm of 128.
 TEST(PredictMemory, OfFrozenParameters) {
   const MemoryPlan one = predict_memory(config_of("tiny-llama", {"--optimizer.frozen", "['embedding']"}));

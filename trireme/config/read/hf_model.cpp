@@ -9,7 +9,9 @@ namespace trireme::config {
 
 ModelConfig model_of_hf_config(const std::string& file, const HfConfig& config) {
   LoadedConfig loaded = load_settings("", "", config.settings, Settings{});
-  if (!loaded.violations.empty()) throw ConfigError(text(file, ": ", report(loaded.violations)));
+  if (!loaded.violations.empty())
+    throw ConfigError(text(file, ": ", report(loaded.violations),
+                           "\n  fix: a model with supported values; the section [model] of docs/config.md lists them"));
   derive(loaded);
   return loaded.config.model;
 }

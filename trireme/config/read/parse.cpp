@@ -317,6 +317,10 @@ class Loader {
       leaves.push_back(leaf_of(f.key));
       if (section_of(f.key) == section) in_section.push_back(leaf_of(f.key));
     }
+    if (section == "data") {  // a list of tables, whose keys are fields
+      in_section.emplace_back("sources");
+      all_keys.emplace_back("data.sources");
+    }
     if (leaf == s.path && !in_section.empty()) {
       violation(s, text(section, " = ", brief(s.value), ", but [", section, "] is a table"), "",
                 text("write its keys under [", section, "]"));

@@ -134,6 +134,7 @@ TEST(LoadConfig, UnknownKeysHaveTheirNearestName) {
   EXPECT_THAT(told("model.enabled = true"), HasSubstr("no similar key"));
   EXPECT_THAT(told("[data]\npath = 'x'\nsources = [{path = 'y'}]"),
               HasSubstr("in [data]; did you mean \"data.sources.path\"?"));
+  EXPECT_THAT(told("[[data]]\nsource = 'x'"), HasSubstr("in [data]; did you mean \"sources\"?"));
   EXPECT_EQ(told("", {"--lr_scheduler.warmup", "200"}),
             "unknown key lr_scheduler.warmup\n  --> --lr_scheduler.warmup 200  in [lr_scheduler]; did you mean "
             "\"warmup_steps\"?   (nanotron: lr_warmup_steps, Megatron: --lr-warmup-iters both work)");

@@ -146,7 +146,14 @@ void check_pooled_balance(Rules& rules) {
   if (parse_router_balance(m.router_aux_loss_type) != RouterBalance::hf || m.router_aux_loss_samples == 0) return;
   const std::int64_t micro_batch = rules.config.training.micro_batch_size,
                      dp = std::max<std::int64_t>(1, rules.config.parallelism.dp);
-  if (m.router_aux_loss_samples == micro_batch * dp) return;
+  if (m.router_aux_loss_samples == micro_batch * dp) {
+    if (rules.is_derived("model.router_aux_loss_samples") && dp > 1)
+      rules.warn("router_aux_loss_type = \"hf\": its balancing loss is over the ", micro_batch * dp,
+                 " samples of all ranks in a microbatch, and another parallelism.dp would train with another loss; "
+                 "model.router_aux_loss_samples = ",
+                 micro_batch * dp, " makes that an error");
+    return;
+  }
   rules.violation_of({"model.router_aux_loss_samples", "training.micro_batch_size", "parallelism.dp"},
                      text("router_aux_loss_samples = ", m.router_aux_loss_samples, " with micro_batch_size ",
                           micro_batch, " x dp ", dp, " = ", micro_batch * dp),

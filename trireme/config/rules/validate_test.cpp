@@ -188,6 +188,11 @@ TEST(Validate, WarnsWithTheReason) {
        "norm_topk_prob = true with num_experts_per_tok = 1: the one weight of a token is always 1, and the router "
        "learns "
        "nothing (model.norm_topk_prob = false)"},
+      {"model.num_local_experts = 4\nmodel.router_aux_loss_coef = 0.1\nmodel.router_aux_loss_type = 'hf'\n"
+       "training.micro_batch_size = 2\nparallelism.dp = 2",
+       "router_aux_loss_type = \"hf\": its balancing loss is over the 4 samples of all ranks in a microbatch, and "
+       "another "
+       "parallelism.dp would train with another loss; model.router_aux_loss_samples = 4 makes that an error"},
       {"training.steps = 10\nprofiler.steps = 20", "profiler.steps has step 20, after the last step 10"},
       {"parallelism.pp = 4", "1 microbatch for 4 stages: the bubble of 1f1b is 75% of the time (raise grad_accum)"},
       {"parallelism.pp = 2\ntraining.grad_accum = 1\nparallelism.pp_schedule = 'zbv'",

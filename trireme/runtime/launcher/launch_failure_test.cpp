@@ -188,6 +188,16 @@ TEST(LaunchFailure, BlackBoxesOutliveTheirRanks) {
   EXPECT_THAT(stopped, ElementsAre("0: I was 0", "1: I was 1"));
 }
 
+TEST(LaunchFailure, BadInputHasNothingToDoWithTheLastCall) {
+  for (const auto& [code, names_it] : {std::pair(66, false), std::pair(70, true)}) {
+    LaunchBench bench(text("exit ", code), 1);
+    bench.options.black_box_bytes = 4096;
+    bench.options.last_call = [](const void*) { return std::string("all_reduce"); };
+    const std::string end = text("exited with code ", code);
+    EXPECT_THAT(bench.run().err, HasSubstr(names_it ? end + ": all_reduce\n" : end + "\n"));
+  }
+}
+
 TEST(LaunchFailure, ARankCannotTakeTheBlackBoxAway) {
   LaunchBench bench(": > /proc/self/fd/$TRIREME_BLACK_BOX_FD; exit 3", 1);
   bench.options.black_box_bytes = 4096;

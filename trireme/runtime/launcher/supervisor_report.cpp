@@ -17,10 +17,19 @@ std::string how_it_died(const ProcessExit& death) {
 
 std::string seconds_text(double seconds) { return text(std::fixed, std::setprecision(2), seconds, " s"); }
 
+/// A code for bad input: the call that happened to be the last one is not the cause.
+bool is_bad_input(int code) {
+  for (const ExitCode input : {ExitCode::config, ExitCode::data, ExitCode::checkpoint, ExitCode::security})
+    if (code == static_cast<int>(input)) return true;
+  return false;
+}
+
 std::string failure_text(const SupervisorResult& end, const ProcessNames& names) {
   const auto failed = static_cast<std::size_t>(end.failed);
-  std::string report = text("error: ", names.each[failed], " ", how_it_died(end.deaths[failed]),
-                            names.last_call.empty() ? "" : ": ", names.last_call, "\n");
+  const ProcessExit& death = end.deaths[failed];
+  std::string report = text("error: ", names.each[failed], " ", how_it_died(death));
+  if (!names.last_call.empty() && !(death.signal == 0 && is_bad_input(death.code))) report += ": " + names.last_call;
+  report += "\n";
   if (!names.hint.empty()) report += text("  ", names.hint, "\n");
   if (!end.last_output.empty()) report += "  last output:\n";
   for (const std::string& line : end.last_output) report += text("  | ", line, "\n");

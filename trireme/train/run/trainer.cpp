@@ -6,8 +6,6 @@
 
 #include <ATen/ops/zeros.h>
 
-#include "trireme/base/host_memory.hpp"
-#include "trireme/base/human.hpp"
 #include "trireme/base/stop_signals.hpp"
 #include "trireme/base/stopwatch.hpp"
 #include "trireme/kernels/cuda_graph.hpp"
@@ -15,6 +13,7 @@
 #include "trireme/parallel/zero/saved_state.hpp"
 #include "trireme/runtime/memory/device_snapshot.hpp"
 #include "trireme/train/run/step_in_flight.hpp"
+#include "trireme/train/save/save_buffer.hpp"
 #include "trireme/train/setup/component_options.hpp"
 #include "trireme/train/setup/dtypes.hpp"
 
@@ -145,21 +144,12 @@ void Trainer::resume_from_checkpoint(const std::vector<std::filesystem::path>& c
                        .patience = state.loss_scale->patience});
 }
 
-/// checkpoint.buffer_mb, or as much as this rank saves. A copy that does not fit makes training wait for the disk: that
-/// is said now, not found out later.
 std::size_t Trainer::save_buffer_bytes() {
   double state = 0;
   for (const StateSlice& slice : slices_to_save(zero())) state += static_cast<double>(slice.values.nbytes());
-  constexpr double kShare = 0.5;  // of what is free: the run needs memory too
-  const double free = kShare * host_memory().available / context_.environment().local_world_size;
-  const double given = config_.checkpoint.buffer_mb * 1e6;
-  const double bytes = given > 0 ? given : std::min(state + 2.0 * checkpoint::BlockPool::kBlockBytes, free);
-  if (config_.checkpoint.async && bytes < state && context_.rank() == 0)
-    io_.warnings.push_back(text("saves in the background have ", human_bytes(bytes), " of memory per rank (",
-                                given > 0 ? "checkpoint.buffer_mb" : "half of what is free on this host",
-                                "), and the state of rank 0 has ", human_bytes(state),
-                                ": after each save the next update waits for the disk"));
-  return static_cast<std::size_t>(bytes);
+  const SaveBuffer buffer = save_buffer(config_, state, context_.environment().local_world_size);
+  if (!buffer.warning.empty() && context_.rank() == 0) io_.warnings.push_back(buffer.warning);
+  return static_cast<std::size_t>(buffer.bytes);
 }
 
 Trainer::~Trainer() = default;
