@@ -3,6 +3,7 @@
 #   make demo       sets everything up, builds, trains a small model
 #   make test       sets everything up, builds, runs every test: exactly what CI runs
 #   make build      build/release/trireme, and the libraries that `cmake --install build/release` installs
+#   make wheel      dist/trireme-*.whl: for pip install, with the torch that is installed there
 #   make bench      builds and runs the benchmarks
 #   make campaign   the long matrices that `make test` only samples, and sanitizers; PARTS=asan for one part
 #   make format     clang-format over the sources
@@ -15,7 +16,7 @@ BUILD := build/$(PRESET)
 TRIREME := $(BUILD)/trireme
 
 .NOTPARALLEL:  # ninja runs the jobs
-.PHONY: demo build test bench campaign format clean all configure setup setup-tests
+.PHONY: demo build test wheel bench campaign format clean all configure setup setup-tests setup-wheel
 
 build: configure
 	@cmake --build --preset $(PRESET) --target trireme_installed
@@ -34,11 +35,17 @@ setup:
 setup-tests:
 	@tools/setup $(if $(filter lower-deck,$(PRESET)),--no-torch)
 
+setup-wheel:
+	@tools/setup --no-tests --wheel
+
 demo: build
 	@tools/demo $(TRIREME)
 
 test: setup-tests all
 	@ctest --preset $(PRESET)
+
+wheel: setup-wheel build
+	@.venv/bin/python tools/make_wheel $(BUILD)
 
 bench: setup-tests all
 	@tools/bench $(BUILD)

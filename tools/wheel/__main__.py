@@ -1,0 +1,4 @@
+"""python -m trireme"""
+from . import main
+
+main()
