@@ -118,7 +118,7 @@ class Doctor(unittest.TestCase):
         done = subprocess.run([TRIREME, "doctor", "--json"], capture_output=True, text=True, timeout=60, env={**os.environ, **of_a_launcher})
         self.assertEqual(done.returncode, 0, done.stderr)
         found = json.loads(done.stdout)
-        self.assertRegex(found["all-reduce"]["found"], r"2 ranks, gloo: 4 MiB in [\d.]+ (ms|µs|s)")
+        self.assertRegex(found["all-reduce"]["found"], r"2 ranks, (gloo|shared memory): 4 MiB in [\d.]+ (ms|µs|s)")
         for name in ("libtorch", "backends", "GPUs", "/dev/shm", "open files", "CPU clock", "cores", "memory"):
             self.assertIn(name, found)
         self.assertNotIn("all-reduce", json.loads(trireme("doctor", "--json", "--quick").stdout))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A checkpoint holds the states of libtorch's generators after its step, also if the run stops in the middle of a later one.
 
-usage: random_state_test.py NOISY_FAMILY [CLASS[.test]...]"""
+usage: random_state_test.py OWN_FAMILIES [CLASS[.test]...]"""
 import json
 import re
 import struct

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Breaks the code, one way at a time, and asks which test notices: a suite that cannot fail proves nothing.
 
-usage: mutants.py BUILD_FOLDER [NAME...]   NAME: of a mutant, or layers, training, pipelines, context, experts or modules
+usage: mutants.py BUILD_FOLDER [NAME...]   NAME: of a mutant, or layers, training, pipelines, context, experts, modules or memory
        mutants.py --check      only that every mutant still has its place in the sources
 Works in a clone of the last commit inside BUILD_FOLDER, so that the sources here stay as they are. Prints a table of mutants and
 the test that kills each; exit code 1 if one survives."""
@@ -198,8 +198,28 @@ MODULES = {
     "replicas_in_module_norm": ("elements that several ranks keep count several times in the norm of a module", "module/kept_tensor.cpp",
                                 "saved_slices(one, {&flat, 1}, mesh)", "held_slices(one, {&flat, 1}, mesh)"),
 }
-MUTANTS = {**LAYERS, **TRAINING, **PIPELINES, **CONTEXT, **EXPERTS, **MODULES}
-TARGETS = ["trireme_layout_test", "trireme_data_test", "trireme_kernels_test", "trireme_nn_test", "trireme_parallel_test",
+MEMORY = {
+    "writer_not_woken": ("a writer that waits for room is not told that there is some", "comm/backends/shared_memory/byte_stream.cpp",
+                         "return writer().wants_room.load() != 0 && writer().wants_room.exchange(0) != 0;", "return false;"),
+    "slow_reader_overrun": ("the last reader of a ring does not hold its writer up", "comm/backends/shared_memory/byte_stream.cpp",
+                            "for (int r = 0; r < readers_; ++r) slowest", "for (int r = 0; r + 1 < readers_; ++r) slowest"),
+    "phases_overlap": ("an all_reduce sends on what it has not yet summed", "comm/backends/shared_memory/exchange.cpp",
+                       "if (is_written() || written_phases_ > read_phases_) return false;", "if (is_written()) return false;"),
+    "sum_over_unsent": ("a sum in place overwrites input that the others have not yet", "comm/backends/shared_memory/exchange.cpp",
+                        "if (sum.over_input && !is_written())", "if (false)"),
+    "counts_not_compared": ("the rows that a rank sends and those that another expects may differ", "comm/backends/shared_memory/exchange.cpp",
+                            "if (theirs[mine] != expected)", "if (false)"),
+    "calls_not_compared": ("ranks that make different calls exchange their data", "comm/backends/shared_memory/shared_memory_group.cpp",
+                           "  if (same) return;\n", "  return;\n"),
+    "messages_not_compared": ("a message is received as another one", "comm/backends/shared_memory/shared_memory_group.cpp",
+                              "if (!same_message(sent, record))", "if (false)"),
+    "end_of_rank_unseen": ("a rank that has ended is waited for", "comm/backends/shared_memory/shared_memory_group.cpp",
+                           "if (!ended && !memory_.has_left(r)) continue;", "continue;"),
+    "last_data_lost": ("what a rank wrote before it ended is not read", "comm/backends/shared_memory/shared_memory_group.cpp",
+                       "    advance();  // what it wrote before\n", ""),
+}
+MUTANTS = {**LAYERS, **TRAINING, **PIPELINES, **CONTEXT, **EXPERTS, **MODULES, **MEMORY}
+TARGETS = ["trireme_comm_test", "trireme_layout_test", "trireme_data_test", "trireme_kernels_test", "trireme_nn_test", "trireme_parallel_test",
            "trireme_model_test", "trireme_module_test", "trireme_parity_test", "trireme_parity_peer", "trireme", "trireme_samples_tool"]
 
 
@@ -231,6 +251,8 @@ def killers_of(name):
         return ("nn", "parallel", "model", "parity"), [("peers.transformers", "transformers_agrees.py", "tests/trireme_parity_peer")]
     if name in MODULES:
         return ("module",), []
+    if name in MEMORY:
+        return ("comm",), []
     if name in EXPERTS:
         return ("parallel", "parity"), []
     if name in CONTEXT:
@@ -252,7 +274,7 @@ def main():
         return
     clone = Path(sys.argv[1]).resolve() / "mutants"
     sets = {"layers": list(LAYERS), "training": list(TRAINING), "pipelines": list(PIPELINES), "context": list(CONTEXT),
-            "experts": list(EXPERTS), "modules": list(MODULES)}
+            "experts": list(EXPERTS), "modules": list(MODULES), "memory": list(MEMORY)}
     wanted = [name for word in sys.argv[2:] or sets for name in sets.get(word, [word])]
     torch = run([ROOT / "tools/find_torch"]).stdout.strip()
     if not clone.exists():

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/figures/drawing.hpp"
+#include "trireme/base/drawing.hpp"
 #include "trireme/config/schema/config.hpp"
 
 namespace trireme::figures {

@@ -94,7 +94,7 @@ Drawing draw_pipeline() {
     out.label({14 + estimated_width(run.schedule.name, 13, true) + 12, y + 16}, facts_of(run), {.colour = kDimInk});
     for (int rank = 0; rank < run.schedule.ranks(); ++rank)
       draw_rank(out, run, rank, y + kPanelHead + rank * kRow, scale);
-    out.line({end, y + kPanelHead - 3}, {end, axis}, {.stroke = kDimInk, .dashed = true});
+    out.line({end, y + kPanelHead - 3}, {end, axis}, {.stroke = kDimInk, .dashes = "4 3"});
   }
   out.line({kTimeLeft, axis}, {kTimeLeft + longest * scale, axis}, {.stroke = kDimInk});
   for (const double time : ticks_between(0, longest, 8)) {

@@ -55,7 +55,7 @@ void draw_matrix(Drawing& out, Point middle, const Part& part, const std::string
            {.fill = look.colour,
             .stroke = look.partial ? kInk : kDimInk,
             .opacity = look.partial ? 0.45 : 1,
-            .dashed = look.partial});
+            .dashes = look.partial ? "4 3" : ""});
   out.label({middle.x, middle.y + 62}, name, {.size = 11, .anchor = Anchor::middle, .bold = true});
   std::string which;
   if (part.held[0].size() < part.whole[0]) which = "rows " + range_text(part.held[0]);

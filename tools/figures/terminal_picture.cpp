@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "tools/figures/drawing.hpp"
+#include "trireme/base/drawing.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/base/svg.hpp"
 

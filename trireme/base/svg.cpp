@@ -53,7 +53,7 @@ std::vector<double> ticks_between(double low, double high, int most) {
   std::vector<double> ticks;
   const double step = tick_step(high - low, most);
   for (double i = std::ceil(low / step - 1e-9); i * step <= high + 1e-9 * step && ticks.size() < 100; ++i)
-    ticks.push_back(i * step);
+    ticks.push_back(i * step + 0.0);  // not -0
   return ticks;
 }
 

@@ -9,6 +9,7 @@
 #include "trireme/base/process_limits.hpp"
 #include "trireme/base/utf8.hpp"
 #include "trireme/cli/bench.hpp"
+#include "trireme/cli/build_facts.hpp"
 #include "trireme/cli/checkpoint.hpp"
 #include "trireme/cli/commands.hpp"
 #include "trireme/cli/completion.hpp"
@@ -454,7 +455,7 @@ int report(Console& console, const std::string& what, ExitCode code) {
 int run_command_line(int argc, const char* const* argv, Console& console) {
   CLI::App app{"Distributed training for the PyTorch C++ API"};
   app.name("trireme");
-  app.set_version_flag("-v,--version", "trireme " TRIREME_VERSION);
+  app.set_version_flag("-v,--version", build_facts());
   app.require_subcommand(1);
   app.footer("trireme COMMAND --help shows its options.");
   Choice choice;

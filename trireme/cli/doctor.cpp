@@ -127,11 +127,12 @@ TableRow all_reduce_row() {
   std::string header, line;
   std::getline(in, header);
   if (code == 0 && std::getline(in, line)) {
-    std::vector<double> cells;
+    std::vector<std::string> cells;
     std::istringstream parts(line);
-    for (std::string cell; std::getline(parts, cell, ',');) cells.push_back(std::strtod(cell.c_str(), nullptr));
-    row[1] = text("2 ranks, gloo: 4 MiB in ", human_seconds(cells.at(3)));
-    row[2] = text(human_number(std::round(cells.at(5) / 1e7) / 100), " GB/s over the bus");
+    for (std::string cell; std::getline(parts, cell, ',');) cells.push_back(cell);
+    const auto value = [&](std::size_t i) { return std::strtod(cells.at(i).c_str(), nullptr); };
+    row[1] = text("2 ranks, ", cells.at(7), ": 4 MiB in ", human_seconds(value(3)));
+    row[2] = text(human_number(std::round(value(5) / 1e7) / 100), " GB/s over the bus");
   } else {
     std::ifstream said(log);
     std::string first;

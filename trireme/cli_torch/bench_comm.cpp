@@ -21,14 +21,15 @@ void print_speeds(const std::vector<workloads::CommSpeed>& rows, const BenchComm
                      human_seconds(row.seconds), gigabytes(row.algbw), gigabytes(row.busbw),
                      text("+", human_number(std::round(1000 * (row.seconds / row.fastest - 1)) / 10), " %")});
   console.out << table({"op", "size", "count", "latency", "algbw GB/s", "busbw GB/s", "slowest rank"}, cells)
-              << "median of up to " << command.repetitions << " calls of the slowest rank; float32; busbw = algbw x "
+              << "median of up to " << command.repetitions << " calls of the slowest rank; float32 over "
+              << rows.front().transport << "; busbw = algbw x "
               << "(all_reduce 2(n-1)/n, all_gather, reduce_scatter and all_to_all (n-1)/n)\n";
   if (command.csv.empty()) return;
   std::ofstream csv(command.csv);
-  csv << "op,bytes,count,latency_s,algbw_bytes_per_s,busbw_bytes_per_s,fastest_rank_s\n";
+  csv << "op,bytes,count,latency_s,algbw_bytes_per_s,busbw_bytes_per_s,fastest_rank_s,transport\n";
   for (const workloads::CommSpeed& row : rows)
     csv << row.op << "," << row.bytes << "," << row.count << "," << row.seconds << "," << row.algbw << "," << row.busbw
-        << "," << row.fastest << "\n";
+        << "," << row.fastest << "," << row.transport << "\n";
   csv.close();
   require<ConfigError>(csv.good(), command.csv, ": could not be written");
 }

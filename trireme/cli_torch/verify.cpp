@@ -9,7 +9,6 @@
 #include "trireme/cli/commands.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
 #include "trireme/config/settings/toml_file.hpp"
-#include "trireme/nn/planted_fault.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
 #include "trireme/runtime/rank/parallel_context.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
@@ -64,10 +63,6 @@ int tell(const VerifyCommand& command, const Config& config, const VerifyResult&
 
 int run_verify(const VerifyCommand& command, Console& console) {
   const Variables variables = process_variables();
-  if (const std::string fault = value_of(variables, "TRIREME_TEST_FAULT"); !fault.empty()) {
-    plant_fault(fault);
-    console.err << "warning: a fault is planted, for a test: " << fault << std::endl;
-  }
   const std::string toml = config::read_config_file(command.file);
   const VerifyOptions options{.steps = command.steps, .dtype = command.dtype, .tolerances = {}};
   RankMain how{.words = command.words, .variables = variables};

@@ -97,6 +97,8 @@ class Group {
   /// The GPU of this rank, if the job communicates over NCCL, which takes no tensors of the host. (A group of one rank
   /// does.) None: tensors of any device are taken.
   virtual std::optional<at::Device> only_device() const { return std::nullopt; }
+  /// What carries the data to other processes: "nccl", "gloo" or "shared memory"; empty: none (ranks are threads).
+  virtual std::string transport() const { return ""; }
 
  protected:
   Group(Membership members, std::shared_ptr<FlightRecorder> recorder, CommOptions options);

@@ -2,30 +2,24 @@
 
 #include <algorithm>
 
-#include "trireme/base/error.hpp"
-#include "trireme/base/svg.hpp"
+#include "trireme/base/drawing.hpp"
 
 namespace trireme::metrics {
 
 std::string draw_svg(const BarChart& chart) {
-  constexpr double kLeft = 130, kWidth = 420, kRow = 28, kTop = 40;
+  constexpr double kLeft = 130, kLongest = 420, kWidth = 640, kRow = 28, kTop = 40;
   double largest = 0;
   for (const ChartBar& bar : chart.bars) largest = std::max(largest, bar.value);
-  const double height = kTop + kRow * static_cast<double>(chart.bars.size()) + 12;
-  std::string out =
-      text(R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 )", svg_number(height),
-           R"(" font-family="sans-serif" font-size="13"><rect width="640" height=")", svg_number(height),
-           R"(" fill="white"/><text x="12" y="24" font-size="15">)", xml_escaped(chart.title), "</text>\n");
+  Drawing out(kTop + kRow * static_cast<double>(chart.bars.size()) + 12, chart.title, kWidth);
+  out.label({12, 24}, chart.title, {.size = 15});
   for (std::size_t i = 0; i < chart.bars.size(); ++i) {
     const ChartBar& bar = chart.bars[i];
-    const double y = kTop + kRow * static_cast<double>(i), width = largest > 0 ? kWidth * bar.value / largest : 0;
-    out += text(R"(<text x=")", svg_number(kLeft - 8), R"(" y=")", svg_number(y + 17), R"(" text-anchor="end">)",
-                xml_escaped(bar.name), R"(</text><rect x=")", svg_number(kLeft), R"(" y=")", svg_number(y + 3),
-                R"(" width=")", svg_number(width), R"(" height="20" fill="#3b6ea5"/><text x=")",
-                svg_number(kLeft + width + 6), R"(" y=")", svg_number(y + 17), R"(">)", xml_escaped(bar.shown),
-                "</text>\n");
+    const double y = kTop + kRow * static_cast<double>(i), length = largest > 0 ? kLongest * bar.value / largest : 0;
+    out.label({kLeft - 8, y + 17}, bar.name, {.size = 13, .anchor = Anchor::end});
+    out.rect(kLeft, y + 3, length, 20, {.fill = "#3b6ea5"});
+    out.label({kLeft + length + 6, y + 17}, bar.shown, {.size = 13});
   }
-  return out + "</svg>\n";
+  return out.svg();
 }
 
 }  // namespace trireme::metrics

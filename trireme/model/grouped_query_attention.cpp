@@ -10,7 +10,6 @@
 #include "trireme/kernels/attention/dropped_attention.hpp"
 #include "trireme/kernels/attention/rope.hpp"
 #include "trireme/nn/kv_cache.hpp"
-#include "trireme/nn/planted_fault.hpp"
 #include "trireme/parallel/context/ring_attention.hpp"
 #include "trireme/parallel/context/ring_plan.hpp"
 #include "trireme/parallel/context/ulysses.hpp"
@@ -71,8 +70,6 @@ at::Tensor GroupedQueryAttention::forward(const at::Tensor& x, const AttentionFa
     heads_Tnd = at::cat({heads_Tnd.narrow(1, 0, h) * std::sqrt(static_cast<double>(d) / options_.score_size),
                          heads_Tnd.narrow(1, h, 2 * g)},
                         1);
-  if (is_planted(Fault::shifted_values, path()) && parallel_.tp.rank() > 0)
-    heads_Tnd = at::cat({heads_Tnd.narrow(1, 0, h + g), heads_Tnd.narrow(1, h + g, g).roll(1, 1)}, 1);
 
   // q, k and v stay views of one tensor, so only that tensor is stored for backward.
   const at::Tensor heads_bsnd = exchange_tokens_for_heads(heads_Tnd.view({context.batch, context.length, h + 2 * g, d}),

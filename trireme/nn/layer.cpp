@@ -1,7 +1,6 @@
 #include "trireme/nn/layer.hpp"
 
 #include "trireme/nn/init_scope.hpp"
-#include "trireme/nn/planted_fault.hpp"
 
 namespace trireme {
 
@@ -33,20 +32,14 @@ void set_paths(torch::nn::Module& root, const std::string& prefix) {
 
 namespace {
 
-ParamSpec with_planted_fault(ParamSpec spec, const std::string& module) {
-  if (is_planted(Fault::lost_partial, module)) spec.partial = {};
-  if (spec.tie && is_planted(Fault::lost_tie, module)) spec.tie->reduce_op.reset();
-  return spec;
-}
-
 void collect(const torch::nn::Module& module, const std::string& prefix, std::vector<Param>& out) {
   const auto* layer = dynamic_cast<const Layer*>(&module);
   const auto full = [&](const std::string& local) { return prefix.empty() ? local : prefix + "." + local; };
   for (const auto& parameter : module.named_parameters(/*recurse=*/false)) {
     const ParamSpec* spec = layer ? layer->spec(parameter.key()) : nullptr;
     out.push_back({full(parameter.key()), parameter.value(),
-                   spec ? with_planted_fault(*spec, prefix) : ParamSpec{.shape = parameter.value().sizes().vec()},
-                   spec != nullptr, spec ? layer->cut_degree(parameter.key()) : 1});
+                   spec ? *spec : ParamSpec{.shape = parameter.value().sizes().vec()}, spec != nullptr,
+                   spec ? layer->cut_degree(parameter.key()) : 1});
   }
   for (const auto& child : module.named_children()) collect(*child.value(), full(child.key()), out);
 }

@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <limits>
 
+#include "trireme/base/drawing.hpp"
 #include "trireme/base/error.hpp"
-#include "trireme/base/svg.hpp"
 
 namespace trireme::schedule {
 namespace {
@@ -113,30 +113,27 @@ std::string draw_svg(const Schedule& schedule, const Replay& replay) {
   const double width = kLeft + replay.makespan * scale + 10;
   const int height = kTop + schedule.ranks() * kRow + 30;
 
-  std::string out =
-      text("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", fixed(width, 0), "\" height=\"", height,
-           "\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n");
-  std::string caption = summary(schedule, replay);
-  out +=
-      text("<text x=\"8\" y=\"20\" font-size=\"14\">", xml_escaped(caption.substr(0, caption.find('\n'))), "</text>\n");
+  const std::string whole = summary(schedule, replay), caption = whole.substr(0, whole.find('\n'));
+  Drawing out(height, caption, width);
+  out.label({8, 20}, caption, {.size = 14});
   for (int r = 0; r < schedule.ranks(); ++r) {
     const int y = kTop + r * kRow;
-    out += text("<text x=\"8\" y=\"", y + 17, "\">rank ", r, "</text>\n<rect x=\"", kLeft, "\" y=\"", y, "\" width=\"",
-                fixed(replay.makespan * scale), "\" height=\"", kBar, "\" fill=\"#eeeeee\"/>\n");
+    out.label({8, y + 17.0}, text("rank ", r));
+    out.rect(kLeft, y, replay.makespan * scale, kBar, {.fill = "#eeeeee"});
     const Program& program = schedule.programs[static_cast<std::size_t>(r)];
     const std::vector<Interval>& times = replay.ranks[static_cast<std::size_t>(r)].steps;
     for (std::size_t i = 0; i < times.size(); ++i) {
       const double x = kLeft + times[i].start * scale, w = (times[i].end - times[i].start) * scale;
-      out += text("<g><title>", str(program[i]), ": ", fixed(times[i].start), " to ", fixed(times[i].end),
-                  "</title><rect x=\"", fixed(x), "\" y=\"", y, "\" width=\"", fixed(w), "\" height=\"", kBar,
-                  "\" fill=\"", svg_fill(program[i].op), "\" stroke=\"white\"/><text x=\"", fixed(x + w / 2), "\" y=\"",
-                  y + 17, "\" text-anchor=\"middle\">", label(schedule, program[i]), "</text></g>\n");
+      out.rect(x, y, w, kBar,
+               {.fill = svg_fill(program[i].op),
+                .stroke = "white",
+                .tip = text(str(program[i]), ": ", fixed(times[i].start), " to ", fixed(times[i].end))});
+      out.label({x + w / 2, y + 17.0}, label(schedule, program[i]), {.anchor = Anchor::middle});
     }
   }
-  out += text(
-      "<text x=\"8\" y=\"", height - 8,
-      "\" fill=\"#555555\">F forward, B backward, I input gradient, W weight gradient; grey is idle</text>\n</svg>\n");
-  return out;
+  out.label({8, height - 8.0}, "F forward, B backward, I input gradient, W weight gradient; grey is idle",
+            {.colour = kDimInk});
+  return out.svg();
 }
 
 std::string summary(const Schedule& schedule, const Replay& replay) {

@@ -26,6 +26,7 @@ class ThrottledGroup final : public Group {
   ThrottledGroup(Group& inner, Link link);
   ~ThrottledGroup() override;
   std::optional<at::Device> only_device() const override { return inner_.only_device(); }
+  std::string transport() const override { return inner_.transport(); }
 
  protected:
   std::unique_ptr<CommWork> start(const Call& call, std::span<const CallRecord> records) override;

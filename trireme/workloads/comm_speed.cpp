@@ -96,6 +96,7 @@ std::vector<CommSpeed> measure_comm(const CommSpeedOptions& options, const Envir
           group.all_gather(at::full({1}, median(seconds), at::TensorOptions(at::kDouble).device(device))).wait().cpu();
       CommSpeed& row = out.emplace_back();
       row.op = op;
+      row.transport = group.transport();
       row.count = call.count;
       row.bytes = 4 * call.count;
       row.seconds = all.max().item<double>();

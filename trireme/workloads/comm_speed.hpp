@@ -14,12 +14,13 @@ const std::vector<std::string>& comm_op_names();
 
 struct CommSpeed {
   std::string op;
-  std::int64_t bytes = 0;  // of the larger of input and output of a rank
-  std::int64_t count = 0;  // elements, f32
-  double seconds = 0;      // of a call: the median of all repetitions, of the slowest rank
-  double fastest = 0;      // the same of the fastest rank
-  double algbw = 0;        // bytes / seconds
-  double busbw = 0;        // algbw times what a link must carry at least, by NVIDIA's convention
+  std::int64_t bytes = 0;   // of the larger of input and output of a rank
+  std::int64_t count = 0;   // elements, f32
+  double seconds = 0;       // of a call: the median of all repetitions, of the slowest rank
+  double fastest = 0;       // the same of the fastest rank
+  double algbw = 0;         // bytes / seconds
+  double busbw = 0;         // algbw times what a link must carry at least, by NVIDIA's convention
+  std::string transport{};  // Group::transport()
 };
 
 struct CommSpeedOptions {

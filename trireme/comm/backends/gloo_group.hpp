@@ -14,6 +14,7 @@ namespace trireme {
 class GlooGroup final : public C10dGroup {
  public:
   using C10dGroup::C10dGroup;
+  std::string transport() const override { return "gloo"; }
 
   /// From now on sums of a few integers take 2 + log2(ranks) rounds of messages, in wait(), instead of the 2 (ranks -
   /// 1) of Gloo's ring. For groups whose calls all ranks wait for in one order.

@@ -21,6 +21,7 @@ class NcclGroup final : public C10dGroup {
       : C10dGroup(std::move(members), std::move(recorder), std::move(options), std::move(backend), std::move(checks),
                   std::move(watchdog)),
         device_(device) {}
+  std::string transport() const override { return "nccl"; }
   /// NCCL needs an explicit shutdown. During stack unwinding a peer may be gone: then abort without waiting.
   ~NcclGroup() override {
     try {

@@ -6,7 +6,6 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/kernels/loss/embedding.hpp"
-#include "trireme/nn/planted_fault.hpp"
 
 namespace trireme {
 
@@ -53,7 +52,7 @@ at::Tensor ParallelVocabulary::forward(const at::Tensor& ids_T) {
     mine = kernels::embedding(weight_vD, (ids_T - own.begin).masked_fill_(others_T, 0))
                .masked_fill(others_T.unsqueeze(1), 0);
   }
-  return parallel_.add_up(with_planted_loss(mine, path(), parallel_.tp));
+  return parallel_.add_up(mine);
 }
 
 LearnedPositions::LearnedPositions(std::int64_t positions, std::int64_t features, Parallel parallel) {

@@ -9,7 +9,7 @@
 namespace trireme {
 
 struct RunHeader {
-  std::string program;  // "trireme 0.1.0 · libtorch 2.13.0 · 4 ranks on 1 host (gloo, cpu)"
+  std::string program;  // "trireme 0.1.0 · libtorch 2.13.0 · 4 ranks (trireme launch; shared memory, cpu)"
   std::string layout;   // "dp=2 tp=2 zero=1"
   std::string data;
   std::string stages = {};  // of a pipeline: "1f1b · layers 0-1 | 2-3 · ideal bubble 20 %"

@@ -145,7 +145,8 @@ void TrainingReport::print_header(const TrainIo& io, const std::string& data, co
   const std::string speed = predict_speed();
   const Environment& env = context_.environment();
   const bool automatic = config::parse_comm_backend(config_.comm.backend) == config::CommBackend::automatic;
-  const std::string backend = automatic ? gpu ? "nccl" : "gloo" : config_.comm.backend;
+  std::string backend = context_.mesh().world_group().transport();
+  if (backend.empty()) backend = automatic ? gpu ? "nccl" : "gloo" : config_.comm.backend;  // of one rank
   note_start(io, backend);
   RunHeader header;
   header.program = text(io.program, " · libtorch ", libtorch_facts().built_with, " · ", env.world_size,

@@ -38,6 +38,7 @@ class SharedMemoryGroup final : public Group, private Movable {
                     GroupMemory memory, std::vector<std::shared_ptr<SharedMemoryPeer>> peers,
                     std::shared_ptr<Progress> progress, std::shared_ptr<Watchdog> watchdog);
   ~SharedMemoryGroup() override;
+  std::string transport() const override { return "shared memory"; }
 
  protected:
   std::unique_ptr<CommWork> start(const Call& call, std::span<const CallRecord> records) override;

@@ -1,12 +1,13 @@
 #pragma once
-// An SVG image of shapes and words on white, as wide as a page of documentation.
+// An SVG image of shapes and words on white: all images of the program and of the docs but those of the report's page,
+// which have its style.
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace trireme::figures {
+namespace trireme {
 
-inline constexpr double kPageWidth = 760;
+inline constexpr double kPageWidth = 760;  // of the documentation
 inline constexpr double kSmallestFont = 11;
 
 inline constexpr const char *kInk = "#1f2328", *kDimInk = "#59636e", *kFaint = "#d1d9e0", *kIdle = "#e3e8ed";
@@ -15,7 +16,8 @@ inline constexpr const char *kInk = "#1f2328", *kDimInk = "#59636e", *kFaint = "
 struct ShapeLook {
   std::string fill = {}, stroke = {};
   double stroke_width = 1, radius = 0, opacity = 1;
-  bool dashed = false;
+  std::string dashes = {};  // "4 3": four on, three off
+  std::string tip = {};     // shown when a pointer is over it
 };
 
 enum class Anchor { start, middle, end };
@@ -42,11 +44,13 @@ struct Point {
 class Drawing {
  public:
   /// `description` is what a screen reader says.
-  Drawing(double height, std::string description);
+  Drawing(double height, std::string description, double width = kPageWidth);
 
   void rect(double x, double y, double width, double height, const ShapeLook& look);
   void polygon(const std::vector<Point>& corners, const ShapeLook& look);
+  void circle(Point centre, double radius, const ShapeLook& look);
   void line(Point from, Point to, const ShapeLook& look);
+  void polyline(const std::vector<Point>& points, const ShapeLook& look);
   /// A line with a head at its end.
   void arrow(Point from, Point to, const ShapeLook& look);
   /// An S-shaped curve between two points, vertical at both.
@@ -59,7 +63,9 @@ class Drawing {
   std::string svg() const;
 
  private:
-  double height_;
+  void add(std::string_view name, const std::string& attributes, const ShapeLook& look);
+
+  double width_, height_;
   std::string description_, body_;
   std::vector<LabelBox> labels_;
 };
@@ -67,4 +73,4 @@ class Drawing {
 /// Of a sans-serif font, as wide as the widest that browsers use.
 double estimated_width(std::string_view words, double size, bool bold = false);
 
-}  // namespace trireme::figures
+}  // namespace trireme

@@ -1,4 +1,4 @@
-#include "tools/figures/drawing.hpp"
+#include "trireme/base/drawing.hpp"
 
 #include <cmath>
 #include <utility>
@@ -6,7 +6,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/svg.hpp"
 
-namespace trireme::figures {
+namespace trireme {
 namespace {
 
 std::string attribute(const char* name, double value) { return text(" ", name, "=\"", svg_number(value, 1), "\""); }
@@ -16,7 +16,7 @@ std::string look_attributes(const ShapeLook& look) {
   if (!look.stroke.empty()) {
     out += text(" stroke=\"", look.stroke, "\"");
     if (look.stroke_width != 1) out += attribute("stroke-width", look.stroke_width);
-    if (look.dashed) out += " stroke-dasharray=\"4 3\"";
+    if (!look.dashes.empty()) out += text(" stroke-dasharray=\"", look.dashes, "\"");
   }
   if (look.radius > 0) out += attribute("rx", look.radius);
   if (look.opacity < 1) out += text(" opacity=\"", svg_number(look.opacity, 2), "\"");
@@ -24,6 +24,12 @@ std::string look_attributes(const ShapeLook& look) {
 }
 
 std::string point_text(Point at) { return text(svg_number(at.x, 1), " ", svg_number(at.y, 1)); }
+
+std::string points_attribute(const std::vector<Point>& points) {
+  std::string out;
+  for (const Point& point : points) out += (out.empty() ? "" : " ") + point_text(point);
+  return text(" points=\"", out, "\"");
+}
 
 const char* anchor_name(Anchor anchor) {
   return anchor == Anchor::middle ? "middle" : anchor == Anchor::end ? "end" : "start";
@@ -63,22 +69,32 @@ double estimated_width(std::string_view words, double size, bool bold) {
   return em * size * (bold ? 1.12 : 1);
 }
 
-Drawing::Drawing(double height, std::string description) : height_(height), description_(std::move(description)) {}
+Drawing::Drawing(double height, std::string description, double width)
+    : width_(width), height_(height), description_(std::move(description)) {}
+
+void Drawing::add(std::string_view name, const std::string& attributes, const ShapeLook& look) {
+  body_ += text("<", name, attributes, look_attributes(look));
+  body_ += look.tip.empty() ? "/>\n" : text("><title>", xml_escaped(look.tip), "</title></", name, ">\n");
+}
 
 void Drawing::rect(double x, double y, double width, double height, const ShapeLook& look) {
-  body_ += text("<rect", attribute("x", x), attribute("y", y), attribute("width", width), attribute("height", height),
-                look_attributes(look), "/>\n");
+  add("rect", attribute("x", x) + attribute("y", y) + attribute("width", width) + attribute("height", height), look);
 }
 
 void Drawing::polygon(const std::vector<Point>& corners, const ShapeLook& look) {
-  std::string points;
-  for (const Point& corner : corners) points += (points.empty() ? "" : " ") + point_text(corner);
-  body_ += text("<polygon points=\"", points, "\"", look_attributes(look), "/>\n");
+  add("polygon", points_attribute(corners), look);
+}
+
+void Drawing::circle(Point centre, double radius, const ShapeLook& look) {
+  add("circle", attribute("cx", centre.x) + attribute("cy", centre.y) + attribute("r", radius), look);
 }
 
 void Drawing::line(Point from, Point to, const ShapeLook& look) {
-  body_ += text("<line", attribute("x1", from.x), attribute("y1", from.y), attribute("x2", to.x), attribute("y2", to.y),
-                look_attributes(look), "/>\n");
+  add("line", attribute("x1", from.x) + attribute("y1", from.y) + attribute("x2", to.x) + attribute("y2", to.y), look);
+}
+
+void Drawing::polyline(const std::vector<Point>& points, const ShapeLook& look) {
+  add("polyline", points_attribute(points), look);
 }
 
 void Drawing::arrow(Point from, Point to, const ShapeLook& look) {
@@ -94,8 +110,10 @@ void Drawing::arrow(Point from, Point to, const ShapeLook& look) {
 
 void Drawing::curve(Point from, Point to, const ShapeLook& look) {
   const double middle = (from.y + to.y) / 2;
-  body_ += text("<path d=\"M", point_text(from), " C", point_text({from.x, middle}), " ", point_text({to.x, middle}),
-                " ", point_text(to), "\"", look_attributes(look), "/>\n");
+  add("path",
+      text(" d=\"M", point_text(from), " C", point_text({from.x, middle}), " ", point_text({to.x, middle}), " ",
+           point_text(to), "\""),
+      look);
 }
 
 void Drawing::label(Point at, std::string_view words, const LabelLook& look) {
@@ -111,11 +129,11 @@ void Drawing::label(Point at, std::string_view words, const LabelLook& look) {
 }
 
 std::string Drawing::svg() const {
-  const std::string size = svg_number(kPageWidth, 0), tall = svg_number(height_, 0);
+  const std::string size = svg_number(width_, 0), tall = svg_number(height_, 0);
   return text("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", size, "\" height=\"", tall, "\" viewBox=\"0 0 ",
               size, " ", tall, "\" font-family=\"Helvetica, Arial, sans-serif\" font-size=\"12\" fill=\"", kInk,
-              "\">\n<title>", xml_escaped(description_), "</title>\n<rect width=\"100%\" height=\"100%\" ",
-              "fill=\"white\"/>\n", body_, "</svg>\n");
+              "\">\n<style>text { pointer-events: none }</style>\n<title>", xml_escaped(description_),
+              "</title>\n<rect width=\"100%\" height=\"100%\" ", "fill=\"white\"/>\n", body_, "</svg>\n");
 }
 
-}  // namespace trireme::figures
+}  // namespace trireme

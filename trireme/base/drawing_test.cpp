@@ -1,9 +1,9 @@
-#include "tools/figures/drawing.hpp"
+#include "trireme/base/drawing.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace trireme::figures {
+namespace trireme {
 namespace {
 
 using testing::HasSubstr;
@@ -21,8 +21,17 @@ TEST(Drawing, LeavesOutWhatIsTheDefault) {
   Drawing out(10, "");
   out.rect(1, 2, 3.04, 4, {.fill = "red"});
   EXPECT_THAT(out.svg(), HasSubstr("<rect x=\"1\" y=\"2\" width=\"3\" height=\"4\" fill=\"red\"/>"));
-  out.line({0, 0}, {5, 5}, {.stroke = "blue", .stroke_width = 2, .dashed = true});
+  out.line({0, 0}, {5, 5}, {.stroke = "blue", .stroke_width = 2, .dashes = "4 3"});
   EXPECT_THAT(out.svg(), HasSubstr("y2=\"5\" fill=\"none\" stroke=\"blue\" stroke-width=\"2\" stroke-dasharray"));
+}
+
+TEST(Drawing, ShapesMayHaveTips) {
+  Drawing out(10, "", 50);
+  out.circle({1, 2}, 3, {.fill = "red", .tip = "a < b"});
+  EXPECT_THAT(out.svg(), HasSubstr("<circle cx=\"1\" cy=\"2\" r=\"3\" fill=\"red\"><title>a &lt; b</title></circle>"));
+  out.polyline({{0, 0}, {5, 5}}, {.stroke = "blue"});
+  EXPECT_THAT(out.svg(), HasSubstr("<polyline points=\"0 0 5 5\" fill=\"none\" stroke=\"blue\"/>"));
+  EXPECT_THAT(out.svg(), HasSubstr("viewBox=\"0 0 50 10\""));
 }
 
 TEST(Drawing, AnArrowEndsWhereItPoints) {
@@ -56,4 +65,4 @@ TEST(EstimatedWidth, CountsLettersAndNotBytes) {
 }
 
 }  // namespace
-}  // namespace trireme::figures
+}  // namespace trireme
