@@ -53,8 +53,8 @@ if(TRIREME_WITH_TORCH)
     message(FATAL_ERROR "TRIREME_WITH_CUDA=ON, but the torch in ${TORCH_INSTALL_PREFIX} was built without CUDA")
   endif()
 
-  # By its target, not by its path: the installed package finds the torch that is there.
-  list(TRANSFORM TORCH_LIBRARIES REPLACE ".*/libc10\\.so$" c10)
+  # By their targets, not by their paths: the installed package finds the torch that is there.
+  list(TRANSFORM TORCH_LIBRARIES REPLACE ".*/lib(c10|c10_cuda)\\.so$" "\\1")
   # The only target that links torch directly: headers as SYSTEM, and one precompiled header that all users share.
   add_library(trireme_torch STATIC ${PROJECT_SOURCE_DIR}/cmake/torch_pch.cpp)
   set_target_properties(trireme_torch PROPERTIES EXPORT_NAME torch)

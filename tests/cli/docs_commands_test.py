@@ -68,7 +68,7 @@ SHORTER = {
     "trireme train finetune.toml -n 1": "trireme train finetune.toml -n 1 --training.steps 1 --training.seq_len 32",
 }
 
-WHEEL = "install.wheel runs it, for a Python of its own"
+WHEEL = "install.wheel does it, for a Python of its own"
 WHOLE_BUILD = "builds everything, or is the suite that this test is a part of"
 LAUNCHERS = "tests/launchers starts ranks with it, where it is installed"
 SCHEDULER = "needs a Slurm cluster"
@@ -92,7 +92,8 @@ NOT_RUN = {
     "tests/mutants/mutants.py BUILD context": BY_HAND, "tests/mutants/mutants.py BUILD experts": BY_HAND,
     "bench/against_torch_ddp.py build/release 2": BY_HAND, "bench/gpu.py build/cuda/trireme --trace --out gpu-bench": "needs a GPU",
     "bench/gpu_decode.py build/cuda/trireme": "needs a GPU",
-    "make wheel": WHEEL, "pip install dist/trireme-*.whl": WHEEL, "pip install 'torch==2.13.*'": WHEEL,
+    "make wheel": "a build, and tools/make_wheel, which install.wheel runs", "make wheel PRESET=cuda": "needs nvcc",
+    "pip install dist/trireme-*.whl": WHEEL, "pip install 'torch==2.13.*'": "installs a package",
     "pip install trireme-0.1.0-py3-none-manylinux_2_35_x86_64.whl": WHEEL,
     "cmake -S . -B build -DCMAKE_PREFIX_PATH=$(python3 -c 'import trireme; print(trireme.cmake_prefix_path)')": WHEEL,
     "cmake --install build/release --prefix /opt/trireme": "writes outside of the test's folder; install.find_package has another prefix",

@@ -935,7 +935,7 @@ class Console(TrainTest):
                 self.close([float(line[key])], [rows[line["step"]][key]], 1e-2)
         self.assertIn("2 seq × 16 tok × 4 accum × dp 1 = 128 tokens/step · 5 steps = 640 tokens", run.stdout)
         self.assertRegex(run.stdout, r"(?m)^done +5 steps in \S+ m?s · loss 5\.\d+ → 4\.\d+ · median \S+ tok/s$")
-        self.assertRegex(run.stdout, r"(?m)^run +trireme .* · 1 rank \(alone; gloo, cpu\)")
+        self.assertRegex(run.stdout, r"(?m)^run +trireme .* · 1 rank \(alone; cpu\)")
 
     def test_json(self):
         run = self.ok(train("--metrics.console", "json", "--metrics.interval", "2", n=2))

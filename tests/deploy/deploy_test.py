@@ -334,11 +334,11 @@ class Dockerfiles(unittest.TestCase):
             self.assertEqual(check_dockerfile(path.read_text(), ROOT), ["build", None], path)
 
     def test_variables_are_read_by_the_tools(self):
-        tools = "".join(path.read_text() for path in (ROOT / "tools").iterdir() if path.is_file())
+        tools = "".join(path.read_text() for folder in ("tools", "cmake") for path in (ROOT / folder).iterdir() if path.is_file())
         for path in DOCKERFILES:
             for _, word, rest in script_rules.instructions(path.read_text()):
                 for name in script_rules.assigned(rest) if word == "ENV" else []:
-                    self.assertRegex(tools, rf"\${{?{name}\b", path)
+                    self.assertRegex(tools, rf"\$(ENV)?{{?{name}\b", path)
 
     def test_what_the_build_needs_is_copied(self):
         """Every folder that the top CMakeLists.txt adds in a plain build."""

@@ -205,7 +205,7 @@ MEMORY = {
                             "for (int r = 0; r < readers_; ++r) slowest", "for (int r = 0; r + 1 < readers_; ++r) slowest"),
     "phases_overlap": ("an all_reduce sends on what it has not yet summed", "comm/backends/shared_memory/exchange.cpp",
                        "if (is_written() || written_phases_ > read_phases_) return false;", "if (is_written()) return false;"),
-    "sum_over_unsent": ("a sum in place overwrites input that the others have not yet", "comm/backends/shared_memory/exchange.cpp",
+    "sum_over_unsent": ("a sum in place overwrites input that has not yet been sent", "comm/backends/shared_memory/exchange.cpp",
                         "if (sum.over_input && !is_written())", "if (false)"),
     "counts_not_compared": ("the rows that a rank sends and those that another expects may differ", "comm/backends/shared_memory/exchange.cpp",
                             "if (theirs[mine] != expected)", "if (false)"),

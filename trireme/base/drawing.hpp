@@ -1,6 +1,6 @@
 #pragma once
-// An SVG image of shapes and words on white: all images of the program and of the docs but those of the report's page,
-// which have its style.
+// An SVG image of shapes and words on white: charts, schedules and the figures of the docs. Those of the report have
+// its style.
 #include <string>
 #include <string_view>
 #include <vector>

@@ -42,7 +42,9 @@ void add_comm(CLI::App& group, const std::vector<std::string>& words, const Chos
       ->default_str("1K,64K,1M,16M");
   cmd->add_option("--repetitions", command->repetitions, "calls per operation and size, at most")
       ->capture_default_str();
-  cmd->add_option("--backend", command->backend, "auto: nccl on GPUs, gloo on CPUs")->capture_default_str();
+  cmd->add_option("--backend", command->backend,
+                  "auto: nccl on GPUs, gloo on CPUs; ranks of one host share memory instead of gloo")
+      ->capture_default_str();
   cmd->add_option("--csv", command->csv, "also write the table to this file");
   cmd->footer("Example:\n  trireme bench comm -n 2 --ops all_reduce --sizes 1K,1M,64M");
   cmd->callback([command, chosen, &words] {

@@ -78,7 +78,8 @@ std::string check_training(const CheckedConfig& checked, std::vector<std::string
   resolve_dtypes(config, device);
   resolve_dtypes(native, device);
   check_resume(config);
-  warn(save_buffer(config, planner::predict_saved_bytes(config), std::max(1, checked.ranks)).warning);
+  // A buffer that is not given is as large as the host allows, and how many ranks a host will have is not known here.
+  if (config.checkpoint.buffer_mb > 0) warn(save_buffer(config, planner::predict_saved_bytes(config), 1).warning);
   warn(check_memory(config, memory_budget(device, std::max(1, checked.ranks)), device));
   const std::string& dtype = config.precision.param;
   if (!config::family_of(config.model).is_registered())

@@ -418,12 +418,16 @@ MemoryPlan predict_memory(const Config& config, const std::string& compute_dtype
 
 double predict_saved_bytes(const Config& c) {
   const ParallelismConfig& p = c.parallelism;
-  constexpr std::int64_t kAllSharded = 3;
+  const std::vector<NamePattern> patterns = name_patterns(c.optimizer.frozen);
+  std::int64_t trained = 0, frozen = 0;
+  for (const Parameter& parameter : all_parameters(c.model))
+    (matches_any(patterns, parameter.name) ? frozen : trained) += parameter.elements();
   const std::vector<config::Bytes> parts =
-      config::state_bytes(config::count_parameters(c.model).total(), c.precision, c.optimizer.name, kAllSharded,
-                          std::max<std::int64_t>(1, p.dp) * p.tp * p.cp * p.pp);
+      config::state_bytes(trained, c.precision, c.optimizer.name, /*zero=*/0, /*shards=*/1);
   const double weights = parts[2].bytes > 0 ? parts[2].bytes : parts[0].bytes;
-  return weights + (is_stateless(c.optimizer) ? 0 : parts[3].bytes);
+  const double all = weights + (is_stateless(c.optimizer) ? 0 : parts[3].bytes) +
+                     real(frozen) * config::dtype_bytes(c.precision.param);
+  return all / real(std::max<std::int64_t>(1, p.dp) * p.tp * p.cp * p.pp);
 }
 
 std::string describe(const MemoryPlan& plan) {

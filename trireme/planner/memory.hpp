@@ -24,8 +24,8 @@ struct MemoryPlan {
 /// In a pipeline, that of the rank with the most. Experts are assumed to have equal numbers of tokens.
 MemoryPlan predict_memory(const Config& config, const std::string& compute_dtype = "float32", bool on_gpu = false);
 
-/// What a rank saves in a checkpoint, on average: weights in the optimizer's precision and its states, each element by
-/// one rank. Expects actual dtypes, not "auto".
+/// What a rank saves in a checkpoint, on average: weights in the optimizer's precision and its states (of frozen
+/// parameters the weights alone), each element by one rank. Expects actual dtypes, not "auto".
 double predict_saved_bytes(const Config& config);
 
 /// Tokens per tile of the loss. Small for a CPU's caches, large to keep a GPU busy.

@@ -123,6 +123,7 @@ TEST(PredictMemory, OfWhatIsSaved) {
   };
   EXPECT_EQ(saved({}), 12 * 918'656 / 2);
   EXPECT_EQ(saved({"--optimizer.name", "sgd", "--optimizer.momentum", "0"}), 4 * 918'656 / 2);
+  EXPECT_EQ(saved({"--optimizer.frozen", "[\"embedding.*\"]"}), (12 * 853'120 + 4 * 65'536) / 2);
   Config mixed = config_of("tiny-llama");
   mixed.precision.param = "bfloat16";
   EXPECT_EQ(predict_saved_bytes(mixed), 12 * 918'656) << "the master weights, not those of two bytes";

@@ -32,7 +32,8 @@ class SideBySide final : public DecoderLayer {
     const at::Tensor y = norm_->forward(x);
     const at::Tensor sum = attention_->forward(y, tokens.attention, tokens.context) + mlp_->forward(y, tokens.context);
     const at::Tensor out = x + dropout_->forward(sum, tokens.rows_t, tokens.context);
-    return fault_ == "the output" ? out * (1 + 1e-10 * (parallel_.tp.size() - 1)) : out;
+    if (fault_ == "the output") return out * (1 + 1e-10 * (parallel_.tp.size() - 1));
+    return fault_ == "a stage" && parallel_.params.mesh().coord(Axis::pp) > 0 ? out * (1 + 1e-10) : out;
   }
 
  private:
@@ -45,10 +46,10 @@ class SideBySide final : public DecoderLayer {
   std::shared_ptr<Dropout> dropout_;
 };
 
-/// The fault is in layer 1.
-ModelFamily side_by_side(const std::string& name, const std::string& fault = "") {
-  return {.name = name, .layer = [fault](const ModelConfig& m, const Parallel& parallel, std::int64_t i) {
-            return std::make_shared<SideBySide>(m, parallel, i == 1 ? fault : "");
+/// The fault is in this layer.
+ModelFamily side_by_side(const std::string& name, const std::string& fault = "", std::int64_t layer = 1) {
+  return {.name = name, .layer = [fault, layer](const ModelConfig& m, const Parallel& parallel, std::int64_t i) {
+            return std::make_shared<SideBySide>(m, parallel, i == layer ? fault : "");
           }};
 }
 
@@ -57,6 +58,7 @@ const bool kFamiliesOfVerify = [] {
   register_family(side_by_side("side-by-side"));
   register_family(side_by_side("side-by-side-norm", "the gradient of a norm"));
   register_family(side_by_side("side-by-side-output", "the output"));
+  register_family(side_by_side("side-by-side-stage", "a stage", 2));
   return true;
 }();
 
@@ -128,6 +130,8 @@ TEST(Verify, FindsWhereADifferenceBegins) {
   EXPECT_NEAR(output.activations[2].relative, 1e-10, 3e-11) << "estimated, of " << output.activations[2].name;
   EXPECT_TRUE(output.activations[1].within);
   EXPECT_TRUE(verify(config_for("side-by-side-output", {}, 2)).passed) << "without tp there is no fault";
+  EXPECT_EQ(verify(config_for("side-by-side-stage", {"parallelism.pp 2"}, 2)).first_module, "layers.2");
+  EXPECT_TRUE(verify(config_for("side-by-side-stage", {}, 2)).passed) << "without pp there is no fault";
   EXPECT_TRUE(verify(config_for("side-by-side-output", {"parallelism.tp 2"}, 2),
                      {.tolerances = VerifyTolerances{.loss = 1e-8, .tensor = 1e-8}})
                   .passed);

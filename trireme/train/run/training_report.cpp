@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <set>
 
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -31,6 +32,15 @@
 namespace trireme {
 
 namespace {
+
+/// "gloo", or "gloo and shared memory" where some groups are of one host; empty: of one rank.
+std::string transports(const Mesh& mesh) {
+  std::set<std::string> all{mesh.world_group().transport()};
+  for (const auto& [axis, degree] : mesh.grid().axes()) all.insert(mesh.group(axis).transport());
+  std::string out;
+  for (const std::string& one : all) out += text(out.empty() || one.empty() ? "" : " and ", one);
+  return out;
+}
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -145,13 +155,12 @@ void TrainingReport::print_header(const TrainIo& io, const std::string& data, co
   const std::string speed = predict_speed();
   const Environment& env = context_.environment();
   const bool automatic = config::parse_comm_backend(config_.comm.backend) == config::CommBackend::automatic;
-  std::string backend = context_.mesh().world_group().transport();
-  if (backend.empty()) backend = automatic ? gpu ? "nccl" : "gloo" : config_.comm.backend;  // of one rank
-  note_start(io, backend);
+  const std::string carriers = transports(context_.mesh());
+  note_start(io, !carriers.empty() ? carriers : automatic ? gpu ? "nccl" : "gloo" : config_.comm.backend);
   RunHeader header;
   header.program = text(io.program, " · libtorch ", libtorch_facts().built_with, " · ", env.world_size,
-                        env.world_size == 1 ? " rank" : " ranks", " (", env.launcher, "; ", backend, ", ",
-                        gpu ? "cuda" : "cpu", ")");
+                        env.world_size == 1 ? " rank" : " ranks", " (", env.launcher, "; ",
+                        carriers.empty() ? "" : carriers + ", ", gpu ? "cuda" : "cpu", ")");
   const ParallelismConfig& p = config_.parallelism;
   header.layout =
       text(context_.mesh().grid().str(),
