@@ -230,6 +230,20 @@ TEST(SharedMemoryGroup, DifferentRowCountsAreNamed) {
   EXPECT_THAT(told[0], HasSubstr("sends 2 rows to rank 0, which expects"));
 }
 
+/// Of as many bytes: without a comparison it would arrive as other numbers.
+TEST(SharedMemoryGroup, AMessageOfAnotherKindIsNamed) {
+  const auto told = errors_of(2, {.timeout_s = 20}, [](World& world) {
+    const auto group = world_group(world);
+    if (world.rank() == 0)
+      group->send(at::ones({4}), 1).wait();
+    else
+      group->recv_(at::empty({4}, at::kInt), 0).wait();
+  });
+  EXPECT_THAT(told[1], HasSubstr("rank 0"));
+  EXPECT_THAT(told[1], HasSubstr("f32[4]"));
+  EXPECT_THAT(told[1], HasSubstr("i32[4]"));
+}
+
 TEST(SharedMemoryGroup, ARankThatMakesNoMoreCallsIsNotWaitedFor) {
   const auto begin = std::chrono::steady_clock::now();
   const auto told = errors_of(3, {.timeout_s = 100}, [](World& world) {
