@@ -8,6 +8,8 @@
 namespace trireme::figures {
 namespace {
 
+constexpr double kSmallestFont = 11;
+
 bool overlap(const LabelBox& a, const LabelBox& b) {
   return a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
 }

@@ -8,7 +8,6 @@
 namespace trireme {
 
 inline constexpr double kPageWidth = 760;  // of the documentation
-inline constexpr double kSmallestFont = 11;
 
 inline constexpr const char *kInk = "#1f2328", *kDimInk = "#59636e", *kFaint = "#d1d9e0", *kIdle = "#e3e8ed";
 
