@@ -53,8 +53,7 @@ class Layouts(unittest.TestCase):
     def test_a_slow_run_with_one_rank_is_no_speed_up(self):
         """An efficiency of several hundred percent is explained. Only the process without a RANK waits for its data."""
         with tempfile.TemporaryDirectory() as folder:
-            library = pathlib.Path(folder) / "faulty_storage.so"
-            subprocess.run(["g++", "-std=c++20", "-shared", "-fPIC", "-o", library, ROOT / "tests/cli/faulty_storage.cpp", "-ldl"], check=True, timeout=60)
+            library = faulty_storage(folder, options.trireme)
             (pathlib.Path(folder) / "book.txt").write_text("a sentence of the book. " * 500)
             self.assertEqual(trireme("data", "prepare", "book.txt", "-t", "bytes", "-o", "book", folder=folder).returncode, 0)
             done = self.bench(folder, "-n", "2", "--layouts", "dp2", "--data.0.sources.0.path", "book.ds", "--tokenizer.path", "bytes", "--model.vocab_size", "257",

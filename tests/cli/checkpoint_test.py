@@ -98,6 +98,18 @@ class Checkpoint(unittest.TestCase):
         for words in (["inspect"], ["verify", "-q"]):
             self.fails(66, *words, step)
 
+    def test_no_file_is_ok_that_was_not_read(self):
+        step = self.checkpoints / "step-20"
+        (step / "config.json").unlink()
+        os.mkfifo(step / "config.json")
+        run = self.fails(66, "verify", step)
+        self.assertRegex(run.stdout, r"(?m)^config.json .* 1 fault$")
+        (step / "rank-00000.json").unlink()
+        run = self.fails(66, "verify", step)
+        self.assertRegex(run.stdout, r"(?m)^rank-00000.json .* 1 fault$")
+        self.assertRegex(run.stdout, r"(?m)^rank-00000.safetensors .* not read$")
+        self.assertRegex(run.stdout, r"(?m)^rank-00001.safetensors .* ok$")
+
     def test_verify_reads_the_exported_files_too(self):
         self.save(30, "export")
         weights = self.checkpoints / "step-30/model.safetensors"

@@ -165,6 +165,7 @@ class Cli(unittest.TestCase):
     def test_config_check_refuses_what_train_refuses(self):
         for words, code, said in ((("--precision.matmul", "fp8"), 64, 'precision.matmul = "fp8", but'),
                                   (("--comm.backend", "nccl"), 64, "this host has no visible GPU"),
+                                  (("--cuda.graphs", "on"), 64, 'cuda.graphs = "on", but'),
                                   (("--checkpoint.resume", "no/such"), 66, 'checkpoint.resume = "no/such": no such folder'),
                                   (("--checkpoint.resume", "tests"), 66, "no checkpoint there")):
             checked = trireme("config", "check", "examples/tiny.toml", "-n", "2", *words, TRIREME_DEVICE="cpu")

@@ -6,6 +6,7 @@ usage: inference_test.py TRIREME [CLASS[.test]...]"""
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -56,9 +57,9 @@ MODELS = {
 }
 
 
-def trireme(folder, *words, **more):
+def trireme(folder, *words, before=(), **more):
     env = {**os.environ, "OMP_NUM_THREADS": "2", "TRIREME_DEVICE": "cpu", **more}
-    return subprocess.run([TRIREME, *map(str, words)], cwd=folder, env=env, capture_output=True, text=True, timeout=120)
+    return subprocess.run([*before, TRIREME, *map(str, words)], cwd=folder, env=env, capture_output=True, text=True, timeout=120)
 
 
 class Inference(unittest.TestCase):
@@ -106,6 +107,34 @@ class Inference(unittest.TestCase):
                 with self.subTest(family=family, words=words):
                     self.assertAlmostEqual(self.loss(run, *words), expected, delta=1e-11 * expected)
             self.assertNotIn("-t TOKENIZER", self.ok("evaluate", run, "--data", "other.ds").stderr)
+
+    def test_a_newer_checkpoint_that_is_damaged(self):
+        run, _ = self.trained("llama")
+        damaged = self.folder / run / "checkpoints/step-9999"
+        shutil.copytree(max((self.folder / run / "checkpoints").glob("step-*"), key=lambda p: int(p.name.split("-")[1])), damaged)
+        try:
+            for words in (("generate", run, "-p", "a", "-n", "2"), ("evaluate", run, "--data", "other.ds"), ("convert", run, "from-damaged", "--to", "hf")):
+                self.assertIn(f"warning: not valid, and not used: {run}/checkpoints/step-9999: 1 fault", self.ok(*words).stderr)
+        finally:
+            shutil.rmtree(damaged)
+
+    def test_pipes_are_not_waited_for(self):
+        run, _ = self.trained("llama")
+        os.mkfifo(self.folder / "tokenizer.json")
+        (self.folder / "hf").mkdir()
+        os.mkfifo(self.folder / "hf/config.json")
+        toml = (self.folder / "llama.toml").read_text()
+        (self.folder / "from_hf.toml").write_text('[model]\ninit = "hf:hf"\n' + toml[toml.index("\n[", 2):])
+        self.assertIn("tokenizer.json: is not a regular file", self.fails(65, "generate", run, "-p", "a", "-t", "tokenizer.json").stderr)
+        self.assertIn("tokenizer.json: is not a regular file", self.fails(65, "data", "prepare", "book.txt", "-t", "tokenizer.json", "-o", "none").stderr)
+        self.assertIn("hf/config.json: is not a regular file", self.fails(64, "config", "check", "from_hf.toml").stderr)
+
+    def test_numbers_of_evaluate(self):
+        run, _ = self.trained("llama")
+        for words in (("--samples", "-1"), ("--micro-batch-size", "0"), ("--seq-len", "-5")):
+            done = trireme(self.folder, "evaluate", run, "--data", "other.ds", *words)
+            self.assertEqual(done.returncode, 64, done)
+            self.assertIn(f"error: {words[0]} {words[1]}: must be at least", done.stderr)
 
     def test_text_and_folders_of_them(self):
         for family in MODELS:
@@ -213,6 +242,24 @@ class Chat(unittest.TestCase):
 
 class Memory(unittest.TestCase):
     """What does not fit is told before anything is allocated."""
+
+    def test_that_ends(self):
+        """Memory that is refused while a command works: 73, and no stack of libtorch's."""
+        with tempfile.TemporaryDirectory() as folder:
+            words = ("/dev/stdin", "--model.preset", "tiny-llama", "--model.vocab_size", "60000", "--model.hidden_size", "768", "--training.seq_len", "64",
+                     "--training.micro_batch_size", "1", "--training.global_batch_size", "1", "--data.0.sources.0.path", "synthetic")
+            for command in (("verify",), ("train", "--dry-run")):
+                reached = False
+                for mib in (1200, 1500, 1800, 2200, 3000):
+                    done = trireme(folder, command[0], *words, *command[1:], before=["prlimit", f"--as={mib << 20}"], OMP_NUM_THREADS="1")
+                    if done.returncode == 0 or "AddressSanitizer" in done.stderr:
+                        break
+                    if "loading shared libraries" in done.stderr or "threads and could start" in done.stderr:
+                        continue
+                    self.assertEqual(done.returncode, 73, f"{command} {mib}: {done.stdout}{done.stderr}")
+                    self.assertNotIn("frame #", done.stderr)
+                    reached = reached or "out of memory" in done.stderr
+                self.assertTrue(reached or "AddressSanitizer" in done.stderr, command)
 
     def test_of_a_large_model(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -309,20 +309,37 @@ class Stopped(ResumeTest):
                                                                                        folder=folder)).stdout)
 
     def test_a_run_that_is_running_is_an_error(self):
-        folder = fresh_folder()
-        first = train_test.start(folder, [train_test.options.trireme, "train", "t.toml", "--run.name", "r", *EVERY_2, "--training.steps", 1000000])
-        end = time.monotonic() + 60
-        while first.poll() is None and time.monotonic() < end and not checkpoints(folder / "runs/r"):
-            time.sleep(0.01)
-        second = finish(train_test.start(folder, first.args), folder)
-        first.send_signal(signal.SIGTERM)
-        self.assertEqual(finish(first, folder).code, train_test.PREEMPTED)
-        self.one_error(second, CONFIG, f"runs/r: another run writes to this folder: pid {first.pid} on host", "fix: wait until that run ends")
-        self.assertFalse((folder / "runs/r-2").exists())
+        for name, words in (("s", ("--checkpoint.interval", "0")), ("r", EVERY_2)):  # also before its first checkpoint
+            folder = fresh_folder()
+            run = folder / "runs" / name
+            first = train_test.start(folder, [train_test.options.trireme, "train", "t.toml", "--run.name", name, *words, "--training.steps", 1000000])
+            end = time.monotonic() + 60
+            while first.poll() is None and time.monotonic() < end and not ((run / ".lock").exists() if name == "s" else checkpoints(run)):
+                time.sleep(0.01)
+            second = finish(train_test.start(folder, first.args), folder)
+            first.send_signal(signal.SIGTERM)
+            self.assertEqual(finish(first, folder).code, train_test.PREEMPTED)
+            self.one_error(second, CONFIG, f"runs/{name}: another run writes to this folder: pid {first.pid} on host", "fix: wait until that run ends")
+            self.assertFalse((folder / f"runs/{name}-2").exists())
         (folder / "runs/r/.lock").mkdir()
         self.one_error(train("--run.name", "r", *EVERY_2, folder=folder), CONFIG, "runs/r/.lock: cannot be read as a lock file", "fix: remove it")
         self.assertFalse((folder / "runs/r-2").exists(), "it is not trained a second time")
 
+
+    def test_of_a_run_that_cannot_be_read_nobody_knows_whether_it_goes_on(self):
+        """Its name has the date, so another run might be meant: it is not trained again without a word."""
+        folder = fresh_folder()
+        named = ("--run.name", "p-%date", "--checkpoint.interval", "2")
+        self.ok(train(*named, folder=folder))
+        [run] = [path for path in (folder / "runs").iterdir() if path.name.startswith("p-")]
+        (run / "checkpoints/step-2").is_dir() and shutil.rmtree(run / "checkpoints/step-2")
+        faults = {"LD_PRELOAD": str(train_test.faulty_storage()), "FAULTY_PATH": "checkpoints/step-4/", "FAULTY_READS": "1000000", "FAULTY_RANK": ""}
+        with train_test.variables(**faults):
+            again = train(*named, "--training.steps", "6", folder=folder)
+        self.one_error(again, STORAGE, f"whether runs/{run.name} goes on is not known", "Input/output error", "--resume never for a new run")
+        with train_test.variables(**faults):
+            read = finish(train_test.start(folder, [train_test.options.trireme, "checkpoint", "verify", run]), folder)
+        self.assertNotEqual(read.code, 0, read)
 
     def test_a_name_that_looks_like_a_second_run(self):
         """gpt-2 is another experiment, not the second run of gpt."""

@@ -216,7 +216,9 @@ def faulty_storage():
     library = scratch / "faulty_storage.so"
     subprocess.run(["g++", "-std=c++20", "-shared", "-fPIC", "-o", library, pathlib.Path(__file__).with_name("faulty_storage.cpp"), "-ldl"],
                    check=True, timeout=60)
-    return library
+    linked = subprocess.run(["ldd", options.trireme], capture_output=True, text=True).stdout
+    sanitizer = re.search(r"=> (\S*/lib[at]san\S*)", linked)  # which must come first
+    return f"{sanitizer[1]}:{library}" if sanitizer else library
 
 
 class TrainTest(unittest.TestCase):
@@ -388,9 +390,9 @@ class Folder(TrainTest):
             self.assertAlmostEqual(sum(parts), 1, delta=1e-6)
             self.assertLessEqual(row["own_work_min_s"], row["own_work_max_s"])
             self.assertIn(row["slowest_rank"], (0, 1))
-            # train_time_s is of rank 0, by whose clock its own work is a part; rank 1 may have begun the step earlier.
+            # train_time_s is of rank 0, by whose clock its own work is a part; rank 1 may have begun the step earlier, by as much as others keep it busy.
             self.assertLessEqual(row["own_work_min_s"], row["train_time_s"])
-            self.assertLessEqual(row["own_work_max_s"], (1.1 if row["slowest_rank"] else 1) * row["train_time_s"])
+            self.assertLessEqual(row["own_work_max_s"], (2 if row["slowest_rank"] else 1) * row["train_time_s"])
             self.assertFalse(row["skipped"])
         self.assertAlmostEqual(rows[0]["loss"], 5.549, delta=0.1)  # log 257: it knows nothing yet
         self.assertLess(rows[-1]["loss"], rows[0]["loss"] - 0.5)
@@ -543,6 +545,15 @@ class Numbers(TrainTest):
                       run.stdout)
         self.assertEqual(run.stdout.count("no token of the batch"), 1, "once")
         self.assertIn(f"warning: {len(without)} steps had no token with a label, and no loss", run.stdout)
+        unlabelled = "".join(json.dumps({"prompt": "q" * 2000, "completion": "a"}) + "\n" for _ in range(2))
+        (folder / "questions.jsonl").write_text(unlabelled)
+        subprocess.run([options.trireme, "data", "prepare", "questions.jsonl", "--chat", "--template", "plain", "-t", "bytes", "-o", "questions"], cwd=folder,
+                       check=True, stdout=subprocess.DEVNULL)
+        run = self.ok(train("--run.name", "v", "--training.steps", "2", "--data.0.packing", "cut", "--validation.interval", "1", "--validation.sources",
+                            "questions.ds", "--validation.steps", "1", folder=folder))
+        self.assertEqual([row["val/loss"] for row in run.metrics()], [None, None])
+        self.assertEqual(run.stdout.count("validation after step 1: no token of its data has a label: its loss is null"), 1, run)
+        self.assertIn("val loss none", run.stdout)
 
 
 class SmallDisk(TrainTest):
@@ -827,7 +838,7 @@ class Stops(TrainTest):
         process = start(folder, [options.trireme, "train", "t.toml", "--training.steps", 1500, "--metrics.interval", 1, "--metrics.console", "plain",
                                  "--checkpoint.export_hf", "false"])
         try:
-            self.assertEqual(process.wait(60), 0)
+            self.assertEqual(process.wait(150), 0)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             raise

@@ -43,6 +43,11 @@ class Examples(unittest.TestCase):
         out = self.agrees("tiny.toml", *SMALL, "-n", "4", *TP, "--against", "pp=2,dp=2")
         self.assertIn("compared with pp=2 dp=2 cp=1 tp=1", out)
 
+    def test_what_it_cannot_see_of_a_pooled_balance(self):
+        words = ("-n", "2", "--steps", "1", "--training.seq_len", "64", "--parallelism.ep", "1")
+        self.assertNotIn("note: ", self.agrees("moe.toml", *words))
+        self.assertIn('note: router_aux_loss_type = "hf": the balancing loss is over the ', self.agrees("moe.toml", *words, "--model.router_aux_loss_type", "hf"))
+
     def test_frozen_parameters(self):
         frozen = ("--optimizer.frozen", '["embedding", "layers.0", "layers.1.mlp"]')
         for words in (("-n", "2", "--parallelism.tp", "1", "--parallelism.dp", "2", "--parallelism.zero", "3"), ("-n", "4", *TP, *PP, "--parallelism.dp", "1")):

@@ -124,6 +124,9 @@ std::string write_error_text(int error) {
 
 std::string write_error_fix(int error) {
   if (error == EFBIG && soft_limit(RLIMIT_FSIZE)) return "ulimit -f unlimited";
+  if (error == EISDIR) return "name a file, not a folder";
+  if (error == EACCES || error == EPERM || error == EROFS) return "make it writable for this user, or write elsewhere";
+  if (error == EIO || error == ESTALE) return "check the disk or the network that it is on, or write elsewhere";
   return "make room on that disk, or write to another";
 }
 

@@ -15,8 +15,13 @@ namespace trireme {
 /// Raises `ulimit -n` to `needed`, up to its hard limit. ConfigError if that is lower; `who`: "rank 3 of 8".
 void need_descriptors(std::uint64_t needed, const std::string& who);
 
-/// Descriptors of a rank: with Gloo it is connected to every other, once for the model and once for the checks.
-constexpr std::uint64_t descriptors_of_rank(int world_size) { return 2 * static_cast<std::uint64_t>(world_size) + 63; }
+/// Descriptors of a rank. Over Gloo it is connected to every other, once for the model and once for the checks. Over
+/// NCCL only the checks connect ranks, and those of more than 64 only to a few; NCCL opens some of its own.
+constexpr std::uint64_t descriptors_of_rank(int world_size, bool over_nccl = false) {
+  constexpr std::uint64_t kOthers = 63, kOfNccl = 512, kMostConnected = 128;
+  const auto ranks = static_cast<std::uint64_t>(world_size);
+  return over_nccl ? (ranks < kMostConnected ? ranks : kMostConnected) + kOfNccl + kOthers : 2 * ranks + kOthers;
+}
 
 /// ConfigError unless OpenMP survives so many threads; `source`: "OMP_NUM_THREADS".
 void check_thread_count(int threads, const std::string& source);
@@ -38,7 +43,7 @@ class ThreadReserve {
 
 /// "File too large", and for that error the limit.
 std::string write_error_text(int error);
-/// "make room on that disk, or write to another"
+/// What to do about it: "make room on that disk, or write to another".
 std::string write_error_fix(int error);
 
 struct LimitReached {

@@ -27,8 +27,11 @@ struct MeantCheckpoint {
 /// `path`: a checkpoint; or a run's folder, or its folder `checkpoints`: then the newest valid one in it.
 /// CheckpointError if there is none, with what is wrong with each.
 MeantCheckpoint meant_checkpoint(const std::filesystem::path& path);
-/// The same, but a path that is neither, such as a Hugging Face folder, is what is meant.
-std::filesystem::path meant_model(const std::filesystem::path& path);
+/// A warning for each of the others that is not valid.
+void warn_of_others(const MeantCheckpoint& meant, std::ostream& err);
+/// The same, but a path that is neither, such as a Hugging Face folder, is what is meant. Warns of newer checkpoints
+/// that are not valid.
+std::filesystem::path meant_model(const std::filesystem::path& path, std::ostream& err);
 /// A line for each of the others that are not valid, and one for those that are; "" if there are none.
 std::string others_text(const MeantCheckpoint& meant);
 

@@ -24,8 +24,7 @@ void consolidate_now(const CheckpointConsolidateCommand& command, Console& conso
   require<ConfigError>(command.max_shard_gb > 0 && command.max_shard_gb < 1e9, "--max-shard-gb ", command.max_shard_gb,
                        ": must be above 0, in units of 1e9 bytes");
   const MeantCheckpoint meant = meant_checkpoint(command.path);
-  for (const MeantCheckpoint::Other& other : meant.others)
-    if (!other.why_not.empty()) console.err << "warning: not valid, and not used: " << other.why_not << "\n";
+  warn_of_others(meant, console.err);
   const checkpoint::Reader source(meant.path);
   ProgressLine line(console.err, console.err_terminal.tty, console.err_terminal.width, "consolidating");
   const auto progress = [&line](std::uint64_t done, std::uint64_t of) {

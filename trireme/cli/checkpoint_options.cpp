@@ -80,12 +80,20 @@ MeantCheckpoint meant_checkpoint(const std::filesystem::path& path) {
   return out;
 }
 
-std::filesystem::path meant_model(const std::filesystem::path& path) {
+void warn_of_others(const MeantCheckpoint& meant, std::ostream& err) {
+  for (const MeantCheckpoint::Other& other : meant.others)
+    if (!other.why_not.empty()) err << "warning: not valid, and not used: " << other.why_not << "\n";
+}
+
+std::filesystem::path meant_model(const std::filesystem::path& path, std::ostream& err) {
   std::error_code failed;
   const bool is_of_run =
       std::filesystem::is_directory(path, failed) &&
       (!checkpoint::checkpoints_in(path / "checkpoints").empty() || !checkpoint::checkpoints_in(path).empty());
-  return is_of_run ? meant_checkpoint(path).path : path;
+  if (!is_of_run) return path;
+  const MeantCheckpoint meant = meant_checkpoint(path);
+  warn_of_others(meant, err);
+  return meant.path;
 }
 
 std::string others_text(const MeantCheckpoint& meant) {

@@ -86,15 +86,22 @@ std::string file_table(const checkpoint::Manifest& manifest, const std::vector<c
   for (const checkpoint::StoredTensor& tensor : manifest.tensors)
     for (const checkpoint::StoredSlice& slice : tensor.slices) ++slices[slice.file];
   std::vector<TableRow> rows;
-  const auto add_row = [&](const checkpoint::StoredFile& file, std::size_t count_of_slices) {
-    const auto count =
-        std::ranges::count_if(faults, [&](const std::string& fault) { return fault.starts_with(file.name + ":"); });
+  const auto add_row = [&](const checkpoint::StoredFile& file, std::size_t count_of_slices, bool is_read) {
+    const auto count = std::ranges::count_if(faults, [&](const std::string& fault) {
+      return fault.starts_with(file.name + ":") || fault.starts_with(file.name + " ");
+    });
     rows.push_back({file.name, human_bytes(static_cast<double>(file.bytes)),
                     thousands(static_cast<std::int64_t>(count_of_slices)),
-                    count == 0 ? "ok" : text(count, count == 1 ? " fault" : " faults")});
+                    count > 0 ? text(count, count == 1 ? " fault" : " faults")
+                    : is_read ? "ok"
+                              : "not read"});
   };
-  for (std::size_t i = 0; i < manifest.files.size(); ++i) add_row(manifest.files[i], slices[i]);
-  for (const checkpoint::StoredFile& file : exported) add_row(file, 0);
+  for (std::size_t i = 0; i < manifest.files.size(); ++i) {
+    // The slices of a file are listed by a part of the manifest, which may be missing.
+    const bool has_none = slices[i] == 0 && manifest.files[i].name.ends_with(".safetensors");
+    add_row(manifest.files[i], slices[i], faults.empty() || !has_none);
+  }
+  for (const checkpoint::StoredFile& file : exported) add_row(file, 0, true);
   return table({"file", "bytes", "slices", "verdict"}, rows);
 }
 

@@ -56,7 +56,7 @@ void convert_now(const ConvertCommand& command, Console& console) {
   std::optional<files::SafetensorsDtype> dtype;
   if (!command.dtype.empty()) dtype = files::weight_dtype(command.dtype, "--dtype");
   ProgressLine line(console.err, console.err_terminal.tty, console.err_terminal.width, "converting");
-  const WatchedSource source(checkpoint::open_model(meant_model(command.source)), line);
+  const WatchedSource source(checkpoint::open_model(meant_model(command.source, console.err)), line);
   if (!dtype) dtype = source.usual_dtype();
   if (!source.note().empty()) console.err << "warning: " << source.note() << "\n";
   if (nanotron && !source.model().rope_scaling.rope_type.empty() && source.model().rope_scaling.rope_type != "default")

@@ -20,6 +20,7 @@
 #include "trireme/train/setup/dtypes.hpp"
 #include "trireme/train/setup/memory_check.hpp"
 #include "trireme/train/setup/rank_setup.hpp"
+#include "trireme/train/step/microbatch_graphs.hpp"
 
 namespace trireme::cli {
 namespace {
@@ -52,6 +53,10 @@ void check_resume(const Config& config) {
       if (path == candidates.back()) throw;
       continue;
     }
+    require<ConfigError>(
+        manifest->training.step < config.training.steps, path.string(), " is after step ", manifest->training.step,
+        ", training.steps = ", config.training.steps,
+        ": nothing is left to do\n  fix: more training.steps, or --checkpoint.resume never for a new run");
     require_nothing_refused(path, changes_since(*manifest, fingerprint_of_config(config), manifest->training.data,
                                                 config.checkpoint.accept_changes));
     return;
@@ -77,6 +82,7 @@ std::string check_training(const CheckedConfig& checked, std::vector<std::string
   native.model.dtype = native.precision.param = "auto";
   resolve_dtypes(config, device);
   resolve_dtypes(native, device);
+  static_cast<void>(uses_graphs(config, device, config::family_of(config.model).is_registered()));
   check_resume(config);
   // A buffer that is not given is as large as the host allows, and how many ranks a host will have is not known here.
   if (config.checkpoint.buffer_mb > 0) warn(save_buffer(config, planner::predict_saved_bytes(config), 1).warning);

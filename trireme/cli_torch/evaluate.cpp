@@ -31,7 +31,12 @@ ParallelismConfig evaluation_layout(const EvaluateCommand& command) {
 }  // namespace
 
 int run_evaluate(const EvaluateCommand& command, Console& console) {
-  const OpenedModel model = open_trained_model(meant_model(command.checkpoint));
+  for (const auto& [option, value, least] : {std::tuple{"--seq-len", command.seq_len, 0},
+                                             {"--samples", command.samples, 0},
+                                             {"--micro-batch-size", command.micro_batch_size, 1}})
+    require<ConfigError>(value >= least, option, " ", value, ": must be at least ", least,
+                         least == 0 ? "\n  fix: leave it out for the default" : "");
+  const OpenedModel model = open_trained_model(meant_model(command.checkpoint, console.err));
   const std::int64_t longest = std::min<std::int64_t>(1024, model.source->model().max_position_embeddings);
   const EvaluationData data{.files = command.files,
                             .seq_len = command.seq_len > 0   ? command.seq_len
@@ -41,6 +46,9 @@ int run_evaluate(const EvaluateCommand& command, Console& console) {
                             .micro_batch_size = command.micro_batch_size,
                             .scopes = model.data_scopes(),
                             .tokenizer = model.tokenizer_path(command.tokenizer)};
+  if (const std::int64_t most = model.source->model().max_position_embeddings; data.seq_len > most)
+    console.err << "warning: --seq-len " << data.seq_len << " is above the model's max_position_embeddings = " << most
+                << std::endl;
   if (data.tokenizer.empty())
     console.err << "note: " << model.path.string()
                 << " has no tokenizer: whether it made the token files is not known (-t TOKENIZER)" << std::endl;

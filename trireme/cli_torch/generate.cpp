@@ -139,7 +139,7 @@ int run_generate(const GenerateCommand& command, Console& console) {
   require<ConfigError>(command.prompts_file != "-" || command.tp * command.pp == 1 || visible_gpus() == 0,
                        "--prompts - with several ranks on GPUs: they are processes without standard input",
                        "\n  fix: --prompts FILE");
-  const OpenedModel model = open_trained_model(meant_model(command.checkpoint));
+  const OpenedModel model = open_trained_model(meant_model(command.checkpoint, console.err));
   const data::Tokenizer tokenizer = model.tokenizer(command.tokenizer);
   const ModelConfig config = model_for_inference(*model.source);
   const ParallelismConfig layout = layout_of(command);

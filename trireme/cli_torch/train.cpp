@@ -234,14 +234,20 @@ int run_dry(const TrainCommand& command, const Variables& variables, Console& co
   const at::Device device = gpu ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
   const Environment env = detect_environment(variables, {}, visible_gpus());
   const int ranks = command.ranks > 0 ? command.ranks : env.world_size > 1 ? env.world_size : 0;
-  const Config config = training_config(command.file, command.config_text, command.overrides, ranks);
+  std::vector<std::string> warnings;
+  const Config config = training_config(command.file, command.config_text, command.overrides, ranks, &warnings);
+  check_device(config, device);
   const int world_size = config::dense_grid(config.parallelism).size();
   Config resolved = config;
   resolve_dtypes(resolved, device);
   const ProcessSetup process(ProcessOptions{.threads = std::max(1, usable_cores() / std::max(1, command.ranks))});
   // As `train` does: before anything is allocated.
   const std::string tight = check_memory(config, memory_budget(device, std::max(1, command.ranks)), device);
-  const DryRun result = dry_run(config, device, process);
+  DryRun result;
+  with_memory_errors([&] {
+    result = dry_run(config, device, process);
+    return 0;
+  });
   RunHeader header;
   header.program = text(command.version, " · dry run of ", world_size, world_size == 1 ? " rank" : " ranks");
   header.layout = text(config::dense_grid(config.parallelism).str(), " zero=", config.parallelism.zero);
@@ -251,7 +257,8 @@ int run_dry(const TrainCommand& command, const Variables& variables, Console& co
   header.output = "nothing was started or written";
   for (const auto& [label, words] : run_header_lines(resolved, header))
     console.out << label << std::string(label.size() < 8 ? 8 - label.size() : 1, ' ') << words << "\n";
-  for (const std::string& warning : result.warnings) console.out << "warning: " << warning << "\n";
+  for (const auto* list : {&warnings, &result.warnings})
+    for (const std::string& warning : *list) console.out << "warning: " << warning << "\n";
   if (!tight.empty()) console.out << "warning: " << tight << "\n";
   console.out << "\n";
   std::int64_t peak = 0;

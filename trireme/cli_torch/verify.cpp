@@ -10,6 +10,7 @@
 #include "trireme/config/schema/dense_grid.hpp"
 #include "trireme/config/settings/toml_file.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
+#include "trireme/runtime/rank/out_of_memory.hpp"
 #include "trireme/runtime/rank/parallel_context.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
 #include "trireme/train/setup/checked_config.hpp"
@@ -47,6 +48,17 @@ Config against(const VerifyCommand& command, const std::string& toml, const Conf
   return training_config(command.file, toml, settings, 0);
 }
 
+/// What the comparison cannot see: the other layout has a micro_batch_size that makes the loss the same.
+std::string note_on_balance(const Config& config) {
+  const std::int64_t micro_batch = config.training.micro_batch_size, of_all = micro_batch * config.parallelism.dp;
+  const bool is_pooled = config.model.num_local_experts > 0 &&
+                         config::parse_router_balance(config.model.router_aux_loss_type) == config::RouterBalance::hf;
+  if (!is_pooled || of_all == micro_batch) return "";
+  return text("note: router_aux_loss_type = \"hf\": the balancing loss is over the ", of_all,
+              " samples of all replicas in a microbatch, so it was compared with as many on the other layout; with ",
+              "micro_batch_size = ", micro_batch, " another dp trains with another loss\n\n");
+}
+
 int tell(const VerifyCommand& command, const Config& config, const VerifyResult& result, Console& console) {
   if (command.json) {
     console.out << result.json() << "\n";
@@ -54,7 +66,7 @@ int tell(const VerifyCommand& command, const Config& config, const VerifyResult&
     console.out << "layout  " << config::dense_grid(config.parallelism).str() << " zero=" << config.parallelism.zero
                 << ", compared with " << result.reference << " in " << command.dtype << "\n\n"
                 << result.table() << "\n"
-                << result.str() << "\n";
+                << note_on_balance(config) << result.str() << "\n";
   }
   return result.passed ? 0 : 1;
 }
@@ -69,11 +81,15 @@ int run_verify(const VerifyCommand& command, Console& console) {
   how.quiet = true;
   const bool launched = detect_environment(variables, {}, visible_gpus()).launcher != "alone";
   if (!launched && visible_gpus() == 0) {  // ranks are threads of this process
-    const Config config = training_config(command.file, toml, command.overrides, command.ranks);
-    return tell(command, config,
-                command.against.empty() ? verify(config, options)
-                                        : verify_against(config, against(command, toml, config), options),
-                console);
+    std::vector<std::string> warnings;
+    const Config config = training_config(command.file, toml, command.overrides, command.ranks, &warnings);
+    for (const std::string& warning : warnings) console.err << "warning: " << warning << "\n";
+    return with_memory_errors([&] {
+      return tell(command, config,
+                  command.against.empty() ? verify(config, options)
+                                          : verify_against(config, against(command, toml, config), options),
+                  console);
+    });
   }
   require<ConfigError>(command.against.empty(), "--against ", command.against,
                        ": is for ranks on the CPU of one machine\n  fix: without it, or with TRIREME_DEVICE=cpu");
@@ -81,7 +97,11 @@ int run_verify(const VerifyCommand& command, Console& console) {
   return rank_main(how, [&](const Environment& env) {
     const Config config = training_config(command.file, toml, command.overrides, env.world_size);
     ParallelContext context(parallel_sizes(config), env, variables, context_options(config.comm));
-    const VerifyResult result = verify(config, context, options);
+    VerifyResult result;
+    with_memory_errors([&] {
+      result = verify(config, context, options);
+      return 0;
+    });
     // Rank 0 decides: the first rank that fails ends the job, and the report must be out by then.
     if (env.rank != 0) return 0;
     const int code = tell(command, config, result, console);

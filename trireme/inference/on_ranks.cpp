@@ -4,6 +4,7 @@
 #include "trireme/comm/backends/thread_world.hpp"
 #include "trireme/config/schema/dense_grid.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
+#include "trireme/runtime/rank/out_of_memory.hpp"
 #include "trireme/runtime/rank/parallel_context.hpp"
 #include "trireme/runtime/rank/rank_main.hpp"
 #include "trireme/train/setup/component_options.hpp"
@@ -25,12 +26,14 @@ int on_ranks(const ModelConfig& model, const ParallelismConfig& layout, const st
   const bool launched = detect_environment(variables, {}, visible_gpus()).launcher != "alone";
   if (!launched && visible_gpus() == 0) {
     int code = 0;
-    run_ranks(grid.size(), [&](World& world) {
-      Mesh mesh(grid, world, {}, config::expert_grid(model, layout));
-      const int own = body(mesh, at::kCPU, world.rank() == 0);
-      if (world.rank() == 0) code = own;
+    return with_memory_errors([&] {
+      run_ranks(grid.size(), [&](World& world) {
+        Mesh mesh(grid, world, {}, config::expert_grid(model, layout));
+        const int own = body(mesh, at::kCPU, world.rank() == 0);
+        if (world.rank() == 0) code = own;
+      });
+      return code;
     });
-    return code;
   }
   RankMain how{.words = words, .variables = variables};
   how.quiet = true;
@@ -43,7 +46,7 @@ int on_ranks(const ModelConfig& model, const ParallelismConfig& layout, const st
     config.model = model;
     config.parallelism = layout;
     ParallelContext context(parallel_sizes(config), env, variables);
-    return body(context.mesh(), context.device(), env.rank == 0);
+    return with_memory_errors([&] { return body(context.mesh(), context.device(), env.rank == 0); });
   });
 }
 

@@ -116,6 +116,9 @@ std::vector<LogItem> log_items(const StepRecord& record) {
 
 KeptRecords drop_records_after(const std::filesystem::path& path, std::int64_t step) {
   constexpr std::string_view kBegin = "{\"step\":";
+  std::error_code failed;
+  require<DataError>(std::filesystem::is_regular_file(path, failed) || !std::filesystem::exists(path, failed),
+                     path.string(), ": is not a regular file\n  fix: remove it: the records of earlier steps are lost");
   std::ifstream file(path, std::ios::binary);
   require<DataError>(file.good(), path.string(), ": cannot be read");
   std::string kept;

@@ -1,5 +1,6 @@
 #include "trireme/metrics/train_console.hpp"
 
+#include <cmath>
 #include <ostream>
 
 #include "trireme/base/error.hpp"
@@ -105,7 +106,8 @@ void TrainConsole::print_row(const StepRecord& record) {
   }
   std::vector<std::string> notes;
   if (record.skipped) notes.push_back("update skipped");
-  if (record.val_loss) notes.push_back("val loss " + short_number(*record.val_loss, 4, 8));
+  if (record.val_loss)
+    notes.push_back("val loss " + (std::isnan(*record.val_loss) ? "none" : short_number(*record.val_loss, 4, 8)));
   notes.insert(notes.end(), notes_.begin(), notes_.end());
   notes_.clear();
   print(lines + table_->row(record, notes) + "\n");

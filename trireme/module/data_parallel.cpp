@@ -18,6 +18,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/module/flat_parameters.hpp"
 #include "trireme/module/sync_batch_norm.hpp"
 
 namespace trireme {
@@ -71,10 +72,13 @@ class DataParallel::Reducer {
   Reducer(torch::nn::Module& module, Group& group, const DataParallelOptions& options)
       : group_(group), options_(options), parameters_(trained_parameters(module)), known_(module, "data_parallel") {
     require<ConfigError>(!parameters_.empty(), "data_parallel: the module has no parameter that needs a gradient");
-    for (const NamedTensor& parameter : parameters_)
+    for (const NamedTensor& parameter : parameters_) {
+      require<ConfigError>(has_values(parameter.value), "data_parallel: ", parameter.name,
+                           " has no values: it belongs to a sharded model\n  fix: release() that one first");
       require<ConfigError>(dynamic_cast<Hook*>(hook_of(parameter).get()) == nullptr, "data_parallel: ", parameter.name,
                            " belongs to another DataParallel: its gradients would be reduced twice\n",
                            "  fix: keep one DataParallel for all of the module, for as long as it is trained");
+    }
     require_reachable(module, group, "data_parallel");
     require_same_module(module, group, parameters_[0].value.device(), "data_parallel");
     for (const auto& buffer : module.named_buffers()) buffers_.push_back(buffer.value());
@@ -218,6 +222,10 @@ class DataParallel::Reducer {
         again_.insert(bucket_of_[i].first);
       }
     }
+    require<ConfigError>(dynamic_cast<Hook*>(hook_of(parameters_[i]).get()) != nullptr,
+                         "data_parallel: ", parameters_[i].name,
+                         " has got another hook since, instead of the one that reduces its ",
+                         "gradient\n  fix: set hooks of your own first: data_parallel() keeps them");
     keep_own_part(i);
   }
 

@@ -135,6 +135,18 @@ TEST(DataParallelHooks, OthersStay) {
   });
 }
 
+/// It would replace ours, and the ranks would drift apart.
+TEST(DataParallelHooks, SetLaterIsAnError) {
+  run_ranks(2, [](Group& group) {
+    TwoLayers net;
+    int count = 0;
+    const auto parallel = data_parallel(net, group);
+    torch::autograd::impl::set_post_acc_grad_hooks(net->first->weight, std::make_unique<CountingHook>(count));
+    EXPECT_THAT(message_of<ConfigError>([&] { net->forward(rows_for(group.rank(), 0)).sum().backward(); }),
+                HasSubstr("data_parallel: first.weight has got another hook since"));
+  });
+}
+
 TEST(DataParallelHooks, ParametersThatAreTrainedLater) {
   run_ranks(2, [](Group& group) {
     TwoLayers net;

@@ -7,6 +7,7 @@
 #include "trireme/data/sampling/permutation.hpp"
 #include "trireme/module/fit_copies.hpp"
 #include "trireme/module/fit_rank.hpp"
+#include "trireme/module/sync_batch_norm.hpp"
 
 namespace trireme {
 
@@ -61,6 +62,14 @@ void check(FitModel& model, const FitJob& job) {
     require<ConfigError>(stages->size() >= job.devices.size(), "fit: a pipeline of ", stages->size(), " layers on ",
                          job.devices.size(), " devices: each needs at least one\n  fix: nb_device of at most ",
                          stages->size());
+    const int asked = options.parallel->config_pipeline.microbatches;
+    const std::int64_t microbatches = asked > 0 ? asked : std::ssize(job.devices);
+    for (const auto& child : stages->modules(/*include_self=*/false))
+      require<ConfigError>(microbatches == 1 || dynamic_cast<const SyncBatchNormImpl*>(child.get()) == nullptr,
+                           "fit: SyncBatchNorm in a pipeline of ", microbatches, " microbatches: its statistics would ",
+                           "be those of a microbatch, and the losses depend on their number\n",
+                           "  fix: ParallelismType::FSDP; config_pipeline.microbatches = 1; or torch::nn::BatchNorm, ",
+                           "if the statistics of a microbatch are meant");
   }
   if (options.mesh) {
     const int along = options.mesh->group(axis_of(options)).size(), ranks = options.mesh->world_group().size();

@@ -8,6 +8,7 @@
 #include <ostream>
 #include <sstream>
 
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -135,6 +136,16 @@ class FitRank {
     return out;
   }
 
+  /// After a failure. On several ranks nobody knows whether the others take part in it.
+  void give_back() {
+    if (ranks_ > 1) return;
+    try {
+      if (sharded_) sharded_->release();
+      if (pipe_) pipe_->release();
+    } catch (const std::exception&) {  // what failed first is what counts
+    }
+  }
+
  private:
   /// The trained parameters of a module by group.
   std::vector<std::vector<at::Tensor>> groups_of(const torch::nn::Module& module) const {
@@ -191,11 +202,13 @@ class FitRank {
   /// Its steps follow from dot products of all gradients, and evaluate the loss several times.
   void refuse_lbfgs() const {
     if (dynamic_cast<const torch::optim::LBFGS*>(optimizer_.get()) == nullptr) return;
-    const bool has_all = !pipe_ && (!sharded_ || sharded_->is_replicated());
-    require<ConfigError>(has_all || ranks_ == 1, "fit: torch::optim::LBFGS with ", str(*job_.options.parallel),
-                         ": its dot products would be of the gradients that a rank has, not of all, so that every ",
-                         "rank would take other steps\n  fix: torch::optim::AdamW; or data_parallel() and a loop of ",
-                         "your own, whose closure returns the mean of the losses of all ranks");
+    const bool has_part = pipe_ || (sharded_ && !sharded_->is_replicated());
+    if (has_part && ranks_ > 1)
+      throw ConfigError(
+          text("fit: torch::optim::LBFGS with ", str(*job_.options.parallel),
+               ": its dot products would be of the gradients that a rank has, not of all, so that every ",
+               "rank would take other steps\n  fix: torch::optim::AdamW; or data_parallel() and a loop of ",
+               "your own, whose closure returns the mean of the losses of all ranks"));
     throw ConfigError(
         "fit: torch::optim::LBFGS evaluates the loss several times in a step, by a closure: fit() has none\n"
         "  fix: torch::optim::AdamW; or a loop of your own, on several ranks with data_parallel()");
@@ -239,6 +252,10 @@ class FitRank {
       out.validation_accuracy = tally->accuracy();
     }
     if (optimizer_) out.learning_rate = optimizer_->param_groups()[0].options().get_lr();
+    if (pipelined_) {  // a stage may have no parameters
+      const at::Tensor own = at::full({1}, out.learning_rate, at::TensorOptions(at::kDouble).device(device_));
+      out.learning_rate = group_.all_reduce(own, Reduce::max).wait().item<double>();
+    }
     return out;
   }
 
@@ -435,7 +452,12 @@ Trained train_on_rank(Mesh& mesh, at::Device device, FitModel& model, const FitJ
   Trained out;
   {
     FitRank rank(mesh, device, model, job);
-    out.result = rank.run();
+    try {
+      out.result = rank.run();
+    } catch (...) {
+      rank.give_back();
+      throw;
+    }
     for (const NamedTensor& item : rank.state()) out.state.push_back({item.name, item.value.detach().cpu().clone()});
   }
   model.end_sharding();

@@ -232,6 +232,46 @@ TEST(Fit, SyncBatchNormDoesNotDependOnTheRanks) {
   }
 }
 
+TEST(Fit, SyncBatchNormOfMicrobatchesIsRefused) {
+  torch::nn::Sequential net(torch::nn::Linear(4, 16), SyncBatchNorm(16), torch::nn::Linear(16, 3));
+  net->to(at::kDouble);
+  const auto trained = [&](int microbatches) {
+    Parallelism parallel = cpus(2, ParallelismType::PIPELINE);
+    parallel.config_pipeline.microbatches = microbatches;
+    return message_of<ConfigError>(
+        [&] { fit(net, points(16, 0), points(8, 500), kCrossEntropy, kAdam, {.parallel = parallel}); });
+  };
+  EXPECT_THAT(trained(0), HasSubstr("SyncBatchNorm in a pipeline of 2 microbatches"));
+  EXPECT_EQ(trained(1), "no error");
+}
+
+/// The model of one device is the user's own, and was sharded.
+TEST(Fit, AFailureLeavesTheWeights) {
+  struct Broken final : Dataset {
+    std::int64_t size() const override { return 16; }
+    Samples get(const std::vector<std::int64_t>&) const override { throw DataError("a sample that cannot be read"); }
+  };
+  for (const ParallelismType type : {ParallelismType::FSDP, ParallelismType::PIPELINE}) {
+    torch::nn::Sequential net = classifier();
+    const at::Tensor before = net->parameters()[0].detach().clone();
+    EXPECT_THAT(message_of<DataError>([&] {
+                  fit(net, std::make_shared<Broken>(), points(8, 500), kCrossEntropy, kAdam,
+                      {.parallel = cpus(1, type)});
+                }),
+                HasSubstr("cannot be read"));
+    EXPECT_TRUE(net->parameters()[0].equal(before));
+  }
+}
+
+/// Rank 0 says it, and its stage has nothing to train.
+TEST(Fit, TheLearningRateOfAStageWithoutParameters) {
+  torch::nn::Sequential net(torch::nn::GELU(), torch::nn::Linear(4, 3));
+  net->to(at::kDouble);
+  const FitResult result =
+      fit(net, points(16, 0), points(8, 500), kCrossEntropy, kAdam, {.parallel = cpus(2, ParallelismType::PIPELINE)});
+  EXPECT_GT(result.epochs.at(0).learning_rate, 0);
+}
+
 /// A process that is one of several, without a mesh.
 TEST(Fit, EveryRankByItself) {
   const auto data = points(16, 0);

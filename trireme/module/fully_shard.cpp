@@ -37,11 +37,7 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
     for (const auto& buffer : module_->named_buffers()) buffers_.push_back({buffer.key(), buffer.value()});
     check_values(parameters);
     check_values(buffers_);
-    const std::set<const c10::TensorImpl*> sparse = sparse_parameters(*module_);
-    for (const NamedTensor& parameter : parameters)
-      require<ConfigError>(!sparse.contains(parameter.value.unsafeGetTensorImpl()), "fully_shard: ", parameter.name,
-                           " has sparse gradients, which shards cannot have\n",
-                           "  fix: sparse(false) for the embedding, or data_parallel()");
+    require_dense_gradients(*module_, "fully_shard", "sparse(false) for the embedding, or data_parallel()");
     const at::Device found = parameters[0].value.device();
     device_ = options.device.value_or(computing_device(found, group));
     const std::optional<at::Device> only = group.only_device();
@@ -90,6 +86,7 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
     released_ = true;
   }
   void check_sharded() const {
+    known_.context().check();
     require<ConfigError>(!released_, "fully_shard: the model was released\n  fix: call the module itself");
   }
 
@@ -125,7 +122,10 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
     return out;
   }
   const std::vector<NamedTensor>& buffers() const { return buffers_; }
-  Group& group() const { return group_; }
+  Group& group() const {
+    known_.context().check();
+    return group_;
+  }
   const ParamMesh* mesh() const { return mesh_ ? &*mesh_ : nullptr; }
   const torch::nn::Module& module() const { return *module_; }
 
@@ -149,6 +149,7 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
   }
 
   double clip_grad_norm(double max_norm) const {
+    check_sharded();
     std::vector<at::Tensor> gradients;
     for (const at::Tensor& shard : shards())
       if (shard.grad().defined()) gradients.push_back(shard.grad());
@@ -161,6 +162,7 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
   }
 
   void for_each_whole(const std::function<void(const std::string&, const at::Tensor&)>& f) const {
+    check_sharded();
     for (const UnitState& unit : units_)
       for (const auto& flat : unit.flats) {
         const at::Tensor all = flat->gathered_shards();
@@ -170,6 +172,7 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
   }
 
   void with_whole_parameters(const std::function<void()>& f) {
+    check_sharded();
     const at::NoGradGuard no_grad;
     struct Whole {
       FlatParameters& flat;
@@ -336,6 +339,10 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
   std::int64_t before_forward(std::size_t unit) {
     if (is_whole_) return -1;
     if (unit == 0) begin_forward();
+    require<ConfigError>(unit == 0 || in_forward_ || in_backward_, "fully_shard: unit '", units_[unit].name,
+                         "' was called outside of a call of the sharded model: it might have the values of an earlier ",
+                         "step\n  fix: call the sharded model, model(x), not the module; or release() it first");
+    if (unit == 0) in_forward_ = true;
     const std::size_t place = calls_.size();
     calls_.push_back(unit);
     units_[unit].start_gather();
@@ -348,6 +355,7 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
 
   void after_forward(std::size_t unit, std::int64_t call) {
     if (is_whole_) return;
+    if (unit == 0) in_forward_ = false;
     const bool trains = at::GradMode::is_enabled();
     // Backward begins with the last call, and ends with the root.
     const bool is_last = static_cast<std::size_t>(call) + 1 == last_calls_.size() && last_calls_.back() == unit;
@@ -430,6 +438,7 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
   std::vector<std::size_t> calls_, last_calls_;  // units in the order of calls, of this forward and the one before
   std::deque<std::size_t> in_flight_;            // units whose gradients are being reduced
   at::Device device_ = at::kCPU;
+  bool in_forward_ = false;  // of the root; one that threw counts until the next
   bool in_backward_ = false;
   bool is_whole_ = false;  // within with_whole_parameters(): calls are ordinary ones
   bool hidden_ = false;    // FlatParameters::hide_gradients()

@@ -15,6 +15,10 @@ class HookedChild : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& x) {
     return call_in_unit(hooks_, [this](const at::Tensor& in) { return call(in); }, x);
   }
+  std::shared_ptr<torch::nn::Module> clone(const std::optional<at::Device>&) const override {
+    throw ConfigError(text("fully_shard: unit ", name_, " cannot be cloned: its values are on all ranks\n",
+                           "  fix: release() the sharded model first; or state(), for the values"));
+  }
   const torch::nn::AnyModule& child() const { return child_; }
 
  private:

@@ -90,7 +90,8 @@ std::vector<WholeTensor> of_all_stages(const std::vector<WholeTensor>& own, Grou
 
 SafetensorsDtype stored_dtype(const std::string& name, at::ScalarType dtype) {
   const std::optional<SafetensorsDtype> found = find_file_dtype(dtype);
-  require<ConfigError>(found.has_value(), "save_checkpoint: ", name, " is ", dtype, ", which checkpoints do not hold");
+  require<ConfigError>(found.has_value(), "save_checkpoint, save_safetensors: ", name, " is ", dtype,
+                       ", which the files do not hold\n  fix: complex64, or at::view_as_real() of it as the parameter");
   return *found;
 }
 

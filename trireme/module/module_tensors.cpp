@@ -101,8 +101,24 @@ std::set<const c10::TensorImpl*> sparse_parameters(const torch::nn::Module& modu
   return out;
 }
 
+void require_dense_gradients(const torch::nn::Module& module, const std::string& function, const std::string& fix) {
+  const std::set<const c10::TensorImpl*> sparse = sparse_parameters(module);
+  for (const NamedTensor& parameter : distinct_parameters(module))
+    require<ConfigError>(!sparse.contains(parameter.value.unsafeGetTensorImpl()), function, ": ", parameter.name,
+                         " has sparse gradients, which ", function, " cannot reduce\n  fix: ", fix);
+}
+
+ContextGuard::ContextGuard(std::string function)
+    : function_(std::move(function)), needs_context_(has_parallel_context()) {}
+
+void ContextGuard::check() const {
+  require<ConfigError>(!needs_context_ || has_parallel_context(), function_,
+                       ": the ParallelContext has ended, and the process groups with it\n",
+                       "  fix: keep what init() returned for as long as the module is used");
+}
+
 KnownParameters::KnownParameters(torch::nn::Module& module, std::string function)
-    : function_(std::move(function)), module_(module.weak_from_this()), needs_context_(has_parallel_context()) {
+    : function_(std::move(function)), module_(module.weak_from_this()), context_(function_) {
   for (const NamedTensor& parameter : distinct_parameters(module))
     if (parameter.value.requires_grad())
       trained_.insert(parameter.value.unsafeGetTensorImpl());
@@ -111,12 +127,10 @@ KnownParameters::KnownParameters(torch::nn::Module& module, std::string function
 }
 
 void KnownParameters::check() const {
-  require<ConfigError>(!needs_context_ || has_parallel_context(), function_,
-                       ": the ParallelContext has ended, and the ",
-                       "process groups with it\n  fix: keep what init() returned for as long as the module is trained");
+  context_.check();
   const auto look_at = [this](const std::string& name, const at::Tensor& value) {
     require<ConfigError>(!value.requires_grad() || trained_.contains(value.unsafeGetTensorImpl()), function_, ": ",
-                         name, " is trained, but was not when ", function_, "() saw the module: no rank would get the ",
+                         name, " is trained, but was not when ", function_, " began: no rank would get the ",
                          "gradients of the others for it\n  fix: add and unfreeze parameters first, or end the ",
                          function_, " and make another one");
   };

@@ -45,21 +45,37 @@ std::vector<at::Tensor> parameters_if(const torch::nn::Module& module, const Par
 /// The weights whose gradients are sparse: a rank that does not use one has to know that, too.
 std::set<const c10::TensorImpl*> sparse_parameters(const torch::nn::Module& module);
 
+/// ConfigError for a parameter with sparse gradients. `fix`: what to do instead.
+void require_dense_gradients(const torch::nn::Module& module, const std::string& function, const std::string& fix);
+
+/// Whether there still is the ParallelContext that there was when it was made: process groups end with their context.
+class ContextGuard {
+ public:
+  explicit ContextGuard(std::string function);
+  /// ConfigError if it has ended.
+  void check() const;
+
+ private:
+  std::string function_;
+  bool needs_context_;
+};
+
 /// The parameters that are trained when it is made.
 class KnownParameters {
  public:
   /// `function`: whose they are, for the message. A module that no shared_ptr owns is seen with what it has now.
   KnownParameters(torch::nn::Module& module, std::string function);
   /// ConfigError if others are trained since, whose gradients nobody reduces: added to the module, or unfrozen; or if
-  /// the ParallelContext that there was has ended, and the process groups with it.
+  /// the ParallelContext has ended.
   void check() const;
+  const ContextGuard& context() const { return context_; }
 
  private:
   const std::string function_;
   const std::weak_ptr<torch::nn::Module> module_;
   std::set<const c10::TensorImpl*> trained_;
   std::vector<NamedTensor> frozen_;
-  const bool needs_context_;
+  const ContextGuard context_;
 };
 
 /// Two numbers for each complex one: no backend reduces complex tensors. Others as they are.

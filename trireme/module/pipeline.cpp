@@ -13,6 +13,7 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/fnv.hpp"
 #include "trireme/module/all_stages.hpp"
+#include "trireme/module/sync_batch_norm.hpp"
 #include "trireme/parallel/pipeline/executor.hpp"
 #include "trireme/parallel/tensor/gradients.hpp"
 #include "trireme/schedule/generate.hpp"
@@ -82,6 +83,7 @@ struct Chunk {
   std::shared_ptr<StageChain> stages = std::make_shared<StageChain>();
   std::unique_ptr<FullyShard<StageChain>> sharded = nullptr;
   std::optional<ShardedModule::NoSync> no_sync = std::nullopt;  // before the last microbatch
+  std::optional<KnownParameters> known = std::nullopt;          // of one that is not sharded
 
   void forget_unreduced() {
     no_sync.reset();
@@ -183,6 +185,12 @@ class Pipeline::Core {
     shard_and_move();
     start_alike();
   }
+  ~Core() {
+    for (const auto& [number, chunk] : chunks_)
+      if (!chunk.sharded) set_batch_norm_group(*chunk.stages, nullptr);
+  }
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
 
   at::Tensor step(const Tensors& x, const at::Tensor& target, const Loss& loss) {
     const std::int64_t samples = target.size(0);
@@ -197,7 +205,11 @@ class Pipeline::Core {
       // The mean over the batch, of microbatches that may differ by one sample.
       return loss(out.at(0), its) * (static_cast<double>(range(m).size()) / static_cast<double>(samples));
     };
-    for (auto& [number, chunk] : chunks_) chunk.forget_unreduced();  // of a step that threw
+    check_usable();
+    for (auto& [number, chunk] : chunks_) {
+      if (chunk.known) chunk.known->check();
+      chunk.forget_unreduced();  // of a step that threw
+    }
     EarlierGradients earlier(trained_copies());
     const StepOutcome outcome =
         executor(count, true)
@@ -215,6 +227,7 @@ class Pipeline::Core {
   }
 
   at::Tensor forward(const Tensors& x) {
+    check_usable();
     const at::NoGradGuard no_grad;
     const std::int64_t samples = x.at(0).size(0);
     const int count = static_cast<int>(std::min<std::int64_t>(options_.microbatches, samples));
@@ -235,6 +248,7 @@ class Pipeline::Core {
   }
 
   double clip_grad_norm(double max_norm) const {
+    check_usable();
     const ParamMesh mesh(mesh_);
     std::vector<KeptTensor> kept;
     std::vector<std::vector<Param>> params;  // that `kept` refers to
@@ -251,6 +265,7 @@ class Pipeline::Core {
   }
 
   void for_each_whole(const VisitTensor& f) const {
+    check_usable();
     for_each_of_all_stages(group_, device_, [this](const VisitTensor& own) { for_each_own(own); }, f);
   }
 
@@ -272,7 +287,16 @@ class Pipeline::Core {
     }
     return out;
   }
-  Mesh& mesh() const { return mesh_; }
+  Mesh& mesh() const {
+    check_usable();
+    return mesh_;
+  }
+  void release() {
+    check_usable();
+    for (auto& [number, chunk] : chunks_)
+      if (chunk.sharded) chunk.sharded->release();
+    released_ = options_.shard.has_value();
+  }
   torch::nn::Module module_;
   std::vector<int> stages_;
 
@@ -285,15 +309,26 @@ class Pipeline::Core {
     chunks_[chunk].stages->add(stage, built);
   }
 
+  /// On all ranks alike, before any of them waits for another.
+  void check_usable() const {
+    context_.check();
+    require<ConfigError>(!released_, "pipeline: it was released\n  fix: call the stages themselves, in module()");
+  }
+
   /// Sharding moves a part unit by unit: it need not fit as a whole.
   void shard_and_move() {
     FullyShardOptions options = options_.shard.value_or(FullyShardOptions{});
     if (!options.device) options.device = device_;
     for (auto& [number, chunk] : chunks_)
-      if (options_.shard && !trained_parameters(*chunk.stages).empty())
+      if (options_.shard && !trained_parameters(*chunk.stages).empty()) {
         chunk.sharded = std::make_unique<FullyShard<StageChain>>(chunk.stages, mesh_, options);
-      else
+      } else {
+        require_dense_gradients(*chunk.stages, "pipeline", "sparse(false) for the embedding");
+        require_same_module(*chunk.stages, mesh_.token_group(), device_, "pipeline");
         chunk.stages->to(device_);
+        set_batch_norm_group(*chunk.stages, &mesh_.token_group());
+        chunk.known.emplace(*chunk.stages, "pipeline");
+      }
   }
 
   /// The trained parameters of the parts that are not sharded.
@@ -412,6 +447,7 @@ class Pipeline::Core {
   }
 
   Mesh& mesh_;
+  const ContextGuard context_{"pipeline"};
   const at::Device device_;
   const PipelineOptions options_;
   Group& group_;
@@ -419,6 +455,7 @@ class Pipeline::Core {
   int loss_rank_ = 0, parts_ = 1;
   std::map<std::pair<int, bool>, std::unique_ptr<Executor>> executors_;
   std::int64_t step_ = 0;
+  bool released_ = false;
 };
 
 Pipeline::Pipeline(Mesh& mesh, at::Device device, std::vector<StageBuilder> stages, const PipelineOptions& options)
@@ -441,6 +478,7 @@ const std::vector<int>& Pipeline::stages() const { return core_->stages_; }
 void Pipeline::for_each_whole(const std::function<void(const std::string&, const at::Tensor&)>& f) const {
   core_->for_each_whole(f);
 }
+void Pipeline::release() { core_->release(); }
 std::vector<NamedTensor> Pipeline::state() const {
   std::vector<NamedTensor> out;
   for_each_whole([&out](const std::string& name, const at::Tensor& value) {

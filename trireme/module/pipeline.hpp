@@ -110,6 +110,9 @@ class Pipeline {
   torch::nn::Module& module() const;
   /// The stages of this rank, by number.
   const std::vector<int>& stages() const;
+  /// With PipelineOptions::shard: gives the stages of this rank back with all their values, as modules of their own.
+  /// The pipeline cannot be used afterwards. Collective.
+  void release();
   /// Parameters and buffers of all stages, on the CPU of every rank: "2.weight" belongs to stage 2. Collective.
   std::vector<NamedTensor> state() const;
   /// f(name, value) for each of them, one in memory at a time. Collective.

@@ -4,12 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/normalization.h>
 #include <torch/optim/adam.h>
 
 #include "trireme/base/error.hpp"
 #include "trireme/comm/backends/thread_world.hpp"
+#include "trireme/module/sync_batch_norm.hpp"
 #include "trireme/testing/test_helpers.hpp"
 
 namespace trireme {
@@ -198,6 +200,91 @@ TEST(Pipeline, OtherShapes) {
       EXPECT_EQ(pipe.forward({at::ones({3, length, 3})}).size(1), length);
     }
   });
+}
+
+/// Parts that are not sharded are combined by position.
+TEST(Pipeline, ModulesThatDiffer) {
+  struct TwoNamesImpl : torch::nn::Module {
+    explicit TwoNamesImpl(bool swapped) {
+      for (const char* name : {swapped ? "b" : "a", swapped ? "a" : "b"}) register_parameter(name, at::ones({3}));
+    }
+    at::Tensor forward(const at::Tensor& x) { return x * parameters()[0]; }
+  };
+  run_ranks(2, [](World& world) {
+    Mesh mesh(Grid::dense({.dp = 2}), world);
+    const auto made = [&](const torch::nn::AnyModule& stage) {
+      return message_of<ConfigError>([&] { Pipeline(mesh, at::kCPU, {[&] { return Stage(stage); }}); });
+    };
+    EXPECT_THAT(made(torch::nn::AnyModule(TwoNamesImpl(world.rank() == 1))),
+                HasSubstr("pipeline: rank 1 of world{0,1} has a different module than rank 0: 0.b [3]"));
+    EXPECT_THAT(made(torch::nn::AnyModule(torch::nn::Linear(3, 2 + world.rank()))), HasSubstr("a different module"));
+    EXPECT_THAT(made(torch::nn::AnyModule(torch::nn::Embedding(torch::nn::EmbeddingOptions(3, 2).sparse(true)))),
+                HasSubstr("pipeline: 0.weight has sparse gradients"));
+  });
+}
+
+TEST(Pipeline, ParametersThatChangeLater) {
+  run_ranks(2, [](World& world) {
+    Mesh mesh(Grid::dense({.dp = 2}), world);
+    torch::nn::Linear linear(3, 2);
+    linear->to(at::kDouble);
+    linear->bias.set_requires_grad(false);
+    Pipeline pipe(mesh, at::kCPU, {[&] { return linear; }});
+    pipe.step({samples_of(0)}, targets_of(0), mean_square);
+    linear->bias.set_requires_grad(true);
+    EXPECT_THAT(message_of<ConfigError>([&] { pipe.step({samples_of(0)}, targets_of(0), mean_square); }),
+                HasSubstr("pipeline: 0.bias is trained, but was not when pipeline began"));
+    linear->bias.set_requires_grad(false);
+    linear->register_parameter("more", at::ones({2}, at::kDouble));
+    EXPECT_THAT(message_of<ConfigError>([&] { pipe.step({samples_of(0)}, targets_of(0), mean_square); }),
+                HasSubstr("0.more is trained, but was not"));
+  });
+}
+
+TEST(Pipeline, Release) {
+  run_ranks(4, [](World& world) {
+    at::manual_seed(3);
+    Mesh mesh(Grid::dense({.pp = 2, .dp = 2}), world);
+    Pipeline pipe(mesh, at::kCPU, kFour, {.shard = FullyShardOptions{}});
+    const std::vector<NamedTensor> state = pipe.state();
+    pipe.release();
+    for (const auto& parameter : pipe.module().named_parameters()) {
+      const auto its = std::ranges::find(state, parameter.key(), &NamedTensor::name);
+      ASSERT_NE(its, state.end()) << parameter.key();
+      EXPECT_TRUE(parameter.value().equal(its->value)) << parameter.key();
+    }
+    EXPECT_THAT(message_of<ConfigError>([&] { pipe.step({samples_of(0)}, targets_of(0), mean_square); }),
+                HasSubstr("pipeline: it was released"));
+  });
+}
+
+/// Over the samples that all ranks have of a microbatch.
+TEST(Pipeline, SyncBatchNormOfTheRanksOfDp) {
+  const at::Tensor x = samples_of(0);
+  const auto trained = [&](int dp) {
+    std::vector<at::Tensor> out;
+    std::vector<torch::nn::Sequential> nets;  // ranks that are threads share a generator
+    for (int rank = 0; rank < dp; ++rank) {
+      at::manual_seed(5);
+      nets.emplace_back(torch::nn::Linear(3, 2), SyncBatchNorm(2));
+      nets.back()->to(at::kDouble);
+    }
+    run_ranks(dp, [&](World& world) {
+      Mesh mesh(Grid::dense({.dp = dp}), world);
+      torch::nn::Sequential net = nets[static_cast<std::size_t>(world.rank())];
+      const std::int64_t own = kSamples / dp;
+      {
+        Pipeline pipe(mesh, at::kCPU, net.ptr(), {.microbatches = 1});
+        pipe.step({x.narrow(0, own * world.rank(), own)}, targets_of(0).narrow(0, own * world.rank(), own),
+                  mean_square);
+      }
+      net->forward(x);  // the group is gone
+      if (world.rank() == 0) out = {net->parameters()[0].grad(), net->named_buffers()["1.running_var"].clone()};
+    });
+    return out;
+  };
+  const std::vector<at::Tensor> one = trained(1), two = trained(2);
+  for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(one[i].allclose(two[i], 1e-10, 1e-12)) << i;
 }
 
 TEST(Pipeline, Refused) {

@@ -1,5 +1,7 @@
 // A sharded module that is used in other ways than by calls of the sharded model.
+#include <functional>
 #include <sstream>
+#include <vector>
 
 #include <ATen/ATen.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
@@ -15,7 +17,11 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/ranks_of_job.hpp"
 #include "trireme/comm/backends/thread_world.hpp"
+#include "trireme/module/data_parallel.hpp"
 #include "trireme/module/fully_shard.hpp"
+#include "trireme/module/module_parts.hpp"
+#include "trireme/module/pipeline.hpp"
+#include "trireme/module/sync_batch_norm.hpp"
 #include "trireme/testing/test_helpers.hpp"
 
 namespace trireme {
@@ -131,6 +137,8 @@ TEST(ShardedAccess, AModelThatIsGone) {
     EXPECT_THAT(
         torch_message_of([&] { net->forward(at::ones({1, 3})); }),
         AllOf(HasSubstr("0.weight, 0.bias have no values: their sharded model is gone"), HasSubstr("release()")));
+    EXPECT_THAT(message_of<ConfigError>([&] { static_cast<void>(data_parallel(net, group)); }),
+                HasSubstr("data_parallel: 0.weight has no values"));
   });
 }
 
@@ -140,9 +148,52 @@ TEST(ShardedAccess, AContextThatIsGone) {
     auto model = fully_shard(two_linears(), group);
     const at::Tensor loss = model(at::ones({1, 3})).sum();
     parallel_context_ends();
-    EXPECT_THAT(message_of<ConfigError>([&] { loss.backward(); }), HasSubstr("the ParallelContext has ended"));
-    EXPECT_THAT(message_of<ConfigError>([&] { model(at::ones({1, 3})); }), HasSubstr("the ParallelContext has ended"));
+    const std::vector<std::function<void()>> uses{[&] { loss.backward(); },
+                                                  [&] { model(at::ones({1, 3})); },
+                                                  [&] { model.state(); },
+                                                  [&] { model.clip_grad_norm(1); },
+                                                  [&] { model.release(); },
+                                                  [&] { model.with_whole_parameters([] {}); },
+                                                  [&] { CheckpointedModule{model}; }};
+    for (std::size_t i = 0; i < uses.size(); ++i)
+      EXPECT_THAT(message_of<ConfigError>(uses[i]), HasSubstr("fully_shard: the ParallelContext has ended")) << i;
   });
+  run_ranks(1, [](World& world) {
+    parallel_context_begins(1);
+    Mesh mesh(Grid::dense({}), world);
+    torch::nn::Sequential net(torch::nn::Linear(3, 4), SyncBatchNorm(4));
+    Pipeline pipe(mesh, at::kCPU, net.ptr());
+    const at::Tensor x = at::ones({2, 3}), y = at::ones({2, 4});
+    parallel_context_ends();
+    const std::vector<std::function<void()>> uses{
+        [&] { pipe.step({x}, y, [](const at::Tensor& out, const at::Tensor&) { return out.sum(); }); },
+        [&] { pipe.forward({x}); },
+        [&] { pipe.clip_grad_norm(1); },
+        [&] { pipe.state(); },
+        [&] { pipe.release(); },
+        [&] { CheckpointedModule{pipe}; }};
+    for (std::size_t i = 0; i < uses.size(); ++i)
+      EXPECT_THAT(message_of<ConfigError>(uses[i]), HasSubstr("pipeline: the ParallelContext has ended")) << i;
+    EXPECT_THAT(message_of<ConfigError>([&] { net->forward(x); }), HasSubstr("SyncBatchNorm: the ParallelContext has"));
+  });
+}
+
+/// A unit that is called without the model might have the values of an earlier step.
+TEST(ShardedAccess, UnitsOutsideOfACallOfTheModel) {
+  for (const Sharding sharding : {Sharding::shard_grad_op, Sharding::full_shard})
+    run_ranks(2, [&](Group& group) {
+      torch::nn::Sequential net = two_linears();
+      auto model = fully_shard(net, group, {.sharding = sharding, .policy = wrap_by_name({"*"})});
+      const at::Tensor x = at::ones({1, 3});
+      for (int trial = 0; trial < 2; ++trial) {
+        EXPECT_THAT(message_of<ConfigError>([&] { net->forward(x); }),
+                    HasSubstr("unit '0' was called outside of a call of the sharded model"));
+        model(x).sum().backward();
+        const at::NoGradGuard no_grad;
+        model(x);
+      }
+      EXPECT_THAT(message_of<ConfigError>([&] { net->clone(); }), HasSubstr("unit 0 cannot be cloned"));
+    });
 }
 
 TEST(ShardedAccess, SparseGradientsAreRefused) {

@@ -49,6 +49,7 @@ at::Tensor SyncBatchNormImpl::forward(const at::Tensor& x) {
   require<ConfigError>(x.dim() >= 2 && x.size(1) == options.num_features(), "SyncBatchNorm of ", options.num_features(),
                        " features: an input of sizes ", x.sizes(), "; must be [samples, features, ...]");
   const bool from_batch = is_training() || !running_mean.defined();
+  if (group_) context_.check();
   const bool alone = !group_ || group_->size() == 1;
   const auto own = static_cast<double>(counted_ || alone ? x.numel() / x.size(1) : 0);
   if (from_batch && alone) require_variance(own, x.sizes());

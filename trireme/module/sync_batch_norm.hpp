@@ -5,6 +5,7 @@
 #include <torch/nn/pimpl.h>
 
 #include "trireme/comm/group.hpp"
+#include "trireme/module/module_tensors.hpp"
 
 namespace trireme {
 
@@ -24,7 +25,10 @@ class SyncBatchNormImpl : public torch::nn::Cloneable<SyncBatchNormImpl> {
   at::Tensor forward(const at::Tensor& x);
 
   /// nullptr: of this rank alone. It must outlive the calls and their graphs.
-  void set_group(Group* group) { group_ = group; }
+  void set_group(Group* group) {
+    group_ = group;
+    context_ = ContextGuard("SyncBatchNorm");
+  }
   /// false: this rank only takes part; its samples are normalised by those of the others, and do not count.
   void set_counted(bool counted) { counted_ = counted; }
 
@@ -35,6 +39,7 @@ class SyncBatchNormImpl : public torch::nn::Cloneable<SyncBatchNormImpl> {
   at::Tensor sum_over_ranks(const at::Tensor& x) const;
 
   Group* group_ = nullptr;
+  ContextGuard context_{"SyncBatchNorm"};  // of the group
   bool counted_ = true;
 };
 TORCH_MODULE(SyncBatchNorm);

@@ -60,7 +60,9 @@ std::set<stdfs::path> folders_of(const Manifest& manifest) {
 std::vector<stdfs::path> unfinished_in(const stdfs::path& folder, bool only_trash) {
   std::vector<std::string> names;
   const int error = list_names(folder, names);
-  require<CheckpointError>(error == 0 || error == ENOENT, folder.string(), ": cannot be listed: ", errno_text(error));
+  require<StorageError>(error == 0 || error == ENOENT, folder.string(), ": cannot be listed: ", errno_text(error),
+                        error == EACCES ? "\n  fix: make it readable for this user"
+                                        : "\n  fix: check the disk or the network that the folder is on");
   std::vector<stdfs::path> out;
   for (const std::string& name : names)
     if (is_unfinished_name(name) && (!only_trash || name.starts_with(".trash-"))) out.push_back(folder / name);
@@ -165,7 +167,9 @@ void remove_folder(files::Fs& fs, const stdfs::path& folder) noexcept {
 std::vector<FoundCheckpoint> checkpoints_in(const stdfs::path& folder) {
   std::vector<std::string> names;
   const int error = list_names(folder, names);
-  require<CheckpointError>(error == 0 || error == ENOENT, folder.string(), ": cannot be listed: ", errno_text(error));
+  require<StorageError>(error == 0 || error == ENOENT, folder.string(), ": cannot be listed: ", errno_text(error),
+                        error == EACCES ? "\n  fix: make it readable for this user"
+                                        : "\n  fix: check the disk or the network that the folder is on");
   std::vector<FoundCheckpoint> out;
   for (const std::string& name : names)
     if (const auto step = step_in_name(name)) out.push_back({*step, folder / name});

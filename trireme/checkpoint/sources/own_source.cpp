@@ -97,6 +97,8 @@ class OwnSource final : public ModelSource {
 }  // namespace
 
 bool is_own_checkpoint(const std::filesystem::path& folder) {
+  std::error_code failed;
+  if (!std::filesystem::is_regular_file(folder / kManifestName, failed)) return false;
   std::array<char, kManifestBegin.size()> begin{};
   std::ifstream file(folder / kManifestName, std::ios::binary);
   return file.read(begin.data(), begin.size()) && std::string_view(begin.data(), begin.size()) == kManifestBegin;

@@ -104,7 +104,10 @@ TEST(LoadConfig, TellsWhatIsWrong) {
       {"parallelism.pipeline_parallel_schedule = \"Foo\"",
        "parallelism.pipeline_parallel_schedule = \"Foo\" has no counterpart here (known: 1f1b, dualpipev, gpipe, "
        "interleaved1f1b, zbvzerobubble)\n  --> run.toml:2"},
-      {"model.hf = \"no/such/folder\"", "cannot open no/such/folder: No such file or directory\n  --> run.toml:2"},
+      {"model.hf = \"no/such/folder\"",
+       "cannot open no/such/folder: No such file or directory\n  --> run.toml:2\n  fix: a folder with the config.json "
+       "of a "
+       "model, or that file"},
       {"model.flavor = \"8B\"\nmodel.name = \"llama3\"",
        "model.preset and model.flavor both name a model\n  --> run.toml:2\n  fix: keep one of the two"},
   };

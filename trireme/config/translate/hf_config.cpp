@@ -223,6 +223,9 @@ HfConfig read_hf_config(const std::string& path) {
   std::filesystem::path file = path;
   std::error_code ignored;
   if (std::filesystem::is_directory(file, ignored)) file /= "config.json";
+  // A pipe, as a config of ours may be one, would wait for somebody to write.
+  require<ConfigError>(std::filesystem::is_regular_file(file, ignored) || !std::filesystem::exists(file, ignored),
+                       file.string(), ": is not a regular file");
   return parse_hf_config(file.string(), read_config_file(file.string()));
 }
 

@@ -161,6 +161,9 @@ void CachePool::give(std::unique_ptr<WordCache> cache) {
 }
 
 std::string tokenizer_file_text(const std::filesystem::path& file) {
+  std::error_code failed;
+  require<DataError>(std::filesystem::is_regular_file(file, failed) || !std::filesystem::exists(file, failed),
+                     file.string(), ": is not a regular file\n  fix: name the file of a tokenizer, or its folder");
   std::ifstream in(file, std::ios::binary);
   std::ostringstream out;
   out << in.rdbuf();

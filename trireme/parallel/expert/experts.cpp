@@ -126,7 +126,7 @@ at::Tensor ExpertMlp::mixture(const at::Tensor& x_TD, const ForwardContext& cont
   // A rank with a part of each sample would send as many rows as one with whole samples, most of them empty: there the
   // host waits for the counts.
   const bool has_whole_samples = x_TD.size(0) == tokens.num_samples * tokens.sample_length;
-  if (routing.keeps_Tk.defined() && (without_counts_ || (x_TD.is_cuda() && has_whole_samples)))
+  if (routing.keeps_Tk.defined() && (without_counts_ || x_TD.is_cuda()) && has_whole_samples)
     return exchanged_without_counts(x_TD, routing, tokens);
   if (parallel_.ep.size() == 1 && kernels::takes_rows_on_device(x_TD, gate_up_e2fD_) &&
       kernels::takes_rows_on_device(x_TD, down_eDf_))

@@ -234,6 +234,33 @@ TEST(ExpertMlp, BytesOnTheWire) {
   }
 }
 
+/// A rank with a part of each sample sends the rows that it has: not as many as one with whole samples, padded.
+TEST(ExpertMlp, RowsOfPartsOfSamplesAreNotPadded) {
+  const auto bytes_with = [](bool as_on_a_gpu, int cp) {
+    std::int64_t bytes = 0;
+    const Grid dense = Grid::dense({.dp = 2 / cp, .cp = cp});
+    run_ranks(2, [&](World& world) {
+      Mesh mesh(dense, world, {}, expert_view(dense, 2));
+      const InitScope f64(at::kCPU, at::kDouble);
+      const Parallel parallel{mesh};
+      ExpertMlp layer({.features = kExpertFeatures, .experts = kNumExperts, .top_k = 2, .capacity_factor = 1}, kHidden,
+                      parallel);
+      fill(layer, mesh);
+      if (as_on_a_gpu) layer.exchange_without_counts();
+      const ContextSplit split{.cp = cp};
+      const std::int64_t rows = kExpertTokens / 2 * cp;  // of the samples of this rank
+      const ForwardContext context = part_of_samples(whole_samples(rows / kSampleTokens, kSampleTokens),
+                                                     split.tokens(kSampleTokens, mesh.coord(Axis::cp)));
+      const std::int64_t before = parallel.ep.traffic().bytes;
+      layer.forward(normal_tensor({kExpertTokens / 2, kExpertFeatures}, 1, "x"), context);
+      if (world.rank() == 0) bytes = parallel.ep.traffic().bytes - before;
+    });
+    return bytes;
+  };
+  EXPECT_EQ(bytes_with(true, 2), bytes_with(false, 2));
+  EXPECT_NE(bytes_with(true, 1), bytes_with(false, 1)) << "counts are sent in both cases";
+}
+
 ForwardContext whole_context(double factor) {
   ForwardContext context = whole_samples(kExpertTokens / kSampleTokens, kSampleTokens);
   context.auxiliary_factor = factor;

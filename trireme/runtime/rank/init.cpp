@@ -6,6 +6,7 @@
 #include <string>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/ranks_of_job.hpp"
 #include "trireme/runtime/process_setup.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
 #include "trireme/runtime/rank/rank_logs.hpp"
@@ -60,6 +61,8 @@ void fill_in(ParallelSizes& sizes, int world_size) {
 }  // namespace
 
 std::unique_ptr<ParallelContext> init(int& argc, char** argv, const RunOptions& options) {
+  require<ConfigError>(!has_parallel_context(), "init: this program has called it before, and its ParallelContext is ",
+                       "still there\n  fix: use that one, for all models of the program");
   end_process_on_uncaught_exceptions(nullptr);
   RankMain how{.words = {argv, argv + argc}, .variables = process_variables()};
   how.flags.local_ranks = take_local_ranks(argc, argv);

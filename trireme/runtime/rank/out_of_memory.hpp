@@ -29,4 +29,7 @@ class LibraryExit {
   LibraryExit& operator=(const LibraryExit&) = delete;
 };
 
+/// Runs `body`: memory that is refused in it is an OutOfMemory, also where a library ends the process for it.
+int with_memory_errors(const std::function<int()>& body);
+
 }  // namespace trireme

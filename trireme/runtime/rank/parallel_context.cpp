@@ -122,12 +122,12 @@ ParallelContext::ParallelContext(const ParallelSizes& sizes, const Environment& 
                        grid.size() == 1 ? " rank, " : " ranks, ", environment.world_size,
                        environment.world_size == 1 ? " was" : " were", " started\n  launch: ", environment.how);
   const std::string who = text("rank ", environment.rank, " of ", environment.world_size);
-  need_descriptors(descriptors_of_rank(environment.world_size), who);
+  const BackendKind backend = backend_of(options.backend, device_.is_cuda());
+  need_descriptors(descriptors_of_rank(environment.world_size, backend == BackendKind::nccl), who);
   // The variable itself too: some OpenMP libraries use fewer threads without a word.
   const int asked = std::atoi(value_of(variables, "OMP_NUM_THREADS").c_str());  // "4" or "4,2"
   check_thread_count(std::max(asked, at::get_num_threads()), "OMP_NUM_THREADS");
   std::optional<ThreadReserve> reserve(std::in_place, at::get_num_threads() + kThreadsBesides, who);
-  const BackendKind backend = backend_of(options.backend, device_.is_cuda());
   require<ConfigError>(backend != BackendKind::nccl || device_.is_cuda(),
                        "comm.backend = \"nccl\", and this host has no visible GPU\n  fix: comm.backend = \"gloo\"");
   if (device_.is_cuda()) c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device_);

@@ -13,6 +13,7 @@
 #include "trireme/base/process_start.hpp"
 #include "trireme/runtime/launcher/job.hpp"
 #include "trireme/runtime/rank/libtorch_facts.hpp"
+#include "trireme/runtime/rank/out_of_memory.hpp"
 
 extern char** environ;
 
@@ -32,9 +33,12 @@ int guarded(const std::function<int()>& action) {
     return action();
   } catch (const Error& e) {
     return tell(e.what(), e.exit_code());
-  } catch (const c10::Error& e) {
-    return tell(e.what_without_backtrace(), ExitCode::internal);
   } catch (const std::exception& e) {
+    const auto* torch = dynamic_cast<const c10::Error*>(&e);
+    const auto refused = torch != nullptr ? refused_memory(e) : std::nullopt;
+    if (refused)
+      return tell(text("out of memory: ", amount_text(*refused), " from ", refused->by), ExitCode::out_of_memory);
+    if (torch != nullptr) return tell(torch->what_without_backtrace(), ExitCode::internal);
     if (const auto limit = limit_behind(e)) return tell(limit->what, limit->code);
     return tell(e.what(), ExitCode::internal);
   }
@@ -63,6 +67,8 @@ int run_rank_main(const RankMain& how, const std::function<int(const Environment
     Environment env = detect_environment(how.variables, how.flags, visible_gpus());
     if (how.max_restarts > 0 && env.launcher == "alone" && env.start_local_ranks == 0)
       env.start_local_ranks = how.flags.local_ranks;  // a single rank, that somebody has to start again
+    require<ConfigError>(how.max_restarts >= 0, "--max-restarts ", how.max_restarts, ": must be at least 0\n",
+                         "  fix: 0 for no restart");
     require<ConfigError>(how.max_restarts == 0 || env.start_local_ranks > 0 || env.launcher == "trireme launch",
                          "--max-restarts ", how.max_restarts, ": this process does not start the ranks (",
                          env.how.empty() ? env.launcher : env.how, ")\n",

@@ -23,10 +23,15 @@ namespace fs = std::filesystem;
 // Of the runs that may be meant: to look at thousands would take longer than the start of a run may.
 constexpr std::size_t kNewestRuns = 16;
 
-/// The manifest of the newest complete checkpoint of a run.
-std::optional<checkpoint::Manifest> newest_manifest(const fs::path& run) {
+/// The manifest of the newest complete checkpoint of a run. StorageError if `must_be_readable`, and a newer one cannot
+/// be read: it may be intact.
+std::optional<checkpoint::Manifest> newest_manifest(const fs::path& run, bool must_be_readable = false) {
   for (const checkpoint::FoundCheckpoint& found : checkpoint::checkpoints_in(run / "checkpoints")) try {
       return checkpoint::Reader(found.path).manifest();
+    } catch (const StorageError& e) {
+      if (must_be_readable)
+        throw StorageError(
+            text("whether ", run.string(), " goes on is not known: ", e.what(), "; or --resume never for a new run"));
     } catch (const Error&) {  // damaged, or not ours: an older one may be good
     }
   return std::nullopt;
@@ -69,6 +74,9 @@ class Search {
   /// The run that goes on, or is complete.
   std::optional<ChosenRun> found() {
     std::vector<fs::path> runs = metrics::runs_of(request_.config.run.dir, request_.config.run.name);
+    if (const fs::path own = fs::path(request_.config.run.dir) / request_.config.run.name; own_name_ && !by_path_)
+      if (std::error_code failed; fs::is_directory(own, failed) && !files::is_surely_free(own))
+        refuse_if_in_use(own, why_not_free(own));  // also one that has saved nothing yet
     std::erase_if(runs, [](const fs::path& run) { return !metrics::has_done_something(run); });
     // The name itself first: a second run of the name, begun while the first one was running, is not what is meant.
     const auto exact = std::ranges::find_if(runs, [&](const fs::path& run) { return is_exact(run); });
@@ -86,6 +94,10 @@ class Search {
  private:
   enum class State { not_meant, complete, in_use, goes_on };
 
+  static void refuse_if_in_use(const fs::path& run, const std::string& in_use) {
+    require<ConfigError>(in_use.empty(), run.string(), ": ", in_use,
+                         "\n  fix: wait until that run ends, or stop it; --run.name for another run next to it");
+  }
   bool is_exact(const fs::path& run) const { return own_name_ && run.filename() == request_.config.run.name; }
   void note(const fs::path& run, const std::string& why) {
     notes_.push_back(text(run.string(), " is not resumed: ", why));
@@ -106,7 +118,8 @@ class Search {
   }
 
   State state_of(const fs::path& run) {
-    const std::optional<checkpoint::Manifest> newest = newest_manifest(run);
+    // Of a run of exactly this name the resume itself reports what cannot be read.
+    const std::optional<checkpoint::Manifest> newest = newest_manifest(run, !is_exact(run) || by_path_);
     if (!newest) {
       if (checkpoint::checkpoints_in(run / "checkpoints").empty()) return State::not_meant;
       // A run of the user's own name is not begun anew without a word.
@@ -117,13 +130,13 @@ class Search {
     if (!is_meant(run, *newest)) return State::not_meant;
     steps_ = own_name_ ? request_.config.training.steps : planned_steps(*newest);
     const std::string in_use = why_not_free(run);
+    if (own_name_) refuse_if_in_use(run, in_use);
     if (!in_use.empty()) {
-      require<ConfigError>(!own_name_, run.string(), ": ", in_use,
-                           "\n  fix: wait until that run ends, or stop it; --run.name for another run next to it");
       note(run, in_use);
       return State::in_use;
     }
-    return newest->training.step >= steps_ ? State::complete : State::goes_on;
+    const std::optional<checkpoint::Manifest> now = newest_manifest(run);  // it may have ended while we waited
+    return now.value_or(*newest).training.step >= steps_ ? State::complete : State::goes_on;
   }
 
   bool is_meant(const fs::path& run, const checkpoint::Manifest& newest) const {

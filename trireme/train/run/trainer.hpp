@@ -92,11 +92,12 @@ class Trainer {
   std::optional<Resumed> resumed_;
   std::unique_ptr<TrainingReport> report_;  // only on rank 0
   std::unique_ptr<CheckpointSaver> saver_;
-  std::int64_t begin_ = 0;        // steps that are done when this run begins
-  std::int64_t start_bytes_ = 0;  // peak before the first step, of any rank
-  std::int64_t peak_bytes_ = 0;   // of any rank
-  std::int64_t unlabelled_ = 0;   // steps without a token that has a label
-  std::int64_t skipped_ = 0;      // updates that no smaller loss scale would have saved
+  std::int64_t begin_ = 0;           // steps that are done when this run begins
+  std::int64_t start_bytes_ = 0;     // peak before the first step, of any rank
+  std::int64_t peak_bytes_ = 0;      // of any rank
+  std::int64_t unlabelled_ = 0;      // steps without a token that has a label
+  bool told_of_validation_ = false;  // that its data have no labels
+  std::int64_t skipped_ = 0;         // updates that no smaller loss scale would have saved
   // Of the steps whose results have been read:
   std::optional<ExitCode> stop_;  // asked to stop
   bool save_asked_ = false;       // asked for a checkpoint that is not started yet

@@ -75,7 +75,7 @@ SavedWeights Trainer::save(std::int64_t step, Export exports) {
   wait_for_space(folder);
   start_save(step, Last::yes);
   const SaveOutcome outcome = saver_->take_outcome().value_or(SaveOutcome{});
-  const std::string failure = first_failure(mesh_.world().control(), outcome.failure);
+  const std::string failure = broadcast_text(mesh_.world().control(), outcome.failure);  // only rank 0 has an outcome
   if (outcome.no_memory) throw std::bad_alloc();  // on rank 0, which says what could be done
   require<CheckpointError>(failure.empty(), failure);
   return finish_save(folder, exports);

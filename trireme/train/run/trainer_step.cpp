@@ -235,7 +235,10 @@ double Trainer::validate(std::int64_t done) {
   if (data_error_ != nullptr) sums[2] += 1;
   sums = mesh_.world_group().all_reduce_(sums).wait().cpu();
   if (sums[2].item<double>() > 0) stop_without_data(done);
-  return mean_loss(sums[0].item<double>(), sums[1].item<double>());
+  const double tokens = sums[1].item<double>();
+  if (tokens == 0 && report_ && !std::exchange(told_of_validation_, true))
+    report_->warning(text("validation after step ", done, ": no token of its data has a label: its loss is null"));
+  return mean_loss(sums[0].item<double>(), tokens);
 }
 
 /// Some rank could not read its data, and all ranks are here: the weights are saved first.

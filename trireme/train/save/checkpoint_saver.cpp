@@ -164,7 +164,7 @@ CheckpointSaver::~CheckpointSaver() {
   bool answers = !is_stalled_;
   if (save_) save_->cancel();
   if (answers && save_) answers = ends(save_->written);
-  if (answers && save_) save_->written.get();  // it does not throw; the task holds the save, which holds the task
+  if (answers && save_) save_->written.get();  // it does not throw
   if (verdict_) verdict_->say("the run ended during the save");
   if (answers && committing_.valid()) ends(committing_);
   const std::scoped_lock lock(shared_->mutex);
@@ -202,7 +202,8 @@ void CheckpointSaver::start(Zero& zero, checkpoint::Manifest manifest, const Ran
   stall_.emplace(stall_limits_);
   stalled_path_ = target.temporary();
   auto started = std::make_shared<Save>(shared_, target, mesh_.rank(), std::move(rank_files), std::move(written));
-  started->written = in_own_thread([save = started, from = HostCopies(device)]() mutable {
+  started->written = in_own_thread([started, from = HostCopies(device)]() mutable {
+    const std::shared_ptr<Save> save = std::move(started);  // else the task would hold the save, which holds the task
     HostCopies host = std::move(from);  // gone, as the tensors are, before anybody sees that the thread is done
     std::string result = save->run(host);
     save->rank_files.clear();

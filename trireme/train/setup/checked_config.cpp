@@ -20,15 +20,16 @@ config::LoadedConfig checked_config(const std::string& file, const std::string& 
   return loaded;
 }
 
-Config training_config(const std::string& file, const std::string& toml, const config::Settings& overrides, int ranks) {
+Config training_config(const std::string& file, const std::string& toml, const config::Settings& overrides, int ranks,
+                       std::vector<std::string>* warnings) {
   if (ranks == 0) {
     const config::LoadedConfig asked = config::load_settings(file, toml, config::parse_toml(file, toml), overrides);
     const ParallelismConfig& p = asked.config.parallelism;
     ranks = static_cast<int>(config::ranks_of_a_replica(p) * std::max<std::int64_t>(1, p.dp));
   }
-  std::vector<std::string> warnings;
+  std::vector<std::string> unread;
   return checked_config(file, toml, overrides, {.ranks = ranks, .how = text(ranks, " ranks"), .ranks_of_a_host = ranks},
-                        warnings)
+                        warnings != nullptr ? *warnings : unread)
       .config;
 }
 

@@ -13,8 +13,9 @@ namespace trireme {
 config::LoadedConfig checked_config(const std::string& file, const std::string& toml, const config::Settings& overrides,
                                     const config::Started& started, std::vector<std::string>& warnings);
 
-/// The same of the contents of a file; `ranks` as below. Warnings are dropped.
-Config training_config(const std::string& file, const std::string& toml, const config::Settings& overrides, int ranks);
+/// The same of the contents of a file; `ranks` as below.
+Config training_config(const std::string& file, const std::string& toml, const config::Settings& overrides, int ranks,
+                       std::vector<std::string>* warnings = nullptr);
 
 /// Of a file and flags, as `trireme train FILE --section.key VALUE -n RANKS` would read them. `ranks` = 0: as many as
 /// the layout needs; dp = -1 is 1 then.
