@@ -36,6 +36,7 @@ setup-tests:
 	@tools/setup $(if $(filter lower-deck,$(PRESET)),--no-torch)
 
 setup-wheel:
+	$(if $(filter lower-deck,$(PRESET)),$(error a wheel is for the torch that is installed: make wheel PRESET=release, or cuda))
 	@tools/setup --no-tests --wheel
 
 demo: build

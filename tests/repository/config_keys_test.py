@@ -10,7 +10,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "trireme" / "config" / "schema"
-NO_READERS = ("config/schema/fields.", "config/schema/config.hpp", "config/schema/presets.", "config/translate/", "config/import/", "testing/")
+NO_READERS = ("config/schema/fields.", "config/schema/model_fields.", "config/schema/config.hpp", "config/schema/presets.", "config/translate/", "config/import/", "testing/")
 
 
 def members():

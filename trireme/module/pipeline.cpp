@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
-#include <mutex>
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scalar_tensor.h>
@@ -13,6 +11,9 @@
 #include "trireme/base/error.hpp"
 #include "trireme/base/fnv.hpp"
 #include "trireme/module/all_stages.hpp"
+#include "trireme/module/earlier_gradients.hpp"
+#include "trireme/module/pipeline_chunk.hpp"
+#include "trireme/module/stage_builders.hpp"
 #include "trireme/module/sync_batch_norm.hpp"
 #include "trireme/parallel/pipeline/executor.hpp"
 #include "trireme/parallel/tensor/gradients.hpp"
@@ -27,136 +28,11 @@ Range even_part(std::int64_t count, std::int64_t parts, std::int64_t i) {
   return {begin(i), begin(i + 1)};
 }
 
-/// Random numbers of a builder depend on the number of its stage alone.
-class StageSeed {
- public:
-  explicit StageSeed(int stage) : lock_(mutex()), generator_(at::detail::getDefaultCPUGenerator()) {
-    const std::lock_guard<std::mutex> inner(generator_.mutex());
-    before_ = generator_.get_state();
-    generator_.set_current_seed(generator_.current_seed() + 1000003U * static_cast<std::uint64_t>(stage + 1));
-  }
-  ~StageSeed() {
-    const std::lock_guard<std::mutex> inner(generator_.mutex());
-    generator_.set_state(before_);
-  }
-  StageSeed(const StageSeed&) = delete;
-  StageSeed& operator=(const StageSeed&) = delete;
-
- private:
-  static std::mutex& mutex() {  // ranks may be threads
-    static std::mutex it;
-    return it;
-  }
-  const std::lock_guard<std::mutex> lock_;
-  at::Generator generator_;
-  at::Tensor before_;
-};
-
-/// Stages that are called one after the other: what a rank has of one part of the pipeline.
-class StageChain final : public torch::nn::Module, public CallsChildren {
- public:
-  void add(int number, Stage stage) {
-    register_module(std::to_string(number), stage.module());
-    links_.push_back({std::to_string(number), std::move(stage), nullptr});
-  }
-  Tensors forward(const Tensors& x) {
-    Tensors y = x;
-    for (const Link& link : links_) y = call_in_unit(link.hooks, [&](const Tensors& in) { return link.stage(in); }, y);
-    return y;
-  }
-  void set_child_hooks(const std::string& child, std::shared_ptr<CallHooks> hooks) override {
-    for (Link& link : links_)
-      if (link.name == child) link.hooks = hooks;
-  }
-
- private:
-  struct Link {
-    std::string name;
-    Stage stage;
-    std::shared_ptr<CallHooks> hooks;
-  };
-  std::vector<Link> links_;
-};
-
-/// A part of the pipeline on this rank.
-struct Chunk {
-  std::shared_ptr<StageChain> stages = std::make_shared<StageChain>();
-  std::unique_ptr<FullyShard<StageChain>> sharded = nullptr;
-  std::optional<ShardedModule::NoSync> no_sync = std::nullopt;  // before the last microbatch
-  std::optional<KnownParameters> known = std::nullopt;          // of one that is not sharded
-
-  void forget_unreduced() {
-    no_sync.reset();
-    if (sharded) sharded->forget_unreduced_gradients();
-  }
-  Tensors operator()(const Tensors& x) const { return sharded ? (*sharded)(x) : stages->forward(x); }
-};
-
-/// ConfigError if two children share a parameter: they may be on two ranks, where nobody would add up its gradients.
-void require_no_ties(const torch::nn::SequentialImpl& stages) {
-  std::map<const c10::TensorImpl*, std::size_t> seen;
-  std::size_t number = 0;
-  for (const auto& child : stages.children()) {
-    for (const at::Tensor& parameter : child->parameters()) {
-      const auto [place, is_new] = seen.emplace(parameter.unsafeGetTensorImpl(), number);
-      require<ConfigError>(is_new || place->second == number, "pipeline: stages ", place->second, " and ", number,
-                           " share a parameter\n  fix: a pipeline needs stages without shared parameters");
-    }
-    ++number;
-  }
-}
-
-/// The gradients that parameters have from earlier steps, while those of one step are computed and averaged.
-class EarlierGradients {
- public:
-  explicit EarlierGradients(const std::vector<at::Tensor>& parameters) {
-    for (const at::Tensor& parameter : parameters) {
-      kept_.emplace_back(parameter, parameter.grad());
-      parameter.mutable_grad() = at::Tensor();
-    }
-  }
-  void add_new_ones() {
-    for (auto& [parameter, gradient] : kept_)
-      if (!gradient.defined())
-        gradient = parameter.grad();
-      else if (parameter.grad().defined())
-        gradient.add_(parameter.grad());
-  }
-  /// A step that threw adds nothing.
-  ~EarlierGradients() {
-    for (auto& [parameter, gradient] : kept_) parameter.mutable_grad() = gradient;
-  }
-  EarlierGradients(const EarlierGradients&) = delete;
-  EarlierGradients& operator=(const EarlierGradients&) = delete;
-
- private:
-  std::vector<std::pair<at::Tensor, at::Tensor>> kept_;
-};
-
 std::vector<at::Tensor> trained_parameters(const torch::nn::Module& module) {
   return parameters_if(module, [](const std::string&, const at::Tensor&) { return true; });
 }
 
-std::vector<StageBuilder> builders_of(const std::shared_ptr<torch::nn::SequentialImpl>& stages) {
-  require_no_ties(*stages);
-  std::vector<StageBuilder> out;
-  for (const torch::nn::AnyModule& child : *stages) out.emplace_back([child] { return Stage(child); });
-  return out;
-}
-
 }  // namespace
-
-Stage::Stage(const torch::nn::AnyModule& module) : module_(module.ptr()) {
-  call_ = [any = module](const Tensors& x) mutable -> Tensors {
-    if (x.size() != 1) throw_wrong_arguments(*any.ptr(), x.size());
-    return {any.forward<at::Tensor>(x[0])};
-  };
-}
-
-void Stage::throw_wrong_arguments(const torch::nn::Module& module, std::size_t count) {
-  throw ConfigError(text("pipeline: a stage gets ", count, " tensors, but the forward of ", module.name(),
-                         " does not take as many\n  fix: take as many as the stage before returns, up to 4"));
-}
 
 class Pipeline::Core {
  public:
@@ -302,8 +178,7 @@ class Pipeline::Core {
 
  private:
   void build(int chunk, int stage, const std::vector<StageBuilder>& builders) {
-    const StageSeed seed(stage);
-    const Stage built = builders[static_cast<std::size_t>(stage)]();
+    const Stage built = build_stage(builders, stage);
     module_.register_module(std::to_string(stage), built.module());
     stages_.push_back(stage);
     chunks_[chunk].stages->add(stage, built);
@@ -379,7 +254,7 @@ class Pipeline::Core {
   Tensors run(int chunk, const Tensors& x) const { return chunks_.at(chunk)(x); }
 
   void before_backward(int number, bool last) {
-    Chunk& chunk = chunks_.at(number);
+    OwnChunk& chunk = chunks_.at(number);
     if (!chunk.sharded) return;
     chunk.no_sync.reset();
     if (!last) chunk.no_sync.emplace(*chunk.sharded);
@@ -451,7 +326,7 @@ class Pipeline::Core {
   const at::Device device_;
   const PipelineOptions options_;
   Group& group_;
-  std::map<int, Chunk> chunks_;  // of this rank, by number
+  std::map<int, OwnChunk> chunks_;  // of this rank, by number
   int loss_rank_ = 0, parts_ = 1;
   std::map<std::pair<int, bool>, std::unique_ptr<Executor>> executors_;
   std::int64_t step_ = 0;

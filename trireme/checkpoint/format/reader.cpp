@@ -2,16 +2,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <numeric>
 #include <set>
-#include <thread>
 
 #include <fcntl.h>
 #include <sys/stat.h>
 
 #include "trireme/base/error.hpp"
+#include "trireme/checkpoint/format/read_errors.hpp"
 #include "trireme/checkpoint/format/step_folder.hpp"
 #include "trireme/files/little_endian.hpp"
 #include "trireme/files/open_beneath.hpp"
@@ -22,53 +21,7 @@
 namespace trireme::checkpoint {
 namespace {
 
-// Small enough to be hashed while it is in the cache of the core that read it.
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
-// Without the page cache nobody reads ahead: large enough to keep a disk busy.
-constexpr std::size_t kDirectBytes = std::size_t{4} << 20;
-
-constexpr const char* kFix = "\n  fix: fetch the files again from where they came, or use another checkpoint";
-constexpr const char* kLinkFix =
-    "\n  fix: put the file itself there; do not use a checkpoint that you did not make yourself";
-
-constexpr const char* kStorageFix =
-    "\n  fix: check the disk or the network that the folder is on; then start again: nothing was changed";
-
-constexpr const char* kPermissionFix = "\n  fix: make it readable for this user; nothing was changed";
-
-/// Until it can be read. A moment later a network, or a disk, may have recovered.
-template <class F>
-auto with_retries(const F& body) {
-  for (const int wait_ms : {100, 500, 2000}) try {
-      return body();
-    } catch (const files::ReadFailed&) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(wait_ms));
-    }
-  return body();
-}
-
-std::string first_line(const std::string& what) { return what.substr(0, what.find('\n')); }
-
-/// files/ calls the same faults DataError: there they are in token files.
-template <class F>
-auto as_checkpoint_error(const F& body) {
-  try {
-    return with_retries(body);
-  } catch (const files::ReadFailed& error) {
-    throw StorageError(text(first_line(error.what()), ", several times", kStorageFix));
-  } catch (const DataError& error) {
-    throw CheckpointError(error.what());
-  }
-}
-
-/// For a file of a checkpoint that could not be opened: whether it is missing, which is a fault, or cannot be read.
-[[noreturn]] void throw_not_opened(const std::string& shown, int error) {
-  require<SecurityError>(error != ELOOP, shown, ": is a symlink", kLinkFix);
-  require<CheckpointError>(error != ENOENT && error != ENOTDIR, shown, ": is missing", kFix);
-  require<StorageError>(error != EACCES && error != EPERM, shown, ": cannot be opened: ", errno_text(error),
-                        kPermissionFix);
-  throw files::ReadFailed(text(shown, ": cannot be opened: ", errno_text(error)));
-}
 
 OwnedFd opened_folder(const std::filesystem::path& checkpoint, const std::string& shown) {
   return as_checkpoint_error([&] {
@@ -102,26 +55,11 @@ Manifest read_manifest(int folder, const std::string& folder_shown) {
     if (fd < 0) throw_not_opened(shown, error);
     const files::RandomReader file(fd, shown);
     require<CheckpointError>(file.size() <= kMaxManifestBytes, shown, ": ", file.size(), " bytes; at most ",
-                             kMaxManifestBytes, kFix);
+                             kMaxManifestBytes, kDamagedFix);
     std::string json(static_cast<std::size_t>(file.size()), '\0');
     file.read(0, std::as_writable_bytes(std::span(json)));
     return parse_manifest(json, shown);
   });
-}
-
-/// Reads [offset, offset + size) in parts, each given to `take`, and returns the hash.
-template <class F>
-files::Xxh3 read_hashed(const files::RandomReader& file, std::uint64_t offset, std::uint64_t size,
-                        const F& buffer_for) {
-  files::Xxh3Stream stream;
-  for (std::uint64_t done = 0; done < size;) {
-    const auto part = static_cast<std::size_t>(std::min<std::uint64_t>(kReadBytes, size - done));
-    const std::span<std::byte> buffer = buffer_for(done, part);
-    file.read(offset + done, buffer);
-    stream.add(buffer);
-    done += part;
-  }
-  return stream.result();
 }
 
 /// The hash of the ranges, one after the other; nullopt if they reach beyond the file.
@@ -155,10 +93,6 @@ std::string id_in(const files::RandomReader& file) {
   } catch (const Error&) {
     return "";
   }
-}
-
-std::string name_of(const StoredTensor& tensor, const Box& box) {
-  return text(files::shown_name(tensor.name), " ", files::shown_name(tensor.kind), " ", str(box));
 }
 
 }  // namespace
@@ -236,7 +170,7 @@ void Reader::throw_faults(const Faults& faults) const {
   for (const std::string& line : faults.lines) message += "\n  " + line;
   require<SecurityError>(!faults.security, message, kLinkFix);
   require<StorageError>(!faults.storage, message, faults.permission ? kPermissionFix : kStorageFix);
-  throw CheckpointError(message + kFix);
+  throw CheckpointError(message + kDamagedFix);
 }
 
 std::filesystem::path Reader::open_folder(const std::filesystem::path& checkpoint) {
@@ -323,18 +257,6 @@ void Reader::check_complete(const StoredTensor& tensor, Faults& faults) const {
                ": the slices have ", bytes, " bytes, the tensor ", whole);
 }
 
-files::RandomReader Reader::opened(const StoredFile& file) const {
-  const std::string shown = text(shown_, "/", file.name);
-  const int fd = files::open_path_beneath(folder_.get(), file.name);
-  if (fd < 0) throw_not_opened(shown, errno);
-  files::RandomReader reader(fd, shown);
-  const auto index = static_cast<std::size_t>(&file - manifest_.files.data());
-  require<CheckpointError>(reader.stamp() == stamps_.at(index), shown,
-                           ": was changed since the checkpoint was opened: it had ", stamps_[index].size,
-                           " bytes and has ", reader.size(), "\n  fix: start again when nothing writes to it");
-  return reader;
-}
-
 /// Size and header; returns whether there is no fault.
 bool Reader::check_file(std::size_t index, Faults& faults) {
   const StoredFile& file = manifest_.files[index];
@@ -418,7 +340,7 @@ void Reader::check_slices(Faults& faults) {
     std::vector<Box> boxes;
     for (const StoredSlice& slice : tensor.slices) boxes.push_back(slice.box);
     if (const auto two = overlapping(boxes))
-      faults.add(kManifestName, ": ", name_of(tensor, boxes[two->second]), " overlaps another slice");
+      faults.add(kManifestName, ": ", slice_name(tensor, boxes[two->second]), " overlaps another slice");
     for (const StoredSlice& slice : tensor.slices)
       slices[slice.file].push_back({slice.offset, slice.offset + bytes_of(tensor, slice.box)});
   }
@@ -442,73 +364,6 @@ void Reader::check_slices(Faults& faults) {
       faults.add(file.name, ": by the manifest, ", outside, " bytes are in no slice, where ", file.header_bytes,
                  " should be");
   }
-}
-
-/// The hash of what it has read.
-files::Xxh3 Reader::read_bytes(const StoredFile& file, std::uint64_t offset, std::span<std::byte> out) const {
-  const files::RandomReader reader = opened(file);
-  if (direct_ && out.size() >= kReadBytes) {
-    files::Xxh3Stream stream;
-    thread_local const files::DirectScratch scratch(
-        kDirectBytes);  // new memory costs more time than the copy out of it
-    std::size_t done = 0;
-    while (done < out.size()) {
-      const std::span<std::byte> part = out.subspan(done, std::min(kDirectBytes, out.size() - done));
-      if (!reader.read_direct(offset + done, part, scratch)) break;
-      stream.add(part);
-      done += part.size();
-      add_progress();
-    }
-    if (done == out.size()) return stream.result();
-  }
-  return read_hashed(reader, offset, out.size(), [&](std::uint64_t done, std::size_t part) {
-    add_progress();
-    return out.subspan(static_cast<std::size_t>(done), part);
-  });
-}
-
-void Reader::read_slice(const StoredTensor& tensor, const StoredSlice& slice, std::span<std::byte> out) const {
-  require(slice.file < manifest_.files.size() && out.size() == bytes_of(tensor, slice.box), shown_, ": ",
-          name_of(tensor, slice.box), " is read into ", out.size(), " bytes");
-  const StoredFile& stored = manifest_.files[slice.file];
-  const files::Xxh3 hash = as_checkpoint_error([&] { return read_bytes(stored, slice.offset, out); });
-  require<CheckpointError>(hash == slice.hash, shown_, "/", stored.name, ": the bytes from ", slice.offset, " to ",
-                           slice.offset + out.size(), ", ", name_of(tensor, slice.box), ", have the hash ", str(hash),
-                           ", not ", str(slice.hash), ": they are damaged", kFix);
-}
-
-void Reader::read(const StoredTensor& tensor, const Box& box, std::span<std::byte> out) const {
-  bool inside = box.size() == tensor.shape.size() && out.size() == bytes_of(tensor, box);
-  for (std::size_t d = 0; inside && d < box.size(); ++d)
-    inside = box[d].begin >= 0 && box[d].begin <= box[d].end && box[d].end <= tensor.shape[d];
-  require(inside, shown_, ": ", name_of(tensor, box), " of ", tuple_text(tensor.shape), " is read into ", out.size(),
-          " bytes");
-  if (out.empty()) return;
-  const auto element = static_cast<std::size_t>(files::bits(tensor.dtype)) / 8;
-  std::vector<std::byte> buffer;
-  for (const StoredSlice& slice : tensor.slices) {
-    const std::optional<Box> common = intersection(slice.box, box);
-    if (!common) continue;
-    const auto bytes = static_cast<std::size_t>(bytes_of(tensor, slice.box));
-    if (const auto offset = contiguous_offset(slice.box, box)) {
-      read_slice(tensor, slice, out.subspan(static_cast<std::size_t>(*offset) * element, bytes));
-      continue;
-    }
-    buffer.resize(bytes);
-    read_slice(tensor, slice, buffer);
-    copy_box(buffer, slice.box, out, box, *common, element);
-  }
-}
-
-std::string Reader::small_file(std::string_view name) const {
-  const auto file = std::ranges::find(manifest_.files, name, &StoredFile::name);
-  require<CheckpointError>(file != manifest_.files.end() && file->header_bytes == file->bytes, shown_, ": has no file ",
-                           files::shown_name(name));
-  std::string out(static_cast<std::size_t>(file->bytes), '\0');
-  as_checkpoint_error([&] { opened(*file).read(0, std::as_writable_bytes(std::span(out))); });
-  require<CheckpointError>(files::xxh3(std::as_bytes(std::span(out))) == file->header_hash, shown_, "/", file->name,
-                           ": was changed since the checkpoint was opened", kFix);
-  return out;
 }
 
 }  // namespace trireme::checkpoint

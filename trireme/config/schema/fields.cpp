@@ -4,23 +4,15 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <iterator>
 #include <string_view>
 
 #include "trireme/base/error.hpp"
 #include "trireme/config/schema/choices.hpp"
-#include "trireme/config/schema/family.hpp"
+#include "trireme/config/schema/field_makers.hpp"
 #include "trireme/schedule/generate.hpp"
 
 namespace trireme::config {
 namespace {
-
-constexpr double kMaxDegree = 1'000'000;  // of a parallel degree, of layers, heads and experts
-constexpr double kMaxSize = 1e9;          // of a tensor dim, of a batch
-constexpr double kMaxCount = 1e12;        // of anything counted
-
-const std::vector<std::string> kDtypes = {"auto", "float64", "float32", "bfloat16", "float16"};
-const std::vector<std::string> kRealDtypes = {"float64", "float32", "bfloat16", "float16"};
 
 struct Unit {
   std::string_view key;
@@ -90,26 +82,6 @@ std::string scalar_text(const std::vector<T>& values) {
   return out + "]";
 }
 
-/// Of a list, each element.
-Field one_of(std::string key, FieldValue value, const char* meaning, std::vector<std::string> choices) {
-  Field field{std::move(key), value, meaning};
-  field.choices = std::move(choices);
-  return field;
-}
-
-/// A string, or a list of strings, that must not be empty.
-Field filled(Field field) {
-  field.filled = true;
-  return field;
-}
-
-/// A probability of dropping an element: with 1 nothing would be left.
-Field dropout(std::string key, double* value, const char* meaning) {
-  Field field{std::move(key), value, meaning, 0, 1};
-  field.below_max = true;
-  return field;
-}
-
 std::vector<Field> stage_fields(const std::string& prefix, DataStage& stage) {
   return {
       {prefix + "start_step", &stage.start_step, "first step of this stage; the first stage starts at 1", 1, kMaxCount},
@@ -151,102 +123,15 @@ std::vector<Field> fields(Config& c) {
       filled({"run.dir", &c.run.dir, "folder of all runs"}),
       {"run.seed", &c.run.seed, "initial weights, dropout and data order depend on it, never on the layout", 0},
 
-      {"model.preset", &c.model.preset, "a model by name; any key below overrides one of its sizes"},
-      {"model.hf", &c.model.hf, "a Hugging Face config.json, or the folder with it"},
-      one_of("model.model_type", &c.model.model_type, "family", family_names()),
-      {"model.hidden_size", &c.model.hidden_size, "width of the residual stream", 0, kMaxSize},
-      {"model.num_hidden_layers", &c.model.num_hidden_layers, "transformer layers", 0, kMaxDegree},
-      {"model.num_attention_heads", &c.model.num_attention_heads, "query heads", 0, kMaxDegree},
-      {"model.num_key_value_heads", &c.model.num_key_value_heads, "key and value heads; 0 = num_attention_heads", 0,
-       kMaxDegree},
-      {"model.head_dim", &c.model.head_dim, "width of a head; 0 = hidden_size / num_attention_heads", 0, kMaxDegree},
-      {"model.intermediate_size", &c.model.intermediate_size, "width of the MLP", 0, kMaxSize},
-      {"model.vocab_size", &c.model.vocab_size, "vocabulary size; 0 = that of the tokenizer", 0, kMaxSize},
-      {"model.vocab_multiple", &c.model.vocab_multiple,
-       "a vocab_size from the tokenizer is rounded up to a multiple of this", 1, kMaxSize},
-      {"model.max_position_embeddings", &c.model.max_position_embeddings, "longest sequence", 1, kMaxSize},
-      one_of("model.hidden_act", &c.model.hidden_act, "activation of the MLP",
-             {"silu", "gelu", "gelu_new", "gelu_pytorch_tanh"}),
-      {"model.norm_eps", &c.model.norm_eps, "epsilon of RMSNorm or LayerNorm", 0, 1, true},
-      {"model.rope_theta", &c.model.rope_theta, "base of the rotary embedding", 0, 1e15, true},
-      {"model.tie_word_embeddings", &c.model.tie_word_embeddings, "head and embedding share their weight"},
-      {"model.attention_bias", &c.model.attention_bias,
-       "bias on the query, key and value projections (and the output's, for llama)"},
-      {"model.qk_norm", &c.model.qk_norm, "RMSNorm on query and key heads"},
-      {"model.sliding_window", &c.model.sliding_window, "attention looks back this far; 0 = all the way", 0, kMaxSize},
-      {"model.sliding_window_pattern", &c.model.sliding_window_pattern,
-       "every Nth layer attends to all tokens before it, the others look back by sliding_window; 0 = all have the "
-       "window",
-       0, kMaxDegree},
-      {"model.query_pre_attn_scalar", &c.model.query_pre_attn_scalar,
-       "attention scores are divided by the square root of this; 0 = head_dim", 0, kMaxSize},
-      {"model.attn_logit_softcapping", &c.model.attn_logit_softcapping,
-       "attention scores s become cap x tanh(s / cap); 0 = no cap", 0, 1e9},
-      {"model.final_logit_softcapping", &c.model.final_logit_softcapping,
-       "logits l become cap x tanh(l / cap); 0 = no cap", 0, 1e9},
-      {"model.num_local_experts", &c.model.num_local_experts, "experts per layer; 0 = a dense MLP", 0, kMaxDegree},
-      {"model.num_experts_per_tok", &c.model.num_experts_per_tok, "experts per token", 1, kMaxDegree},
-      {"model.moe_intermediate_size", &c.model.moe_intermediate_size, "width of an expert; 0 = intermediate_size", 0,
-       kMaxSize},
-      {"model.shared_expert_intermediate_size", &c.model.shared_expert_intermediate_size,
-       "width of the shared expert, which every token uses; 0 = none", 0, kMaxSize},
-      one_of("model.scoring_func", &c.model.scoring_func, "scoring function of router logits", router_scoring_words()),
-      {"model.norm_topk_prob", &c.model.norm_topk_prob, "normalize the expert weights of a token to a sum of 1"},
-      {"model.routed_scaling_factor", &c.model.routed_scaling_factor, "multiplies the weights of the experts", 0, 1e6,
-       true},
-      {"model.expert_capacity_factor", &c.model.expert_capacity_factor,
-       "an expert takes at most this many times the mean number of tokens of a sample; 0 = all", 0, 1e6},
-      {"model.router_aux_loss_coef", &c.model.router_aux_loss_coef, "weight of the balancing loss", 0, 1e6},
-      one_of("model.router_aux_loss_type", &c.model.router_aux_loss_type,
-             "balance of each layer and sample, or of all layers and samples of a microbatch as in transformers",
-             router_balance_words()),
-      {"model.router_aux_loss_samples", &c.model.router_aux_loss_samples,
-       "samples that the loss of type hf is computed over: micro_batch_size x dp; 0 = that of this layout", 0,
-       kMaxSize},
-      {"model.router_z_loss_coef", &c.model.router_z_loss_coef, "weight of the squared log-sum-exp of router logits", 0,
-       1e6},
-      {"model.router_bias_update_rate", &c.model.router_bias_update_rate,
-       "change per step of a bias that steers tokens to experts with few of them, as in DeepSeek-V3; 0 = no bias", 0,
-       1e3},
-      {"model.initializer_range", &c.model.initializer_range, "standard deviation of the initial weights", 0, 1e3},
-      one_of("model.initializer", &c.model.initializer,
-             "what scales the standard deviation of weights that write to the residual stream: nothing (normal), 1 / "
-             "sqrt(2 layers) (scaled), 1 / sqrt(2 (layer + 1)) with layers from 0 (depth-scaled); torchtitan = that, "
-             "for the up projection too, embedding 1, head 1 / sqrt(hidden_size) up to 3 of it; auto = scaled for "
-             "gpt2, else normal",
-             initializer_words()),
-      dropout("model.embd_pdrop", &c.model.embd_pdrop, "dropout after the embedding"),
-      dropout("model.resid_pdrop", &c.model.resid_pdrop, "dropout before each residual addition"),
-      dropout("model.attention_dropout", &c.model.attention_dropout, "dropout of attention weights"),
-      one_of("model.dtype", &c.model.dtype,
-             "dtype of the computation; auto = bfloat16 where the device multiplies it natively, else float32",
-             kDtypes),
-      {"model.init", &c.model.init,
-       "\"random\", or weights that exist: \"hf:FOLDER\" of a Hugging Face folder, \"checkpoint:FOLDER\" of a "
-       "checkpoint "
-       "of a run"},
-      // Last in [model]: TOML requires a table's own keys before its subtables.
-      one_of("model.rope_scaling.rope_type", &c.model.rope_scaling.rope_type, "empty = plain", rope_kind_words()),
-      {"model.rope_scaling.factor", &c.model.rope_scaling.factor, "factor by which sequences get longer", 0, 1e6, true},
-      {"model.rope_scaling.low_freq_factor", &c.model.rope_scaling.low_freq_factor, "llama3 only", 0, 1e6, true},
-      {"model.rope_scaling.high_freq_factor", &c.model.rope_scaling.high_freq_factor, "llama3 only", 0, 1e6, true},
-      {"model.rope_scaling.original_max_position_embeddings", &c.model.rope_scaling.original_max_position_embeddings,
-       "longest sequence before scaling, for llama3 and yarn; 0 = max_position_embeddings", 0, kMaxSize},
-      {"model.rope_scaling.beta_fast", &c.model.rope_scaling.beta_fast,
-       "yarn only: frequencies with more turns than this are unchanged", 0, 1e6, true},
-      {"model.rope_scaling.beta_slow", &c.model.rope_scaling.beta_slow,
-       "yarn only: frequencies with fewer turns than this are divided by factor", 0, 1e6, true},
-      {"model.rope_scaling.attention_factor", &c.model.rope_scaling.attention_factor,
-       "yarn only: multiplies cos and sin; 0 = from factor and mscale", 0, 1e6},
-      {"model.rope_scaling.mscale", &c.model.rope_scaling.mscale, "yarn only; 0 = not given", 0, 1e6},
-      {"model.rope_scaling.mscale_all_dim", &c.model.rope_scaling.mscale_all_dim, "yarn only; 0 = not given", 0, 1e6},
-      {"model.rope_scaling.truncate", &c.model.rope_scaling.truncate, "yarn only: round its range to whole dims"},
-
+  };
+  const auto add = [&all](const std::vector<Field>& some) { all.insert(all.end(), some.begin(), some.end()); };
+  add(model_fields(c.model));
+  add({
       {"tokenizer.path", &c.tokenizer.path,
        "tokenizer.json, tekken.json, *.model (SentencePiece), *.tiktoken, a folder with one, or \"bytes\""},
-  };
+  });
   add_data_fields(all, c.data);
-  std::vector<Field> rest = {
+  add({
       {"training.steps", &c.training.steps, "optimizer updates", 1, kMaxCount},
       {"training.seq_len", &c.training.seq_len, "tokens per sequence", 1, kMaxSize},
       {"training.micro_batch_size", &c.training.micro_batch_size, "sequences per microbatch and dp rank; 0 = derived",
@@ -441,8 +326,7 @@ std::vector<Field> fields(Config& c) {
        kMaxCount},
       one_of("checks.non_finite", &c.checks.non_finite, "a NaN or Inf in the gradients: stop, or skip the update",
              non_finite_words()),
-  };
-  std::ranges::move(rest, std::back_inserter(all));
+  });
   return all;
 }
 
