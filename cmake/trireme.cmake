@@ -15,8 +15,10 @@ set(TRIREME_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor)
 if(TRIREME_WARNINGS_AS_ERRORS)
   list(APPEND TRIREME_WARNINGS -Werror)
 endif()
-# A class with members from an anonymous namespace is wrong in a header, but fine in a source that a unity file includes.
-list(APPEND TRIREME_WARNINGS -Wno-subobject-linkage)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # A class with members from an anonymous namespace is wrong in a header, but fine in a source that a unity file includes.
+  list(APPEND TRIREME_WARNINGS -Wno-subobject-linkage)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   list(APPEND TRIREME_WARNINGS -Wno-restrict -Wno-stringop-overflow)  # false positives in std::string with g++ 12 (GCC bug 105651)
 endif()

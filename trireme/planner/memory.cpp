@@ -159,8 +159,8 @@ void add_states(MemoryPlan& plan, const Run& run) {
   };
   for (const auto& [all, frozen, shards] : {Elements{run.parameters.total() - experts, frozen_dense, run.shards},
                                             Elements{experts, frozen_experts, run.expert_shards}}) {
-    const auto states_of = [&, shards = shards](std::int64_t elements) {
-      return config::state_bytes(elements, run.precision, c.optimizer.name, c.parallelism.zero, shards,
+    const auto states_of = [&, ranks = shards](std::int64_t elements) {
+      return config::state_bytes(elements, run.precision, c.optimizer.name, c.parallelism.zero, ranks,
                                  c.parallelism.contiguous_gradients);
     };
     const std::vector<config::Bytes> parts = states_of(all - frozen);
@@ -432,7 +432,7 @@ double predict_saved_bytes(const Config& c) {
 
 std::string describe(const MemoryPlan& plan) {
   const auto [size, name] = unit_for(plan.total());
-  const auto in_units = [size = size](double bytes) { return std::llround(bytes / size); };
+  const auto in_units = [unit = size](double bytes) { return std::llround(bytes / unit); };
   std::string parts;
   const std::pair<const char*, double> all[] = {
       {"weights", plan.weights},         {"gradients", plan.gradients}, {"states", plan.master + plan.states},

@@ -24,8 +24,13 @@ constexpr std::size_t kMaxYamlDepth = 32;
 struct Node {
   enum class Kind { scalar, map, list } kind = Kind::scalar;
   Value value{Nothing{}};
-  std::vector<std::pair<std::string, Node>> members;  // of a map; for a list, without names
+  struct Member;
+  std::vector<Member> members;  // of a map; for a list, without names
   int line = 0;
+};
+struct Node::Member {
+  std::string name;
+  Node node;
 };
 
 template <class T>
@@ -96,7 +101,7 @@ class Builder : public YAML::EventHandler {
       fail(mark, text("this is not YAML: the quote ", written.front(), " is not closed"));
     if (expects_key()) {
       if (!keys_.back().insert(value).second) fail(mark, text("the key '", shortened(value), "' is given twice"));
-      open_.back()->members.emplace_back(value, Node{});
+      open_.back()->members.push_back({value, Node{}});
       has_key_.back() = true;
     } else {
       add({Node::Kind::scalar, tag == "!" ? Value{value} : typed(value), {}, mark.line + 1});
@@ -130,10 +135,10 @@ class Builder : public YAML::EventHandler {
       return &root_;
     }
     Node& parent = *open_.back();
-    if (parent.kind == Node::Kind::list) parent.members.emplace_back("", Node{});
+    if (parent.kind == Node::Kind::list) parent.members.push_back({"", Node{}});
     if (parent.kind == Node::Kind::map) has_key_.back() = false;
-    parent.members.back().second = std::move(node);
-    return &parent.members.back().second;
+    parent.members.back().node = std::move(node);
+    return &parent.members.back().node;
   }
   void add(Node node) { place_for(std::move(node)); }
   void start(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, Node::Kind kind) {
@@ -169,11 +174,11 @@ class YamlFlattener {
 
  private:
   void node(const Node& node, const std::string& path) {
-    const auto is_map = [](const auto& member) { return member.second.kind == Node::Kind::map; };
+    const auto is_map = [](const auto& member) { return member.node.kind == Node::Kind::map; };
     if (node.kind == Node::Kind::map) {
       map(node, path);
     } else if (node.kind == Node::Kind::list && !node.members.empty() && std::ranges::all_of(node.members, is_map)) {
-      for (std::size_t i = 0; i < node.members.size(); ++i) map(node.members[i].second, text(path, ".", i));
+      for (std::size_t i = 0; i < node.members.size(); ++i) map(node.members[i].node, text(path, ".", i));
     } else {
       add_setting(file_, settings_, {path, value(node), {file_, node.line, 0, ""}});
     }
@@ -181,7 +186,7 @@ class YamlFlattener {
   static Value value(const Node& node) {
     if (node.kind == Node::Kind::scalar) return node.value;
     Values values;
-    for (const auto& [key, member] : node.members) values.push_back(value(member));
+    for (const Node::Member& member : node.members) values.push_back(value(member.node));
     return {std::move(values)};
   }
 
