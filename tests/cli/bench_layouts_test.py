@@ -12,6 +12,8 @@ import tempfile
 import unittest
 import xml.etree.ElementTree
 
+import faults
+
 TRIREME = None
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SMALL = ("--model.hidden_size", "32", "--model.intermediate_size", "48", "--model.vocab_size", "64", "--model.num_hidden_layers", "2",
@@ -53,7 +55,7 @@ class Layouts(unittest.TestCase):
     def test_a_slow_run_with_one_rank_is_no_speed_up(self):
         """An efficiency of several hundred percent is explained. Only the process without a RANK waits for its data."""
         with tempfile.TemporaryDirectory() as folder:
-            library = faulty_storage(folder, options.trireme)
+            library = faults.faulty_storage(folder, TRIREME)
             (pathlib.Path(folder) / "book.txt").write_text("a sentence of the book. " * 500)
             self.assertEqual(trireme("data", "prepare", "book.txt", "-t", "bytes", "-o", "book", folder=folder).returncode, 0)
             done = self.bench(folder, "-n", "2", "--layouts", "dp2", "--data.0.sources.0.path", "book.ds", "--tokenizer.path", "bytes", "--model.vocab_size", "257",

@@ -29,6 +29,7 @@ import unittest
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(SOURCE / "tests/launchers"))
+import faults  # noqa: E402
 import ranks  # noqa: E402
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE of this test
 FOREIGN = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "NODE_RANK", "MASTER_", "TORCHELASTIC_", "PET_", "SLURM", "OMPI_",
@@ -212,13 +213,7 @@ def four_ranks(zero):
 
 @functools.cache
 def faulty_storage():
-    """A library to preload, which faulty_storage.cpp describes."""
-    library = scratch / "faulty_storage.so"
-    subprocess.run(["g++", "-std=c++20", "-shared", "-fPIC", "-o", library, pathlib.Path(__file__).with_name("faulty_storage.cpp"), "-ldl"],
-                   check=True, timeout=60)
-    linked = subprocess.run(["ldd", options.trireme], capture_output=True, text=True).stdout
-    sanitizer = re.search(r"=> (\S*/lib[at]san\S*)", linked)  # which must come first
-    return f"{sanitizer[1]}:{library}" if sanitizer else library
+    return faults.faulty_storage(scratch, options.trireme)
 
 
 class TrainTest(unittest.TestCase):

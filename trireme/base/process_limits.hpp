@@ -18,9 +18,9 @@ void need_descriptors(std::uint64_t needed, const std::string& who);
 /// Descriptors of a rank. Over Gloo it is connected to every other, once for the model and once for the checks. Over
 /// NCCL only the checks connect ranks, and those of more than 64 only to a few; NCCL opens some of its own.
 constexpr std::uint64_t descriptors_of_rank(int world_size, bool over_nccl = false) {
-  constexpr std::uint64_t kOthers = 63, kOfNccl = 512, kMostConnected = 128;
-  const auto ranks = static_cast<std::uint64_t>(world_size);
-  return over_nccl ? (ranks < kMostConnected ? ranks : kMostConnected) + kOfNccl + kOthers : 2 * ranks + kOthers;
+  constexpr std::uint64_t kOthers = 63, kMostOverNccl = 703;
+  const std::uint64_t all = 2 * static_cast<std::uint64_t>(world_size) + kOthers;
+  return over_nccl && all > kMostOverNccl ? kMostOverNccl : all;
 }
 
 /// ConfigError unless OpenMP survives so many threads; `source`: "OMP_NUM_THREADS".

@@ -29,8 +29,8 @@ struct MeantCheckpoint {
 MeantCheckpoint meant_checkpoint(const std::filesystem::path& path);
 /// A warning for each of the others that is not valid.
 void warn_of_others(const MeantCheckpoint& meant, std::ostream& err);
-/// The same, but a path that is neither, such as a Hugging Face folder, is what is meant. Warns of newer checkpoints
-/// that are not valid.
+/// The same, but a path that is neither, such as a Hugging Face folder, is what is meant. Warns of the others that are
+/// not valid.
 std::filesystem::path meant_model(const std::filesystem::path& path, std::ostream& err);
 /// A line for each of the others that are not valid, and one for those that are; "" if there are none.
 std::string others_text(const MeantCheckpoint& meant);

@@ -35,7 +35,7 @@ int run_evaluate(const EvaluateCommand& command, Console& console) {
                                              {"--samples", command.samples, 0},
                                              {"--micro-batch-size", command.micro_batch_size, 1}})
     require<ConfigError>(value >= least, option, " ", value, ": must be at least ", least,
-                         least == 0 ? "\n  fix: leave it out for the default" : "");
+                         "\n  fix: leave it out for the default");
   const OpenedModel model = open_trained_model(meant_model(command.checkpoint, console.err));
   const std::int64_t longest = std::min<std::int64_t>(1024, model.source->model().max_position_embeddings);
   const EvaluationData data{.files = command.files,

@@ -112,8 +112,8 @@ class FitModel {
 /// Trains `model`, validates it, and leaves the trained parameters and buffers in it. One rank
 /// per device: threads of this process with copies of the model, or the ranks of `options.mesh`, which all call fit()
 /// alike. Losses and results depend on the number of devices by rounding only, for the same effective batch size.
-/// ConfigError for what the devices or the model do not allow. After an exception on several ranks of `options.mesh`
-/// with FSDP the model has no values: FitOptions::checkpoints has the last ones.
+/// ConfigError for what the devices or the model do not allow. An exception on several ranks of `options.mesh` may
+/// leave the model without values, which are on other ranks: FitOptions::checkpoints has the last ones.
 FitResult fit(FitModel& model, const std::shared_ptr<const Dataset>& train,
               const std::shared_ptr<const Dataset>& validation, const FitLoss& loss, const OptimizerMaker& optimizer,
               const FitOptions& options);

@@ -96,7 +96,12 @@ class FitRank {
         tracer_({.rank = mesh.rank(), .world_size = mesh.world_group().size()}) {
     if (!job.options.profile.empty()) tracer_.enable();
     if (!job.options.parallel) model_.module().to(device_);  // else each rank moves what it has, unit by unit
-    prepare();
+    try {
+      prepare();
+    } catch (...) {
+      give_back();
+      throw;
+    }
   }
 
   FitResult run() {
@@ -449,18 +454,19 @@ Axis axis_of(const FitOptions& options) {
 }
 
 Trained train_on_rank(Mesh& mesh, at::Device device, FitModel& model, const FitJob& job) {
+  const struct EndOfSharding {
+    FitModel& model;
+    ~EndOfSharding() { model.end_sharding(); }
+  } end{model};
   Trained out;
-  {
-    FitRank rank(mesh, device, model, job);
-    try {
-      out.result = rank.run();
-    } catch (...) {
-      rank.give_back();
-      throw;
-    }
-    for (const NamedTensor& item : rank.state()) out.state.push_back({item.name, item.value.detach().cpu().clone()});
+  FitRank rank(mesh, device, model, job);
+  try {
+    out.result = rank.run();
+  } catch (...) {
+    rank.give_back();
+    throw;
   }
-  model.end_sharding();
+  for (const NamedTensor& item : rank.state()) out.state.push_back({item.name, item.value.detach().cpu().clone()});
   return out;
 }
 

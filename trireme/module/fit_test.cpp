@@ -253,12 +253,21 @@ TEST(Fit, AFailureLeavesTheWeights) {
   };
   for (const ParallelismType type : {ParallelismType::FSDP, ParallelismType::PIPELINE}) {
     torch::nn::Sequential net = classifier();
+    Parallelism parallel = cpus(1, type);
+    parallel.config_pipeline.shard = FullyShardOptions{};
     const at::Tensor before = net->parameters()[0].detach().clone();
     EXPECT_THAT(message_of<DataError>([&] {
                   fit(net, std::make_shared<Broken>(), points(8, 500), kCrossEntropy, kAdam,
                       {.parallel = cpus(1, type)});
                 }),
                 HasSubstr("cannot be read"));
+    EXPECT_TRUE(net->parameters()[0].equal(before));
+    const OptimizerMaker none = [](const std::vector<at::Tensor>&) -> std::unique_ptr<torch::optim::Optimizer> {
+      throw ConfigError("no optimizer");  // when the model is sharded already
+    };
+    EXPECT_EQ(message_of<ConfigError>(
+                  [&] { fit(net, points(16, 0), points(8, 500), kCrossEntropy, none, {.parallel = parallel}); }),
+              "no optimizer");
     EXPECT_TRUE(net->parameters()[0].equal(before));
   }
 }

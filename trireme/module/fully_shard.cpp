@@ -366,9 +366,10 @@ class ShardedModule::Core : public std::enable_shared_from_this<ShardedModule::C
   }
 
   void before_backward(std::size_t unit, std::int64_t call) {
-    if (!std::exchange(in_backward_, true)) {
+    if (!in_backward_) {
       check_sharded();
       known_.check();
+      in_backward_ = true;
       if (std::exchange(hidden_, false)) forget_whole_gradients();
       const std::shared_ptr<Core> self = shared_from_this();
       torch::autograd::Engine::get_default_engine().queue_callback([self] { self->finish_backward(); });

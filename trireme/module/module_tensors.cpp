@@ -104,15 +104,16 @@ std::set<const c10::TensorImpl*> sparse_parameters(const torch::nn::Module& modu
 void require_dense_gradients(const torch::nn::Module& module, const std::string& function, const std::string& fix) {
   const std::set<const c10::TensorImpl*> sparse = sparse_parameters(module);
   for (const NamedTensor& parameter : distinct_parameters(module))
-    require<ConfigError>(!sparse.contains(parameter.value.unsafeGetTensorImpl()), function, ": ", parameter.name,
-                         " has sparse gradients, which ", function, " cannot reduce\n  fix: ", fix);
+    require<ConfigError>(!parameter.value.requires_grad() || !sparse.contains(parameter.value.unsafeGetTensorImpl()),
+                         function, ": ", parameter.name, " has sparse gradients, which ", function,
+                         " cannot reduce\n  fix: ", fix);
 }
 
 ContextGuard::ContextGuard(std::string function)
-    : function_(std::move(function)), needs_context_(has_parallel_context()) {}
+    : function_(std::move(function)), context_(number_of_parallel_context()) {}
 
 void ContextGuard::check() const {
-  require<ConfigError>(!needs_context_ || has_parallel_context(), function_,
+  require<ConfigError>(context_ == 0 || context_ == number_of_parallel_context(), function_,
                        ": the ParallelContext has ended, and the process groups with it\n",
                        "  fix: keep what init() returned for as long as the module is used");
 }

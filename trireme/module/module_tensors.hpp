@@ -57,7 +57,7 @@ class ContextGuard {
 
  private:
   std::string function_;
-  bool needs_context_;
+  int context_;
 };
 
 /// The parameters that are trained when it is made.

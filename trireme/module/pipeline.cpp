@@ -60,10 +60,12 @@ class Pipeline::Core {
     parts_ = parts;
     shard_and_move();
     start_alike();
+    for (const auto& [number, chunk] : chunks_)
+      if (!chunk.sharded) set_batch_norm_group(*chunk.stages, &mesh_.token_group(), this);
   }
   ~Core() {
     for (const auto& [number, chunk] : chunks_)
-      if (!chunk.sharded) set_batch_norm_group(*chunk.stages, nullptr);
+      if (!chunk.sharded) clear_batch_norm_group(*chunk.stages, this);
   }
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
@@ -83,7 +85,7 @@ class Pipeline::Core {
     };
     check_usable();
     for (auto& [number, chunk] : chunks_) {
-      if (chunk.known) chunk.known->check();
+      check_known(chunk);
       chunk.forget_unreduced();  // of a step that threw
     }
     EarlierGradients earlier(trained_copies());
@@ -134,8 +136,12 @@ class Pipeline::Core {
                         std::back_inserter(kept));
     }
     std::vector<at::Tensor> gradients;
-    for (const KeptTensor& one : kept)
-      if (one.tensor.grad().defined()) gradients.push_back(one.tensor.grad());
+    for (const KeptTensor& one : kept) {
+      if (!one.tensor.grad().defined()) continue;
+      require<ConfigError>(!one.tensor.grad().is_sparse(), "pipeline: clip_grad_norm() with a sparse gradient\n",
+                           "  fix: sparse(false) for the embedding");
+      gradients.push_back(one.tensor.grad());
+    }
     return clip_gradients(gradients, counted_gradients(kept, &mesh), max_norm, device_,
                           {&mesh_.token_group(), &mesh_.group(Axis::tp), &group_});
   }
@@ -190,6 +196,16 @@ class Pipeline::Core {
     require<ConfigError>(!released_, "pipeline: it was released\n  fix: call the stages themselves, in module()");
   }
 
+  /// Parts that are not sharded are combined as they are at each step; a parameter that is added later has values that
+  /// nobody has compared.
+  static void check_known(const OwnChunk& chunk) {
+    if (chunk.sharded) return;
+    for (const NamedTensor& parameter : distinct_parameters(*chunk.stages))
+      require<ConfigError>(chunk.known.contains(parameter.value.unsafeGetTensorImpl()), "pipeline: ", parameter.name,
+                           " was added after the pipeline was made: its values may differ between the ranks\n",
+                           "  fix: add parameters first");
+  }
+
   /// Sharding moves a part unit by unit: it need not fit as a whole.
   void shard_and_move() {
     FullyShardOptions options = options_.shard.value_or(FullyShardOptions{});
@@ -198,11 +214,12 @@ class Pipeline::Core {
       if (options_.shard && !trained_parameters(*chunk.stages).empty()) {
         chunk.sharded = std::make_unique<FullyShard<StageChain>>(chunk.stages, mesh_, options);
       } else {
-        require_dense_gradients(*chunk.stages, "pipeline", "sparse(false) for the embedding");
+        if (mesh_.token_group().size() > 1)
+          require_dense_gradients(*chunk.stages, "pipeline", "sparse(false) for the embedding");
         require_same_module(*chunk.stages, mesh_.token_group(), device_, "pipeline");
         chunk.stages->to(device_);
-        set_batch_norm_group(*chunk.stages, &mesh_.token_group());
-        chunk.known.emplace(*chunk.stages, "pipeline");
+        for (const NamedTensor& parameter : distinct_parameters(*chunk.stages))
+          chunk.known.insert(parameter.value.unsafeGetTensorImpl());
       }
   }
 

@@ -78,7 +78,8 @@ struct PipelineOptions {
 ///   optimizer.step();
 ///
 /// Consecutive stages share a rank if there are more than ranks. Each builder is called on the rank of its stage alone,
-/// with a random seed that depends on its number only. Batch norms normalise by the samples of a microbatch.
+/// with a random seed that depends on its number only. Batch norms normalise by the samples of a microbatch, and
+/// SyncBatchNorms by those that all ranks of dp x cp have of it.
 class Pipeline {
  public:
   /// The mean over the samples of a microbatch: of what the last stage returns, and of its part of the target.

@@ -2,6 +2,7 @@
 // What a rank of a pipeline has: chunks, each a chain of consecutive stages.
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,7 +45,7 @@ struct OwnChunk {
   std::shared_ptr<StageChain> stages = std::make_shared<StageChain>();
   std::unique_ptr<FullyShard<StageChain>> sharded = nullptr;
   std::optional<ShardedModule::NoSync> no_sync = std::nullopt;  // before the last microbatch
-  std::optional<KnownParameters> known = std::nullopt;          // of one that is not sharded
+  std::set<const c10::TensorImpl*> known = {};                  // the parameters that it began with
 
   void forget_unreduced() {
     no_sync.reset();

@@ -155,8 +155,12 @@ TEST(ShardedAccess, AContextThatIsGone) {
                                                   [&] { model.release(); },
                                                   [&] { model.with_whole_parameters([] {}); },
                                                   [&] { CheckpointedModule{model}; }};
-    for (std::size_t i = 0; i < uses.size(); ++i)
-      EXPECT_THAT(message_of<ConfigError>(uses[i]), HasSubstr("fully_shard: the ParallelContext has ended")) << i;
+    for (const bool has_another : {false, true}) {
+      if (has_another) parallel_context_begins(1);
+      for (std::size_t i = 0; i < uses.size(); ++i)
+        EXPECT_THAT(message_of<ConfigError>(uses[i]), HasSubstr("fully_shard: the ParallelContext has ended")) << i;
+      if (has_another) parallel_context_ends();
+    }
   });
   run_ranks(1, [](World& world) {
     parallel_context_begins(1);

@@ -86,9 +86,14 @@ at::Tensor SyncBatchNormImpl::forward(const at::Tensor& x) {
   return y.to(x.scalar_type());
 }
 
-void set_batch_norm_group(torch::nn::Module& module, Group* group) {
-  if (auto* norm = dynamic_cast<SyncBatchNormImpl*>(&module)) norm->set_group(group);
-  for (const auto& child : module.children()) set_batch_norm_group(*child, group);
+void set_batch_norm_group(torch::nn::Module& module, Group* group, const void* owner) {
+  if (auto* norm = dynamic_cast<SyncBatchNormImpl*>(&module)) norm->set_group(group, owner);
+  for (const auto& child : module.children()) set_batch_norm_group(*child, group, owner);
+}
+
+void clear_batch_norm_group(torch::nn::Module& module, const void* owner) {
+  if (auto* norm = dynamic_cast<SyncBatchNormImpl*>(&module)) norm->clear_group(owner);
+  for (const auto& child : module.children()) clear_batch_norm_group(*child, owner);
 }
 
 void set_batch_norm_counted(torch::nn::Module& module, bool counted) {

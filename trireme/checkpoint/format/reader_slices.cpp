@@ -16,7 +16,7 @@ constexpr std::size_t kHashedBytes = std::size_t{1} << 20;
 // Without the page cache nobody reads ahead: large enough to keep a disk busy.
 constexpr std::size_t kDirectBytes = std::size_t{4} << 20;
 
-/// Reads [offset, offset + size) in parts, each given to `take`, and returns the hash.
+/// Reads [offset, offset + size) in parts, each into the memory of buffer_for(done, size), and returns the hash.
 template <class F>
 files::Xxh3 read_hashed(const files::RandomReader& file, std::uint64_t offset, std::uint64_t size,
                         const F& buffer_for) {

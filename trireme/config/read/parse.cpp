@@ -152,8 +152,9 @@ class Loader {
       apply_all(read_hf_config(plain_text(s.value)).settings, Origin::Kind::hf);
     } catch (const ConfigError& e) {
       loaded_.model_was_refused = true;
-      const bool is_unsupported = std::string_view(e.what()).find("not supported") != std::string_view::npos;
-      violation(s, e.what(), "", is_unsupported ? "" : "a folder with the config.json of a model, or that file");
+      const std::string_view what = e.what();
+      const bool is_unread = what.starts_with("cannot open") || what.ends_with("is not a regular file");
+      violation(s, e.what(), "", is_unread ? "a folder with the config.json of a model, or that file" : "");
     }
   }
 

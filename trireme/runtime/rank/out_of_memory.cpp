@@ -98,17 +98,15 @@ LibraryExit::LibraryExit(std::function<std::string()> text) {
 LibraryExit::~LibraryExit() { exit_is_watched = false; }
 
 int with_memory_errors(const std::function<int()>& body) {
-  static constexpr const char* kFix =
-      "\n  fix: free memory on this host, or raise ulimit -v; a smaller model, batch or seq_len, or a narrower dtype";
   const LibraryExit library(
-      [] { return text("out of memory: memory or a thread for BLAS or OpenMP (its message is above)", kFix); });
+      [] { return text("out of memory: memory or a thread for BLAS or OpenMP (its message is above)", kMemoryFix); });
   try {
     return body();
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {
     if (const auto refused = refused_memory(e))
-      throw OutOfMemory(text("out of memory: ", amount_text(*refused), " from ", refused->by, kFix));
+      throw OutOfMemory(text("out of memory: ", amount_text(*refused), " from ", refused->by, kMemoryFix));
     throw;
   }
 }

@@ -13,6 +13,9 @@ struct RefusedMemory {
   std::string by;                       // "the CPU allocator", "cuBLAS"
 };
 
+inline constexpr const char* kMemoryFix =
+    "\n  fix: free memory on this host, or raise ulimit -v; a smaller model, batch or seq_len, or a narrower dtype";
+
 /// What an exception says of memory; nullopt if it is about something else.
 std::optional<RefusedMemory> refused_memory(const std::exception& e);
 

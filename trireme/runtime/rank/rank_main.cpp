@@ -37,7 +37,8 @@ int guarded(const std::function<int()>& action) {
     const auto* torch = dynamic_cast<const c10::Error*>(&e);
     const auto refused = torch != nullptr ? refused_memory(e) : std::nullopt;
     if (refused)
-      return tell(text("out of memory: ", amount_text(*refused), " from ", refused->by), ExitCode::out_of_memory);
+      return tell(text("out of memory: ", amount_text(*refused), " from ", refused->by, kMemoryFix),
+                  ExitCode::out_of_memory);
     if (torch != nullptr) return tell(torch->what_without_backtrace(), ExitCode::internal);
     if (const auto limit = limit_behind(e)) return tell(limit->what, limit->code);
     return tell(e.what(), ExitCode::internal);

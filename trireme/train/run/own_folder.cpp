@@ -53,7 +53,7 @@ OwnFolder::OwnFolder(fs::path run, std::vector<std::string>& warnings)
     : run_(std::move(run)), lock_(lock_own_run(run_)) {
   try {
     checkpoint::remove_unfinished(files::real_fs(), checkpoints());
-  } catch (const CheckpointError& e) {
+  } catch (const Error& e) {
     warnings.emplace_back(e.what());
   }
 }
