@@ -385,9 +385,10 @@ class Folder(TrainTest):
             self.assertAlmostEqual(sum(parts), 1, delta=1e-6)
             self.assertLessEqual(row["own_work_min_s"], row["own_work_max_s"])
             self.assertIn(row["slowest_rank"], (0, 1))
-            # train_time_s is of rank 0, by whose clock its own work is a part; rank 1 may have begun the step earlier, by as much as others keep it busy.
+            earlier = 2 if faults.sanitizer_of(options.trireme) else 1.1
+            # train_time_s is of rank 0, by whose clock its own work is a part; rank 1 may have begun the step earlier.
             self.assertLessEqual(row["own_work_min_s"], row["train_time_s"])
-            self.assertLessEqual(row["own_work_max_s"], (2 if row["slowest_rank"] else 1) * row["train_time_s"])
+            self.assertLessEqual(row["own_work_max_s"], (earlier if row["slowest_rank"] else 1) * row["train_time_s"])
             self.assertFalse(row["skipped"])
         self.assertAlmostEqual(rows[0]["loss"], 5.549, delta=0.1)  # log 257: it knows nothing yet
         self.assertLess(rows[-1]["loss"], rows[0]["loss"] - 0.5)
@@ -833,7 +834,7 @@ class Stops(TrainTest):
         process = start(folder, [options.trireme, "train", "t.toml", "--training.steps", 1500, "--metrics.interval", 1, "--metrics.console", "plain",
                                  "--checkpoint.export_hf", "false"])
         try:
-            self.assertEqual(process.wait(150), 0)
+            self.assertEqual(process.wait(150 if faults.sanitizer_of(options.trireme) else 60), 0)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             raise

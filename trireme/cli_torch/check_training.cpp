@@ -53,10 +53,7 @@ void check_resume(const Config& config) {
       if (path == candidates.back()) throw;
       continue;
     }
-    require<ConfigError>(
-        manifest->training.step < config.training.steps, path.string(), " is after step ", manifest->training.step,
-        ", training.steps = ", config.training.steps,
-        ": nothing is left to do\n  fix: more training.steps, or --checkpoint.resume never for a new run");
+    require_steps_left(path, manifest->training.step, config.training.steps);
     require_nothing_refused(path, changes_since(*manifest, fingerprint_of_config(config), manifest->training.data,
                                                 config.checkpoint.accept_changes));
     return;

@@ -243,11 +243,7 @@ int run_dry(const TrainCommand& command, const Variables& variables, Console& co
   const ProcessSetup process(ProcessOptions{.threads = std::max(1, usable_cores() / std::max(1, command.ranks))});
   // As `train` does: before anything is allocated.
   const std::string tight = check_memory(config, memory_budget(device, std::max(1, command.ranks)), device);
-  DryRun result;
-  with_memory_errors([&] {
-    result = dry_run(config, device, process);
-    return 0;
-  });
+  const DryRun result = with_memory_errors([&] { return dry_run(config, device, process); });
   RunHeader header;
   header.program = text(command.version, " · dry run of ", world_size, world_size == 1 ? " rank" : " ranks");
   header.layout = text(config::dense_grid(config.parallelism).str(), " zero=", config.parallelism.zero);
@@ -257,8 +253,8 @@ int run_dry(const TrainCommand& command, const Variables& variables, Console& co
   header.output = "nothing was started or written";
   for (const auto& [label, words] : run_header_lines(resolved, header))
     console.out << label << std::string(label.size() < 8 ? 8 - label.size() : 1, ' ') << words << "\n";
-  for (const auto* list : {&warnings, &result.warnings})
-    for (const std::string& warning : *list) console.out << "warning: " << warning << "\n";
+  warnings.insert(warnings.end(), result.warnings.begin(), result.warnings.end());
+  for (const std::string& warning : warnings) console.out << "warning: " << warning << "\n";
   if (!tight.empty()) console.out << "warning: " << tight << "\n";
   console.out << "\n";
   std::int64_t peak = 0;

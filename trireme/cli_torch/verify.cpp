@@ -97,11 +97,7 @@ int run_verify(const VerifyCommand& command, Console& console) {
   return rank_main(how, [&](const Environment& env) {
     const Config config = training_config(command.file, toml, command.overrides, env.world_size);
     ParallelContext context(parallel_sizes(config), env, variables, context_options(config.comm));
-    VerifyResult result;
-    with_memory_errors([&] {
-      result = verify(config, context, options);
-      return 0;
-    });
+    const VerifyResult result = with_memory_errors([&] { return verify(config, context, options); });
     // Rank 0 decides: the first rank that fails ends the job, and the report must be out by then.
     if (env.rank != 0) return 0;
     const int code = tell(command, config, result, console);

@@ -97,11 +97,13 @@ LibraryExit::LibraryExit(std::function<std::string()> text) {
 
 LibraryExit::~LibraryExit() { exit_is_watched = false; }
 
-int with_memory_errors(const std::function<int()>& body) {
-  const LibraryExit library(
-      [] { return text("out of memory: memory or a thread for BLAS or OpenMP (its message is above)", kMemoryFix); });
+std::string refused_library_text() {
+  return text("out of memory: memory or a thread for BLAS or OpenMP (its message is above)", kMemoryFix);
+}
+
+void rethrow_refused_memory() {
   try {
-    return body();
+    throw;
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {

@@ -32,7 +32,20 @@ class LibraryExit {
   LibraryExit& operator=(const LibraryExit&) = delete;
 };
 
+/// Within a handler: throws what is handled, as an OutOfMemory if it says that memory was refused.
+[[noreturn]] void rethrow_refused_memory();
+/// For a LibraryExit: memory or a thread was refused to a library.
+std::string refused_library_text();
+
 /// Runs `body`: memory that is refused in it is an OutOfMemory, also where a library ends the process for it.
-int with_memory_errors(const std::function<int()>& body);
+template <class F>
+auto with_memory_errors(const F& body) {
+  const LibraryExit library(refused_library_text);
+  try {
+    return body();
+  } catch (...) {
+    rethrow_refused_memory();
+  }
+}
 
 }  // namespace trireme

@@ -125,6 +125,12 @@ void require_nothing_refused(const std::filesystem::path& path, const Changes& c
                              may_accept ? "; or accept it: --checkpoint.accept_changes " + kinds : ""));
 }
 
+void require_steps_left(const std::filesystem::path& path, std::int64_t done, std::int64_t steps) {
+  require<ConfigError>(
+      done < steps, path.string(), " is after step ", done, ", training.steps = ", steps,
+      ": nothing is left to do\n  fix: more training.steps, or --checkpoint.resume never for a new run");
+}
+
 std::vector<std::string> changes_of_complete_run(const KeyValues& then, const KeyValues& now) {
   // The schedule of learning rates and the stages of the data follow from the steps.
   const bool same_steps = value_or_empty(then, "training.steps") == value_or_empty(now, "training.steps");

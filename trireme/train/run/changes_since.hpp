@@ -25,6 +25,9 @@ Changes changes_since(const checkpoint::Manifest& manifest, const KeyValues& con
 /// CheckpointError that lists what is refused, if there is anything. `path`: of the checkpoint.
 void require_nothing_refused(const std::filesystem::path& path, const Changes& changes);
 
+/// ConfigError if a checkpoint after step `done` leaves nothing of `steps` to do.
+void require_steps_left(const std::filesystem::path& path, std::int64_t done, std::int64_t steps);
+
 /// For a run that is complete: what another config changes of it. Fewer steps than it has done are no change.
 std::vector<std::string> changes_of_complete_run(const KeyValues& then, const KeyValues& now);
 

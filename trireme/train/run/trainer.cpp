@@ -130,9 +130,7 @@ void Trainer::resume_from_checkpoint(const std::vector<std::filesystem::path>& c
                     io_.warnings);
   const checkpoint::TrainingState& state = resumed_->manifest.training;
   begin_ = state.step;
-  require<ConfigError>(begin_ < config_.training.steps, resumed_->path.string(), " is after step ", begin_,
-                       ", training.steps = ", config_.training.steps, ": nothing is left to do",
-                       "\n  fix: more training.steps, or --checkpoint.resume never for a new run");
+  require_steps_left(resumed_->path, begin_, config_.training.steps);
   skipped_ = state.skipped;
   norms_ = metrics::ZScore({state.norm_window.begin(), state.norm_window.end()});
   batches_->continue_from(resumed_->changes.new_data
